@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of benches.
+#include "apps/bench/benches.hpp"
+
+#include "apps/bench/rivals_mpi.hpp"
+#include "apps/common/report.hpp"
+#include "apps/common/usage_error.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace bench {
+namespace {
+
+constexpr int kAny = std::numeric_limits<int>::max();
+constexpr auto kInline = StreamChoice::inline_;
+constexpr auto kHost = StreamChoice::host;
+
+void check_ranks(const Bench& bench, int ranks) {
+  const bool exact = bench.min_ranks == bench.max_ranks;
+  if (ranks < bench.min_ranks || ranks > bench.max_ranks)
+    throw apps::UsageError(fmt::format("{} needs {} {} ranks, not {}", bench.name, exact ? "exactly" : "at least",
+                                       bench.min_ranks, ranks));
+}
+
+void check_stream(const Bench& bench, StreamChoice stream) {
+  if (stream == StreamChoice::cuda || stream == StreamChoice::hip)
+    throw apps::UsageError(fmt::format("--stream {}: not in this build", name(stream)));
+  if (stream == StreamChoice::inline_ && bench.run == run_stream)
+    throw apps::UsageError("stream measures a host stream: --stream inline is for the other benches");
+}
+
+void check_rivals(const Bench& bench, const Options& options) {
+  if (bench.rivals != nullptr) {
+    rivals_for(options.against, bench.rivals);
+    return;
+  }
+  for (const auto& rival : options.against) {
+    if (rival != "all" && rival != "none") throw apps::UsageError(fmt::format("{} has no rivals", bench.name));
+  }
+}
+
+}  // namespace
+
+// With more ranks than cores, rivals that poll without giving way take milliseconds for a round trip: scale has only
+// those that are asked for.
+const std::vector<Bench>& benches() {
+  static const std::vector<Bench> all = {
+      {"latency", "one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, 2, 2},
+      {"bandwidth", "windows of messages", run_bandwidth, &Rival::bandwidth, "all", "64:4m", kInline, 2, 2},
+      {"rate", "windows of small messages", run_rate, &Rival::rate, "all", "8:4k", kInline, 2, 2},
+      {"stream", "what runs on a host stream, against hosts that drive persistent requests", run_stream, &Rival::stream,
+       "all", "8:64k", kHost, 2, 2},
+      {"halo", "a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, 2, kAny},
+      {"overlap", "a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost, 2, 2},
+      {"scale", "ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k", kInline, 2, kAny},
+      {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, 2, kAny},
+      {"failure", "from the death of a rank to the error at the others", run_failure, nullptr, "none", "64", kInline, 2,
+       kAny},
+  };
+  return all;
+}
+
+const Bench& choose(Options& options, int ranks) {
+  const Bench& bench = *std::ranges::find_if(benches(), [&](const Bench& row) { return options.bench == row.name; });
+  if (options.sizes.empty()) options.sizes = parse_sizes(bench.sizes);
+  if (!options.stream) options.stream = bench.stream;
+  if (options.against.empty()) options.against = {bench.against};
+  check_ranks(bench, ranks);
+  check_stream(bench, *options.stream);
+  check_rivals(bench, options);
+  apps::check_writable(options.json);
+  apps::check_writable(options.csv);
+  return bench;
+}
+
+}  // namespace bench

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/bench/options.hpp"
+#include "apps/bench/rivals.hpp"
+#include "apps/bench/session.hpp"
+
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// One NAME of the command line.
+struct Bench {
+  const char* name;
+  const char* what;
+  void (*run)(Session& session);
+  RivalColumn rivals;   ///< nullptr: none
+  const char* against;  ///< unless the command line says
+  const char* sizes;    ///< unless the command line says
+  StreamChoice stream;  ///< likewise
+  int min_ranks;
+  int max_ranks;
+};
+
+const std::vector<Bench>& benches();
+
+/// Fills in what the command line leaves to the bench, and refuses what it cannot do with so many ranks.
+/// @throws apps::UsageError
+const Bench& choose(Options& options, int ranks);
+
+void run_latency(Session& session);
+void run_bandwidth(Session& session);
+void run_rate(Session& session);
+void run_stream(Session& session);
+void run_halo(Session& session);
+void run_overlap(Session& session);
+void run_scale(Session& session);
+void run_setup(Session& session);
+void run_failure(Session& session);
+
+}  // namespace bench

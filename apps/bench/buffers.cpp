@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/buffers.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace bench {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+Pages::Pages(std::size_t bytes) {
+  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
+  if (!memory_) throw std::bad_alloc();
+  std::memset(memory_.get(), 1, whole);
+}
+
+Slots::Slots(const Case& one_case, int depth) {
+  const std::size_t bytes = std::max<std::size_t>(one_case.bytes, 1) * static_cast<std::size_t>(depth);
+  if (one_case.options.memory == MemoryChoice::user) {
+    user_ = std::make_unique<Pages>(bytes);
+    slice_ = one_case.context.region(user_->data(), bytes).all();
+  } else {
+    slice_ = one_case.context.allocate(bytes).all();
+    std::memset(slice_.data(), 1, bytes);
+  }
+}
+
+}  // namespace bench

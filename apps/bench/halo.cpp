@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/benches.hpp"
+
+#include <fmt/core.h>
+
+namespace bench {
+
+void run_halo(Session& session) {
+  const Metric metric{fmt::format("step, {} neighbours", session.options.neighbours), "us",
+                      [](double step_ns) { return step_ns / 1e3; }};
+  for (const std::size_t bytes : session.options.sizes) {
+    const Case one_case = session.pair_case(bytes, 2);
+    measure_row(session, one_case, &Rival::halo, make_halo(one_case, session.drive()), metric, session.budget());
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/benches.hpp"
+
+namespace bench {
+namespace {
+
+// As many target buffers as the rivals have: with two, large messages need twice their caches.
+constexpr int kDepth = 1;
+
+}  // namespace
+
+void run_latency(Session& session) {
+  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
+  for (const std::size_t bytes : session.options.sizes) {
+    const Case one_case = session.pair_case(bytes, kDepth);
+    measure_row(session, one_case, &Rival::latency, make_ping_pong(one_case, session.drive()), one_way,
+                session.budget());
+  }
+}
+
+}  // namespace bench

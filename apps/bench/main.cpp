@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// sluice-bench: what channels cost, and what else costs.
+#include "apps/bench/benches.hpp"
+#include "apps/common/program.hpp"
+
+namespace {
+
+int run_rank(sluice::Context& context, const bench::Options& asked, double resident_at_start) {
+  bench::Options options = asked;
+  const bench::Bench& chosen = bench::choose(options, context.size());
+  bench::Session session(context, options, resident_at_start);
+  chosen.run(session);
+  if (session.report) session.report->write(options);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double resident_at_start = bench::resident_bytes();
+  std::vector<std::string> names;
+  for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name);
+  bench::Options options;
+  const apps::Parsed parsed = bench::parse(argc, argv, names, options);
+  return apps::run_program(argc, argv, "sluice-bench", parsed, options.backend,
+                           [&](sluice::Context& context) { return run_rank(context, options, resident_at_start); });
+}

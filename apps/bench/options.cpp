@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/options.hpp"
+
+#include "apps/common/sizes.hpp"
+#include "apps/common/usage_error.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace bench {
+namespace {
+
+const std::map<std::string, StreamChoice> kStreams = {{"inline", StreamChoice::inline_},
+                                                      {"host", StreamChoice::host},
+                                                      {"cuda", StreamChoice::cuda},
+                                                      {"hip", StreamChoice::hip}};
+const std::map<std::string, MemoryChoice> kMemories = {{"allocated", MemoryChoice::allocated},
+                                                       {"user", MemoryChoice::user}};
+
+// MPI counts bytes in an int, and a machine has memory for a few such messages only.
+constexpr std::size_t kLargest = std::size_t{1} << 30;
+
+constexpr int kDeepest = 65536;
+
+template <class T>
+const char* name_in(const std::map<std::string, T>& names, T value) {
+  return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
+}
+
+// A text option that `parse_text` turns into a value; what that refuses is a wrong argument of the option.
+template <class ParseText>
+void add_text(CLI::App& app, const std::string& flag, const std::string& help, const std::string& text,
+              ParseText parse_text) {
+  const auto assign = [flag, parse_text](const std::string& value) {
+    try {
+      parse_text(value);
+    } catch (const apps::UsageError& error) {
+      throw CLI::ValidationError(flag, error.what());
+    }
+  };
+  app.add_option_function<std::string>(flag, assign, help)->option_text(text);
+}
+
+void add_what(CLI::App& app, Options& options) {
+  const auto stream = [&options](StreamChoice chosen) { options.stream = chosen; };
+  app.add_option_function<StreamChoice>("--stream", stream, "inline (the calling thread) or host (a host stream)")
+      ->transform(CLI::CheckedTransformer(kStreams).description(""))
+      ->option_text("inline|host|cuda|hip");
+  app.add_option("--memory", options.memory, "what the library allocated, or malloc'ed memory")
+      ->transform(CLI::CheckedTransformer(kMemories).description(""))
+      ->option_text("allocated|user");
+  app.add_option("--backend", options.backend, "allowed backends, separated by commas; default: all");
+  app.add_flag("--touch", options.touch, "the target reads the payload");
+  const auto against = [&options](const std::string& list) { options.against = split(list); };
+  add_text(app, "--against", "rivals, separated by commas; all: those that can run here; none", "NAME,...", against);
+}
+
+void add_how_much(CLI::App& app, Options& options) {
+  const CLI::Range count(1, kDeepest);
+  const auto sizes = [&options](const std::string& range) { options.sizes = parse_sizes(range); };
+  add_text(app, "--sizes", "bytes of a message: powers of two, with k and m", "MIN:MAX", sizes);
+  app.add_option("--depth", options.depth, "slots of a channel")->check(count);
+  app.add_option("--window", options.window, "messages before an answer")->check(count);
+  app.add_option("--rails", options.rails, "rails to stripe over: 1 on this machine")->check(CLI::Range(1, 1));
+  app.add_option("--iters", options.iterations, "units of a round; default: about 10 ms of them")
+      ->check(CLI::Range(1L, 1L << 30));
+  app.add_option("--rounds", options.rounds, "how often each contender has its turn")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("--neighbours", options.neighbours, "of a halo")->check(CLI::IsMember({4, 26}))->capture_default_str();
+  app.add_option("--pairs", options.pairs, "pairs of ranks at once, for scale; default: half of the ranks")
+      ->check(count);
+  app.add_flag("--pin", options.pin, "pin rank r to core r mod the number of cores");
+}
+
+}  // namespace
+
+const char* name(StreamChoice stream) { return name_in(kStreams, stream); }
+const char* name(MemoryChoice memory) { return name_in(kMemories, memory); }
+
+apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options) {
+  CLI::App app(
+      "Measures channels against raw mapped memory and MPI, in the same run. Start it by sluice-run or mpiexec.",
+      "sluice-bench");
+  app.add_option("NAME", options.bench, "what to measure")->required()->check(CLI::IsMember(names).description(""));
+  std::string list;
+  for (const auto& bench : names) list += (list.empty() ? "" : ", ") + bench;
+  app.footer("NAME is one of " + list + ".");
+  add_what(app, options);
+  add_how_much(app, options);
+  app.add_option("--json", options.json, "write the rows to this file")->option_text("FILE");
+  app.add_option("--csv", options.csv, "write the rows to this file")->option_text("FILE");
+  return apps::parse(app, argc, argv);
+}
+
+std::vector<std::size_t> parse_sizes(std::string_view text) {
+  const auto colon = text.find(':');
+  const std::size_t min = apps::parse_size(text.substr(0, colon));
+  const std::size_t max = colon == std::string_view::npos ? min : apps::parse_size(text.substr(colon + 1));
+  if (max > kLargest) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
+  std::vector<std::size_t> sizes;
+  if (min == 0) sizes.push_back(0);
+  if (min <= max) {
+    for (std::size_t size = std::bit_ceil(min); size <= max; size *= 2) sizes.push_back(size);
+  }
+  if (sizes.empty()) throw apps::UsageError("no power of two is in '" + std::string(text) + "'");
+  return sizes;
+}
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> parts;
+  while (!list.empty()) {
+    const auto part = list.substr(0, list.find(','));
+    if (!part.empty()) parts.emplace_back(part);
+    list.remove_prefix(std::min(part.size() + 1, list.size()));
+  }
+  return parts;
+}
+
+}  // namespace bench

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/options.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bench {
+
+enum class StreamChoice { inline_, host, cuda, hip };
+enum class MemoryChoice { allocated, user };
+
+const char* name(StreamChoice stream);
+const char* name(MemoryChoice memory);
+
+/// The command line. What is unset, or 0, is chosen by the bench.
+struct Options {
+  std::string bench;
+  std::string backend;  ///< allowed backends; empty: the library chooses
+  std::optional<StreamChoice> stream;
+  MemoryChoice memory = MemoryChoice::allocated;
+  std::vector<std::size_t> sizes;  ///< of messages, in bytes
+  int depth = 0;
+  int window = 0;
+  int rails = 1;
+  long iterations = 0;
+  int rounds = 20;
+  int neighbours = 4;
+  int pairs = 0;
+  bool touch = false;  ///< the target reads the payload
+  bool pin = false;
+  std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
+  std::string json, csv;             ///< files to write; empty: none
+};
+
+/// `names`: the benches, for the check and the help. Prints nothing.
+apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options);
+
+/// "MIN:MAX" or "SIZE" as the powers of two between them, with 0 in front if MIN is 0.
+/// @throws apps::UsageError for what is none of these, or holds no power of two.
+std::vector<std::size_t> parse_sizes(std::string_view text);
+
+/// "a,b" as {"a", "b"}, without empty ones.
+std::vector<std::string> split(std::string_view list);
+
+}  // namespace bench

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/buffers.hpp"
+#include "apps/bench/host_queue.hpp"
+#include "apps/bench/ours.hpp"
+
+#include <optional>
+
+namespace bench {
+namespace {
+
+class Flood : public Contender {
+ public:
+  Flood(const Case& one_case, Drive drive)
+      : case_(one_case), messages_(one_case, one_case.depth), answers_(one_case.context.allocate(1).all()) {
+    if (drive != Drive::in_order) {
+      queue_.emplace();
+      stream_ = queue_->stream();
+    }
+    sluice::Context& context = case_.context;
+    const sluice::Tag tag = case_.tag;
+    const sluice::Tag answer_tag = tag + 1;
+    const sluice::ChannelOptions slots{.depth = case_.depth};
+    if (case_.first) {
+      out_ = context.sender(case_.peer, tag, messages_.all(), slots);
+      in_ = context.receiver(case_.peer, answer_tag, answers_);
+    } else {
+      out_ = context.sender(case_.peer, answer_tag, answers_);
+      in_ = context.receiver(case_.peer, tag, messages_.all(), slots);
+    }
+    out_.wait_connected();
+    in_.wait_connected();
+  }
+
+  std::string describe() const { return out_.describe(); }
+
+  double run(long count) override {
+    if (queue_) return queue_->run_ahead(case_.context, count, [this] { window(); });
+    return timed([&] {
+      for (long i = 0; i < count; ++i) window();
+    });
+  }
+
+ private:
+  void window() {
+    if (case_.first) {
+      for (int i = 0; i < case_.window; ++i) out_.put(stream_, 0, case_.bytes);
+      in_.wait(stream_);
+      in_.release(stream_);
+    } else {
+      for (int i = 0; i < case_.window; ++i) receive();
+      out_.put(stream_, 0, 0);
+    }
+  }
+
+  void receive() {
+    const std::byte* const payload = in_.wait(stream_).data();
+    if (!queue_) {
+      use(case_, payload);
+    } else if (case_.options.touch) {
+      queue_->run([this, payload] { use(case_, payload); });
+    }
+    in_.release(stream_);
+  }
+
+  const Case case_;
+  std::optional<HostQueue> queue_;
+  sluice::Stream stream_;
+  Slots messages_;
+  sluice::Slice answers_;
+  sluice::Sender out_;
+  sluice::Receiver in_;
+};
+
+}  // namespace
+
+Ours make_flood(const Case& one_case, Drive drive) { return described(std::make_unique<Flood>(one_case, drive)); }
+
+}  // namespace bench

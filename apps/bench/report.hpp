@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/bench/options.hpp"
+#include "apps/bench/statistics.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+struct RivalResult {
+  std::string name;
+  std::string what;
+  double p50 = 0;
+  double ratio = 0;  ///< above 1: Sluice is better
+};
+
+/// One result, as it is printed and written.
+struct Row {
+  std::string bench;
+  std::string backend;
+  std::string stream;
+  std::string memory;
+  bool touch = false;
+  std::string fired_by;
+  int ranks = 0;
+  std::string launch;
+  std::size_t bytes = 0;
+  int depth = 0;
+  int window = 0;
+  int rails = 1;
+  std::string metric;
+  std::string unit;
+  Summary summary;
+  int rounds = 0;
+  std::string sample;                 ///< what one sample is
+  std::optional<double> floor_drift;  ///< how much the floor moved between rounds; unset: no floor was run
+  std::vector<RivalResult> rivals;
+};
+
+/// The machine and the build that a row is of.
+struct Machine {
+  std::string version;
+  std::string cpu;
+  std::string date;
+};
+Machine this_machine();
+
+/// Prints rows as they come, in columns, with a header whenever these change; and writes all of them at the end.
+class Report {
+ public:
+  explicit Report(Machine machine) : machine_(std::move(machine)) {}
+
+  /// A line for people.
+  static void comment(const std::string& text);
+  void add(Row row);
+
+  std::string to_json() const;
+  std::string to_csv() const;
+  /// To the files of the command line. @throws std::runtime_error
+  void write(const Options& options) const;
+
+ private:
+  const Machine machine_;
+  std::string header_;
+  std::vector<Row> rows_;
+};
+
+/// The columns of a row, and their header: size, ours, its spread, then each rival and the ratio.
+std::string header_text(const Row& row);
+std::string row_text(const Row& row);
+
+}  // namespace bench

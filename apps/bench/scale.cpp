@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/benches.hpp"
+#include "apps/common/usage_error.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+namespace bench {
+namespace {
+
+constexpr int kDepth = 1;  // as in latency
+
+/// Of a rank whose pair does not take part: it sleeps until the others are done.
+class Idle : public Contender {
+ public:
+  explicit Idle(std::unique_ptr<Contender> made) : made_(std::move(made)) {}
+  double run(long /*count*/) override { return 0; }
+
+ private:
+  const std::unique_ptr<Contender> made_;
+};
+
+Entry entry(Session& session, const char* name, const char* what, std::unique_ptr<Contender> made, int pairs) {
+  const bool idle = session.context.rank() >= 2 * pairs;
+  if (idle) made = std::make_unique<Idle>(std::move(made));
+  return {name, what, std::move(made), pairs};
+}
+
+// All pairs make their contenders, so that making may be collective; `pairs` of them run.
+void measure_pairs(Session& session, std::size_t bytes, int pairs) {
+  Case one_case = session.pair_case(bytes, kDepth);
+  Ours ours = make_ping_pong(one_case, session.drive());
+  std::vector<Entry> entries;
+  entries.push_back(entry(session, "sluice", "ours", std::move(ours.contender), pairs));
+  if (pairs > 1) {
+    one_case.tag = 1;
+    auto alone = make_ping_pong(one_case, session.drive()).contender;
+    entries.push_back(entry(session, "one_pair", "ours with one pair, the others asleep", std::move(alone), 1));
+  }
+  for (const Rival* rival : rivals_for(session.options.against, &Rival::scale))
+    entries.push_back(entry(session, rival->name, rival->what, rival->scale(one_case), pairs));
+
+  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
+  const Measurement measured = measure(session.team(), entries, session.budget());
+  Row row = make_row(session, one_case, one_way, ours.description, measured);
+  row.ranks = 2 * pairs;
+  if (session.report) session.report->add(std::move(row));
+}
+
+}  // namespace
+
+void run_scale(Session& session) {
+  const int ranks = session.context.size();
+  const int most = session.options.pairs > 0 ? session.options.pairs : ranks / 2;
+  if (ranks % 2 != 0 || 2 * most > ranks)
+    throw apps::UsageError(
+        fmt::format("scale with {} pairs needs an even number of ranks, at least {}, not {}", most, 2 * most, ranks));
+  for (const std::size_t bytes : session.options.sizes) {
+    for (int pairs = 1; pairs < most; pairs *= 2) measure_pairs(session, bytes, pairs);
+    measure_pairs(session, bytes, most);
+  }
+}
+
+}  // namespace bench

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/session.hpp"
+
+#include "apps/bench/host_queue.hpp"
+#include "apps/bench/rivals_mpi.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+namespace bench {
+namespace {
+
+void pin(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<unsigned>(rank) % std::thread::hardware_concurrency(), &cores);
+  if (::sched_setaffinity(0, sizeof(cores), &cores) != 0)
+    throw std::runtime_error("--pin: this rank may not choose its core");
+}
+
+// The word after `mark`, as long as it is letters; "none" without the mark.
+std::string word_after(const std::string& text, const std::string& mark) {
+  const auto at = text.rfind(mark);
+  if (at == std::string::npos) return "none";
+  const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at + mark.size());
+  return {begin, std::find_if_not(begin, text.end(), [](unsigned char c) { return std::isalpha(c) != 0; })};
+}
+
+// "... bytes: BACKEND: how it moves data; fired by the WHO"
+std::string backend_in(const std::string& description) { return word_after(description, " bytes: "); }
+std::string firer_in(const std::string& description) { return word_after(description, "fired by the "); }
+
+Rounds convert(const Rounds& rounds, const Metric& metric) {
+  Rounds values = rounds;
+  for (auto& samples : values) std::ranges::transform(samples, samples.begin(), metric.of);
+  return values;
+}
+
+}  // namespace
+
+double resident_bytes() {
+  // Not VmRSS of /proc/self/status, whose counters lag behind by many pages per core.
+  std::ifstream in("/proc/self/smaps_rollup");
+  for (std::string word; in >> word;) {
+    double kib = 0;
+    if (word == "Rss:" && in >> kib) return kib * 1024;
+  }
+  throw std::runtime_error("/proc/self/smaps_rollup does not say what is resident");
+}
+
+Session::Session(sluice::Context& context_in, const Options& options_in, double resident_at_start_in)
+    : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
+  if (options.pin) pin(context.rank());
+  if (context.rank() == 0) report.emplace(this_machine());
+}
+
+Team& Session::team() {
+  if (!team_) {
+    collectives_ = apps::make_sluice_collectives(context);
+    team_.emplace(Team{context.rank(), context.size(), *collectives_});
+  }
+  return *team_;
+}
+
+void Session::part() {
+  team_.reset();
+  collectives_.reset();
+}
+
+long Session::batch() const { return on_host_stream() ? HostQueue::kMost : 0; }
+
+Case Session::pair_case(std::size_t bytes, int default_depth) const {
+  const bool first = context.rank() % 2 == 0;
+  Case one_case{context, options};
+  one_case.peer = context.rank() + (first ? 1 : -1);
+  one_case.first = first;
+  one_case.bytes = bytes;
+  one_case.depth = options.depth > 0 ? options.depth : default_depth;
+  one_case.neighbours = options.neighbours;
+  return one_case;
+}
+
+const std::string& Session::launch() {
+  if (launch_.empty()) {
+    const double process = ::getpid();
+    std::array<double, 2> ends = {process, -process};
+    team().collectives.max(ends);
+    const bool one_process = ends[0] == -ends[1];
+    launch_ = under_mpi() ? "mpi" : context.size() == 1 ? "alone" : one_process ? "threads" : "sluice-run";
+  }
+  return launch_;
+}
+
+Row Session::row(const Case& one_case, const Metric& metric, const std::string& description) {
+  Row row;
+  row.bench = options.bench;
+  row.backend = backend_in(description);
+  row.stream = name(options.stream.value());
+  row.memory = name(options.memory);
+  row.touch = options.touch;
+  row.fired_by = firer_in(description);
+  row.ranks = context.size();
+  row.launch = launch();
+  row.bytes = one_case.bytes;
+  row.depth = one_case.depth;
+  row.window = one_case.window;
+  row.rails = options.rails;
+  row.metric = metric.name;
+  row.unit = metric.unit;
+  return row;
+}
+
+Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
+             const Measurement& measured) {
+  Row row = session.row(one_case, metric, description);
+  if (session.context.rank() != 0) return row;
+  const Timing& ours = measured.timings.front();
+  row.summary = summarise(convert(ours.rounds, metric));
+  row.rounds = static_cast<int>(ours.rounds.size());
+  row.sample = sample_text(measured.batch);
+  for (const Timing& rival : std::span(measured.timings).subspan(1)) {
+    row.rivals.push_back(
+        {rival.name, rival.what, summarise(convert(rival.rounds, metric)).p50, ratio(rival.rounds, ours.rounds)});
+    if (rival.name == "floor") row.floor_drift = drift(rival.rounds);
+  }
+  return row;
+}
+
+void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
+                 const Budget& budget) {
+  std::vector<Entry> entries;
+  entries.push_back({"sluice", "ours", std::move(ours.contender)});
+  for (const Rival* rival : rivals_for(session.options.against, column))
+    entries.push_back({rival->name, rival->what, (rival->*column)(one_case)});
+  const Measurement measured = measure(session.team(), entries, budget);
+  Row row = make_row(session, one_case, metric, ours.description, measured);
+  if (session.report) session.report->add(std::move(row));
+}
+
+}  // namespace bench

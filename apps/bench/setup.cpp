@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What channels cost outside the hot path: opening, connecting, closing; and the memory of a context.
+#include "apps/bench/benches.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace bench {
+namespace {
+
+constexpr sluice::Tag kTag = 0;
+constexpr sluice::Tag kManyTags = 1000;
+constexpr int kMany = 64;
+constexpr int kMostPeers = 16;
+
+/// A channel each way between two ranks.
+class Link {
+ public:
+  Link(sluice::Context& context, sluice::Rank to, sluice::Rank from, sluice::Tag tag, std::size_t bytes)
+      : memory_(context.allocate(2 * bytes)), out_(context.sender(to, tag, memory_.slice(0, bytes))),
+        in_(context.receiver(from, tag, memory_.slice(bytes, bytes))) {}
+
+  void wait_connected() {
+    out_.wait_connected();
+    in_.wait_connected();
+  }
+  void signal() {
+    out_.put({}, 0, 0);
+    in_.wait({});
+    in_.release({});
+  }
+  void close() {
+    out_.close();
+    in_.close();
+  }
+  std::string describe() const { return out_.describe(); }
+
+ private:
+  sluice::Memory memory_;
+  sluice::Sender out_;
+  sluice::Receiver in_;
+};
+
+/// The life of a channel each way, between ranks 0 and 1.
+class Life : public Contender {
+ public:
+  Life(const Case& one_case, bool with_close) : case_(one_case), with_close_(with_close) {}
+
+  double run(long count) override {
+    if (case_.context.rank() > 1) return 0;
+    double taken = 0;
+    for (long i = 0; i < count; ++i) {
+      const double start = now_ns();
+      Link link(case_.context, case_.peer, case_.peer, kTag, case_.bytes);
+      link.wait_connected();
+      const double connected = now_ns();
+      link.close();
+      taken += (with_close_ ? now_ns() : connected) - start;
+    }
+    return taken;
+  }
+
+ private:
+  const Case case_;
+  const bool with_close_;
+};
+
+void measure_life(Session& session, const Case& one_case, const char* metric, bool with_close,
+                  const std::string& description) {
+  Entry entry{"sluice", "ours", std::make_unique<Life>(one_case, with_close)};
+  const Measurement measured = measure(session.team(), std::span(&entry, 1), session.budget());
+  Row row = make_row(session, one_case, {metric, "us", [](double ns) { return ns / 1e3; }}, description, measured);
+  if (session.report) session.report->add(std::move(row));
+}
+
+void report_bytes(Session& session, const Case& one_case, const char* metric, double bytes,
+                  const std::string& description) {
+  Row row = session.row(one_case, {metric, "bytes", {}}, description);
+  row.summary = {bytes, bytes, bytes, 1};
+  row.rounds = 1;
+  row.sample = "one reading of what is resident";
+  if (session.report) session.report->add(std::move(row));
+}
+
+Neighbour at_distance(const sluice::Context& context, int distance) { return neighbour(context, distance - 1); }
+
+// Returns when all ranks have called it: a signal that goes all around says that all have begun.
+void wait_for_ring(const sluice::Context& context, Link& ring) {
+  for (int step = 1; step < context.size(); ++step) ring.signal();
+}
+
+// What `work` leaves in use in this process. Before and after, all ranks stand still.
+template <class Work>
+double growth(const sluice::Context& context, Link& ring, Work work) {
+  wait_for_ring(context, ring);
+  const double before = resident_bytes();
+  wait_for_ring(context, ring);
+  work();
+  wait_for_ring(context, ring);
+  const double after = resident_bytes();
+  wait_for_ring(context, ring);
+  return after - before;
+}
+
+// Channels with ranks that this one has not talked to; how many these are.
+int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<Link>& links) {
+  std::set<sluice::Rank> peers;
+  for (int distance = 2; distance <= context.size() - 2 && static_cast<int>(peers.size()) < kMostPeers; ++distance) {
+    const Neighbour ranks = at_distance(context, distance);
+    links.emplace_back(context, ranks.to, ranks.from, kTag + 2, bytes);
+    peers.insert({ranks.to, ranks.from});
+  }
+  for (Link& link : links) link.wait_connected();
+  return static_cast<int>(peers.size());
+}
+
+void open_many(sluice::Context& context, std::size_t bytes, std::vector<Link>& links) {
+  const Neighbour next = at_distance(context, 1);
+  for (sluice::Tag i = 0; i < kMany; ++i) links.emplace_back(context, next.to, next.from, kManyTags + i, bytes);
+  for (Link& link : links) link.wait_connected();
+}
+
+struct Memory {
+  double ranks = 0;  ///< what the ranks of this process use that talk to two others
+  double peers = 0;  ///< what they use more with `peer_count` more peers each
+  int peer_count = 0;
+  double channels = 0;  ///< what they use more with kMany more channels each way
+  std::string description;
+};
+
+// Every rank talks to two others and no more at first, however many there are.
+Memory measure_memory(Session& session, std::size_t bytes) {
+  sluice::Context& context = session.context;
+  const Neighbour next = at_distance(context, 1);
+  Link ring(context, next.to, next.from, kTag + 1, bytes);
+  wait_for_ring(context, ring);
+  Memory memory;
+  memory.ranks = resident_bytes() - session.resident_at_start;
+  std::vector<Link> links;
+  memory.peers = growth(context, ring, [&] { memory.peer_count = open_to_new_peers(context, bytes, links); });
+  memory.channels = growth(context, ring, [&] { open_many(context, bytes, links); });
+  memory.description = ring.describe();
+  return memory;
+}
+
+}  // namespace
+
+void run_setup(Session& session) {
+  const Case one_case = session.pair_case(std::max<std::size_t>(session.options.sizes.front(), 1), 1);
+  const Memory memory = measure_memory(session, one_case.bytes);
+  const std::string& description = memory.description;
+  const int ranks_here = session.launch() == "threads" ? session.context.size() : 1;
+  report_bytes(session, one_case, "memory per rank", memory.ranks / ranks_here, description);
+  if (memory.peer_count > 0)
+    report_bytes(session, one_case, "memory per new peer", memory.peers / ranks_here / memory.peer_count, description);
+  report_bytes(session, one_case, "memory per channel", memory.channels / ranks_here / (2 * kMany), description);
+  measure_life(session, one_case, "open and connect", false, description);
+  measure_life(session, one_case, "open to closed", true, description);
+}
+
+}  // namespace bench

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/common/collectives.hpp"
+#include "apps/common/mpi_world.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace apps {
+namespace {
+
+constexpr int kGatherTag = 1;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 24;  // counts are ints
+
+class MpiCollectives : public Collectives {
+ public:
+  using Collectives::max;
+  using Collectives::sum;
+
+  void sum(std::span<double> values) override { reduce(values, MPI_SUM); }
+  void max(std::span<double> values) override { reduce(values, MPI_MAX); }
+
+  void gather(std::span<const std::byte> mine, std::span<const std::size_t> bytes_of, const Sink& sink) override {
+    int rank = 0;
+    MPI_Comm_rank(world_.communicator(), &rank);
+    if (rank != 0) {
+      for (std::size_t at = 0; at < mine.size(); at += kChunkBytes)
+        MPI_Send(mine.data() + at, count(mine.size() - at), MPI_BYTE, 0, kGatherTag, world_.communicator());
+      return;
+    }
+    sink(0, mine);
+    for (int from = 1; from < static_cast<int>(bytes_of.size()); ++from) {
+      std::vector<std::byte> all(bytes_of[from]);
+      for (std::size_t at = 0; at < all.size(); at += kChunkBytes)
+        MPI_Recv(all.data() + at, count(all.size() - at), MPI_BYTE, from, kGatherTag, world_.communicator(),
+                 MPI_STATUS_IGNORE);
+      sink(from, all);
+    }
+  }
+
+ private:
+  static int count(std::size_t bytes) { return static_cast<int>(std::min(bytes, kChunkBytes)); }
+
+  void reduce(std::span<double> values, MPI_Op operation) {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, operation,
+                  world_.communicator());
+  }
+
+  MpiWorld world_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_mpi_collectives() { return std::make_unique<MpiCollectives>(); }
+
+}  // namespace apps

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/collectives.hpp"
+#include "apps/common/decomposition.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace apps {
+
+/// The whole field, row by row, at rank 0; nothing at the others. `cells` is cell (0, 0) of this rank's block.
+template <class T>
+std::vector<T> gather_field(Collectives& collectives, const Decomposition& decomposition, int rank, const T* cells,
+                            Index pitch) {
+  const Box mine = decomposition.box(rank);
+  std::vector<T> block(static_cast<std::size_t>(mine.cells()));
+  for (Index y = 0; y < mine.ny; ++y) std::copy_n(cells + y * pitch, mine.nx, block.data() + y * mine.nx);
+
+  std::vector<std::size_t> bytes_of;
+  for (int r = 0; r < decomposition.ranks(); ++r)
+    bytes_of.push_back(static_cast<std::size_t>(decomposition.box(r).cells()) * sizeof(T));
+
+  const Mesh& mesh = decomposition.mesh();
+  std::vector<T> whole(rank == 0 ? static_cast<std::size_t>(mesh.nx * mesh.ny) : 0);
+  collectives.gather(std::as_bytes(std::span<const T>(block)), bytes_of,
+                     [&](int from, std::span<const std::byte> bytes) {
+                       const Box box = decomposition.box(from);
+                       const std::size_t row_bytes = static_cast<std::size_t>(box.nx) * sizeof(T);
+                       for (Index y = 0; y < box.ny; ++y)
+                         std::memcpy(&whole[(box.y + y) * mesh.nx + box.x], bytes.data() + y * row_bytes, row_bytes);
+                     });
+  return whole;
+}
+
+}  // namespace apps

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/common/image.hpp"
+
+#include <png.h>
+
+#include <array>
+#include <cmath>
+#include <stdexcept>
+
+namespace apps {
+namespace {
+
+constexpr Index kLargestSide = 1024;  // pixels
+constexpr Index kUsefulSide = 512;    // smaller pictures are enlarged to about this
+
+constexpr std::array<Colour, 5> kDivergingColours = {
+    {{20, 40, 120}, {90, 150, 220}, {245, 245, 245}, {235, 140, 90}, {140, 20, 30}}};
+constexpr std::array<Colour, 3> kCellColours = {{{12, 14, 24}, {40, 140, 110}, {220, 250, 200}}};
+
+std::uint8_t blend(std::uint8_t from, std::uint8_t to, double part) {
+  return static_cast<std::uint8_t>(std::lround(from + part * (to - from)));
+}
+
+}  // namespace
+
+constinit const Palette kDiverging = kDivergingColours;
+constinit const Palette kCells = kCellColours;
+
+Colour colour_at(Palette palette, double value) {
+  // A value that is no number is drawn as the lowest: a comparison with it is false.
+  const double cut = value > 0 ? std::min(value, 1.0) : 0.0;
+  const double position = cut * static_cast<double>(palette.size() - 1);
+  const auto below = std::min(static_cast<std::size_t>(position), palette.size() - 2);
+  const double part = position - static_cast<double>(below);
+  const Colour a = palette[below];
+  const Colour b = palette[below + 1];
+  return {blend(a.red, b.red, part), blend(a.green, b.green, part), blend(a.blue, b.blue, part)};
+}
+
+Scale picture_scale(Index nx, Index ny) {
+  const Index side = std::max(nx, ny);
+  return {(side + kLargestSide - 1) / kLargestSide, std::max<Index>(1, kUsefulSide / side)};
+}
+
+void write_png(const std::string& file, const Image& image) {
+  if (file.empty()) return;
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(image.width);
+  png.height = static_cast<png_uint_32>(image.height);
+  png.format = PNG_FORMAT_RGB;
+  if (png_image_write_to_file(&png, file.c_str(), 0, image.pixels.data(), 0, nullptr) == 0)
+    throw std::runtime_error("cannot write " + file + ": " + static_cast<const char*>(png.message));
+}
+
+}  // namespace apps

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/decomposition.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace apps {
+
+struct Colour {
+  std::uint8_t red = 0;
+  std::uint8_t green = 0;
+  std::uint8_t blue = 0;
+
+  bool operator==(const Colour&) const = default;
+};
+
+/// Colours for values from 0 to 1, at equal distances, with everything between them blended.
+using Palette = std::span<const Colour>;
+
+/// Cold blue, white, warm red: for fields around zero.
+extern const Palette kDiverging;
+/// Near black to pale green: for cells dead and alive.
+extern const Palette kCells;
+
+/// The colour of a value, which is first cut to [0, 1].
+Colour colour_at(Palette palette, double value);
+
+// A row of pixels is what libpng reads: three bytes each.
+static_assert(sizeof(Colour) == 3);
+
+struct Image {
+  Index width = 0;
+  Index height = 0;
+  std::vector<Colour> pixels;
+};
+
+/// Writes a PNG file. @throws std::runtime_error that names the file.
+void write_png(const std::string& file, const Image& image);
+
+/// How cells become pixels: large fields are averaged over shrink x shrink cells, small ones drawn enlarge times as
+/// large.
+struct Scale {
+  Index shrink = 1;
+  Index enlarge = 1;
+};
+Scale picture_scale(Index nx, Index ny);
+
+/// A picture of a field of nx x ny cells whose values from `low` to `high` span the palette.
+template <class T>
+Image draw(std::span<const T> cells, Index nx, Index ny, double low, double high, Palette palette) {
+  const auto [shrink, enlarge] = picture_scale(nx, ny);
+  Image image{(nx + shrink - 1) / shrink * enlarge, (ny + shrink - 1) / shrink * enlarge, {}};
+  image.pixels.reserve(static_cast<std::size_t>(image.width * image.height));
+  for (Index py = 0; py < image.height; ++py) {
+    const Index y = py / enlarge * shrink;
+    const Index y_end = std::min(y + shrink, ny);
+    for (Index px = 0; px < image.width; ++px) {
+      const Index x = px / enlarge * shrink;
+      const Index x_end = std::min(x + shrink, nx);
+      double sum = 0;
+      for (Index j = y; j < y_end; ++j)
+        for (Index i = x; i < x_end; ++i) sum += static_cast<double>(cells[j * nx + i]);
+      const double mean = sum / static_cast<double>((x_end - x) * (y_end - y));
+      image.pixels.push_back(colour_at(palette, (mean - low) / (high - low)));
+    }
+  }
+  return image;
+}
+
+}  // namespace apps

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/common/options.hpp"
+
+#include "apps/common/usage_error.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <sstream>
+
+namespace apps {
+namespace {
+
+const std::map<std::string, Comm> kComms = {{"sluice", Comm::sluice}, {"mpi", Comm::mpi}, {"none", Comm::none}};
+const std::map<std::string, StreamKind> kStreams = {{"inline", StreamKind::inline_}, {"host", StreamKind::host}};
+
+template <class T>
+const char* name_in(const std::map<std::string, T>& names, T value) {
+  return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
+}
+
+// An option that takes one of some names.
+template <class T>
+void add_choice(CLI::App& app, const std::string& flag, T& value, const std::map<std::string, T>& names,
+                const std::string& help) {
+  std::vector<std::string> choices;
+  std::string shown;
+  for (const auto& [name, unused] : names) {
+    choices.push_back(name);
+    shown += (shown.empty() ? "" : "|") + name;
+  }
+  app.add_option_function<std::string>(
+         flag, [&value, &names](const std::string& name) { value = names.at(name); }, help)
+      ->check(CLI::IsMember(choices))
+      ->option_text(shown);
+}
+
+// "-nx" or "-nx=64" with its second dash, if that is a long option; anything else as it is.
+std::string with_two_dashes(const CLI::App& app, const std::string& argument, const DashAliases& aliases) {
+  const bool one_dash =
+      argument.size() > 2 && argument[0] == '-' && std::isalpha(static_cast<unsigned char>(argument[1])) != 0;
+  if (!one_dash) return argument;
+  const auto end = std::min(argument.find('='), argument.size());
+  std::string option = argument.substr(1, end - 1);
+  const auto alias = std::ranges::find(aliases, option, &DashAliases::value_type::first);
+  if (alias != aliases.end()) option = alias->second;
+  if (app.get_option_no_throw("--" + option) == nullptr) return argument;
+  return "--" + option + argument.substr(end);
+}
+
+Parsed outcome(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) {  // --help
+    std::ostringstream out;
+    app.exit(error, out, out);
+    return {false, 0, out.str()};
+  }
+  std::string what = error.what();
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    what = "unknown argument";
+    for (const std::string& extra : app.remaining()) what += " " + extra;
+  }
+  return {false, 2, app.get_name() + ": " + what + " (--help lists the options)\n"};
+}
+
+}  // namespace
+
+const char* name(Comm comm) { return name_in(kComms, comm); }
+const char* name(StreamKind kind) { return name_in(kStreams, kind); }
+
+void add_common_options(CLI::App& app, CommonOptions& options) {
+  add_choice(app, "--comm", options.comm, kComms,
+             "what moves the halo: sluice (default), mpi or none (pack, compute and unpack only)");
+  add_choice(app, "--stream", options.stream, kStreams,
+             "where the work runs: inline (default; the calling thread) or host (a host stream)");
+  app.add_option("--backend", options.backend, "allowed backends, separated by commas; default: all");
+  app.add_flag_callback(
+      "--verify", [&options] { options.verify = true; },
+      "compare the whole field with a serial run; default: up to 8e9 updates");
+  app.add_flag_callback(
+      "--no-verify", [&options] { options.verify = false; }, "do not compare");
+  app.add_flag("--phases", options.phases, "time the phases of a step (slows small ones down)");
+  app.add_option("--csv", options.csv, "write the results to this file")->option_text("FILE");
+  app.add_option("--json", options.json, "write the results to this file")->option_text("FILE");
+  app.add_option("--image", options.image, "write a picture of the field to this file")->option_text("FILE.png");
+}
+
+Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases& aliases) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i)
+    arguments.push_back(with_two_dashes(app, argv[i], aliases));  // CLI11 takes the last first
+  try {
+    app.parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    return outcome(app, error);
+  }
+  return {};
+}
+
+void check(const CommonOptions& options) {
+  if (options.comm == Comm::mpi && options.stream == StreamKind::host)
+    throw UsageError("--comm mpi runs in program order: --stream host is for --comm sluice and none");
+  if (options.comm == Comm::none && options.verify.value_or(false))
+    throw UsageError("--comm none moves no halo, so there is nothing to verify");
+}
+
+}  // namespace apps

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/app_stream.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace apps {
+
+enum class Comm { sluice, mpi, none };
+
+/// What every application takes.
+struct CommonOptions {
+  Comm comm = Comm::sluice;
+  StreamKind stream = StreamKind::inline_;
+  std::string backend;           ///< allowed backends; empty: the library chooses
+  bool phases = false;           ///< time the phases of a step
+  std::optional<bool> verify;    ///< unset: up to kVerifiedUpdates cell updates
+  std::string csv, json, image;  ///< files to write; empty: none
+};
+
+/// Runs up to this many cell updates are verified unless told otherwise: some seconds for one core.
+inline constexpr double kVerifiedUpdates = 8e9;
+
+const char* name(Comm comm);
+const char* name(StreamKind kind);
+
+void add_common_options(CLI::App& app, CommonOptions& options);
+
+/// Options that others know with one dash: {"csv", "csv-line"} reads `-csv` as `--csv-line`.
+using DashAliases = std::vector<std::pair<std::string, std::string>>;
+
+/// What a command line turned out to be: run; or print `text` and end with `exit_code`.
+struct Parsed {
+  bool run = true;
+  int exit_code = 0;
+  std::string text;
+};
+
+/// Parses a command line in which long options may have one dash (`-nx 64` as `--nx 64`). Prints nothing.
+Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases& aliases = {});
+
+/// Refuses combinations that no application can run. @throws UsageError
+void check(const CommonOptions& options);
+
+}  // namespace apps

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/common/program.hpp"
+
+#include "apps/common/usage_error.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+
+namespace apps {
+namespace {
+
+int say(const Parsed& parsed) {
+  fmt::print(parsed.exit_code == 0 ? stdout : stderr, "{}", parsed.text);
+  return parsed.exit_code;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const char* name, const Parsed& parsed, const std::string& backend,
+                const RankBody& body) {
+  // Bad arguments are reported from inside: only there does one rank know that it is the one to speak.
+  std::atomic<int> code{parsed.exit_code};
+  const auto worst = [&code](int mine) {
+    int seen = code.load();
+    while (mine > seen && !code.compare_exchange_weak(seen, mine)) {
+    }
+  };
+  const sluice::Options options{
+      .timeout = {}, .connect_timeout = {}, .backends = parsed.run ? backend : std::string_view()};
+  const int started = sluice::run(
+      argc, argv,
+      [&](sluice::Context& context) {
+        if (!parsed.run) {
+          if (context.rank() == 0) say(parsed);
+          return;
+        }
+        try {
+          worst(body(context));
+        } catch (const UsageError& error) {
+          if (context.rank() == 0) fmt::print(stderr, "{}: {}\n", name, error.what());
+          worst(2);
+        }
+      },
+      options);
+  return std::max(started, code.load());
+}
+
+}  // namespace apps

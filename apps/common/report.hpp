@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/decomposition.hpp"
+#include "apps/common/options.hpp"
+#include "apps/common/phases.hpp"
+
+#include <optional>
+#include <string>
+
+namespace apps {
+
+/// What a run found out; times are those of the slowest rank.
+struct Result {
+  std::string app;
+  std::string comm;
+  std::string backend;
+  std::string stream;
+  Index nx = 0;
+  Index ny = 0;
+  Index nz = 1;
+  int ranks = 1;
+  Index steps = 0;
+  double create_s = 0;
+  double solve_s = 0;
+  std::optional<PhaseSeconds> phases;
+  std::string verification = "skipped";  ///< passed, failed or skipped
+  std::optional<double> max_error;       ///< largest difference from the serial run
+
+  double step_us() const { return steps > 0 ? 1e6 * solve_s / static_cast<double>(steps) : 0; }
+};
+
+/// One object, as text.
+std::string to_json(const Result& result);
+/// A header line and a line of values.
+std::string to_csv(const Result& result);
+/// Lines for people: creation, solve, rate.
+std::string to_text(const Result& result, double updates);
+
+/// Why this run is not verified; empty if it is to be.
+std::string why_not_verified(const CommonOptions& options, double updates);
+
+/// @throws UsageError if a file of that name cannot be written. Asked before a run, which may take long.
+void check_writable(const std::string& file);
+/// The same for all files that the options ask for.
+void check_outputs(const CommonOptions& options);
+/// Writes nothing if the name is empty. @throws std::runtime_error
+void write_text(const std::string& file, const std::string& text);
+/// The files that the options ask for.
+void write_results(const Result& result, const CommonOptions& options);
+
+}  // namespace apps

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/common/session.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace apps {
+namespace {
+
+std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm comm) {
+  return comm == Comm::mpi ? make_mpi_collectives() : make_sluice_collectives(context);
+}
+
+}  // namespace
+
+Session::Session(sluice::Context& context_in, const CommonOptions& options_in, const Mesh& mesh, Stencil stencil,
+                 std::size_t cell_bytes_in)
+    : context(context_in), options(options_in), cell_bytes(cell_bytes_in), rank(context_in.rank()),
+      decomposition(mesh, context_in.size()), halo(make_halo(decomposition, rank, stencil)),
+      buffers(context, halo, cell_bytes), collectives(open_collectives(context, options.comm)) {}
+
+std::unique_ptr<Exchange> Session::open_exchange(sluice::Stream stream) {
+  switch (options.comm) {
+    case Comm::sluice: return make_sluice_exchange(context, halo, buffers, stream);
+    case Comm::mpi: return make_mpi_exchange(halo, buffers, cell_bytes);
+    case Comm::none: break;
+  }
+  return make_no_exchange();
+}
+
+Result Session::result(const std::string& app) const {
+  Result result;
+  result.app = app;
+  result.comm = name(options.comm);
+  result.stream = name(options.stream);
+  result.nx = decomposition.mesh().nx;
+  result.ny = decomposition.mesh().ny;
+  result.ranks = decomposition.ranks();
+  return result;
+}
+
+std::string backend_of(Comm comm, const Exchange& exchange) {
+  return comm == Comm::sluice ? backend_in(exchange.describe()) : name(comm);
+}
+
+void take_slowest(Result& result, Collectives& collectives) {
+  std::vector<double> times = {result.create_s, result.solve_s};
+  if (result.phases) times.insert(times.end(), result.phases->begin(), result.phases->end());
+  collectives.max(times);
+  result.create_s = times[0];
+  result.solve_s = times[1];
+  if (result.phases) std::copy(times.begin() + 2, times.end(), result.phases->begin());
+}
+
+std::string backend_in(const std::string& description) {
+  std::string found = "none";
+  std::size_t first = std::string::npos;
+  for (const char* name : {"threads", "shm", "ofi", "cxi", "emucxi"}) {
+    const std::size_t at = description.find(std::string(name) + ":");
+    if (at >= first) continue;
+    first = at;
+    found = name;
+  }
+  return found;
+}
+
+}  // namespace apps

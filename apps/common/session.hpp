@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/collectives.hpp"
+#include "apps/common/exchange.hpp"
+#include "apps/common/halo.hpp"
+#include "apps/common/halo_buffers.hpp"
+#include "apps/common/options.hpp"
+#include "apps/common/report.hpp"
+
+#include <sluice/sluice.hpp>
+
+#include <memory>
+#include <string>
+
+namespace apps {
+
+/// This rank's share of a problem, and what it needs to work on it with the others. Made before the Stepper; the stream
+/// and the exchange on it come after, because what they run refers to both.
+struct Session {
+  Session(sluice::Context& context, const CommonOptions& options, const Mesh& mesh, Stencil stencil,
+          std::size_t cell_bytes);
+
+  Box block() const { return decomposition.box(rank); }
+  std::unique_ptr<Exchange> open_exchange(sluice::Stream stream);
+
+  /// A Result with what is known before the run.
+  Result result(const std::string& app) const;
+
+  sluice::Context context;
+  const CommonOptions options;
+  const std::size_t cell_bytes;
+  const int rank;
+  const Decomposition decomposition;
+  const Halo halo;
+  const HaloBuffers buffers;
+  const std::unique_ptr<Collectives> collectives;
+};
+
+/// What moved the halo: a backend's name, "mpi" or "none".
+std::string backend_of(Comm comm, const Exchange& exchange);
+
+/// Times of the slowest rank, on all ranks.
+void take_slowest(Result& result, Collectives& collectives);
+
+/// The name of the first backend that `description` (of an exchange) mentions; "none" without neighbours.
+std::string backend_in(const std::string& description);
+
+}  // namespace apps

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/decomposition.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+
+namespace apps {
+
+/// How a field compares with the one that it should be.
+struct Comparison {
+  Index differing = 0;  ///< cells whose bits are not the same
+  Index first = -1;     ///< the first of them
+  double max_error = 0;
+
+  bool passed() const { return differing == 0; }
+};
+
+/// Compares whole fields of the same size, bit by bit.
+template <class T>
+Comparison compare(std::span<const T> found, std::span<const T> expected) {
+  Comparison result;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are what is compared
+    if (std::memcmp(&found[i], &expected[i], sizeof(T)) == 0) continue;
+    if (result.first < 0) result.first = static_cast<Index>(i);
+    ++result.differing;
+    const double error = std::abs(static_cast<double>(found[i]) - static_cast<double>(expected[i]));
+    // A difference that is no number must not look small.
+    result.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(result.max_error, error);
+  }
+  return result;
+}
+
+/// The line that scripts look for: "VERIFICATION: PASSED" or "VERIFICATION: FAILED ...". `nx` is the length of a row.
+std::string verification_line(const Comparison& comparison, Index nx, std::size_t cells);
+
+}  // namespace apps

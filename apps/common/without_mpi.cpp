@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for exchange_mpi.cpp and collectives_mpi.cpp in a build without MPI.
+#include "apps/common/collectives.hpp"
+#include "apps/common/exchange.hpp"
+#include "apps/common/usage_error.hpp"
+
+namespace apps {
+namespace {
+
+constexpr const char* kWhyNot = "--comm mpi is not possible: this program was built without MPI";
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_mpi_exchange(const Halo& /*halo*/, const HaloBuffers& /*buffers*/,
+                                            std::size_t /*cell_bytes*/) {
+  throw UsageError(kWhyNot);
+}
+
+std::unique_ptr<Collectives> make_mpi_collectives() { throw UsageError(kWhyNot); }
+
+}  // namespace apps

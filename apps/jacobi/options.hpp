@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/decomposition.hpp"
+#include "apps/common/options.hpp"
+#include "apps/jacobi/problem.hpp"
+
+namespace jacobi {
+
+struct Options {
+  apps::CommonOptions common;
+  apps::Index nx = 1024;  ///< points of the mesh with its boundary
+  apps::Index ny = 1024;
+  apps::Index iterations = 1000;
+  apps::Index norm_every = 1;  ///< 0: never
+  double tolerance = 1e-8;     ///< ends a run whose norm is not above it
+  bool periodic_x = false;
+  bool periodic_y = true;
+  bool csv_line = false;  ///< print one line, as NVIDIA's examples do
+
+  Problem problem() const { return {nx, ny, periodic_x, periodic_y}; }
+};
+
+/// The options of NVIDIA's multi-GPU examples and our own.
+apps::Parsed parse(int argc, const char* const* argv, Options& options);
+
+}  // namespace jacobi

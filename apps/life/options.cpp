@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/life/options.hpp"
+
+#include "apps/common/usage_error.hpp"
+
+#include <charconv>
+#include <stdexcept>
+#include <string_view>
+
+namespace life {
+namespace {
+
+bool take_number(std::string_view& text, Index& number) {
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  return error == std::errc();
+}
+
+// "X,Y"
+Point parse_point(std::string_view text) {
+  Point point;
+  std::string_view rest = text;
+  const bool has_x = take_number(rest, point.x) && rest.starts_with(',');
+  if (has_x) rest.remove_prefix(1);
+  if (!has_x || !take_number(rest, point.y) || !rest.empty())
+    throw CLI::ValidationError("--at", "'" + std::string(text) + "' is no position X,Y");
+  return point;
+}
+
+Rule parse_rule_option(const std::string& text) {
+  try {
+    return parse_rule(text);
+  } catch (const std::invalid_argument& error) {
+    throw CLI::ValidationError("--rule", error.what());
+  }
+}
+
+void add_size_options(CLI::App& app, Options& options) {
+  const CLI::Range cells(Index{1}, Index{1} << 24);
+  app.add_option("--nx", options.nx, "cells along x")->check(cells)->capture_default_str();
+  app.add_option("--ny", options.ny, "cells along y")->check(cells)->capture_default_str();
+  app.add_option_function<Index>(
+         "-n,--ncells", [&options](const Index& n) { options.nx = options.ny = n; }, "cells along x and y")
+      ->check(cells)
+      ->excludes("--nx")
+      ->excludes("--ny");
+  app.add_option("-t,--timesteps", options.generations, "generations")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_world_options(CLI::App& app, Options& options) {
+  CLI::Option* const pattern =
+      app.add_option("--pattern", options.pattern, "read this pattern")->option_text("FILE.rle");
+  app.add_option_function<std::string>(
+         "--at", [&options](const std::string& text) { options.at = parse_point(text); },
+         "where its upper left corner goes; default: in the middle")
+      ->needs(pattern)
+      ->option_text("X,Y");
+  app.add_option("--random", options.density, "without a pattern, make this part of the cells alive")
+      ->check(CLI::Range(0.0, 1.0))
+      ->excludes(pattern)
+      ->option_text("DENSITY");
+  app.add_option("--seed", options.seed, "of the random cells")->capture_default_str();
+  app.add_option_function<std::string>(
+         "--rule", [&options](const std::string& text) { options.rule = parse_rule_option(text); },
+         "such as B36/S23; default: the pattern's, else B3/S23")
+      ->option_text("RULE");
+  app.add_option("--rle", options.rle, "write the last generation to this file")->option_text("FILE.rle");
+}
+
+}  // namespace
+
+apps::Parsed parse(int argc, const char* const* argv, Options& options) {
+  CLI::App app("Plays Conway's Game of Life, or another rule that counts neighbours, on a torus.", "life");
+  add_size_options(app, options);
+  add_world_options(app, options);
+  apps::add_common_options(app, options.common);
+  app.footer("Long options may have one dash, as in -nx 256.");
+  return apps::parse(app, argc, argv);
+}
+
+World make_world(const Options& options) {
+  World world{.nx = options.nx, .ny = options.ny, .rule = options.rule.value_or(Rule{}), .cells = {}};
+  if (options.pattern.empty()) {
+    world.density = options.density;
+    world.seed = options.seed;
+    return world;
+  }
+  Pattern pattern = read_rle_file(options.pattern);
+  if (pattern.nx > world.nx || pattern.ny > world.ny)
+    throw apps::UsageError(options.pattern + " has " + std::to_string(pattern.nx) + " x " + std::to_string(pattern.ny) +
+                           " cells, more than the world's " + std::to_string(world.nx) + " x " +
+                           std::to_string(world.ny) + " (--nx, --ny)");
+  const Point at = options.at.value_or(Point{(world.nx - pattern.nx) / 2, (world.ny - pattern.ny) / 2});
+  if (!options.rule && pattern.rule) world.rule = *pattern.rule;
+  world.cells = std::move(pattern.cells);
+  for (Point& cell : world.cells) cell = {cell.x + at.x, cell.y + at.y};
+  return world;
+}
+
+}  // namespace life

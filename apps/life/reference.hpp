@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/life/world.hpp"
+
+#include <vector>
+
+namespace life {
+
+/// The whole world after so many generations, row by row, computed on one thread by plain loops that know nothing of
+/// blocks, halos and Kokkos: what every parallel run is compared with.
+std::vector<Cell> live_serially(const World& world, Index generations);
+
+}  // namespace life

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/life/rule.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <stdexcept>
+
+namespace life {
+namespace {
+
+constexpr unsigned kMostNeighbours = 8;
+
+// The digits at the start of `text`, which it loses, as bits.
+std::uint16_t take_counts(std::string_view& text) {
+  unsigned counts = 0;
+  while (!text.empty() && text[0] >= '0' && text[0] <= '8') {
+    counts |= 1U << (text[0] - '0');
+    text.remove_prefix(1);
+  }
+  return static_cast<std::uint16_t>(counts);
+}
+
+bool take(std::string_view& text, char what) {
+  if (text.empty() || text[0] != what) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower;
+}
+
+void append_counts(std::string& text, std::uint16_t counts) {
+  for (unsigned k = 0; k <= kMostNeighbours; ++k)
+    if ((counts >> k & 1U) != 0) text += static_cast<char>('0' + k);
+}
+
+}  // namespace
+
+Rule parse_rule(std::string_view text) {
+  const std::string lower = lower_case(text.substr(0, text.find(':')));
+  if (lower == "life" || lower == "conway") return {};
+  std::string_view rest = lower;
+  Rule rule;
+  bool understood = !rest.empty();
+  if (take(rest, 'b')) {
+    rule.birth = take_counts(rest);
+    take(rest, '/');
+    understood = take(rest, 's');
+    rule.survival = take_counts(rest);
+  } else {
+    const bool named = take(rest, 's');  // "S23/B3"
+    rule.survival = take_counts(rest);
+    understood = understood && take(rest, '/') && take(rest, 'b') == named;
+    rule.birth = take_counts(rest);
+  }
+  if (!understood || !rest.empty())
+    throw std::invalid_argument("'" + std::string(text) + "' is no rule such as B3/S23");
+  return rule;
+}
+
+std::string rule_text(const Rule& rule) {
+  std::string text = "B";
+  append_counts(text, rule.birth);
+  text += "/S";
+  append_counts(text, rule.survival);
+  return text;
+}
+
+}  // namespace life

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/simulation.hpp"
+#include "apps/life/model.hpp"
+#include "apps/life/options.hpp"
+#include "apps/life/world.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace life {
+
+struct Solution {
+  apps::Result result;
+  std::uint64_t population = 0;  ///< live cells of all ranks
+  std::vector<Cell> cells;       ///< the whole field at rank 0, if it was asked for
+};
+
+/// Live cells of a block.
+inline std::uint64_t count_alive(const Cell* cells, const apps::Box& block, Index pitch) {
+  std::uint64_t alive = 0;
+  for (Index y = 0; y < block.ny; ++y)
+    for (Index x = 0; x < block.nx; ++x) alive += cells[y * pitch + x];
+  return alive;
+}
+
+template <class Space>
+using Simulation = apps::Simulation<Model, Space>;
+
+/// What Simulation needs to know.
+inline apps::Setup setup(const Options& options, const World& world) {
+  return {world.mesh(), apps::Stencil::nine_point, options.generations};
+}
+
+/// This rank's part of a run.
+template <class Space>
+Solution solve(Simulation<Space>& simulation, const Options& options, const World& world, bool want_field) {
+  const apps::Box block = simulation.session().block();
+  const Index pitch = simulation.field().pitch();
+  populate(world, block, simulation.field().origin(0), pitch);
+  simulation.start();
+  for (Index i = 0; i < options.generations; ++i) simulation.step();
+  Solution solution{simulation.stop("life", options.generations), 0, {}};
+  const double mine = static_cast<double>(count_alive(simulation.cells(), block, pitch));
+  solution.population = static_cast<std::uint64_t>(simulation.session().collectives->sum(mine));
+  if (want_field) solution.cells = simulation.gather();
+  return solution;
+}
+
+}  // namespace life

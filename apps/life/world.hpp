@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/decomposition.hpp"
+#include "apps/life/rle.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace life {
+
+/// A torus and what lives on it at the start.
+struct World {
+  Index nx = 0;
+  Index ny = 0;
+  Rule rule;
+  std::vector<Point> cells;  ///< live cells; beyond an edge they come back at the other side
+  double density = 0;        ///< the part of all cells that are made alive at random
+  std::uint64_t seed = 0;
+
+  apps::Mesh mesh() const { return {nx, ny, true, true}; }
+};
+
+/// Sets the cells of one box of the world; `origin` is the box's first cell. Every cell has a random number of its own,
+/// so that the world is the same however it is divided.
+void populate(const World& world, const apps::Box& box, Cell* origin, Index pitch);
+
+}  // namespace life

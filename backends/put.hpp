@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kinds of put that backends share. What a put is, its class says: a MappedPut is done by the stream itself; a
+// RungPut was armed before and is fired by one 64-bit write; an EnginePut is a RungPut whose bell the engine hears.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/transport.hpp"
+
+namespace sluice::backends {
+
+/// What a put writes into, as mapped here, and what keeps it mapped.
+using Mapped = std::vector<std::shared_ptr<device::Mapping>>;
+
+/// Copies into mapped memory of the peer, then raises its signal.
+class MappedPut : public Put {
+ public:
+  /// `target` and `signal` are the peer's, as mapped here.
+  MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how)
+      : source_(source), target_(target), signal_(signal), watch_(watch), mapped_(std::move(mapped)),
+        how_(std::move(how)) {}
+
+  Fired fired() const noexcept override { return Fired::by_stream; }
+  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
+  std::string describe() const override { return how_; }
+
+ private:
+  Slots source_;
+  Slots target_;
+  Signal signal_;
+  device::Watch& watch_;
+  Mapped mapped_;
+  std::string how_;
+};
+
+/// Raises `signal` to `epoch`: the last act of every put that a CPU does.
+void raise_signal(const Signal& signal, std::uint64_t epoch) noexcept;
+
+/// Who must be awake when a bell was rung.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void heard() noexcept = 0;
+};
+
+/// One 64-bit word that fires puts. A bell that `adds` (a NIC's trigger counter) gets deltas; the others are set to the
+/// count of rings.
+struct Doorbell {
+  base::Word word;
+  bool adds = false;
+  std::uint64_t rings = 0;  // by the stream that rings it
+  Listener* listener = nullptr;
+
+  /// In the lane's order: one ring more.
+  void ring(device::Lane lane) noexcept;
+};
+
+/// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.
+class RungPut : public Put {
+ public:
+  explicit RungPut(device::Watch& watch) : bell_(std::make_shared<Doorbell>()), watch_(watch) {}
+
+  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final {
+    arm(epoch, part);
+    bell_->ring(lane);
+  }
+
+  /// Makes `epoch` ready to be fired by ring number `threshold(epoch)`. Epochs come in order, at most depth are
+  /// outstanding.
+  virtual void arm(std::uint64_t epoch, Range part) = 0;
+
+  /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
+  virtual void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
+    first_ring_ = bell->rings;
+    first_epoch_ = epochs_so_far;
+    bell_ = std::move(bell);
+  }
+
+  Doorbell& bell() noexcept { return *bell_; }
+  /// The ring that fires `epoch`, and the epoch that ring number `ring` fires.
+  std::uint64_t threshold(std::uint64_t epoch) const noexcept { return epoch - first_epoch_ + first_ring_; }
+  std::uint64_t epoch_of(std::uint64_t ring) const noexcept { return ring - first_ring_ + first_epoch_; }
+
+ protected:
+  device::Watch& watch() noexcept { return watch_; }
+
+ private:
+  std::shared_ptr<Doorbell> bell_;
+  std::uint64_t first_ring_ = 0;
+  std::uint64_t first_epoch_ = 0;
+  device::Watch& watch_;
+};
+
+/// The engine hears its bell and posts it.
+class EnginePut : public RungPut {
+ public:
+  EnginePut(device::Watch& watch, int depth) : RungPut(watch), parts_(static_cast<std::size_t>(depth)) {}
+
+  Fired fired() const noexcept final { return Fired::by_engine; }
+  void arm(std::uint64_t epoch, Range part) final {
+    // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.
+    if (!watch().failed()) parts_[epoch % parts_.size()] = part;
+  }
+
+  /// Starts moving `part` of `epoch`. False: busy, ask again next turn. Raises `watch.done` when all is over, now or in
+  /// `poll`.
+  virtual bool post(std::uint64_t epoch, Range part) = 0;
+
+  /// Posts what was rung and not yet posted; returns whether something is left. Only who has the engine's turn calls
+  /// it.
+  bool post_rung();
+
+ private:
+  std::vector<Range> parts_;  // of the outstanding epochs, at most depth: written before the ring, read after it
+  std::uint64_t posted_ = 0;
+};
+
+}  // namespace sluice::backends

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/shm/bounce.hpp"
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace sluice::backends::shm {
+namespace {
+
+using base::seeded;
+
+BounceHeader header_of(Range part, bool in_target) {
+  const auto high = static_cast<std::uint32_t>(part.bytes >> 32);
+  return {part.offset, static_cast<std::uint32_t>(part.bytes), in_target ? high | BounceHeader::kInTarget : high};
+}
+
+}  // namespace
+
+Key BounceLanding::key() const {
+  const device::Extent& bounce = bounce_.memory.extent();
+  Target target;
+  target.slots = where(bounce, bounce.data);
+  target.slot_bytes = target_.slot_bytes;
+  target.stride = bounce_.stride;
+  target.depth = target_.depth;
+  target.bounced = true;
+  target.address = reinterpret_cast<std::uintptr_t>(target_.memory.data);
+  target.word = where(signal_.memory, signal_.word);
+  target.parking = where(signal_.memory, signal_.parking);
+  const device::Segment* slots = bounce.segment;
+  return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
+}
+
+void BounceLanding::take(device::Lane lane, std::uint64_t epoch) {
+  const std::uint64_t slot = target_.index(seeded("bounce_copies_other_slot") ? epoch + 1 : epoch);
+  const std::byte* at = bounce_.memory.extent().data + slot * bounce_.stride;
+  BounceHeader header;
+  std::memcpy(&header, at, sizeof header);
+  if ((header.bytes_high & BounceHeader::kInTarget) != 0) return;
+  const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
+  if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
+    return;  // never beyond our own memory
+  device::copy(lane, target_.at(epoch) + part.offset, at + sizeof header, part.bytes);
+}
+
+std::string BounceLanding::describe() const {
+  return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
+}
+
+bool BouncePut::write_target(std::uint64_t epoch, Range part) {
+  std::byte* from = source_.at(epoch) + part.offset;
+  std::uint64_t to = kernel_.address + bounce_.index(epoch) * slot_bytes_ + part.offset;
+  std::size_t left = part.bytes;
+  while (left > 0) {  // the kernel may stop short
+    const iovec local{from, left};
+    const iovec remote{reinterpret_cast<void*>(to), left};
+    const ssize_t written = process_vm_writev(kernel_.pid, &local, 1, &remote, 1, 0);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = written == 0 ? 0 : errno;
+      const std::string why = error == 0 ? "nothing was written" : std::strerror(error);
+      // A process that has died is found out here before its socket tells (test: Kill.during_a_large_copy).
+      watch_.fail(error == ESRCH ? Code::peer_lost : Code::transport,
+                  "the kernel's copy into process " + std::to_string(kernel_.pid) + " failed: " + why);
+      return false;
+    }
+    from += written;
+    to += static_cast<std::uint64_t>(written);
+    left -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
+  if (seeded("partial_offset_ignored")) part.offset = 0;
+  const bool in_target = part.bytes > bounce_max_ && kernel_.pid != 0;
+  std::byte* at = bounce_.at(epoch);
+  if (in_target) {
+    if (!write_target(epoch, part)) return;
+  } else {
+    device::copy(lane, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes);
+  }
+  const BounceHeader header = header_of(part, in_target);
+  std::memcpy(at, &header, sizeof header);
+  raise_signal(signal_, epoch);
+}
+
+void BouncePut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
+  if (!watch_.shut()) move(lane, epoch, part);
+  base::raise(watch_.done, epoch, watch_.done_parking);
+}
+
+std::string BouncePut::describe() const {
+  if (kernel_.pid == 0) {
+    return "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "
+           "buffer";
+  }
+  return "shm: the target cannot be mapped, so parts up to " + std::to_string(bounce_max_) +
+         " bytes go through a bounce buffer, larger ones by the kernel's cross-memory copy";
+}
+
+}  // namespace sluice::backends::shm

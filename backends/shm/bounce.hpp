@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Into memory that the sender cannot map: small parts go through slots of ours that it can, large ones by the kernel's
+// cross-memory copy.
+#pragma once
+
+#include <sys/types.h>
+
+#include "backends/put.hpp"
+#include "backends/shm/keys.hpp"
+
+namespace sluice::backends::shm {
+
+/// In front of the payload of each bounce slot, in the same line as a small payload: one transfer between cores for
+/// both.
+struct BounceHeader {
+  std::uint64_t offset;
+  std::uint32_t bytes_low;
+  std::uint32_t bytes_high;  ///< kInTarget set: the bytes are in the target already
+
+  static constexpr std::uint32_t kInTarget = 0x8000'0000U;
+};
+static_assert(sizeof(BounceHeader) == 16);
+
+/// Slots with a header each, a whole number of lines apart. The memory is not touched before it is used.
+struct BounceSlots {
+  explicit BounceSlots(const Slots& target)
+      : stride((target.slot_bytes + sizeof(BounceHeader) + 63) / 64 * 64),
+        memory(device::allocate(stride * static_cast<std::size_t>(target.depth), false)) {}
+
+  std::size_t stride;
+  device::Allocation memory;
+};
+
+/// The receiver's side.
+class BounceLanding final : public Landing {
+ public:
+  BounceLanding(const Slots& target, const Signal& signal, Sent& sent)
+      : target_(target), signal_(signal), bounce_(target), sent_(sent) {}
+  Key key() const override;
+  bool direct() const noexcept override { return false; }
+  void take(device::Lane lane, std::uint64_t epoch) override;
+  std::string describe() const override;
+
+ private:
+  Slots target_;
+  Signal signal_;
+  BounceSlots bounce_;
+  Sent& sent_;
+};
+
+/// How the sender reaches the target's process without mapping it. pid 0: it may not.
+struct CrossMemory {
+  pid_t pid = 0;
+  std::uint64_t address = 0;
+};
+
+/// The sender's side.
+class BouncePut final : public Put {
+ public:
+  /// `bounce` is the peer's, as mapped here, `stride` bytes apart; parts above `bounce_max` go by `kernel` where
+  /// allowed.
+  BouncePut(Slots source, Slots bounce, std::size_t slot_bytes, Signal signal, device::Watch& watch, Mapped mapped,
+            CrossMemory kernel, std::size_t bounce_max)
+      : source_(source), bounce_(bounce), slot_bytes_(slot_bytes), signal_(signal), watch_(watch),
+        mapped_(std::move(mapped)), kernel_(kernel), bounce_max_(bounce_max) {}
+
+  Fired fired() const noexcept override { return Fired::by_stream; }
+  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
+  std::string describe() const override;
+
+ private:
+  void move(device::Lane lane, std::uint64_t epoch, Range part);
+  bool write_target(std::uint64_t epoch, Range part);
+
+  Slots source_;
+  Slots bounce_;
+  std::size_t slot_bytes_;
+  Signal signal_;
+  device::Watch& watch_;
+  Mapped mapped_;
+  CrossMemory kernel_;
+  std::size_t bounce_max_;
+};
+
+}  // namespace sluice::backends::shm

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a key of this backend holds, and the peer's segments mapped here.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "backends/put.hpp"
+
+namespace sluice::backends::shm {
+
+/// A place in one of the owner's segments. Segment 0: nowhere.
+struct Where {
+  std::uint64_t segment = 0;
+  std::uint64_t segment_bytes = 0;
+  std::uint64_t offset = 0;
+};
+
+/// A landing as the peer gets to know it.
+struct Target {
+  Where slots;  ///< of the target itself, or of the bounce slots
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t stride = 0;
+  std::int32_t depth = 1;
+  bool bounced = false;
+  std::uint64_t address = 0;  ///< bounced: of the target in its owner's address space
+  Where word;
+  Where parking;
+};
+
+/// The shared segments whose descriptors the peer was sent. They live as long as their process, so once is enough; a
+/// process may have only so many descriptors under way.
+using Sent = std::set<std::uint64_t>;
+
+Where where(const device::Extent& memory, const void* at);
+Key pack(const Target& target, std::initializer_list<const device::Segment*> segments, Sent& sent);
+Target unpack(const Key& key);
+
+/// The segments of one peer that are mapped here. A segment is mapped once, however many channels use it.
+class Mappings {
+ public:
+  /// A key has come: maps the shared segments that came with it, which later keys count on.
+  void keep(Key& key);
+  /// Takes the descriptors that came with `key`.
+  std::byte* find(const Where& where, Key& key, Mapped& in_use);
+
+ private:
+  std::map<std::uint64_t, std::weak_ptr<device::Mapping>> mapped_;
+  std::vector<std::shared_ptr<device::Mapping>> kept_;
+};
+
+}  // namespace sluice::backends::shm

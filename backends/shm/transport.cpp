@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/shm/transport.hpp"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <stdexcept>
+
+#include "backends/shm/bounce.hpp"
+#include "backends/shm/keys.hpp"
+
+namespace sluice::backends::shm {
+namespace {
+
+/// Peers read it, to learn whether the kernel lets them reach into this process, and that it is this one.
+const std::uint64_t& probe() {
+  static const std::uint64_t token = [] {
+    std::random_device random;
+    return (std::uint64_t{random()} << 32) | random();
+  }();
+  return token;
+}
+
+struct Address {
+  std::array<char, 40> boot{};  ///< tells the machine, and this boot of it
+  std::int64_t pid = 0;
+  std::uint64_t probe_at = 0;
+  std::uint64_t probe = 0;
+};
+
+Address own_address() {
+  Address address;
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(address.boot.data(), 36);
+  address.pid = getpid();
+  address.probe_at = reinterpret_cast<std::uintptr_t>(&probe());
+  address.probe = probe();
+  return address;
+}
+
+bool kernel_lets_us_reach(const Address& peer) {
+  std::uint64_t seen = 0;
+  const iovec local{&seen, sizeof seen};
+  const iovec remote{reinterpret_cast<void*>(peer.probe_at), sizeof seen};
+  return process_vm_readv(static_cast<pid_t>(peer.pid), &local, 1, &remote, 1, 0) == sizeof seen && seen == peer.probe;
+}
+
+/// Lands in the target itself, which the peer maps.
+class MappedLanding final : public Landing {
+ public:
+  MappedLanding(const Slots& target, const Signal& signal, Sent& sent)
+      : target_(target), signal_(signal), sent_(sent) {}
+  Key key() const override {
+    Target target;
+    target.slots = where(target_.memory, target_.memory.data);
+    target.slot_bytes = target_.slot_bytes;
+    target.stride = target_.slot_bytes;
+    target.depth = target_.depth;
+    target.word = where(signal_.memory, signal_.word);
+    target.parking = where(signal_.memory, signal_.parking);
+    const device::Segment* slots = target_.memory.segment;
+    return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
+  }
+  bool direct() const noexcept override { return true; }
+  void take(device::Lane, std::uint64_t) override {}
+  std::string describe() const override { return "shm: lands in the target itself, which the peer maps"; }
+
+ private:
+  Slots target_;
+  Signal signal_;
+  Sent& sent_;
+};
+
+class ShmLink final : public Link {
+ public:
+  ShmLink(const Address& peer, const Settings& settings)
+      : pid_(kernel_lets_us_reach(peer) ? static_cast<pid_t>(peer.pid) : 0), settings_(settings) {}
+
+  std::unique_ptr<Landing> land(const Slots& target, const Signal& signal) override {
+    if (target.slot_bytes != 0 && target.memory.segment == nullptr)
+      return std::make_unique<BounceLanding>(target, signal, sent_);
+    return std::make_unique<MappedLanding>(target, signal, sent_);
+  }
+
+  void arrived(Key& key) override { mappings_.keep(key); }
+
+  std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
+    const Target target = unpack(key);
+    Mapped mapped;
+    Signal signal;
+    signal.word = reinterpret_cast<base::Word*>(mappings_.find(target.word, key, mapped));
+    signal.parking = reinterpret_cast<base::Parking*>(mappings_.find(target.parking, key, mapped));
+    Slots slots;
+    slots.memory.data = mappings_.find(target.slots, key, mapped);
+    slots.slot_bytes = target.stride;
+    slots.depth = target.depth;
+    if (!target.bounced) {
+      return std::make_unique<MappedPut>(source, slots, signal, watch, std::move(mapped),
+                                         "shm: copied by the stream into the target, which is mapped");
+    }
+    return std::make_unique<BouncePut>(source, slots, target.slot_bytes, signal, watch, std::move(mapped),
+                                       CrossMemory{pid_, target.address}, settings_.bounce_max);
+  }
+
+ private:
+  pid_t pid_;
+  Settings settings_;
+  Mappings mappings_;
+  Sent sent_;
+};
+
+class ShmPin final : public Pin {};
+
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(const Settings& settings) : settings_(settings), own_(own_address()) {}
+
+  Blob address() const override {
+    Blob blob(sizeof own_);
+    std::memcpy(blob.data(), &own_, sizeof own_);
+    return blob;
+  }
+  bool reaches(const Blob& peer) const override {
+    return peer.size() == sizeof(Address) && parse(peer).boot == own_.boot;
+  }
+  std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ShmPin>(); }
+  std::unique_ptr<Link> connect(Rank, const Blob& peer) override {
+    return std::make_unique<ShmLink>(parse(peer), settings_);
+  }
+  bool poll() override { return false; }
+
+ private:
+  static Address parse(const Blob& blob) {
+    Address address;
+    std::memcpy(&address, blob.data(), sizeof address);
+    return address;
+  }
+
+  Settings settings_;
+  Address own_;
+};
+
+}  // namespace
+
+std::string why_not() { return {}; }
+
+std::unique_ptr<Transport> open(const Settings& settings) { return std::make_unique<ShmTransport>(settings); }
+
+}  // namespace sluice::backends::shm

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/env.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <stdexcept>
+#include <system_error>
+
+namespace sluice::base {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+// What a bad value throws; the caller adds the variable's name and the value.
+struct BadValue {
+  const char* expected;
+};
+
+// Splits "250ms" into 250 and "ms".
+template <class Number>
+std::pair<Number, std::string_view> split_unit(std::string_view text, const char* expected) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) throw BadValue{expected};
+  return {number, text.substr(static_cast<std::size_t>(end - text.data()))};
+}
+
+nanoseconds duration(std::string_view text) {
+  static constexpr const char* kExpected = "a time such as 60s, 500ms or 2m";
+  struct Unit {
+    std::string_view name;
+    double in_nanoseconds;
+  };
+  static constexpr std::array<Unit, 7> kUnits = {
+      {{"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
+  const auto [number, name] = split_unit<double>(text, kExpected);
+  const auto* const unit = std::ranges::find(kUnits, name, &Unit::name);
+  if (unit == kUnits.end()) throw BadValue{kExpected};
+  const double value = number * unit->in_nanoseconds;
+  if (!std::isfinite(value) || value < 0 || value > 9e18) throw BadValue{kExpected};
+  return nanoseconds(static_cast<std::int64_t>(value));
+}
+
+std::size_t size(std::string_view text) {
+  static constexpr const char* kExpected = "a number of bytes such as 4096, 64k or 1m";
+  struct Unit {
+    std::string_view name;
+    int shift;
+  };
+  static constexpr std::array<Unit, 4> kUnits = {{{"", 0}, {"k", 10}, {"m", 20}, {"g", 30}}};
+  const auto [number, name] = split_unit<std::size_t>(text, kExpected);
+  const auto* const unit = std::ranges::find(kUnits, name, &Unit::name);
+  if (unit == kUnits.end() || number > std::numeric_limits<std::size_t>::max() >> unit->shift) {
+    throw BadValue{kExpected};
+  }
+  return number << unit->shift;
+}
+
+int number(std::string_view text) {
+  static constexpr const char* kExpected = "a whole number, 0 or more";
+  const auto [value, rest] = split_unit<int>(text, kExpected);
+  if (value < 0 || !rest.empty()) throw BadValue{kExpected};
+  return value;
+}
+
+LogLevel level(std::string_view text) {
+  static constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "trace"};
+  const auto* const found = std::ranges::find(kNames, text);
+  if (found == kNames.end()) throw BadValue{"error, warn, info or trace"};
+  return static_cast<LogLevel>(found - kNames.begin());
+}
+
+struct Row {
+  Variable variable;
+  void (*read)(Env&, std::string_view);
+  bool launchers_own = false;
+};
+
+using Kind = VariableKind;
+
+// A default is read as a value would be, so that what is listed is what is used.
+constexpr std::array kTable = {
+    Row{{"SLUICE_TIMEOUT", "", "how long to wait for a live peer before failing; unset: no limit", Kind::duration},
+        [](Env& env, std::string_view text) { env.timeout = duration(text); }},
+    Row{{"SLUICE_CONNECT_TIMEOUT", "60s", "how long opening, committing and closing may take", Kind::duration},
+        [](Env& env, std::string_view text) { env.connect_timeout = duration(text); }},
+    Row{{"SLUICE_WARN", "60s", "a wait that lasts longer is logged, and again each time that this passes",
+         Kind::duration},
+        [](Env& env, std::string_view text) { env.warn = duration(text); }},
+    Row{{"SLUICE_BACKENDS", "", "the backends that may be used, separated by commas; unset: all", Kind::list},
+        [](Env& env, std::string_view text) { env.backends = text; }},
+    Row{{"SLUICE_LOG", "warn", "what is written to stderr: error, warn, info or trace", Kind::level},
+        [](Env& env, std::string_view text) { env.log = level(text); }},
+    Row{{"SLUICE_BOUNCE_MAX", "2k",
+         "the largest slot that goes through a bounce buffer when the target cannot be mapped", Kind::size},
+        [](Env& env, std::string_view text) { env.bounce_max = size(text); }},
+    Row{{"SLUICE_NONTEMPORAL_MIN", "8m", "the smallest copy that bypasses the cache", Kind::size},
+        [](Env& env, std::string_view text) { env.nontemporal_min = size(text); }},
+    Row{{"SLUICE_ENGINE_CPU", "", "the core that the engine's thread runs on; unset: any", Kind::number},
+        [](Env& env, std::string_view text) { env.engine_cpu = number(text); }},
+    Row{{"SLUICE_ENGINE_POLL", "0s",
+         "how long the engine sleeps between two looks at work under way; 0s: it only yields", Kind::duration},
+        [](Env& env, std::string_view text) { env.engine_poll = duration(text); }},
+    Row{{"SLUICE_RANK", "", "set by sluice-run: this process's rank", Kind::number},
+        [](Env& env, std::string_view text) { env.rank = number(text); },
+        true},
+    Row{{"SLUICE_SIZE", "", "set by sluice-run: the number of ranks", Kind::number},
+        [](Env& env, std::string_view text) { env.size = number(text); },
+        true},
+    Row{{"SLUICE_THREADS", "", "set by sluice-run --threads: how many ranks to run as threads of this process",
+         Kind::number},
+        [](Env& env, std::string_view text) { env.threads = number(text); },
+        true},
+    Row{{"SLUICE_JOB", "", "set by sluice-run: the name by which the ranks of a job find each other", Kind::word},
+        [](Env& env, std::string_view text) { env.job = text; },
+        true},
+    Row{{"SLUICE_LISTEN_FD", "", "set by sluice-run: the descriptor of the rank's listening socket", Kind::number},
+        [](Env& env, std::string_view text) { env.listen_fd = number(text); },
+        true},
+    Row{{"SLUICE_REPORT_FD", "", "set by sluice-run: the descriptor on which a rank reports to it", Kind::number},
+        [](Env& env, std::string_view text) { env.report_fd = number(text); },
+        true},
+};
+
+constexpr auto kVariables = [] {
+  std::array<Variable, kTable.size()> variables{};
+  std::ranges::transform(kTable, variables.begin(), &Row::variable);
+  return variables;
+}();
+
+const Row* find(std::string_view name) {
+  const auto* const row =
+      std::ranges::find(kTable, name, [](const Row& r) { return std::string_view(r.variable.name); });
+  return row == kTable.end() ? nullptr : row;
+}
+
+bool left_to_users(std::string_view name) {
+  return name == "SLUICE_ROOT" || name == "SLUICE_DIR" || name.starts_with("SLUICE_USER_");
+}
+
+void read_value(Env& env, const Row& row, std::string_view value) {
+  try {
+    row.read(env, value);
+  } catch (const BadValue& bad) {
+    throw std::invalid_argument("environment variable " + std::string(row.variable.name) + "=" + std::string(value) +
+                                ": expected " + bad.expected);
+  }
+}
+
+void read_entry(Env& env, std::string_view entry) {
+  if (!entry.starts_with("SLUICE_")) return;
+  const std::size_t equals = std::min(entry.find('='), entry.size());
+  const std::string_view name = entry.substr(0, equals);
+  if (left_to_users(name)) return;
+  const Row* const row = find(name);
+  if (row == nullptr) {
+    throw std::invalid_argument("unknown environment variable " + std::string(name) + " (sluice-info lists them all)");
+  }
+  read_value(env, *row, entry.substr(std::min(equals + 1, entry.size())));
+}
+
+}  // namespace
+
+const char* name(VariableKind kind) noexcept {
+  switch (kind) {
+    case Kind::duration: return "duration";
+    case Kind::size: return "size";
+    case Kind::number: return "number";
+    case Kind::list: return "list";
+    case Kind::word: return "word";
+    case Kind::level: return "level";
+  }
+  return "?";
+}
+
+Env read_env() {
+  Env env;
+  for (const Row& row : kTable) {
+    if (*row.variable.default_value != '\0') read_value(env, row, row.variable.default_value);
+  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) read_entry(env, *entry);
+  return env;
+}
+
+std::span<const Variable> variables() { return kVariables; }
+
+bool launchers_own(std::string_view variable) noexcept {
+  const Row* const row = find(variable);
+  return row != nullptr && row->launchers_own;
+}
+
+void forget_launcher() noexcept {
+  for (const Row& row : kTable) {
+    if (row.launchers_own) ::unsetenv(row.variable.name);
+  }
+}
+
+}  // namespace sluice::base

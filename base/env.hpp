@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every environment variable of Sluice, in one table (env.cpp).
+#pragma once
+
+#include "base/log.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice::base {
+
+/// What the value of a variable looks like.
+enum class VariableKind {
+  duration,  ///< "60s", "500ms", "2m"; a plain number is in seconds
+  size,      ///< "64k", "1m"; a plain number is in bytes
+  number,
+  list,  ///< words separated by commas
+  word,
+  level  ///< error, warn, info or trace
+};
+
+/// The enumerator's name.
+const char* name(VariableKind kind) noexcept;
+
+/// One row of the table.
+struct Variable {
+  const char* name;
+  const char* default_value;  ///< as it would be set; empty: none
+  const char* meaning;
+  VariableKind kind;
+};
+
+/// What the environment says; what is not set there has its default.
+struct Env {
+  std::optional<std::chrono::nanoseconds> timeout;  ///< SLUICE_TIMEOUT; none: no limit
+  std::chrono::nanoseconds connect_timeout{};       ///< SLUICE_CONNECT_TIMEOUT
+  std::chrono::nanoseconds warn{};                  ///< SLUICE_WARN
+  std::string backends;                             ///< SLUICE_BACKENDS; empty: all
+  LogLevel log = LogLevel::warn;                    ///< SLUICE_LOG
+  std::size_t bounce_max = 0;                       ///< SLUICE_BOUNCE_MAX
+  std::size_t nontemporal_min = 0;                  ///< SLUICE_NONTEMPORAL_MIN
+  int engine_cpu = -1;                              ///< SLUICE_ENGINE_CPU; -1: any
+  std::chrono::nanoseconds engine_poll{};           ///< SLUICE_ENGINE_POLL
+
+  // What sluice-run tells the processes that it starts.
+  int rank = -1;       ///< SLUICE_RANK; -1: not a rank of sluice-run
+  int size = 0;        ///< SLUICE_SIZE
+  int threads = 0;     ///< SLUICE_THREADS: run this many ranks as threads
+  std::string job;     ///< SLUICE_JOB
+  int listen_fd = -1;  ///< SLUICE_LISTEN_FD: the rank's own listening socket
+  int report_fd = -1;  ///< SLUICE_REPORT_FD: where `run` says that it was called
+};
+
+/// Reads the environment.
+/// @throws std::invalid_argument naming a SLUICE_ variable that is unknown or has a bad value. SLUICE_ROOT, SLUICE_DIR
+/// and
+///   SLUICE_USER_* are left to users and modules.
+Env read_env();
+
+/// The whole table, in the order in which sluice-info lists it.
+std::span<const Variable> variables();
+
+/// Whether only sluice-run sets this variable, for the processes that it starts.
+bool launchers_own(std::string_view variable) noexcept;
+
+/// Removes the launcher's own variables from the environment, so that a program that a rank starts is not taken for
+/// that rank. No other thread may use the environment at the same time.
+void forget_launcher() noexcept;
+
+}  // namespace sluice::base

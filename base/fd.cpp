@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fd.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+
+namespace sluice::base {
+
+namespace {
+
+// Room for the descriptors of one packet, aligned as the kernel wants it.
+struct alignas(cmsghdr) ControlBuffer {
+  std::array<std::byte, CMSG_SPACE(kMaxPacketFds * sizeof(int))> bytes;
+};
+
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+void attach(msghdr& message, ControlBuffer& control, std::span<const int> fds) {
+  control.bytes.fill(std::byte{0});
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+}
+
+std::vector<Fd> detach(msghdr& message) {
+  std::vector<Fd> fds;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    std::array<int, kMaxPacketFds> raw{};
+    const std::size_t bytes = header->cmsg_len - CMSG_LEN(0);
+    std::memcpy(raw.data(), CMSG_DATA(header), bytes);
+    for (const int fd : std::span(raw).first(bytes / sizeof(int))) fds.emplace_back(fd);
+  }
+  return fds;
+}
+
+ssize_t receive(const Fd& socket, msghdr& message, int flags) {
+  for (;;) {
+    const ssize_t bytes = recvmsg(socket.get(), &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    // ECONNRESET is said once, before what the other end had sent: the next call gets that, or the end.
+    if (bytes >= 0 || (errno != EINTR && errno != ECONNRESET)) return bytes;
+  }
+}
+
+// The length of the next packet; 0: the other end is gone; -1 with errno.
+ssize_t peek_length(const Fd& socket) {
+  std::byte ignored{};
+  iovec part{&ignored, 1};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  return receive(socket, message, MSG_PEEK | MSG_TRUNC);
+}
+
+}  // namespace
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  const Fd old(std::exchange(fd_, other.release()));
+  return *this;
+}
+
+Fd::~Fd() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<const int> fds) {
+  if (bytes.empty()) throw std::invalid_argument("a packet cannot be empty");
+  if (fds.size() > kMaxPacketFds) throw std::invalid_argument("too many descriptors for one packet");
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  ControlBuffer control;
+  if (!fds.empty()) attach(message, control, fds);
+  for (;;) {
+    if (sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
+    if (errno == EAGAIN) return false;
+    if (errno != EINTR) fail("cannot send to a peer");
+  }
+}
+
+std::optional<Packet> receive_packet(const Fd& socket) {
+  const ssize_t length = peek_length(socket);
+  if (length < 0 && errno == EAGAIN) return std::nullopt;
+  if (length < 0) fail("cannot receive from a peer");
+  Packet packet;
+  packet.closed = length == 0;
+  if (packet.closed) return packet;
+
+  packet.bytes.resize(static_cast<std::size_t>(length));
+  iovec part{packet.bytes.data(), packet.bytes.size()};
+  ControlBuffer control;
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  if (receive(socket, message, 0) < 0) fail("cannot receive from a peer");
+  packet.fds = detach(message);
+  return packet;
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// File descriptors that close themselves, and packets with descriptors in them over a UNIX socket.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace sluice::base {
+
+/// Owns one file descriptor.
+class Fd {
+ public:
+  Fd() noexcept = default;
+  explicit Fd(int fd) noexcept : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd();
+
+  int get() const noexcept { return fd_; }
+  /// Gives it up: the caller closes it.
+  int release() noexcept { return std::exchange(fd_, -1); }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// Linux's own limit on the descriptors of one packet (SCM_MAX_FD).
+inline constexpr std::size_t kMaxPacketFds = 253;
+
+/// Sends one packet on a connected SOCK_SEQPACKET socket, with copies of `fds`. Never raises SIGPIPE.
+/// @returns false if the socket's buffer is full: nothing was sent, try again when it is writable.
+/// @throws std::system_error (EPIPE or ECONNRESET: the other end is gone), std::invalid_argument for an empty packet,
+/// which the
+///   other end could not tell from a closed socket, and for more than kMaxPacketFds descriptors.
+bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<const int> fds);
+
+struct Packet {
+  std::vector<std::byte> bytes;
+  std::vector<Fd> fds;  ///< close-on-exec
+  bool closed = false;  ///< the other end is gone, and everything that it sent has been received
+};
+
+/// Receives one whole packet, however long. Never blocks.
+/// @returns nothing if there is no packet now.
+/// @throws std::system_error, and with EMFILE when this process has no room for the packet's descriptors.
+std::optional<Packet> receive_packet(const Fd& socket);
+
+}  // namespace sluice::base

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines on stderr.
+#pragma once
+
+#include <string_view>
+
+namespace sluice::base {
+
+enum class LogLevel { error, warn, info, trace };
+
+/// From now on lines up to this level are written. A process starts with `warn`.
+void set_level(LogLevel level) noexcept;
+
+/// Whether a line of this level would be written: ask before composing one.
+bool enabled(LogLevel level) noexcept;
+
+/// Writes "sluice: warn: LINE" to stderr, in one write, so that the lines of several ranks never mix. Any thread.
+void log(LogLevel level, std::string_view line);
+
+/// Writes "LINE" to stderr, in one write, whatever the level.
+void write_line(std::string_view line);
+
+}  // namespace sluice::base

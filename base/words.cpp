@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/words.hpp"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+#include <mutex>
+#include <vector>
+
+namespace sluice::base {
+namespace {
+
+// Two ranks that run at the same time answer each other within the spin; a rank whose peer does not run must give up
+// its core soon. Spinning longer than a hop takes lets a pair that is on the cores together stay there (sluice-bench
+// scale).
+constexpr int kPlainSpins = 400;  // without `pause`, which takes 140 cycles on current cores: as much as a hop
+constexpr int kPausedSpins = 64;  // about 3 us
+constexpr auto kYielding = std::chrono::microseconds(50);
+constexpr auto kNap = std::chrono::milliseconds(1);
+
+int membarrier(int command) noexcept { return static_cast<int>(syscall(SYS_membarrier, command, 0, 0)); }
+
+void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* timeout) noexcept {
+  // Not FUTEX_PRIVATE: the word may be in memory that other processes map.
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, timeout, nullptr, 0);
+}
+
+/// Returns when `word` is not `seen` any more, at `deadline`, or early.
+void sleep(std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock::time_point deadline) noexcept {
+  if (deadline == Clock::time_point::max()) return futex(word, FUTEX_WAIT, seen, nullptr);
+  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+  const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+  const timespec timeout{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  futex(word, FUTEX_WAIT, seen, &timeout);
+}
+
+}  // namespace
+
+void prepare_fences() noexcept {
+  static const bool ready = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+  kernel_has_fences.store(ready);
+}
+
+void full_fence() noexcept {
+  static thread_local std::atomic<int> one{0};
+  one.fetch_add(1, std::memory_order_seq_cst);  // a read-modify-write, not a fence: ThreadSanitizer knows it
+}
+
+void heavy_fence() noexcept {
+  full_fence();
+  if (kernel_has_fences.load()) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+void Parking::wake_sleepers() noexcept {
+  if (seeded("lost_wake")) return;
+  changes.fetch_add(1, std::memory_order_release);
+  futex(changes, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+namespace {
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<Progress*> free;
+};
+
+Pool& pool() {
+  static auto* const all = new Pool;  // never destroyed: see Progress
+  return *all;
+}
+
+}  // namespace
+
+Progress& take_progress() {
+  const std::lock_guard lock(pool().mutex);
+  auto& free = pool().free;
+  if (free.empty()) {
+    constexpr std::size_t kAtOnce = 32;
+    free.reserve(free.capacity() + kAtOnce);  // room for all there are: giving back never allocates
+    auto* const fresh = new Progress[kAtOnce];
+    for (std::size_t i = 0; i < kAtOnce; ++i) free.push_back(fresh + i);
+  }
+  Progress& progress = *free.back();
+  free.pop_back();
+  progress.word.value.store(0, std::memory_order_relaxed);
+  return progress;
+}
+
+void give_back(Progress& progress) noexcept {
+  const std::lock_guard lock(pool().mutex);
+  pool().free.push_back(&progress);
+}
+
+bool spin_then_yield(bool (*ready)(void*), void* argument) noexcept {
+  for (int i = 0; i < kPlainSpins; ++i) {
+    if (ready(argument)) return true;
+  }
+  for (int i = 0; i < kPausedSpins; ++i) {
+    pause();
+    if (ready(argument)) return true;
+  }
+  const auto end = Clock::now() + kYielding;
+  do {
+    sched_yield();
+    if (ready(argument)) return true;
+  } while (Clock::now() < end);
+  return false;
+}
+
+void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {
+  parking.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = parking.changes.load(std::memory_order_acquire);
+  // Twice: by the end of the nap a raiser that did not see this sleeper has long made its word visible (Parking::wake).
+  if (!ready(argument)) sleep(parking.changes, seen, std::min(deadline, Clock::now() + kNap));
+  if (!ready(argument)) sleep(parking.changes, seen, deadline);
+  parking.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words: the one thing that streams, peers, NICs and the engine have in common. Raising one, and waiting for one on a
+// CPU.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "base/seeded.hpp"
+
+namespace sluice::base {
+
+using Clock = std::chrono::steady_clock;
+
+/// A 64-bit count that only grows, has one writer, and is only compared with >=. May lie in memory that other processes
+/// map.
+struct Word {
+  std::atomic<std::uint64_t> value{0};
+};
+static_assert(sizeof(Word) == 8 && std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// Stored (never added) into a word to release whoever waits for it. Above every epoch; positive in signed comparisons.
+inline constexpr std::uint64_t kPoison = std::uint64_t{1} << 62;
+
+/// Where threads sleep until a word beside it is raised. Lies in the memory of the words, so that a raiser in another
+/// process finds it. It has a line of its own, which stays in the raiser's cache while nobody sleeps: raising costs no
+/// line more.
+struct alignas(64) Parking {
+  std::atomic<std::uint32_t> sleepers{0};
+  std::atomic<std::uint32_t> changes{0};
+
+  /// Wakes all sleepers. Call after raising a word.
+  void wake() noexcept {
+    // No fence: it would make every put wait for its own store to reach the other core. The processor may load
+    // `sleepers` before the word's store is visible to others, but that store is on its way and stays so for far less
+    // than a sleeper's first nap, after which the sleeper looks at the word once more (test: words.no_wake_is_lost). So
+    // either this load sees the sleeper, or the sleeper sees the word. The bound on stores is what Morrison and Afek
+    // call temporally bounded TSO (ASPLOS 2015).
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_relaxed) != 0) wake_sleepers();
+  }
+
+ private:
+  void wake_sleepers() noexcept;
+};
+
+/// A full fence where the other side, in this process, runs `heavy_fence`: free if the kernel has membarrier.
+inline std::atomic<bool> kernel_has_fences{false};
+void full_fence() noexcept;
+inline void light_fence() noexcept {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (!kernel_has_fences.load(std::memory_order_relaxed)) full_fence();
+}
+
+/// After it, every thread of this process has passed a full fence.
+void heavy_fence() noexcept;
+
+/// Once a process, before `light_fence` is used. Idempotent, any thread.
+void prepare_fences() noexcept;
+
+/// Raises `word` and wakes who sleeps for it. Everything written before is visible to who sees the value.
+inline void raise(Word& word, std::uint64_t value, Parking& parking) noexcept {
+  word.value.store(value, std::memory_order_release);
+  parking.wake();
+}
+
+/// A word with its own parking. Lies in memory that is used for nothing else ever after: who raised the word may still
+/// look for sleepers when its owner has given it back already, having seen it raised.
+struct Progress {
+  Word word;
+  Parking parking;
+};
+Progress& take_progress();
+void give_back(Progress& progress) noexcept;
+
+inline bool reached(const Word& word, std::uint64_t at_least) noexcept {
+  return word.value.load(std::memory_order_acquire) >= at_least;
+}
+
+inline void pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Spins, then yields. Returns true once `ready()`, false when it is time to sleep. Not for ever: about 50 us.
+bool spin_then_yield(bool (*ready)(void*), void* argument) noexcept;
+
+/// Sleeps until `parking` is woken, `ready()` holds, or `deadline`. May return early.
+void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept;
+
+/// The usual wait: spins briefly, yields, then sleeps, so that many ranks on few cores make progress and an idle one
+/// uses no CPU. Returns whether `ready()` held before `deadline`.
+template <class Ready>
+bool wait_until(Parking& parking, Ready ready, Clock::time_point deadline = Clock::time_point::max()) {
+  constexpr auto call = [](void* argument) { return static_cast<bool>((*static_cast<Ready*>(argument))()); };
+  if (spin_then_yield(call, &ready)) return true;
+  while (!ready()) {
+    if (Clock::now() >= deadline) return false;
+    park(parking, call, &ready, deadline);
+  }
+  return true;
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` lays down: libraries, headers, programs, the CMake package and pkg-config files.
+
+include(CMakePackageConfigHelpers)
+set(SLUICE_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
+
+# The MPI part is exported apart, so that the package works where MPI is missing and nobody asks for that component.
+install(TARGETS sluice EXPORT SluiceTargets FILE_SET HEADERS)
+install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}")
+if(SLUICE_ENABLE_MPI)
+  install(TARGETS sluice_mpi EXPORT SluiceMpiTargets FILE_SET HEADERS)
+  install(EXPORT SluiceMpiTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}")
+endif()
+
+if(SLUICE_ENABLE_APPS)
+  foreach(program sluice-run sluice-info sluice-bench)
+    if(TARGET ${program})
+      install(TARGETS ${program})
+    endif()
+  endforeach()
+endif()
+
+configure_package_config_file(cmake/SluiceConfig.cmake.in "${PROJECT_BINARY_DIR}/SluiceConfig.cmake"
+                              INSTALL_DESTINATION "${SLUICE_CMAKE_DIR}")
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/SluiceConfig.cmake" "${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake"
+        DESTINATION "${SLUICE_CMAKE_DIR}")
+
+# Relative to the .pc file's own folder, so that an installation may be moved.
+file(RELATIVE_PATH SLUICE_PC_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+configure_file(packaging/sluice.pc.in "${PROJECT_BINARY_DIR}/sluice.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/sluice.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+if(SLUICE_ENABLE_MPI)
+  configure_file(packaging/sluice-mpi.pc.in "${PROJECT_BINARY_DIR}/sluice-mpi.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/sluice-mpi.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+# The options, each ON, OFF or AUTO (what is found), and a line each that says what was chosen and why.
+
+# Declares SLUICE_ENABLE_<name>, and sets it to ON or OFF here. NEEDS are variables that are true if what it needs is there.
+# ON with something missing ends the configuration.
+function(sluice_option name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HELP;DEFAULT" "NEEDS")
+  set(missing "")
+  foreach(need IN LISTS arg_NEEDS)
+    if(NOT ${need})
+      string(REGEX REPLACE "_FOUND$" "" need "${need}")
+      list(APPEND missing "${need}")
+    endif()
+  endforeach()
+  list(JOIN missing ", " missing)
+
+  if(NOT arg_DEFAULT)
+    set(arg_DEFAULT AUTO)
+  endif()
+  set(SLUICE_ENABLE_${name} ${arg_DEFAULT} CACHE STRING "${arg_HELP}: ON, OFF, or AUTO for what is found")
+  set_property(CACHE SLUICE_ENABLE_${name} PROPERTY STRINGS AUTO ON OFF)
+  set(asked "${SLUICE_ENABLE_${name}}")
+
+  set(chosen OFF)
+  if(asked STREQUAL "AUTO" AND missing)
+    message(STATUS "Sluice: ${name}: no (missing: ${missing})")
+  elseif(asked AND missing)
+    message(FATAL_ERROR "Sluice: SLUICE_ENABLE_${name}=${asked}, but missing: ${missing}")
+  elseif(asked OR asked STREQUAL "AUTO")
+    set(chosen ON)
+    message(STATUS "Sluice: ${name}: yes")
+  else()
+    message(STATUS "Sluice: ${name}: no (switched off)")
+  endif()
+  set(SLUICE_ENABLE_${name} ${chosen} PARENT_SCOPE)
+endfunction()
+
+# sluice_find(OPTION PACKAGE TARGET ARGS...): a package that an option needs; not looked for if the option is off. It may be there
+# already (a project that has both as subfolders), or come from the source folder that SLUICE_SOURCE_<package> names.
+macro(sluice_find name package target)
+  if(NOT DEFINED SLUICE_ENABLE_${name} OR SLUICE_ENABLE_${name} OR "${SLUICE_ENABLE_${name}}" STREQUAL "AUTO")
+    if(SLUICE_SOURCE_${package} AND NOT TARGET ${target})
+      add_subdirectory("${SLUICE_SOURCE_${package}}" "${PROJECT_BINARY_DIR}/_deps/${package}" EXCLUDE_FROM_ALL SYSTEM)
+    endif()
+    if(TARGET ${target})
+      set(${package}_FOUND TRUE)
+    else()
+      find_package(${package} ${ARGN} QUIET)
+    endif()
+  endif()
+endmacro()
+
+# Parts that the design has a place for and this version does not have. Asking for one is an error, not a silent nothing.
+function(sluice_not_in_this_version name)
+  set(asked "${SLUICE_ENABLE_${name}}")
+  if(asked AND NOT asked STREQUAL "AUTO")
+    message(FATAL_ERROR "Sluice: SLUICE_ENABLE_${name}=${asked}, but version ${PROJECT_VERSION} has no ${name} part")
+  endif()
+  message(STATUS "Sluice: ${name}: no (not in this version)")
+endfunction()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+set(MPI_CXX_SKIP_MPICXX TRUE)  # the C bindings only
+sluice_find(MPI MPI MPI::MPI_CXX COMPONENTS CXX)
+sluice_option(MPI HELP "Start through MPI, and contexts on a communicator" NEEDS MPI_FOUND)
+
+# `./dev` installs Kokkos there. Debian 12 has Kokkos 3.4, which the version asked for keeps out.
+set(sluice_cache "$ENV{HOME}/.cache/sluice")
+if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
+  set(sluice_cache "$ENV{XDG_CACHE_HOME}/sluice")
+endif()
+sluice_find(KOKKOS Kokkos Kokkos::kokkos 4.5 HINTS "${sluice_cache}/kokkos-4.7.0")
+sluice_option(KOKKOS HELP "Applications on Kokkos" NEEDS Kokkos_FOUND)
+
+# A project that adds Sluice as a subfolder gets the library alone, unless it asks.
+set(sluice_extras AUTO)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(sluice_extras OFF)
+endif()
+sluice_find(APPS CLI11 CLI11::CLI11)
+sluice_find(APPS fmt fmt::fmt)
+sluice_find(APPS nlohmann_json nlohmann_json::nlohmann_json)
+sluice_find(APPS PNG PNG::PNG)
+sluice_option(APPS HELP "Applications, benchmarks and command-line programs" DEFAULT ${sluice_extras}
+              NEEDS CLI11_FOUND fmt_FOUND nlohmann_json_FOUND PNG_FOUND)
+sluice_find(TESTS GTest GTest::gtest_main)
+sluice_option(TESTS HELP "Tests" DEFAULT ${sluice_extras} NEEDS GTest_FOUND SLUICE_ENABLE_APPS)
+
+foreach(part OFI CUDA HIP)
+  sluice_not_in_this_version(${part})
+endforeach()

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# The library once more, with the bugs that tests/seeded.py switches on one at a time (base/seeded.hpp). For tests only.
+
+get_target_property(sluice_sources sluice SOURCES)
+add_library(sluice_seeded STATIC EXCLUDE_FROM_ALL ${sluice_sources})
+target_compile_definitions(sluice_seeded PUBLIC SLUICE_SEEDED_BUGS=1 PRIVATE "SLUICE_VERSION=\"${PROJECT_VERSION}\"")
+target_include_directories(sluice_seeded PUBLIC "${PROJECT_SOURCE_DIR}/include" PRIVATE "${PROJECT_SOURCE_DIR}")
+target_link_libraries(sluice_seeded PUBLIC Threads::Threads)

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a stream can do for us, whatever it is: the whole surface between the runtime and a GPU, vendor-free.
+// On a machine without a GPU a stream is a CPU thread, which does at once what it is asked to do.
+#pragma once
+
+#include <sluice/error.hpp>
+#include <sluice/stream.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/words.hpp"
+#include "device/host_stream.hpp"
+
+namespace sluice::device {
+
+/// Where operations go, in order. On the CPU: the calling thread, which is the stream now; of a HostStream if `host` is
+/// set.
+struct Lane {
+  HostStream::Impl* host = nullptr;
+};
+
+/// Runs while a CPU thread waits, so that it does the engine's work and no change of thread is needed.
+class Helper {
+ public:
+  virtual ~Helper() = default;
+  /// One turn; returns at once.
+  virtual void help() noexcept = 0;
+};
+
+/// One end of a channel as its streams see it: whether to go on, and whom to tell.
+class Watch {
+ public:
+  Watch() : done(progress_.word), done_parking(progress_.parking) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  virtual ~Watch() { base::give_back(progress_); }
+
+  /// Failed: waits end, puts move nothing.
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  /// Puts move nothing: failed, or the peer has closed its end and needs no more.
+  bool shut() const noexcept { return shut_.load(std::memory_order_acquire); }
+
+  /// Records the failure, if it is the first, and releases every wait. Any thread.
+  virtual void fail(Code code, const std::string& what) noexcept = 0;
+  /// A wait of this end has lasted `so_far`: logs or fails as the settings say. Returns how much later to be asked
+  /// again.
+  virtual base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far,
+                                       Timeout limit) noexcept = 0;
+
+ private:
+  base::Progress& progress_ = base::take_progress();
+
+ public:
+  /// Puts of this end that are over: the source may be overwritten, and the signal is raised (or never will be).
+  base::Word& done;
+  base::Parking& done_parking;
+
+ protected:
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> shut_{false};
+};
+
+/// A wait for one word.
+struct Wait {
+  const base::Word* word = nullptr;
+  std::uint64_t at_least = 0;
+  base::Parking* parking = nullptr;
+  std::uint64_t epoch = 0;  // for the log
+};
+
+/// Whether it names a stream: a moved-from HostStream gives none.
+inline bool usable(Stream stream) noexcept { return stream.kind() != Stream::Kind::host || stream.handle() != nullptr; }
+
+/// Issues `work(lane)` in the order of `stream`: now in program order, later on a HostStream.
+/// @throws Error{Code::unsupported} for a stream that this build cannot drive.
+template <class F>
+void in_order(Stream stream, F work) {
+  if (stream.kind() == Stream::Kind::program_order) {
+    work(Lane{});
+  } else {
+    auto* host = static_cast<HostStream::Impl*>(stream.handle());
+    host->enqueue([work, host]() mutable { work(Lane{host}); });
+  }
+}
+
+/// @throws Error{Code::unsupported} for a stream that this build cannot drive.
+void check_supported(Stream stream, Rank rank);
+
+/// Later work on the lane runs only when the word is reached, or when `watch` has failed.
+void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept;
+inline void wait(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {
+  if (!base::reached(*wait.word, wait.at_least)) wait_slowly(lane, wait, watch, helper);
+}
+
+/// Copies, choosing the way by size. Not for overlapping memory.
+void copy(Lane lane, void* to, const void* from, std::size_t bytes) noexcept;
+
+}  // namespace sluice::device

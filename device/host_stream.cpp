@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host_stream.hpp"
+
+#include <sluice/error.hpp>
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <new>
+#include <string>
+
+namespace sluice {
+namespace {
+
+[[noreturn]] void fail(Code code, const std::string& what) { throw Error(code, -1, -1, 0, 0, "host stream: " + what); }
+
+std::size_t checked_capacity(std::size_t capacity, std::size_t bytes_per_item) {
+  if (capacity == 0) fail(Code::bad_argument, "a queue of no items");
+  constexpr auto kMost = std::numeric_limits<std::size_t>::max() / 4;
+  if (capacity > kMost / bytes_per_item)
+    fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
+  return std::bit_ceil(capacity);
+}
+
+// Where a stream and a host share a core, whoever waits gets what it waits for by giving the core away, not by spinning
+// (sluice-bench stream, the host that waits every step). Alone on its core, a thread that yields looks often enough.
+template <class Ready>
+bool yield_until(Ready ready) {
+  constexpr auto kYielding = std::chrono::microseconds(50);
+  const auto end = base::Clock::now() + kYielding;
+  do {
+    if (ready()) return true;
+    sched_yield();
+  } while (base::Clock::now() < end);
+  return false;
+}
+
+/// Blocks signals while it lives, for a thread to inherit: a program's handlers never run in a stream. Faults are left,
+/// which would end the process without a word from a sanitizer or a debugger.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+thread_local HostStream::Impl* HostStream::Impl::current = nullptr;
+
+HostStream::Impl::Impl(Options options) : timeout_(options.timeout) {
+  const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
+  mask_ = capacity - 1;
+  lap_shift_ = std::countr_zero(capacity);
+  // Fresh pages are zero, which is a valid empty ring, and come as they are first touched: a large queue costs nothing.
+  void* memory =
+      mmap(nullptr, ring_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
+  cells_ = static_cast<Cell*>(memory);
+  base::prepare_fences();
+  try {
+    start_thread(options.cpu);
+  } catch (...) {
+    munmap(cells_, ring_bytes());
+    throw;
+  }
+}
+
+HostStream::Impl::~Impl() {
+  ending_.store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    if (parked_at_ != nullptr) parked_at_->wake();
+  }
+  wake_up();
+  pthread_join(thread_, nullptr);
+  munmap(cells_, ring_bytes());
+}
+
+// ---- The stream's own thread.
+
+void HostStream::Impl::start_thread(int cpu) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  if (cpu != -1) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
+    pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+  }
+  const SignalsBlocked blocked;
+  const int error = pthread_create(&thread_, &attributes, thread_main, this);
+  pthread_attr_destroy(&attributes);
+  if (error == EINVAL) fail(Code::bad_argument, "there is no core " + std::to_string(cpu) + " for it");
+  if (error != 0) fail(Code::out_of_resources, std::string("no thread for it: ") + std::strerror(error));
+  pthread_setname_np(thread_, "sluice-stream");
+}
+
+void* HostStream::Impl::thread_main(void* self) {
+  current = static_cast<Impl*>(self);
+  current->serve();
+  return nullptr;
+}
+
+void HostStream::Impl::serve() {
+  for (;;) {
+    const bool last = ending();
+    if (take_over()) {
+      while (run_next(Whose::users)) {
+      }
+      hand_back();
+    }
+    if (last && !has_work()) return;
+    wait_for_work();
+  }
+}
+
+void HostStream::Impl::wait_for_work() {
+  caught_up_.store(0, std::memory_order_relaxed);
+  const auto ready = [this] { return has_work() || ending(); };
+  const bool busy = yield_until([&] { return ready() || not_needed(); });
+  if (!busy) sleep(State::asleep, base::Clock::time_point::max(), ready);
+  doze();
+}
+
+// While hosts run everything themselves, step after step, this thread would only be in their way: each enqueue would
+// wake it, to find nothing left. So it naps, for as long as they go on, and looks at the queue when nothing came of a
+// whole nap: work that no host runs is at most two naps late, once.
+void HostStream::Impl::doze() {
+  constexpr base::Clock::duration kShortestNap = std::chrono::microseconds(100);
+  constexpr base::Clock::duration kLongestNap = std::chrono::microseconds(800);
+  for (auto nap = kShortestNap; not_needed(); nap = std::min(2 * nap, kLongestNap)) {
+    caught_up_.store(0, std::memory_order_relaxed);
+    if (sleep(State::dozing, base::Clock::now() + nap, [this] { return ending(); })) return;
+  }
+}
+
+template <class Ready>
+bool HostStream::Impl::sleep(State how, base::Clock::time_point until, Ready ready) {
+  std::unique_lock lock(mutex_);
+  // Sequentially consistent, as are the stores of who brings work: either they see this, or `ready` sees their work.
+  state_.store(how, std::memory_order_seq_cst);
+  const bool called =
+      calls_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) == State::awake || ready(); });
+  state_.store(State::awake, std::memory_order_relaxed);
+  return called;
+}
+
+void HostStream::Impl::wake_up() {
+  {
+    const std::lock_guard lock(mutex_);
+    state_.store(State::awake, std::memory_order_relaxed);
+  }
+  calls_.notify_one();
+}
+
+bool HostStream::Impl::has_work() const noexcept {
+  if (taken_.load(std::memory_order_seq_cst)) return false;
+  const auto head = head_.load(std::memory_order_relaxed);
+  return is_full(head) || late_before_.load(std::memory_order_relaxed) <= head;
+}
+
+// ---- Producers.
+
+std::uint64_t HostStream::Impl::append(Work& work, Whose whose) {
+  if (inside()) return append_inside(work, whose);
+  const auto position = tail_.fetch_add(1, std::memory_order_relaxed);
+  if (!is_free(position)) wait_for_room(position);
+  fill(position, work, whose);
+  call(whose == Whose::users ? State::dozing : State::asleep);
+  return position;
+}
+
+// Until a batch of items has run: to wake up for each one would change threads for each one.
+void HostStream::Impl::wait_for_room(std::uint64_t position) noexcept {
+  const std::uint64_t head = (position - mask_ + batch() - 1) / batch() * batch();
+  base::wait_until(room_, [&] { return head_.load(std::memory_order_acquire) >= head; });
+}
+
+// To block here would be for ever: nobody else makes room.
+std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
+  auto position = tail_.load(std::memory_order_relaxed);
+  while (is_free(position)) {
+    if (tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
+      fill(position, work, whose);
+      return position;
+    }
+  }
+  late_.push_back({position, whose, std::move(work)});
+  late_before_.store(late_.front().before, std::memory_order_relaxed);
+  return position;
+}
+
+void HostStream::Impl::fill(std::uint64_t position, Work& work, Whose whose) noexcept {
+  Cell& to = cell(position);
+  to.whose = whose;
+  ::new (to.work) Work(std::move(work));
+  turn(to).store(free_turn(position) + 1, std::memory_order_seq_cst);
+}
+
+bool HostStream::Impl::is_free(std::uint64_t position) const noexcept {
+  return turn(cell(position)).load(std::memory_order_acquire) == free_turn(position);
+}
+
+bool HostStream::Impl::is_full(std::uint64_t position) const noexcept {
+  return turn(cell(position)).load(std::memory_order_seq_cst) == free_turn(position) + 1;
+}
+
+// ---- Running, by the one thread that has taken the stream.
+
+bool HostStream::Impl::run_next(Whose most) noexcept {
+  const auto head = head_.load(std::memory_order_relaxed);
+  if (late_before_.load(std::memory_order_relaxed) <= head) return run_late(most);
+  if (!is_full(head)) return false;
+  Cell& next = cell(head);
+  if (next.whose > most) return false;
+  if (base::seeded("queue_reorders")) reorder(head);
+  run(work(next));
+  work(next).~Work();
+  turn(next).store(free_turn(head) + 2, std::memory_order_release);
+  head_.store(head + 1, std::memory_order_release);
+  if ((head + 1) % batch() == 0) room_.wake();
+  return true;
+}
+
+bool HostStream::Impl::run_late(Whose most) noexcept {
+  Late& next = late_.front();
+  if (next.whose > most) return false;
+  run(next.work);
+  late_.pop_front();
+  late_before_.store(late_.empty() ? kNever : late_.front().before, std::memory_order_relaxed);
+  return true;
+}
+
+void HostStream::Impl::run(Work& work) noexcept {
+  try {
+    work();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ == nullptr) failure_ = std::current_exception();
+    failed_.store(true, std::memory_order_release);
+  }
+}
+
+void HostStream::Impl::reorder(std::uint64_t position) noexcept {
+  // The last one stays: it may be the marker that a host waits for.
+  if (position % 16 == 0 && mask_ > 1 && is_full(position + 1) && is_full(position + 2)) {
+    std::swap(work(cell(position)), work(cell(position + 1)));
+  }
+}
+
+void HostStream::Impl::parked_at(base::Parking* parking) noexcept {
+  const std::lock_guard lock(mutex_);
+  parked_at_ = parking;
+}
+
+// ---- Who synchronizes.
+
+void HostStream::Impl::synchronize() {
+  if (inside()) fail(Code::misuse, "synchronize from inside the stream would wait for itself");
+  if (!catch_up(tail_.load(std::memory_order_relaxed))) wait_for_marker();
+  if (failed_.load(std::memory_order_acquire)) rethrow();
+}
+
+bool HostStream::Impl::catch_up(std::uint64_t target) {
+  if (!take_over()) return false;
+  Impl* const outer = std::exchange(current, this);
+  const bool done = run_own(target);
+  current = outer;
+  hand_back();
+  // What came meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
+  if (has_work()) call(State::asleep);
+  return done;
+}
+
+bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
+  bool any = false;
+  while (head_.load(std::memory_order_relaxed) < target || late_before_.load(std::memory_order_relaxed) <= target) {
+    if (!run_next(Whose::own)) return false;
+    any = true;
+  }
+  if (any) caught_up_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void HostStream::Impl::wait_for_marker() {
+  Work marker([this] { base::raise(passed_, head_.load(std::memory_order_relaxed) + 1, passing_); });
+  const auto position = append(marker, Whose::own);
+  call(State::dozing);
+  const auto passed = [&] { return base::reached(passed_, position + 1); };
+  if (!yield_until(passed)) base::wait_until(passing_, passed);
+}
+
+void HostStream::Impl::rethrow() {
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = std::exchange(failure_, nullptr);
+    failed_.store(false, std::memory_order_relaxed);
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+// ---- The public handle.
+
+HostStream::HostStream() : HostStream(Options{}) {}
+HostStream::HostStream(Options options) : impl_(std::make_unique<Impl>(options)) {}
+HostStream::~HostStream() = default;
+HostStream::HostStream(HostStream&&) noexcept = default;
+HostStream& HostStream::operator=(HostStream&&) noexcept = default;
+
+void HostStream::push(Work work) {
+  if (impl_ == nullptr) fail(Code::misuse, "it was moved from");
+  impl_->push(std::move(work));
+}
+
+void HostStream::synchronize() {
+  if (impl_ == nullptr) fail(Code::misuse, "it was moved from");
+  impl_->synchronize();
+}
+
+}  // namespace sluice

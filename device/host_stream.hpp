@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream that is a CPU thread: a bounded queue of work, many producers, one consumer.
+#pragma once
+
+#include <sluice/stream.hpp>
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "base/words.hpp"
+
+namespace sluice {
+
+struct HostStream::Impl {
+ public:
+  /// @throws Error{Code::bad_argument, Code::out_of_resources}
+  explicit Impl(Options options);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// Any thread. Blocks while the queue is full, except from inside the stream.
+  void push(Work work) { append(work, Whose::users); }
+
+  /// Work of the library itself, which any thread may run: a host that synchronizes runs it there and then, which saves
+  /// two changes of thread a step.
+  template <class F>
+  void enqueue(F work) {
+    Work item(std::move(work));
+    append(item, Whose::own);
+  }
+
+  /// Blocks until everything enqueued before has run.
+  /// @throws the first exception since the last call; Error{Code::misuse} from inside.
+  void synchronize();
+
+  /// Whether the calling thread runs this stream now.
+  bool inside() const noexcept { return current == this; }
+
+  /// The destructor has begun: parked waits must end.
+  bool ending() const noexcept { return ending_.load(std::memory_order_acquire); }
+
+  Timeout timeout() const noexcept { return timeout_; }
+
+  /// A wait inside the stream is about to sleep on `parking`, where the destructor wakes it; nullptr: awake again.
+  void parked_at(base::Parking* parking) noexcept;
+
+ private:
+  /// Whose work an item is. A user's callables all run in the stream's own thread, the library's in whatever thread is
+  /// at hand.
+  enum class Whose : std::uint8_t { own, users };
+
+  /// Dozing, the thread is woken for users' work only: it trusts hosts that synchronize to run the rest.
+  enum class State : std::uint8_t { awake, dozing, asleep };
+  static constexpr std::uint32_t kEnoughToDoze = 4;
+
+  /// One place of the ring. Its turn counts: 2n is free for lap n, 2n+1 holds lap n's item. So zeroed memory is an
+  /// empty ring.
+  struct Cell {
+    std::uint64_t turn;
+    Whose whose;
+    alignas(Work) std::byte work[sizeof(Work)];
+  };
+
+  /// An item that was pushed from inside while the ring was full. It runs before the item at position `before`.
+  struct Late {
+    std::uint64_t before;
+    Whose whose;
+    Work work;
+  };
+  static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+  static thread_local Impl* current;
+
+  Cell& cell(std::uint64_t position) const noexcept { return cells_[position & mask_]; }
+  static std::atomic_ref<std::uint64_t> turn(Cell& cell) noexcept { return std::atomic_ref(cell.turn); }
+  static Work& work(Cell& cell) noexcept { return *std::launder(reinterpret_cast<Work*>(cell.work)); }
+  std::uint64_t free_turn(std::uint64_t position) const noexcept { return (position >> lap_shift_) << 1; }
+  std::size_t ring_bytes() const noexcept { return (mask_ + 1) * sizeof(Cell); }
+  bool is_free(std::uint64_t position) const noexcept;
+  bool is_full(std::uint64_t position) const noexcept;
+
+  // Producers.
+  std::uint64_t append(Work& work, Whose whose);
+  std::uint64_t append_inside(Work& work, Whose whose);
+  void fill(std::uint64_t position, Work& work, Whose whose) noexcept;
+  void wait_for_room(std::uint64_t position) noexcept;
+  std::uint64_t batch() const noexcept { return mask_ / 16 + 1; }  // a power of two
+
+  // What the one thread that runs the stream at a time does.
+  bool take_over() noexcept { return !taken_.exchange(true, std::memory_order_acquire); }
+  void hand_back() noexcept { taken_.store(false, std::memory_order_seq_cst); }
+  bool run_next(Whose most) noexcept;
+  bool run_late(Whose most) noexcept;
+  void run(Work& work) noexcept;
+  void reorder(std::uint64_t position) noexcept;
+
+  // The stream's own thread.
+  void start_thread(int cpu);
+  static void* thread_main(void* self);
+  void serve();
+  bool has_work() const noexcept;
+  bool not_needed() const noexcept { return caught_up_.load(std::memory_order_relaxed) >= kEnoughToDoze; }
+  void wait_for_work();
+  void doze();
+  template <class Ready>
+  bool sleep(State how, base::Clock::time_point until, Ready ready);
+  void call(State at_least) {
+    if (state_.load(std::memory_order_seq_cst) >= at_least) wake_up();
+  }
+  void wake_up();
+
+  // Who synchronizes.
+  bool catch_up(std::uint64_t target);
+  bool run_own(std::uint64_t target) noexcept;
+  void wait_for_marker();
+  void rethrow();
+
+  Cell* cells_ = nullptr;
+  std::uint64_t mask_ = 0;
+  int lap_shift_ = 0;
+  Timeout timeout_;
+  pthread_t thread_{};
+  std::atomic<bool> ending_{false};
+
+  alignas(64) std::atomic<std::uint64_t> tail_{0};  // positions claimed
+
+  alignas(64) std::atomic<bool> taken_{false};  // some thread runs the stream; the next three are its own to write
+  std::atomic<std::uint64_t> head_{0};          // the position to run next
+  std::atomic<std::uint64_t> late_before_{kNever};
+  std::deque<Late> late_;
+
+  alignas(64) std::atomic<State> state_{State::awake};  // what the stream's thread does
+  std::atomic<std::uint32_t> caught_up_{0};             // times that a host ran everything, since the thread went idle
+
+  base::Parking room_;  // producers, until there is room again
+  base::Word passed_;   // the position after the last marker that has run
+  base::Parking passing_;
+
+  std::mutex mutex_;
+  std::condition_variable calls_;
+  base::Parking* parked_at_ = nullptr;  // guarded by mutex_
+  std::exception_ptr failure_;          // guarded by mutex_
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace sluice

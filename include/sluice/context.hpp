@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sluice/channel.hpp>
+#include <sluice/error.hpp>
+#include <sluice/memory.hpp>
+#include <sluice/plan.hpp>
+#include <sluice/stream.hpp>
+
+#include <cstddef>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace sluice {
+
+namespace detail {
+struct ContextAccess;
+}
+
+/// Tags of its own: user code, a halo and another library never collide.
+class Scope {
+ public:
+  Sender sender(Rank peer, Tag tag, Slice source, ChannelOptions options = {});
+  Receiver receiver(Rank peer, Tag tag, Slice target, ChannelOptions options = {});
+
+ private:
+  friend class Context;
+  struct Impl;
+  explicit Scope(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A group of ranks, and the one object that a program makes things from. A handle: copies share ownership. Any thread
+/// may use it.
+class Context {
+ public:
+  Rank rank() const noexcept;
+  int size() const noexcept;
+  /// This rank among those on the same machine.
+  int node_rank() const noexcept;
+  int node_size() const noexcept;
+
+  /// Pinned, zeroed, peer-mappable memory, aligned to 64 bytes (to a page from 4096 bytes on).
+  /// @throws Error{Code::out_of_resources}, {Code::bad_argument} for 0 bytes.
+  Memory allocate(std::size_t bytes, Space space = Space::host, int device = -1);
+
+  /// Pins `bytes` bytes of the user's memory, which stays the user's.
+  Region region(void* memory, std::size_t bytes);
+
+  /// Opens the out-end of a channel to `peer`; returns at once, and is not collective. The i-th opening of (peer, tag)
+  /// here matches the i-th opening of the in-end there. `source` is options.depth slots of equal size.
+  /// @throws Error{Code::bad_argument, Code::misuse for a duplicate while the first is open}
+  Sender sender(Rank peer, Tag tag, Slice source, ChannelOptions options = {});
+  /// Opens the in-end of a channel from `peer`; likewise.
+  Receiver receiver(Rank peer, Tag tag, Slice target, ChannelOptions options = {});
+
+  Plan plan();
+
+  /// A scope of tags; the same name is the same scope everywhere.
+  Scope scope(std::string_view name);
+
+  /// A context of some ranks of this one, in the order given; called by those ranks alone, with the same list. No
+  /// communication.
+  Context sub(std::span<const Rank> ranks);
+  Context sub(std::initializer_list<Rank> ranks);
+
+  /// Blocks until everything enqueued on `stream` before has run, then throws as `check` does.
+  void synchronize(Stream stream);
+  /// Throws the oldest failure that no `check` or `synchronize` has thrown yet, if there is one.
+  void check();
+  /// Fails every channel of this rank with Code::aborted, here and at its peers, and so releases every parked stream.
+  void abort(std::string_view why);
+
+ private:
+  friend class Scope;
+  friend struct detail::ContextAccess;
+  struct Impl;
+  explicit Context(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace sluice

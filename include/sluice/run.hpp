@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sluice/context.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice {
+
+/// Unset: the environment's, else the default.
+struct Options {
+  std::optional<Timeout> timeout;          ///< of waits for a live peer (SLUICE_TIMEOUT; none)
+  std::optional<Timeout> connect_timeout;  ///< of opening, committing, closing (SLUICE_CONNECT_TIMEOUT; 60 s)
+  std::string_view backends = {};          ///< allowed backends, separated by commas (SLUICE_BACKENDS; all)
+};
+
+/// What a rank does. What it throws ends the rank, which its peers then notice as lost.
+using Body = std::function<void(Context&)>;
+
+/// Calls `body` once per rank: processes or threads of `sluice-run`, MPI if `Sluice::mpi` is linked, else one rank.
+/// Once a process.
+/// @returns the exit code: 0, 1 if the body threw (one line on stderr says what), 2 for a bad setting.
+int run(int argc, char** argv, const Body& body, const Options& options = {});
+
+/// Calls `body` in `ranks` threads of this process, each a rank. Returns when all have ended, with the exit code.
+int run_threads(int ranks, const Body& body, const Options& options = {});
+
+/// What `sluice-run` does: `sluice-run -n N [--threads] [--keep-going] PROGRAM ARGS`. Returns the exit code.
+int launch(int argc, char** argv);
+
+/// What `sluice-info` prints: version, backends, providers, variables.
+std::string info(bool json);
+
+}  // namespace sluice

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// All of the public interface but the opt-in headers (mpi.hpp, ...).
+#pragma once
+
+#include <sluice/channel.hpp>
+#include <sluice/context.hpp>
+#include <sluice/error.hpp>
+#include <sluice/memory.hpp>
+#include <sluice/plan.hpp>
+#include <sluice/run.hpp>
+#include <sluice/stream.hpp>
+#include <sluice/types.hpp>

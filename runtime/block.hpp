@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a slice owns.
+#pragma once
+
+#include <sluice/memory.hpp>
+
+#include <memory>
+#include <vector>
+
+#include "backends/transport.hpp"
+
+namespace sluice::detail {
+
+/// Pinned memory: the user's, or allocated by us.
+struct Block {
+  device::Allocation allocation;  ///< empty for the user's memory
+  device::Extent extent;
+  std::shared_ptr<const void> world;  ///< the transports that pinned it; outlives the pins
+  std::vector<std::unique_ptr<backends::Pin>> pins;
+  Rank rank = -1;
+};
+
+struct SliceAccess {
+  static Slice make(std::shared_ptr<const Block> block, std::byte* data, std::size_t bytes) {
+    return {std::move(block), data, bytes};
+  }
+  static const std::shared_ptr<const Block>& block(const Slice& slice) noexcept { return slice.block_; }
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/bootstrap.hpp"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+
+namespace sluice::runtime {
+
+namespace {
+
+// Linux cuts it to net.core.somaxconn.
+constexpr int kBacklog = 4096;
+
+struct Address {
+  sockaddr_un socket{};
+  socklen_t length = 0;
+};
+
+Address address_of(const std::string& job, Rank rank) {
+  Address address;
+  address.socket.sun_family = AF_UNIX;
+  // A leading 0 makes the name abstract.
+  const std::string name = "sluice-" + job + "-" + std::to_string(rank);
+  if (name.size() + 1 > sizeof(address.socket.sun_path))
+    throw std::invalid_argument("the job's name is too long: " + job);
+  std::memcpy(address.socket.sun_path + 1, name.data(), name.size());
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+base::Fd new_socket() { return base::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+
+[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+void check_launch(const base::Env& env) {
+  if (env.rank < 0 || env.rank >= env.size || env.job.empty() || env.listen_fd < 0) {
+    throw std::invalid_argument(
+        "SLUICE_RANK, SLUICE_SIZE, SLUICE_JOB and SLUICE_LISTEN_FD do not fit together: only sluice-run sets them");
+  }
+  sockaddr_un name{};
+  socklen_t length = sizeof(name);
+  const Address expected = address_of(env.job, env.rank);
+  const int error = ::getsockname(env.listen_fd, reinterpret_cast<sockaddr*>(&name), &length);
+  if (error != 0 || length != expected.length || std::memcmp(&name, &expected.socket, length) != 0) {
+    throw std::invalid_argument("SLUICE_LISTEN_FD=" + std::to_string(env.listen_fd) + " is not the socket of rank " +
+                                std::to_string(env.rank) + ": was this program started by a rank of sluice-run?");
+  }
+}
+
+}  // namespace
+
+Place alone() {
+  Place place;
+  place.job = new_job();
+  place.listener = listen_as(place.job, 0);
+  return place;
+}
+
+std::vector<Place> threads(int ranks) {
+  const std::string job = new_job();
+  std::vector<Place> places;
+  places.reserve(static_cast<std::size_t>(ranks));
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    places.push_back({rank, ranks, rank, ranks, job, listen_as(job, rank)});
+  }
+  return places;
+}
+
+Place launched(const base::Env& env) {
+  check_launch(env);
+  // What the rank starts must not keep the socket open after the rank has ended.
+  if (::fcntl(env.listen_fd, F_SETFD, FD_CLOEXEC) != 0) fail("cannot take over the inherited socket");
+  return {env.rank, env.size, env.rank, env.size, env.job, base::Fd(env.listen_fd)};
+}
+
+std::string new_job() {
+  std::array<unsigned char, 16> random{};
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) fail("no random numbers");
+  static constexpr const char* kDigits = "0123456789abcdef";
+  std::string job;
+  for (const unsigned char byte : random) {
+    job += kDigits[byte >> 4];
+    job += kDigits[byte & 15];
+  }
+  return job;
+}
+
+base::Fd listen_as(const std::string& job, Rank rank) {
+  const Address address = address_of(job, rank);
+  base::Fd socket = new_socket();
+  if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    fail("cannot listen as rank " + std::to_string(rank));
+  }
+  return socket;
+}
+
+base::Fd connect_to(const std::string& job, Rank peer) {
+  const Address address = address_of(job, peer);
+  base::Fd socket = new_socket();
+  if (!socket) return socket;
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) == 0) return socket;
+  // Closing must not change what the caller is to see.
+  const int error = errno;
+  socket = base::Fd();
+  errno = error;
+  return socket;
+}
+
+bool trusted(const base::Fd& connection) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  return ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+}
+
+}  // namespace sluice::runtime

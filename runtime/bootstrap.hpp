@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// How ranks find each other: a listening socket each, whose name is made of the job and the rank.
+#pragma once
+
+#include "base/env.hpp"
+#include "base/fd.hpp"
+
+#include <sluice/types.hpp>
+
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// Where a rank stands in its job, and the socket at which its peers reach it.
+struct Place {
+  Rank rank = 0;
+  int size = 1;
+  int node_rank = 0;
+  int node_size = 1;
+  std::string job;
+  base::Fd listener;
+};
+
+/// The only rank of a job of its own.
+Place alone();
+
+/// The places of `ranks` threads of this process.
+std::vector<Place> threads(int ranks);
+
+/// The place that sluice-run gave this process; takes over the inherited socket.
+/// @throws std::invalid_argument if the launcher's variables do not fit together.
+Place launched(const base::Env& env);
+
+/// A name that no other job has: 128 random bits, in hexadecimal.
+std::string new_job();
+
+/// Listens as this rank. The name is abstract: it is no file, and vanishes with its last descriptor, also after kill
+/// -9. It is bound before any rank may look for it, so that not finding it means that the rank has ended.
+/// @throws std::system_error
+base::Fd listen_as(const std::string& job, Rank rank);
+
+/// Connects without blocking.
+/// @returns an empty Fd with errno left if that is not possible: ECONNREFUSED: the rank has ended; EAGAIN: too many
+/// wait to be
+///   accepted there, try again.
+base::Fd connect_to(const std::string& job, Rank peer);
+
+/// Whether the process at the other end belongs to the same user: the name of a job is no secret.
+bool trusted(const base::Fd& connection);
+
+}  // namespace sluice::runtime

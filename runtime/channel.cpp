@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both ends of a channel have in common: connecting, failing, waiting, closing.
+#include "runtime/channel.hpp"
+
+#include <algorithm>
+#include <exception>
+
+#include "base/log.hpp"
+#include "runtime/world.hpp"
+
+namespace sluice::runtime {
+namespace {
+
+using base::Clock;
+using base::seeded;
+
+std::string seconds(Clock::duration duration) {
+  const double value = std::chrono::duration<double>(duration).count();
+  std::string text = std::to_string(value);
+  return text.substr(0, text.find('.') + 2) + " s";
+}
+
+}  // namespace
+
+ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
+    : world_(std::move(world)), opening(std::move(what)), id(world_->next_id()),
+      slot_bytes(opening.memory.bytes() / static_cast<std::size_t>(opening.options.depth)) {
+  word_ = world_->take_word(opening.key.world_peer);
+}
+
+ChannelEnd::~ChannelEnd() { world_->give_back_word(opening.key.world_peer, word_); }
+
+backends::Key ChannelEnd::land(backends::Link& link) {
+  landing_ = link.land(target(), word_);
+  return landing_->key();
+}
+
+void ChannelEnd::drain_until(std::uint64_t last, std::optional<Timeout> timeout) {
+  check();
+  const Timeout limit = timeout.value_or(world_->limits().wait);
+  const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last || failed(); };
+  const bool in_time = seeded("drain_returns_early") || base::wait_until(done_parking, ready, deadline_after(limit));
+  check();
+  if (!in_time) throw error(Code::timeout, last, "not drained; " + state());
+}
+
+void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
+  remote_id = remote.id;
+  if (remote.slot_bytes != slot_bytes && !seeded("size_mismatch_ignored")) {
+    record(Code::mismatch,
+           "the two ends disagree: " + std::to_string(slot_bytes) + " bytes a slot here, " +
+               std::to_string(remote.slot_bytes) + " at rank " + std::to_string(opening.peer),
+           true);
+  }
+  if (remote.failure) peer_failed(remote.failure->first, remote.failure->second);
+  try {
+    // The memory of an end that was closed before we knew of it may be gone.
+    if (!failed() && (!remote.final || remote.final->wanted > 0))
+      put_ = link.prepare(source(), *this, std::move(remote.key));
+  } catch (const std::exception& reason) {
+    record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
+  }
+  if (put_ == nullptr) shut_.store(true);
+  if (auto* rung = dynamic_cast<backends::RungPut*>(put_.get())) world_->engine().watch(*rung);
+  on_connect(remote.depth);
+  if (!failed()) base::raise(connected_word_, 1, done_parking);
+  if (remote.final) peer_closed(*remote.final);
+}
+
+void ChannelEnd::peer_closed(const Final& final) {
+  closed_by_peer = final;
+  if (!seeded("final_epoch_ignored")) on_peer_closed(final);
+}
+
+void ChannelEnd::peer_lost(const std::string& what) noexcept {
+  const bool parted = closing && let_go_by_peer_;
+  let_go_by_peer_ = true;
+  if (parted) return;
+  if (closed_by_peer && complete_without(*closed_by_peer)) return;
+  record(Code::peer_lost, what, false);
+}
+
+Error ChannelEnd::error(Code code, std::uint64_t epoch, const std::string& what) const {
+  const char* end = opening.key.role == Role::sender ? "sender: " : "receiver: ";
+  const std::string named = opening.name.empty() ? end : "'" + opening.name + "' " + end;
+  return {code, opening.rank, opening.peer, opening.key.tag, epoch, named + what};
+}
+
+void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noexcept {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_) return;
+    failure_.emplace(error(code, last_epoch(), what));
+  }
+  // In this order: whoever is woken by the poison finds the failure recorded.
+  if (!seeded("error_not_recorded")) world_->record(*failure_);
+  if (code == Code::aborted && seeded("abort_keeps_waits")) return;
+  limit_.store(0);
+  shut_.store(true);
+  failed_.store(true);
+  poison();
+  world_->notice_failure(*this, code, what, tell_peer);
+}
+
+void ChannelEnd::poison() noexcept {
+  base::raise(*word_.word, base::kPoison, *word_.parking);
+  if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
+  done_parking.wake();
+}
+
+void ChannelEnd::poison_again() const noexcept {
+  if (word_.word->value.load(std::memory_order_relaxed) < base::kPoison)
+    base::raise(*word_.word, base::kPoison, *word_.parking);
+}
+
+void ChannelEnd::check() const {
+  if (failed() && !seeded("failure_not_sticky")) throw_failure();
+}
+
+void ChannelEnd::throw_failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  throw Error(*failure_);
+}
+
+void ChannelEnd::misuse(std::uint64_t epoch, const std::string& what) { throw error(Code::misuse, epoch, what); }
+
+void ChannelEnd::refuse_beyond(std::uint64_t epoch, const std::string& what) {
+  check();
+  if (bound_ == kClosed) misuse(epoch, "the channel is closed here");
+  misuse(epoch, what);
+}
+
+void ChannelEnd::lower_limit(std::uint64_t limit) noexcept {
+  std::uint64_t now = limit_.load();
+  while (limit < now && !limit_.compare_exchange_weak(now, limit)) {
+  }
+}
+
+Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_far, Timeout limit) noexcept {
+  const Limits& limits = world_->limits();
+  limit = std::min(limit, limits.wait);
+  if (so_far >= limit) {
+    base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "gives up; " + state()).what());
+    fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(for_epoch) + "; " + state());
+    return Clock::duration::zero();
+  }
+  if (limits.warn <= Timeout::zero()) return limit - so_far;
+  const auto warnings = so_far / limits.warn;
+  if (warnings > warnings_)
+    base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "still waiting; " + state()).what());
+  warnings_ = warnings;
+  return std::min<Clock::duration>(limit - so_far, (warnings + 1) * limits.warn - so_far);
+}
+
+void ChannelEnd::await_connected(device::Lane lane) noexcept {
+  if (connected_word_.value.load(std::memory_order_acquire) >= 1) return;
+  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, last_epoch()}, *this, nullptr);
+}
+
+void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
+  const Timeout limit = timeout.value_or(world_->limits().connect);
+  const auto ready = [&] { return connected_word_.value.load(std::memory_order_acquire) >= 1 || failed(); };
+  const bool in_time = base::wait_until(done_parking, ready, deadline_after(limit));
+  check();
+  if (!in_time) {
+    throw error(
+        Code::timeout, 0,
+        "not connected after " + seconds(limit) + ": rank " + std::to_string(opening.peer) + " has not opened its end");
+  }
+}
+
+void ChannelEnd::bind_slowly(Stream stream) {
+  check_bindable(stream);
+  if (stream.kind() == Stream::Kind::program_order) wait_connected({});
+  bound_ = static_cast<int>(stream.kind());
+}
+
+void ChannelEnd::check_bindable(Stream stream) {
+  if (bound_ == static_cast<int>(stream.kind()) && device::usable(stream)) return;
+  if (bound_ <= kPlanned) refuse_bound();
+  if (bound_ != kUnbound && bound_ != static_cast<int>(stream.kind()))
+    misuse(last_epoch(), "the channel is used with another kind of stream");
+  device::check_supported(stream, opening.rank);
+  check();
+  const auto opened_for = opening.options.stream;
+  if (opened_for && opened_for->kind() != stream.kind()) misuse(0, "the channel was opened for another kind of stream");
+}
+
+void ChannelEnd::refuse_bound() {
+  check();
+  misuse(last_epoch(), bound_ == kClosed ? "the channel is closed here" : "a plan drives this channel");
+}
+
+void ChannelEnd::join_plan() {
+  check_free();
+  if (planned_) misuse(last_epoch(), "the channel is in a plan already");
+  planned_ = true;
+}
+
+backends::Slots ChannelEnd::slots() const noexcept {
+  const auto& block = detail::SliceAccess::block(opening.memory);
+  const device::Segment* segment = block == nullptr ? nullptr : block->extent.segment;
+  return {{opening.memory.data(), opening.memory.bytes(), segment}, slot_bytes, opening.options.depth};
+}
+
+Slice ChannelEnd::slot(std::uint64_t epoch) const {
+  const backends::Slots all = slots();
+  return detail::SliceAccess::make(detail::SliceAccess::block(opening.memory), all.at(epoch), slot_bytes);
+}
+
+std::string ChannelEnd::describe() const {
+  const std::lock_guard lock(world_->mutex());
+  const bool sends = opening.key.role == Role::sender;
+  std::string text = opening.name.empty() ? "" : "'" + opening.name + "' ";
+  text += (sends ? "to rank " : "from rank ") + std::to_string(opening.peer) + ", tag " +
+          std::to_string(opening.key.tag) + ", " + std::to_string(opening.options.depth) + " x " +
+          std::to_string(slot_bytes) + " bytes: ";
+  if (remote_id == 0) return text + "not connected yet";
+  if (!sends) return text + landing_->describe();
+  if (put_ == nullptr) return text + "the peer has closed its end";
+  constexpr const char* kBy[] = {"fired by the stream", "fired by the NIC", "fired by the engine"};
+  return text + put_->describe() + "; " + kBy[static_cast<int>(put_->fired())];
+}
+
+void ChannelEnd::close(std::optional<Timeout> timeout) {
+  if (closed_) return;
+  const Timeout limit = timeout.value_or(world_->limits().connect);
+  if (!close_by(deadline_after(limit))) {
+    throw error(Code::timeout, last_epoch(),
+                "not closed after " + seconds(limit) + ": its memory is still in use; " + state());
+  }
+}
+
+bool ChannelEnd::close_by(Clock::time_point deadline) {
+  bound_ = kClosed;
+  lower_limit(0);
+  if (!world_->close(*this, deadline)) return false;
+  if (auto* rung = dynamic_cast<backends::RungPut*>(put_.get())) world_->engine().forget(*rung);
+  closed_ = true;
+  return true;
+}
+
+std::optional<std::pair<Code, std::string>> ChannelEnd::failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  if (!failure_) return std::nullopt;
+  return std::pair(failure_->code(), std::string(failure_->what()));
+}
+
+void ChannelEnd::abandon(std::shared_ptr<ChannelEnd> end) noexcept {
+  if (end == nullptr || end->closed_) return;
+  std::optional<Timeout> limit;
+  if (std::uncaught_exceptions() > 0) {
+    // This rank is on its way out with the channel open: the peer is told that it is lost, and gets a moment to let go.
+    end->leave("rank " + std::to_string(end->opening.rank) + " left with an exception");
+    limit = std::min<Timeout>(end->world_->limits().connect, std::chrono::seconds(5));
+  }
+  try {
+    end->close(limit);
+  } catch (const std::exception& reason) {
+    base::log(base::LogLevel::warn, std::string("kept what a channel still uses: ") + reason.what());
+    World::keep(std::move(end));
+  }
+}
+
+}  // namespace sluice::runtime

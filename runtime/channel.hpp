@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of a channel: what they have in common, and the verbs.
+#pragma once
+
+#include <sluice/channel.hpp>
+#include <sluice/error.hpp>
+
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "backends/put.hpp"
+#include "runtime/block.hpp"
+
+namespace sluice::detail {
+class PlanCore;
+}
+
+namespace sluice::runtime {
+
+class World;
+struct Peer;
+
+enum class Role : std::uint8_t { sender, receiver };
+
+/// What matches the two ends of a channel.
+struct ChannelKey {
+  Rank world_peer = 0;
+  std::string scope;
+  Tag tag = 0;
+  Role role = Role::sender;
+  bool operator<(const ChannelKey& other) const {
+    return std::tie(world_peer, scope, tag, role) < std::tie(other.world_peer, other.scope, other.tag, other.role);
+  }
+};
+
+/// An end as its owner opened it.
+struct Opening {
+  ChannelKey key;
+  Rank rank = 0;  ///< of this end and of the peer, in the context that it was opened in
+  Rank peer = 0;
+  Slice memory;
+  ChannelOptions options;
+  std::string name;
+};
+
+/// What an end announces when it closes. A sender: its last epoch, twice.
+struct Final {
+  std::uint64_t wanted = 0;    ///< epochs up to this one are still waited for, or still come
+  std::uint64_t credited = 0;  ///< epochs up to this one are released, or will be by work that is enqueued
+};
+
+/// The other end, as it was announced.
+struct RemoteEnd {
+  std::uint64_t id = 0;
+  std::uint64_t slot_bytes = 0;
+  int depth = 0;
+  std::string name;
+  backends::Key key;
+  std::optional<Final> final;                           ///< closed already
+  std::optional<std::pair<Code, std::string>> failure;  ///< failed already
+};
+
+/// What both ends are. The hot path reads and writes only what the verbs own; everything else is guarded by the world's
+/// mutex.
+class ChannelEnd : public device::Watch, public std::enable_shared_from_this<ChannelEnd> {
+  const std::shared_ptr<World> world_;  // first: the transports outlive what they made
+
+ public:
+  ChannelEnd(std::shared_ptr<World> world, Opening what);
+  ~ChannelEnd() override;
+
+  // For the engine and the registry, under the world's mutex.
+  /// The link to the peer is up: prepares where its puts land. Returns the key to announce.
+  backends::Key land(backends::Link& link);
+  /// The peer's end is known: from here on the verbs work.
+  void connect(backends::Link& link, RemoteEnd remote);
+  /// The peer has closed its end.
+  void peer_closed(const Final& final);
+  /// The peer has closed, and nothing here touches its memory any more, nor ever will.
+  virtual bool let_go() = 0;
+  /// Work was enqueued that the peer's closing has made impossible, and all before it has passed: releases it, with
+  /// misuse.
+  virtual void refuse_enqueued() = 0;
+  /// `refuse_enqueued` has something to wait for.
+  bool beyond_final() const noexcept {
+    return closed_by_peer && !failed() && last_epoch() > last_possible(*closed_by_peer);
+  }
+  virtual Final final() const noexcept = 0;
+  void peer_let_go() noexcept { let_go_by_peer_ = true; }
+  void peer_lost(const std::string& what) noexcept;
+  /// This rank goes with the channel open: to the peer it is lost.
+  void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
+  void peer_failed(Code code, const std::string& what) noexcept { record(code, what, false); }
+  /// Stores the poison once more: a late signal may have overwritten it.
+  void poison_again() const noexcept;
+
+  void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
+  base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
+
+  // For the user's thread.
+  void check() const;
+  bool connected() const noexcept { return connected_word_.value.load(std::memory_order_acquire) == 1; }
+  void wait_connected(std::optional<Timeout> timeout);
+  void close(std::optional<Timeout> timeout);
+  bool close_by(base::Clock::time_point deadline);
+  std::optional<std::pair<Code, std::string>> failure() const;
+  /// Closes as a destructor does: what cannot be closed in time is kept, and reported.
+  static void abandon(std::shared_ptr<ChannelEnd> end) noexcept;
+  void join_plan();
+  /// Host forms are for channels that are open and not in a committed plan.
+  void check_free() {
+    if (bound_ <= kPlanned) refuse_bound();
+  }
+  std::string describe() const;
+  virtual std::string state() const = 0;
+
+  const Opening opening;
+  const std::uint64_t id;
+  const std::size_t slot_bytes;
+  World& world() noexcept { return *world_; }
+
+  // Guarded by the world's mutex.
+  std::uint64_t remote_id = 0;   ///< of the peer's end; 0: not known yet
+  bool announced = false;        ///< the peer was told of this end
+  std::optional<Final> closing;  ///< what this end announced, or will, at closing
+  std::optional<Final> closed_by_peer;
+  bool peer_told = false;  ///< the peer's end is closed, and it was told that nothing touches its memory
+  /// All enqueued work has run, and the peer's side lets go: the memory may be freed.
+  bool over() const noexcept { return passed() && let_go_by_peer_; }
+
+ protected:
+  /// Called once the put is prepared.
+  virtual void on_connect(int remote_depth) = 0;
+  virtual void on_peer_closed(const Final& final) noexcept = 0;
+  /// The peer is gone after it had closed. Returns whether all that was to come from it has come.
+  virtual bool complete_without(const Final& final) = 0;
+  virtual std::uint64_t last_epoch() const noexcept = 0;
+  /// Of the epochs of a channel whose peer has closed.
+  virtual std::uint64_t last_possible(const Final& final) const noexcept = 0;
+  virtual bool passed() const noexcept = 0;    ///< all enqueued work has run
+  virtual backends::Slots target() const = 0;  ///< where the peer's puts land; none: only a word
+  virtual backends::Slots source() const = 0;  ///< what our puts read; none: they only raise a word
+
+  backends::Slots slots() const noexcept;
+  Slice slot(std::uint64_t epoch) const;
+  device::Wait peer_raises(std::uint64_t epoch) const noexcept { return {word_.word, epoch, word_.parking, epoch}; }
+  void await_connected(device::Lane lane) noexcept;
+  void drain_until(std::uint64_t last, std::optional<Timeout> timeout);
+  [[noreturn]] void throw_failure() const;
+  [[noreturn]] void misuse(std::uint64_t epoch, const std::string& what);
+  Error error(Code code, std::uint64_t epoch, const std::string& what) const;
+  /// Throws why a call is refused whose epoch is beyond the limit: the failure, or misuse with `what`.
+  [[noreturn]] void refuse_beyond(std::uint64_t epoch, const std::string& what);
+  void lower_limit(std::uint64_t limit) noexcept;
+
+  /// The stream of a call is of the kind that this channel is used with.
+  void bind(Stream stream) {
+    if (bound_ != static_cast<int>(stream.kind()) || !device::usable(stream)) bind_slowly(stream);
+  }
+
+  static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  /// Epochs above this are refused: 0 once failed, the last that the peer allows once it has closed.
+  std::atomic<std::uint64_t> limit_{kNoLimit};
+
+  /// Null while there is nobody to reach.
+  backends::Put* reachable() const noexcept { return connected() ? put_.get() : nullptr; }
+
+  std::unique_ptr<backends::Put> put_;
+  std::unique_ptr<backends::Landing> landing_;
+  device::Helper* helper_ = nullptr;
+  backends::Signal word_;  ///< the one that the peer raises
+
+ private:
+  friend class sluice::detail::PlanCore;
+  void record(Code code, const std::string& what, bool tell_peer) noexcept;
+  void bind_slowly(Stream stream);
+  void check_bindable(Stream stream);
+  [[noreturn]] void refuse_bound();
+  void poison() noexcept;
+
+  static constexpr int kUnbound = -1;
+  static constexpr int kPlanned = -2;  // a plan drives it
+  static constexpr int kClosed = -3;   // closed here
+  int bound_ = kUnbound;
+  bool planned_ = false;  // a plan has it, committed or not
+
+  base::Word connected_word_;
+  bool closed_ = false;
+  bool let_go_by_peer_ = false;
+  base::Clock::duration::rep warnings_ = 0;  // of the wait under way
+
+  mutable std::mutex failure_mutex_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace sluice::runtime
+
+namespace sluice::detail {
+
+class SenderCore final : public runtime::ChannelEnd {
+ public:
+  using ChannelEnd::ChannelEnd;
+  ~SenderCore() override;
+
+  Slice acquire(Stream stream);
+  void put(Stream stream, backends::Range part);
+  void drain(std::optional<Timeout> timeout);
+  std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
+  backends::Range whole() const noexcept { return {0, slot_bytes}; }
+
+  bool let_go() override;
+  void refuse_enqueued() override;
+  runtime::Final final() const noexcept override;
+  std::string state() const override;
+
+ private:
+  friend class PlanCore;
+  void on_connect(int remote_depth) override;
+  void on_peer_closed(const runtime::Final& final) noexcept override;
+  bool complete_without(const runtime::Final& final) override;
+  std::uint64_t last_epoch() const noexcept override { return epoch(); }
+  std::uint64_t last_possible(const runtime::Final& final) const noexcept override {
+    return final.credited + target_depth_.load(std::memory_order_relaxed);
+  }
+  bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
+  backends::Slots target() const override { return {}; }
+  backends::Slots source() const override { return slots(); }
+
+  /// Takes the number of the next put, unless it is refused.
+  std::uint64_t begin();
+  /// Throws if the next put would be refused. A plan asks all its channels before it counts a put of any.
+  void check_next() {
+    if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
+  }
+  std::uint64_t count();
+  /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
+  void count_for_plan();
+  /// The put itself, on the lane.
+  void fire(device::Lane lane, std::uint64_t epoch, backends::Range part);
+  void acquire_on(Stream stream, std::uint64_t next);
+  void await_credit(device::Lane lane, std::uint64_t epoch);
+  void await_source(device::Lane lane, std::uint64_t epoch);
+  void refuse(std::uint64_t epoch);
+
+  std::atomic<std::uint64_t> epoch_{0};         // puts enqueued
+  std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
+  std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
+  backends::RungPut* rung_ = nullptr;
+};
+
+class ReceiverCore final : public runtime::ChannelEnd {
+ public:
+  using ChannelEnd::ChannelEnd;
+  ~ReceiverCore() override;
+
+  Slice wait(Stream stream);
+  void release(Stream stream);
+  /// Blocks until every release enqueued has passed.
+  void drain(std::optional<Timeout> timeout);
+  std::optional<Slice> test();
+  std::optional<Slice> wait_for(Timeout timeout);
+  std::uint64_t epoch() const noexcept { return waited_.load(std::memory_order_relaxed); }
+
+  bool let_go() override;
+  void refuse_enqueued() override;
+  runtime::Final final() const noexcept override;
+  std::string state() const override;
+
+ private:
+  friend class PlanCore;
+  void on_connect(int remote_depth) override;
+  void on_peer_closed(const runtime::Final& final) noexcept override;
+  bool complete_without(const runtime::Final& final) override;
+  std::uint64_t last_epoch() const noexcept override { return epoch(); }
+  std::uint64_t last_possible(const runtime::Final& final) const noexcept override { return final.wanted; }
+  bool passed() const noexcept override;
+  backends::Slots target() const override { return slots(); }
+  backends::Slots source() const override { return {}; }
+
+  std::uint64_t begin_wait();
+  void check_next() {
+    if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
+  }
+  std::uint64_t count();
+  /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
+  void count_for_plan();
+  std::uint64_t begin_release();
+  void land(device::Lane lane, std::uint64_t epoch);
+  void await_signal(device::Lane lane, std::uint64_t epoch);
+  void take(device::Lane lane, std::uint64_t epoch);
+  std::uint64_t waits_passed() const noexcept {
+    return landed_.load(std::memory_order_acquire) + taken_.load(std::memory_order_acquire);
+  }
+  void give_back(device::Lane lane, std::uint64_t epoch);
+  void refuse(std::uint64_t epoch);
+
+  std::uint64_t signal_seen_ = 0;         // by the stream: looking at the word again takes its line from who raises it
+  std::atomic<std::uint64_t> waited_{0};  // waits enqueued
+  std::atomic<std::uint64_t> landed_{0};  // waits that have passed on their stream
+  std::atomic<std::uint64_t> taken_{0};   // and those of host forms, which may pass before an enqueued one
+  std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed
+  backends::RungPut* rung_ = nullptr;
+};
+
+}  // namespace sluice::detail

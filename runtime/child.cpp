@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/child.hpp"
+
+#include "base/env.hpp"
+#include "runtime/start.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <span>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+namespace sluice::runtime {
+
+namespace {
+
+[[noreturn]] void fail(int error, const std::string& what) {
+  throw std::system_error(error, std::generic_category(), what);
+}
+
+struct Pipe {
+  base::Fd read;
+  base::Fd write;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno, "cannot start a rank");
+  return {base::Fd(ends[0]), base::Fd(ends[1])};
+}
+
+std::vector<std::string> whole_environment(const std::vector<std::string>& more) {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    // A launcher that was itself started by a launcher hands nothing of it on.
+    if (!base::launchers_own(text.substr(0, text.find('=')))) all.emplace_back(text);
+  }
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> all;
+  all.reserve(strings.size() + 1);
+  for (std::string& text : strings) all.push_back(text.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+/// All that the child needs between fork and exec, made ready before: there, nothing may allocate or lock.
+struct Exec {
+  const char* path;
+  char* const* arguments;
+  char* const* environment;
+  const sigset_t* blocked;
+  pid_t parent;
+  std::span<const int> inherited;
+  int error_to;
+};
+
+[[noreturn]] void become(const Exec& exec) noexcept {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != exec.parent) ::_exit(1);  // the launcher died before that took effect
+  ::sigprocmask(SIG_SETMASK, exec.blocked, nullptr);
+  for (const int fd : exec.inherited) {
+    if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
+  }
+  ::execve(exec.path, exec.arguments, exec.environment);
+  const int error = errno;
+  [[maybe_unused]] const auto written = ::write(exec.error_to, &error, sizeof(error));
+  ::_exit(2);
+}
+
+// What `become` could not do; 0: the program runs.
+int exec_error(const base::Fd& from) {
+  int error = 0;
+  while (::read(from.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
+  }
+  return error;
+}
+
+pid_t fork_and_exec(Exec exec, const std::string& path) {
+  Pipe errors = make_pipe();
+  exec.error_to = errors.write.get();
+  const pid_t pid = ::fork();
+  if (pid < 0) fail(errno, "cannot start a rank");
+  if (pid == 0) become(exec);
+  errors.write = base::Fd();
+  const int error = exec_error(errors.read);
+  if (error == 0) return pid;
+  ::waitpid(pid, nullptr, 0);
+  fail(error, "cannot execute " + path);
+}
+
+bool executable(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+Child::Child(const Program& program, const base::Fd& inherited, const char* inherited_as) {
+  Pipe report = make_pipe();
+  std::vector<std::string> environment = whole_environment(program.environment);
+  environment.push_back("SLUICE_REPORT_FD=" + std::to_string(report.write.get()));
+  if (inherited) environment.push_back(std::string(inherited_as) + "=" + std::to_string(inherited.get()));
+  std::vector<char*> arguments = program.arguments;
+  arguments.push_back(nullptr);
+
+  const std::array<int, 2> fds = {report.write.get(), inherited.get()};
+  const std::vector<char*> variables = pointers(environment);
+  pid_ = fork_and_exec(
+      {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, -1}, program.path);
+  process_ = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  if (!process_) {
+    const int error = errno;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    fail(error, "cannot watch a rank (pidfd_open)");
+  }
+  report_ = std::move(report.read);
+  ::fcntl(report_.get(), F_SETFL, O_NONBLOCK);
+}
+
+Child::~Child() {
+  if (!running()) return;
+  kill(SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void Child::kill(int signal) const noexcept {
+  if (running()) ::kill(pid_, signal);
+}
+
+Ending Child::reap() {
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  process_ = base::Fd();
+  Ending ending;
+  ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  ending.code = ending.signal != 0 ? 128 + ending.signal : WEXITSTATUS(status);
+  std::array<char, 16> said{};
+  const auto bytes = ::read(report_.get(), said.data(), said.size());
+  for (const char what : std::span(said).first(bytes > 0 ? static_cast<std::size_t>(bytes) : 0)) {
+    ending.run_called |= what == kRunCalled;
+    ending.lost_peer |= what == kLostPeer;
+  }
+  return ending;
+}
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    if (executable(name)) return name;
+    throw std::invalid_argument("there is no program " + name);
+  }
+  const char* const path = std::getenv("PATH");
+  std::string_view rest = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
+  while (!rest.empty() && !name.empty()) {
+    const std::string_view folder = rest.substr(0, rest.find(':'));
+    std::string candidate = folder.empty() ? "./" + name : std::string(folder) + "/" + name;
+    if (executable(candidate)) return candidate;
+    rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
+  }
+  throw std::invalid_argument("there is no program " + name + " in PATH");
+}
+
+}  // namespace sluice::runtime

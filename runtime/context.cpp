@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/context.hpp"
+
+#include <sluice/context.hpp>
+
+#include <algorithm>
+#include <map>
+#include <new>
+#include <system_error>
+
+#include "base/log.hpp"
+#include "device/host_stream.hpp"
+#include "runtime/handles.hpp"
+#include "runtime/plan.hpp"
+#include "runtime/world.hpp"
+
+namespace sluice {
+
+using runtime::Role;
+using runtime::World;
+
+/// Ranks of a world, in an order of their own, and the scope that keeps their tags apart from those of other contexts.
+struct Context::Impl {
+  std::shared_ptr<World> world;
+  std::vector<Rank> ranks;  ///< of the world, by rank of this context; empty: the world's own
+  Rank rank = 0;
+  int size = 1;
+  std::string scope;
+  std::mutex mutex;
+  std::map<std::string, int> subs;  ///< how often each list of ranks was made a context of
+
+  Rank world_rank(Rank member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
+  Error error(Code code, Rank peer, Tag tag, const std::string& what) const { return {code, rank, peer, tag, 0, what}; }
+};
+
+struct Scope::Impl {
+  Context context;
+  std::string scope;
+};
+
+struct detail::ContextAccess {
+  static Context make(std::shared_ptr<World> world) {
+    auto impl = std::make_shared<Context::Impl>();
+    impl->rank = world->place().rank;
+    impl->size = world->place().size;
+    impl->world = std::move(world);
+    return Context(std::move(impl));
+  }
+  static World& world(Context& context) { return *context.impl_->world; }
+
+  template <class Core>
+  static std::shared_ptr<Core> open(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
+                                    Slice memory, const ChannelOptions& options) {
+    check(in, peer, tag, memory, options);
+    runtime::Opening opening{
+        {in.world_rank(peer), scope, tag, role}, in.rank, peer, std::move(memory), options, std::string(options.name)};
+    opening.options.name = {};
+    auto core = std::make_shared<Core>(in.world, std::move(opening));
+    in.world->open_end(core);
+    return core;
+  }
+  static Context::Impl& of(Context& context) { return *context.impl_; }
+
+ private:
+  static void check(Context::Impl& in, Rank peer, Tag tag, const Slice& memory, const ChannelOptions& options) {
+    const auto bad = [&](const std::string& what) { return in.error(Code::bad_argument, peer, tag, what); };
+    if (peer < 0 || peer >= in.size) {
+      throw bad("there is no rank " + std::to_string(peer) + " among " + std::to_string(in.size));
+    }
+    if (options.depth < 1) throw bad("a depth of " + std::to_string(options.depth) + "; it must be 1 or more");
+    if (options.rails < 0) throw bad("a negative number of rails");
+    if (options.rails > 1)
+      throw in.error(Code::unsupported, peer, tag, "no backend of this version has more than one rail");
+    if (memory.bytes() % static_cast<std::size_t>(options.depth) != 0) {
+      throw bad("a slice of " + std::to_string(memory.bytes()) + " bytes is not " + std::to_string(options.depth) +
+                " slots of equal size");
+    }
+    if (options.stream) device::check_supported(*options.stream, in.rank);
+  }
+};
+
+namespace {
+
+/// A path of names that no other list of names spells.
+std::string inside(const std::string& scope, char kind, std::string_view name) {
+  return scope + kind + std::to_string(name.size()) + ":" + std::string(name);
+}
+
+}  // namespace
+
+Rank Context::rank() const noexcept { return impl_->rank; }
+int Context::size() const noexcept { return impl_->size; }
+// All ranks are on one machine: no backend of this version leaves it.
+int Context::node_rank() const noexcept { return impl_->ranks.empty() ? impl_->world->place().node_rank : impl_->rank; }
+int Context::node_size() const noexcept { return impl_->ranks.empty() ? impl_->world->place().node_size : impl_->size; }
+
+namespace {
+
+std::shared_ptr<detail::Block> new_block(const std::shared_ptr<World>& world, Rank rank) {
+  auto block = std::make_shared<detail::Block>();
+  block->world = world;
+  block->rank = rank;
+  return block;
+}
+
+}  // namespace
+
+Memory Context::allocate(std::size_t bytes, Space, int device) {
+  if (bytes == 0) throw impl_->error(Code::bad_argument, -1, 0, "0 bytes cannot be allocated");
+  if (device < -1 || device > 0)
+    throw impl_->error(Code::bad_argument, -1, 0, "there is no device " + std::to_string(device));
+  auto block = new_block(impl_->world, impl_->rank);
+  const auto fail = [&](const char* why) {
+    return impl_->error(Code::out_of_resources, -1, 0, "allocating " + std::to_string(bytes) + " bytes: " + why);
+  };
+  try {
+    block->allocation = device::allocate(bytes, true);
+  } catch (const std::bad_alloc&) {
+    throw fail("more than this machine has");
+  } catch (const std::system_error& reason) {
+    throw fail(reason.what());
+  }
+  block->extent = block->allocation.extent();
+  block->pins = impl_->world->pin(block->extent);
+  return Memory(std::move(block));
+}
+
+Region Context::region(void* memory, std::size_t bytes) {
+  if (memory == nullptr && bytes > 0) throw impl_->error(Code::bad_argument, -1, 0, "a region without memory");
+  auto block = new_block(impl_->world, impl_->rank);
+  block->extent = {static_cast<std::byte*>(memory), bytes, nullptr};
+  block->pins = impl_->world->pin(block->extent);
+  return Region(std::move(block));
+}
+
+Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
+  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
+      *impl_, impl_->scope, Role::sender, peer, tag, std::move(source), options));
+}
+
+Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
+  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
+      *impl_, impl_->scope, Role::receiver, peer, tag, std::move(target), options));
+}
+
+Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
+  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
+      detail::ContextAccess::of(impl_->context), impl_->scope, Role::sender, peer, tag, std::move(source), options));
+}
+
+Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
+  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
+      detail::ContextAccess::of(impl_->context), impl_->scope, Role::receiver, peer, tag, std::move(target), options));
+}
+
+Plan Context::plan() { return detail::PlanAccess::make(std::make_shared<detail::PlanCore>(impl_->world, impl_->rank)); }
+
+Scope Context::scope(std::string_view name) {
+  return Scope(std::make_shared<Scope::Impl>(Scope::Impl{*this, inside(impl_->scope, '/', name)}));
+}
+
+Context Context::sub(std::initializer_list<Rank> ranks) { return sub(std::span(ranks.begin(), ranks.size())); }
+
+Context Context::sub(std::span<const Rank> ranks) {
+  auto sub = std::make_shared<Impl>();
+  sub->world = impl_->world;
+  sub->size = static_cast<int>(ranks.size());
+  sub->rank = -1;
+  std::string list;
+  for (const Rank member : ranks) {
+    const auto bad = [&](const char* what) {
+      return impl_->error(Code::bad_argument, -1, 0, "a context of some ranks: rank " + std::to_string(member) + what);
+    };
+    if (member < 0 || member >= impl_->size) throw bad(" does not exist");
+    if (std::count(ranks.begin(), ranks.end(), member) > 1) throw bad(" is named twice");
+    if (member == impl_->rank) sub->rank = static_cast<Rank>(sub->ranks.size());
+    sub->ranks.push_back(impl_->world_rank(member));
+    list += std::to_string(member) + ",";
+  }
+  if (sub->rank < 0)
+    throw impl_->error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
+  const std::lock_guard lock(impl_->mutex);
+  sub->scope = inside(impl_->scope, '#', list + std::to_string(impl_->subs[list]++));
+  return Context(std::move(sub));
+}
+
+void Context::synchronize(Stream stream) {
+  device::check_supported(stream, impl_->rank);
+  if (stream.kind() == Stream::Kind::host) {
+    if (stream.handle() == nullptr) detail::throw_empty();
+    static_cast<HostStream::Impl*>(stream.handle())->synchronize();
+  }
+  check();
+}
+
+void Context::check() { impl_->world->check(); }
+
+void Context::abort(std::string_view why) { impl_->world->abort(std::string(why)); }
+
+namespace runtime {
+
+Context open_context(Place place, const base::Env& env, const Options& options) {
+  return detail::ContextAccess::make(World::open(std::move(place), env, options));
+}
+
+void end_context(Context& context, bool failed) noexcept {
+  World& world = detail::ContextAccess::world(context);
+  if (failed) base::log(base::LogLevel::info, "rank " + std::to_string(context.rank()) + " ends with a failure");
+  world.end();
+}
+
+}  // namespace runtime
+}  // namespace sluice

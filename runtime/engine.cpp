@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/engine.hpp"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace sluice::runtime {
+
+Engine::Engine(Desk& desk, Options options)
+    : desk_(desk), options_(options), bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (!bell_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  sockets_.reserve(64);
+}
+
+Engine::~Engine() { stop(); }
+
+void Engine::start() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's, not ours
+  thread_ = std::thread([this] { loop(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "sluice-engine");
+  if (options_.cpu < 0) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (options_.cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(options_.cpu), &cores);
+  if (pthread_setaffinity_np(thread_.native_handle(), sizeof cores, &cores) != 0) {
+    throw std::invalid_argument("SLUICE_ENGINE_CPU: there is no core " + std::to_string(options_.cpu) +
+                                " for the engine");
+  }
+}
+
+void Engine::stop() {
+  stopping_.store(true);
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Engine::loop() {
+  while (!stopping_.load()) {
+    sockets_.clear();
+    sockets_.push_back({bell_.get(), POLLIN, 0});
+    const int patience = desk_.prepare(sockets_);
+    sleep(turn() ? 0 : patience);
+    desk_.serve(sockets_);
+  }
+}
+
+void Engine::sleep(int timeout_ms) {
+  if (timeout_ms == 0) pause();
+  asleep_.store(true);
+  if (again_.load() || stopping_.load() || busy_.load()) timeout_ms = 0;
+  if (poll(sockets_.data(), sockets_.size(), timeout_ms) < 0) {
+    for (auto& socket : sockets_) socket.revents = 0;  // interrupted: nothing was looked at
+  }
+  asleep_.store(false);
+  std::uint64_t count = 0;
+  if ((sockets_[0].revents & POLLIN) != 0) [[maybe_unused]]
+    const auto got = read(bell_.get(), &count, sizeof count);
+}
+
+/// Puts are under way: stay awake, but let who computes go first.
+void Engine::pause() const {
+  if (options_.poll > base::Clock::duration::zero()) {
+    std::this_thread::sleep_for(options_.poll);
+  } else {
+    sched_yield();
+  }
+}
+
+void Engine::wake() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto put = write(bell_.get(), &one, sizeof one);
+}
+
+void Engine::heard() noexcept {
+  again_.store(true);
+  help();
+}
+
+void Engine::help() noexcept {
+  // Who rang takes the turn itself if it is free: no change of thread. What stays under way is the engine thread's to
+  // finish.
+  if (turn() && asleep_.load()) wake();
+}
+
+bool Engine::turn() noexcept {
+  // A bell that was rung during a turn is heard by it or by the next round of this loop, whoever runs it.
+  do {
+    const std::unique_lock turn(turn_, std::try_to_lock);
+    if (!turn.owns_lock()) return true;
+    again_.store(false);
+    busy_.store(work());
+  } while (again_.load());
+  return busy_.load();
+}
+
+bool Engine::work() {
+  bool left = false;
+  for (auto* put : puts_) left |= put->post_rung();
+  for (auto* transport : transports_) left |= transport->poll();
+  return left;
+}
+
+void Engine::watch(backends::RungPut& put) {
+  const std::lock_guard turn(turn_);
+  put.bell().listener = this;
+  if (auto* engine_put = dynamic_cast<backends::EnginePut*>(&put)) puts_.push_back(engine_put);
+  watched_.fetch_add(1);
+}
+
+void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs) {
+  const std::lock_guard turn(turn_);
+  bell->listener = this;
+  put.share(bell, epochs);
+}
+
+void Engine::forget(backends::RungPut& put) {
+  const std::lock_guard turn(turn_);
+  std::erase_if(puts_, [&](const auto* one) { return one == &put; });
+  watched_.fetch_sub(1);
+}
+
+}  // namespace sluice::runtime

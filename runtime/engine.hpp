@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: one loop that hears doorbells, posts, polls the transports, and serves the sockets. Asleep when there is
+// nothing to do.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backends/put.hpp"
+
+namespace sluice::runtime {
+
+class Engine final : public backends::Listener, public device::Helper {
+ public:
+  /// What the engine's own thread does besides turns, for whoever owns the sockets.
+  class Desk {
+   public:
+    virtual ~Desk() = default;
+    /// Adds the sockets to wait for; returns how long at most, -1: no limit.
+    virtual int prepare(std::vector<pollfd>& sockets) = 0;
+    /// After the sleep, with what `poll` found.
+    virtual void serve(const std::vector<pollfd>& sockets) = 0;
+  };
+
+  struct Options {
+    int cpu = -1;                  ///< core of the engine's thread; -1: any
+    base::Clock::duration poll{};  ///< sleep between two turns while something is under way; 0: yield
+  };
+
+  Engine(Desk& desk, Options options);
+  ~Engine() override;
+
+  void start();
+  /// Ends the engine's thread. Idempotent; not from that thread.
+  void stop();
+
+  /// From now on polled. Before `start`.
+  void add(backends::Transport& transport) { transports_.push_back(&transport); }
+  /// Hears the put's bell from now on; until `forget` has returned.
+  void watch(backends::RungPut& put);
+  void forget(backends::RungPut& put);
+  /// The put listens to `bell` from the next epoch on. Nothing of it is outstanding.
+  void move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs);
+
+  /// For who waits: null while no turn can move anything.
+  device::Helper* helper() noexcept { return watched_.load(std::memory_order_acquire) > 0 ? this : nullptr; }
+
+  /// Makes the engine's thread look around.
+  void wake() noexcept;
+  void heard() noexcept override;
+  void help() noexcept override;
+
+ private:
+  void loop();
+  bool turn() noexcept;
+  bool work();
+  void sleep(int timeout_ms);
+  void pause() const;
+
+  Desk& desk_;
+  Options options_;
+  base::Fd bell_;
+  std::atomic<bool> asleep_{false};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+  std::vector<pollfd> sockets_;
+
+  // One thread at a time runs a turn: the engine's own, or one that posts or waits.
+  std::mutex turn_;
+  std::atomic<bool> again_{false};  // a bell was rung while somebody else had the turn
+  std::atomic<bool> busy_{false};   // after the last turn something was still under way
+  std::atomic<int> watched_{0};
+  std::vector<backends::Transport*> transports_;
+  std::vector<backends::EnginePut*> puts_;
+};
+
+}  // namespace sluice::runtime

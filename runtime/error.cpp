@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/error.hpp>
+
+namespace sluice {
+namespace {
+
+std::string line(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, const std::string& what) {
+  std::string text = std::string(name(code)) + ": " + what;
+  std::string where;
+  const auto add = [&](const std::string& part) { where += (where.empty() ? "" : ", ") + part; };
+  if (rank >= 0) add("rank " + std::to_string(rank));
+  if (peer >= 0) add("peer " + std::to_string(peer) + ", tag " + std::to_string(tag));
+  if (epoch > 0) add("epoch " + std::to_string(epoch));
+  return where.empty() ? text : text + " (" + where + ")";
+}
+
+}  // namespace
+
+const char* name(Code code) noexcept {
+  switch (code) {
+    case Code::bad_argument: return "bad_argument";
+    case Code::mismatch: return "mismatch";
+    case Code::misuse: return "misuse";
+    case Code::timeout: return "timeout";
+    case Code::peer_lost: return "peer_lost";
+    case Code::transport: return "transport";
+    case Code::unsupported: return "unsupported";
+    case Code::out_of_resources: return "out_of_resources";
+    case Code::aborted: return "aborted";
+  }
+  return "unknown";
+}
+
+Error::Error(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, const std::string& what)
+    : std::runtime_error(line(code, rank, peer, tag, epoch, what)), code_(code), rank_(rank), peer_(peer), tag_(tag),
+      epoch_(epoch) {}
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the runtime makes and opens the public handles.
+#pragma once
+
+#include <sluice/context.hpp>
+#include <sluice/error.hpp>
+
+#include <memory>
+
+namespace sluice::detail {
+
+/// What an empty or moved-from handle throws.
+[[noreturn]] inline void throw_empty() { throw Error(Code::misuse, -1, -1, 0, 0, "the handle is empty"); }
+
+template <class Pointer>
+auto& opened(const Pointer& core) {
+  if (core == nullptr) throw_empty();
+  return *core;
+}
+
+struct ChannelAccess {
+  static Sender make(std::shared_ptr<SenderCore> core) { return Sender(std::move(core)); }
+  static Receiver make(std::shared_ptr<ReceiverCore> core) { return Receiver(std::move(core)); }
+  static const std::shared_ptr<SenderCore>& core(const Sender& sender) { return sender.core_; }
+  static const std::shared_ptr<ReceiverCore>& core(const Receiver& receiver) { return receiver.core_; }
+};
+
+struct PlanAccess {
+  static Plan make(std::shared_ptr<PlanCore> core) { return Plan(std::move(core)); }
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks say to each other outside the data path, and how it is put into packets.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "backends/transport.hpp"
+
+namespace sluice::runtime {
+
+enum class Kind : std::uint8_t {
+  greeting,  ///< rank, then the backends open there with their addresses
+  opening,   ///< one end of a channel
+  closing,   ///< the end `id` of who says so is closed; its final epoch
+  let_go,    ///< the end `id` of who is told may free its memory: nothing of the peer touches it any more
+  failure    ///< the end `id` of who says so has failed, and why
+};
+
+class Writer {
+ public:
+  explicit Writer(Kind kind) {
+    bytes_.reserve(256);
+    put(kind);
+  }
+
+  template <class T>
+  requires std::is_trivially_copyable_v<T> Writer& put(const T& value) {
+    append(&value, sizeof value);
+    return *this;
+  }
+  Writer& text(std::string_view text) { return blob(std::as_bytes(std::span(text))); }
+  Writer& blob(std::span<const std::byte> blob) {
+    put(static_cast<std::uint32_t>(blob.size()));
+    append(blob.data(), blob.size());
+    return *this;
+  }
+
+  backends::Blob take() { return std::move(bytes_); }
+
+ private:
+  void append(const void* data, std::size_t bytes) {
+    const std::size_t before = bytes_.size();
+    bytes_.resize(before + bytes);
+    if (bytes != 0) std::memcpy(bytes_.data() + before, data, bytes);
+  }
+
+  backends::Blob bytes_;
+};
+
+/// @throws std::runtime_error at the end of the packet.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <class T>
+  requires std::is_trivially_copyable_v<T> T get() {
+    T value;
+    std::memcpy(&value, next(sizeof value).data(), sizeof value);
+    return value;
+  }
+  backends::Blob blob() {
+    const auto bytes = next(get<std::uint32_t>());
+    return {bytes.begin(), bytes.end()};
+  }
+  std::string text() {
+    const auto bytes = next(get<std::uint32_t>());
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+
+ private:
+  std::span<const std::byte> next(std::size_t bytes) {
+    if (bytes > rest_.size()) throw std::runtime_error("a packet that ends too early");
+    const auto taken = rest_.first(bytes);
+    rest_ = rest_.subspan(bytes);
+    return taken;
+  }
+
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace sluice::runtime

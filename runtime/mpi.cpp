@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts on an MPI communicator, and MPI as a way to start. MPI carries the name of the job and says who is where;
+// all else goes through Sluice's own sockets.
+#include "base/env.hpp"
+#include "base/fd.hpp"
+#include "runtime/bootstrap.hpp"
+#include "runtime/context.hpp"
+#include "runtime/start.hpp"
+
+#include <sluice/error.hpp>
+#include <sluice/mpi.hpp>
+
+#include <array>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace sluice {
+
+namespace runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The same as under sluice-run: how long the other ranks may take to notice that one has failed, and to end.
+constexpr std::chrono::seconds kGrace{5};
+
+// How often a rank that has ended looks whether all have. It sleeps in between, because the others may still need the
+// core.
+constexpr std::chrono::milliseconds kFarewellStep{1};
+
+[[noreturn]] void fail(Code code, Rank rank, const std::string& what) { throw Error(code, rank, -1, 0, 0, what); }
+
+// For communicators whose owner made MPI return its errors.
+void check(int result) {
+  if (result == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  MPI_Error_string(result, text.data(), &length);
+  fail(Code::transport, -1, std::string("MPI failed while a context was opened: ") + text.data());
+}
+
+/// A communicator of our own, freed at the end.
+class Communicator {
+ public:
+  static Communicator duplicate(MPI_Comm of) {
+    Communicator made;
+    check(MPI_Comm_dup(of, &made.handle_));
+    return made;
+  }
+  static Communicator on_this_machine(const Communicator& of) {
+    Communicator made;
+    check(MPI_Comm_split_type(of.get(), MPI_COMM_TYPE_SHARED, of.rank(), MPI_INFO_NULL, &made.handle_));
+    return made;
+  }
+  Communicator(Communicator&& other) noexcept : handle_(std::exchange(other.handle_, MPI_COMM_NULL)) {}
+  Communicator& operator=(Communicator&&) = delete;
+  ~Communicator() {
+    if (handle_ != MPI_COMM_NULL) MPI_Comm_free(&handle_);
+  }
+
+  MPI_Comm get() const noexcept { return handle_; }
+  int rank() const {
+    int rank = 0;
+    check(MPI_Comm_rank(handle_, &rank));
+    return rank;
+  }
+  int size() const {
+    int size = 0;
+    check(MPI_Comm_size(handle_, &size));
+    return size;
+  }
+
+ private:
+  Communicator() noexcept = default;
+  MPI_Comm handle_ = MPI_COMM_NULL;
+};
+
+bool initialized() {
+  int yes = 0;
+  MPI_Initialized(&yes);
+  return yes != 0;
+}
+
+bool finalized() {
+  int yes = 0;
+  MPI_Finalized(&yes);
+  return yes != 0;
+}
+
+std::string agree_on_job(const Communicator& ranks) {
+  std::string job = new_job();
+  check(MPI_Bcast(job.data(), static_cast<int>(job.size()), MPI_CHAR, 0, ranks.get()));
+  return job;
+}
+
+// Returns when all ranks have bound their sockets, or throws on all if one could not.
+base::Fd listen_together(const Communicator& ranks, const std::string& job) {
+  base::Fd listener;
+  std::string why = "another rank cannot listen for its peers";
+  try {
+    listener = listen_as(job, ranks.rank());
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  int mine = listener ? 1 : 0;
+  int all = 0;
+  check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks.get()));
+  if (all == 0) fail(Code::out_of_resources, ranks.rank(), why);
+  return listener;
+}
+
+Place find_place(MPI_Comm communicator) {
+  const Communicator ranks = Communicator::duplicate(communicator);
+  const Communicator neighbours = Communicator::on_this_machine(ranks);
+  // Every machine has fewer ranks than there are if there are several machines: so all ranks see it.
+  if (neighbours.size() != ranks.size()) {
+    fail(Code::unsupported, ranks.rank(),
+         "the ranks of this communicator are on several machines, which no backend reaches");
+  }
+  const std::string job = agree_on_job(ranks);
+  return {ranks.rank(), ranks.size(), neighbours.rank(), neighbours.size(), job, listen_together(ranks, job)};
+}
+
+Context open_on(MPI_Comm communicator, const base::Env& env, const Options& options) {
+  return open_context(find_place(communicator), env, options);
+}
+
+/// MPI from `run` to its end, if nobody else has initialised it.
+class Session {
+ public:
+  Session(int argc, char** argv) {
+    if (initialized()) return;
+    int provided = 0;
+    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
+    farewell_.emplace(Communicator::duplicate(MPI_COMM_WORLD));
+  }
+
+  /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed, and without it the launcher
+  /// ends all at once, before they can say what they lost. So a rank that failed gives the others the time that
+  /// sluice-run gives, and then ends the job.
+  void end(Outcome outcome) {
+    if (!farewell_ || finalized()) return;
+    MPI_Request everyone = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(farewell_->get(), &everyone));
+    const bool patient = outcome == Outcome::done;
+    if (!arrive(everyone, patient ? Clock::time_point::max() : Clock::now() + kGrace)) {
+      // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
+      MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
+    }
+    farewell_.reset();
+    MPI_Finalize();
+  }
+
+ private:
+  static bool arrive(MPI_Request& everyone, Clock::time_point deadline) {
+    for (;;) {
+      int arrived = 0;
+      check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
+      if (arrived != 0) return true;
+      if (Clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(kFarewellStep);
+    }
+  }
+
+  std::optional<Communicator> farewell_;
+};
+
+Rank world_rank() {
+  Rank rank = 0;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+  return rank;
+}
+
+}  // namespace
+
+}  // namespace runtime
+
+namespace mpi {
+
+Context context(MPI_Comm communicator, const Options& options) {
+  if (!runtime::initialized() || runtime::finalized()) {
+    runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
+  }
+  try {
+    return runtime::open_on(communicator, runtime::settings(options), options);
+  } catch (const std::invalid_argument& error) {
+    runtime::fail(Code::bad_argument, -1, error.what());
+  }
+}
+
+}  // namespace mpi
+
+}  // namespace sluice
+
+/// MPI as a way to start. CMakeLists.txt gives its name to the linker, which so keeps this file in a program.
+extern "C" sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
+  using namespace sluice::runtime;
+  Session session(start.argc, start.argv);
+  const Outcome outcome = run_rank(
+      world_rank(), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
+  session.end(outcome);
+  return outcome;
+}
+
+namespace {
+
+[[maybe_unused]] const bool g_registered = (sluice::runtime::register_starter(&sluice_mpi_starter), true);
+
+}  // namespace

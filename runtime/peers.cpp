@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/peers.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/log.hpp"
+
+namespace sluice::runtime {
+namespace {
+
+using base::seeded;
+
+bool hung_up(const base::Fd& socket) {
+  pollfd one{socket.get(), 0, 0};
+  return poll(&one, 1, 0) == 1 && (one.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+/// A socket of the peer was closed, or has broken.
+std::optional<base::Packet> receive(const base::Fd& socket) {
+  try {
+    return base::receive_packet(socket);
+  } catch (const std::system_error& error) {
+    if (error.code().value() == EMFILE || error.code().value() == ENFILE) throw;
+    base::Packet packet;
+    packet.closed = true;
+    return packet;
+  }
+}
+
+}  // namespace
+
+Peer& Peers::at(Rank rank) {
+  auto [it, added] = peers_.try_emplace(rank);
+  if (added) it->second.rank = rank;
+  return it->second;
+}
+
+Packet Peers::greeting() const {
+  Writer writer(Kind::greeting);
+  writer.put(place_.rank).put(static_cast<std::uint32_t>(transports_.size()));
+  for (const auto& [name, transport] : transports_) writer.text(name).blob(transport->address());
+  return {writer.take(), {}};
+}
+
+void Peers::reach(Peer& peer) {
+  peer.wanted = true;
+  if (!peer.lost && !peer.out) connect(peer);
+}
+
+void Peers::connect(Peer& peer) {
+  peer.out = connect_to(place_.job, peer.rank);
+  if (!peer.out) {
+    if (errno == ECONNREFUSED) lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+    return;
+  }
+  if (!trusted(peer.out)) return lose(peer, "somebody else's process answers for rank " + std::to_string(peer.rank));
+  if (!peer.greeted) peer.unsent.push_front(greeting());
+  peer.greeted = true;
+  flush(peer);
+}
+
+void Peers::send(Peer& peer, Packet packet) {
+  if (peer.lost) return;
+  peer.unsent.push_back(std::move(packet));
+  reach(peer);
+  flush(peer);
+  if (!peer.unsent.empty()) audience_.unsent();
+}
+
+void Peers::flush(Peer& peer) {
+  try {
+    peer.stalled = false;
+    while (peer.out && !peer.unsent.empty()) {
+      if (!base::send_packet(peer.out, peer.unsent.front().bytes, peer.unsent.front().fds)) return;
+      peer.unsent.pop_front();
+    }
+  } catch (const std::system_error& error) {
+    const int code = error.code().value();
+    peer.stalled = code != EPIPE && code != ECONNRESET && code != ENOTCONN;
+    if (peer.stalled) return;  // out of memory, or of descriptors under way: again a little later
+    // The peer has ended. What it said before that is still to be heard: `listen_to` finds the end.
+    peer.unsent.clear();
+    if (!peer.in) lose(peer, "rank " + std::to_string(peer.rank) + " has ended");
+  }
+}
+
+void Peers::flush() {
+  for (auto& [rank, peer] : peers_) {
+    if (!peer.out && peer.wanted) reach(peer);
+    flush(peer);
+  }
+}
+
+int Peers::prepare(std::vector<pollfd>& sockets) const {
+  int patience = -1;
+  sockets.push_back({place_.listener.get(), POLLIN, 0});
+  for (const auto& stranger : strangers_) sockets.push_back({stranger.get(), POLLIN, 0});
+  for (const auto& [rank, peer] : peers_) {
+    if (peer.lost) continue;
+    if (peer.in) sockets.push_back({peer.in.get(), POLLIN, 0});
+    const bool unsent = !peer.unsent.empty();
+    if (peer.stalled || (!peer.out && peer.wanted)) patience = 1;
+    if (peer.out && (unsent || !peer.in)) {
+      sockets.push_back({peer.out.get(), static_cast<short>(unsent && !peer.stalled ? POLLOUT : 0), 0});
+    }
+  }
+  return patience;
+}
+
+void Peers::serve() {
+  hear_strangers();
+  for (auto& [rank, peer] : peers_) {
+    if (peer.lost) continue;
+    if (peer.in) {
+      listen_to(peer);
+    } else if (peer.out && hung_up(peer.out)) {
+      lose(peer, "rank " + std::to_string(rank) + " has ended");
+    }
+  }
+  flush();
+  accept();  // last: it may find no descriptor free
+  hear_strangers();
+}
+
+void Peers::accept() {
+  while (true) {
+    base::Fd stranger(accept4(place_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!stranger && (errno == EMFILE || errno == ENFILE)) {
+      throw std::system_error(errno, std::generic_category(), "accepting a peer's connection");
+    }
+    if (!stranger) return;
+    if (trusted(stranger)) strangers_.push_back(std::move(stranger));
+  }
+}
+
+void Peers::hear_strangers() {
+  std::erase_if(strangers_, [this](base::Fd& stranger) { return identify(stranger); });
+}
+
+bool Peers::identify(base::Fd& stranger) {
+  auto packet = receive(stranger);
+  if (!packet) return false;
+  if (packet->closed) return true;
+  Reader message(packet->bytes);
+  if (message.get<Kind>() != Kind::greeting) return true;
+  const auto rank = message.get<Rank>();
+  if (rank < 0 || rank >= place_.size) return true;
+  Peer& peer = at(rank);
+  peer.in = std::move(stranger);
+  greet(peer, message);
+  return true;
+}
+
+void Peers::greet(Peer& peer, Reader& greeting) {
+  std::map<std::string, backends::Blob> theirs;
+  for (auto count = greeting.get<std::uint32_t>(); count > 0; --count) {
+    std::string name = greeting.text();
+    theirs[std::move(name)] = greeting.blob();
+  }
+  for (const auto& [name, transport] : transports_) {
+    const auto it = theirs.find(name);
+    if (it == theirs.end() || !transport->reaches(it->second)) continue;
+    peer.backend = name;
+    peer.link = transport->connect(peer.rank, it->second);
+    break;
+  }
+  reach(peer);
+  audience_.linked(peer);
+}
+
+void Peers::listen_to(Peer& peer) {
+  while (!peer.lost) {
+    auto packet = receive(peer.in);
+    if (!packet) return;
+    if (packet->closed) {
+      if (!seeded("death_unnoticed")) lose(peer, "rank " + std::to_string(peer.rank) + " has ended or died");
+      return;
+    }
+    Reader message(packet->bytes);
+    const auto kind = message.get<Kind>();
+    audience_.said(peer, kind, message, std::move(packet->fds));
+  }
+}
+
+void Peers::lose(Peer& peer, const std::string& why) {
+  if (peer.lost) return;
+  peer.lost = true;
+  peer.why_lost = why;
+  peer.unsent.clear();
+  peer.out = base::Fd();
+  peer.in = base::Fd();
+  audience_.lost(peer);
+}
+
+void Peers::close() noexcept {
+  for (auto& [rank, peer] : peers_) {
+    peer.lost = true;
+    peer.out = base::Fd();
+    peer.in = base::Fd();
+  }
+  strangers_.clear();
+}
+
+}  // namespace sluice::runtime

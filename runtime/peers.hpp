@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that this one talks to, and the sockets to them. One socket each way, made when one of the two first has
+// something to say: memory grows with the peers, not with the ranks. The end of the peer's socket is how its death is
+// noticed.
+#pragma once
+
+#include <poll.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/words.hpp"
+#include "runtime/bootstrap.hpp"
+#include "runtime/message.hpp"
+#include "runtime/word_book.hpp"
+
+namespace sluice::runtime {
+
+struct Packet {
+  backends::Blob bytes;
+  std::vector<int> fds;  ///< borrowed
+};
+
+/// One peer of this rank.
+struct Peer {
+  Rank rank = 0;
+  base::Fd out;          ///< ours to it
+  base::Fd in;           ///< its to us
+  bool greeted = false;  ///< we have sent our greeting
+  bool wanted = false;   ///< there is something to say
+  bool stalled = false;  ///< it could not be said, for a lack of resources
+  bool lost = false;
+  std::string why_lost;
+  std::deque<Packet> unsent;
+  std::string backend;  ///< chosen
+  std::unique_ptr<backends::Link> link;
+  WordBook words;
+};
+
+class Peers {
+ public:
+  /// Who is told what the peers say.
+  class Audience {
+   public:
+    virtual ~Audience() = default;
+    virtual void linked(Peer& peer) = 0;
+    virtual void said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) = 0;
+    virtual void lost(Peer& peer) = 0;
+    /// Something waits until a socket has room: who sleeps for the sockets must look at them anew.
+    virtual void unsent() = 0;
+  };
+  using Transports = std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>>;
+
+  Peers(const Place& place, const Transports& transports, Audience& audience)
+      : place_(place), transports_(transports), audience_(audience) {}
+
+  /// The peer, known from now on. Does not talk to it yet.
+  Peer& at(Rank rank);
+  /// Sends, or keeps for later. The first packet is the greeting.
+  void send(Peer& peer, Packet packet);
+  /// Makes sure that the peer is talked to.
+  void reach(Peer& peer);
+
+  /// Which sockets to wait for; returns for how long at most (ms), -1: no limit.
+  int prepare(std::vector<pollfd>& sockets) const;
+  void serve();
+  /// What could not be sent yet, as far as it goes.
+  void flush();
+  void close() noexcept;
+
+ private:
+  void connect(Peer& peer);
+  void flush(Peer& peer);
+  void accept();
+  void listen_to(Peer& peer);
+  void hear_strangers();
+  bool identify(base::Fd& stranger);
+  void greet(Peer& peer, Reader& greeting);
+  void lose(Peer& peer, const std::string& why);
+  Packet greeting() const;
+
+  const Place& place_;
+  const Transports& transports_;
+  Audience& audience_;
+  std::map<Rank, Peer> peers_;
+  std::vector<base::Fd> strangers_;  // accepted, not yet heard of
+};
+
+}  // namespace sluice::runtime

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/plan.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "runtime/handles.hpp"
+#include "runtime/world.hpp"
+
+namespace sluice::detail {
+namespace {
+
+using backends::RungPut;
+using base::seeded;
+
+/// Puts of one firer that can hear one bell get one. Returns the bells.
+std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
+                                                      const std::vector<std::pair<RungPut*, std::uint64_t>>& puts) {
+  std::map<backends::Fired, std::shared_ptr<backends::Doorbell>> bells;
+  for (const auto& [put, epochs] : puts) {
+    auto& bell = bells[put->fired()];
+    if (bell == nullptr) {
+      bell = std::make_shared<backends::Doorbell>();
+      bell->adds = put->bell().adds;
+    }
+    engine.move(*put, bell, epochs);
+  }
+  std::vector<std::shared_ptr<backends::Doorbell>> all;
+  for (auto& [fired, bell] : bells) all.push_back(std::move(bell));
+  return all;
+}
+
+}  // namespace
+
+void PlanCore::check_adding() const {
+  if (committed_) throw misuse("the plan is committed: no channel can be added");
+}
+
+void PlanCore::add(const std::shared_ptr<SenderCore>& sender) {
+  check_adding();
+  sender->join_plan();
+  out_.push_back({sender});
+}
+
+void PlanCore::add(const std::shared_ptr<ReceiverCore>& receiver) {
+  check_adding();
+  receiver->join_plan();
+  in_.push_back({receiver});
+}
+
+void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
+  check_adding();
+  device::check_supported(stream, rank_);
+  const auto deadline = runtime::deadline_after(timeout.value_or(world_->limits().connect));
+  const auto left = [&] { return std::max<Timeout>(deadline - base::Clock::now(), Timeout::zero()); };
+  for (auto& [core, first] : out_) core->wait_connected(left());
+  for (auto& in : in_) in.core->wait_connected(left());
+  for (auto& [core, first] : out_) core->drain(left());
+  for (auto& in : in_) in.core->drain(left());
+  for (auto& [core, first] : out_) core->check_bindable(stream);
+  for (auto& in : in_) in.core->check_bindable(stream);
+  // From here on nothing throws: a commit that failed may be tried again.
+  for (auto& out : out_) {
+    take(*out.core);
+    out.first = out.core->epoch();
+  }
+  for (auto& in : in_) {
+    take(*in.core);
+    in.first_wait = in.core->epoch();
+    in.first_release = in.core->released_.load();
+  }
+  share_bells();
+  kind_ = stream.kind();
+  committed_ = true;
+}
+
+void PlanCore::take(runtime::ChannelEnd& end) noexcept { end.bound_ = runtime::ChannelEnd::kPlanned; }
+
+void PlanCore::share_bells() {
+  std::vector<std::pair<RungPut*, std::uint64_t>> puts;
+  std::vector<std::pair<RungPut*, std::uint64_t>> credits;
+  for (const auto& out : out_) {
+    if (out.core->rung_ != nullptr) puts.emplace_back(out.core->rung_, out.first);
+  }
+  for (const auto& in : in_) {
+    if (in.core->rung_ != nullptr) credits.emplace_back(in.core->rung_, in.first_release);
+  }
+  put_bells_ = fuse(world_->engine(), puts);
+  credit_bells_ = fuse(world_->engine(), credits);
+}
+
+void PlanCore::check_stream(Stream stream) const {
+  if (!committed_) throw misuse("the plan is not committed yet");
+  device::check_supported(stream, rank_);
+  if (stream.kind() != kind_) throw misuse("the plan was committed for another kind of stream");
+}
+
+void PlanCore::check_failures(Stream stream) const {
+  if (stream.kind() != Stream::Kind::program_order) return;
+  for (const auto& out : out_) out.core->check();
+  for (const auto& in : in_) in.core->check();
+}
+
+void PlanCore::acquire(Stream stream) {
+  check_stream(stream);
+  const std::uint64_t next = starts_ + 1;
+  issue(stream, [this, next](device::Lane lane) {
+    for (auto& [core, first] : out_) {
+      const auto epoch = first + next;
+      if (core->rung_ != nullptr && epoch > static_cast<std::uint64_t>(core->opening.options.depth))
+        core->await_source(lane, epoch);
+    }
+  });
+  check_failures(stream);
+}
+
+void PlanCore::start(Stream stream) {
+  check_stream(stream);
+  for (auto& [core, first] : out_) core->check_next();
+  for (auto& [core, first] : out_) core->count_for_plan();
+  const std::uint64_t start = ++starts_;
+  issue(stream, [this, start](device::Lane lane) { fire(lane, start); });
+  check_failures(stream);
+}
+
+void PlanCore::fire(device::Lane lane, std::uint64_t start) {
+  const auto last = seeded("plan_skips_last") && out_.size() > 1 ? out_.end() - 1 : out_.end();
+  for (auto it = out_.begin(); it != last; ++it) {
+    const std::uint64_t epoch = it->first + start;
+    if (it->core->rung_ == nullptr) {
+      it->core->fire(lane, epoch, it->core->whole());
+    } else {
+      it->core->await_credit(lane, epoch);
+      it->core->rung_->arm(epoch, it->core->whole());
+    }
+  }
+  for (auto& bell : put_bells_) bell->ring(lane);
+}
+
+void PlanCore::wait(Stream stream) {
+  check_stream(stream);
+  for (auto& in : in_) in.core->check_next();
+  for (auto& in : in_) in.core->count_for_plan();
+  const std::uint64_t wait = ++waits_;
+  issue(stream, [this, wait](device::Lane lane) {
+    for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
+  });
+  check_failures(stream);
+}
+
+void PlanCore::release(Stream stream) {
+  check_stream(stream);
+  if (releases_ >= waits_) throw misuse("release without a wait");
+  for (auto& in : in_) in.core->check();
+  for (auto& in : in_) in.core->begin_release();
+  const std::uint64_t release = ++releases_;
+  issue(stream, [this, release](device::Lane lane) { give_back(lane, release); });
+}
+
+void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
+  for (auto& in : in_) {
+    if (in.core->rung_ == nullptr) {
+      in.core->give_back(lane, in.first_release + release);
+    } else {
+      in.core->rung_->arm(in.first_release + release, {});
+    }
+  }
+  for (auto& bell : credit_bells_) bell->ring(lane);
+}
+
+Slice PlanCore::slot(const SenderCore& sender) const {
+  const auto it = std::find_if(out_.begin(), out_.end(), [&](const auto& out) { return out.core.get() == &sender; });
+  if (it == out_.end()) throw misuse("the sender is not in this plan");
+  return sender.slot(sender.epoch() + 1);
+}
+
+Slice PlanCore::slot(const ReceiverCore& receiver) const {
+  const auto it = std::find_if(in_.begin(), in_.end(), [&](const auto& in) { return in.core.get() == &receiver; });
+  if (it == in_.end()) throw misuse("the receiver is not in this plan");
+  if (receiver.epoch() == 0) throw misuse("nothing was waited for yet");
+  return receiver.slot(receiver.epoch());
+}
+
+std::string PlanCore::describe() const {
+  std::string text;
+  for (const auto& out : out_) text += out.core->describe() + "\n";
+  for (const auto& in : in_) text += in.core->describe() + "\n";
+  if (!committed_) return text + "not committed";
+  const auto by_stream =
+      std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung_ == nullptr; });
+  return text + "a start: " + std::to_string(by_stream) + " puts by the stream itself, " +
+         std::to_string(out_.size() - static_cast<std::size_t>(by_stream)) + " more behind " +
+         std::to_string(put_bells_.size()) + " doorbells; queued as one stream operation, as is a wait for all " +
+         std::to_string(in_.size());
+}
+
+}  // namespace sluice::detail
+
+namespace sluice {
+
+using detail::ChannelAccess;
+using detail::opened;
+
+Plan::Plan() noexcept = default;
+Plan::Plan(std::shared_ptr<detail::PlanCore> core) noexcept : core_(std::move(core)) {}
+Plan::Plan(Plan&&) noexcept = default;
+Plan& Plan::operator=(Plan&&) noexcept = default;
+Plan::~Plan() = default;
+
+Plan& Plan::add(Sender& sender) {
+  opened(ChannelAccess::core(sender));
+  opened(core_).add(ChannelAccess::core(sender));
+  return *this;
+}
+
+Plan& Plan::add(Receiver& receiver) {
+  opened(ChannelAccess::core(receiver));
+  opened(core_).add(ChannelAccess::core(receiver));
+  return *this;
+}
+
+void Plan::commit(Stream stream, std::optional<Timeout> timeout) { opened(core_).commit(stream, timeout); }
+void Plan::acquire(Stream stream) { opened(core_).acquire(stream); }
+void Plan::start(Stream stream) { opened(core_).start(stream); }
+void Plan::wait(Stream stream) { opened(core_).wait(stream); }
+void Plan::release(Stream stream) { opened(core_).release(stream); }
+Slice Plan::slot(const Sender& sender) const { return opened(core_).slot(opened(ChannelAccess::core(sender))); }
+Slice Plan::slot(const Receiver& receiver) const { return opened(core_).slot(opened(ChannelAccess::core(receiver))); }
+std::string Plan::describe() const { return opened(core_).describe(); }
+
+}  // namespace sluice

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sluice/plan.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/channel.hpp"
+
+namespace sluice::detail {
+
+class PlanCore final : public std::enable_shared_from_this<PlanCore> {
+ public:
+  PlanCore(std::shared_ptr<runtime::World> world, Rank rank) : world_(std::move(world)), rank_(rank) {}
+
+  void add(const std::shared_ptr<SenderCore>& sender);
+  void add(const std::shared_ptr<ReceiverCore>& receiver);
+  void commit(Stream stream, std::optional<Timeout> timeout);
+  void acquire(Stream stream);
+  void start(Stream stream);
+  void wait(Stream stream);
+  void release(Stream stream);
+  Slice slot(const SenderCore& sender) const;
+  Slice slot(const ReceiverCore& receiver) const;
+  std::string describe() const;
+
+ private:
+  /// Channels that advance together: their epochs differ by a constant.
+  struct Out {
+    std::shared_ptr<SenderCore> core;
+    std::uint64_t first = 0;  ///< epoch before the plan's first start
+  };
+  struct In {
+    std::shared_ptr<ReceiverCore> core;
+    std::uint64_t first_wait = 0;
+    std::uint64_t first_release = 0;
+  };
+
+  Error misuse(const std::string& what) const { return {Code::misuse, rank_, -1, 0, 0, what}; }
+  void check_adding() const;
+  void check_stream(Stream stream) const;
+  void check_failures(Stream stream) const;
+  static void take(runtime::ChannelEnd& end) noexcept;
+  void share_bells();
+  /// As device::in_order; work that a host stream still has keeps the plan alive.
+  template <class F>
+  void issue(Stream stream, F work) {
+    if (stream.kind() == Stream::Kind::program_order) {
+      work(device::Lane{});
+    } else {
+      device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable { work(lane); });
+    }
+  }
+  void fire(device::Lane lane, std::uint64_t start);
+  void give_back(device::Lane lane, std::uint64_t release);
+
+  std::shared_ptr<runtime::World> world_;
+  Rank rank_;
+  bool committed_ = false;
+  Stream::Kind kind_ = Stream::Kind::program_order;
+  std::vector<Out> out_;
+  std::vector<In> in_;
+  std::vector<std::shared_ptr<backends::Doorbell>> put_bells_;
+  std::vector<std::shared_ptr<backends::Doorbell>> credit_bells_;
+  std::uint64_t starts_ = 0;
+  std::uint64_t waits_ = 0;
+  std::uint64_t releases_ = 0;
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/channel.hpp>
+
+#include <algorithm>
+
+#include "runtime/channel.hpp"
+#include "runtime/handles.hpp"
+#include "runtime/world.hpp"
+
+namespace sluice::detail {
+
+using base::seeded;
+using runtime::Final;
+
+ReceiverCore::~ReceiverCore() = default;
+
+std::uint64_t ReceiverCore::count() {
+  const std::uint64_t epoch = waited_.load(std::memory_order_relaxed) + 1;
+  waited_.store(epoch, std::memory_order_relaxed);
+  base::light_fence();  // against the engine, as in SenderCore::count
+  return epoch;
+}
+
+std::uint64_t ReceiverCore::begin_wait() {
+  const std::uint64_t epoch = count();
+  if (epoch > limit_.load(std::memory_order_acquire)) {
+    waited_.store(epoch - 1, std::memory_order_relaxed);
+    refuse(epoch);
+  }
+  return epoch;
+}
+
+void ReceiverCore::count_for_plan() {
+  if (count() > limit_.load(std::memory_order_acquire)) world().engine().wake();
+}
+
+void ReceiverCore::refuse(std::uint64_t epoch) {
+  refuse_beyond(epoch, "epoch " + std::to_string(epoch) + " will never come: rank " + std::to_string(opening.peer) +
+                           " has closed its end");
+}
+
+Slice ReceiverCore::wait(Stream stream) {
+  bind(stream);
+  const std::uint64_t epoch = begin_wait();
+  device::in_order(stream, [this, epoch](device::Lane lane) { land(lane, epoch); });
+  if (stream.kind() == Stream::Kind::program_order) check();
+  return slot(epoch);
+}
+
+void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
+  await_connected(lane);
+  if (epoch > signal_seen_) await_signal(lane, seeded("stale_epoch") ? epoch - 1 : epoch);
+  take(lane, epoch);
+  landed_.store(landed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (seeded("credit_too_early") && put_ != nullptr && !failed()) put_->enqueue(lane, epoch, {});
+}
+
+void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
+  device::wait(lane, peer_raises(epoch), *this, helper_);
+  const std::uint64_t signal = word_.word->value.load(std::memory_order_acquire);
+  if (signal < base::kPoison) signal_seen_ = signal;
+}
+
+void ReceiverCore::take(device::Lane lane, std::uint64_t epoch) {
+  if (!failed() && !landing_->direct()) landing_->take(lane, epoch);
+}
+
+std::uint64_t ReceiverCore::begin_release() {
+  const std::uint64_t epoch = released_.load(std::memory_order_relaxed) + 1;
+  if (epoch > waited_.load(std::memory_order_relaxed))
+    misuse(epoch,
+           "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
+  released_.store(epoch, std::memory_order_relaxed);
+  base::light_fence();
+  return epoch;
+}
+
+void ReceiverCore::release(Stream stream) {
+  bind(stream);
+  check();
+  const std::uint64_t epoch = begin_release();
+  device::in_order(stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); });
+}
+
+void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
+  await_connected(lane);
+  if (backends::Put* ready = reachable()) {
+    ready->enqueue(lane, epoch, {});
+  } else {
+    base::raise(done, epoch, done_parking);
+  }
+}
+
+void ReceiverCore::drain(std::optional<Timeout> timeout) {
+  drain_until(released_.load(std::memory_order_relaxed), timeout);
+}
+
+std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }
+
+std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
+  check_free();
+  check();
+  const std::uint64_t next = epoch() + 1;
+  const auto ready = [&] {
+    return base::reached(*word_.word, next) || failed() || next > limit_.load(std::memory_order_acquire);
+  };
+  const bool landed =
+      timeout == Timeout::zero() ? ready() : base::wait_until(*word_.parking, ready, runtime::deadline_after(timeout));
+  check();
+  if (!landed) return std::nullopt;
+  begin_wait();
+  take({}, next);
+  taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  check();
+  return slot(next);
+}
+
+void ReceiverCore::on_connect(int) {
+  rung_ = dynamic_cast<backends::RungPut*>(put_.get());
+  helper_ = world().engine().helper();
+}
+
+Final ReceiverCore::final() const noexcept { return {epoch(), released_.load(std::memory_order_relaxed)}; }
+
+bool ReceiverCore::passed() const noexcept {
+  return waits_passed() >= epoch() &&
+         done.value.load(std::memory_order_acquire) >= released_.load(std::memory_order_relaxed);
+}
+
+void ReceiverCore::on_peer_closed(const Final& final) noexcept {
+  lower_limit(last_possible(final));
+  base::heavy_fence();
+  word_.parking->wake();  // a host that waits for what will never come
+}
+
+void ReceiverCore::refuse_enqueued() {
+  const std::uint64_t last = last_possible(*closed_by_peer);
+  if (waits_passed() < last) return;
+  fail(Code::misuse, "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
+                         " closed its end after epoch " + std::to_string(last));
+}
+
+bool ReceiverCore::let_go() {
+  // The sender needs the credits for what it has announced; more than those it does not.
+  const auto depth = static_cast<std::uint64_t>(opening.options.depth);
+  if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
+  shut_.store(true);
+  base::heavy_fence();
+  return done.value.load(std::memory_order_acquire) >= released_.load(std::memory_order_relaxed);
+}
+
+bool ReceiverCore::complete_without(const Final& final) {
+  shut_.store(true);
+  return word_.word->value.load(std::memory_order_acquire) >= final.wanted;
+}
+
+std::string ReceiverCore::state() const {
+  const std::uint64_t signal = word_.word->value.load(std::memory_order_relaxed);
+  return "enqueued " + std::to_string(epoch()) + " waits, landed " +
+         (signal >= base::kPoison ? "poison" : std::to_string(signal)) + ", waited " + std::to_string(waits_passed()) +
+         ", released " + std::to_string(released_.load(std::memory_order_relaxed)) + ", " +
+         (connected() ? "connected" : "not connected");
+}
+
+}  // namespace sluice::detail
+
+namespace sluice {
+
+using detail::opened;
+
+Receiver::Receiver() noexcept = default;
+Receiver::Receiver(std::shared_ptr<detail::ReceiverCore> core) noexcept : core_(std::move(core)) {}
+Receiver::Receiver(Receiver&&) noexcept = default;
+Receiver& Receiver::operator=(Receiver&& other) noexcept {
+  if (this != &other) runtime::ChannelEnd::abandon(std::exchange(core_, std::move(other.core_)));
+  return *this;
+}
+Receiver::~Receiver() { runtime::ChannelEnd::abandon(std::move(core_)); }
+
+Slice Receiver::wait(Stream stream) { return opened(core_).wait(stream); }
+void Receiver::release(Stream stream) { opened(core_).release(stream); }
+std::optional<Slice> Receiver::test() { return opened(core_).test(); }
+std::optional<Slice> Receiver::wait_for(Timeout timeout) { return opened(core_).wait_for(timeout); }
+bool Receiver::connected() const { return opened(core_).connected(); }
+void Receiver::wait_connected(std::optional<Timeout> timeout) { opened(core_).wait_connected(timeout); }
+void Receiver::close(std::optional<Timeout> timeout) { opened(core_).close(timeout); }
+Rank Receiver::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }
+Tag Receiver::tag() const noexcept { return core_ == nullptr ? 0 : core_->opening.key.tag; }
+std::uint64_t Receiver::epoch() const noexcept { return core_ == nullptr ? 0 : core_->epoch(); }
+std::string Receiver::describe() const { return opened(core_).describe(); }
+
+}  // namespace sluice

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the two ends of a channel find each other, and how they part.
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "runtime/world.hpp"
+
+namespace sluice::runtime {
+namespace {
+
+using base::Clock;
+using base::seeded;
+
+constexpr auto kLook = std::chrono::milliseconds(1);  // how often a closing looks at what streams have passed
+
+Error error_of(const Opening& opening, Code code, const std::string& what) {
+  return {code, opening.rank, opening.peer, opening.key.tag, 0, what};
+}
+
+ChannelKey as_seen_here(const Peer& peer, Role theirs, std::string scope, Tag tag) {
+  return {peer.rank, std::move(scope), tag, theirs == Role::sender ? Role::receiver : Role::sender};
+}
+
+}  // namespace
+
+void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
+  reclaim();
+  const std::lock_guard lock(mutex_);
+  const ChannelKey& key = end->opening.key;
+  if (ended_) throw error_of(end->opening, Code::misuse, "this rank has ended");
+  if (open_.contains(key) && !seeded("duplicate_allowed")) {
+    throw error_of(end->opening, Code::misuse,
+                   std::string("a duplicate: a ") + (key.role == Role::sender ? "sender" : "receiver") +
+                       " with this peer and tag is open already");
+  }
+  open_[key] = end->id;
+  ends_[end->id] = end.get();
+  waiting_here_[key].push_back(end->id);
+  Peer& peer = peers_.at(key.world_peer);
+  peers_.reach(peer);
+  if (peer.lost) return end->peer_lost(peer.why_lost);
+  if (peer.in) announce(*end);
+  // Its sleep does not look at a socket that was made meanwhile (test:
+  // Start.the_end_of_a_thread_rank_is_noticed_by_the_others).
+  engine_.wake();
+}
+
+/// Tells the peer of this end, and matches it if the peer has told of its own.
+void World::announce(ChannelEnd& end) {
+  const Opening& opening = end.opening;
+  Peer& peer = peers_.at(opening.key.world_peer);
+  if (peer.link == nullptr) {
+    end.peer_let_go();  // nor does the peer ever touch this end
+    return end.fail(Code::unsupported, "no backend that is open here reaches rank " + std::to_string(opening.peer));
+  }
+  backends::Key key;
+  try {
+    key = end.land(*peer.link);
+  } catch (const std::exception& reason) {
+    // Announced all the same: the peer's end that matches this one fails too, and the next ones match.
+    end.fail(Code::out_of_resources, std::string("no memory for its landing: ") + reason.what());
+  }
+  Writer writer(Kind::opening);
+  writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
+  writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth).text(opening.name).blob(key.bytes);
+  peers_.send(peer, {writer.take(), key.sent});
+  end.announced = true;
+  if (const auto failure = end.failure()) announce_failure(end, failure->first, failure->second);
+  if (end.closing) announce_closing(end);
+  const auto theirs = waiting_there_.find(opening.key);
+  auto& ours = waiting_here_[opening.key];
+  // Ends are announced in the order of their opening, so the oldest that waits here is this one whenever one waits
+  // there.
+  if (theirs == waiting_there_.end() || theirs->second.empty() || ours.empty() || ours.front() != end.id) return;
+  RemoteEnd remote = std::move(theirs->second.front());
+  theirs->second.pop_front();
+  ours.pop_front();
+  match(end, std::move(remote));
+}
+
+void World::match(ChannelEnd& end, RemoteEnd remote) {
+  const ChannelKey& key = end.opening.key;
+  if (waiting_here_[key].empty()) waiting_here_.erase(key);
+  if (waiting_there_[key].empty()) waiting_there_.erase(key);
+  Peer& peer = peers_.at(key.world_peer);
+  end.peer_told = remote.final && (remote.final->wanted == 0 || remote.failure);
+  if (base::enabled(base::LogLevel::trace)) {
+    base::log(base::LogLevel::trace, "rank " + std::to_string(end.opening.rank) + " connects with rank " +
+                                         std::to_string(end.opening.peer) + ", tag " + std::to_string(key.tag));
+  }
+  end.connect(*peer.link, std::move(remote));  // last: from here on the user's loop may run, and count allocations
+}
+
+void World::linked(Peer& peer) {
+  std::vector<ChannelEnd*> waiting;
+  for (auto& [id, end] : ends_) {
+    if (end->opening.key.world_peer == peer.rank && !end->announced) waiting.push_back(end);
+  }
+  for (ChannelEnd* end : waiting) announce(*end);
+}
+
+void World::lost(Peer& peer) {
+  for (auto& [id, end] : ends_) {
+    if (end->opening.key.world_peer == peer.rank) end->peer_lost(peer.why_lost);
+  }
+  std::erase_if(waiting_there_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
+  std::erase_if(waiting_here_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
+}
+
+void World::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) {
+  switch (kind) {
+    case Kind::greeting: break;
+    case Kind::opening: return on_opening(peer, message, std::move(fds));
+    case Kind::closing: return on_closing(peer, message);
+    case Kind::failure: return on_failure(peer, message);
+    case Kind::let_go:
+      if (const auto it = ends_.find(message.get<std::uint64_t>()); it != ends_.end()) it->second->peer_let_go();
+      return;
+  }
+}
+
+void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
+  const auto role = message.get<Role>();
+  std::string scope = message.text();
+  const auto tag = message.get<Tag>();
+  RemoteEnd remote;
+  remote.id = message.get<std::uint64_t>();
+  remote.slot_bytes = message.get<std::uint64_t>();
+  remote.depth = message.get<int>();
+  remote.name = message.text();
+  remote.key.bytes = message.blob();
+  remote.key.received = std::move(fds);
+  if (peer.link != nullptr) peer.link->arrived(remote.key);
+  if (seeded("tag_ignores_scope")) scope.clear();
+  const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
+  auto& theirs = waiting_there_[key];
+  theirs.push_back(std::move(remote));
+  const auto ours = waiting_here_.find(key);
+  if (ours == waiting_here_.end() || ours->second.empty()) return;
+  const std::uint64_t id = seeded("match_newest_first") ? ours->second.back() : ours->second.front();
+  const auto it = ends_.find(id);
+  if (it != ends_.end() && !it->second->announced) return;  // matched when it is
+  RemoteEnd first = std::move(theirs.front());
+  theirs.pop_front();
+  std::erase(ours->second, id);
+  if (it != ends_.end()) {
+    match(*it->second, std::move(first));
+  } else {
+    // Closed before the peer opened its end; the peer was told so.
+    if (ours->second.empty()) waiting_here_.erase(ours);
+    if (theirs.empty()) waiting_there_.erase(key);
+  }
+}
+
+ChannelEnd* World::end_of_peer(const Peer& peer, std::uint64_t remote_id) {
+  for (auto& [id, end] : ends_) {
+    if (end->opening.key.world_peer == peer.rank && end->remote_id == remote_id) return end;
+  }
+  return nullptr;
+}
+
+RemoteEnd* World::waiting_end(const Peer& peer, std::uint64_t remote_id) {
+  for (auto& [key, waiting] : waiting_there_) {
+    if (key.world_peer != peer.rank) continue;
+    const auto it = std::find_if(waiting.begin(), waiting.end(), [&](const auto& end) { return end.id == remote_id; });
+    if (it != waiting.end()) return &*it;
+  }
+  return nullptr;
+}
+
+void World::on_closing(Peer& peer, Reader& message) {
+  const auto remote_id = message.get<std::uint64_t>();
+  const auto final = message.get<Final>();
+  if (ChannelEnd* end = end_of_peer(peer, remote_id)) return end->peer_closed(final);
+  if (RemoteEnd* waiting = waiting_end(peer, remote_id)) {
+    waiting->final = final;
+    if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this side
+  }
+  peers_.send(peer, {Writer(Kind::let_go).put(remote_id).take(), {}});
+}
+
+void World::on_failure(Peer& peer, Reader& message) {
+  const auto remote_id = message.get<std::uint64_t>();
+  const auto code = message.get<Code>();
+  const std::string what = message.text();
+  if (ChannelEnd* end = end_of_peer(peer, remote_id)) return end->peer_failed(code, what);
+  if (RemoteEnd* waiting = waiting_end(peer, remote_id)) waiting->failure = {code, what};
+}
+
+void World::send_failures() {
+  std::vector<Notice> notices;
+  {
+    const std::lock_guard lock(failures_mutex_);
+    notices.swap(notices_);
+  }
+  for (const auto& notice : notices) {
+    const auto it = ends_.find(notice.end);
+    if (it == ends_.end() || !it->second->announced) continue;
+    if (notice.tell_peer) announce_failure(*it->second, notice.code, notice.what);
+  }
+}
+
+void World::announce_failure(const ChannelEnd& end, Code code, const std::string& what) {
+  Writer writer(Kind::failure);
+  writer.put(end.id).put(code).text("rank " + std::to_string(end.opening.rank) + " reports: " + what);
+  peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
+}
+
+void World::let_go() {
+  for (auto& [id, end] : ends_) {
+    if (end->beyond_final() && !seeded("final_epoch_ignored")) end->refuse_enqueued();
+    if (end->closed_by_peer && !end->peer_told && end->let_go()) tell_let_go(*end);
+  }
+}
+
+void World::tell_let_go(ChannelEnd& end) {
+  end.peer_told = true;
+  peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::let_go).put(end.remote_id).take(), {}});
+}
+
+void World::announce_closing(const ChannelEnd& end) {
+  Writer writer(Kind::closing);
+  writer.put(end.id).put(*end.closing);
+  peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
+}
+
+void World::begin_closing(ChannelEnd& end) {
+  if (end.closing) return;
+  send_failures();  // before the closing: a peer that hears of that first takes it for an ordinary one
+  end.closing = end.final();
+  open_.erase(end.opening.key);
+  if (end.announced) announce_closing(end);
+}
+
+bool World::close(ChannelEnd& end, Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  begin_closing(end);
+  const auto over = [&] { return end.over() || seeded("close_frees_early"); };
+  while (!over() && Clock::now() < deadline) {
+    changed_.wait_until(lock, std::min(deadline, Clock::now() + kLook));
+    if (ended_) end.peer_let_go();
+  }
+  if (!over()) return false;
+  unregister(end);
+  return true;
+}
+
+void World::unregister(ChannelEnd& end) {
+  // The peer may have closed while this end was: its engine has not been told yet, and nobody would later.
+  if (end.closed_by_peer && !end.peer_told) tell_let_go(end);
+  ends_.erase(end.id);
+  // The peer may look for this end later, and must find that it is over: its place in the queue stays.
+  const auto waiting = waiting_here_.find(end.opening.key);
+  if (waiting == waiting_here_.end()) return;
+  if (peers_.at(end.opening.key.world_peer).lost) waiting_here_.erase(waiting);
+}
+
+namespace {
+
+/// Ends that are still used after their handle is gone. Never destroyed: streams may use them to the end of the
+/// process.
+struct Kept {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<ChannelEnd>> until_closed;
+  std::vector<std::shared_ptr<ChannelEnd>> for_ever;
+};
+
+Kept& kept() {
+  static auto* const all = new Kept;
+  return *all;
+}
+
+}  // namespace
+
+void World::keep(std::shared_ptr<ChannelEnd> end) {
+  const std::lock_guard lock(kept().mutex);
+  kept().until_closed.push_back(std::move(end));
+}
+
+void World::reclaim() {
+  std::vector<std::shared_ptr<ChannelEnd>> waiting;
+  {
+    const std::lock_guard lock(kept().mutex);
+    waiting.swap(kept().until_closed);
+  }
+  std::erase_if(waiting, [](const auto& end) { return end->close_by(Clock::now()); });
+  const std::lock_guard lock(kept().mutex);
+  auto& kept_on = kept().until_closed;
+  kept_on.insert(kept_on.end(), std::make_move_iterator(waiting.begin()), std::make_move_iterator(waiting.end()));
+}
+
+void World::keep_for_ever(std::shared_ptr<ChannelEnd> end) {
+  const std::lock_guard lock(kept().mutex);
+  kept().for_ever.push_back(std::move(end));
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of a put begins here: see `fire`.
+#include <sluice/channel.hpp>
+
+#include <algorithm>
+
+#include "runtime/channel.hpp"
+#include "runtime/handles.hpp"
+#include "runtime/world.hpp"
+
+namespace sluice::detail {
+
+using base::seeded;
+using runtime::Final;
+
+SenderCore::~SenderCore() = default;
+
+Slice SenderCore::acquire(Stream stream) {
+  bind(stream);
+  const std::uint64_t next = epoch() + 1;
+  if (next > limit_.load(std::memory_order_acquire)) refuse(next);
+  if (next > static_cast<std::uint64_t>(opening.options.depth)) {
+    acquire_on(stream, next);
+  }
+  return slot(next);
+}
+
+void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
+  if (stream.kind() == Stream::Kind::program_order) {
+    await_source({}, next);
+    return check();
+  }
+  // An acquire is no put that closing would wait for: it keeps the channel's memory itself.
+  device::in_order(stream, [self = shared_from_this(), next](device::Lane lane) {
+    static_cast<SenderCore&>(*self).await_source(lane, next);
+  });
+}
+
+std::uint64_t SenderCore::count() {
+  const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+  epoch_.store(epoch, std::memory_order_relaxed);
+  // Against the engine, which sets the limit and then looks at the epoch: one of the two sees the other.
+  base::light_fence();
+  return epoch;
+}
+
+std::uint64_t SenderCore::begin() {
+  const std::uint64_t epoch = count();
+  if (epoch > limit_.load(std::memory_order_acquire)) {
+    epoch_.store(epoch - 1, std::memory_order_relaxed);
+    refuse(epoch);
+  }
+  return epoch;
+}
+
+void SenderCore::count_for_plan() {
+  if (count() > limit_.load(std::memory_order_acquire)) world().engine().wake();
+}
+
+void SenderCore::refuse(std::uint64_t epoch) {
+  refuse_beyond(epoch, "put " + std::to_string(epoch) + " will never be credited: rank " +
+                           std::to_string(opening.peer) + " has closed its end");
+}
+
+void SenderCore::put(Stream stream, backends::Range part) {
+  bind(stream);
+  if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) {
+    throw error(Code::bad_argument, epoch() + 1,
+                std::to_string(part.bytes) + " bytes from offset " + std::to_string(part.offset) +
+                    " do not lie inside a slot of " + std::to_string(slot_bytes));
+  }
+  const std::uint64_t epoch = begin();
+  device::in_order(stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
+  if (stream.kind() == Stream::Kind::program_order) check();
+}
+
+void SenderCore::fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+  await_credit(lane, epoch);
+  if (seeded("partial_copies_whole_slot")) part = whole();
+  if (backends::Put* ready = reachable()) {
+    ready->enqueue(lane, epoch, part);
+  } else {
+    base::raise(done, epoch, done_parking);  // the peer closed before it was reached, or never will be
+  }
+}
+
+void SenderCore::await_credit(device::Lane lane, std::uint64_t epoch) {
+  await_connected(lane);
+  const std::uint64_t depth = target_depth_.load(std::memory_order_relaxed);
+  if (epoch <= credit_seen_ + depth || seeded("ignore_credit")) return;
+  device::wait(lane, peer_raises(epoch - depth), *this, helper_);
+  const std::uint64_t credit = word_.word->value.load(std::memory_order_acquire);
+  if (credit < base::kPoison) credit_seen_ = credit;
+}
+
+void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
+  const device::Wait free{&done, epoch - static_cast<std::uint64_t>(opening.options.depth), &done_parking, epoch};
+  device::wait(lane, free, *this, helper_);
+}
+
+void SenderCore::drain(std::optional<Timeout> timeout) { drain_until(epoch(), timeout); }
+
+void SenderCore::on_connect(int remote_depth) {
+  rung_ = dynamic_cast<backends::RungPut*>(put_.get());
+  helper_ = rung_ == nullptr ? nullptr : world().engine().helper();
+  target_depth_.store(static_cast<std::uint64_t>(remote_depth), std::memory_order_release);
+}
+
+Final SenderCore::final() const noexcept { return {epoch(), epoch()}; }
+
+void SenderCore::on_peer_closed(const Final& final) noexcept {
+  lower_limit(last_possible(final));
+  base::heavy_fence();
+}
+
+void SenderCore::refuse_enqueued() {
+  const std::uint64_t last = last_possible(*closed_by_peer);
+  if (done.value.load(std::memory_order_acquire) < last) return;
+  fail(Code::misuse, "put " + std::to_string(epoch()) + " is enqueued, but rank " + std::to_string(opening.peer) +
+                         " closed its end after crediting " + std::to_string(closed_by_peer->credited));
+}
+
+bool SenderCore::let_go() {
+  // What the peer still waits for must come first; the rest of what was credited moves nothing: nobody will look.
+  if (!failed() && done.value.load(std::memory_order_acquire) < closed_by_peer->wanted)
+    return seeded("close_frees_early");
+  shut_.store(true);
+  base::heavy_fence();
+  return passed();
+}
+
+bool SenderCore::complete_without(const Final& final) {
+  // Credits that the peer's streams would still have given.
+  shut_.store(true);
+  if (word_.word->value.load(std::memory_order_relaxed) < final.credited)
+    base::raise(*word_.word, final.credited, *word_.parking);
+  return true;
+}
+
+std::string SenderCore::state() const {
+  const std::uint64_t credit = word_.word->value.load(std::memory_order_relaxed);
+  return "enqueued " + std::to_string(epoch()) + " puts, fired " +
+         std::to_string(done.value.load(std::memory_order_relaxed)) + ", credited " +
+         (credit >= base::kPoison ? "poison" : std::to_string(credit)) + " of depth " +
+         std::to_string(target_depth_.load(std::memory_order_relaxed)) + ", " +
+         (connected() ? "connected" : "not connected");
+}
+
+}  // namespace sluice::detail
+
+namespace sluice {
+
+using detail::opened;
+
+Sender::Sender() noexcept = default;
+Sender::Sender(std::shared_ptr<detail::SenderCore> core) noexcept : core_(std::move(core)) {}
+Sender::Sender(Sender&&) noexcept = default;
+Sender& Sender::operator=(Sender&& other) noexcept {
+  if (this != &other) runtime::ChannelEnd::abandon(std::exchange(core_, std::move(other.core_)));
+  return *this;
+}
+Sender::~Sender() { runtime::ChannelEnd::abandon(std::move(core_)); }
+
+Slice Sender::acquire(Stream stream) { return opened(core_).acquire(stream); }
+void Sender::put(Stream stream) { opened(core_).put(stream, core_->whole()); }
+void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) { opened(core_).put(stream, {offset, bytes}); }
+void Sender::drain(std::optional<Timeout> timeout) { opened(core_).drain(timeout); }
+bool Sender::connected() const { return opened(core_).connected(); }
+void Sender::wait_connected(std::optional<Timeout> timeout) { opened(core_).wait_connected(timeout); }
+void Sender::close(std::optional<Timeout> timeout) { opened(core_).close(timeout); }
+Rank Sender::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }
+Tag Sender::tag() const noexcept { return core_ == nullptr ? 0 : core_->opening.key.tag; }
+std::uint64_t Sender::epoch() const noexcept { return core_ == nullptr ? 0 : core_->epoch(); }
+std::string Sender::describe() const { return opened(core_).describe(); }
+
+}  // namespace sluice

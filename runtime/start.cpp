@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// sluice::run and sluice::run_threads: who started this process, and what its ranks are.
+#include "runtime/start.hpp"
+
+#include "backends/transport.hpp"
+#include "base/fd.hpp"
+#include "base/log.hpp"
+#include "runtime/bootstrap.hpp"
+#include "runtime/context.hpp"
+
+#include <sluice/error.hpp>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+namespace runtime {
+
+namespace {
+
+Starter g_starter = nullptr;
+
+/// What a rank tells sluice-run: that `run` was called, and whether another rank's failure ended it.
+class Report {
+ public:
+  explicit Report(int fd) {
+    if (fd < 0) return;
+    // What the rank starts reports nothing.
+    if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+      throw std::invalid_argument("SLUICE_REPORT_FD=" + std::to_string(fd) + " is not open: only sluice-run sets it");
+    }
+    pipe_ = base::Fd(fd);
+    say(kRunCalled);
+  }
+
+  int ended(Outcome outcome) const {
+    if (outcome == Outcome::lost_peer) say(kLostPeer);
+    return exit_code(outcome);
+  }
+
+ private:
+  void say(char what) const {
+    // The launcher may be gone; this process is then being ended.
+    [[maybe_unused]] const auto written = ::write(pipe_.get(), &what, 1);
+  }
+
+  base::Fd pipe_;
+};
+
+std::optional<int> number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? std::nullopt : std::optional(std::atoi(text));
+}
+
+/// How many ranks an MPI launcher started. 0: it does not say. Nothing: no MPI launcher.
+std::optional<int> mpi_ranks() {
+  for (const char* const size : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    if (const auto ranks = number_in(size)) return ranks;
+  }
+  // A shell that srun opened has these too, with one task: programs started there are alone.
+  const auto tasks = number_in("SLURM_PROCID") ? number_in("SLURM_STEP_NUM_TASKS") : std::nullopt;
+  if (tasks.value_or(1) > 1) return tasks;
+  return number_in("PMIX_RANK") ? std::optional(0) : std::nullopt;
+}
+
+Outcome run_place(Place place, const Start& start) {
+  const Rank rank = place.rank;
+  return run_rank(
+      rank, [&] { return open_context(std::move(place), start.env, start.options); }, start.body);
+}
+
+Outcome run_places(int ranks, const Start& start) {
+  if (ranks < 1) throw std::invalid_argument("the number of ranks must be 1 or more, not " + std::to_string(ranks));
+  std::atomic<Outcome> outcome{Outcome::done};
+  const auto run_one = [&](Place place) {
+    const Outcome mine = run_place(std::move(place), start);
+    Outcome none = Outcome::done;
+    if (mine != Outcome::done) outcome.compare_exchange_strong(none, mine);
+  };
+  // If a thread cannot be had, the places without one are closed before the threads are joined: so their peers find
+  // them lost.
+  std::vector<std::jthread> others;
+  std::vector<Place> places = threads(ranks);
+  for (std::size_t rank = 1; rank < places.size(); ++rank) {
+    others.emplace_back([&run_one, place = std::move(places[rank])]() mutable { run_one(std::move(place)); });
+  }
+  run_one(std::move(places[0]));
+  others.clear();
+  return outcome;
+}
+
+Outcome run_under_mpi(int ranks, const Start& start) {
+  if (g_starter != nullptr) return g_starter(start);
+  if (ranks == 1) return run_place(alone(), start);
+  throw std::invalid_argument(
+      "an MPI launcher started this program, which is not linked with Sluice::mpi: link it, or start with sluice-run");
+}
+
+Outcome run_start(const Start& start) {
+  const base::Env& env = start.env;
+  if (env.threads > 0) return run_places(env.threads, start);
+  if (env.rank >= 0 || env.size > 0 || env.listen_fd >= 0 || !env.job.empty()) return run_place(launched(env), start);
+  if (const auto ranks = mpi_ranks()) return run_under_mpi(*ranks, start);
+  return run_place(alone(), start);
+}
+
+/// The exit code of `work`, or of what it threw.
+template <class Work>
+int guarded(Work work) {
+  try {
+    return work();
+  } catch (const std::invalid_argument& error) {
+    base::write_line(std::string("sluice: ") + error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    base::write_line(std::string("sluice: ") + error.what());
+    return 1;
+  }
+}
+
+void check_backends(std::string_view chosen, const char* where) {
+  std::string_view list = chosen;
+  while (!list.empty()) {
+    const std::string_view word = list.substr(0, list.find(','));
+    if (!word.empty() &&
+        std::ranges::find(backends::backends(), word, &backends::Backend::name) == backends::backends().end()) {
+      std::string known;
+      for (const backends::Backend& row : backends::backends()) known += (known.empty() ? "" : ", ") + row.name;
+      throw std::invalid_argument(std::string(where) + "=" + std::string(chosen) + ": there is no backend \"" +
+                                  std::string(word) + "\" (there are: " + known + ")");
+    }
+    list.remove_prefix(std::min(word.size() + 1, list.size()));
+  }
+}
+
+void say_what_ended(Rank rank, std::string_view what) {
+  base::write_line("sluice: rank " + std::to_string(rank) + ": " + std::string(what));
+}
+
+}  // namespace
+
+void register_starter(Starter starter) noexcept { g_starter = starter; }
+
+Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body) {
+  std::optional<Context> context;
+  Outcome outcome = Outcome::failed;
+  try {
+    context.emplace(open());
+    body(*context);
+    outcome = Outcome::done;
+  } catch (const Error& error) {
+    say_what_ended(rank, error.what());
+    if (error.code() == Code::peer_lost) outcome = Outcome::lost_peer;
+  } catch (const std::exception& error) {
+    say_what_ended(rank, error.what());
+  } catch (...) {
+    say_what_ended(rank, "something was thrown that is no std::exception");
+  }
+  if (context) end_context(*context, outcome != Outcome::done);
+  return outcome;
+}
+
+base::Env settings(const Options& options) {
+  base::Env env = base::read_env();
+  check_backends(env.backends, "environment variable SLUICE_BACKENDS");
+  check_backends(options.backends, "the option backends");
+  base::set_level(env.log);
+  return env;
+}
+
+}  // namespace runtime
+
+int run(int argc, char** argv, const Body& body, const Options& options) {
+  return runtime::guarded([&] {
+    static std::atomic<bool> called{false};
+    if (called.exchange(true)) {
+      throw std::invalid_argument("sluice::run may be called once a process (sluice::run_threads any number of times)");
+    }
+    const base::Env env = runtime::settings(options);
+    base::forget_launcher();
+    const runtime::Report report(env.report_fd);
+    return report.ended(runtime::run_start({argc, argv, body, options, env}));
+  });
+}
+
+int run_threads(int ranks, const Body& body, const Options& options) {
+  return runtime::guarded([&] {
+    const base::Env env = runtime::settings(options);
+    return runtime::exit_code(runtime::run_places(ranks, {0, nullptr, body, options, env}));
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's start and end, its failures, and what its engine does between turns.
+#include "runtime/world.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/log.hpp"
+
+namespace sluice::runtime {
+namespace {
+
+using base::Clock;
+
+constexpr auto kLeaving =
+    std::chrono::seconds(5);  // how long a rank that ends waits for its peers to let go of open channels
+constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
+
+std::vector<std::string> words_of(std::string_view list) {
+  std::vector<std::string> words;
+  while (!list.empty()) {
+    const auto end = std::min(list.find(','), list.size());
+    if (end > 0) words.emplace_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return words;
+}
+
+std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const base::Env& env) {
+  const std::vector<std::string> allowed = words_of(env.backends);
+  const auto rows = backends::backends();
+  for (const auto& name : allowed) {
+    if (std::none_of(rows.begin(), rows.end(), [&](const auto& row) { return row.name == name; })) {
+      throw std::invalid_argument("SLUICE_BACKENDS: there is no backend '" + name + "'");
+    }
+  }
+  std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open;
+  for (const auto& row : rows) {
+    const bool wanted =
+        allowed.empty() ? !row.only_when_named : std::find(allowed.begin(), allowed.end(), row.name) != allowed.end();
+    if (wanted && row.why_not().empty()) open.emplace_back(row.name, row.open({env.bounce_max}));
+  }
+  return open;
+}
+
+}  // namespace
+
+Clock::time_point deadline_after(Timeout timeout) noexcept {
+  const auto now = Clock::now();
+  return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
+}
+
+World::World(Place place, const base::Env& env, const Options& options)
+    : place_(std::move(place)), limits_{options.timeout.value_or(env.timeout.value_or(kForever)),
+                                        options.connect_timeout.value_or(env.connect_timeout), env.warn},
+      transports_(open_transports(env)), peers_(place_, transports_, *this),
+      engine_(*this, {env.engine_cpu, env.engine_poll}) {
+  device::set_nontemporal_min(env.nontemporal_min);
+  for (const auto& [name, transport] : transports_) engine_.add(*transport);
+}
+
+std::shared_ptr<World> World::open(Place place, const base::Env& env, const Options& options) {
+  base::prepare_fences();
+  base::Env settings = env;
+  if (!options.backends.empty()) settings.backends = options.backends;
+  std::shared_ptr<World> world(new World(std::move(place), settings, options));
+  world->engine_.start();
+  return world;
+}
+
+World::~World() { end(); }
+
+void World::leave() noexcept {
+  std::unique_lock lock(mutex_);
+  if (ended_) return;
+  for (auto& [id, end] : ends_) end->leave("rank " + std::to_string(place_.rank) + " has ended with the channel open");
+  for (auto& [id, end] : ends_) begin_closing(*end);
+  engine_.wake();
+  const auto deadline = deadline_after(std::min<Timeout>(limits_.connect, kLeaving));
+  const auto over = [](const auto& entry) { return entry.second->over(); };
+  while (!std::all_of(ends_.begin(), ends_.end(), over) && Clock::now() < deadline) {
+    changed_.wait_for(lock, std::chrono::milliseconds(1));
+  }
+  std::vector<std::shared_ptr<ChannelEnd>> still_used;  // somebody may yet write into their memory
+  for (auto& [id, end] : ends_) {
+    if (!end->over()) still_used.push_back(end->weak_from_this().lock());
+    end->peer_let_go();
+  }
+  ended_ = true;
+  changed_.notify_all();
+  lock.unlock();
+  for (auto& end : still_used) keep_for_ever(std::move(end));
+}
+
+void World::end() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+  }
+  leave();
+  engine_.stop();
+  const std::lock_guard lock(mutex_);
+  peers_.flush();
+  peers_.close();
+  place_.listener = base::Fd();
+}
+
+std::vector<std::unique_ptr<backends::Pin>> World::pin(const device::Extent& memory) {
+  std::vector<std::unique_ptr<backends::Pin>> pins;
+  for (const auto& [name, transport] : transports_) pins.push_back(transport->pin(memory));
+  return pins;
+}
+
+backends::Signal World::take_word(Rank peer) {
+  const std::lock_guard lock(mutex_);
+  return peers_.at(peer).words.take();
+}
+
+void World::give_back_word(Rank peer, const backends::Signal& word) {
+  const std::lock_guard lock(mutex_);
+  peers_.at(peer).words.give_back(word);
+}
+
+void World::record(const Error& error) {
+  base::log(base::LogLevel::info, error.what());
+  const std::lock_guard lock(failures_mutex_);
+  failures_.push_back(error);
+  failure_count_.store(failures_.size(), std::memory_order_release);
+}
+
+void World::check() {
+  if (failure_count_.load(std::memory_order_acquire) == 0) return;
+  std::unique_lock lock(failures_mutex_);
+  if (failures_.empty()) return;
+  const Error oldest = std::move(failures_.front());
+  failures_.pop_front();
+  failure_count_.store(failures_.size(), std::memory_order_release);
+  lock.unlock();
+  throw Error(oldest);
+}
+
+void World::notice_failure(const ChannelEnd& end, Code code, const std::string& what, bool tell_peer) noexcept {
+  {
+    const std::lock_guard lock(failures_mutex_);
+    notices_.push_back({end.id, code, what, tell_peer});
+  }
+  failing_.store(true);
+  engine_.wake();
+}
+
+void World::abort(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, end] : ends_) end->fail(Code::aborted, why);
+}
+
+int World::prepare(std::vector<pollfd>& sockets) {
+  const std::lock_guard lock(mutex_);
+  int patience = peers_.prepare(sockets);
+  const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
+  if (failing_.load()) at_most(static_cast<int>(kPoisonEvery.count()));
+  for (const auto& [id, end] : ends_) {
+    if (end->beyond_final() || (end->closed_by_peer && !end->peer_told)) at_most(1);
+  }
+  return patience;
+}
+
+void World::serve(const std::vector<pollfd>&) {
+  std::unique_lock lock(mutex_);
+  if (ended_) return;
+  try {
+    peers_.serve();
+    send_failures();
+    let_go();
+    repeat_poison();
+    peers_.flush();
+  } catch (const std::exception& reason) {
+    // Out of descriptors or memory: said, and tried again a little later.
+    base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  changed_.notify_all();
+}
+
+void World::repeat_poison() {
+  if (!failing_.load() || Clock::now() < poison_due_) return;
+  poison_due_ = Clock::now() + kPoisonEvery;
+  failing_.store(false);  // before the scan: what fails during it is not forgotten
+  bool any = false;
+  for (auto& [id, end] : ends_) {
+    if (!end->failed()) continue;
+    end->poison_again();
+    any = true;
+  }
+  if (any) failing_.store(true);
+}
+
+}  // namespace sluice::runtime

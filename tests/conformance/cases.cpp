@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/conformance/cases.hpp"
+
+#include <algorithm>
+
+namespace sluice::test {
+namespace {
+
+std::string size_name(std::size_t bytes) {
+  if (bytes >= 1024 * 1024 && bytes % (1024 * 1024) == 0) return std::to_string(bytes / 1024 / 1024) + "MiB";
+  return std::to_string(bytes) + "B";
+}
+
+template <class Change, class Value>
+std::vector<Case> with_each(const std::vector<Case>& cases, const std::vector<Value>& values, Change change) {
+  std::vector<Case> all;
+  for (const Case& one : cases) {
+    for (const Value& value : values) {
+      all.push_back(one);
+      change(all.back(), value);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Ground>& grounds() {
+  static const std::vector<Ground> all = {{"threads", "threads", false}, {"shm", "shm", true}};
+  return all;
+}
+
+const std::vector<Ground>& all_grounds() {
+  static const std::vector<Ground> all = {{"threads", "threads", false},
+                                          {"shm", "shm", true},
+                                          {"shm_between_threads", "shm", false},
+                                          {"posted", "posted", false},
+                                          {"rung", "rung", false}};
+  return all;
+}
+
+std::string Case::name() const {
+  return ground.name + (host ? "_host" : "_inline") + (user ? "_user" : "_allocated") + "_d" + std::to_string(depth) +
+         "_" + size_name(bytes) + (ranks == 2 ? "" : "_" + std::to_string(ranks) + "ranks");
+}
+
+Peers Case::peers() const {
+  Peers peers;
+  peers.ranks = ranks;
+  peers.processes = ground.processes;
+  peers.backend = ground.backend;
+  return peers;
+}
+
+std::ostream& operator<<(std::ostream& out, const Case& one) { return out << one.name(); }
+
+std::vector<Case> stream_cases() {
+  const auto cases =
+      with_each(std::vector<Case>(1), grounds(), [](Case& one, const Ground& ground) { one.ground = ground; });
+  return with_each(cases, std::vector<int>{0, 1}, [](Case& one, int host) { one.host = host != 0; });
+}
+
+std::vector<Case> memory_cases() {
+  return with_each(stream_cases(), std::vector<int>{0, 1}, [](Case& one, int user) { one.user = user != 0; });
+}
+
+std::vector<Case> with_depths(const std::vector<Case>& cases, const std::vector<int>& depths) {
+  return with_each(cases, depths, [](Case& one, int depth) { one.depth = depth; });
+}
+
+std::vector<Case> with_sizes(const std::vector<Case>& cases, const std::vector<std::size_t>& sizes) {
+  return with_each(cases, sizes, [](Case& one, std::size_t bytes) { one.bytes = bytes; });
+}
+
+std::vector<Case> with_ranks(const std::vector<Case>& cases, const std::vector<int>& ranks) {
+  return with_each(cases, ranks, [](Case& one, int count) { one.ranks = count; });
+}
+
+std::vector<Case> on(const std::vector<Ground>& grounds, const std::vector<Case>& cases) {
+  std::vector<Case> all = with_each(cases, grounds, [](Case& one, const Ground& ground) { one.ground = ground; });
+  std::vector<Case> unique;
+  for (const Case& one : all) {
+    const auto same = [&](const Case& other) { return other.name() == one.name(); };
+    if (std::none_of(unique.begin(), unique.end(), same)) unique.push_back(one);
+  }
+  return unique;
+}
+
+Buffer::Buffer(Context& context, const Case& one, std::size_t bytes) {
+  const std::size_t at_least = std::max<std::size_t>(bytes, 64);  // slots of no bytes have a place too
+  if (one.user) {
+    users_.reset(new std::byte[at_least]);
+    all_ = context.region(users_.get(), at_least).slice(0, bytes);
+  } else {
+    all_ = context.allocate(at_least).slice(0, bytes);
+  }
+  poison(this->bytes());
+}
+
+void expect_and_poison(const Slice& slot, const Stamp& stamp) {
+  EXPECT_EQ(difference(bytes_of(slot), stamp), "");
+  poison(bytes_of(slot));
+}
+
+}  // namespace sluice::test

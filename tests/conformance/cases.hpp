@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a conformance test is run with: where its ranks run, what its streams and its memory are, and how large its
+// slots.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/conformance/payload.hpp"
+#include "tests/peers.hpp"
+
+namespace sluice::test {
+
+/// A backend and what its ranks are. A new backend joins the suite with a row of `grounds()`.
+struct Ground {
+  std::string name;     ///< in the names of tests
+  std::string backend;  ///< Options::backends
+  bool processes = false;
+};
+
+/// The backends proper; and all, with the wrapped ones (tests/faults) and those on other ranks than they are made for.
+const std::vector<Ground>& grounds();
+const std::vector<Ground>& all_grounds();
+
+struct Case {
+  Ground ground = {};
+  bool host = false;  ///< a HostStream; else program order
+  bool user = false;  ///< malloc'ed memory; else Sluice's
+  int ranks = 2;
+  int depth = 1;
+  std::size_t bytes = 64;  ///< per slot
+
+  std::string name() const;
+  Peers peers() const;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& one);
+
+/// For INSTANTIATE_TEST_SUITE_P.
+struct CaseName {
+  std::string operator()(const testing::TestParamInfo<Case>& info) const { return info.param.name(); }
+};
+
+/// Grounds x {program order, host stream}, with the defaults.
+std::vector<Case> stream_cases();
+/// Those x {Sluice's memory, malloc'ed}.
+std::vector<Case> memory_cases();
+/// For each case one with each of `depths`, and one with each of `sizes`.
+std::vector<Case> with_depths(const std::vector<Case>& cases, const std::vector<int>& depths);
+std::vector<Case> with_sizes(const std::vector<Case>& cases, const std::vector<std::size_t>& sizes);
+std::vector<Case> with_ranks(const std::vector<Case>& cases, const std::vector<int>& ranks);
+/// The same cases on other grounds.
+std::vector<Case> on(const std::vector<Ground>& grounds, const std::vector<Case>& cases);
+
+/// The stream of a case in one rank.
+class Order {
+ public:
+  explicit Order(const Case& one) {
+    if (one.host) host_.emplace();
+  }
+
+  Stream stream() { return host_ ? Stream::host(*host_) : Stream::program_order(); }
+  bool host() const { return host_.has_value(); }
+
+  /// Calls `work()` in the order of the stream.
+  template <class F>
+  void run(F work) {
+    if (host_) {
+      host_->run(std::move(work));
+    } else {
+      work();
+    }
+  }
+
+ private:
+  std::optional<HostStream> host_;
+};
+
+/// Poisoned memory of the case's kind.
+class Buffer {
+ public:
+  Buffer(Context& context, const Case& one, std::size_t bytes);
+  /// As many bytes as the slots of the case take.
+  Buffer(Context& context, const Case& one) : Buffer(context, one, static_cast<std::size_t>(one.depth) * one.bytes) {}
+
+  Slice all() const { return all_; }
+  std::span<std::byte> bytes() const { return {all_.data(), all_.bytes()}; }
+
+ private:
+  std::unique_ptr<std::byte[]> users_;  // outlives the slice
+  Slice all_;
+};
+
+/// The bytes of a slice, for fill, difference and poison.
+inline std::span<std::byte> bytes_of(const Slice& slice) { return {slice.data(), slice.bytes()}; }
+
+/// Asserts that every byte of the slot is that of the stamp; then poisons it.
+void expect_and_poison(const Slice& slot, const Stamp& stamp);
+
+/// The error that `call` throws; a failure of the test if it throws nothing, or something else than a sluice::Error.
+template <class F>
+std::optional<Error> error_of(F call) {
+  try {
+    call();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "not a sluice::Error: " << error.what();
+  }
+  return std::nullopt;
+}
+
+/// Asserts that `call` throws an error of this code.
+template <class F>
+std::optional<Error> expect_code(Code code, F call, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const testing::ScopedTrace trace(file, line, std::string("expected: ") + name(code));
+  std::optional<Error> error = error_of(std::move(call));
+  if (error) {
+    EXPECT_EQ(name(error->code()), std::string(name(code))) << error->what();
+  }
+  return error;
+}
+
+/// Holds for `time` that nothing changes: what must never happen does not happen in that time either.
+template <class F>
+void expect_for(std::chrono::milliseconds time, F holds) {
+  const auto end = Clock::now() + time;
+  do {
+    ASSERT_TRUE(holds());
+  } while (Clock::now() < end);
+}
+
+/// Waits for what must happen soon, up to `limit`.
+template <class F>
+void expect_within(std::chrono::milliseconds limit, F happened) {
+  const auto end = Clock::now() + limit;
+  while (!happened()) {
+    ASSERT_LT(Clock::now(), end) << "it did not happen";
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+}  // namespace sluice::test

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// Closing: a handshake that needs no agreement on when, and that says when memory may be freed.
+#include <algorithm>
+#include <random>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 41;
+constexpr std::size_t kGo = 0;  // on the board: the other side may go on
+constexpr std::size_t kClosed = 1;
+
+class Closing : public testing::TestWithParam<Case> {};
+
+TEST_P(Closing, epochs_put_before_the_sender_closed_are_still_read) {
+  Case deep = GetParam();
+  deep.depth = 3;
+  run_peers(deep.peers(), [deep](Context& context) {
+    Order order(deep);
+    if (context.rank() == 0) {
+      {
+        const Buffer buffer(context, deep);
+        Sender sender = context.sender(1, kTag, buffer.all(), {.depth = 3});
+        for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+          order.run([slot = sender.acquire(order.stream()), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
+          sender.put(order.stream());
+        }
+        context.synchronize(order.stream());
+        sender.close();
+        poison(buffer.bytes());  // it may be freed, or used for something else
+      }
+      board().set(kClosed, 1);
+      board().meet(context);
+    } else {
+      const Buffer buffer(context, deep);
+      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 3});
+      board().await(kClosed, 1);  // the receiver need not close at the same time
+      for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+        order.run([slot = receiver.wait(order.stream()), epoch] { expect_and_poison(slot, {0, kTag, epoch}); });
+        receiver.release(order.stream());
+      }
+      context.synchronize(order.stream());
+      board().meet(context);
+    }
+  });
+}
+
+TEST_P(Closing, a_wait_beyond_the_final_epoch_is_misuse) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      fill(buffer.bytes(), {0, kTag, 1});
+      sender.put(order.stream());
+      context.synchronize(order.stream());
+      board().await(kGo, 1);
+      sender.close();
+      board().set(kClosed, 1);
+      board().meet(context);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      order.run([slot = receiver.wait(order.stream())] { expect_and_poison(slot, {0, kTag, 1}); });
+      receiver.release(order.stream());
+      if (one.host) {
+        receiver.wait(order.stream());  // parked before the sender closes
+        board().set(kGo, 1);
+        const auto error = expect_code(Code::misuse, [&] { context.synchronize(order.stream()); });
+        if (error) {
+          EXPECT_EQ(error->peer(), 0);
+          EXPECT_EQ(error->epoch(), 2U);
+        }
+      } else {
+        board().set(kGo, 1);
+        board().await(kClosed, 1);
+        expect_code(Code::misuse, [&] { receiver.wait({}); });
+      }
+      expect_code(Code::misuse, [&] { receiver.wait_for(10s); });
+      board().meet(context);
+    }
+  });
+}
+
+/// The sender has closed, but its stream has not come to the put yet: the waits up to it are good.
+TEST_P(Closing, a_wait_beyond_the_final_epoch_ends_no_wait_before_it) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    HostStream host;
+    const Stream stream = Stream::host(host);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      host.run([] { board().await(kClosed, 1); });
+      host.run([slot = sender.acquire(stream)] { fill(bytes_of(slot), {0, kTag, 1}); });
+      sender.put(stream);
+      board().await(kGo, 1);
+      expect_code(Code::timeout, [&] { sender.close(50ms); });
+      board().set(kClosed, 1);
+      sender.close();
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      bool good = false;
+      host.run([slot = receiver.wait(stream), &good] { good = difference(bytes_of(slot), {0, kTag, 1}).empty(); });
+      receiver.release(stream);
+      receiver.wait(stream);
+      receiver.wait_connected();
+      board().set(kGo, 1);
+      expect_code(Code::misuse, [&] { context.synchronize(stream); });
+      EXPECT_TRUE(good);
+    }
+  });
+}
+
+TEST_P(Closing, wait_for_ends_when_the_sender_closes) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      board().await(kGo, 1);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      receiver.wait_connected();
+      board().set(kGo, 1);
+      expect_code(Code::misuse, [&] { receiver.wait_for(60s); });
+    }
+  });
+}
+
+TEST_P(Closing, a_put_that_the_receiver_will_never_credit_is_misuse_and_moves_nothing) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      order.run([slot = sender.acquire(order.stream())] { fill(bytes_of(slot), {0, kTag, 1}); });
+      sender.put(order.stream());
+      const auto second = [&] {
+        order.run([slot = sender.acquire(order.stream())] { fill(bytes_of(slot), {0, kTag, 2}); });
+        sender.put(order.stream());
+        context.synchronize(order.stream());
+      };
+      const auto error = expect_code(Code::misuse, second);
+      EXPECT_EQ(error ? error->peer() : -1, 1);
+      expect_code(Code::misuse, [&] { sender.put(order.stream()); });
+      board().meet(context);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      receiver.wait({});
+      expect_for(10ms, [] { return true; });  // usually the second put is waiting by now
+      receiver.close();
+      EXPECT_EQ(difference(buffer.bytes(), {0, kTag, 1}), "");
+      poison(buffer.bytes());  // closed: nobody writes here any more
+      board().meet(context);
+      EXPECT_EQ(unlike_poison(buffer.bytes()), "");
+    }
+  });
+}
+
+TEST_P(Closing, close_waits_for_what_the_stream_has_not_done_yet) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one);
+    HostStream host;
+    const Stream stream = Stream::host(host);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.wait_connected();
+      host.run([] { board().await(kGo, 1); });
+      host.run([slot = buffer.all()] { fill(bytes_of(slot), {0, kTag, 1}); });
+      sender.put(stream);
+      expect_code(Code::timeout, [&] { sender.close(30ms); });
+      board().set(kGo, 1);
+      sender.close();
+      poison(buffer.bytes());
+      board().set(kClosed, 1);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      host.run([] { board().await(kClosed, 1); });
+      host.run([slot = receiver.wait(stream)] { expect_and_poison(slot, {0, kTag, 1}); });
+      expect_code(Code::timeout, [&] { receiver.close(30ms); });
+      context.synchronize(stream);
+      receiver.close();
+    }
+  });
+}
+
+TEST_P(Closing, the_receiver_may_close_first_with_nothing_read) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.put(order.stream());
+      context.synchronize(order.stream());
+      board().set(kGo, 1);
+      board().await(kClosed, 1);
+      sender.close();
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      board().await(kGo, 1);
+      receiver.close();
+      board().set(kClosed, 1);
+    }
+  });
+}
+
+TEST_P(Closing, ends_that_never_met_a_peer_close_at_once) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    const auto before = Clock::now();
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      const Receiver receiver = context.receiver(1, kTag, buffer.all());
+      sender.close();
+    }
+    EXPECT_LT(Clock::now() - before, 15s);  // and not after the connect timeout
+    board().meet(context);
+  });
+}
+
+TEST_P(Closing, a_closed_channel_is_closed) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    const Rank other = 1 - context.rank();
+    Sender sender = context.sender(other, kTag, buffer.all());
+    Receiver receiver = context.receiver(other, kTag, buffer.all());
+    sender.close();
+    receiver.close();
+    sender.close();  // once more does no harm
+    receiver.close();
+    expect_code(Code::misuse, [&] { sender.put({}); });
+    expect_code(Code::misuse, [&] { receiver.wait({}); });
+    expect_code(Code::misuse, [&] { receiver.release({}); });
+    board().meet(context);
+  });
+}
+
+/// Assignment closes what was there, as the destructor does.
+TEST_P(Closing, moving_over_a_channel_closes_it) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one, 2 * one.bytes);
+    const Slice first = buffer.all().slice(0, one.bytes);
+    const Slice second = buffer.all().slice(one.bytes, one.bytes);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, first);
+      fill(buffer.bytes(), {0, kTag, 1});
+      sender.put({});
+      sender = context.sender(1, kTag + 1, second);
+      EXPECT_EQ(sender.tag(), kTag + 1);
+      sender.put({});
+    } else {
+      Receiver receiver = context.receiver(0, kTag, first);
+      receiver.wait({});
+      Receiver moved = std::move(receiver);
+      expect_code(Code::misuse, [&] { moved.wait({}); });  // the sender was assigned over
+      receiver = context.receiver(0, kTag + 1, second);
+      receiver.wait({});
+      EXPECT_EQ(difference(buffer.bytes(), {0, kTag, 1}), "");
+    }
+  });
+}
+
+/// Which end opens, works and closes first is up to chance, many times over.
+TEST_P(Closing, any_order_works) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    constexpr int kRounds = 60;
+    std::mt19937 both(20261121);                                          // what the two agree on
+    std::mt19937 mine(static_cast<unsigned>(context.rank()) * 77U + 1U);  // what they do not
+    const auto dawdle = [&] {
+      if (mine() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(mine() % 500));
+    };
+    const Rank other = 1 - context.rank();
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      const std::uint64_t puts = both() % 3;  // of 2 slots: none need be read
+      const std::uint64_t reads = puts == 0 ? 0 : both() % (puts + 1);
+      Case two = one;
+      two.depth = 2;
+      const Buffer source(context, two);
+      const Buffer target(context, two);
+      dawdle();
+      Sender sender = context.sender(other, kTag, source.all(), {.depth = 2});
+      dawdle();
+      Receiver receiver = context.receiver(other, kTag, target.all(), {.depth = 2});
+      for (std::uint64_t epoch = 1; epoch <= puts; ++epoch) {
+        order.run([slot = sender.acquire(order.stream()), stamp = Stamp{context.rank(), kTag, 10 * round + epoch}] {
+          fill(bytes_of(slot), stamp);
+        });
+        sender.put(order.stream());
+      }
+      if (mine() % 2 == 0) sender.close();
+      for (std::uint64_t epoch = 1; epoch <= reads; ++epoch) {
+        order.run([slot = receiver.wait(order.stream()), stamp = Stamp{other, kTag, 10 * round + epoch}] {
+          expect_and_poison(slot, stamp);
+        });
+        if (mine() % 2 == 0) receiver.release(order.stream());
+      }
+      if (mine() % 2 == 0) receiver.close();
+      dawdle();
+    }
+    context.synchronize(order.stream());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Closing, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_TEST_SUITE_P(QuickUser, Closing,
+                         testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 100'000}),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Closing,
+                         testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}}, {Case{.host = true}})),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Closing, testing::ValuesIn(with_sizes(on(all_grounds(), memory_cases()), {0, 4097})),
+                         CaseName());
+
+}  // namespace

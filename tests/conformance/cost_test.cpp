@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the hot path does not do: allocate, or call the kernel where the awaited words are there already.
+#include <algorithm>
+#include <string>
+
+#include "tests/conformance/cases.hpp"
+#include "tests/conformance/counting.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 141;
+constexpr int kStarts = kSanitized ? 10'000 : 1'000'000;
+
+/// Channels of a rank to itself: what it waits for, it has put before.
+struct Loop {
+  Loop(Context& context, const Case& one) : source(context, one, 4 * one.bytes), target(context, one, 4 * one.bytes) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const Tag tag = kTag + static_cast<Tag>(i);
+      receivers.push_back(context.receiver(0, tag, target.all().slice(i * one.bytes, one.bytes)));
+      senders.push_back(context.sender(0, tag, source.all().slice(i * one.bytes, one.bytes)));
+    }
+  }
+
+  Buffer source;
+  Buffer target;
+  std::vector<Receiver> receivers;
+  std::vector<Sender> senders;
+};
+
+void step(Plan& plan, Stream stream) {
+  plan.acquire(stream);
+  plan.start(stream);
+  plan.wait(stream);
+  plan.release(stream);
+}
+
+void step(Sender& sender, Receiver& receiver, Stream stream) {
+  sender.acquire(stream);
+  sender.put(stream);
+  receiver.wait(stream);
+  receiver.release(stream);
+}
+
+TEST(Counting, sees_an_allocation_and_a_system_call) {
+  if (!kSanitized) {
+    const auto before = allocations();
+    const std::string text(1000, 'x');
+    EXPECT_EQ(allocations(), before + 1) << text.size();
+  }
+  const SystemCalls calls = count_system_calls([] {
+    begin_counting();
+    (void)::getppid();
+    end_counting();
+    return 7;
+  });
+  if (!calls.why_not.empty()) return skipped_here(calls.why_not);
+  EXPECT_EQ(calls.exit_code, 7);
+  EXPECT_EQ(calls.count, 1U);
+}
+
+/// `body` of a rank alone, in a child whose main thread is that rank.
+int run_alone(const Case& one, const Body& body) {
+  Options options;
+  options.backends = one.ground.backend;
+  const int code = run_threads(1, body, options);
+  return code != 0 ? code : (testing::Test::HasFailure() ? 1 : 0);
+}
+
+class Cost : public testing::TestWithParam<Case> {};
+
+TEST_P(Cost, a_million_starts_allocate_nothing_and_call_the_kernel_never) {
+  const Case& one = GetParam();
+  const SystemCalls calls = count_system_calls([&] {
+    return run_alone(one, [&](Context& context) {
+      Loop loop(context, one);
+      Plan plan = context.plan();
+      for (Sender& sender : loop.senders) plan.add(sender);
+      for (Receiver& receiver : loop.receivers) plan.add(receiver);
+      plan.commit({});
+      for (int i = 0; i < 100; ++i) step(plan, {});
+      const auto before = allocations();
+      begin_counting();
+      for (int i = 0; i < kStarts; ++i) step(plan, {});
+      end_counting();
+      EXPECT_EQ(allocations(), before);
+    });
+  });
+  EXPECT_EQ(calls.exit_code, 0);
+  if (!calls.why_not.empty()) return skipped_here(calls.why_not);
+  EXPECT_EQ(calls.count, 0U) << "the first was number " << calls.first;
+}
+
+TEST_P(Cost, a_million_puts_and_waits_allocate_nothing_and_call_the_kernel_never) {
+  const Case& one = GetParam();
+  const SystemCalls calls = count_system_calls([&] {
+    return run_alone(one, [&](Context& context) {
+      Loop loop(context, one);
+      for (Sender& sender : loop.senders)
+        sender.wait_connected();  // connecting allocates, also the channels not used here
+      for (Receiver& receiver : loop.receivers) receiver.wait_connected();
+      for (int i = 0; i < 100; ++i) step(loop.senders[0], loop.receivers[0], {});
+      const auto before = allocations();
+      begin_counting();
+      for (int i = 0; i < kStarts; ++i) step(loop.senders[0], loop.receivers[0], {});
+      end_counting();
+      EXPECT_EQ(allocations(), before);
+    });
+  });
+  EXPECT_EQ(calls.exit_code, 0);
+  if (!calls.why_not.empty()) return skipped_here(calls.why_not);
+  EXPECT_EQ(calls.count, 0U) << "the first was number " << calls.first;
+}
+
+/// On a stream, and between ranks that wait for each other: sleeping and waking is allowed, allocating is not.
+TEST_P(Cost, no_thread_allocates_on_the_hot_path) {
+  Peers peers = GetParam().peers();
+  peers.limit = 60s;
+  run_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    HostStream host;
+    const Buffer source(context, one, 2 * one.bytes);
+    const Buffer target(context, one, 2 * one.bytes);
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    for (std::size_t i = 0; i < 2; ++i) {
+      senders.push_back(
+          context.sender(other, kTag + static_cast<Tag>(i), source.all().slice(i * one.bytes, one.bytes)));
+      receivers.push_back(
+          context.receiver(other, kTag + static_cast<Tag>(i), target.all().slice(i * one.bytes, one.bytes)));
+    }
+    Plan plan = context.plan();
+    plan.add(senders[0]).add(receivers[0]).commit(Stream::host(host));
+    const auto both = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        step(plan, Stream::host(host));
+        step(senders[1], receivers[1], {});
+        if (i % 100 == 0) context.synchronize(Stream::host(host));
+      }
+      context.synchronize(Stream::host(host));
+    };
+    both(200);
+    board().meet(context);
+    const auto before = allocations();
+    both(kSanitized ? 1000 : 20'000);
+    const auto after = allocations();
+    board().meet(context);
+    EXPECT_EQ(after, before);
+  });
+}
+
+std::vector<Case> inline_cases() {
+  std::vector<Case> cases = memory_cases();
+  std::erase_if(cases, [](const Case& one) { return one.host; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, Cost, testing::ValuesIn(inline_cases()), CaseName());
+
+}  // namespace

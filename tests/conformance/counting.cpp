@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/conformance/counting.hpp"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "tests/peers.hpp"
+
+// ---- allocations: malloc itself is replaced, by one that counts and asks glibc's
+
+namespace {
+std::atomic<std::uint64_t> g_allocations{0};
+}
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && defined(__GLIBC__)
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-inconsistent-declaration-parameter-name): the names are glibc's
+// own
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* memory, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+
+void* malloc(std::size_t bytes) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* memory, std::size_t bytes) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_realloc(memory, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_memalign(alignment, bytes);
+}
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-inconsistent-declaration-parameter-name)
+#endif
+
+namespace sluice::test {
+
+std::uint64_t allocations() noexcept { return g_allocations.load(std::memory_order_relaxed); }
+
+// ---- system calls: a parent that is told of each (ptrace), between two calls that nobody else makes
+
+namespace {
+
+constexpr long kMark = SYS_getpgid;
+constexpr std::uint64_t kBegin = 0x51'0001;
+constexpr std::uint64_t kEnd = 0x51'0002;
+
+/// Runs in the child, under the tracer's eyes.
+[[noreturn]] void be_traced(const std::function<int()>& work) {
+  if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(errno == 0 ? 255 : 254);
+  ::raise(SIGSTOP);
+  std::exit(work());
+}
+
+/// Follows the child until its end.
+class Tracer {
+ public:
+  explicit Tracer(pid_t child) : child_(child) {}
+
+  SystemCalls follow() {
+    int status = 0;
+    while (::waitpid(child_, &status, 0) == child_ && WIFSTOPPED(status)) {
+      const int signal = WSTOPSIG(status);
+      if (first_) {
+        first_ = false;
+        ::ptrace(PTRACE_SETOPTIONS, child_, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+        go_on(0);
+      } else if (signal == (SIGTRAP | 0x80)) {
+        look();
+        go_on(0);
+      } else {
+        go_on(signal);
+      }
+    }
+    calls_.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (!seen_end_ && calls_.why_not.empty()) calls_.why_not = "the tracer saw no system call at all";
+    return calls_;
+  }
+
+ private:
+  void go_on(long signal) const { ::ptrace(PTRACE_SYSCALL, child_, nullptr, signal); }
+
+  void look() {
+    __ptrace_syscall_info info{};
+    if (::ptrace(PTRACE_GET_SYSCALL_INFO, child_, sizeof info, &info) <= 0) {
+      calls_.why_not = "PTRACE_GET_SYSCALL_INFO is not there";
+      return;
+    }
+    if (info.op != PTRACE_SYSCALL_INFO_ENTRY) return;
+    const bool mark = static_cast<long>(info.entry.nr) == kMark;
+    if (mark && info.entry.args[0] == kBegin) {
+      counting_ = true;
+    } else if (mark && info.entry.args[0] == kEnd) {
+      counting_ = false;
+      seen_end_ = true;
+    } else if (counting_ && calls_.count++ == 0) {
+      calls_.first = static_cast<long>(info.entry.nr);
+    }
+  }
+
+  pid_t child_;
+  bool first_ = true;
+  bool counting_ = false;
+  bool seen_end_ = false;
+  SystemCalls calls_;
+};
+
+}  // namespace
+
+void begin_counting() noexcept { ::syscall(kMark, kBegin); }
+void end_counting() noexcept { ::syscall(kMark, kEnd); }
+
+SystemCalls count_system_calls(const std::function<int()>& work) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) be_traced(work);
+  if (child < 0) return {.why_not = std::string("fork: ") + std::strerror(errno)};
+  return Tracer(child).follow();
+}
+
+}  // namespace sluice::test

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts what a promise says does not happen: allocations of this process, and system calls of one of its threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace sluice::test {
+
+/// Calls of operator new, malloc and their like in this process so far, by any thread. 0 for ever where a sanitizer
+/// replaces them.
+std::uint64_t allocations() noexcept;
+
+/// What `counted_calls` found.
+struct SystemCalls {
+  std::uint64_t count = 0;
+  long first = -1;      ///< the number of the first of them
+  int exit_code = 0;    ///< of the child
+  std::string why_not;  ///< not empty: they could not be counted here
+};
+
+/// Between these two, the calling thread's system calls are counted.
+void begin_counting() noexcept;
+void end_counting() noexcept;
+
+/// Runs `work` in a child process, whose main thread is traced (ptrace).
+SystemCalls count_system_calls(const std::function<int()>& work);
+
+}  // namespace sluice::test

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Put n changes no byte of its slot before epoch n-d was released.
+#include <random>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 11;
+constexpr std::size_t kPutsFired = 0;  // on the board: how many puts the sender's stream has passed
+constexpr std::size_t kStart = 1;      // and when it may begin
+
+class Credits : public testing::TestWithParam<Case> {
+ protected:
+  /// One slot more than the receiver has, so that acquire never holds the sender.
+  static Case sender_case() {
+    Case sender = GetParam();
+    sender.depth += 1;
+    return sender;
+  }
+};
+
+void put_epochs(Context& context, const Case& one, std::uint64_t epochs) {
+  Order order(one);
+  const Stream stream = order.stream();
+  const Buffer source(context, one);
+  Sender sender = context.sender(1, kTag, source.all(), {.depth = one.depth});
+  for (std::uint64_t epoch = 1; epoch <= epochs; ++epoch) {
+    order.run([slot = sender.acquire(stream), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
+    sender.put(stream);
+    order.run([epoch] { board().set(kPutsFired, epoch); });
+  }
+  context.synchronize(stream);
+  board().meet(context);  // with the channel open: the other side asks for epochs that never come
+}
+
+TEST_P(Credits, exactly_depth_puts_land_before_a_release) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const auto depth = static_cast<std::uint64_t>(one.depth);
+    if (context.rank() == 0) return put_epochs(context, sender_case(), 2 * depth);
+    const Buffer target(context, one);
+    Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+    std::vector<Slice> slots;
+    for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) slots.push_back(receiver.wait({}));
+    const auto nothing_else_came = [&] {
+      for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) {
+        if (!difference(bytes_of(slots[epoch - 1]), {0, kTag, epoch}).empty()) return false;
+      }
+      return board().word(kPutsFired) <= depth && !receiver.test();
+    };
+    expect_for(30ms, nothing_else_came);
+    receiver.release({});
+    board().await(kPutsFired, depth + 1);  // now one more, and only one
+    EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, depth + 1}), "");
+    expect_for(10ms, [&] { return board().word(kPutsFired) == depth + 1 && !receiver.test(); });
+    for (std::uint64_t left = 2; left <= depth; ++left) {
+      receiver.release({});
+      EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, depth + left}), "");
+    }
+    for (std::uint64_t left = 0; left < depth; ++left) receiver.release({});
+    board().meet(context);
+  });
+}
+
+TEST_P(Credits, a_fast_sender_never_overwrites_an_epoch_that_was_not_released) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    constexpr std::uint64_t kEpochs = 60;
+    if (context.rank() == 0) return put_epochs(context, sender_case(), kEpochs);
+    const Buffer target(context, one);
+    Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+    std::mt19937 random(20261121);
+    for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+      const Slice slot = receiver.wait({});
+      // Holds some of them for a while, with the sender hungry.
+      if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+      expect_and_poison(slot, {0, kTag, epoch});
+      receiver.release({});
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(Credits, a_receiver_that_only_waits_gives_none) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const auto depth = static_cast<std::uint64_t>(one.depth);
+    if (context.rank() == 0) return put_epochs(context, sender_case(), depth + 1);
+    Order order(one);
+    const Buffer target(context, one);
+    Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+    for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) receiver.wait(order.stream());
+    context.synchronize(order.stream());
+    expect_for(30ms, [&] { return board().word(kPutsFired) <= depth; });
+    for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) receiver.release(order.stream());
+    receiver.wait(order.stream());
+    context.synchronize(order.stream());
+    receiver.release(order.stream());
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
+/// The source may have other slots than the target.
+TEST_P(Credits, source_and_target_have_depths_of_their_own) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 0) {
+      Case sender = one;
+      sender.depth = 3;
+      return put_epochs(context, sender, 41);
+    }
+    Order order(one);
+    const Buffer target(context, one);
+    Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+    for (std::uint64_t epoch = 1; epoch <= 41; ++epoch) {
+      const Slice slot = receiver.wait(order.stream());
+      const auto index = epoch % static_cast<std::uint64_t>(one.depth);
+      EXPECT_EQ(slot.data(), target.all().data() + index * one.bytes);
+      order.run([slot, epoch] { expect_and_poison(slot, {0, kTag, epoch}); });
+      receiver.release(order.stream());
+    }
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
+class Acquire : public testing::TestWithParam<Case> {};
+
+/// With one source slot, put n may still be reading it while it waits for its credit: acquire is what keeps the data
+/// right.
+TEST_P(Acquire, the_source_may_be_overwritten_once_acquire_has_passed) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 0) {
+      board().await(kStart, 1);
+      Case sender = one;
+      sender.depth = 1;
+      return put_epochs(context, sender, 40);
+    }
+    Order order(one);
+    const Buffer target(context, one);
+    Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+    board().set(kStart, 1);
+    for (std::uint64_t epoch = 1; epoch <= 40; ++epoch) {
+      order.run([slot = receiver.wait(order.stream()), epoch] { expect_and_poison(slot, {0, kTag, epoch}); });
+      receiver.release(order.stream());
+    }
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
+/// "acquire ... returns it": always the slot that the next put reads, however often it is asked for.
+TEST_P(Acquire, returns_the_slot_of_the_next_put) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Case one = GetParam();
+    one.depth = 4;
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Order order(one);
+      Sender sender = context.sender(1, kTag, buffer.all(), {.depth = 4});
+      for (std::uint64_t epoch = 1; epoch <= 9; ++epoch) {
+        const Slice slot = sender.acquire(order.stream());
+        EXPECT_EQ(slot.data(), buffer.all().data() + epoch % 4 * one.bytes);
+        EXPECT_EQ(slot.bytes(), one.bytes);
+        EXPECT_EQ(sender.acquire(order.stream()).data(), slot.data());
+        sender.put(order.stream());
+      }
+      context.synchronize(order.stream());
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 4});
+      for (std::uint64_t epoch = 1; epoch <= 9; ++epoch) {
+        receiver.wait({});
+        receiver.release({});
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Credits, testing::ValuesIn(with_sizes(with_depths(memory_cases(), {2}), {64})),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(QuickDepths, Credits,
+                         testing::ValuesIn(with_sizes(with_depths(stream_cases(), {1, 8}), {4097})), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Credits,
+                         testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
+                                              with_depths(stream_cases(), {1, 8}))),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Credits,
+                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 3, 8}),
+                                                      {8, 4097, 1024 * 1024})),
+                         CaseName());
+
+INSTANTIATE_TEST_SUITE_P(Quick, Acquire, testing::ValuesIn(with_sizes(stream_cases(), {4096})), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Acquire,
+                         testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
+                                              with_depths(stream_cases(), {2}))),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Acquire, testing::ValuesIn(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8})),
+                         CaseName());
+
+}  // namespace

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong calls end in one clear error that says who, with whom and where, and break nothing else.
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 51;
+
+class Misuse : public testing::TestWithParam<Case> {};
+
+/// Says which rank, peer and tag, as values and in its text.
+void expect_names(const std::optional<Error>& error, Rank rank, Rank peer) {
+  if (!error) return;
+  EXPECT_EQ(error->rank(), rank);
+  EXPECT_EQ(error->peer(), peer);
+  EXPECT_EQ(error->tag(), kTag);
+  const std::string what = error->what();
+  EXPECT_NE(what.find("rank " + std::to_string(rank)), std::string::npos) << what;
+  EXPECT_NE(what.find(std::to_string(peer)), std::string::npos) << what;
+  EXPECT_NE(what.find(std::to_string(kTag)), std::string::npos) << what;
+  EXPECT_EQ(what.find('\n'), std::string::npos) << what;  // one line
+}
+
+TEST_P(Misuse, a_release_without_a_wait) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      for (int i = 0; i < 2; ++i) sender.put(order.stream());
+      context.synchronize(order.stream());
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      const auto first = expect_code(Code::misuse, [&] { receiver.release(order.stream()); });
+      expect_names(first, 1, 0);
+      EXPECT_EQ(first ? first->epoch() : 0, 1U);
+      receiver.wait(order.stream());
+      receiver.release(order.stream());
+      const auto second = expect_code(Code::misuse, [&] { receiver.release(order.stream()); });
+      EXPECT_EQ(second ? second->epoch() : 0, 2U);
+      receiver.wait(order.stream());  // it changed nothing: the channel goes on
+      context.synchronize(order.stream());
+    }
+  });
+}
+
+TEST_P(Misuse, a_duplicate_while_the_first_is_open) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    const Rank other = 1 - context.rank();
+    {
+      const Sender sender = context.sender(other, kTag, buffer.all());
+      expect_names(expect_code(Code::misuse, [&] { context.sender(other, kTag, buffer.all()); }), context.rank(),
+                   other);
+      const Receiver receiver = context.receiver(other, kTag, buffer.all());  // the other direction is no duplicate
+      expect_names(expect_code(Code::misuse, [&] { context.receiver(other, kTag, buffer.all()); }), context.rank(),
+                   other);
+      const Sender elsewhere = context.scope("elsewhere").sender(other, kTag, buffer.all());
+      const Sender itself = context.sender(context.rank(), kTag, buffer.all());  // nor another peer
+    }
+    const Sender again = context.sender(other, kTag, buffer.all());  // the first is closed
+    const Receiver back = context.receiver(other, kTag, buffer.all());
+  });
+}
+
+TEST_P(Misuse, slots_of_different_sizes_are_a_mismatch_at_both_ends) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one, 64);
+    const Rank other = 1 - context.rank();
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all().slice(0, 16), {.depth = 2});  // 8 bytes a slot
+      expect_names(expect_code(Code::mismatch, [&] { sender.wait_connected(); }), 0, other);
+      expect_code(Code::mismatch, [&] { sender.put(order.stream()); });
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all().slice(0, 16));  // 16 bytes a slot
+      expect_names(expect_code(Code::mismatch, [&] { receiver.wait_connected(); }), 1, other);
+      const auto wait = [&] {
+        receiver.wait(order.stream());
+        context.synchronize(order.stream());
+      };
+      expect_code(Code::mismatch, wait);
+    }
+    board().meet(context);
+    EXPECT_EQ(unlike_poison(buffer.bytes()), "");
+  });
+}
+
+TEST_P(Misuse, what_can_never_work_is_refused_at_opening) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam(), 64);
+    const auto open_both = [&](Rank peer, std::size_t bytes, int depth) {
+      const Slice slice = buffer.all().slice(0, bytes);
+      expect_code(Code::bad_argument, [&] { context.sender(peer, kTag, slice, {.depth = depth}); });
+      expect_code(Code::bad_argument, [&] { context.receiver(peer, kTag, slice, {.depth = depth}); });
+    };
+    open_both(2, 64, 1);  // there are two ranks
+    open_both(-1, 64, 1);
+    open_both(1, 64, 3);  // 64 bytes are not 3 slots
+    open_both(1, 64, 0);
+    open_both(1, 64, -2);
+    expect_names(expect_code(Code::bad_argument, [&] { context.sender(7, kTag, buffer.all()); }), context.rank(), 7);
+    expect_code(Code::bad_argument, [&] { context.scope("s").sender(2, kTag, buffer.all()); });
+  });
+}
+
+TEST_P(Misuse, a_channel_keeps_the_kind_of_its_first_stream) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    HostStream host;
+    const Stream other_kind = one.host ? Stream::program_order() : Stream::host(host);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.put(order.stream());
+      expect_names(expect_code(Code::misuse, [&] { sender.put(other_kind); }), 0, 1);
+      expect_code(Code::misuse, [&] { sender.acquire(other_kind); });
+      sender.put(order.stream());
+      context.synchronize(order.stream());
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      receiver.wait(order.stream());
+      expect_names(expect_code(Code::misuse, [&] { receiver.release(other_kind); }), 1, 0);
+      receiver.release(order.stream());
+      expect_code(Code::misuse, [&] { receiver.wait(other_kind); });
+      receiver.wait(order.stream());
+      context.synchronize(order.stream());
+    }
+  });
+}
+
+TEST_P(Misuse, a_gpu_stream_on_a_machine_without_a_gpu_is_unsupported) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    Sender sender = context.sender(1 - context.rank(), kTag, buffer.all());
+    const Receiver receiver = context.receiver(1 - context.rank(), kTag, buffer.all());
+    expect_code(Code::unsupported,
+                [&] { sender.put(Stream::cuda(nullptr)); });  // the default stream is not program order
+    expect_code(Code::unsupported, [&] { sender.put(Stream::hip(nullptr)); });
+    expect_code(Code::unsupported, [&] { context.synchronize(Stream::cuda(nullptr)); });
+    sender.put({});
+    board().meet(context);
+  });
+}
+
+TEST_P(Misuse, empty_handles) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    Sender sender;
+    Receiver receiver;
+    Plan plan;
+    expect_code(Code::misuse, [&] { sender.put({}); });
+    expect_code(Code::misuse, [&] { sender.put({}, 0, 0); });
+    expect_code(Code::misuse, [&] { sender.acquire({}); });
+    expect_code(Code::misuse, [&] { sender.drain(); });
+    expect_code(Code::misuse, [&] { sender.wait_connected(); });
+    expect_code(Code::misuse, [&] { sender.close(); });
+    expect_code(Code::misuse, [&] { receiver.wait({}); });
+    expect_code(Code::misuse, [&] { receiver.release({}); });
+    expect_code(Code::misuse, [&] { receiver.test(); });
+    expect_code(Code::misuse, [&] { receiver.wait_for(1ms); });
+    expect_code(Code::misuse, [&] { (void)receiver.connected(); });
+    expect_code(Code::misuse, [&] { (void)receiver.describe(); });
+    expect_code(Code::misuse, [&] { plan.start({}); });
+    expect_code(Code::misuse, [&] { plan.commit({}); });
+    expect_code(Code::misuse, [&] { plan.add(sender); });
+    Sender full = context.sender(1 - context.rank(), kTag, buffer.all());
+    sender = std::move(full);
+    expect_code(Code::misuse, [&] { full.put({}); });  // NOLINT(bugprone-use-after-move): what is moved from is empty
+    sender.close();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Misuse, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Misuse, testing::ValuesIn(on(all_grounds(), memory_cases())), CaseName());
+
+}  // namespace

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans: many channels driven as one.
+#include <algorithm>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 81;
+
+class Plans : public testing::TestWithParam<Case> {};
+
+/// Channels to and from one peer, with tags kTag, kTag + 1, ...
+struct Channels {
+  Channels(Context& context, const Case& one, Rank peer, int count)
+      : source(context, one, static_cast<std::size_t>(count) * slots(one)),
+        target(context, one, static_cast<std::size_t>(count) * slots(one)) {
+    for (int i = 0; i < count; ++i) {
+      const Tag tag = kTag + static_cast<Tag>(i);
+      const std::size_t offset = static_cast<std::size_t>(i) * slots(one);
+      senders.push_back(context.sender(peer, tag, source.all().slice(offset, slots(one)), {.depth = one.depth}));
+      receivers.push_back(context.receiver(peer, tag, target.all().slice(offset, slots(one)), {.depth = one.depth}));
+    }
+  }
+  static std::size_t slots(const Case& one) { return static_cast<std::size_t>(one.depth) * one.bytes; }
+
+  void add_to(Plan& plan) {
+    for (Sender& sender : senders) plan.add(sender);
+    for (Receiver& receiver : receivers) plan.add(receiver);
+  }
+
+  Buffer source;
+  Buffer target;
+  std::vector<Sender> senders;
+  std::vector<Receiver> receivers;
+};
+
+/// One exchange of every channel with `peer`: all four verbs, every byte checked.
+void exchange(Context& context, Order& order, Plan& plan, Channels& channels, Rank peer, std::uint64_t epoch) {
+  const Stream stream = order.stream();
+  plan.acquire(stream);
+  for (const Sender& sender : channels.senders) {
+    order.run([slot = plan.slot(sender), stamp = Stamp{context.rank(), sender.tag(), epoch}] {
+      fill(bytes_of(slot), stamp);
+    });
+  }
+  plan.start(stream);
+  plan.wait(stream);
+  for (const Receiver& receiver : channels.receivers) {
+    order.run(
+        [slot = plan.slot(receiver), stamp = Stamp{peer, receiver.tag(), epoch}] { expect_and_poison(slot, stamp); });
+  }
+  plan.release(stream);
+}
+
+TEST_P(Plans, move_every_byte_of_every_channel) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Order order(one);
+    Channels channels(context, one, other, 5);
+    Plan plan = context.plan();
+    channels.add_to(plan);
+    plan.commit(order.stream());
+    for (std::uint64_t epoch = 1; epoch <= 70; ++epoch) exchange(context, order, plan, channels, other, epoch);
+    context.synchronize(order.stream());
+    for (const Sender& sender : channels.senders) EXPECT_EQ(sender.epoch(), 70U);
+    for (const Receiver& receiver : channels.receivers) EXPECT_EQ(receiver.epoch(), 70U);
+  });
+}
+
+TEST_P(Plans, go_on_where_channels_driven_by_hand_were) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Order order(one);
+    const Stream stream = order.stream();
+    Channels channels(context, one, other, 2);
+    for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {  // the first channel alone: their epochs differ from then on
+      order.run([slot = channels.senders[0].acquire(stream), stamp = Stamp{context.rank(), kTag, epoch}] {
+        fill(bytes_of(slot), stamp);
+      });
+      channels.senders[0].put(stream);
+      order.run([slot = channels.receivers[0].wait(stream), stamp = Stamp{other, kTag, epoch}] {
+        expect_and_poison(slot, stamp);
+      });
+      channels.receivers[0].release(stream);
+    }
+    Plan plan = context.plan();
+    channels.add_to(plan);
+    plan.commit(stream);
+    for (std::uint64_t epoch = 4; epoch <= 30; ++epoch) exchange(context, order, plan, channels, other, epoch);
+    context.synchronize(stream);
+    EXPECT_EQ(channels.senders[0].epoch(), 30U);
+    EXPECT_EQ(channels.senders[1].epoch(), 27U);
+  });
+}
+
+TEST_P(Plans, of_senders_and_of_receivers_apart_and_several_at_once) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Order order(one);
+    const Stream stream = order.stream();
+    Channels channels(context, one, other, 4);
+    Plan out = context.plan();
+    Plan in = context.plan();
+    Plan mixed = context.plan();
+    out.add(channels.senders[0]).add(channels.senders[1]);
+    in.add(channels.receivers[0]).add(channels.receivers[1]);
+    mixed.add(channels.senders[2]).add(channels.receivers[2]);  // the fourth pair is driven by hand
+    out.commit(stream);
+    in.commit(stream);
+    mixed.commit(stream);
+    const auto stamp_of = [](Rank rank, std::size_t i, std::uint64_t epoch) {
+      return Stamp{rank, kTag + static_cast<Tag>(i), epoch};
+    };
+    for (std::uint64_t epoch = 1; epoch <= 20; ++epoch) {
+      out.acquire(stream);
+      mixed.acquire(stream);
+      for (std::size_t i = 0; i < 4; ++i) {
+        Plan& plan = i < 2 ? out : mixed;
+        const Slice slot = i == 3 ? channels.senders[3].acquire(stream) : plan.slot(channels.senders[i]);
+        order.run([slot, stamp = stamp_of(context.rank(), i, epoch)] { fill(bytes_of(slot), stamp); });
+      }
+      channels.senders[3].put(stream);
+      mixed.start(stream);
+      out.start(stream);
+      in.wait(stream);
+      mixed.wait(stream);
+      for (std::size_t i = 0; i < 4; ++i) {
+        Plan& plan = i < 2 ? in : mixed;
+        const Slice slot = i == 3 ? channels.receivers[3].wait(stream) : plan.slot(channels.receivers[i]);
+        order.run([slot, stamp = stamp_of(other, i, epoch)] { expect_and_poison(slot, stamp); });
+      }
+      in.release(stream);
+      mixed.release(stream);
+      channels.receivers[3].release(stream);
+    }
+    context.synchronize(stream);
+  });
+}
+
+TEST_P(Plans, waits_may_run_ahead_of_releases_by_the_depth) {
+  Case deep = GetParam();
+  deep.depth = 4;
+  run_peers(deep.peers(), [deep](Context& context) {
+    const Rank other = 1 - context.rank();
+    Order order(deep);
+    const Stream stream = order.stream();
+    Channels channels(context, deep, other, 3);
+    Plan plan = context.plan();
+    channels.add_to(plan);
+    plan.commit(stream);
+    std::uint64_t epoch = 0;
+    for (int round = 0; round < 10; ++round) {
+      for (int i = 0; i < 4; ++i) {
+        ++epoch;
+        plan.acquire(stream);
+        for (const Sender& sender : channels.senders) {
+          order.run([slot = plan.slot(sender), stamp = Stamp{context.rank(), sender.tag(), epoch}] {
+            fill(bytes_of(slot), stamp);
+          });
+        }
+        plan.start(stream);
+      }
+      for (std::uint64_t got = epoch - 3; got <= epoch; ++got) {
+        plan.wait(stream);
+        for (const Receiver& receiver : channels.receivers) {
+          order.run([slot = plan.slot(receiver), stamp = Stamp{other, receiver.tag(), got}] {
+            expect_and_poison(slot, stamp);
+          });
+        }
+      }
+      for (int i = 0; i < 4; ++i) plan.release(stream);
+    }
+    context.synchronize(stream);
+  });
+}
+
+TEST_P(Plans, say_what_they_do) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    Channels channels(context, one, 1 - context.rank(), 3);
+    Plan plan = context.plan();
+    channels.add_to(plan);
+    plan.commit(order.stream());
+    const std::string text = plan.describe();
+    EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 6) << text;  // a line per channel
+    for (const Tag tag : {kTag, kTag + 1, kTag + 2})
+      EXPECT_NE(text.find(std::to_string(tag)), std::string::npos) << text;
+    const char* const who = one.ground.name == "posted" ? "engine" : (one.ground.name == "rung" ? "NIC" : "stream");
+    EXPECT_NE(text.find(who), std::string::npos) << text;
+    board().meet(context);
+  });
+}
+
+TEST_P(Plans, refuse_what_the_order_of_calls_forbids) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    HostStream host;
+    const Stream other_kind = one.host ? Stream::program_order() : Stream::host(host);
+    Channels channels(context, one, 1 - context.rank(), 3);
+    Plan plan = context.plan();
+    plan.add(channels.senders[0]).add(channels.receivers[0]);
+    for (const auto verb : {&Plan::acquire, &Plan::start, &Plan::wait, &Plan::release}) {
+      expect_code(Code::misuse, [&] { (plan.*verb)(stream); });  // before commit
+    }
+    expect_code(Code::misuse, [&] { plan.add(channels.senders[0]); });  // twice
+    Plan second = context.plan();
+    expect_code(Code::misuse, [&] { second.add(channels.receivers[0]); });  // in another plan
+    plan.commit(stream);
+    expect_code(Code::misuse, [&] { plan.add(channels.senders[1]); });
+    expect_code(Code::misuse, [&] { plan.commit(stream); });
+    expect_code(Code::misuse, [&] { plan.start(other_kind); });
+    expect_code(Code::misuse, [&] { plan.release(stream); });  // without a wait
+    // By hand no more.
+    expect_code(Code::misuse, [&] { channels.senders[0].put(stream); });
+    expect_code(Code::misuse, [&] { channels.senders[0].acquire(stream); });
+    expect_code(Code::misuse, [&] { channels.receivers[0].wait(stream); });
+    expect_code(Code::misuse, [&] { channels.receivers[0].test(); });
+    expect_code(Code::misuse, [&] { channels.receivers[0].release(stream); });
+    expect_code(Code::misuse, [&] { (void)plan.slot(channels.senders[2]); });  // not of this plan
+    plan.start(stream);                                                        // none of this did any harm
+    plan.wait(stream);
+    plan.release(stream);
+    context.synchronize(stream);
+    board().meet(context);
+  });
+}
+
+TEST_P(Plans, a_dead_peer_ends_a_plans_waits) {
+  const Ended ended = end_of_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    Channels channels(context, one, 1 - context.rank(), 3);
+    Plan plan = context.plan();
+    channels.add_to(plan);
+    plan.commit(stream);
+    board().meet(context);
+    if (context.rank() == 1) throw std::runtime_error("as this test wants it");
+    const auto wait = [&] {
+      plan.wait(stream);
+      context.synchronize(stream);
+    };
+    const auto error = expect_code(Code::peer_lost, wait);
+    EXPECT_EQ(error ? error->peer() : -1, 1);
+    expect_code(Code::peer_lost, [&] {
+      plan.start(stream);
+      context.synchronize(stream);
+    });
+  });
+  EXPECT_EQ(ended.text, "sluice: rank 1: as this test wants it\n");
+}
+
+TEST_P(Plans, an_empty_plan_does_nothing) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Order order(GetParam());
+    Plan plan = context.plan();
+    plan.commit(order.stream());
+    plan.acquire(order.stream());
+    plan.start(order.stream());
+    plan.wait(order.stream());
+    plan.release(order.stream());
+    context.synchronize(order.stream());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Plans, testing::ValuesIn(with_depths(stream_cases(), {2})), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Plans,
+                         testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
+                                              with_depths(stream_cases(), {2}))),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Plans,
+                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}),
+                                                      {0, 1, 100'000})),
+                         CaseName());
+
+}  // namespace

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Many ranks on few cores, many threads in one rank, and a program that waits without working.
+#include <sys/resource.h>
+
+#include <thread>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 101;
+
+class Progress : public testing::TestWithParam<Case> {};
+
+/// A token that goes round: every rank but one waits at any time.
+TEST_P(Progress, eight_ranks_on_few_cores) {
+  Case eight = GetParam();
+  eight.ranks = 8;
+  run_peers(eight.peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    const Rank right = (context.rank() + 1) % 8;
+    const Rank left = (context.rank() + 7) % 8;
+    const Buffer source(context, one);
+    const Buffer target(context, one);
+    Sender sender = context.sender(right, kTag, source.all());
+    Receiver receiver = context.receiver(left, kTag, target.all());
+    for (std::uint64_t lap = 1; lap <= 100; ++lap) {
+      if (context.rank() != 0) {
+        order.run([slot = receiver.wait(stream), left, lap] { expect_and_poison(slot, {left, kTag, lap}); });
+        receiver.release(stream);
+      }
+      order.run([slot = sender.acquire(stream), rank = context.rank(), lap] {
+        fill(bytes_of(slot), {rank, kTag, lap});
+      });
+      sender.put(stream);
+      if (context.rank() == 0) {
+        order.run([slot = receiver.wait(stream), left, lap] { expect_and_poison(slot, {left, kTag, lap}); });
+        receiver.release(stream);
+      }
+    }
+    context.synchronize(stream);
+  });
+}
+
+TEST_P(Progress, several_threads_use_different_channels_of_one_context) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const auto work = [&](Tag tag) {
+      Order order(one);
+      const Stream stream = order.stream();
+      for (std::uint64_t round = 1; round <= 3; ++round) {  // opening and closing at once, too
+        const Buffer source(context, one);
+        const Buffer target(context, one);
+        Sender sender = context.sender(other, tag, source.all());
+        Receiver receiver = context.receiver(other, tag, target.all());
+        for (std::uint64_t epoch = 1; epoch <= 60; ++epoch) {
+          order.run([slot = sender.acquire(stream), stamp = Stamp{context.rank(), tag, 100 * round + epoch}] {
+            fill(bytes_of(slot), stamp);
+          });
+          sender.put(stream);
+          order.run([slot = receiver.wait(stream), stamp = Stamp{other, tag, 100 * round + epoch}] {
+            expect_and_poison(slot, stamp);
+          });
+          receiver.release(stream);
+        }
+        context.synchronize(stream);
+      }
+    };
+    std::vector<std::thread> threads;
+    for (Tag t = 0; t < 4; ++t) threads.emplace_back(work, kTag + t);
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+std::chrono::microseconds cpu_used() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto in_us = [](const timeval& time) {
+    return std::chrono::seconds(time.tv_sec) + std::chrono::microseconds(time.tv_usec);
+  };
+  return in_us(usage.ru_utime) + in_us(usage.ru_stime);
+}
+
+TEST_P(Progress, who_waits_uses_no_processor) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    const Buffer source(context, one);
+    const Buffer target(context, one);
+    const Rank other = 1 - context.rank();
+    Sender sender = context.sender(other, kTag, source.all());
+    Receiver receiver = context.receiver(other, kTag, target.all());
+    sender.wait_connected();
+    receiver.wait_connected();
+    board().meet(context);
+    const auto before = cpu_used();
+    if (context.rank() == 0) {
+      std::this_thread::sleep_for(1s);
+      order.run([slot = sender.acquire(stream)] { fill(bytes_of(slot), {0, kTag, 1}); });
+      sender.put(stream);
+    } else {
+      receiver.wait(stream);
+    }
+    context.synchronize(stream);
+    EXPECT_LT(cpu_used() - before, 50ms * (kSanitized ? 4 : 1));
+    if (context.rank() == 1) {
+      EXPECT_EQ(difference(target.bytes(), {0, kTag, 1}), "");
+    }
+    board().meet(context);
+  });
+}
+
+/// A host stream that has nothing to do, and one that was used and synchronized many times.
+TEST_P(Progress, who_has_nothing_to_do_uses_no_processor) {
+  Case alone = GetParam();
+  alone.ranks = 1;
+  run_peers(alone.peers(), [](Context& context) {
+    HostStream idle;
+    HostStream used;
+    for (int i = 0; i < 100; ++i) {
+      used.run([] {});
+      context.synchronize(Stream::host(used));
+    }
+    const auto before = cpu_used();
+    std::this_thread::sleep_for(1s);
+    EXPECT_LT(cpu_used() - before, 50ms * (kSanitized ? 4 : 1));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Progress, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Progress, testing::ValuesIn(on({{"posted", "posted"}}, {Case{.host = true}})),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Progress, testing::ValuesIn(with_sizes(on(grounds(), memory_cases()), {0, 4097})),
+                         CaseName());
+
+}  // namespace

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles and runs the programs in README.md and docs/*.md, so that no page shows one that does not work.
+
+A ```cpp block with a main is a program, and the line before it must be a comment that says how to run it:
+    <!-- run: sluice-run -n 2 -->     or     <!-- run: mpiexec -n 2 -->
+Each must exit 0. If a ```text block follows it directly, those lines must be its output, in any order.
+Where this build has no MPI, programs for mpiexec are listed as left out.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+BLOCK = re.compile(
+    r"(?P<before>[^\n]*)\n```cpp\n(?P<code>.*?)\n```\n(?:\n?```text\n(?P<output>.*?)\n```\n)?", re.DOTALL
+)
+RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?) ?-->")
+
+
+class Failure(Exception):
+    """A page promises something that does not hold."""
+
+
+def programs(source):
+    """Yields (name, code, launcher, args, expected output or None) for every program on the pages."""
+    for page in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
+        text = page.read_text()
+        for found in BLOCK.finditer(text):
+            line = text.count("\n", 0, found.start("code")) + 1
+            if "int main(" not in found["code"]:
+                continue
+            how = RUN.search(found["before"])
+            if not how:
+                raise Failure(f"{page.name}:{line}: a program without <!-- run: ... --> on the line before it")
+            yield f"{page.stem}_{line}", found["code"], how["launcher"], how["args"].split(), found["output"]
+
+
+def compile_and_run(program, options):
+    """Returns a line that says what was run. Raises Failure."""
+    name, code, launcher, args, expected = program
+    with_mpi = launcher == "mpiexec"
+    source, binary = options.work / f"{name}.cpp", options.work / name
+    source.write_text(code + "\n")
+    library = [f"-L{options.build}", f"-Wl,-rpath,{options.build}"]
+    mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi else []
+    compiler = "mpicxx" if with_mpi else options.compiler
+    environment = {**os.environ, "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
+    steps = [
+        [compiler, "-std=c++20", *options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", source,
+         "-o", binary, *library, *mpi_flags, "-lsluice", "-pthread"],
+        [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, binary],
+    ]
+    for step in steps:
+        done = subprocess.run(step, capture_output=True, text=True, timeout=120, check=False, env=environment)
+        if done.returncode != 0:
+            raise Failure(f"{name}: exit {done.returncode}: {' '.join(map(str, step))}\n{done.stdout}{done.stderr}")
+    if expected is not None and sorted(done.stdout.split("\n")) != sorted((expected + "\n").split("\n")):
+        raise Failure(f"{name}: the page says\n{expected}\nbut the program printed\n{done.stdout}")
+    return f"{name}: {launcher} {' '.join(args)}: ok"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for option in ("--source", "--build", "--work"):
+        parser.add_argument(option, type=pathlib.Path, required=True)
+    parser.add_argument("--compiler", default="c++")
+    parser.add_argument("--flags", default="")
+    parser.add_argument("--mpiexec", default="")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    try:
+        found = list(programs(options.source))
+    except Failure as failure:
+        print(failure)
+        return 1
+    runnable = [p for p in found if p[2] != "mpiexec" or options.mpiexec]
+    for program in found:
+        if program not in runnable:
+            print(f"not in this build: {program[0]} (no MPI)")
+    failures = 0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for result in [pool.submit(compile_and_run, program, options) for program in runnable]:
+            try:
+                print(result.result())
+            except (Failure, subprocess.TimeoutExpired) as failure:
+                failures += 1
+                print(failure)
+    print(f"docs: {len(runnable)} programs, {failures} failures")
+    return 1 if failures or not runnable else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

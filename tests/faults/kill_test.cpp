@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are killed, stopped or run out of something: their peers notice, the others go on, and nothing is left
+// behind.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 131;
+constexpr std::size_t kReady = 0;  // on the board: how many ranks are where the victim may die
+constexpr std::size_t kPid = 1;    // of the victim
+constexpr std::size_t kResumed = 2;
+
+constexpr auto kNoticed = 20s;  // how long the peers of a dead rank may take: ten times what is promised
+
+[[noreturn]] void die() {
+  ::raise(SIGKILL);
+  std::abort();
+}
+
+/// What is in the places where a careless library leaves things.
+std::set<std::string> left_in_public_places() {
+  std::set<std::string> names;
+  for (const char* const folder : {"/dev/shm", "/tmp", "/run/user"}) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+      const std::string name = entry.path().string();
+      if (name.find("luice") != std::string::npos) names.insert(name);
+    }
+  }
+  return names;
+}
+
+class Kill : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { before_ = left_in_public_places(); }
+  void TearDown() override {
+    // Others may use this machine too: only what is new and still there counts.
+    const std::set<std::string> after = left_in_public_places();
+    std::vector<std::string> left;
+    std::set_difference(after.begin(), after.end(), before_.begin(), before_.end(), std::back_inserter(left));
+    EXPECT_EQ(left, std::vector<std::string>());
+  }
+
+  static Peers ranks(int count) {
+    Case one = GetParam();
+    one.ranks = count;
+    Peers peers = one.peers();
+    peers.keep_going = true;
+    peers.limit = 40s;
+    return peers;
+  }
+
+ private:
+  std::set<std::string> before_;
+};
+
+/// Rank 1 was killed, and nobody else had anything to say.
+void expect_only_rank_1_killed(const Ended& ended) {
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(ended.code, 128 + SIGKILL);
+  EXPECT_EQ(ended.text, "sluice-run: rank 1 was ended by signal 9 (SIGKILL)\n");
+}
+
+/// Asserts that `call` ends in time with the loss of rank 1.
+template <class F>
+void expect_loss_of_rank_1(const Context& context, F call) {
+  const auto before = Clock::now();
+  const auto error = expect_code(Code::peer_lost, call);
+  EXPECT_LT(Clock::now() - before, kNoticed);
+  if (!error) return;
+  EXPECT_EQ(error->rank(), context.rank());
+  EXPECT_EQ(error->peer(), 1);
+  const std::string what = error->what();
+  EXPECT_TRUE(what.find("rank 1") != std::string::npos || what.find("peer 1") != std::string::npos) << what;
+}
+
+TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
+  expect_only_rank_1_killed(end_of_peers(ranks(4), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    const Buffer buffer(context, one, 4 * one.bytes);
+    const auto part = [&](std::size_t i) { return buffer.all().slice(i * one.bytes, one.bytes); };
+    const Rank other = context.rank() ^ 1;  // 0 with 1, 2 with 3
+    Sender sender = context.sender(other, kTag, part(0));
+    Receiver receiver = context.receiver(other, kTag, part(1));
+    for (std::uint64_t epoch = 1; epoch <= 20; ++epoch) {
+      order.run([slot = sender.acquire(stream), rank = context.rank(), epoch] {
+        fill(bytes_of(slot), {rank, kTag, epoch});
+      });
+      sender.put(stream);
+      order.run([slot = receiver.wait(stream), other, epoch] { expect_and_poison(slot, {other, kTag, epoch}); });
+      receiver.release(stream);
+    }
+    if (context.rank() == 0) {
+      const auto wait = [&] {
+        if (one.host) board().set(kReady, 1);
+        receiver.wait(stream);
+        board().set(kReady, 1);
+        context.synchronize(stream);
+      };
+      if (!one.host) board().set(kReady, 1);
+      expect_loss_of_rank_1(context, wait);
+      return;
+    }
+    context.synchronize(stream);
+    if (context.rank() == 1) {
+      board().await(kReady, 1);
+      die();
+    }
+    for (std::uint64_t epoch = 21; epoch <= 2000; ++epoch) {  // on, while the other pair dies
+      fill(bytes_of(sender.acquire(stream)), {context.rank(), kTag, epoch});
+      sender.put(stream);
+      receiver.wait(stream);
+      receiver.release(stream);
+      if (epoch % 50 == 0) context.synchronize(stream);
+    }
+    context.synchronize(stream);
+    context.check();
+  }));
+}
+
+TEST_P(Kill, ends_puts_that_wait_for_a_credit_and_plans) {
+  expect_only_rank_1_killed(end_of_peers(ranks(3), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    const Buffer buffer(context, one, 4 * one.bytes);
+    const auto part = [&](std::size_t i) { return buffer.all().slice(i * one.bytes, one.bytes); };
+    if (context.rank() == 1) {
+      Receiver from_0 = context.receiver(0, kTag, part(0));
+      Sender to_2 = context.sender(2, kTag, part(1));
+      from_0.wait_connected();
+      to_2.wait_connected();
+      board().await(kReady, 2);
+      die();
+    }
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, part(2));
+      sender.put(stream);
+      board().word(kReady).fetch_add(1);
+      expect_loss_of_rank_1(context, [&] {
+        sender.put(stream);  // is never credited
+        context.synchronize(stream);
+      });
+      expect_code(Code::peer_lost, [&] { sender.put(stream); });
+      expect_code(Code::peer_lost, [&] { sender.drain(); });
+    } else {
+      Receiver receiver = context.receiver(1, kTag, part(3));
+      Plan plan = context.plan();
+      plan.add(receiver).commit(stream);
+      board().word(kReady).fetch_add(1);
+      expect_loss_of_rank_1(context, [&] {
+        plan.wait(stream);
+        context.synchronize(stream);
+      });
+    }
+  }));
+}
+
+TEST_P(Kill, ends_host_forms) {
+  expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      Sender sender = context.sender(0, kTag, buffer.all());
+      sender.wait_connected();
+      board().await(kReady, 1);
+      die();
+    }
+    Receiver receiver = context.receiver(1, kTag, buffer.all());
+    receiver.wait_connected();
+    board().set(kReady, 1);
+    expect_loss_of_rank_1(context, [&] { receiver.wait_for(60s); });
+    expect_code(Code::peer_lost, [&] { context.check(); });
+    receiver.close();  // and closing waits for nobody
+  }));
+}
+
+TEST_P(Kill, of_a_rank_that_has_not_opened_its_end_yet) {
+  expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 1) {
+      board().await(kReady, 1);
+      die();
+    }
+    Order order(one);
+    const Buffer buffer(context, one);
+    Sender sender = context.sender(1, kTag, buffer.all());
+    if (one.host) {
+      sender.put(order.stream());  // parked
+      board().set(kReady, 1);
+      expect_loss_of_rank_1(context, [&] { context.synchronize(order.stream()); });
+    } else {
+      board().set(kReady, 1);
+      expect_loss_of_rank_1(context, [&] { sender.put({}); });
+    }
+  }));
+}
+
+/// The victim dies with a copy into its memory under way: by the stream, by the bounce buffer or by the kernel.
+TEST_P(Kill, during_a_large_copy) {
+  expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
+    Case one = GetParam();
+    one.bytes = 16 * 1024 * 1024;
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      for (int i = 0; i < 3; ++i) {
+        receiver.wait({});
+        receiver.release({});
+      }
+      std::this_thread::sleep_for(300us);  // into the next copy, usually
+      die();
+    }
+    Order order(one);
+    Sender sender = context.sender(1, kTag, buffer.all());
+    expect_loss_of_rank_1(context, [&] {
+      for (int i = 0; i < 1000; ++i) {
+        sender.put(order.stream());
+        context.synchronize(order.stream());
+      }
+    });
+  }));
+}
+
+TEST_P(Kill, a_rank_that_is_stopped_is_not_dead) {
+  run_peers(ranks(2), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      board().set(kPid, static_cast<std::uint64_t>(::getpid()));
+      Sender sender = context.sender(0, kTag, buffer.all());
+      sender.wait_connected();
+      board().set(kReady, 1);
+      board().await(kResumed, 1);  // it is stopped somewhere in here
+      fill(bytes_of(sender.acquire({})), {1, kTag, 1});
+      sender.put({});
+      return;
+    }
+    Receiver receiver = context.receiver(1, kTag, buffer.all());
+    board().await(kReady, 1);
+    const auto victim = static_cast<pid_t>(board().word(kPid).load());
+    ::kill(victim, SIGSTOP);
+    expect_for(1500ms, [&] {
+      context.check();
+      std::this_thread::sleep_for(10ms);
+      return !receiver.test();
+    });
+    board().set(kResumed, 1);
+    ::kill(victim, SIGCONT);
+    order.run([slot = receiver.wait(stream)] { expect_and_poison(slot, {1, kTag, 1}); });
+    context.synchronize(stream);
+  });
+}
+
+std::vector<Case> processes(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& one) { return !one.ground.processes; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, Kill, testing::ValuesIn(processes(memory_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Kill, testing::ValuesIn(processes(with_sizes(memory_cases(), {0, 8, 100'000}))),
+                         CaseName());
+
+}  // namespace

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad settings, and machines that have run out of something: one clear error, the right exit code, nothing hangs.
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+class Settings : public testing::TestWithParam<Case> {};
+
+void expect_refused(const Peers& peers, const std::string& named) {
+  const Ended ended = end_of_peers(peers, [](Context&) { ADD_FAILURE() << "the body was called"; });
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(ended.code, 2) << ended.text;
+  EXPECT_NE(ended.text.find(named), std::string::npos) << ended.text;
+}
+
+TEST_P(Settings, an_unknown_variable_is_named) {
+  Peers peers = GetParam().peers();
+  peers.environment = {"SLUICE_NONSENSE=1"};
+  expect_refused(peers, "SLUICE_NONSENSE");
+}
+
+TEST_P(Settings, a_bad_value_is_named) {
+  for (const char* const variable :
+       {"SLUICE_TIMEOUT=soon", "SLUICE_BOUNCE_MAX=-1", "SLUICE_LOG=loud", "SLUICE_CONNECT_TIMEOUT=5 s"}) {
+    Peers peers = GetParam().peers();
+    peers.environment = {variable};
+    expect_refused(peers, std::string(variable).substr(0, std::string(variable).find('=')));
+  }
+}
+
+TEST_P(Settings, an_unknown_backend_is_named) {
+  Peers peers = GetParam().peers();
+  peers.backend = "carrier-pigeon";
+  expect_refused(peers, "carrier-pigeon");
+}
+
+TEST_P(Settings, a_users_own_variables_are_left_alone) {
+  Peers peers = GetParam().peers();
+  peers.environment = {"SLUICE_USER_ANYTHING=1", "SLUICE_ROOT=/nowhere", "SLUICE_DIR=/nowhere"};
+  run_peers(peers, [](Context&) {});
+}
+
+/// Between processes the backend `threads` reaches nobody: that is said, and not silently something else.
+TEST(Backends, one_that_does_not_reach_the_peer_is_an_error) {
+  Peers peers;
+  peers.processes = true;
+  peers.backend = "threads";
+  run_peers(peers, [](Context& context) {
+    const Memory memory = context.allocate(64);
+    Sender sender = context.sender(1 - context.rank(), 1, memory.slice(0, 64));
+    const Receiver receiver = context.receiver(1 - context.rank(), 1, memory.slice(0, 64));
+    const auto error = expect_code(Code::unsupported, [&] { sender.wait_connected(); });
+    EXPECT_EQ(error ? error->peer() : -1, 1 - context.rank());
+    board().meet(context);
+  });
+}
+
+class Limits : public testing::TestWithParam<Case> {};
+
+/// While it lives, this process has no more of a resource than it uses now, and a little.
+class Limit {
+ public:
+  Limit(decltype(RLIMIT_NOFILE) resource, rlim_t soft) : resource_(resource) {
+    ::getrlimit(resource_, &before_);
+    const rlimit lowered{std::min(soft, before_.rlim_max), before_.rlim_max};
+    ::setrlimit(resource_, &lowered);
+  }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+  ~Limit() { ::setrlimit(resource_, &before_); }
+
+ private:
+  decltype(RLIMIT_NOFILE) resource_;
+  rlimit before_{};
+};
+
+TEST_P(Limits, no_descriptors_left_is_out_of_resources_and_passes) {
+  if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
+  Case alone = GetParam();
+  alone.ranks = 1;
+  run_peers(alone.peers(), [](Context& context) {
+    {
+      const Limit limit(RLIMIT_NOFILE, 3);
+      expect_code(Code::out_of_resources, [&] {
+        std::vector<Memory> memories;
+        for (int i = 0; i < 1000; ++i) memories.push_back(context.allocate(1024 * 1024));
+      });
+    }
+    EXPECT_NE(context.allocate(1024 * 1024).data(), nullptr);
+  });
+}
+
+TEST_P(Limits, no_memory_left_is_out_of_resources_and_passes) {
+  if (kSanitized) return skipped_here("a sanitizer needs its address space");
+  Case alone = GetParam();
+  alone.ranks = 1;
+  run_peers(alone.peers(), [](Context& context) {
+    {
+      const Limit limit(RLIMIT_AS, rlim_t{2} << 30);
+      expect_code(Code::out_of_resources, [&] { context.allocate(std::size_t{8} << 30); });
+    }
+    EXPECT_NE(context.allocate(1024 * 1024).data(), nullptr);
+  });
+}
+
+std::vector<Case> one_each() {
+  std::vector<Case> cases;
+  for (const Ground& ground : grounds()) cases.push_back({.ground = ground});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, Settings, testing::ValuesIn(one_each()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, Limits, testing::ValuesIn(one_each()), CaseName());
+
+}  // namespace

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two backends for tests: `threads`, but posted by the engine, and `threads`, but armed before and fired by a doorbell
+// that counts, as a NIC does it. Both are late and busy at random, so that retries, fusing and what is under way are
+// exercised on any machine.
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "backends/put.hpp"
+#include "backends/threads/transport.hpp"
+
+namespace sluice::test {
+namespace {
+
+using namespace backends;
+
+/// The backend whose puts are wrapped. Its own puts still do the work: they copy, raise the signal, then `watch.done`.
+std::unique_ptr<Transport> open_inner(const Settings& settings) { return threads::open(settings); }
+
+/// How often an engine put is busy, and how many polls it takes. SLUICE_USER_FAULT_SEED chooses others.
+class Dice {
+ public:
+  Dice() : random_(seed()) {}
+  /// True once in `n` throws.
+  bool one_in(unsigned n) { return random_() % n == 0; }
+  unsigned below(unsigned n) { return static_cast<unsigned>(random_() % n); }
+
+ private:
+  static unsigned seed() {
+    static std::atomic<unsigned> next{0};
+    const char* const given = std::getenv("SLUICE_USER_FAULT_SEED");
+    return (given == nullptr ? 20261121U : static_cast<unsigned>(std::atoi(given))) + next.fetch_add(1);
+  }
+  std::minstd_rand random_;
+};
+
+// ---- posted by the engine
+
+/// What was posted and is not over. Belongs to who has the engine's turn.
+class UnderWay {
+ public:
+  struct Item {
+    Put* put = nullptr;
+    std::uint64_t epoch = 0;
+    Range part;
+    unsigned polls_left = 0;
+  };
+
+  void add(const Item& item) {
+    const std::lock_guard lock(mutex_);
+    items_.push_back(item);
+  }
+  /// In order, so that no signal overtakes an earlier one of its channel.
+  bool poll() {
+    const std::lock_guard lock(mutex_);
+    while (!items_.empty()) {
+      Item& oldest = items_.front();
+      if (oldest.polls_left > 0) {
+        --oldest.polls_left;
+        return true;
+      }
+      oldest.put->enqueue({}, oldest.epoch, oldest.part);
+      items_.pop_front();
+    }
+    return false;
+  }
+  /// Finishes what this put still has under way.
+  void finish(const Put* put) {
+    const std::lock_guard lock(mutex_);
+    for (const Item& item : items_) {
+      if (item.put == put) item.put->enqueue({}, item.epoch, item.part);
+    }
+    std::erase_if(items_, [&](const Item& item) { return item.put == put; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<Item> items_;
+};
+
+class PostedPut final : public EnginePut {
+ public:
+  // More than any depth of a test: the credits of a channel count by the depth of its other end.
+  static constexpr int kOutstanding = 64;
+
+  PostedPut(device::Watch& watch, std::unique_ptr<Put> inner, std::shared_ptr<UnderWay> under_way)
+      : EnginePut(watch, kOutstanding), inner_(std::move(inner)), under_way_(std::move(under_way)) {}
+  ~PostedPut() override { under_way_->finish(inner_.get()); }
+
+  bool post(std::uint64_t epoch, Range part) override {
+    if (dice_.one_in(3)) return false;
+    under_way_->add({inner_.get(), epoch, part, dice_.below(3)});
+    return true;
+  }
+  std::string describe() const override { return "posted: " + inner_->describe(); }
+
+ private:
+  std::unique_ptr<Put> inner_;
+  std::shared_ptr<UnderWay> under_way_;
+  Dice dice_;
+};
+
+// ---- fired by a doorbell
+
+/// A thread that is a NIC: it fires what is armed when the doorbell has counted far enough, and asks nobody.
+class Nic {
+ public:
+  Nic() : thread_([this](const std::stop_token& stop) { serve(stop); }) {}
+
+  struct Work {
+    RungPut* put = nullptr;
+    Put* inner = nullptr;
+    std::uint64_t threshold = 0;
+    std::uint64_t epoch = 0;
+    Range part;
+  };
+
+  void arm(const Work& work) {
+    {
+      const std::lock_guard lock(mutex_);
+      armed_.push_back(work);
+    }
+    changed_.notify_one();
+  }
+  void disarm(const RungPut* put) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(armed_, [&](const Work& work) { return work.put == put; });
+  }
+
+ private:
+  void serve(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, stop, [this] { return !armed_.empty(); });
+      fire_what_was_rung();
+      lock.unlock();
+      for (unsigned i = dice_.below(3); i > 0; --i) std::this_thread::yield();
+    }
+  }
+  void fire_what_was_rung() {
+    std::erase_if(armed_, [](const Work& work) {
+      if (work.put->bell().word.value.load(std::memory_order_acquire) < work.threshold) return false;
+      work.inner->enqueue({}, work.epoch, work.part);
+      return true;
+    });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Work> armed_;
+  Dice dice_;
+  std::jthread thread_;
+};
+
+class ArmedPut final : public RungPut {
+ public:
+  ArmedPut(device::Watch& watch, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
+      : RungPut(watch), inner_(std::move(inner)), nic_(std::move(nic)) {
+    bell().adds = true;
+  }
+  ~ArmedPut() override { nic_->disarm(this); }
+
+  Fired fired() const noexcept override { return Fired::by_nic; }
+  void arm(std::uint64_t epoch, Range part) override { nic_->arm({this, inner_.get(), threshold(epoch), epoch, part}); }
+  std::string describe() const override { return "rung: " + inner_->describe(); }
+
+ private:
+  std::unique_ptr<Put> inner_;
+  std::shared_ptr<Nic> nic_;
+};
+
+// ---- the transports
+
+/// A transport whose puts go through `wrap`.
+class WrappedTransport : public Transport {
+ public:
+  explicit WrappedTransport(const Settings& settings) : inner_(open_inner(settings)) {}
+
+  Blob address() const override { return inner_->address(); }
+  bool reaches(const Blob& peer) const override { return inner_->reaches(peer); }
+  std::unique_ptr<Pin> pin(const device::Extent& memory) override { return inner_->pin(memory); }
+  std::unique_ptr<Link> connect(Rank peer, const Blob& address) override {
+    return std::make_unique<WrappedLink>(*this, inner_->connect(peer, address));
+  }
+
+ protected:
+  virtual std::unique_ptr<Put> wrap(device::Watch& watch, std::unique_ptr<Put> inner) = 0;
+
+ private:
+  class WrappedLink final : public Link {
+   public:
+    WrappedLink(WrappedTransport& owner, std::unique_ptr<Link> inner) : owner_(owner), inner_(std::move(inner)) {}
+    std::unique_ptr<Landing> land(const Slots& target, const Signal& signal) override {
+      return inner_->land(target, signal);
+    }
+    void arrived(Key& key) override { inner_->arrived(key); }
+    std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
+      return owner_.wrap(watch, inner_->prepare(source, watch, std::move(key)));
+    }
+
+   private:
+    WrappedTransport& owner_;
+    std::unique_ptr<Link> inner_;
+  };
+
+  std::unique_ptr<Transport> inner_;
+};
+
+class PostedTransport final : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+  bool poll() override { return under_way_->poll(); }
+
+ private:
+  std::unique_ptr<Put> wrap(device::Watch& watch, std::unique_ptr<Put> inner) override {
+    return std::make_unique<PostedPut>(watch, std::move(inner), under_way_);
+  }
+  std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
+};
+
+class RungTransport final : public WrappedTransport {
+ public:
+  using WrappedTransport::WrappedTransport;
+  bool poll() override { return false; }
+
+ private:
+  std::unique_ptr<Put> wrap(device::Watch& watch, std::unique_ptr<Put> inner) override {
+    return std::make_unique<ArmedPut>(watch, std::move(inner), nic_);
+  }
+  std::shared_ptr<Nic> nic_ = std::make_shared<Nic>();
+};
+
+template <class T>
+std::unique_ptr<Transport> open(const Settings& settings) {
+  return std::make_unique<T>(settings);
+}
+
+std::string usable() { return {}; }
+
+[[maybe_unused]] const bool g_registered = [] {
+  register_backend(
+      {.name = "posted", .only_when_named = true, .level = 0, .why_not = usable, .open = open<PostedTransport>});
+  register_backend(
+      {.name = "rung", .only_when_named = true, .level = 0, .why_not = usable, .open = open<RungTransport>});
+  return true;
+}();
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house that a machine can check: who may include what, licence lines, READMEs, no paths of one machine.
+
+    tests/house.py [ROOT]      checks the tree; prints one line per finding and exits 1 if there is any
+    tests/house.py --self-test plants a violation of every rule in a small tree and checks that it is found
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+# Bottom up. A file includes its own floor and lower ones only; "include" is the public API.
+FLOORS = ["base", "include", "device", "backends", "runtime"]
+# Folders outside the library and what they may include besides the public API and the standard library.
+OUTSIDE = ["apps", "tests", "examples"]
+CODE = {".cpp", ".hpp"}
+SOURCES = CODE | {".cmake", ".py", ".sh"}
+
+MPI_PLACES = [r"include/sluice/mpi\.hpp", r"runtime/mpi\.cpp", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
+VENDOR = re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|hip/.*|nvtx3/.*)(\.h|\.hpp)?$")
+FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
+MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
+
+
+def files(root, suffixes):
+    """The files of the tree, relative to root, without build trees and hidden folders."""
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        parts = relative.parts
+        if parts[0] == "build" or any(p.startswith(".") or p == "__pycache__" for p in parts):
+            continue
+        if path.is_file() and (not suffixes or path.suffix in suffixes or path.name == "CMakeLists.txt"):
+            yield relative
+
+
+def floor_of(header):
+    """The floor a header of ours lives on, or None for a header of somebody else."""
+    if header.startswith("sluice/"):
+        return "include"
+    top = header.split("/")[0]
+    return top if top in FLOORS + OUTSIDE and "/" in header else None
+
+
+def backend_of(path):
+    """The backend whose folder a path is in, or None."""
+    parts = pathlib.PurePosixPath(path).parts
+    return parts[1] if len(parts) > 2 and parts[0] == "backends" else None
+
+
+def library_finding(source, header):
+    """Why a source of the library may not include a header of ours, or None."""
+    floor, target = source.parts[0], floor_of(header)
+    if target in OUTSIDE:
+        return "the library includes nothing of apps, tests or examples"
+    if FLOORS.index(target) > FLOORS.index(floor):
+        return f"an include never points up ({floor} is below {target})"
+    if floor == "include" and target != "include":
+        return "include/ includes nothing of ours but itself"
+    if floor == "base" and target != "base":
+        return "base/ includes the standard library only"
+    named = backend_of(header)
+    if named and named != backend_of(source) and source.as_posix() != "backends/backends.cpp":
+        return f"only backends/backends.cpp and the backend itself name backends/{named}"
+    return None
+
+
+def app_finding(source, header):
+    """Why an application may not include a header of ours, or None."""
+    own = source.parts[1] if len(source.parts) > 2 else ""
+    if floor_of(header) == "include" or header.startswith(("apps/common/", f"apps/{own}/")):
+        return None
+    return "an application includes include/, apps/common and its own folder only"
+
+
+def foreign_finding(source, header):
+    """Why a header of somebody else may not be included here, or None."""
+    path = source.as_posix()
+    if header == "mpi.h" and not any(re.fullmatch(p, path) for p in MPI_PLACES):
+        return "<mpi.h> is for mpi.hpp, runtime/mpi.cpp, the MPI files of applications, and tests"
+    if VENDOR.match(header) and source.parts[0] not in ("device", "tests"):
+        return "vendor headers are for device/ only"
+    if FABRIC.match(header) and not path.startswith(("backends/ofi/", "tests/")):
+        return "fabric headers are for backends/ofi only"
+    return None
+
+
+def include_findings(root):
+    """Every include that points where it must not."""
+    for source in files(root, CODE):
+        if source.suffix not in CODE or source.parts[0] not in FLOORS + OUTSIDE:
+            continue
+        for kind, header in INCLUDE.findall((root / source).read_text()):
+            floor = floor_of(header)
+            reason = None
+            if floor is None:
+                reason = foreign_finding(source, header)
+                if kind == '"':
+                    reason = "an include of ours is written from the root of the tree"
+            elif (kind == "<") != (floor == "include"):
+                reason = "public headers are included with <>, internal ones with quotes"
+            elif source.parts[0] in FLOORS:
+                reason = library_finding(source, header)
+            elif source.parts[0] == "apps":
+                reason = app_finding(source, header)
+            elif source.parts[0] == "examples" and floor != "include":
+                reason = "an example includes the public API only"
+            if reason:
+                yield f"{source}: includes {header}: {reason}"
+
+
+def licence_findings(root):
+    """Sources without the licence line at the top."""
+    for source in files(root, SOURCES):
+        top = (root / source).read_text().splitlines()[:3]
+        if not any("SPDX-License-Identifier: Apache-2.0" in line for line in top):
+            yield f"{source}: no SPDX licence line at the top"
+
+
+def readme_findings(root):
+    """Folders of sources without a README.md."""
+    folders = {source.parent for source in files(root, CODE) if source.suffix in CODE}
+    for folder in sorted(folders):
+        if folder.parts[:2] == ("include", "sluice"):
+            folder = folder.parent  # include/README.md speaks for the one folder below it
+        if not (root / folder / "README.md").is_file():
+            yield f"{folder}: no README.md"
+
+
+def unlisted_findings(root):
+    """Sources that no build knows: named in no CMakeLists.txt of their floor."""
+    for source in files(root, {".cpp"}):
+        if source.suffix != ".cpp":
+            continue
+        name = re.escape(source.name.removesuffix(".cpp").removesuffix("_test"))
+        lists = (root / source.parts[0]).rglob("CMakeLists.txt")
+        if not any(re.search(rf"(?<!\w){name}(_test)?(?!\w)", path.read_text()) for path in lists):
+            yield f"{source}: in no CMakeLists.txt"
+
+
+def machine_findings(root):
+    """Paths that exist on one machine only."""
+    for path in files(root, SOURCES | {".md", ".json", ".in"}):
+        if path.as_posix() == "tests/house.py":
+            continue
+        for number, line in enumerate((root / path).read_text().splitlines(), 1):
+            found = MACHINE_PATH.search(line)
+            if found:
+                yield f"{path}:{number}: a path of one machine: {found.group()}"
+
+
+def findings(root):
+    """All findings of all rules."""
+    for rule in (include_findings, licence_findings, readme_findings, unlisted_findings,
+                 machine_findings):
+        yield from rule(root)
+
+
+SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+
+# A file to plant, and what must then be reported about it.
+PLANTS = [
+    ("base/x.hpp", SPDX + "#include <sluice/types.hpp>\n", "never points up"),
+    ("base/x.hpp", SPDX + '#include "runtime/engine.hpp"\n', "never points up"),
+    ("include/sluice/x.hpp", SPDX + '#include "base/words.hpp"\n', "nothing of ours but itself"),
+    ("device/x.cpp", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
+    ("backends/shm/x.cpp", SPDX + '#include "backends/threads/transport.hpp"\n', "only backends/backends.cpp"),
+    ("backends/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
+    ("runtime/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
+    ("runtime/x.cpp", SPDX + '#include "tests/peers.hpp"\n', "nothing of apps"),
+    ("runtime/x.cpp", SPDX + '#include "words.hpp"\n', "from the root"),
+    ("runtime/x.cpp", SPDX + '#include "sluice/types.hpp"\n', "with <>"),
+    ("runtime/x.cpp", SPDX + "#include <mpi.h>\n", "<mpi.h> is for"),
+    ("runtime/x.cpp", SPDX + "#include <cuda_runtime.h>\n", "vendor headers"),
+    ("backends/shm/x.cpp", SPDX + "#include <rdma/fabric.h>\n", "fabric headers"),
+    ("apps/life/x.cpp", SPDX + '#include "apps/jacobi/solver.hpp"\n', "own folder only"),
+    ("apps/life/x.cpp", SPDX + '#include "runtime/engine.hpp"\n', "own folder only"),
+    ("examples/consumer/x.cpp", SPDX + '#include "base/words.hpp"\n', "public API only"),
+    ("runtime/x.cpp", "int x;\n", "no SPDX"),
+    ("backends/new/x.cpp", SPDX, "no README.md"),
+    ("runtime/stray.cpp", SPDX, "in no CMakeLists.txt"),
+    ("docs/x.md", "look at /" + "home/someone/file\n", "path of one machine"),
+]
+
+# What must be accepted.
+GOOD = {
+    "base/words.cpp": SPDX + '#include "base/words.hpp"\n#include <atomic>\n',
+    "include/sluice/types.hpp": SPDX + "#include <cstdint>\n",
+    "include/sluice/mpi.hpp": SPDX + "#include <sluice/types.hpp>\n#include <mpi.h>\n",
+    "device/host.cpp": SPDX + '#include "base/words.hpp"\n#include <sluice/types.hpp>\n',
+    "backends/backends.cpp": SPDX + '#include "backends/shm/transport.hpp"\n',
+    "backends/shm/transport.cpp": SPDX + '#include "backends/shm/transport.hpp"\n#include "device/gpu.hpp"\n',
+    "runtime/engine.cpp": SPDX + '#include "backends/transport.hpp"\n',
+    "apps/life/main.cpp": SPDX + '#include "apps/common/png.hpp"\n#include "apps/life/rle.hpp"\n#include <png.h>\n',
+    "apps/common/exchange_mpi.cpp": SPDX + "#include <mpi.h>\n",
+    "examples/consumer/main.cpp": SPDX + "#include <sluice/sluice.hpp>\n",
+    "tests/unit/words_test.cpp": SPDX + '#include "base/words.hpp"\n#include "runtime/engine.hpp"\n',
+}
+
+
+def write_tree(root, extra):
+    for name, text in {**GOOD, **extra}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        if name in GOOD:
+            (path.parent / "README.md").write_text("about\n")
+            names = " ".join(["x.cpp", *(pathlib.PurePosixPath(n).name for n in GOOD)])
+            (path.parent / "CMakeLists.txt").write_text("# " + SPDX[3:] + names + "\n")
+    (root / "include" / "README.md").write_text("about\n")
+
+
+def found_in(extra):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        write_tree(root, extra)
+        return list(findings(root))
+
+
+def self_test():
+    """Checks the checker. Returns the number of its faults."""
+    faults = [f"reported in a good tree: {line}" for line in found_in({})]
+    for name, text, expected in PLANTS:
+        lines = found_in({name: text})
+        where = str(pathlib.PurePosixPath(name).parent if "README" in expected else name)
+        if len(lines) != 1 or expected not in lines[0] or not lines[0].startswith(where):
+            faults.append(f"planted {name} ({expected!r}), reported: {lines}")
+    for fault in faults:
+        print(fault)
+    print(f"house: self-test: {len(PLANTS)} planted, {len(faults)} faults")
+    return len(faults)
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return 1 if self_test() else 0
+    root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
+    lines = list(findings(root))
+    for line in lines:
+        print(line)
+    print(f"house: {len(lines)} findings")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

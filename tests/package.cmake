@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
+# pkg-config, and runs what came out. Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -P package.cmake
+cmake_minimum_required(VERSION 3.25)
+
+function(step)
+  list(JOIN ARGN " " line)
+  message(STATUS "${line}")
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+set(prefix "${WORK}/prefix")
+set(example "${SOURCE}/examples/consumer")
+file(REMOVE_RECURSE "${WORK}")
+step("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${prefix}")
+set(run "${prefix}/bin/sluice-run" -n 2)
+
+step("${CMAKE_COMMAND}" -S "${example}" -B "${WORK}/build" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
+     "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
+step("${CMAKE_COMMAND}" --build "${WORK}/build" -j 1)
+step(${run} "${WORK}/build/consumer")
+step(${run} --threads "${WORK}/build/consumer")
+
+# An unknown component must be refused, not passed over.
+file(WRITE "${WORK}/unknown/CMakeLists.txt"
+     "cmake_minimum_required(VERSION 3.25)\nproject(Unknown LANGUAGES CXX)\n"
+     "find_package(Sluice CONFIG REQUIRED COMPONENTS no_such_part)\n")
+execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}/unknown" -B "${WORK}/unknown/build" -G Ninja
+                        "-DCMAKE_PREFIX_PATH=${prefix}" RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+if(status EQUAL 0)
+  message(FATAL_ERROR "find_package accepted a component that does not exist")
+endif()
+
+find_program(pkg_config pkg-config REQUIRED)
+file(GLOB_RECURSE pc_files "${prefix}/sluice.pc")
+list(GET pc_files 0 pc_file)
+cmake_path(GET pc_file PARENT_PATH pc_folder)
+set(ENV{PKG_CONFIG_PATH} "${pc_folder}")
+execute_process(COMMAND "${pkg_config}" --cflags --libs sluice
+                OUTPUT_VARIABLE pc_flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(pc_flags UNIX_COMMAND "${pc_flags}")
+separate_arguments(by_hand UNIX_COMMAND "${FLAGS}")
+step("${CXX}" -std=c++20 ${by_hand} "${example}/main.cpp" -o "${WORK}/by_hand" ${pc_flags})
+step(${run} "${WORK}/by_hand")
+
+if(MPI)
+  step("${MPI}" -n 2 "${WORK}/build/consumer_mpi")
+  step(${run} "${WORK}/build/consumer_mpi")
+endif()

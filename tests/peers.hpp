@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks for tests: threads of one process or processes, always started by sluice-run, killed when they hang.
+#pragma once
+
+#include <sluice/sluice.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sluice::test {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+/// How the ranks of a test are started.
+struct Peers {
+  int ranks = 2;
+  bool processes = false;                       ///< else threads of one process
+  std::string backend = {};                     ///< Options::backends
+  std::chrono::milliseconds limit{20'000};      ///< for all of it: about ten times what it needs
+  std::optional<Timeout> timeout = {};          ///< Options::timeout
+  std::optional<Timeout> connect_timeout = {};  ///< Options::connect_timeout
+  bool keep_going = false;                      ///< sluice-run --keep-going
+  std::vector<std::string> environment = {};    ///< "NAME=value"
+};
+
+/// How they ended.
+struct Ended {
+  int code = 0;       ///< sluice-run's; failed assertions in a rank make it 1
+  bool hung = false;  ///< and were killed
+  std::string text;   ///< what they and sluice-run wrote
+};
+
+/// Runs `body` in each rank and waits for the end of all. What a rank asserts, throws or dies of is a failure of this
+/// test.
+///
+/// The ranks are this program again, started by sluice-run: they run the same test up to the same call, so `body` may
+/// use what the test computed before, and changes nothing in the test that goes on.
+void run_peers(const Peers& peers, const Body& body);
+
+/// The same, where ranks are expected to end badly: nothing is a failure but what the caller makes of it.
+Ended end_of_peers(const Peers& peers, const Body& body);
+
+/// What the ranks of one call share besides channels: a barrier, and words. Works before any channel does.
+class Board {
+ public:
+  static constexpr std::size_t kWords = 256;
+
+  /// Returns when all ranks of `context` have called it as often.
+  void meet(const Context& context);
+  std::atomic<std::uint64_t>& word(std::size_t index) { return words_.at(index); }
+  void set(std::size_t index, std::uint64_t value) { words_.at(index).store(value); }
+  /// Returns when the word is at least `value`. @throws std::runtime_error if another rank failed.
+  void await(std::size_t index, std::uint64_t value);
+
+  /// For the harness: no more waiting for this rank.
+  void give_up() { given_up_.store(1); }
+
+ private:
+  void until(const std::atomic<std::uint64_t>& word, std::uint64_t value) const;
+
+  std::atomic<std::uint64_t> arrived_{0};
+  std::atomic<std::uint64_t> given_up_{0};
+  std::array<std::atomic<std::uint64_t>, kWords> words_{};
+};
+
+/// In a rank: the board of this call.
+Board& board();
+
+/// Prints the line that ./dev lists at the end: what this machine cannot run, and why.
+void skipped_here(const std::string& reason);
+
+}  // namespace sluice::test

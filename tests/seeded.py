@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Can the tests fail? Switches on one planted bug at a time (base/seeded.hpp), and runs the tests that must find it.
+
+    tests/seeded.py CONFORMANCE_SEEDED [BUG ...]
+
+A bug counts as found when its tests fail, crash or hang. Before that the same tests must pass without any bug. Prints a line for
+each bug; exits 1 if a bug was not found, if a test fails without one, or if the table and the sources name different bugs.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIMIT_MS = 4000  # of each group of ranks: with a bug, most end by it
+CLEAN_LIMIT_MS = 20000
+
+INLINE = "threads_inline_allocated"
+HOST = "threads_host_allocated"
+
+# What each bug breaks, as a filter of tests. One or two that are sure to find it, not all that may.
+BUGS = {
+    "signal_before_data": f"Large/OneWay.*/{INLINE}_d1_64MiB",
+    "ignore_credit": f"Quick/Credits.exactly_depth*/{INLINE}_d2_64B",
+    "credit_too_early": f"Quick/Credits.exactly_depth*/{INLINE}_d2_64B",
+    "stale_epoch": f"Quick/Epochs.every_byte*/{INLINE}_d2_8B",
+    "lost_signal": f"Quick/Lockstep.*/{INLINE}_d1_64B",
+    "zero_byte_no_signal": f"Quick/Nothing.a_put_of_no_bytes*/{INLINE}_d1_64B",
+    "partial_offset_ignored": f"Quick/Parts.*/{INLINE}_d2_4096B:Quick/Parts.*/shm_inline_user_d2_4096B",
+    "partial_copies_whole_slot": f"Quick/Parts.*/{INLINE}_d2_4096B",
+    "tag_ignores_scope": f"Quick/Matching.tags_of_different_scopes*/{INLINE}_d1_64B",
+    "match_newest_first": f"Quick/Matching.several_openings_ahead*/{INLINE}_d1_64B",
+    "duplicate_allowed": f"Quick/Misuse.a_duplicate*/{INLINE}_d1_64B",
+    "size_mismatch_ignored": f"Quick/Misuse.slots_of_different_sizes*/{INLINE}_d1_64B",
+    "lost_wake": f"Quick/Progress.who_waits*/{HOST}_d1_64B",
+    "poison_permits": f"Quick/Errors.a_put_that_a_failure_released*/{HOST}_d1_64B",
+    "failure_not_sticky": f"Quick/Errors.stay_on_their_channel*/{INLINE}_d1_64B",
+    "error_not_recorded": f"Quick/Errors.stay_on_their_channel*/{INLINE}_d1_64B",
+    "close_frees_early": f"Quick/Closing.close_waits_for*/{HOST}_d1_64B",
+    "final_epoch_ignored": f"Quick/Closing.wait_for_ends*/{INLINE}_d1_64B",
+    "death_unnoticed": "Quick/Kill.ends_host_forms*/shm_inline_allocated_d1_64B",
+    "queue_reorders": "HostStreams.run_what_was_enqueued_in_order",
+    "plan_skips_last": f"Quick/Plans.move_every_byte*/{INLINE}_d2_64B",
+    "merged_doorbell": "Wrapped/OneWay.*/posted_host_allocated_d8_4096B",
+    "busy_put_lost": "Wrapped/Epochs.every_byte*/posted_inline_allocated_d1_4096B",
+    "bounce_copies_other_slot": "Quick/Epochs.every_byte*/shm_inline_user_d2_8B",
+    "drain_returns_early": f"Quick/HostForms.drain*/{HOST}_d1_64B",
+    "abort_keeps_waits": f"Quick/Errors.abort_releases*/{HOST}_d1_64B",
+}
+
+
+def planted():
+    """The bugs that the sources of the library plant."""
+    found = set()
+    for folder in ("base", "device", "backends", "runtime"):
+        for path in (ROOT / folder).rglob("*.[ch]pp"):
+            found |= set(re.findall(r'seeded\("(\w+)"\)', path.read_text()))
+    return found
+
+
+def run(program, tests, bug, limit_ms):
+    """Returns whether all tests passed, and how many there were."""
+    environment = dict(os.environ, SLUICE_USER_TEST_LIMIT_MS=str(limit_ms))
+    if bug:
+        environment["SLUICE_USER_SEEDED_BUG"] = bug
+    # The tests of a group end by their own limit. This one is for a test program that hangs itself.
+    try:
+        done = subprocess.run([program, f"--gtest_filter={tests}", "--gtest_fail_fast"], env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    except subprocess.TimeoutExpired:
+        return False, 1, "hung"
+    ran = re.search(r"(\d+) tests? from \d+ test suites? ran", done.stdout)
+    return done.returncode == 0, int(ran[1]) if ran else -1, done.stdout
+
+
+def check_clean(program, bugs):
+    """The chosen tests must exist, and pass where there is no bug."""
+    good = True
+    for tests in sorted({BUGS[bug] for bug in bugs}):
+        passed, ran, output = run(program, tests, None, CLEAN_LIMIT_MS)
+        if ran == 0:
+            print(f"no such test: {tests}")
+            good = False
+        elif not passed:
+            print(f"fails without a bug: {tests}\n{output}")
+            good = False
+    return good
+
+
+def check_bug(program, bug):
+    start = time.monotonic()
+    passed, _, _ = run(program, BUGS[bug], bug, LIMIT_MS)
+    print(f"{'NOT FOUND' if passed else 'found':9} {bug} ({time.monotonic() - start:.1f} s): {BUGS[bug]}", flush=True)
+    return not passed
+
+
+def main():
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    bugs = sys.argv[2:] or sorted(BUGS)
+    good = True
+    for bug in sorted(planted() ^ set(BUGS)):
+        print(f"{'in the sources, but not in this table' if bug in planted() else 'in this table, but not in the sources'}: {bug}")
+        good = False
+    bugs = [bug for bug in bugs if bug in planted()]
+    good = check_clean(program, bugs) and good
+    missed = [bug for bug in bugs if not check_bug(program, bug)]
+    print(f"{len(bugs) - len(missed)} of {len(bugs)} bugs found")
+    return 0 if good and not missed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// What applications take from the command line and what they leave behind: options, sizes, results, pictures.
+#include "apps/common/image.hpp"
+#include "apps/common/options.hpp"
+#include "apps/common/progress.hpp"
+#include "apps/common/report.hpp"
+#include "apps/common/session.hpp"
+#include "apps/common/sizes.hpp"
+#include "apps/common/usage_error.hpp"
+#include "apps/jacobi/options.hpp"
+#include "apps/life/options.hpp"
+
+#include <gtest/gtest.h>
+#include <png.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace apps {
+namespace {
+
+template <class Options>
+Parsed parse_as(Parsed (*parse)(int, const char* const*, Options&), Options& options,
+                std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "program");
+  return parse(static_cast<int>(arguments.size()), arguments.data(), options);
+}
+
+TEST(Options, nvidias_flags_have_one_dash) {
+  jacobi::Options options;
+  const Parsed parsed = parse_as(jacobi::parse, options,
+                                 {"-niter", "70", "-nccheck", "3", "-nx", "16384", "-ny=512", "-csv", "--comm", "mpi"});
+  EXPECT_TRUE(parsed.run) << parsed.text;
+  EXPECT_EQ(options.iterations, 70);
+  EXPECT_EQ(options.norm_every, 3);
+  EXPECT_EQ(options.nx, 16384);
+  EXPECT_EQ(options.ny, 512);
+  EXPECT_TRUE(options.csv_line);
+  EXPECT_TRUE(options.common.csv.empty());
+  EXPECT_EQ(options.common.comm, Comm::mpi);
+}
+
+TEST(Options, csv_with_two_dashes_is_a_file) {
+  jacobi::Options options;
+  EXPECT_TRUE(parse_as(jacobi::parse, options, {"--csv", "file.csv", "--periodic", "xy"}).run);
+  EXPECT_EQ(options.common.csv, "file.csv");
+  EXPECT_FALSE(options.csv_line);
+  EXPECT_TRUE(options.periodic_x && options.periodic_y);
+}
+
+TEST(Options, life_takes_negative_positions_and_short_flags) {
+  life::Options options;
+  const Parsed parsed = parse_as(life::parse, options, {"-n", "64", "-t", "9", "--pattern", "p.rle", "--at", "-3,5"});
+  EXPECT_TRUE(parsed.run) << parsed.text;
+  EXPECT_EQ(options.nx, 64);
+  EXPECT_EQ(options.ny, 64);
+  EXPECT_EQ(options.generations, 9);
+  EXPECT_EQ(options.at, (life::Point{-3, 5}));
+}
+
+TEST(Options, bad_usage_is_one_line_and_exit_code_2) {
+  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--bogus"},
+                                                    {"-nx", "two"},
+                                                    {"-nx", "2"},
+                                                    {"--comm", "pigeon"},
+                                                    {"--stream", "x"},
+                                                    {"--niter", "-1"},
+                                                    {"stray"},
+                                                    {"--nx"}}) {
+    jacobi::Options options;
+    const Parsed parsed = parse_as(jacobi::parse, options, arguments);
+    EXPECT_FALSE(parsed.run) << arguments[0];
+    EXPECT_EQ(parsed.exit_code, 2);
+    EXPECT_EQ(parsed.text.find('\n'), parsed.text.size() - 1) << parsed.text;
+  }
+  life::Options options;
+  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--rule", "B9"},
+                                                    {"--random", "2"},
+                                                    {"--at", "1,1"},
+                                                    {"-n", "5", "--nx", "6"},
+                                                    {"--pattern", "a", "--random", "0.5"},
+                                                    {"--pattern", "a", "--at", "1"}})
+    EXPECT_EQ(parse_as(life::parse, options, arguments).exit_code, 2) << arguments[0];
+}
+
+TEST(Options, help_is_no_error) {
+  life::Options options;
+  const Parsed parsed = parse_as(life::parse, options, {"--help"});
+  EXPECT_FALSE(parsed.run);
+  EXPECT_EQ(parsed.exit_code, 0);
+  EXPECT_NE(parsed.text.find("--pattern"), std::string::npos);
+}
+
+TEST(Sizes, read_and_written) {
+  EXPECT_EQ(parse_size("0"), 0U);
+  EXPECT_EQ(parse_size("4096"), 4096U);
+  EXPECT_EQ(parse_size("64k"), 65536U);
+  EXPECT_EQ(parse_size("1M"), 1048576U);
+  EXPECT_EQ(parse_size("2g"), 2147483648U);
+  for (const char* text : {"", "k", "1kk", "-1", "1.5k", "1t", "99999999999999999999", "99999999999g"})
+    EXPECT_THROW(parse_size(text), UsageError) << text;
+  for (const std::size_t bytes : {0U, 1U, 1000U, 1024U, 65536U, 1048576U, 1048577U})
+    EXPECT_EQ(parse_size(size_text(bytes)), bytes);
+  EXPECT_EQ(size_text(65536), "64k");
+}
+
+Result some_result() {
+  Result result;
+  result.app = "life";
+  result.comm = "sluice";
+  result.backend = "shm";
+  result.stream = "host";
+  result.nx = 30;
+  result.ny = 20;
+  result.ranks = 4;
+  result.steps = 10;
+  result.create_s = 0.5;
+  result.solve_s = 0.001;
+  return result;
+}
+
+TEST(Report, json_has_the_promised_fields) {
+  Result result = some_result();
+  const auto skipped = nlohmann::json::parse(to_json(result));
+  EXPECT_EQ(skipped["verification"], "skipped");
+  EXPECT_TRUE(skipped["max_error"].is_null());
+  EXPECT_TRUE(skipped["phases"].is_null());
+  EXPECT_DOUBLE_EQ(skipped["step_us"], 100.0);
+  result.phases = PhaseSeconds{1, 2, 3, 4, 5, 6};
+  result.max_error = 0;
+  const auto json = nlohmann::json::parse(to_json(result));
+  for (const char* name : {"app", "comm", "backend", "stream", "nx", "ny", "nz", "ranks", "steps", "create_s",
+                           "solve_s", "step_us", "phases", "verification", "max_error"})
+    EXPECT_TRUE(json.contains(name)) << name;
+  EXPECT_EQ(json["phases"]["wait"], 4.0);
+  EXPECT_EQ(json["nz"], 1);
+}
+
+TEST(Report, csv_has_a_name_for_every_value) {
+  const std::string csv = to_csv(some_result());
+  const auto line_end = csv.find('\n');
+  const auto commas = [](const std::string& text) { return std::ranges::count(text, ','); };
+  EXPECT_EQ(commas(csv.substr(0, line_end)), commas(csv.substr(line_end)));
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 2);
+}
+
+TEST(Report, backend_is_found_in_a_description) {
+  EXPECT_EQ(backend_in("put to 1: shm: lands in the target itself"), "shm");
+  EXPECT_EQ(backend_in("threads: lands in the target itself\nshm: too"), "threads");
+  EXPECT_EQ(backend_in("no neighbours"), "none");
+}
+
+TEST(Report, a_file_that_cannot_be_written_is_bad_usage) {
+  EXPECT_THROW(check_writable("no/such/folder/file"), UsageError);
+  EXPECT_NO_THROW(check_writable(""));
+}
+
+TEST(Progress, tells_rate_and_time_to_go) {
+  EXPECT_EQ(progress_line(250, 1000, 1e6, 0.5), " 25 %  250 of 1000 steps, 5e+08 cells/s, 2 s to go");
+  EXPECT_EQ(progress_line(0, 0, 1e6, 0.0), "100 %  0 of 0 steps, 0 cells/s, 0 s to go");
+}
+
+TEST(Image, colours_span_the_palette) {
+  EXPECT_EQ(colour_at(kDiverging, 0), kDiverging.front());
+  EXPECT_EQ(colour_at(kDiverging, 1), kDiverging.back());
+  EXPECT_EQ(colour_at(kDiverging, 0.5), kDiverging[2]);
+  EXPECT_EQ(colour_at(kDiverging, -3), kDiverging.front());
+  EXPECT_EQ(colour_at(kDiverging, 3), kDiverging.back());
+}
+
+TEST(Image, large_fields_are_averaged_and_small_ones_enlarged) {
+  const std::vector<double> large(3000 * 10, 1.0);
+  const Image shrunk = draw<double>(large, 3000, 10, 0, 1, kCells);
+  EXPECT_EQ(shrunk.width, 1000);
+  EXPECT_EQ(shrunk.height, 4);
+  EXPECT_EQ(shrunk.pixels.back(), kCells.back());
+  const std::vector<double> two = {0.0, 1.0};
+  const Image enlarged = draw<double>(two, 2, 1, 0, 1, kCells);
+  EXPECT_EQ(enlarged.width, 512);
+  EXPECT_EQ(enlarged.height, 256);
+  EXPECT_EQ(enlarged.pixels.front(), kCells.front());
+  EXPECT_EQ(enlarged.pixels.back(), kCells.back());
+}
+
+TEST(Image, a_png_reads_back) {
+  Image image{3, 2, {}};
+  for (std::uint8_t i = 0; i < 6; ++i) image.pixels.push_back({i, static_cast<std::uint8_t>(10 * i), 200});
+  const std::string file = testing::TempDir() + "sluice_image_test.png";
+  write_png(file, image);
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  ASSERT_NE(png_image_begin_read_from_file(&png, file.c_str()), 0);
+  png.format = PNG_FORMAT_RGB;
+  ASSERT_EQ(png.width, 3U);
+  ASSERT_EQ(png.height, 2U);
+  std::vector<Colour> pixels(6);
+  ASSERT_NE(png_image_finish_read(&png, nullptr, pixels.data(), 0, nullptr), 0);
+  EXPECT_EQ(pixels, image.pixels);
+  std::filesystem::remove(file);
+}
+
+TEST(Image, a_png_that_cannot_be_written_is_an_error) {
+  EXPECT_THROW(write_png("no/such/folder/file.png", {1, 1, {{1, 2, 3}}}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace apps

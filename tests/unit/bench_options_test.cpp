@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/options.hpp"
+#include "apps/common/usage_error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace {
+
+using Sizes = std::vector<std::size_t>;
+
+TEST(Sizes, are_the_powers_of_two_of_a_range) {
+  EXPECT_EQ(bench::parse_sizes("8:64"), (Sizes{8, 16, 32, 64}));
+  EXPECT_EQ(bench::parse_sizes("9:65"), (Sizes{16, 32, 64}));
+  EXPECT_EQ(bench::parse_sizes("512k:1m"), (Sizes{512 << 10, 1 << 20}));
+  EXPECT_EQ(bench::parse_sizes("4k"), (Sizes{4096}));
+}
+
+TEST(Sizes, begin_with_the_empty_message_where_the_range_begins_with_zero) {
+  EXPECT_EQ(bench::parse_sizes("0:4"), (Sizes{0, 1, 2, 4}));
+  EXPECT_EQ(bench::parse_sizes("0"), (Sizes{0}));
+}
+
+TEST(Sizes, that_cannot_be_are_refused) {
+  for (const char* text : {"", ":", "8:", ":8", "8:4", "9:15", "8:x", "1:2:3", "-8:8", "8q", "1:2g"})
+    EXPECT_THROW(bench::parse_sizes(text), apps::UsageError) << text;
+}
+
+TEST(Split, leaves_out_what_is_empty) {
+  EXPECT_EQ(bench::split("a,b"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(bench::split(",a,,b,"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(bench::split("").empty());
+}
+
+apps::Parsed parse(std::vector<const char*> arguments, bench::Options& options) {
+  arguments.insert(arguments.begin(), "sluice-bench");
+  return bench::parse(static_cast<int>(arguments.size()), arguments.data(), {"latency", "rate"}, options);
+}
+
+TEST(CommandLine, is_read) {
+  bench::Options options;
+  const auto parsed = parse({"latency", "--stream", "host", "--memory", "user", "--sizes", "8:16", "--depth", "4",
+                             "--against", "floor,mpi", "--touch", "--iters", "7", "--rounds", "3"},
+                            options);
+  ASSERT_TRUE(parsed.run) << parsed.text;
+  EXPECT_EQ(options.bench, "latency");
+  EXPECT_EQ(options.stream, bench::StreamChoice::host);
+  EXPECT_EQ(options.memory, bench::MemoryChoice::user);
+  EXPECT_EQ(options.sizes, (Sizes{8, 16}));
+  EXPECT_EQ(options.depth, 4);
+  EXPECT_EQ(options.iterations, 7);
+  EXPECT_EQ(options.rounds, 3);
+  EXPECT_TRUE(options.touch);
+  EXPECT_EQ(options.against, (std::vector<std::string>{"floor", "mpi"}));
+}
+
+TEST(CommandLine, that_is_wrong_gives_one_line_and_exit_code_2) {
+  const std::vector<std::vector<const char*>> wrong = {
+      {},
+      {"lateny"},
+      {"latency", "--frobnicate"},
+      {"latency", "--sizes", "x"},
+      {"latency", "--stream", "metal"},
+      {"latency", "--rails", "2"},
+      {"latency", "--depth", "0"},
+      {"latency", "--neighbours", "5"},
+  };
+  for (const auto& arguments : wrong) {
+    bench::Options options;
+    const auto parsed = parse(arguments, options);
+    EXPECT_FALSE(parsed.run);
+    EXPECT_EQ(parsed.exit_code, 2);
+    EXPECT_EQ(std::ranges::count(parsed.text, '\n'), 1) << parsed.text;
+  }
+}
+
+}  // namespace

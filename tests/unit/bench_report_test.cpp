@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace {
+
+bench::Row a_row() {
+  bench::Row row;
+  row.bench = "latency";
+  row.backend = "shm";
+  row.stream = "inline";
+  row.memory = "allocated";
+  row.fired_by = "stream";
+  row.ranks = 2;
+  row.launch = "mpi";
+  row.bytes = 8;
+  row.depth = 2;
+  row.metric = "latency";
+  row.unit = "us";
+  row.summary = {0.25, 0.2, 0.5, 100};
+  row.rounds = 20;
+  row.sample = "batch mean of 100";
+  row.rivals = {{"floor", "raw, mapped memory", 0.2, 0.8}};
+  return row;
+}
+
+bench::Report a_report() {
+  bench::Report report({"1.2.3", "a cpu", "2026-01-02T03:04:05Z"});
+  report.add(a_row());
+  return report;
+}
+
+TEST(Report, json_has_the_keys_that_scripts_rely_on) {
+  const auto rows = nlohmann::json::parse(a_report().to_json());
+  ASSERT_EQ(rows.size(), 1U);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : rows[0].items()) keys.insert(key);
+  for (const char* key : {"schema",  "bench",  "backend", "stream", "memory", "touch",  "fired_by", "ranks", "launch",
+                          "bytes",   "depth",  "window",  "rails",  "metric", "unit",   "p50",      "p10",   "p99",
+                          "samples", "rounds", "version", "cpu",    "gpu",    "driver", "date",     "rivals"})
+    EXPECT_TRUE(keys.contains(key)) << key;
+  EXPECT_DOUBLE_EQ(rows[0]["p50"], 0.25);
+  EXPECT_EQ(rows[0]["version"], "1.2.3");
+  EXPECT_DOUBLE_EQ(rows[0]["rivals"]["floor"]["ratio"], 0.8);
+  EXPECT_TRUE(rows[0]["floor_drift"].is_null());
+}
+
+TEST(Report, csv_has_as_many_fields_in_every_line) {
+  const std::string csv = a_report().to_csv();
+  const std::size_t end = csv.find('\n');
+  const std::string header = csv.substr(0, end);
+  const std::string values = csv.substr(end + 1);
+  EXPECT_NE(header.find("floor_p50,floor_ratio"), std::string::npos);
+  EXPECT_EQ(std::ranges::count(header, ','), std::ranges::count(values, ','));
+}
+
+TEST(Report, columns_have_ours_and_every_rival) {
+  bench::Row row = a_row();
+  EXPECT_NE(bench::header_text(row).find("latency (us)"), std::string::npos);
+  EXPECT_NE(bench::header_text(row).find("floor"), std::string::npos);
+  EXPECT_NE(bench::row_text(row).find("0.250"), std::string::npos);
+  EXPECT_EQ(bench::row_text(row).find("moved"), std::string::npos);
+}
+
+TEST(Report, a_row_says_when_its_floor_moved) {
+  bench::Row row = a_row();
+  row.floor_drift = 0.5;
+  EXPECT_NE(bench::row_text(row).find("the floor moved by 50 %"), std::string::npos);
+}
+
+}  // namespace

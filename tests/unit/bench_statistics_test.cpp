@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/statistics.hpp"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using bench::Rounds;
+
+TEST(Percentile, interpolates_between_neighbours) {
+  const std::vector<double> values = {4, 1, 3, 2};
+  EXPECT_DOUBLE_EQ(bench::percentile(values, 0), 1);
+  EXPECT_DOUBLE_EQ(bench::percentile(values, 1), 4);
+  EXPECT_DOUBLE_EQ(bench::percentile(values, 0.5), 2.5);
+  EXPECT_DOUBLE_EQ(bench::percentile(values, 0.1), 1.3);
+}
+
+TEST(Percentile, of_one_value_is_that_value) {
+  const std::vector<double> values = {7};
+  EXPECT_DOUBLE_EQ(bench::percentile(values, 0.99), 7);
+  EXPECT_DOUBLE_EQ(bench::median(values), 7);
+}
+
+TEST(Summary, p50_counts_rounds_and_not_samples) {
+  // The disturbed round has most of the samples.
+  const Rounds rounds = {{1, 1}, {2, 2}, {90, 90, 90, 90, 90, 90, 90, 90, 90}};
+  const bench::Summary summary = bench::summarise(rounds);
+  EXPECT_DOUBLE_EQ(summary.p50, 2);
+  EXPECT_DOUBLE_EQ(summary.p99, 90);
+  EXPECT_EQ(summary.samples, 13U);
+}
+
+TEST(Ratio, compares_within_a_round_only) {
+  // The machine slows down threefold half way; theirs takes twice as long as ours all the time.
+  const Rounds ours = {{1}, {1}, {3}, {3}};
+  const Rounds theirs = {{2}, {2}, {6}, {6}};
+  EXPECT_DOUBLE_EQ(bench::ratio(theirs, ours), 2);
+}
+
+TEST(Ratio, is_above_one_where_the_rival_takes_longer) {
+  EXPECT_DOUBLE_EQ(bench::ratio({{3, 3, 3}}, {{2, 2, 2}}), 1.5);
+  EXPECT_DOUBLE_EQ(bench::ratio({{1, 1, 1}}, {{2, 2, 2}}), 0.5);
+}
+
+TEST(Drift, is_zero_for_a_steady_machine) { EXPECT_DOUBLE_EQ(bench::drift({{5, 5}, {5, 5}, {5, 5}}), 0); }
+
+TEST(Drift, does_not_count_one_disturbed_round_in_twenty) {
+  Rounds rounds(20, {10.0});
+  rounds[7] = {1000};
+  EXPECT_LT(bench::drift(rounds), bench::kDriftAllowed);
+}
+
+TEST(Drift, tells_when_the_machine_changes_half_way) {
+  Rounds rounds(20, {10.0});
+  for (std::size_t round = 10; round < 20; ++round) rounds[round] = {15};
+  EXPECT_DOUBLE_EQ(bench::drift(rounds), 0.5);
+}
+
+}  // namespace

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/env.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::base::Env;
+using sluice::base::LogLevel;
+using sluice::base::read_env;
+
+/// Variables that are set for the length of a test.
+class Set {
+ public:
+  Set(std::initializer_list<std::pair<const char*, const char*>> variables) {
+    for (const auto& [name, value] : variables) {
+      ::setenv(name, value, 1);
+      names_.emplace_back(name);
+    }
+  }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+  ~Set() {
+    for (const std::string& name : names_) ::unsetenv(name.c_str());
+  }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+std::string complaint() {
+  try {
+    read_env();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string complaint(const char* name, const char* value) {
+  const Set set{{name, value}};
+  return complaint();
+}
+
+TEST(Env, defaults_are_those_of_the_table) {
+  const Env env = read_env();
+  EXPECT_FALSE(env.timeout.has_value());
+  EXPECT_EQ(env.connect_timeout, 60s);
+  EXPECT_EQ(env.warn, 60s);
+  EXPECT_EQ(env.backends, "");
+  EXPECT_EQ(env.log, LogLevel::warn);
+  EXPECT_GT(env.bounce_max, 0U);
+  EXPECT_GT(env.nontemporal_min, env.bounce_max);
+  EXPECT_EQ(env.rank, -1);
+  EXPECT_EQ(env.listen_fd, -1);
+}
+
+TEST(Env, durations_have_units) {
+  const std::vector<std::pair<const char*, std::chrono::nanoseconds>> cases = {
+      {"60s", 60s}, {"500ms", 500ms}, {"2m", 2min}, {"3", 3s}, {"1.5", 1500ms},
+      {"0", 0s},    {"7us", 7us},     {"9ns", 9ns}, {"1h", 1h}};
+  for (const auto& [text, expected] : cases) {
+    const Set set{{"SLUICE_TIMEOUT", text}};
+    EXPECT_EQ(read_env().timeout, expected) << text;
+  }
+}
+
+TEST(Env, sizes_have_suffixes) {
+  const std::vector<std::pair<const char*, std::size_t>> cases = {
+      {"0", 0}, {"4096", 4096}, {"64k", 65536}, {"1m", 1048576}, {"2g", std::size_t{2} << 30}};
+  for (const auto& [text, expected] : cases) {
+    const Set set{{"SLUICE_BOUNCE_MAX", text}};
+    EXPECT_EQ(read_env().bounce_max, expected) << text;
+  }
+}
+
+TEST(Env, the_launchers_own_are_read) {
+  const Set set{{"SLUICE_RANK", "2"},    {"SLUICE_SIZE", "4"},      {"SLUICE_JOB", "abc"},
+                {"SLUICE_THREADS", "0"}, {"SLUICE_LISTEN_FD", "7"}, {"SLUICE_REPORT_FD", "8"}};
+  const Env env = read_env();
+  EXPECT_EQ(env.rank, 2);
+  EXPECT_EQ(env.size, 4);
+  EXPECT_EQ(env.job, "abc");
+  EXPECT_EQ(env.listen_fd, 7);
+  EXPECT_EQ(env.report_fd, 8);
+}
+
+TEST(Env, a_bad_value_is_an_error_that_names_the_variable_and_the_value) {
+  const std::vector<std::pair<const char*, const char*>> cases = {{"SLUICE_TIMEOUT", "soon"},
+                                                                  {"SLUICE_TIMEOUT", "-1s"},
+                                                                  {"SLUICE_TIMEOUT", "5 s"},
+                                                                  {"SLUICE_TIMEOUT", "inf"},
+                                                                  {"SLUICE_TIMEOUT", "1e300"},
+                                                                  {"SLUICE_CONNECT_TIMEOUT", "60x"},
+                                                                  {"SLUICE_BOUNCE_MAX", "-1"},
+                                                                  {"SLUICE_BOUNCE_MAX", "64kb"},
+                                                                  {"SLUICE_BOUNCE_MAX", "99999999999999999999"},
+                                                                  {"SLUICE_BOUNCE_MAX", "999999999999999999g"},
+                                                                  {"SLUICE_LOG", "loud"},
+                                                                  {"SLUICE_RANK", "first"},
+                                                                  {"SLUICE_RANK", "1x"}};
+  for (const auto& [name, value] : cases) {
+    const std::string what = complaint(name, value);
+    EXPECT_NE(what.find(std::string(name) + "=" + value + ": expected "), std::string::npos)
+        << name << "=" << value << ": " << what;
+  }
+}
+
+TEST(Env, an_empty_value_is_an_error_where_a_number_is_expected) {
+  EXPECT_NE(complaint("SLUICE_WARN", ""), "");
+  EXPECT_EQ(complaint("SLUICE_BACKENDS", ""), "");
+}
+
+TEST(Env, an_unknown_variable_is_an_error_that_names_it) {
+  EXPECT_NE(complaint("SLUICE_TIMOUT", "60s").find("SLUICE_TIMOUT"), std::string::npos);
+  EXPECT_NE(complaint("SLUICE_", "1").find("SLUICE_"), std::string::npos);
+}
+
+TEST(Env, root_dir_and_user_variables_are_left_alone) {
+  const Set set{{"SLUICE_ROOT", "/x"}, {"SLUICE_DIR", "/y"}, {"SLUICE_USER_ANYTHING", "z"}, {"SLUICEGATE", "open"}};
+  EXPECT_EQ(complaint(), "");
+}
+
+TEST(Env, forgetting_the_launcher_leaves_the_rest) {
+  const Set set{{"SLUICE_RANK", "2"}, {"SLUICE_JOB", "abc"}, {"SLUICE_WARN", "7s"}};
+  sluice::base::forget_launcher();
+  const Env env = read_env();
+  EXPECT_EQ(env.rank, -1);
+  EXPECT_EQ(env.job, "");
+  EXPECT_EQ(env.warn, 7s);
+}
+
+TEST(Env, every_variable_says_what_it_means) {
+  for (const sluice::base::Variable& variable : sluice::base::variables()) {
+    EXPECT_TRUE(std::string(variable.name).starts_with("SLUICE_"));
+    EXPECT_FALSE(std::string(variable.meaning).empty()) << variable.name;
+    EXPECT_NE(std::string(sluice::base::name(variable.kind)), "?") << variable.name;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fd.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <numeric>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using sluice::base::Fd;
+using sluice::base::receive_packet;
+using sluice::base::send_packet;
+
+struct Ends {
+  Fd here;
+  Fd there;
+};
+
+Ends connected() {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+std::vector<std::byte> stamped(std::size_t bytes, unsigned stamp) {
+  std::vector<std::byte> data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(stamp + i * 7);
+  return data;
+}
+
+bool open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
+
+TEST(Fd, closes_what_it_owns_and_only_that) {
+  const int raw = ::memfd_create("test", MFD_CLOEXEC);
+  {
+    Fd first(raw);
+    Fd second(std::move(first));
+    EXPECT_EQ(second.get(), raw);
+    EXPECT_TRUE(open(raw));
+  }
+  EXPECT_FALSE(open(raw));
+}
+
+TEST(Fd, assignment_closes_the_old_one) {
+  const int old = ::memfd_create("old", MFD_CLOEXEC);
+  const int young = ::memfd_create("young", MFD_CLOEXEC);
+  Fd fd(old);
+  fd = Fd(young);
+  EXPECT_FALSE(open(old));
+  EXPECT_EQ(fd.get(), young);
+}
+
+TEST(Fd, release_gives_it_up) {
+  const int raw = ::memfd_create("test", MFD_CLOEXEC);
+  Fd fd(raw);
+  EXPECT_EQ(fd.release(), raw);
+  EXPECT_FALSE(fd);
+  EXPECT_TRUE(open(raw));
+  ::close(raw);
+}
+
+TEST(Packet, arrives_whole_and_in_order_whatever_its_length) {
+  const auto [here, there] = connected();
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{100}, std::size_t{70000}}) {
+    const auto sent = stamped(bytes, 1);
+    const auto next = stamped(bytes + 1, 2);
+    ASSERT_TRUE(send_packet(here, sent, {}));
+    ASSERT_TRUE(send_packet(here, next, {}));
+    EXPECT_EQ(receive_packet(there)->bytes, sent);
+    EXPECT_EQ(receive_packet(there)->bytes, next);
+  }
+  EXPECT_FALSE(receive_packet(there).has_value());
+}
+
+TEST(Packet, carries_descriptors_that_close_on_exec) {
+  const auto [here, there] = connected();
+  const Fd memory(::memfd_create("test", 0));
+  const auto contents = stamped(64, 3);
+  ASSERT_EQ(::write(memory.get(), contents.data(), contents.size()), 64);
+  const std::vector<int> fds(sluice::base::kMaxPacketFds, memory.get());
+  ASSERT_TRUE(send_packet(here, stamped(5, 1), fds));
+  const auto packet = receive_packet(there);
+  ASSERT_TRUE(packet.has_value());
+  ASSERT_EQ(packet->fds.size(), fds.size());
+  for (const Fd& fd : packet->fds) {
+    EXPECT_EQ(::fcntl(fd.get(), F_GETFD), FD_CLOEXEC);
+    std::vector<std::byte> seen(64);
+    ASSERT_EQ(::pread(fd.get(), seen.data(), seen.size(), 0), 64);
+    EXPECT_EQ(seen, contents);
+  }
+}
+
+TEST(Packet, a_full_socket_takes_nothing_and_loses_nothing) {
+  const auto [here, there] = connected();
+  unsigned sent = 0;
+  while (send_packet(here, stamped(1000, sent), {})) ++sent;
+  ASSERT_GT(sent, 0U);
+  for (unsigned i = 0; i < sent; ++i) ASSERT_EQ(receive_packet(there)->bytes, stamped(1000, i));
+  EXPECT_FALSE(receive_packet(there).has_value());
+  EXPECT_TRUE(send_packet(here, stamped(1000, sent), {}));
+}
+
+TEST(Packet, what_a_dead_peer_had_sent_is_received_before_the_end) {
+  auto [here, there] = connected();
+  ASSERT_TRUE(send_packet(here, stamped(10, 1), {}));
+  ASSERT_TRUE(send_packet(there, stamped(10, 2), {}));  // never read there: the end comes as a reset
+  here = Fd();
+  EXPECT_EQ(receive_packet(there)->bytes, stamped(10, 1));
+  EXPECT_TRUE(receive_packet(there)->closed);
+  EXPECT_TRUE(receive_packet(there)->closed);
+}
+
+TEST(Packet, sending_to_a_dead_peer_throws_and_raises_no_signal) {
+  auto [here, there] = connected();
+  there = Fd();
+  try {
+    send_packet(here, stamped(10, 1), {});
+    FAIL() << "nothing was thrown";
+  } catch (const std::system_error& error) {
+    EXPECT_TRUE(error.code().value() == EPIPE || error.code().value() == ECONNRESET) << error.what();
+  }
+}
+
+TEST(Packet, one_that_is_empty_or_has_too_many_descriptors_is_refused) {
+  const auto [here, there] = connected();
+  EXPECT_THROW(send_packet(here, {}, {}), std::invalid_argument);
+  const std::vector<int> fds(sluice::base::kMaxPacketFds + 1, here.get());
+  EXPECT_THROW(send_packet(here, stamped(1, 1), fds), std::invalid_argument);
+  EXPECT_FALSE(receive_packet(there).has_value());
+}
+
+}  // namespace

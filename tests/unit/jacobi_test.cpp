@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole fields, bit by bit, against the serial run; and what the method must do, so that both cannot be wrong alike.
+#include "apps/common/host_space.hpp"
+#include "apps/common/verify.hpp"
+#include "apps/jacobi/reference.hpp"
+#include "apps/jacobi/solver.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace jacobi {
+namespace {
+
+Kokkos::Serial serial() {
+  static const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
+  return Kokkos::Serial(Kokkos::NewInstance{});
+}
+
+struct Outcome {
+  Solution solution;
+  std::vector<double> norms;
+};
+
+Outcome run(int ranks, const Options& options) {
+  serial();
+  Outcome outcome;
+  const int code = sluice::run_threads(ranks, [&](sluice::Context& context) {
+    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options), Model{}, serial());
+    std::vector<double> norms;
+    Solution solution = solve(simulation, options, true, [&](apps::Index, double norm) { norms.push_back(norm); });
+    if (context.rank() == 0) outcome = {std::move(solution), std::move(norms)};
+  });
+  EXPECT_EQ(code, 0);
+  return outcome;
+}
+
+Options small(apps::Index nx, apps::Index ny, apps::Index iterations) {
+  Options options;
+  options.nx = nx;
+  options.ny = ny;
+  options.iterations = iterations;
+  options.norm_every = 0;
+  return options;
+}
+
+TEST(Jacobi, field_is_the_serial_one_bit_by_bit) {
+  for (const auto stream : {apps::StreamKind::inline_, apps::StreamKind::host})
+    for (const auto& [periodic_x, periodic_y] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}})
+      for (const int ranks : {1, 2, 3, 4, 6}) {
+        Options options = small(29, 23, 40);
+        options.common.stream = stream;
+        options.periodic_x = periodic_x;
+        options.periodic_y = periodic_y;
+        const auto expected = solve_serially(options.problem(), 40);
+        const auto comparison = apps::compare<double>(run(ranks, options).solution.unknowns, expected);
+        ASSERT_TRUE(comparison.passed()) << ranks << " ranks, periodic " << periodic_x << periodic_y;
+      }
+}
+
+TEST(Jacobi, blocks_of_one_row_or_column_work) {
+  for (const auto& [nx, ny] : {std::pair<apps::Index, apps::Index>{6, 3}, {3, 6}, {4, 4}, {3, 3}}) {
+    const Options options = small(nx, ny, 10);
+    const int ranks = static_cast<int>((nx - 2) * (ny - 2));
+    const auto expected = solve_serially(options.problem(), 10);
+    EXPECT_TRUE(apps::compare<double>(run(ranks, options).solution.unknowns, expected).passed()) << nx << " x " << ny;
+  }
+}
+
+TEST(Jacobi, norm_does_not_depend_on_the_ranks_beyond_rounding) {
+  Options options = small(40, 30, 20);
+  options.norm_every = 5;
+  const auto alone = run(1, options).norms;
+  ASSERT_EQ(alone.size(), 4U);
+  for (const int ranks : {2, 3, 5}) {
+    const auto norms = run(ranks, options).norms;
+    ASSERT_EQ(norms.size(), alone.size());
+    for (std::size_t i = 0; i < norms.size(); ++i) EXPECT_NEAR(norms[i], alone[i], 1e-12 * alone[i]);
+  }
+}
+
+TEST(Jacobi, norm_is_the_change_of_the_last_iteration) {
+  Options options = small(17, 19, 9);
+  options.norm_every = 9;
+  const auto before = solve_serially(options.problem(), 8);
+  const auto after = solve_serially(options.problem(), 9);
+  double sum = 0;
+  for (std::size_t i = 0; i < after.size(); ++i) sum += (after[i] - before[i]) * (after[i] - before[i]);
+  const auto norms = run(2, options).norms;
+  ASSERT_EQ(norms.size(), 1U);
+  EXPECT_NEAR(norms[0], std::sqrt(sum), 1e-12);
+}
+
+TEST(Jacobi, ends_when_the_norm_is_small) {
+  Options options = small(12, 12, 100000);
+  options.norm_every = 10;
+  options.tolerance = 1e-6;
+  const Outcome outcome = run(2, options);
+  EXPECT_LT(outcome.solution.result.steps, 100000);
+  EXPECT_LE(outcome.norms.back(), 1e-6);
+}
+
+// A harmonic function is the mean of its neighbours: the discrete solution with a sine along both sides is known.
+TEST(Jacobi, converges_to_the_known_solution) {
+  Options options = small(34, 34, 20000);
+  options.periodic_y = false;
+  const auto field = run(4, options).solution.unknowns;
+  const double h = 3.14159265358979323846 * 2 / 33;
+  const double k = std::acosh(2 - std::cos(h));
+  for (apps::Index y = 1; y < 33; ++y)
+    for (apps::Index x = 1; x < 33; ++x) {
+      const double along = std::cosh(k * (static_cast<double>(x) - 16.5)) / std::cosh(k * 16.5);
+      ASSERT_NEAR(field[(y - 1) * 32 + x - 1], along * std::sin(h * static_cast<double>(y)), 1e-9);
+    }
+}
+
+TEST(Compare, finds_one_wrong_bit) {
+  const std::vector<double> expected = {1.0, 0.0, 3.0};
+  std::vector<double> found = expected;
+  EXPECT_EQ(apps::verification_line(apps::compare<double>(found, expected), 3, 3), "VERIFICATION: PASSED");
+  found[1] = -0.0;
+  EXPECT_EQ(apps::compare<double>(found, expected).differing, 1);
+  found[2] = 3.5;
+  EXPECT_EQ(apps::verification_line(apps::compare<double>(found, expected), 3, 3),
+            "VERIFICATION: FAILED 2 of 3 cells differ, the first at x=1 y=0, max_abs_err=0.5");
+}
+
+}  // namespace
+}  // namespace jacobi

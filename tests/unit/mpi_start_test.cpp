@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI as a way to start: this program starts itself under mpiexec.
+#include "tests/unit/program.hpp"
+
+#include <sluice/mpi.hpp>
+#include <sluice/sluice.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using sluice::tests::contains;
+using sluice::tests::Program;
+using sluice::tests::Result;
+
+void say(const std::string& line) {
+  const std::string text = line + "\n";
+  ASSERT_EQ(::write(STDOUT_FILENO, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+
+// ---- what the ranks do: this program with "--as WHAT" ----
+
+void says_who_it_is(sluice::Context& context) {
+  say("rank " + std::to_string(context.rank()) + " of " + std::to_string(context.size()) + ", " +
+      std::to_string(context.node_rank()) + " of " + std::to_string(context.node_size()) + " here");
+}
+
+// Sends its rank to the right, and checks what comes from the left.
+void pass_on(sluice::Context& context) {
+  const int size = context.size();
+  const int right = (context.rank() + 1) % size;
+  const int left = (context.rank() + size - 1) % size;
+  const auto stream = sluice::Stream::program_order();
+  const sluice::Memory memory = context.allocate(2 * sizeof(int));
+  sluice::Sender east = context.sender(right, 1, memory.slice(0, sizeof(int)));
+  sluice::Receiver west = context.receiver(left, 1, memory.slice(sizeof(int), sizeof(int)));
+  const sluice::Slice source = east.acquire(stream);
+  source.as<int>()[0] = context.rank();
+  east.put(stream);
+  const sluice::Slice target = west.wait(stream);
+  const int seen = target.as<int>()[0];
+  if (seen != left) throw std::runtime_error("expected " + std::to_string(left) + ", not " + std::to_string(seen));
+  west.release(stream);
+}
+
+void passes_on(sluice::Context& context) {
+  pass_on(context);
+  say("passed on");
+}
+
+void has_several_contexts(sluice::Context& context) {
+  MPI_Comm reversed = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -context.rank(), &reversed);
+  sluice::Context same = sluice::mpi::context(MPI_COMM_WORLD);
+  sluice::Context turned = sluice::mpi::context(reversed);
+  MPI_Comm_free(&reversed);  // it was only needed to open
+  if (turned.rank() != context.size() - 1 - context.rank()) throw std::runtime_error("not reversed");
+  pass_on(turned);
+  pass_on(context);
+  pass_on(same);
+  say("passed on");
+}
+
+void rank_one_throws(sluice::Context& context) {
+  if (context.rank() == 1) throw std::runtime_error("rank one had enough");
+}
+
+void rank_one_throws_and_others_hang(sluice::Context& context) {
+  if (context.rank() == 1) throw std::runtime_error("rank one had enough");
+  for (;;) ::pause();
+}
+
+const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
+    {"says_who_it_is", says_who_it_is},
+    {"passes_on", passes_on},
+    {"has_several_contexts", has_several_contexts},
+    {"rank_one_throws", rank_one_throws},
+    {"rank_one_throws_and_others_hang", rank_one_throws_and_others_hang}};
+
+int act_as(std::string what, int argc, char** argv) {
+  const bool own_mpi = what == "initialises_mpi_itself";
+  if (own_mpi) {
+    MPI_Init(&argc, &argv);
+    what = "passes_on";
+  }
+  const int code = sluice::run(argc, argv, kBodies.at(what));
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (own_mpi == (finalized != 0)) say("finalised by the wrong one");
+  if (own_mpi) MPI_Finalize();
+  return code;
+}
+
+// ---- the promises ----
+
+Result mpiexec(const std::string& ranks, const std::string& what) {
+  std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  std::string as = what;
+  std::string count = ranks;
+  Program program([&] {
+    // Open MPI asks for these as root, and with fewer cores than ranks.
+    for (const char* const allowed :
+         {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"}) {
+      ::setenv(allowed, "1", 1);
+    }
+    char command[] = "mpiexec";
+    char ranks_flag[] = "-n";
+    char as_flag[] = "--as";
+    std::array<char*, 7> arguments = {command, ranks_flag, count.data(), self.data(), as_flag, as.data(), nullptr};
+    ::execvp(command, arguments.data());
+    return 127;
+  });
+  return program.result();
+}
+
+TEST(MpiStart, every_rank_is_told_who_it_is) {
+  const Result result = mpiexec("3", "says_who_it_is");
+  EXPECT_EQ(result.code, 0) << result.err;
+  for (const char* const line :
+       {"rank 0 of 3, 0 of 3 here\n", "rank 1 of 3, 1 of 3 here\n", "rank 2 of 3, 2 of 3 here\n"}) {
+    EXPECT_TRUE(contains(result.out, line)) << result.out;
+  }
+}
+
+TEST(MpiStart, ranks_reach_each_other) {
+  const Result result = mpiexec("3", "passes_on");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "passed on\npassed on\npassed on\n");
+}
+
+TEST(MpiStart, one_rank_is_enough) {
+  const Result result = mpiexec("1", "says_who_it_is");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "rank 0 of 1, 0 of 1 here\n");
+}
+
+TEST(MpiStart, an_mpi_that_the_program_runs_itself_stays_its_own) {
+  const Result result = mpiexec("2", "initialises_mpi_itself");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "passed on\npassed on\n");
+}
+
+TEST(MpiStart, several_contexts_live_at_once) {
+  const Result result = mpiexec("3", "has_several_contexts");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "passed on\npassed on\npassed on\n");
+}
+
+TEST(MpiStart, a_body_that_throws_fails_the_job) {
+  const Result result = mpiexec("3", "rank_one_throws");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(contains(result.err, "sluice: rank 1: rank one had enough\n")) << result.err;
+}
+
+TEST(MpiStart, ranks_that_do_not_end_by_themselves_are_ended_after_5_s) {
+  const auto before = Clock::now();
+  const Result result = mpiexec("3", "rank_one_throws_and_others_hang");
+  EXPECT_NE(result.code, 0);
+  EXPECT_GE(Clock::now() - before, 5s);
+}
+
+TEST(MpiStart, a_context_needs_an_initialised_mpi) {
+  try {
+    sluice::mpi::context(MPI_COMM_WORLD);
+    FAIL() << "nothing was thrown";
+  } catch (const sluice::Error& error) {
+    EXPECT_EQ(error.code(), sluice::Code::misuse);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--as") return act_as(argv[2], argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// sluice::run and run_threads without a launcher.
+#include "tests/unit/program.hpp"
+
+#include <sluice/sluice.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+using sluice::Context;
+using sluice::tests::contains;
+using sluice::tests::lines;
+using sluice::tests::Program;
+using sluice::tests::Result;
+
+int run(const sluice::Body& body, const sluice::Options& options = {}) {
+  char name[] = "program";
+  char* arguments[] = {name, nullptr};
+  return sluice::run(1, arguments, body, options);
+}
+
+void nothing(Context&) {}
+
+template <class Main>
+Result result_of(Main main) {
+  return Program(main).result();
+}
+
+TEST(Start, a_program_started_alone_is_one_rank) {
+  const Result result = result_of([] {
+    int calls = 0;
+    const int code = run([&](Context& context) {
+      if (context.rank() == 0 && context.size() == 1 && context.node_size() == 1) ++calls;
+    });
+    return code == 0 && calls == 1 ? 0 : 9;
+  });
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+TEST(Start, what_the_body_throws_is_one_line_and_exit_code_1) {
+  const Result error = result_of([] { return run([](Context& context) { context.allocate(0); }); });
+  EXPECT_EQ(error.code, 1);
+  EXPECT_TRUE(error.err.starts_with("sluice: rank 0: ")) << error.err;
+  EXPECT_EQ(lines(error.err), 1) << error.err;
+
+  const Result argument = result_of([] { return run([](Context&) { throw std::invalid_argument("odd"); }); });
+  EXPECT_EQ(argument.code, 1);
+  EXPECT_EQ(argument.err, "sluice: rank 0: odd\n");
+
+  const Result other = result_of([] { return run([](Context&) { throw 7; }); });
+  EXPECT_EQ(other.code, 1);
+  EXPECT_EQ(lines(other.err), 1) << other.err;
+}
+
+TEST(Start, a_bad_setting_is_one_line_and_exit_code_2) {
+  struct Case {
+    const char* name;
+    const char* value;
+    const char* expected;
+  };
+  for (const Case& setting : {Case{"SLUICE_TIMEOUT", "soon", "SLUICE_TIMEOUT=soon"},
+                              {"SLUICE_TYPO", "1", "SLUICE_TYPO"},
+                              {"SLUICE_BACKENDS", "shm,pigeon", "\"pigeon\""},
+                              {"SLUICE_RANK", "0", "SLUICE_RANK"},
+                              {"SLUICE_SIZE", "4", "SLUICE_SIZE"},
+                              {"SLUICE_REPORT_FD", "977", "SLUICE_REPORT_FD=977"}}) {
+    const Result result = result_of([&] {
+      ::setenv(setting.name, setting.value, 1);
+      return run(nothing);
+    });
+    EXPECT_EQ(result.code, 2) << setting.name;
+    EXPECT_TRUE(contains(result.err, setting.expected)) << result.err;
+    EXPECT_EQ(lines(result.err), 1) << result.err;
+  }
+  const Result result = result_of([] {
+    sluice::Options options;
+    options.backends = "pigeon";
+    return run(nothing, options);
+  });
+  EXPECT_EQ(result.code, 2);
+  EXPECT_TRUE(contains(result.err, "\"pigeon\"")) << result.err;
+}
+
+TEST(Start, an_mpi_launcher_without_the_mpi_library_is_an_error_and_never_several_single_ranks) {
+  for (const char* const variable : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
+    const auto under = [&](const char* ranks) {
+      return result_of([&] {
+        ::setenv(variable, ranks, 1);
+        return run(nothing);
+      });
+    };
+    EXPECT_EQ(under("1").code, 0);
+    const Result several = under("4");
+    EXPECT_EQ(several.code, 2);
+    EXPECT_TRUE(contains(several.err, "not linked with Sluice::mpi")) << several.err;
+  }
+}
+
+TEST(Start, the_launchers_variables_come_before_mpi) {
+  const Result result = result_of([] {
+    ::setenv("PMI_SIZE", "4", 1);
+    ::setenv("SLUICE_THREADS", "2", 1);
+    std::atomic<int> calls{0};
+    const int code = run([&](Context& context) { calls += context.size(); });
+    return code == 0 && calls == 4 ? 0 : 9;
+  });
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+TEST(Start, what_a_rank_starts_is_not_taken_for_that_rank) {
+  const Result result = result_of([] {
+    ::setenv("SLUICE_THREADS", "2", 1);
+    return run([](Context&) {
+      if (std::getenv("SLUICE_THREADS") != nullptr) throw std::runtime_error("still set");
+    });
+  });
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+TEST(Start, threads_may_be_run_any_number_of_times) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    std::atomic<int> sum{0};
+    EXPECT_EQ(sluice::run_threads(ranks,
+                                  [&](Context& context) {
+                                    EXPECT_EQ(context.size(), ranks);
+                                    EXPECT_EQ(context.node_rank(), context.rank());
+                                    sum += context.rank() + 1;
+                                  }),
+              0);
+    EXPECT_EQ(sum, ranks * (ranks + 1) / 2);
+  }
+}
+
+TEST(Start, the_end_of_a_thread_rank_is_noticed_by_the_others) {
+  const Result result = result_of([] {
+    return sluice::run_threads(3, [](Context& context) {
+      if (context.rank() == 1) throw std::runtime_error("had enough");
+      if (context.rank() == 2) return;
+      const sluice::Memory memory = context.allocate(8);
+      sluice::Receiver receiver = context.receiver(1, 5, memory.all());
+      receiver.wait_for(std::chrono::seconds(60));
+    });
+  });
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(contains(result.err, "sluice: rank 1: had enough\n")) << result.err;
+  EXPECT_TRUE(contains(result.err, "sluice: rank 0: ")) << result.err;
+  EXPECT_FALSE(contains(result.err, "sluice: rank 2: ")) << result.err;
+}
+
+TEST(Start, no_ranks_is_a_bad_setting) {
+  for (const int ranks : {0, -1}) {
+    const Result result = result_of([&] { return sluice::run_threads(ranks, nothing); });
+    EXPECT_EQ(result.code, 2);
+    EXPECT_TRUE(contains(result.err, "must be 1 or more, not " + std::to_string(ranks))) << result.err;
+  }
+}
+
+TEST(Start, descriptors_that_run_out_are_an_error_and_no_hang) {
+  const Result result = result_of([] {
+    const rlimit few{32, 32};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    return sluice::run_threads(64, nothing);
+  });
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(lines(result.err), 1) << result.err;
+}
+
+}  // namespace

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words, and sleeping for them: between threads, and between processes through memory that both map.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <thread>
+
+#include "base/words.hpp"
+
+namespace sluice::base {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Far longer than any machine needs; only a wake that never comes takes so long.
+constexpr auto kLost = seconds(5);
+
+/// Two words in memory that a fork shares.
+struct Pair {
+  struct Side {
+    alignas(64) Word word;
+    Parking parking;
+  };
+  std::array<Side, 2> sides;
+};
+
+class SharedPair {
+ public:
+  SharedPair() {
+    void* memory = mmap(nullptr, sizeof(Pair), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    pair_ = ::new (memory) Pair;
+  }
+  ~SharedPair() { munmap(pair_, sizeof(Pair)); }
+  SharedPair(const SharedPair&) = delete;
+  SharedPair& operator=(const SharedPair&) = delete;
+  Pair& operator*() const { return *pair_; }
+
+ private:
+  Pair* pair_;
+};
+
+/// Sleeps at once, without the spinning that hides a lost wake. False: the wake came too late, or never.
+bool sleep_until_reached(Pair::Side& side, std::uint64_t at_least) {
+  const auto deadline = Clock::now() + kLost;
+  auto ready = [&] { return reached(side.word, at_least); };
+  constexpr auto call = [](void* argument) { return (*static_cast<decltype(ready)*>(argument))(); };
+  while (!ready() && Clock::now() < deadline) park(side.parking, call, &ready, deadline);
+  return Clock::now() < deadline;
+}
+
+/// Raises its own word and sleeps for the other's, in turns. The delays slide the two ends along each other, so that
+/// raising falls on every instruction of going to sleep.
+bool ping_pong(Pair& pair, unsigned self, std::uint64_t rounds) {
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    for (std::uint64_t i = 0; i < (round * (self == 0 ? 7 : 13)) % 97; ++i) pause();
+    raise(pair.sides[self].word, round, pair.sides[self].parking);
+    if (!sleep_until_reached(pair.sides[1 - self], round)) return false;
+  }
+  return true;
+}
+
+TEST(Words, no_wake_is_lost_between_threads) {
+  prepare_fences();
+  for (int again = 0; again < 20; ++again) {
+    SharedPair pair;
+    bool theirs = false;
+    std::thread other([&] { theirs = ping_pong(*pair, 1, 1000); });
+    const bool ours = ping_pong(*pair, 0, 1000);
+    other.join();
+    ASSERT_TRUE(ours && theirs);
+  }
+}
+
+TEST(Words, no_wake_is_lost_between_processes) {
+  for (int again = 0; again < 20; ++again) {
+    SharedPair pair;
+    const pid_t child = fork();
+    if (child == 0) {
+      prepare_fences();
+      _exit(ping_pong(*pair, 1, 1000) ? 0 : 1);
+    }
+    prepare_fences();
+    const bool ours = ping_pong(*pair, 0, 1000);
+    int status = -1;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(ours && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+TEST(Words, one_raise_wakes_everybody) {
+  SharedPair pair;
+  std::array<bool, 4> woken{};
+  std::array<std::thread, 4> sleepers;
+  for (std::size_t i = 0; i < sleepers.size(); ++i) {
+    sleepers[i] = std::thread([&, i] { woken[i] = sleep_until_reached((*pair).sides[0], 1); });
+  }
+  while ((*pair).sides[0].parking.sleepers.load() < sleepers.size()) std::this_thread::yield();
+  raise((*pair).sides[0].word, 1, (*pair).sides[0].parking);
+  for (auto& sleeper : sleepers) sleeper.join();
+  for (const bool was : woken) EXPECT_TRUE(was);
+}
+
+TEST(Words, what_was_written_before_a_raise_is_seen_after_it) {
+  SharedPair pair;
+  auto& side = (*pair).sides[0];
+  auto& back = (*pair).sides[1];
+  std::array<std::uint64_t, 64> payload{};
+  std::thread writer([&] {
+    for (std::uint64_t round = 1; round <= 2000; ++round) {
+      payload.fill(round);
+      raise(side.word, round, side.parking);
+      wait_until(back.parking, [&] { return reached(back.word, round); });
+    }
+  });
+  for (std::uint64_t round = 1; round <= 2000; ++round) {
+    wait_until(side.parking, [&] { return reached(side.word, round); });
+    for (const auto value : payload) ASSERT_EQ(value, round);
+    raise(back.word, round, back.parking);
+  }
+  writer.join();
+}
+
+TEST(Words, poison_reaches_every_epoch) {
+  Word word;
+  Parking parking;
+  EXPECT_FALSE(reached(word, 1));
+  raise(word, kPoison, parking);
+  EXPECT_TRUE(reached(word, 1));
+  EXPECT_TRUE(reached(word, kPoison - 1));
+  EXPECT_GT(static_cast<std::int64_t>(kPoison), 0);
+}
+
+TEST(Words, a_wait_ends_at_its_deadline_and_not_before) {
+  Word word;
+  Parking parking;
+  const auto ready = [&] { return reached(word, 1); };
+  const auto began = Clock::now();
+  EXPECT_FALSE(wait_until(parking, ready, began + milliseconds(30)));
+  EXPECT_GE(Clock::now() - began, milliseconds(30));
+  raise(word, 1, parking);
+  EXPECT_TRUE(wait_until(parking, ready, began));  // what is there is found, however late
+}
+
+// The second is what is measured.
+TEST(Words, a_wait_for_nothing_uses_no_cpu) {
+  Word word;
+  Parking parking;
+  rusage before{};
+  rusage after{};
+  getrusage(RUSAGE_THREAD, &before);
+  wait_until(
+      parking, [&] { return reached(word, 1); }, Clock::now() + seconds(1));
+  getrusage(RUSAGE_THREAD, &after);
+  const auto micros = [](const rusage& usage) {
+    return 1'000'000 * (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + usage.ru_utime.tv_usec +
+           usage.ru_stime.tv_usec;
+  };
+  EXPECT_LT(micros(after) - micros(before), 50'000);
+}
+
+}  // namespace
+}  // namespace sluice::base
