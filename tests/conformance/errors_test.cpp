@@ -40,7 +40,7 @@ void expect_loss_of_rank_2(Context& context, const Case& one, void (*leave)()) {
     static std::optional<Buffer> kept;  // its memory stays, as that of a program that leaves in a hurry would not
     kept.emplace(context, one, 2 * one.bytes);
     for (const Rank peer : {0, 1}) {
-      g_left_open.push_back(context.receiver(peer, kTag, kept->all().slice(0, one.bytes)));
+      g_left_open.push_back(context.receiver(peer, kTag, kept->all().slice(peer * one.bytes, one.bytes)));
       g_left_open.back().wait_connected();
     }
     board().await(kParked, 2);
