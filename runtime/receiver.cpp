@@ -108,6 +108,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
       timeout == Timeout::zero() ? ready() : base::wait_until(*word_.parking, ready, runtime::deadline_after(timeout));
   check();
   if (!landed) return std::nullopt;
+  await_connected({});  // the peer may know of this end before this end knows of the peer
   begin_wait();
   take({}, next);
   taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_release);

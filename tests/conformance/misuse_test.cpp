@@ -137,9 +137,10 @@ TEST_P(Misuse, a_channel_keeps_the_kind_of_its_first_stream) {
 
 TEST_P(Misuse, a_gpu_stream_on_a_machine_without_a_gpu_is_unsupported) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Buffer buffer(context, GetParam());
-    Sender sender = context.sender(1 - context.rank(), kTag, buffer.all());
-    const Receiver receiver = context.receiver(1 - context.rank(), kTag, buffer.all());
+    const Buffer source(context, GetParam());
+    const Buffer target(context, GetParam());
+    Sender sender = context.sender(1 - context.rank(), kTag, source.all());
+    const Receiver receiver = context.receiver(1 - context.rank(), kTag, target.all());
     expect_code(Code::unsupported,
                 [&] { sender.put(Stream::cuda(nullptr)); });  // the default stream is not program order
     expect_code(Code::unsupported, [&] { sender.put(Stream::hip(nullptr)); });
