@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/put.hpp"
 
+#include "device/copy.hpp"
+
 namespace sluice::backends {
 
 using base::seeded;

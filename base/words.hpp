@@ -42,12 +42,12 @@ struct alignas(64) Parking {
   }
 
  private:
-  void wake_sleepers() noexcept;
+  [[gnu::cold]] void wake_sleepers() noexcept;
 };
 
 /// A full fence where the other side, in this process, runs `heavy_fence`: free if the kernel has membarrier.
 inline std::atomic<bool> kernel_has_fences{false};
-void full_fence() noexcept;
+[[gnu::cold]] void full_fence() noexcept;
 inline void light_fence() noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (!kernel_has_fences.load(std::memory_order_relaxed)) full_fence();
@@ -86,7 +86,7 @@ inline void pause() noexcept {
 #endif
 }
 
-/// Spins, then yields. Returns true once `ready()`, false when it is time to sleep. Not for ever: about 50 us.
+/// Spins, then yields. Returns true once `ready()`, false when it is time to sleep. Not for ever: about 1 ms.
 bool spin_then_yield(bool (*ready)(void*), void* argument) noexcept;
 
 /// Sleeps until `parking` is woken, `ready()` holds, or `deadline`. May return early.

@@ -45,16 +45,15 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
   const Timeout limit = lane.host != nullptr ? lane.host->timeout() : kForever;
   constexpr auto kHelping = std::chrono::microseconds(50);
   if (helper != nullptr && help_until(wait, watch, *helper, began + kHelping)) return;
-  auto ask = watch.waited(wait.epoch, Clock::duration::zero(), limit);
-  while (!base::reached(*wait.word, wait.at_least) && !watch.failed()) {
-    if (lane.host != nullptr && lane.host->ending()) {
-      watch.fail(Code::aborted, "the stream was destroyed while it waited");
-      return;
-    }
+  for (;;) {
     const auto now = Clock::now();
+    const auto ask = watch.waited(wait.epoch, now - began, limit);
     const auto deadline = ask > Clock::time_point::max() - now ? Clock::time_point::max() : now + ask;
     sleep_until(lane, wait, deadline, watch);
-    ask = watch.waited(wait.epoch, Clock::now() - began, limit);
+    // First of all: what is waited for may have come long ago, and each hop of a ping-pong ends here.
+    if (base::reached(*wait.word, wait.at_least) || watch.failed()) return;
+    if (lane.host != nullptr && lane.host->ending())
+      return watch.fail(Code::aborted, "the stream was destroyed while it waited");
   }
 }
 

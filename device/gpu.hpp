@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/words.hpp"
 #include "device/host_stream.hpp"
@@ -73,6 +74,12 @@ struct Wait {
 /// Whether it names a stream: a moved-from HostStream gives none.
 inline bool usable(Stream stream) noexcept { return stream.kind() != Stream::Kind::host || stream.handle() != nullptr; }
 
+/// Out of line, so that program order carries nothing of it.
+template <class F>
+[[gnu::noinline]] void on_host(HostStream::Impl* host, F work) {
+  host->enqueue([work, host]() mutable { work(Lane{host}); });
+}
+
 /// Issues `work(lane)` in the order of `stream`: now in program order, later on a HostStream.
 /// @throws Error{Code::unsupported} for a stream that this build cannot drive.
 template <class F>
@@ -80,8 +87,7 @@ void in_order(Stream stream, F work) {
   if (stream.kind() == Stream::Kind::program_order) {
     work(Lane{});
   } else {
-    auto* host = static_cast<HostStream::Impl*>(stream.handle());
-    host->enqueue([work, host]() mutable { work(Lane{host}); });
+    on_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
   }
 }
 
@@ -91,10 +97,8 @@ void check_supported(Stream stream, Rank rank);
 /// Later work on the lane runs only when the word is reached, or when `watch` has failed.
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept;
 inline void wait(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {
-  if (!base::reached(*wait.word, wait.at_least)) wait_slowly(lane, wait, watch, helper);
+  if (!base::reached(*wait.word, wait.at_least)) [[unlikely]]
+    wait_slowly(lane, wait, watch, helper);
 }
-
-/// Copies, choosing the way by size. Not for overlapping memory.
-void copy(Lane lane, void* to, const void* from, std::size_t bytes) noexcept;
 
 }  // namespace sluice::device

@@ -82,7 +82,4 @@ class Mapping {
   std::size_t bytes_;
 };
 
-/// Copies of at least this many bytes bypass the cache. Set once at start.
-void set_nontemporal_min(std::size_t bytes) noexcept;
-
 }  // namespace sluice::device

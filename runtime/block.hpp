@@ -12,7 +12,7 @@
 namespace sluice::detail {
 
 /// Pinned memory: the user's, or allocated by us.
-struct Block {
+struct Block : std::enable_shared_from_this<Block> {
   device::Allocation allocation;  ///< empty for the user's memory
   device::Extent extent;
   std::shared_ptr<const void> world;  ///< the transports that pinned it; outlives the pins
@@ -23,6 +23,14 @@ struct Block {
 struct SliceAccess {
   static Slice make(std::shared_ptr<const Block> block, std::byte* data, std::size_t bytes) {
     return {std::move(block), data, bytes};
+  }
+  /// A piece of the same memory that does not own it.
+  static Slice lend(const Slice& of, std::byte* data, std::size_t bytes) noexcept {
+    return {{std::shared_ptr<const void>(), of.block_.get()}, data, bytes};
+  }
+  /// The same bytes, owned.
+  static Slice own(const Slice& lent) {
+    return {lent.block_ == nullptr ? nullptr : lent.block_->shared_from_this(), lent.data_, lent.bytes_};
   }
   static const std::shared_ptr<const Block>& block(const Slice& slice) noexcept { return slice.block_; }
 };

@@ -20,12 +20,20 @@ std::string seconds(Clock::duration duration) {
   return text.substr(0, text.find('.') + 2) + " s";
 }
 
+device::Extent extent_of(const Slice& memory) {
+  const auto& block = detail::SliceAccess::block(memory);
+  return {memory.data(), memory.bytes(), block == nullptr ? nullptr : block->extent.segment};
+}
+
 }  // namespace
 
 ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
     : world_(std::move(world)), opening(std::move(what)), id(world_->next_id()),
-      slot_bytes(opening.memory.bytes() / static_cast<std::size_t>(opening.options.depth)) {
-  word_ = world_->take_word(opening.key.world_peer);
+      slot_bytes(opening.memory.bytes() / static_cast<std::size_t>(opening.options.depth)),
+      slots_{extent_of(opening.memory), slot_bytes, opening.options.depth} {
+  constexpr int kDeep = 4;  // from here on many epochs are under way at a time
+  word_ =
+      world_->take_word(opening.key.world_peer, opening.options.depth >= kDeep ? Standing::alone : Standing::together);
 }
 
 ChannelEnd::~ChannelEnd() { world_->give_back_word(opening.key.world_peer, word_); }
@@ -90,7 +98,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   {
     const std::lock_guard lock(failure_mutex_);
     if (failure_) return;
-    failure_.emplace(error(code, last_epoch(), what));
+    failure_.emplace(error(code, epoch(), what));
   }
   // In this order: whoever is woken by the poison finds the failure recorded.
   if (!seeded("error_not_recorded")) world_->record(*failure_);
@@ -113,21 +121,20 @@ void ChannelEnd::poison_again() const noexcept {
     base::raise(*word_.word, base::kPoison, *word_.parking);
 }
 
-void ChannelEnd::check() const {
-  if (failed() && !seeded("failure_not_sticky")) throw_failure();
-}
-
 void ChannelEnd::throw_failure() const {
   const std::lock_guard lock(failure_mutex_);
   throw Error(*failure_);
 }
 
-void ChannelEnd::misuse(std::uint64_t epoch, const std::string& what) { throw error(Code::misuse, epoch, what); }
+void ChannelEnd::misuse(std::uint64_t epoch, const std::string& what) const { throw error(Code::misuse, epoch, what); }
 
-void ChannelEnd::refuse_beyond(std::uint64_t epoch, const std::string& what) {
+void ChannelEnd::refuse(std::uint64_t epoch) const {
   check();
-  if (bound_ == kClosed) misuse(epoch, "the channel is closed here");
-  misuse(epoch, what);
+  misuse(epoch, bound_ == kClosed ? "the channel is closed here" : why_refused(epoch));
+}
+
+void ChannelEnd::count_for_plan() {
+  if (count() > limit_.load(std::memory_order_acquire)) world_->engine().wake();
 }
 
 void ChannelEnd::lower_limit(std::uint64_t limit) noexcept {
@@ -152,9 +159,8 @@ Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_f
   return std::min<Clock::duration>(limit - so_far, (warnings + 1) * limits.warn - so_far);
 }
 
-void ChannelEnd::await_connected(device::Lane lane) noexcept {
-  if (connected_word_.value.load(std::memory_order_acquire) >= 1) return;
-  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, last_epoch()}, *this, nullptr);
+void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
+  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch()}, *this, nullptr);
 }
 
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
@@ -179,7 +185,7 @@ void ChannelEnd::check_bindable(Stream stream) {
   if (bound_ == static_cast<int>(stream.kind()) && device::usable(stream)) return;
   if (bound_ <= kPlanned) refuse_bound();
   if (bound_ != kUnbound && bound_ != static_cast<int>(stream.kind()))
-    misuse(last_epoch(), "the channel is used with another kind of stream");
+    misuse(epoch(), "the channel is used with another kind of stream");
   device::check_supported(stream, opening.rank);
   check();
   const auto opened_for = opening.options.stream;
@@ -188,24 +194,13 @@ void ChannelEnd::check_bindable(Stream stream) {
 
 void ChannelEnd::refuse_bound() {
   check();
-  misuse(last_epoch(), bound_ == kClosed ? "the channel is closed here" : "a plan drives this channel");
+  misuse(epoch(), bound_ == kClosed ? "the channel is closed here" : "a plan drives this channel");
 }
 
 void ChannelEnd::join_plan() {
   check_free();
-  if (planned_) misuse(last_epoch(), "the channel is in a plan already");
+  if (planned_) misuse(epoch(), "the channel is in a plan already");
   planned_ = true;
-}
-
-backends::Slots ChannelEnd::slots() const noexcept {
-  const auto& block = detail::SliceAccess::block(opening.memory);
-  const device::Segment* segment = block == nullptr ? nullptr : block->extent.segment;
-  return {{opening.memory.data(), opening.memory.bytes(), segment}, slot_bytes, opening.options.depth};
-}
-
-Slice ChannelEnd::slot(std::uint64_t epoch) const {
-  const backends::Slots all = slots();
-  return detail::SliceAccess::make(detail::SliceAccess::block(opening.memory), all.at(epoch), slot_bytes);
 }
 
 std::string ChannelEnd::describe() const {
@@ -226,7 +221,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
   if (closed_) return;
   const Timeout limit = timeout.value_or(world_->limits().connect);
   if (!close_by(deadline_after(limit))) {
-    throw error(Code::timeout, last_epoch(),
+    throw error(Code::timeout, epoch(),
                 "not closed after " + seconds(limit) + ": its memory is still in use; " + state());
   }
 }

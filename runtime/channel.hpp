@@ -87,9 +87,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   /// misuse.
   virtual void refuse_enqueued() = 0;
   /// `refuse_enqueued` has something to wait for.
-  bool beyond_final() const noexcept {
-    return closed_by_peer && !failed() && last_epoch() > last_possible(*closed_by_peer);
-  }
+  bool beyond_final() const noexcept { return closed_by_peer && !failed() && epoch() > last_possible(*closed_by_peer); }
   virtual Final final() const noexcept = 0;
   void peer_let_go() noexcept { let_go_by_peer_ = true; }
   void peer_lost(const std::string& what) noexcept;
@@ -103,7 +101,11 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
 
   // For the user's thread.
-  void check() const;
+  /// The last epoch enqueued: puts of a sender, waits of a receiver.
+  std::uint64_t epoch() const noexcept { return enqueued_.load(std::memory_order_relaxed); }
+  void check() const {
+    if (failed() && !base::seeded("failure_not_sticky")) throw_failure();
+  }
   bool connected() const noexcept { return connected_word_.value.load(std::memory_order_acquire) == 1; }
   void wait_connected(std::optional<Timeout> timeout);
   void close(std::optional<Timeout> timeout);
@@ -139,23 +141,52 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   virtual void on_peer_closed(const Final& final) noexcept = 0;
   /// The peer is gone after it had closed. Returns whether all that was to come from it has come.
   virtual bool complete_without(const Final& final) = 0;
-  virtual std::uint64_t last_epoch() const noexcept = 0;
   /// Of the epochs of a channel whose peer has closed.
   virtual std::uint64_t last_possible(const Final& final) const noexcept = 0;
   virtual bool passed() const noexcept = 0;    ///< all enqueued work has run
   virtual backends::Slots target() const = 0;  ///< where the peer's puts land; none: only a word
   virtual backends::Slots source() const = 0;  ///< what our puts read; none: they only raise a word
+  /// Why an epoch beyond the limit is refused, when the peer has closed its end.
+  virtual std::string why_refused(std::uint64_t epoch) const = 0;
 
-  backends::Slots slots() const noexcept;
-  Slice slot(std::uint64_t epoch) const;
+  /// Takes the number of the next epoch, unless it is refused.
+  std::uint64_t begin() {
+    const std::uint64_t epoch = count();
+    if (epoch > limit_.load(std::memory_order_acquire)) {
+      enqueued_.store(epoch - 1, std::memory_order_relaxed);
+      refuse(epoch);
+    }
+    return epoch;
+  }
+  /// Throws if the next epoch would be refused. A plan asks all its channels before it counts an epoch of any.
+  void check_next() const {
+    if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
+  }
+  /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
+  void count_for_plan();
+
+  /// Lent: the channel keeps the memory, so a slot costs no count of owners, which takes as long as a small put.
+  Slice slot(std::uint64_t epoch) const noexcept {
+    return detail::SliceAccess::lend(opening.memory, slots_.at(epoch), slot_bytes);
+  }
   device::Wait peer_raises(std::uint64_t epoch) const noexcept { return {word_.word, epoch, word_.parking, epoch}; }
-  void await_connected(device::Lane lane) noexcept;
+  void await_connected(device::Lane lane) noexcept {
+    if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
+  }
+  /// On the lane, once connected: the put or the credit of `epoch`. Without anybody to reach it is over at once.
+  void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    if (connected() && put_ != nullptr) [[likely]] {
+      put_->enqueue(lane, epoch, part);
+    } else {
+      base::raise(done, epoch, done_parking);
+    }
+  }
   void drain_until(std::uint64_t last, std::optional<Timeout> timeout);
-  [[noreturn]] void throw_failure() const;
-  [[noreturn]] void misuse(std::uint64_t epoch, const std::string& what);
+  [[noreturn, gnu::cold]] void throw_failure() const;
+  [[noreturn, gnu::cold]] void misuse(std::uint64_t epoch, const std::string& what) const;
   Error error(Code code, std::uint64_t epoch, const std::string& what) const;
-  /// Throws why a call is refused whose epoch is beyond the limit: the failure, or misuse with `what`.
-  [[noreturn]] void refuse_beyond(std::uint64_t epoch, const std::string& what);
+  /// Throws why a call is refused whose epoch is beyond the limit.
+  [[noreturn, gnu::cold]] void refuse(std::uint64_t epoch) const;
   void lower_limit(std::uint64_t limit) noexcept;
 
   /// The stream of a call is of the kind that this channel is used with.
@@ -167,9 +198,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   /// Epochs above this are refused: 0 once failed, the last that the peer allows once it has closed.
   std::atomic<std::uint64_t> limit_{kNoLimit};
 
-  /// Null while there is nobody to reach.
-  backends::Put* reachable() const noexcept { return connected() ? put_.get() : nullptr; }
-
+  const backends::Slots slots_;
   std::unique_ptr<backends::Put> put_;
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;
@@ -177,8 +206,16 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
  private:
   friend class sluice::detail::PlanCore;
+  std::uint64_t count() noexcept {
+    const std::uint64_t epoch = enqueued_.load(std::memory_order_relaxed) + 1;
+    enqueued_.store(epoch, std::memory_order_relaxed);
+    // Against the engine, which sets the limit and then looks at the epoch: one of the two sees the other.
+    base::light_fence();
+    return epoch;
+  }
+  [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
-  void bind_slowly(Stream stream);
+  [[gnu::cold]] void bind_slowly(Stream stream);
   void check_bindable(Stream stream);
   [[noreturn]] void refuse_bound();
   void poison() noexcept;
@@ -189,6 +226,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   int bound_ = kUnbound;
   bool planned_ = false;  // a plan has it, committed or not
 
+  std::atomic<std::uint64_t> enqueued_{0};
   base::Word connected_word_;
   bool closed_ = false;
   bool let_go_by_peer_ = false;
@@ -210,7 +248,6 @@ class SenderCore final : public runtime::ChannelEnd {
   Slice acquire(Stream stream);
   void put(Stream stream, backends::Range part);
   void drain(std::optional<Timeout> timeout);
-  std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
 
   bool let_go() override;
@@ -223,31 +260,28 @@ class SenderCore final : public runtime::ChannelEnd {
   void on_connect(int remote_depth) override;
   void on_peer_closed(const runtime::Final& final) noexcept override;
   bool complete_without(const runtime::Final& final) override;
-  std::uint64_t last_epoch() const noexcept override { return epoch(); }
   std::uint64_t last_possible(const runtime::Final& final) const noexcept override {
     return final.credited + target_depth_.load(std::memory_order_relaxed);
   }
   bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
   backends::Slots target() const override { return {}; }
-  backends::Slots source() const override { return slots(); }
+  backends::Slots source() const override { return slots_; }
+  std::string why_refused(std::uint64_t epoch) const override;
 
-  /// Takes the number of the next put, unless it is refused.
-  std::uint64_t begin();
-  /// Throws if the next put would be refused. A plan asks all its channels before it counts a put of any.
-  void check_next() {
-    if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
-  }
-  std::uint64_t count();
-  /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
-  void count_for_plan();
+  [[noreturn, gnu::cold]] void refuse_part(backends::Range part) const;
   /// The put itself, on the lane.
-  void fire(device::Lane lane, std::uint64_t epoch, backends::Range part);
+  void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    await_credit(lane, epoch);
+    enqueue(lane, epoch, base::seeded("partial_copies_whole_slot") ? whole() : part);
+  }
   void acquire_on(Stream stream, std::uint64_t next);
-  void await_credit(device::Lane lane, std::uint64_t epoch);
+  void await_credit(device::Lane lane, std::uint64_t epoch) {
+    await_connected(lane);
+    if (epoch > credit_seen_ + target_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
+  }
+  void look_for_credit(device::Lane lane, std::uint64_t epoch);
   void await_source(device::Lane lane, std::uint64_t epoch);
-  void refuse(std::uint64_t epoch);
 
-  std::atomic<std::uint64_t> epoch_{0};         // puts enqueued
   std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
   std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
   backends::RungPut* rung_ = nullptr;
@@ -264,7 +298,6 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void drain(std::optional<Timeout> timeout);
   std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
-  std::uint64_t epoch() const noexcept { return waited_.load(std::memory_order_relaxed); }
 
   bool let_go() override;
   void refuse_enqueued() override;
@@ -276,19 +309,12 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void on_connect(int remote_depth) override;
   void on_peer_closed(const runtime::Final& final) noexcept override;
   bool complete_without(const runtime::Final& final) override;
-  std::uint64_t last_epoch() const noexcept override { return epoch(); }
   std::uint64_t last_possible(const runtime::Final& final) const noexcept override { return final.wanted; }
   bool passed() const noexcept override;
-  backends::Slots target() const override { return slots(); }
+  backends::Slots target() const override { return slots_; }
   backends::Slots source() const override { return {}; }
+  std::string why_refused(std::uint64_t epoch) const override;
 
-  std::uint64_t begin_wait();
-  void check_next() {
-    if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
-  }
-  std::uint64_t count();
-  /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
-  void count_for_plan();
   std::uint64_t begin_release();
   void land(device::Lane lane, std::uint64_t epoch);
   void await_signal(device::Lane lane, std::uint64_t epoch);
@@ -297,10 +323,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
     return landed_.load(std::memory_order_acquire) + taken_.load(std::memory_order_acquire);
   }
   void give_back(device::Lane lane, std::uint64_t epoch);
-  void refuse(std::uint64_t epoch);
 
   std::uint64_t signal_seen_ = 0;         // by the stream: looking at the word again takes its line from who raises it
-  std::atomic<std::uint64_t> waited_{0};  // waits enqueued
   std::atomic<std::uint64_t> landed_{0};  // waits that have passed on their stream
   std::atomic<std::uint64_t> taken_{0};   // and those of host forms, which may pass before an enqueued one
   std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed

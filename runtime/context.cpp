@@ -50,10 +50,14 @@ struct detail::ContextAccess {
 
   template <class Core>
   static std::shared_ptr<Core> open(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
-                                    Slice memory, const ChannelOptions& options) {
+                                    const Slice& memory, const ChannelOptions& options) {
     check(in, peer, tag, memory, options);
-    runtime::Opening opening{
-        {in.world_rank(peer), scope, tag, role}, in.rank, peer, std::move(memory), options, std::string(options.name)};
+    runtime::Opening opening{{in.world_rank(peer), scope, tag, role},
+                             in.rank,
+                             peer,
+                             SliceAccess::own(memory),
+                             options,
+                             std::string(options.name)};
     opening.options.name = {};
     auto core = std::make_shared<Core>(in.world, std::move(opening));
     in.world->open_end(core);
@@ -134,23 +138,23 @@ Region Context::region(void* memory, std::size_t bytes) {
 }
 
 Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
-  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
-      *impl_, impl_->scope, Role::sender, peer, tag, std::move(source), options));
+  return detail::ChannelAccess::make(
+      detail::ContextAccess::open<detail::SenderCore>(*impl_, impl_->scope, Role::sender, peer, tag, source, options));
 }
 
 Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
   return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
-      *impl_, impl_->scope, Role::receiver, peer, tag, std::move(target), options));
+      *impl_, impl_->scope, Role::receiver, peer, tag, target, options));
 }
 
 Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
   return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
-      detail::ContextAccess::of(impl_->context), impl_->scope, Role::sender, peer, tag, std::move(source), options));
+      detail::ContextAccess::of(impl_->context), impl_->scope, Role::sender, peer, tag, source, options));
 }
 
 Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
   return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
-      detail::ContextAccess::of(impl_->context), impl_->scope, Role::receiver, peer, tag, std::move(target), options));
+      detail::ContextAccess::of(impl_->context), impl_->scope, Role::receiver, peer, tag, target, options));
 }
 
 Plan Context::plan() { return detail::PlanAccess::make(std::make_shared<detail::PlanCore>(impl_->world, impl_->rank)); }

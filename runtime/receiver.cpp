@@ -14,34 +14,14 @@ using runtime::Final;
 
 ReceiverCore::~ReceiverCore() = default;
 
-std::uint64_t ReceiverCore::count() {
-  const std::uint64_t epoch = waited_.load(std::memory_order_relaxed) + 1;
-  waited_.store(epoch, std::memory_order_relaxed);
-  base::light_fence();  // against the engine, as in SenderCore::count
-  return epoch;
-}
-
-std::uint64_t ReceiverCore::begin_wait() {
-  const std::uint64_t epoch = count();
-  if (epoch > limit_.load(std::memory_order_acquire)) {
-    waited_.store(epoch - 1, std::memory_order_relaxed);
-    refuse(epoch);
-  }
-  return epoch;
-}
-
-void ReceiverCore::count_for_plan() {
-  if (count() > limit_.load(std::memory_order_acquire)) world().engine().wake();
-}
-
-void ReceiverCore::refuse(std::uint64_t epoch) {
-  refuse_beyond(epoch, "epoch " + std::to_string(epoch) + " will never come: rank " + std::to_string(opening.peer) +
-                           " has closed its end");
+std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
+  return "epoch " + std::to_string(epoch) + " will never come: rank " + std::to_string(opening.peer) +
+         " has closed its end";
 }
 
 Slice ReceiverCore::wait(Stream stream) {
   bind(stream);
-  const std::uint64_t epoch = begin_wait();
+  const std::uint64_t epoch = begin();
   device::in_order(stream, [this, epoch](device::Lane lane) { land(lane, epoch); });
   if (stream.kind() == Stream::Kind::program_order) check();
   return slot(epoch);
@@ -67,7 +47,7 @@ void ReceiverCore::take(device::Lane lane, std::uint64_t epoch) {
 
 std::uint64_t ReceiverCore::begin_release() {
   const std::uint64_t epoch = released_.load(std::memory_order_relaxed) + 1;
-  if (epoch > waited_.load(std::memory_order_relaxed))
+  if (epoch > this->epoch())
     misuse(epoch,
            "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
   released_.store(epoch, std::memory_order_relaxed);
@@ -84,11 +64,7 @@ void ReceiverCore::release(Stream stream) {
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
-  if (backends::Put* ready = reachable()) {
-    ready->enqueue(lane, epoch, {});
-  } else {
-    base::raise(done, epoch, done_parking);
-  }
+  enqueue(lane, epoch, {});
 }
 
 void ReceiverCore::drain(std::optional<Timeout> timeout) {
@@ -109,7 +85,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check();
   if (!landed) return std::nullopt;
   await_connected({});  // the peer may know of this end before this end knows of the peer
-  begin_wait();
+  begin();
   take({}, next);
   taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a put begins here: see `fire`.
+// The life of a put begins here: see `SenderCore::put`.
 #include <sluice/channel.hpp>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ SenderCore::~SenderCore() = default;
 
 Slice SenderCore::acquire(Stream stream) {
   bind(stream);
+  check_next();
   const std::uint64_t next = epoch() + 1;
-  if (next > limit_.load(std::memory_order_acquire)) refuse(next);
   if (next > static_cast<std::uint64_t>(opening.options.depth)) {
     acquire_on(stream, next);
   }
@@ -36,58 +36,28 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
   });
 }
 
-std::uint64_t SenderCore::count() {
-  const std::uint64_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
-  epoch_.store(epoch, std::memory_order_relaxed);
-  // Against the engine, which sets the limit and then looks at the epoch: one of the two sees the other.
-  base::light_fence();
-  return epoch;
+std::string SenderCore::why_refused(std::uint64_t epoch) const {
+  return "put " + std::to_string(epoch) + " will never be credited: rank " + std::to_string(opening.peer) +
+         " has closed its end";
 }
 
-std::uint64_t SenderCore::begin() {
-  const std::uint64_t epoch = count();
-  if (epoch > limit_.load(std::memory_order_acquire)) {
-    epoch_.store(epoch - 1, std::memory_order_relaxed);
-    refuse(epoch);
-  }
-  return epoch;
-}
-
-void SenderCore::count_for_plan() {
-  if (count() > limit_.load(std::memory_order_acquire)) world().engine().wake();
-}
-
-void SenderCore::refuse(std::uint64_t epoch) {
-  refuse_beyond(epoch, "put " + std::to_string(epoch) + " will never be credited: rank " +
-                           std::to_string(opening.peer) + " has closed its end");
+void SenderCore::refuse_part(backends::Range part) const {
+  throw error(Code::bad_argument, epoch() + 1,
+              std::to_string(part.bytes) + " bytes from offset " + std::to_string(part.offset) +
+                  " do not lie inside a slot of " + std::to_string(slot_bytes));
 }
 
 void SenderCore::put(Stream stream, backends::Range part) {
   bind(stream);
-  if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) {
-    throw error(Code::bad_argument, epoch() + 1,
-                std::to_string(part.bytes) + " bytes from offset " + std::to_string(part.offset) +
-                    " do not lie inside a slot of " + std::to_string(slot_bytes));
-  }
+  if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
   device::in_order(stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
   if (stream.kind() == Stream::Kind::program_order) check();
 }
 
-void SenderCore::fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
-  await_credit(lane, epoch);
-  if (seeded("partial_copies_whole_slot")) part = whole();
-  if (backends::Put* ready = reachable()) {
-    ready->enqueue(lane, epoch, part);
-  } else {
-    base::raise(done, epoch, done_parking);  // the peer closed before it was reached, or never will be
-  }
-}
-
-void SenderCore::await_credit(device::Lane lane, std::uint64_t epoch) {
-  await_connected(lane);
+void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
+  if (seeded("ignore_credit")) return;
   const std::uint64_t depth = target_depth_.load(std::memory_order_relaxed);
-  if (epoch <= credit_seen_ + depth || seeded("ignore_credit")) return;
   device::wait(lane, peer_raises(epoch - depth), *this, helper_);
   const std::uint64_t credit = word_.word->value.load(std::memory_order_acquire);
   if (credit < base::kPoison) credit_seen_ = credit;

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "base/log.hpp"
+#include "device/copy.hpp"
 
 namespace sluice::runtime {
 namespace {
@@ -55,7 +56,7 @@ World::World(Place place, const base::Env& env, const Options& options)
                                         options.connect_timeout.value_or(env.connect_timeout), env.warn},
       transports_(open_transports(env)), peers_(place_, transports_, *this),
       engine_(*this, {env.engine_cpu, env.engine_poll}) {
-  device::set_nontemporal_min(env.nontemporal_min);
+  device::nontemporal_min.store(env.nontemporal_min);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
 }
 
@@ -111,9 +112,9 @@ std::vector<std::unique_ptr<backends::Pin>> World::pin(const device::Extent& mem
   return pins;
 }
 
-backends::Signal World::take_word(Rank peer) {
+backends::Signal World::take_word(Rank peer, Standing standing) {
   const std::lock_guard lock(mutex_);
-  return peers_.at(peer).words.take();
+  return peers_.at(peer).words.take(standing);
 }
 
 void World::give_back_word(Rank peer, const backends::Signal& word) {

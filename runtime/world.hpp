@@ -45,7 +45,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   std::uint64_t next_id() noexcept { return next_id_.fetch_add(1); }
   std::vector<std::unique_ptr<backends::Pin>> pin(const device::Extent& memory);
 
-  backends::Signal take_word(Rank peer);
+  backends::Signal take_word(Rank peer, Standing standing);
   void give_back_word(Rank peer, const backends::Signal& word);
 
   /// Announces a new end, and matches it. @throws Error{Code::misuse} for a duplicate

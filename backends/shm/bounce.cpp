@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "device/copy.hpp"
+
 namespace sluice::backends::shm {
 namespace {
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The copy of a put. Inline, because one of a few bytes takes less than a call.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+
+#include "device/gpu.hpp"
+
+namespace sluice::device {
+
+/// Copies of at least so many bytes go past the cache.
+inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>::max()};
+
+/// Complete when it returns: what is stored later is seen later.
+void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+/// Copies in the lane's order, choosing the way by size. Not for overlapping memory.
+inline void copy(Lane, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes >= nontemporal_min.load(std::memory_order_relaxed)) [[unlikely]]
+    return copy_past_cache(to, from, bytes);
+  std::memcpy(to, from, bytes);
+}
+
+}  // namespace sluice::device
