@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
-# pkg-config, and runs what came out. Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -P package.cmake
+# pkg-config, and runs what came out. Without BUILD it makes one first, of a shared library.
+# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -P package.cmake
 cmake_minimum_required(VERSION 3.25)
 
 function(step)
@@ -12,6 +13,12 @@ endfunction()
 set(prefix "${WORK}/prefix")
 set(example "${SOURCE}/examples/consumer")
 file(REMOVE_RECURSE "${WORK}")
+if(NOT BUILD)
+  set(BUILD "${WORK}/shared")
+  step("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${BUILD}" -G Ninja -DBUILD_SHARED_LIBS=ON -DSLUICE_ENABLE_TESTS=OFF
+       -DSLUICE_ENABLE_KOKKOS=OFF "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
+  step("${CMAKE_COMMAND}" --build "${BUILD}")
+endif()
 step("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${prefix}")
 set(run "${prefix}/bin/sluice-run" -n 2)
 
@@ -41,6 +48,8 @@ execute_process(COMMAND "${pkg_config}" --cflags --libs sluice
 separate_arguments(pc_flags UNIX_COMMAND "${pc_flags}")
 separate_arguments(by_hand UNIX_COMMAND "${FLAGS}")
 step("${CXX}" -std=c++20 ${by_hand} "${example}/main.cpp" -o "${WORK}/by_hand" ${pc_flags})
+cmake_path(GET pc_folder PARENT_PATH lib_folder)
+set(ENV{LD_LIBRARY_PATH} "${lib_folder}:$ENV{LD_LIBRARY_PATH}")  # of use to a shared library only
 step(${run} "${WORK}/by_hand")
 
 if(MPI)

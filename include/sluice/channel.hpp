@@ -58,7 +58,8 @@ class Sender {
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
 
   /// Announces that no put follows, and returns when the source memory may be freed: every enqueued put has fired, and
-  /// the peer's engine has let go of this end. The peer need not close at the same time. A timeout changes nothing.
+  /// the peer's engine has let go of this end. The peer need not close at the same time. After a
+  /// timeout `close` may be tried again; every other call is refused.
   void close(std::optional<Timeout> timeout = kContextTimeout);
 
   Rank peer() const noexcept;
@@ -104,7 +105,8 @@ class Receiver {
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
 
   /// Announces that no release follows, and returns when the target memory may be freed: all enqueued work has passed,
-  /// and the peer's engine has let go of this end. The peer need not close at the same time. A timeout changes nothing.
+  /// and the peer's engine has let go of this end. The peer need not close at the same time. After a
+  /// timeout `close` may be tried again; every other call is refused.
   void close(std::optional<Timeout> timeout = kContextTimeout);
 
   Rank peer() const noexcept;

@@ -109,6 +109,30 @@ TEST_P(Memories, live_as_long_as_their_last_slice_or_channel) {
   });
 }
 
+/// A slot is lent, but a channel that is opened on one owns its memory.
+TEST_P(Memories, a_channel_on_a_slot_of_another_keeps_the_memory) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Sender forwards;
+    {
+      const Memory memory = context.allocate(2 * one.bytes);
+      Sender sender = context.sender(other, kTag, memory.slice(0, one.bytes));
+      Receiver receiver = context.receiver(other, kTag, memory.slice(one.bytes, one.bytes));
+      fill(bytes_of(sender.acquire({})), {context.rank(), kTag, 1});
+      sender.put({});
+      forwards = context.sender(other, kTag + 1, receiver.wait({}));
+      receiver.release({});
+    }
+    const Buffer buffer(context, one);
+    Receiver receiver = context.receiver(other, kTag + 1, buffer.all());
+    const Memory in_between = context.allocate(2 * one.bytes);  // which would get the memory if it were free
+    poison({in_between.data(), in_between.bytes()});
+    forwards.put({});
+    EXPECT_EQ(difference(bytes_of(receiver.wait({})), {context.rank(), kTag, 1}), "");  // there and back
+  });
+}
+
 /// Channels share ownership of the context: the handle may go first.
 TEST_P(Memories, a_channel_outlives_the_handle_of_its_context) {
   run_peers(GetParam().peers(), [](Context& context) {
