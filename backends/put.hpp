@@ -71,7 +71,7 @@ class RungPut : public Put {
   virtual void arm(std::uint64_t epoch, Range part) = 0;
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
-  virtual void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
+  void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
     first_ring_ = bell->rings;
     first_epoch_ = epochs_so_far;
     bell_ = std::move(bell);
@@ -95,6 +95,7 @@ class RungPut : public Put {
 /// The engine hears its bell and posts it.
 class EnginePut : public RungPut {
  public:
+  /// `depth` is the target's: no more epochs are under way.
   EnginePut(device::Watch& watch, int depth) : RungPut(watch), parts_(static_cast<std::size_t>(depth)) {}
 
   Fired fired() const noexcept final { return Fired::by_engine; }

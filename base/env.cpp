@@ -71,6 +71,12 @@ int number(std::string_view text) {
   return value;
 }
 
+int core(std::string_view text) {
+  const int value = number(text);
+  if (value >= sysconf(_SC_NPROCESSORS_CONF)) throw BadValue{"the number of a core of this machine"};
+  return value;
+}
+
 LogLevel level(std::string_view text) {
   static constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "trace"};
   const auto* const found = std::ranges::find(kNames, text);
@@ -100,12 +106,12 @@ constexpr std::array kTable = {
     Row{{"SLUICE_LOG", "warn", "what is written to stderr: error, warn, info or trace", Kind::level},
         [](Env& env, std::string_view text) { env.log = level(text); }},
     Row{{"SLUICE_BOUNCE_MAX", "2k",
-         "the largest slot that goes through a bounce buffer when the target cannot be mapped", Kind::size},
+         "the largest part that goes through a bounce buffer when the target cannot be mapped", Kind::size},
         [](Env& env, std::string_view text) { env.bounce_max = size(text); }},
     Row{{"SLUICE_NONTEMPORAL_MIN", "8m", "the smallest copy that bypasses the cache", Kind::size},
         [](Env& env, std::string_view text) { env.nontemporal_min = size(text); }},
     Row{{"SLUICE_ENGINE_CPU", "", "the core that the engine's thread runs on; unset: any", Kind::number},
-        [](Env& env, std::string_view text) { env.engine_cpu = number(text); }},
+        [](Env& env, std::string_view text) { env.engine_cpu = core(text); }},
     Row{{"SLUICE_ENGINE_POLL", "0s",
          "how long the engine sleeps between two looks at work under way; 0s: it only yields", Kind::duration},
         [](Env& env, std::string_view text) { env.engine_poll = duration(text); }},

@@ -57,8 +57,7 @@ struct Env {
 
 /// Reads the environment.
 /// @throws std::invalid_argument naming a SLUICE_ variable that is unknown or has a bad value. SLUICE_ROOT, SLUICE_DIR
-/// and
-///   SLUICE_USER_* are left to users and modules.
+/// and SLUICE_USER_* are left to users and modules.
 Env read_env();
 
 /// The whole table, in the order in which sluice-info lists it.

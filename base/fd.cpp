@@ -52,14 +52,24 @@ ssize_t receive(const Fd& socket, msghdr& message, int flags) {
   }
 }
 
-// The length of the next packet; 0: the other end is gone; -1 with errno.
-ssize_t peek_length(const Fd& socket) {
+// The length of the next packet, which stays where it is, and copies of its descriptors; 0: the other end is gone; -1
+// with errno.
+ssize_t peek(const Fd& socket, std::vector<Fd>& fds) {
   std::byte ignored{};
   iovec part{&ignored, 1};
+  ControlBuffer control;
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  return receive(socket, message, MSG_PEEK | MSG_TRUNC);
+  message.msg_control = control.bytes.data();
+  message.msg_controllen = control.bytes.size();
+  const ssize_t length = receive(socket, message, MSG_PEEK | MSG_TRUNC);
+  if (length <= 0) return length;
+  fds = detach(message);
+  if ((message.msg_flags & MSG_CTRUNC) == 0) return length;
+  fds.clear();
+  errno = EMFILE;  // what did not fit, the kernel leaves out without a word
+  return -1;
 }
 
 }  // namespace
@@ -90,23 +100,19 @@ bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<c
 }
 
 std::optional<Packet> receive_packet(const Fd& socket) {
-  const ssize_t length = peek_length(socket);
+  Packet packet;
+  const ssize_t length = peek(socket, packet.fds);
   if (length < 0 && errno == EAGAIN) return std::nullopt;
   if (length < 0) fail("cannot receive from a peer");
-  Packet packet;
   packet.closed = length == 0;
   if (packet.closed) return packet;
 
   packet.bytes.resize(static_cast<std::size_t>(length));
   iovec part{packet.bytes.data(), packet.bytes.size()};
-  ControlBuffer control;
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.bytes.data();
-  message.msg_controllen = control.bytes.size();
   if (receive(socket, message, 0) < 0) fail("cannot receive from a peer");
-  packet.fds = detach(message);
   return packet;
 }
 

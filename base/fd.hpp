@@ -34,8 +34,7 @@ inline constexpr std::size_t kMaxPacketFds = 253;
 /// Sends one packet on a connected SOCK_SEQPACKET socket, with copies of `fds`. Never raises SIGPIPE.
 /// @returns false if the socket's buffer is full: nothing was sent, try again when it is writable.
 /// @throws std::system_error (EPIPE or ECONNRESET: the other end is gone), std::invalid_argument for an empty packet,
-/// which the
-///   other end could not tell from a closed socket, and for more than kMaxPacketFds descriptors.
+/// which the other end could not tell from a closed socket, and for more than kMaxPacketFds descriptors.
 bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<const int> fds);
 
 struct Packet {
@@ -46,7 +45,7 @@ struct Packet {
 
 /// Receives one whole packet, however long. Never blocks.
 /// @returns nothing if there is no packet now.
-/// @throws std::system_error, and with EMFILE when this process has no room for the packet's descriptors.
+/// @throws std::system_error: with EMFILE if this process has no room for the packet's descriptors; the packet waits.
 std::optional<Packet> receive_packet(const Fd& socket);
 
 }  // namespace sluice::base

@@ -21,8 +21,6 @@ namespace {
 // scale).
 constexpr int kPlainSpins = 400;  // without `pause`, which takes 140 cycles on current cores: as much as a hop
 constexpr int kPausedSpins = 64;  // about 3 us
-constexpr auto kYielding =
-    std::chrono::milliseconds(1);  // waking a sleeper takes 50 us: at most a twentieth of its wait
 constexpr auto kNap = std::chrono::milliseconds(1);
 
 int membarrier(int command) noexcept { return static_cast<int>(syscall(SYS_membarrier, command, 0, 0)); }

@@ -86,6 +86,9 @@ inline void pause() noexcept {
 #endif
 }
 
+/// How long who waits yields before it sleeps: waking takes 50 us, at most a twentieth of what was waited.
+inline constexpr auto kYielding = std::chrono::milliseconds(1);
+
 /// Spins, then yields. Returns true once `ready()`, false when it is time to sleep. Not for ever: about 1 ms.
 bool spin_then_yield(bool (*ready)(void*), void* argument) noexcept;
 

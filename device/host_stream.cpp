@@ -15,6 +15,8 @@
 #include <new>
 #include <string>
 
+#include "base/signals.hpp"
+
 namespace sluice {
 namespace {
 
@@ -32,32 +34,13 @@ std::size_t checked_capacity(std::size_t capacity, std::size_t bytes_per_item) {
 // (sluice-bench stream, the host that waits every step). Alone on its core, a thread that yields looks often enough.
 template <class Ready>
 bool yield_until(Ready ready) {
-  constexpr auto kYielding = std::chrono::microseconds(50);
-  const auto end = base::Clock::now() + kYielding;
+  const auto end = base::Clock::now() + base::kYielding;
   do {
     if (ready()) return true;
     sched_yield();
   } while (base::Clock::now() < end);
   return false;
 }
-
-/// Blocks signals while it lives, for a thread to inherit: a program's handlers never run in a stream. Faults are left,
-/// which would end the process without a word from a sanitizer or a debugger.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 
@@ -103,7 +86,7 @@ void HostStream::Impl::start_thread(int cpu) {
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
     pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
   }
-  const SignalsBlocked blocked;
+  const base::SignalsBlocked blocked;
   const int error = pthread_create(&thread_, &attributes, thread_main, this);
   pthread_attr_destroy(&attributes);
   if (error == EINVAL) fail(Code::bad_argument, "there is no core " + std::to_string(cpu) + " for it");

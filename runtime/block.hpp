@@ -15,6 +15,7 @@ namespace sluice::detail {
 struct Block : std::enable_shared_from_this<Block> {
   device::Allocation allocation;  ///< empty for the user's memory
   device::Extent extent;
+  Space space = Space::host;          ///< as asked for
   std::shared_ptr<const void> world;  ///< the transports that pinned it; outlives the pins
   std::vector<std::unique_ptr<backends::Pin>> pins;
   Rank rank = -1;

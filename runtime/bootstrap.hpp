@@ -42,8 +42,7 @@ base::Fd listen_as(const std::string& job, Rank rank);
 
 /// Connects without blocking.
 /// @returns an empty Fd with errno left if that is not possible: ECONNREFUSED: the rank has ended; EAGAIN: too many
-/// wait to be
-///   accepted there, try again.
+/// wait to be accepted there, try again.
 base::Fd connect_to(const std::string& job, Rank peer);
 
 /// Whether the process at the other end belongs to the same user: the name of a job is no secret.

@@ -47,7 +47,7 @@ void ChannelEnd::drain_until(std::uint64_t last, std::optional<Timeout> timeout)
   check();
   const Timeout limit = timeout.value_or(world_->limits().wait);
   const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last || failed(); };
-  const bool in_time = seeded("drain_returns_early") || base::wait_until(done_parking, ready, deadline_after(limit));
+  const bool in_time = seeded("drain_returns_early") || await_in_host(done_parking, ready, limit);
   check();
   if (!in_time) throw error(Code::timeout, last, "not drained; " + state());
 }
@@ -159,6 +159,16 @@ Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_f
   return std::min<Clock::duration>(limit - so_far, (warnings + 1) * limits.warn - so_far);
 }
 
+Clock::time_point ChannelEnd::next_warning() const noexcept {
+  const Timeout every = world_->limits().warn;
+  return every > Timeout::zero() ? deadline_after(every) : Clock::time_point::max();
+}
+
+Clock::time_point ChannelEnd::warn() const {
+  base::log(base::LogLevel::warn, error(Code::timeout, epoch(), "still waiting; " + state()).what());
+  return next_warning();
+}
+
 void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
   device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch()}, *this, nullptr);
 }
@@ -166,12 +176,12 @@ void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
   const Timeout limit = timeout.value_or(world_->limits().connect);
   const auto ready = [&] { return connected_word_.value.load(std::memory_order_acquire) >= 1 || failed(); };
-  const bool in_time = base::wait_until(done_parking, ready, deadline_after(limit));
+  const bool in_time = await_in_host(done_parking, ready, limit);
   check();
   if (!in_time) {
-    throw error(
-        Code::timeout, 0,
-        "not connected after " + seconds(limit) + ": rank " + std::to_string(opening.peer) + " has not opened its end");
+    throw error(Code::timeout, 0,
+                "not connected after " + seconds(limit) + ": rank " + std::to_string(opening.peer) +
+                    " has not opened its end; " + state());
   }
 }
 
@@ -192,7 +202,7 @@ void ChannelEnd::check_bindable(Stream stream) {
   if (opened_for && opened_for->kind() != stream.kind()) misuse(0, "the channel was opened for another kind of stream");
 }
 
-void ChannelEnd::refuse_bound() {
+void ChannelEnd::refuse_bound() const {
   check();
   misuse(epoch(), bound_ == kClosed ? "the channel is closed here" : "a plan drives this channel");
 }
@@ -210,6 +220,8 @@ std::string ChannelEnd::describe() const {
   text += (sends ? "to rank " : "from rank ") + std::to_string(opening.peer) + ", tag " +
           std::to_string(opening.key.tag) + ", " + std::to_string(opening.options.depth) + " x " +
           std::to_string(slot_bytes) + " bytes: ";
+  const auto& block = detail::SliceAccess::block(opening.memory);
+  if (block != nullptr && block->space != Space::host) text += "host memory, since there is no GPU here; ";
   if (remote_id == 0) return text + "not connected yet";
   if (!sends) return text + landing_->describe();
   if (put_ == nullptr) return text + "the peer has closed its end";
@@ -219,6 +231,7 @@ std::string ChannelEnd::describe() const {
 
 void ChannelEnd::close(std::optional<Timeout> timeout) {
   if (closed_) return;
+  World::reclaim();
   const Timeout limit = timeout.value_or(world_->limits().connect);
   if (!close_by(deadline_after(limit))) {
     throw error(Code::timeout, epoch(),
@@ -231,6 +244,7 @@ bool ChannelEnd::close_by(Clock::time_point deadline) {
   lower_limit(0);
   if (!world_->close(*this, deadline)) return false;
   if (auto* rung = dynamic_cast<backends::RungPut*>(put_.get())) world_->engine().forget(*rung);
+  shut_.store(true);  // the peer's memory is not ours to write any more
   closed_ = true;
   return true;
 }

@@ -5,6 +5,7 @@
 #include <sluice/channel.hpp>
 #include <sluice/error.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,9 @@ namespace sluice::runtime {
 
 class World;
 struct Peer;
+
+/// Saturates: `kForever` from now is never.
+base::Clock::time_point deadline_after(Timeout timeout) noexcept;
 
 enum class Role : std::uint8_t { sender, receiver };
 
@@ -59,7 +63,6 @@ struct RemoteEnd {
   std::uint64_t id = 0;
   std::uint64_t slot_bytes = 0;
   int depth = 0;
-  std::string name;
   backends::Key key;
   std::optional<Final> final;                           ///< closed already
   std::optional<std::pair<Code, std::string>> failure;  ///< failed already
@@ -114,9 +117,15 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   /// Closes as a destructor does: what cannot be closed in time is kept, and reported.
   static void abandon(std::shared_ptr<ChannelEnd> end) noexcept;
   void join_plan();
+  void leave_plan() noexcept { planned_ = false; }
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
+  }
+  /// For a plan: neither failed nor closed here.
+  void check_driven() const {
+    check();
+    if (bound_ == kClosed) refuse_bound();
   }
   std::string describe() const;
   virtual std::string state() const = 0;
@@ -165,9 +174,12 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
   void count_for_plan();
 
-  /// Lent: the channel keeps the memory, so a slot costs no count of owners, which takes as long as a small put.
-  Slice slot(std::uint64_t epoch) const noexcept {
-    return detail::SliceAccess::lend(opening.memory, slots_.at(epoch), slot_bytes);
+  /// Lent in program order, where counting an owner in and out takes as long as a small put; work on any other stream
+  /// may outlive the channel.
+  Slice slot(std::uint64_t epoch, Stream::Kind used_by) const noexcept {
+    using detail::SliceAccess;
+    if (used_by == Stream::Kind::program_order) return SliceAccess::lend(opening.memory, slots_.at(epoch), slot_bytes);
+    return SliceAccess::make(SliceAccess::block(opening.memory), slots_.at(epoch), slot_bytes);
   }
   device::Wait peer_raises(std::uint64_t epoch) const noexcept { return {word_.word, epoch, word_.parking, epoch}; }
   void await_connected(device::Lane lane) noexcept {
@@ -182,6 +194,19 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
     }
   }
   void drain_until(std::uint64_t last, std::optional<Timeout> timeout);
+  /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
+  template <class Ready>
+  bool await_in_host(base::Parking& parking, Ready ready, Timeout limit) const {
+    const auto deadline = deadline_after(limit);
+    auto warning = next_warning();
+    while (!base::wait_until(parking, ready, std::min(deadline, warning))) {
+      if (base::Clock::now() >= deadline) return false;
+      warning = warn();
+    }
+    return true;
+  }
+  base::Clock::time_point next_warning() const noexcept;
+  base::Clock::time_point warn() const;
   [[noreturn, gnu::cold]] void throw_failure() const;
   [[noreturn, gnu::cold]] void misuse(std::uint64_t epoch, const std::string& what) const;
   Error error(Code code, std::uint64_t epoch, const std::string& what) const;
@@ -217,7 +242,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
   [[gnu::cold]] void bind_slowly(Stream stream);
   void check_bindable(Stream stream);
-  [[noreturn]] void refuse_bound();
+  [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
 
   static constexpr int kUnbound = -1;

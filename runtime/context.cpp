@@ -38,6 +38,8 @@ struct Scope::Impl {
   std::string scope;
 };
 
+constexpr std::size_t kMaxName = 4096;  // of a channel or a path of scopes: fits into one packet
+
 struct detail::ContextAccess {
   static Context make(std::shared_ptr<World> world) {
     auto impl = std::make_shared<Context::Impl>();
@@ -63,7 +65,7 @@ struct detail::ContextAccess {
     in.world->open_end(core);
     return core;
   }
-  static Context::Impl& of(Context& context) { return *context.impl_; }
+  static Context::Impl& of(Context& context) { return context.in(); }
 
  private:
   static void check(Context::Impl& in, Rank peer, Tag tag, const Slice& memory, const ChannelOptions& options) {
@@ -79,6 +81,7 @@ struct detail::ContextAccess {
       throw bad("a slice of " + std::to_string(memory.bytes()) + " bytes is not " + std::to_string(options.depth) +
                 " slots of equal size");
     }
+    if (options.name.size() > kMaxName) throw bad("a name of more than " + std::to_string(kMaxName) + " characters");
     if (options.stream) device::check_supported(*options.stream, in.rank);
   }
 };
@@ -92,11 +95,20 @@ std::string inside(const std::string& scope, char kind, std::string_view name) {
 
 }  // namespace
 
-Rank Context::rank() const noexcept { return impl_->rank; }
-int Context::size() const noexcept { return impl_->size; }
+Rank Context::rank() const noexcept { return impl_ == nullptr ? -1 : impl_->rank; }
+int Context::size() const noexcept { return impl_ == nullptr ? 0 : impl_->size; }
 // All ranks are on one machine: no backend of this version leaves it.
-int Context::node_rank() const noexcept { return impl_->ranks.empty() ? impl_->world->place().node_rank : impl_->rank; }
-int Context::node_size() const noexcept { return impl_->ranks.empty() ? impl_->world->place().node_size : impl_->size; }
+int Context::node_rank() const noexcept {
+  if (impl_ == nullptr) return -1;
+  return impl_->ranks.empty() ? impl_->world->place().node_rank : impl_->rank;
+}
+int Context::node_size() const noexcept {
+  if (impl_ == nullptr) return 0;
+  return impl_->ranks.empty() ? impl_->world->place().node_size : impl_->size;
+}
+
+Context::Impl& Context::in() const { return detail::opened(impl_); }
+Scope::Impl& Scope::in() const { return detail::opened(impl_); }
 
 namespace {
 
@@ -109,13 +121,13 @@ std::shared_ptr<detail::Block> new_block(const std::shared_ptr<World>& world, Ra
 
 }  // namespace
 
-Memory Context::allocate(std::size_t bytes, Space, int device) {
-  if (bytes == 0) throw impl_->error(Code::bad_argument, -1, 0, "0 bytes cannot be allocated");
+Memory Context::allocate(std::size_t bytes, Space space, int device) {
+  if (bytes == 0) throw in().error(Code::bad_argument, -1, 0, "0 bytes cannot be allocated");
   if (device < -1 || device > 0)
-    throw impl_->error(Code::bad_argument, -1, 0, "there is no device " + std::to_string(device));
-  auto block = new_block(impl_->world, impl_->rank);
+    throw in().error(Code::bad_argument, -1, 0, "there is no device " + std::to_string(device));
+  auto block = new_block(in().world, in().rank);
   const auto fail = [&](const char* why) {
-    return impl_->error(Code::out_of_resources, -1, 0, "allocating " + std::to_string(bytes) + " bytes: " + why);
+    return in().error(Code::out_of_resources, -1, 0, "allocating " + std::to_string(bytes) + " bytes: " + why);
   };
   try {
     block->allocation = device::allocate(bytes, true);
@@ -125,71 +137,74 @@ Memory Context::allocate(std::size_t bytes, Space, int device) {
     throw fail(reason.what());
   }
   block->extent = block->allocation.extent();
-  block->pins = impl_->world->pin(block->extent);
+  block->space = space;
+  block->pins = in().world->pin(block->extent);
   return Memory(std::move(block));
 }
 
 Region Context::region(void* memory, std::size_t bytes) {
-  if (memory == nullptr && bytes > 0) throw impl_->error(Code::bad_argument, -1, 0, "a region without memory");
-  auto block = new_block(impl_->world, impl_->rank);
+  if (memory == nullptr && bytes > 0) throw in().error(Code::bad_argument, -1, 0, "a region without memory");
+  auto block = new_block(in().world, in().rank);
   block->extent = {static_cast<std::byte*>(memory), bytes, nullptr};
-  block->pins = impl_->world->pin(block->extent);
+  block->pins = in().world->pin(block->extent);
   return Region(std::move(block));
 }
 
 Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
   return detail::ChannelAccess::make(
-      detail::ContextAccess::open<detail::SenderCore>(*impl_, impl_->scope, Role::sender, peer, tag, source, options));
+      detail::ContextAccess::open<detail::SenderCore>(in(), in().scope, Role::sender, peer, tag, source, options));
 }
 
 Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
-  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
-      *impl_, impl_->scope, Role::receiver, peer, tag, target, options));
+  return detail::ChannelAccess::make(
+      detail::ContextAccess::open<detail::ReceiverCore>(in(), in().scope, Role::receiver, peer, tag, target, options));
 }
 
 Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
   return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
-      detail::ContextAccess::of(impl_->context), impl_->scope, Role::sender, peer, tag, source, options));
+      detail::ContextAccess::of(in().context), in().scope, Role::sender, peer, tag, source, options));
 }
 
 Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
   return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
-      detail::ContextAccess::of(impl_->context), impl_->scope, Role::receiver, peer, tag, target, options));
+      detail::ContextAccess::of(in().context), in().scope, Role::receiver, peer, tag, target, options));
 }
 
-Plan Context::plan() { return detail::PlanAccess::make(std::make_shared<detail::PlanCore>(impl_->world, impl_->rank)); }
+Plan Context::plan() { return detail::PlanAccess::make(std::make_shared<detail::PlanCore>(in().world, in().rank)); }
 
 Scope Context::scope(std::string_view name) {
-  return Scope(std::make_shared<Scope::Impl>(Scope::Impl{*this, inside(impl_->scope, '/', name)}));
+  std::string path = inside(in().scope, '/', name);
+  if (path.size() > kMaxName) throw in().error(Code::bad_argument, -1, 0, "a scope's name is too long");
+  return Scope(std::make_shared<Scope::Impl>(Scope::Impl{*this, std::move(path)}));
 }
 
 Context Context::sub(std::initializer_list<Rank> ranks) { return sub(std::span(ranks.begin(), ranks.size())); }
 
 Context Context::sub(std::span<const Rank> ranks) {
   auto sub = std::make_shared<Impl>();
-  sub->world = impl_->world;
+  sub->world = in().world;
   sub->size = static_cast<int>(ranks.size());
   sub->rank = -1;
   std::string list;
   for (const Rank member : ranks) {
     const auto bad = [&](const char* what) {
-      return impl_->error(Code::bad_argument, -1, 0, "a context of some ranks: rank " + std::to_string(member) + what);
+      return in().error(Code::bad_argument, -1, 0, "a context of some ranks: rank " + std::to_string(member) + what);
     };
-    if (member < 0 || member >= impl_->size) throw bad(" does not exist");
+    if (member < 0 || member >= in().size) throw bad(" does not exist");
     if (std::count(ranks.begin(), ranks.end(), member) > 1) throw bad(" is named twice");
-    if (member == impl_->rank) sub->rank = static_cast<Rank>(sub->ranks.size());
-    sub->ranks.push_back(impl_->world_rank(member));
+    if (member == in().rank) sub->rank = static_cast<Rank>(sub->ranks.size());
+    sub->ranks.push_back(in().world_rank(member));
     list += std::to_string(member) + ",";
   }
   if (sub->rank < 0)
-    throw impl_->error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
-  const std::lock_guard lock(impl_->mutex);
-  sub->scope = inside(impl_->scope, '#', list + std::to_string(impl_->subs[list]++));
+    throw in().error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
+  const std::lock_guard lock(in().mutex);
+  sub->scope = inside(in().scope, '#', list + std::to_string(in().subs[list]++));
   return Context(std::move(sub));
 }
 
 void Context::synchronize(Stream stream) {
-  device::check_supported(stream, impl_->rank);
+  device::check_supported(stream, in().rank);
   if (stream.kind() == Stream::Kind::host) {
     if (stream.handle() == nullptr) detail::throw_empty();
     static_cast<HostStream::Impl*>(stream.handle())->synchronize();
@@ -197,9 +212,9 @@ void Context::synchronize(Stream stream) {
   check();
 }
 
-void Context::check() { impl_->world->check(); }
+void Context::check() { in().world->check(); }
 
-void Context::abort(std::string_view why) { impl_->world->abort(std::string(why)); }
+void Context::abort(std::string_view why) { in().world->abort(std::string(why)); }
 
 namespace runtime {
 

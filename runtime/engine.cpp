@@ -2,7 +2,6 @@
 #include "runtime/engine.hpp"
 
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -11,6 +10,8 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+
+#include "base/signals.hpp"
 
 namespace sluice::runtime {
 
@@ -23,12 +24,10 @@ Engine::Engine(Desk& desk, Options options)
 Engine::~Engine() { stop(); }
 
 void Engine::start() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's, not ours
-  thread_ = std::thread([this] { loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const base::SignalsBlocked blocked;  // signals are the program's, not ours
+    thread_ = std::thread([this] { loop(); });
+  }
   pthread_setname_np(thread_.native_handle(), "sluice-engine");
   if (options_.cpu < 0) return;
   cpu_set_t cores;
@@ -52,7 +51,7 @@ void Engine::loop() {
     sockets_.push_back({bell_.get(), POLLIN, 0});
     const int patience = desk_.prepare(sockets_);
     sleep(turn() ? 0 : patience);
-    desk_.serve(sockets_);
+    desk_.serve();
   }
 }
 

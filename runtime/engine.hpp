@@ -6,7 +6,6 @@
 #include <poll.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -24,8 +23,8 @@ class Engine final : public backends::Listener, public device::Helper {
     virtual ~Desk() = default;
     /// Adds the sockets to wait for; returns how long at most, -1: no limit.
     virtual int prepare(std::vector<pollfd>& sockets) = 0;
-    /// After the sleep, with what `poll` found.
-    virtual void serve(const std::vector<pollfd>& sockets) = 0;
+    /// After the sleep.
+    virtual void serve() = 0;
   };
 
   struct Options {

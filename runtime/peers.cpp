@@ -2,9 +2,13 @@
 #include "runtime/peers.hpp"
 
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "base/log.hpp"
 
@@ -13,9 +17,23 @@ namespace {
 
 using base::seeded;
 
-bool hung_up(const base::Fd& socket) {
-  pollfd one{socket.get(), 0, 0};
-  return poll(&one, 1, 0) == 1 && (one.revents & (POLLHUP | POLLERR)) != 0;
+short events(const base::Fd& fd, short wanted) {
+  pollfd one{fd.get(), wanted, 0};
+  return poll(&one, 1, 0) == 1 ? one.revents : short{0};
+}
+
+bool hung_up(const base::Fd& socket) { return (events(socket, 0) & (POLLHUP | POLLERR)) != 0; }
+
+bool ended(const base::Fd& process) { return process && (events(process, POLLIN) & POLLIN) != 0; }
+
+/// The process at the other end. Empty for our own, for one that this kernel does not show us, and on a kernel without
+/// it.
+base::Fd process_behind(const base::Fd& socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0 || peer.pid == getpid())
+    return {};
+  return base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
 }
 
 /// A socket of the peer was closed, or has broken.
@@ -53,7 +71,11 @@ void Peers::reach(Peer& peer) {
 void Peers::connect(Peer& peer) {
   peer.out = connect_to(place_.job, peer.rank);
   if (!peer.out) {
-    if (errno == ECONNREFUSED) lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+    if (errno == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+    if (errno != EAGAIN && !std::exchange(peer.complained, true)) {
+      base::log(base::LogLevel::warn, "rank " + std::to_string(place_.rank) + " cannot reach rank " +
+                                          std::to_string(peer.rank) + " and tries on: " + std::strerror(errno));
+    }
     return;
   }
   if (!trusted(peer.out)) return lose(peer, "somebody else's process answers for rank " + std::to_string(peer.rank));
@@ -101,6 +123,7 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
   for (const auto& [rank, peer] : peers_) {
     if (peer.lost) continue;
     if (peer.in) sockets.push_back({peer.in.get(), POLLIN, 0});
+    if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
     const bool unsent = !peer.unsent.empty();
     if (peer.stalled || (!peer.out && peer.wanted)) patience = 1;
     if (peer.out && (unsent || !peer.in)) {
@@ -115,7 +138,9 @@ void Peers::serve() {
   for (auto& [rank, peer] : peers_) {
     if (peer.lost) continue;
     if (peer.in) {
+      const bool over = ended(peer.process);  // before listening: what it said last is heard
       listen_to(peer);
+      if (over && !seeded("death_unnoticed")) lose(peer, "rank " + std::to_string(rank) + " has ended or died");
     } else if (peer.out && hung_up(peer.out)) {
       lose(peer, "rank " + std::to_string(rank) + " has ended");
     }
@@ -150,6 +175,7 @@ bool Peers::identify(base::Fd& stranger) {
   if (rank < 0 || rank >= place_.size) return true;
   Peer& peer = at(rank);
   peer.in = std::move(stranger);
+  peer.process = process_behind(peer.in);
   greet(peer, message);
   return true;
 }
@@ -192,6 +218,7 @@ void Peers::lose(Peer& peer, const std::string& why) {
   peer.unsent.clear();
   peer.out = base::Fd();
   peer.in = base::Fd();
+  peer.process = base::Fd();
   audience_.lost(peer);
 }
 
@@ -200,6 +227,7 @@ void Peers::close() noexcept {
     peer.lost = true;
     peer.out = base::Fd();
     peer.in = base::Fd();
+    peer.process = base::Fd();
   }
   strangers_.clear();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks that this one talks to, and the sockets to them. One socket each way, made when one of the two first has
 // something to say: memory grows with the peers, not with the ranks. The end of the peer's socket is how its death is
-// noticed.
+// noticed, or that of its process.
 #pragma once
 
 #include <poll.h>
@@ -27,11 +27,13 @@ struct Packet {
 /// One peer of this rank.
 struct Peer {
   Rank rank = 0;
-  base::Fd out;          ///< ours to it
-  base::Fd in;           ///< its to us
-  bool greeted = false;  ///< we have sent our greeting
-  bool wanted = false;   ///< there is something to say
-  bool stalled = false;  ///< it could not be said, for a lack of resources
+  base::Fd out;             ///< ours to it
+  base::Fd in;              ///< its to us
+  base::Fd process;         ///< readable once it has ended: a child that it forked may hold its sockets open
+  bool greeted = false;     ///< we have sent our greeting
+  bool wanted = false;      ///< there is something to say
+  bool stalled = false;     ///< it could not be said, for a lack of resources
+  bool complained = false;  ///< in the log, that it cannot be reached for now
   bool lost = false;
   std::string why_lost;
   std::deque<Packet> unsent;

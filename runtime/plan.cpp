@@ -32,19 +32,29 @@ std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
 
 }  // namespace
 
+PlanCore::~PlanCore() {
+  if (committed_) return;  // its channels were driven by it alone, and can only be closed
+  for (const auto& out : out_) out.core->leave_plan();
+  for (const auto& in : in_) in.core->leave_plan();
+}
+
 void PlanCore::check_adding() const {
   if (committed_) throw misuse("the plan is committed: no channel can be added");
 }
 
-void PlanCore::add(const std::shared_ptr<SenderCore>& sender) {
+void PlanCore::join(runtime::ChannelEnd& end) const {
   check_adding();
-  sender->join_plan();
+  if (&end.world() != world_.get()) throw misuse("the channel belongs to another context than the plan");
+  end.join_plan();
+}
+
+void PlanCore::add(const std::shared_ptr<SenderCore>& sender) {
+  join(*sender);
   out_.push_back({sender});
 }
 
 void PlanCore::add(const std::shared_ptr<ReceiverCore>& receiver) {
-  check_adding();
-  receiver->join_plan();
+  join(*receiver);
   in_.push_back({receiver});
 }
 
@@ -103,7 +113,9 @@ void PlanCore::check_failures(Stream stream) const {
 
 void PlanCore::acquire(Stream stream) {
   check_stream(stream);
+  for (const auto& out : out_) out.core->check_driven();
   const std::uint64_t next = starts_ + 1;
+  if (put_bells_.empty()) return;  // the stream copies itself: a start is done with the sources when it has passed
   issue(stream, [this, next](device::Lane lane) {
     for (auto& [core, first] : out_) {
       const auto epoch = first + next;
@@ -151,7 +163,7 @@ void PlanCore::wait(Stream stream) {
 void PlanCore::release(Stream stream) {
   check_stream(stream);
   if (releases_ >= waits_) throw misuse("release without a wait");
-  for (auto& in : in_) in.core->check();
+  for (auto& in : in_) in.core->check_driven();
   for (auto& in : in_) in.core->begin_release();
   const std::uint64_t release = ++releases_;
   issue(stream, [this, release](device::Lane lane) { give_back(lane, release); });
@@ -171,14 +183,14 @@ void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
 Slice PlanCore::slot(const SenderCore& sender) const {
   const auto it = std::find_if(out_.begin(), out_.end(), [&](const auto& out) { return out.core.get() == &sender; });
   if (it == out_.end()) throw misuse("the sender is not in this plan");
-  return sender.slot(sender.epoch() + 1);
+  return sender.slot(sender.epoch() + 1, kind_);
 }
 
 Slice PlanCore::slot(const ReceiverCore& receiver) const {
   const auto it = std::find_if(in_.begin(), in_.end(), [&](const auto& in) { return in.core.get() == &receiver; });
   if (it == in_.end()) throw misuse("the receiver is not in this plan");
   if (receiver.epoch() == 0) throw misuse("nothing was waited for yet");
-  return receiver.slot(receiver.epoch());
+  return receiver.slot(receiver.epoch(), kind_);
 }
 
 std::string PlanCore::describe() const {

@@ -14,6 +14,9 @@ namespace sluice::detail {
 class PlanCore final : public std::enable_shared_from_this<PlanCore> {
  public:
   PlanCore(std::shared_ptr<runtime::World> world, Rank rank) : world_(std::move(world)), rank_(rank) {}
+  PlanCore(const PlanCore&) = delete;
+  PlanCore& operator=(const PlanCore&) = delete;
+  ~PlanCore();
 
   void add(const std::shared_ptr<SenderCore>& sender);
   void add(const std::shared_ptr<ReceiverCore>& receiver);
@@ -40,6 +43,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
 
   Error misuse(const std::string& what) const { return {Code::misuse, rank_, -1, 0, 0, what}; }
   void check_adding() const;
+  void join(runtime::ChannelEnd& end) const;
   void check_stream(Stream stream) const;
   void check_failures(Stream stream) const;
   static void take(runtime::ChannelEnd& end) noexcept;

@@ -24,7 +24,7 @@ Slice ReceiverCore::wait(Stream stream) {
   const std::uint64_t epoch = begin();
   device::in_order(stream, [this, epoch](device::Lane lane) { land(lane, epoch); });
   if (stream.kind() == Stream::Kind::program_order) check();
-  return slot(epoch);
+  return slot(epoch, stream.kind());
 }
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
@@ -80,8 +80,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   const auto ready = [&] {
     return base::reached(*word_.word, next) || failed() || next > limit_.load(std::memory_order_acquire);
   };
-  const bool landed =
-      timeout == Timeout::zero() ? ready() : base::wait_until(*word_.parking, ready, runtime::deadline_after(timeout));
+  const bool landed = timeout == Timeout::zero() ? ready() : await_in_host(*word_.parking, ready, timeout);
   check();
   if (!landed) return std::nullopt;
   await_connected({});  // the peer may know of this end before this end knows of the peer
@@ -89,7 +88,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   take({}, next);
   taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
-  return slot(next);
+  return slot(next, Stream::Kind::host);
 }
 
 void ReceiverCore::on_connect(int) {

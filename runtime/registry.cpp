@@ -62,7 +62,7 @@ void World::announce(ChannelEnd& end) {
   }
   Writer writer(Kind::opening);
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
-  writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth).text(opening.name).blob(key.bytes);
+  writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth).blob(key.bytes);
   peers_.send(peer, {writer.take(), key.sent});
   end.announced = true;
   if (const auto failure = end.failure()) announce_failure(end, failure->first, failure->second);
@@ -127,7 +127,6 @@ void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
   remote.id = message.get<std::uint64_t>();
   remote.slot_bytes = message.get<std::uint64_t>();
   remote.depth = message.get<int>();
-  remote.name = message.text();
   remote.key.bytes = message.blob();
   remote.key.received = std::move(fds);
   if (peer.link != nullptr) peer.link->arrived(remote.key);
@@ -175,6 +174,7 @@ void World::on_closing(Peer& peer, Reader& message) {
   if (RemoteEnd* waiting = waiting_end(peer, remote_id)) {
     waiting->final = final;
     if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this side
+    waiting->key = {};                                  // nothing of it will ever be mapped
   }
   peers_.send(peer, {Writer(Kind::let_go).put(remote_id).take(), {}});
 }
@@ -202,7 +202,9 @@ void World::send_failures() {
 
 void World::announce_failure(const ChannelEnd& end, Code code, const std::string& what) {
   Writer writer(Kind::failure);
-  writer.put(end.id).put(code).text("rank " + std::to_string(end.opening.rank) + " reports: " + what);
+  constexpr std::size_t kMaxText = 4096;  // must fit into one packet
+  writer.put(end.id).put(code);
+  writer.text("rank " + std::to_string(end.opening.rank) + " reports: " + what.substr(0, kMaxText));
   peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
 }
 

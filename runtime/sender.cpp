@@ -19,10 +19,9 @@ Slice SenderCore::acquire(Stream stream) {
   bind(stream);
   check_next();
   const std::uint64_t next = epoch() + 1;
-  if (next > static_cast<std::uint64_t>(opening.options.depth)) {
-    acquire_on(stream, next);
-  }
-  return slot(next);
+  const bool copies_itself = connected() && rung_ == nullptr;  // then `put` is done with the slot when it has passed
+  if (!copies_itself && next > static_cast<std::uint64_t>(opening.options.depth)) acquire_on(stream, next);
+  return slot(next, stream.kind());
 }
 
 void SenderCore::acquire_on(Stream stream, std::uint64_t next) {

@@ -13,9 +13,10 @@ namespace {
 
 using base::Clock;
 
-constexpr auto kLeaving =
-    std::chrono::seconds(5);  // how long a rank that ends waits for its peers to let go of open channels
+// How long a rank that ends waits for its peers to let go of open channels.
+constexpr auto kLeaving = std::chrono::seconds(5);
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
+constexpr int kLookMax = 16;
 
 std::vector<std::string> words_of(std::string_view list) {
   std::vector<std::string> words;
@@ -30,11 +31,6 @@ std::vector<std::string> words_of(std::string_view list) {
 std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const base::Env& env) {
   const std::vector<std::string> allowed = words_of(env.backends);
   const auto rows = backends::backends();
-  for (const auto& name : allowed) {
-    if (std::none_of(rows.begin(), rows.end(), [&](const auto& row) { return row.name == name; })) {
-      throw std::invalid_argument("SLUICE_BACKENDS: there is no backend '" + name + "'");
-    }
-  }
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open;
   for (const auto& row : rows) {
     const bool wanted =
@@ -160,12 +156,17 @@ int World::prepare(std::vector<pollfd>& sockets) {
   const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
   if (failing_.load()) at_most(static_cast<int>(kPoisonEvery.count()));
   for (const auto& [id, end] : ends_) {
-    if (end->beyond_final() || (end->closed_by_peer && !end->peer_told)) at_most(1);
+    if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told)) continue;
+    // A peer that closes waits for streams of ours, perhaps long.
+    at_most(look_ms_);
+    look_ms_ = std::min(2 * look_ms_, kLookMax);
+    return patience;
   }
+  look_ms_ = 1;
   return patience;
 }
 
-void World::serve(const std::vector<pollfd>&) {
+void World::serve() {
   std::unique_lock lock(mutex_);
   if (ended_) return;
   try {

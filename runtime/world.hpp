@@ -27,9 +27,6 @@ struct Limits {
   Timeout warn{};
 };
 
-/// Saturates: `kForever` from now is never.
-base::Clock::time_point deadline_after(Timeout timeout) noexcept;
-
 class World final : public std::enable_shared_from_this<World>, private Engine::Desk, private Peers::Audience {
  public:
   static std::shared_ptr<World> open(Place place, const base::Env& env, const Options& options);
@@ -70,7 +67,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   // Engine::Desk
   int prepare(std::vector<pollfd>& sockets) override;
-  void serve(const std::vector<pollfd>& sockets) override;
+  void serve() override;
 
   // Peers::Audience, under the mutex
   void linked(Peer& peer) override;
@@ -106,10 +103,11 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   std::atomic<std::uint64_t> next_id_{1};
   std::map<std::uint64_t, ChannelEnd*> ends_;  // open or closing, by id
   std::map<ChannelKey, std::uint64_t> open_;   // not yet closed by their user
-  std::map<ChannelKey, std::deque<std::uint64_t>>
-      waiting_here_;  // not matched yet, oldest first, also if closed meanwhile
+  // Not matched yet, oldest first; ours also if closed meanwhile.
+  std::map<ChannelKey, std::deque<std::uint64_t>> waiting_here_;
   std::map<ChannelKey, std::deque<RemoteEnd>> waiting_there_;
   base::Clock::time_point poison_due_{};
+  int look_ms_ = 1;  // when to see next whether a peer that closes can be let go
   bool ended_ = false;
 
   std::mutex failures_mutex_;

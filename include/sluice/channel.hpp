@@ -29,7 +29,8 @@ struct ChannelOptions {
 /// The out-end of a persistent one-way channel. Movable, not copyable; one thread or stream at a time.
 ///
 /// Put number n is epoch n = 1, 2, ... Epoch k is read from source slot k mod depth and lands in target slot k mod (the
-/// receiver's depth), both of the same size. Calls on a failed channel throw its error, always.
+/// receiver's depth), both of the same size. Calls on a failed channel throw its error,
+/// always; only `close` does its work, and says when the memory may be freed.
 class Sender {
  public:
   /// Empty: every call but the destructor and assignment throws Error{Code::misuse}.
@@ -38,6 +39,7 @@ class Sender {
   /// Closes what was here, as the destructor does.
   Sender& operator=(Sender&&) noexcept;
   /// Closes, waiting up to the connect timeout; what is still in use then is kept and reported, and reclaimed later.
+  /// While an exception passes, the peer is told that this rank is lost.
   ~Sender();
 
   /// The source slot of the next put. On `stream`, later work runs only when that slot may be overwritten.

@@ -22,6 +22,8 @@ struct ContextAccess;
 /// Tags of its own: user code, a halo and another library never collide.
 class Scope {
  public:
+  /// Empty: every call throws Error{Code::misuse}.
+  Scope() noexcept = default;
   Sender sender(Rank peer, Tag tag, Slice source, ChannelOptions options = {});
   Receiver receiver(Rank peer, Tag tag, Slice target, ChannelOptions options = {});
 
@@ -29,6 +31,7 @@ class Scope {
   friend class Context;
   struct Impl;
   explicit Scope(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+  Impl& in() const;
   std::shared_ptr<Impl> impl_;
 };
 
@@ -36,6 +39,8 @@ class Scope {
 /// may use it.
 class Context {
  public:
+  /// Empty, as after a move: `rank` is -1, `size` 0, and every other call throws Error{Code::misuse}.
+  Context() noexcept = default;
   Rank rank() const noexcept;
   int size() const noexcept;
   /// This rank among those on the same machine.
@@ -78,6 +83,7 @@ class Context {
   friend struct detail::ContextAccess;
   struct Impl;
   explicit Context(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+  Impl& in() const;
   std::shared_ptr<Impl> impl_;
 };
 

@@ -15,8 +15,8 @@ struct SliceAccess;
 }  // namespace detail
 
 /// A piece of pinned memory. Shares ownership of it: memory that Sluice allocated lives as long as a slice of it, or a
-/// channel. Only the slots that a channel or a plan gives are lent: they are valid as long as the channel is open.
-/// Copies are cheap; any thread may use them.
+/// channel. Only the slots that a channel or a plan gives in program order are lent: they are valid as long as the
+/// channel is open. Copies are cheap; any thread may use them.
 class Slice {
  public:
   /// Empty: no memory, 0 bytes.

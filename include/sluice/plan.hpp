@@ -15,7 +15,8 @@ struct PlanAccess;
 }  // namespace detail
 
 /// Many channels, fired by as few stream operations as possible. All choices are made in `commit`. The channels outlive
-/// the plan and, once committed, are driven by it alone. Movable, not copyable; one thread or stream at a time.
+/// the plan and, once committed, are driven by it alone: when such a plan is gone they can only be closed. Movable, not
+/// copyable; one thread or stream at a time.
 class Plan {
  public:
   /// Empty: made by `Context::plan`.
@@ -24,7 +25,7 @@ class Plan {
   Plan& operator=(Plan&&) noexcept;
   ~Plan();
 
-  /// @throws Error{Code::misuse} after commit, or for a channel that is in a plan already.
+  /// @throws Error{Code::misuse} after commit, or for a channel that is in a plan already or of another context.
   Plan& add(Sender& sender);
   Plan& add(Receiver& receiver);
 

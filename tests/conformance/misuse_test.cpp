@@ -171,6 +171,15 @@ TEST_P(Misuse, empty_handles) {
     expect_code(Code::misuse, [&] { plan.start({}); });
     expect_code(Code::misuse, [&] { plan.commit({}); });
     expect_code(Code::misuse, [&] { plan.add(sender); });
+    Context none;
+    Scope nowhere;
+    EXPECT_EQ(none.rank(), -1);
+    EXPECT_EQ(none.size(), 0);
+    expect_code(Code::misuse, [&] { none.allocate(8); });
+    expect_code(Code::misuse, [&] { none.scope("x"); });
+    expect_code(Code::misuse, [&] { none.sub({0}); });
+    expect_code(Code::misuse, [&] { none.check(); });
+    expect_code(Code::misuse, [&] { nowhere.sender(0, kTag, buffer.all()); });
     Sender full = context.sender(1 - context.rank(), kTag, buffer.all());
     sender = std::move(full);
     expect_code(Code::misuse, [&] { full.put({}); });  // NOLINT(bugprone-use-after-move): what is moved from is empty

@@ -235,6 +235,61 @@ TEST_P(Plans, refuse_what_the_order_of_calls_forbids) {
   });
 }
 
+TEST_P(Plans, that_were_never_committed_leave_their_channels_free) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    Channels channels(context, one, 1 - context.rank(), 2);
+    {
+      Plan given_up = context.plan();
+      channels.add_to(given_up);
+    }
+    Plan plan = context.plan();
+    channels.add_to(plan);
+    plan.commit(order.stream());
+    plan.start(order.stream());
+    plan.wait(order.stream());
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
+TEST_P(Plans, refuse_to_go_on_with_a_channel_that_is_closed) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    Channels channels(context, one, 1 - context.rank(), 1);
+    Plan plan = context.plan();
+    channels.add_to(plan);
+    plan.commit(stream);
+    plan.start(stream);
+    plan.wait(stream);
+    context.synchronize(stream);
+    channels.senders[0].close();
+    channels.receivers[0].close();
+    expect_code(Code::misuse, [&] { plan.release(stream); });  // would raise a word that is somebody else's by now
+    expect_code(Code::misuse, [&] { plan.acquire(stream); });
+    expect_code(Code::misuse, [&] { plan.start(stream); });
+    expect_code(Code::misuse, [&] { plan.wait(stream); });
+    board().meet(context);
+  });
+}
+
+TEST_P(Plans, refuse_channels_of_another_world) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Plan plan = context.plan();
+    const int code = run_threads(1, [&](Context& other) {
+      const Memory memory = other.allocate(8);
+      Sender sender = other.sender(0, kTag, memory.all());
+      Receiver receiver = other.receiver(0, kTag, memory.all());
+      expect_code(Code::misuse, [&] { plan.add(sender); });
+      other.plan().add(sender).add(receiver);
+    });
+    EXPECT_EQ(code, 0);
+  });
+}
+
 TEST_P(Plans, a_dead_peer_ends_a_plans_waits) {
   const Ended ended = end_of_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();

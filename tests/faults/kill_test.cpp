@@ -131,6 +131,36 @@ TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
   }));
 }
 
+/// A child that was forked and not made another program has copies of all sockets of its parent: they stay open.
+TEST_P(Kill, is_noticed_although_a_forked_child_holds_the_sockets) {
+  expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      Sender sender = context.sender(0, kTag, buffer.all());
+      sender.wait_connected();
+      board();  // mapped, for the child too
+      if (::fork() == 0) {
+        ::alarm(60);
+        for (const int output : {STDOUT_FILENO, STDERR_FILENO}) ::close(output);  // the test reads to their end
+        board().await(kResumed, 1);
+        ::_exit(0);
+      }
+      board().await(kReady, 1);
+      die();
+    }
+    Receiver receiver = context.receiver(1, kTag, buffer.all());
+    receiver.wait_connected();
+    board().set(kReady, 1);
+    expect_loss_of_rank_1(context, [&] {
+      receiver.wait(order.stream());
+      context.synchronize(order.stream());
+    });
+    board().set(kResumed, 1);
+  }));
+}
+
 TEST_P(Kill, ends_puts_that_wait_for_a_credit_and_plans) {
   expect_only_rank_1_killed(end_of_peers(ranks(3), [](Context& context) {
     const Case& one = GetParam();

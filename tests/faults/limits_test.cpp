@@ -27,8 +27,8 @@ TEST_P(Settings, an_unknown_variable_is_named) {
 }
 
 TEST_P(Settings, a_bad_value_is_named) {
-  for (const char* const variable :
-       {"SLUICE_TIMEOUT=soon", "SLUICE_BOUNCE_MAX=-1", "SLUICE_LOG=loud", "SLUICE_CONNECT_TIMEOUT=5 s"}) {
+  for (const char* const variable : {"SLUICE_TIMEOUT=soon", "SLUICE_BOUNCE_MAX=-1", "SLUICE_LOG=loud",
+                                     "SLUICE_CONNECT_TIMEOUT=5 s", "SLUICE_ENGINE_CPU=100000"}) {
     Peers peers = GetParam().peers();
     peers.environment = {variable};
     expect_refused(peers, std::string(variable).substr(0, std::string(variable).find('=')));

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -130,6 +131,29 @@ TEST(Packet, sending_to_a_dead_peer_throws_and_raises_no_signal) {
   } catch (const std::system_error& error) {
     EXPECT_TRUE(error.code().value() == EPIPE || error.code().value() == ECONNRESET) << error.what();
   }
+}
+
+TEST(Packet, one_whose_descriptors_do_not_fit_waits_until_they_do) {
+  const auto [here, there] = connected();
+  const std::vector<int> fds(3, here.get());
+  ASSERT_TRUE(send_packet(here, stamped(10, 1), fds));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const Fd next(::dup(here.get()));
+  const rlimit room_for_one{static_cast<rlim_t>(next.get()) + 2, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &room_for_one), 0);
+  try {
+    receive_packet(there);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), EMFILE);
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto packet = receive_packet(there);
+  ASSERT_TRUE(packet);
+  EXPECT_EQ(packet->bytes, stamped(10, 1));
+  EXPECT_EQ(packet->fds.size(), 3U);
+  EXPECT_FALSE(receive_packet(there).has_value());
 }
 
 TEST(Packet, one_that_is_empty_or_has_too_many_descriptors_is_refused) {
