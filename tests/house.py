@@ -6,6 +6,7 @@
     tests/house.py --self-test plants a violation of every rule in a small tree and checks that it is found
 """
 
+import os
 import pathlib
 import re
 import sys
@@ -19,7 +20,9 @@ CODE = {".cpp", ".hpp"}
 SOURCES = CODE | {".cmake", ".py", ".sh"}
 
 MPI_PLACES = [r"include/sluice/mpi\.hpp", r"runtime/mpi\.cpp", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
-VENDOR = re.compile(r"^(cuda|cuda_runtime|cuda_runtime_api|hip/.*|nvtx3/.*)(\.h|\.hpp)?$")
+VENDOR = re.compile(r"^(cuda(_\w+)?|hip/.*|nvtx3/.*|cooperative_groups|nccl|nvml)(\.h|\.hpp)?$")
+STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
+SYSTEM = re.compile(r"^((sys|linux)/)?[a-z_0-9]+\.h$")
 FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
 
@@ -79,6 +82,13 @@ def app_finding(source, header):
 def foreign_finding(source, header):
     """Why a header of somebody else may not be included here, or None."""
     path = source.as_posix()
+    top = source.parts[0]
+    if header == "mpi.h" and any(re.fullmatch(p, path) for p in MPI_PLACES):
+        return None
+    if top == "include" and not STANDARD.match(header):
+        return "include/ includes nothing of others but the standard library"
+    if top == "base" and not (STANDARD.match(header) or SYSTEM.match(header)):
+        return "base/ includes the standard library and the system's headers only"
     if header == "mpi.h" and not any(re.fullmatch(p, path) for p in MPI_PLACES):
         return "<mpi.h> is for mpi.hpp, runtime/mpi.cpp, the MPI files of applications, and tests"
     if VENDOR.match(header) and source.parts[0] not in ("device", "tests"):
@@ -131,13 +141,15 @@ def readme_findings(root):
 
 
 def unlisted_findings(root):
-    """Sources that no build knows: named in no CMakeLists.txt of their floor."""
-    for source in files(root, {".cpp"}):
-        if source.suffix != ".cpp":
+    """Sources that no build knows: no CMakeLists.txt has their path, as seen from there, with or without its end."""
+    known = set()
+    for listing in files(root, set()):
+        if listing.name != "CMakeLists.txt":
             continue
-        name = re.escape(source.name.removesuffix(".cpp").removesuffix("_test"))
-        lists = (root / source.parts[0]).rglob("CMakeLists.txt")
-        if not any(re.search(rf"(?<!\w){name}(_test)?(?!\w)", path.read_text()) for path in lists):
+        for word in re.findall(r"[\w./-]+", (root / listing).read_text()):
+            known |= {os.path.normpath(listing.parent / (word + end)) for end in ("", ".cpp", "_test.cpp")}
+    for source in files(root, {".cpp"}):
+        if source.suffix == ".cpp" and str(source) not in known:
             yield f"{source}: in no CMakeLists.txt"
 
 
@@ -171,6 +183,9 @@ PLANTS = [
     ("backends/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
     ("runtime/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
     ("runtime/x.cpp", SPDX + '#include "tests/peers.hpp"\n', "nothing of apps"),
+    ("include/sluice/x.hpp", SPDX + "#include <fmt/format.h>\n", "but the standard library"),
+    ("base/x.hpp", SPDX + "#include <Kokkos_Core.hpp>\n", "system's headers only"),
+    ("backends/x.cpp", SPDX + "#include <cuda_fp16.h>\n", "vendor headers"),
     ("runtime/x.cpp", SPDX + '#include "words.hpp"\n', "from the root"),
     ("runtime/x.cpp", SPDX + '#include "sluice/types.hpp"\n', "with <>"),
     ("runtime/x.cpp", SPDX + "#include <mpi.h>\n", "<mpi.h> is for"),
@@ -206,10 +221,11 @@ def write_tree(root, extra):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        if name in GOOD:
-            (path.parent / "README.md").write_text("about\n")
+        if "stray" not in name:
             names = " ".join(["x.cpp", *(pathlib.PurePosixPath(n).name for n in GOOD)])
             (path.parent / "CMakeLists.txt").write_text("# " + SPDX[3:] + names + "\n")
+        if name in GOOD:
+            (path.parent / "README.md").write_text("about\n")
     (root / "include" / "README.md").write_text("about\n")
 
 
