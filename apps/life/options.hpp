@@ -22,6 +22,11 @@ struct Options {
   std::uint64_t seed = 1;
   std::optional<Rule> rule;  ///< unset: the pattern's, else B3/S23
   std::string rle;           ///< file to write
+
+  /// How often a cell is updated.
+  double updates() const {
+    return static_cast<double>(nx) * static_cast<double>(ny) * static_cast<double>(generations);
+  }
 };
 
 /// The options of CabanaGhost's Game of Life and our own.

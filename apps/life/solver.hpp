@@ -4,18 +4,12 @@
 #include "apps/common/simulation.hpp"
 #include "apps/life/model.hpp"
 #include "apps/life/options.hpp"
+#include "apps/life/solution.hpp"
 #include "apps/life/world.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace life {
-
-struct Solution {
-  apps::Result result;
-  std::uint64_t population = 0;  ///< live cells of all ranks
-  std::vector<Cell> cells;       ///< the whole field at rank 0, if it was asked for
-};
 
 /// Live cells of a block.
 inline std::uint64_t count_alive(const Cell* cells, const apps::Box& block, Index pitch) {
