@@ -95,7 +95,8 @@ World make_world(const Options& options) {
   const Point at = options.at.value_or(Point{(world.nx - pattern.nx) / 2, (world.ny - pattern.ny) / 2});
   if (!options.rule && pattern.rule) world.rule = *pattern.rule;
   world.cells = std::move(pattern.cells);
-  for (Point& cell : world.cells) cell = {cell.x + at.x, cell.y + at.y};
+  // The remainders are what keeps the sums from overflowing.
+  for (Point& cell : world.cells) cell = {cell.x + at.x % world.nx, cell.y + at.y % world.ny};
   return world;
 }
 
