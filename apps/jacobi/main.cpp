@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/host_space.hpp"
 #include "apps/common/program.hpp"
-#include "apps/common/report.hpp"
 #include "apps/jacobi/options.hpp"
 #include "apps/jacobi/report.hpp"
 #include "apps/jacobi/solver.hpp"
@@ -27,7 +26,7 @@ void print_header(const Options& options) {
 template <class Space>
 int run_rank(sluice::Context& context, const Options& options, const Space& space) {
   apps::check(options.common);
-  apps::check_outputs(options.common);
+  apps::check_outputs(context, options.common, {});
   const bool first = context.rank() == 0;
   jacobi::Solution solution;
   {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/host_space.hpp"
 #include "apps/common/program.hpp"
-#include "apps/common/report.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/report.hpp"
 #include "apps/life/solver.hpp"
@@ -20,8 +19,7 @@ void print_header(const Options& options, const life::World& world) {
 template <class Space>
 int run_rank(sluice::Context& context, const Options& options, const Space& space) {
   apps::check(options.common);
-  apps::check_outputs(options.common);
-  apps::check_writable(options.rle);
+  apps::check_outputs(context, options.common, {options.rle});
   const life::World world = life::make_world(options);
   const bool first = context.rank() == 0;
   life::Solution solution;

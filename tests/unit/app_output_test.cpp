@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -154,7 +155,32 @@ TEST(Report, backend_is_found_in_a_description) {
 
 TEST(Report, a_file_that_cannot_be_written_is_bad_usage) {
   EXPECT_THROW(check_writable("no/such/folder/file"), UsageError);
+  EXPECT_THROW(check_writable(testing::TempDir()), UsageError);
   EXPECT_NO_THROW(check_writable(""));
+}
+
+TEST(Report, asking_whether_a_file_can_be_written_leaves_everything_as_it_was) {
+  const std::string file = testing::TempDir() + "sluice_writable_test.csv";
+  check_writable(file);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  write_text(file, "text");
+  check_writable(file);
+  EXPECT_EQ(std::filesystem::file_size(file), 4U);
+  std::filesystem::remove(file);
+}
+
+TEST(Report, a_file_that_rank_0_cannot_write_is_bad_usage_on_all_ranks) {
+  std::atomic<int> refused{0};
+  const int code = sluice::run_threads(3, [&](sluice::Context& context) {
+    EXPECT_NO_THROW(check_outputs(context, {}, {""}));
+    try {
+      check_outputs(context, {}, {"no/such/folder/file"});
+    } catch (const UsageError&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(refused.load(), 3);
 }
 
 TEST(Progress, tells_rate_and_time_to_go) {
