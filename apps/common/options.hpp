@@ -30,6 +30,9 @@ inline constexpr double kVerifiedUpdates = 8e9;
 const char* name(Comm comm);
 const char* name(StreamKind kind);
 
+/// `--backend A,B`. An unknown name is bad usage, so that one rank says so: the library itself would in every process.
+void add_backend_option(CLI::App& app, std::string& backends);
+
 void add_common_options(CLI::App& app, CommonOptions& options);
 
 /// Options that others know with one dash: {"csv", "csv-line"} reads `-csv` as `--csv-line`.

@@ -61,6 +61,15 @@ TEST(Options, life_takes_negative_positions_and_short_flags) {
   EXPECT_EQ(options.at, (life::Point{-3, 5}));
 }
 
+TEST(Options, backends_are_those_of_the_library) {
+  jacobi::Options options;
+  EXPECT_TRUE(parse_as(jacobi::parse, options, {"--backend", "threads,shm"}).run);
+  EXPECT_EQ(options.common.backend, "threads,shm");
+  const Parsed refused = parse_as(jacobi::parse, options, {"--backend", "shm,pigeon"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.text.find("--backend: there is no backend \"pigeon\""), std::string::npos) << refused.text;
+}
+
 TEST(Options, bad_usage_is_one_line_and_exit_code_2) {
   for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--bogus"},
                                                     {"-nx", "two"},
@@ -79,6 +88,7 @@ TEST(Options, bad_usage_is_one_line_and_exit_code_2) {
   life::Options options;
   for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--rule", "B9"},
                                                     {"--random", "2"},
+                                                    {"--backend", "pigeon"},
                                                     {"--at", "1,1"},
                                                     {"-n", "5", "--nx", "6"},
                                                     {"--pattern", "a", "--random", "0.5"},
