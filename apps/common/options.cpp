@@ -90,8 +90,8 @@ void add_backend_option(CLI::App& app, std::string& backends) {
       ->option_text("NAME,...");
 }
 
-void add_common_options(CLI::App& app, CommonOptions& options) {
-  add_choice(app, "--comm", options.comm, kComms,
+void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
+  add_choice(app, comm, options.comm, kComms,
              "what moves the halo: sluice (default), mpi or none (pack, compute and unpack only)");
   add_choice(app, "--stream", options.stream, kStreams,
              "where the work runs: inline (default; the calling thread) or host (a host stream)");

@@ -33,7 +33,8 @@ const char* name(StreamKind kind);
 /// `--backend A,B`. An unknown name is bad usage, so that one rank says so: the library itself would in every process.
 void add_backend_option(CLI::App& app, std::string& backends);
 
-void add_common_options(CLI::App& app, CommonOptions& options);
+/// @param comm  the names of the option that chooses what moves the halo
+void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm = "--comm");
 
 /// Options that others know with one dash: {"csv", "csv-line"} reads `-csv` as `--csv-line`.
 using DashAliases = std::vector<std::pair<std::string, std::string>>;

@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include <span>
+
 namespace {
 
 using life::Options;
@@ -27,7 +29,10 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
     life::Simulation<Space> simulation(context, options.common, life::setup(options, world), life::Model(world.rule),
                                        space);
     if (first) print_header(options, world);
-    solution = life::solve(simulation, options, world, life::reports_field(options));
+    solution = life::solve(simulation, options, world, life::reports_field(options),
+                           [&](life::Index generation, std::span<const life::Cell> cells) {
+                             life::write_generation(options, world, generation, cells);
+                           });
   }
   return first ? life::report(options, world, solution) : 0;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <string>
 
 namespace life {
@@ -25,11 +26,28 @@ void verify(const Options& options, const World& world, Solution& solution) {
   fmt::print("{}\n", apps::verification_line(comparison, options.nx, expected.size()));
 }
 
+// Files without a name are not written.
+void write_field(const std::string& image, const std::string& rle, const World& world, std::span<const Cell> cells) {
+  if (!image.empty()) apps::write_png(image, apps::draw<Cell>(cells, world.nx, world.ny, 0, 1, apps::kCells));
+  if (!rle.empty()) apps::write_text(rle, to_rle(cells, world.nx, world.ny, world.rule));
+}
+
 }  // namespace
 
 bool reports_field(const Options& options) {
   return apps::why_not_verified(options.common, options.updates()).empty() || !options.common.image.empty() ||
          !options.rle.empty();
+}
+
+std::string numbered(const std::string& file, Index generation) {
+  if (file.empty()) return "";
+  const std::filesystem::path path(file);
+  const std::string name = fmt::format("{}_{:06d}{}", path.stem().string(), generation, path.extension().string());
+  return (path.parent_path() / name).string();
+}
+
+void write_generation(const Options& options, const World& world, Index generation, std::span<const Cell> cells) {
+  write_field(numbered(options.common.image, generation), numbered(options.rle, generation), world, cells);
 }
 
 int report(const Options& options, const World& world, Solution& solution) {
@@ -38,9 +56,7 @@ int report(const Options& options, const World& world, Solution& solution) {
              result.comm, result.backend, result.stream, apps::to_text(result, options.updates()), solution.population);
   verify(options, world, solution);
   apps::write_results(result, options.common);
-  if (!options.common.image.empty())
-    apps::write_png(options.common.image, apps::draw<Cell>(solution.cells, options.nx, options.ny, 0, 1, apps::kCells));
-  if (!options.rle.empty()) apps::write_text(options.rle, to_rle(solution.cells, options.nx, options.ny, world.rule));
+  write_field(options.common.image, options.rle, world, solution.cells);
   return result.verification == "failed" ? 1 : 0;
 }
 

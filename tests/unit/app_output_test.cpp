@@ -9,6 +9,7 @@
 #include "apps/common/usage_error.hpp"
 #include "apps/jacobi/options.hpp"
 #include "apps/life/options.hpp"
+#include "apps/life/report.hpp"
 
 #include <gtest/gtest.h>
 #include <png.h>
@@ -53,12 +54,16 @@ TEST(Options, csv_with_two_dashes_is_a_file) {
 
 TEST(Options, life_takes_negative_positions_and_short_flags) {
   life::Options options;
-  const Parsed parsed = parse_as(life::parse, options, {"-n", "64", "-t", "9", "--pattern", "p.rle", "--at", "-3,5"});
+  const Parsed parsed = parse_as(
+      life::parse, options,
+      {"-n", "64", "-t", "9", "-F", "3", "-c", "none", "--rle", "o.rle", "--pattern", "p.rle", "--at", "-3,5"});
   EXPECT_TRUE(parsed.run) << parsed.text;
   EXPECT_EQ(options.nx, 64);
   EXPECT_EQ(options.ny, 64);
   EXPECT_EQ(options.generations, 9);
   EXPECT_EQ(options.at, (life::Point{-3, 5}));
+  EXPECT_EQ(options.write_every, 3);
+  EXPECT_EQ(options.common.comm, Comm::none);
 }
 
 TEST(Options, backends_are_those_of_the_library) {
@@ -88,6 +93,9 @@ TEST(Options, bad_usage_is_one_line_and_exit_code_2) {
   life::Options options;
   for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--rule", "B9"},
                                                     {"--random", "2"},
+                                                    {"-F", "5"},
+                                                    {"-F", "-1", "--rle", "a"},
+                                                    {"-c", "pigeon"},
                                                     {"--backend", "pigeon"},
                                                     {"--at", "1,1"},
                                                     {"-n", "5", "--nx", "6"},
@@ -191,6 +199,12 @@ TEST(Report, a_file_that_rank_0_cannot_write_is_bad_usage_on_all_ranks) {
   });
   EXPECT_EQ(code, 0);
   EXPECT_EQ(refused.load(), 3);
+}
+
+TEST(Report, files_of_generations_are_numbered) {
+  EXPECT_EQ(life::numbered("out/gun.v2.png", 120), "out/gun.v2_000120.png");
+  EXPECT_EQ(life::numbered("gun", 1234567), "gun_1234567");
+  EXPECT_EQ(life::numbered("", 3), "");
 }
 
 TEST(Progress, tells_rate_and_time_to_go) {
