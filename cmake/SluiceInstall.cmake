@@ -13,11 +13,16 @@ if(SLUICE_ENABLE_MPI)
 endif()
 
 if(SLUICE_ENABLE_APPS)
-  foreach(program sluice-run sluice-info sluice-bench)
+  foreach(program sluice-run sluice-info sluice-bench jacobi life)
     if(TARGET ${program})
+      # A shared Kokkos or MPI need not be where the loader looks.
+      set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
       install(TARGETS ${program})
     endif()
   endforeach()
+  if(TARGET life)
+    install(DIRECTORY apps/life/patterns DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice" FILES_MATCHING PATTERN "*.rle")
+  endif()
 endif()
 
 configure_package_config_file(cmake/SluiceConfig.cmake.in "${PROJECT_BINARY_DIR}/SluiceConfig.cmake"

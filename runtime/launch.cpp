@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-run: starts the ranks of a job on this machine, and watches over them.
-#include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/child.hpp"
+#include "runtime/start.hpp"
 
 #include <sluice/run.hpp>
 
@@ -267,7 +267,7 @@ int launch_request(Request request) {
     [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, kUsage, std::strlen(kUsage));
     return 0;
   }
-  base::read_env();  // a bad variable is one error here, not one from each rank
+  checked_env();  // a bad variable is one error here, not one from each rank
   return Job(std::move(request)).supervise();
 }
 

@@ -172,9 +172,14 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
   return outcome;
 }
 
-base::Env settings(const Options& options) {
+base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
+  return env;
+}
+
+base::Env settings(const Options& options) {
+  base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);
   return env;
@@ -201,5 +206,7 @@ int run_threads(int ranks, const Body& body, const Options& options) {
     return runtime::exit_code(runtime::run_places(ranks, {0, nullptr, body, options, env}));
   });
 }
+
+void check_environment() { runtime::checked_env(); }
 
 }  // namespace sluice

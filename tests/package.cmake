@@ -28,6 +28,11 @@ step("${CMAKE_COMMAND}" --build "${WORK}/build" -j 1)
 step(${run} "${WORK}/build/consumer")
 step(${run} --threads "${WORK}/build/consumer")
 
+if(EXISTS "${prefix}/bin/life")
+  step(${run} "${prefix}/bin/life" --pattern "${prefix}/share/sluice/patterns/glider.rle" --verify)
+  step(${run} "${prefix}/bin/jacobi" -nx 64 -ny 64 -niter 10 --verify)
+endif()
+
 # An unknown component must be refused, not passed over.
 file(WRITE "${WORK}/unknown/CMakeLists.txt"
      "cmake_minimum_required(VERSION 3.25)\nproject(Unknown LANGUAGES CXX)\n"

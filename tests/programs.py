@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the programs of the build tree as a person does, with good and bad input, and checks exit codes and what they say.
 
-    tests/programs.py --bin build/release/bin --source . [--mpiexec mpiexec] [--only SUBSTRING]
+    tests/programs.py --bin build/release/bin --source . [--mpiexec mpiexec] [--only SUBSTRING] [--full]
+
+Bad input, exit code 2, must give exactly one line on standard error, however many ranks were started.
 """
 
 import argparse
+import csv
 import json
 import pathlib
 import re
@@ -16,8 +19,10 @@ import tempfile
 # name, how it is started, exit code, what standard output or error must match. {bin}, {source}, {out} are folders.
 JACOBI = "{bin}/jacobi --nx 67 --ny 41 --niter 50"
 LIFE = "{bin}/life --pattern {source}/apps/life/patterns/gosper_gun.rle --nx 101 --ny 67 --timesteps 70"
+LIFE_60 = LIFE.replace("--timesteps 70", "--timesteps 60")
 RUN = "{bin}/sluice-run"
-PASSED = r"^VERIFICATION: PASSED"
+PASSED = r"^VERIFICATION: PASSED$"
+OPENMP = "env OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive"
 ROWS = [
     *((f"jacobi.{n}.{stream}", f"{RUN} -n {n} {JACOBI} --stream {stream} --verify", 0, PASSED)
       for n in (1, 2, 4) for stream in ("inline", "host")),
@@ -25,16 +30,41 @@ ROWS = [
       for n in (1, 2, 4) for stream in ("inline", "host")),
     ("jacobi.threads", f"{RUN} --threads -n 3 {JACOBI} --verify", 0, PASSED),
     ("life.threads", f"{RUN} --threads -n 3 {LIFE} --verify", 0, PASSED),
-    ("jacobi.nvidia_flags", f"{RUN} -n 2 {{bin}}/jacobi -nx 32 -ny 32 -niter 10 -nccheck 5 -csv", 0, r"sluice, *32, *32"),
-    ("jacobi.mpi", f"mpiexec -n 2 {JACOBI} --comm mpi --verify", 0, PASSED),
-    ("jacobi.sluice_under_mpi", f"mpiexec -n 2 {JACOBI} --comm sluice --verify", 0, PASSED),
-    ("life.mpi", f"mpiexec -n 2 {LIFE} --comm mpi --verify", 0, PASSED),
-    ("jacobi.mpi_without_mpi", f"{RUN} -n 2 {JACOBI} --comm mpi", 2, r"mpi"),
-    ("jacobi.unknown_flag", f"{RUN} -n 2 {JACOBI} --no-such-flag", 2, r"no-such-flag"),
+    *((f"{name}.openmp.{how}", f"{OPENMP} {RUN} -n 2 {threads} {command} --stream {stream} --verify", 0, PASSED)
+      for name, command in (("jacobi", JACOBI), ("life", LIFE))
+      for how, threads, stream in (("processes", "", "inline"), ("threads", "--threads", "inline"), ("host", "", "host"))),
+    ("jacobi.no_norm", f"{RUN} -n 4 {JACOBI} --nccheck 0 --stream host --periodic xy --verify", 0, PASSED),
+    ("jacobi.no_communication", f"{RUN} -n 2 {JACOBI} --comm none", 0, r"^VERIFICATION: skipped"),
+    ("jacobi.nvidia_flags", f"{RUN} -n 2 {{bin}}/jacobi -nx 32 -ny 48 -niter 10 -nccheck 5 -csv", 0,
+     r"^sluice, 32, 48, 10, 5, 2, 1, [0-9.]+, [0-9.]+$"),
+    ("jacobi.backend.shm", f"{RUN} -n 2 {JACOBI} --backend shm --verify", 0, r"backend shm, "),
+    ("jacobi.backend.threads", f"{RUN} --threads -n 2 {JACOBI} --backend threads,shm --verify", 0, r"backend threads, "),
+    ("life.backend.shm", f"{RUN} --threads -n 2 {LIFE} --backend shm --verify", 0, r"backend shm, "),
+    ("jacobi.mpi", f"mpiexec -n 4 {JACOBI} --comm mpi --verify", 0, PASSED),
+    *((f"jacobi.mpi.periodic.{periodic}", f"mpiexec -n 4 {JACOBI} --comm mpi --periodic {periodic} --verify", 0, PASSED)
+      for periodic in ("none", "x", "xy")),
+    *((f"jacobi.mpi.one_wide.{nx}x{ny}",
+       f"mpiexec -n 4 {{bin}}/jacobi --nx {nx} --ny {ny} --niter 20 --periodic xy --comm mpi --verify", 0, PASSED)
+      for nx, ny in ((6, 3), (3, 6), (4, 4))),
+    ("jacobi.sluice_under_mpi", f"mpiexec -n 3 {JACOBI} --comm sluice --verify", 0, PASSED),
+    ("life.mpi", f"mpiexec -n 4 {LIFE} --comm mpi --verify", 0, PASSED),
+    ("life.mpi.one_wide", "mpiexec -n 4 {bin}/life --nx 2 --ny 2 --comm mpi --verify", 0, PASSED),
+    ("life.sluice_under_mpi", f"mpiexec -n 3 {LIFE} --comm sluice --verify", 0, PASSED),
+    ("jacobi.mpi_without_mpi", f"{RUN} -n 2 {JACOBI} --comm mpi", 2, r"^jacobi: --comm mpi "),
+    ("jacobi.unknown_flag", f"{RUN} -n 2 {JACOBI} --no-such-flag", 2, r"^jacobi: unknown argument --no-such-flag"),
     ("jacobi.bad_number", f"{RUN} -n 1 {{bin}}/jacobi --nx many", 2, r"many|nx"),
-    ("life.no_pattern", f"{RUN} -n 2 {{bin}}/life --pattern {{out}}/none.rle --nx 64 --ny 64", 2, r"none\.rle"),
-    ("life.bad_pattern", f"{RUN} -n 2 {{bin}}/life --pattern {{out}}/bad.rle --nx 64 --ny 64", 2, r"bad\.rle.*2"),
+    *((f"{name}.unknown_backend", f"{RUN} -n 4 {command} --backend shm,pigeon", 2, rf"^{program}: --backend: .*\"pigeon\"")
+      for name, program, command in (("jacobi", "jacobi", JACOBI), ("life", "life", LIFE),
+                                     ("bench", "sluice-bench", "{bin}/sluice-bench latency"))),
+    ("run.unknown_backend", f"env SLUICE_BACKENDS=pigeon {RUN} -n 4 {JACOBI}", 2, r"^sluice-run: .*SLUICE_BACKENDS=pigeon"),
+    ("run.unknown_variable", f"env SLUICE_TYPO=1 {RUN} -n 4 {JACOBI}", 2, r"^sluice-run: .*SLUICE_TYPO"),
+    ("life.no_pattern", f"{RUN} -n 2 {{bin}}/life --pattern {{out}}/none.rle", 2, r"^life: cannot read .*none\.rle"),
+    ("life.bad_pattern", f"{RUN} -n 2 {{bin}}/life --pattern {{out}}/bad.rle", 2, r"^life: .*bad\.rle:2: unexpected"),
+    ("life.unwritable", f"{RUN} -n 3 {LIFE} --csv {{out}}/refused.csv --rle {{out}}/none/life.rle", 2,
+     r"^life: cannot write .*none/life\.rle"),
     ("info.text", "{bin}/sluice-info", 0, r"SLUICE_CONNECT_TIMEOUT"),
+    ("info.unknown_variable", "env SLUICE_TYPO=1 {bin}/sluice-info", 2, r"^sluice-info: .*SLUICE_TYPO"),
+    ("info.bad_variable", "env SLUICE_WARN=soon {bin}/sluice-info --json", 2, r"^sluice-info: .*SLUICE_WARN=soon"),
     ("run.no_program", f"{RUN} -n 2 {{out}}/no_such_program", 2, r"no_such_program"),
     ("run.no_count", f"{RUN} {JACOBI}", 2, r"-n"),
     ("run.help", f"{RUN} --help", 0, r"--threads"),
@@ -42,42 +72,72 @@ ROWS = [
     ("bench.latency", f"{RUN} -n 2 {{bin}}/sluice-bench latency --sizes 8:16 --rounds 2 --iters 100", 0, r"^ *16 "),
 ]
 
+# What takes long.
+FULL_ROWS = [
+    ("life.acorn", f"{RUN} -n 2 {{bin}}/life --pattern {{source}}/apps/life/patterns/acorn.rle -n 3072 -t 5206 --no-verify", 0,
+     r"^population: 633$"),
+]
 
-def check_outputs(work):
-    """Files that the programs of `output_rows` wrote: pictures, patterns and JSON with the keys that scripts rely on."""
+
+def check_results(app, work):
+    """The results of one program as JSON and CSV: the keys that scripts rely on, with the same values in both."""
     keys = {"app", "comm", "backend", "stream", "nx", "ny", "nz", "ranks", "steps", "create_s", "solve_s", "step_us", "phases",
             "verification", "max_error"}
+    results = json.loads((work / f"{app}.json").read_text())
+    lines = list(csv.DictReader((work / f"{app}.csv").read_text().splitlines()))
+    faults = [f"{app}.json lacks {sorted(keys - results.keys())}"] if keys - results.keys() else []
+    phases = results.pop("phases") or {}
+    if set(phases) != {"pack", "put", "interior", "wait", "unpack", "boundary"} or not 0 < sum(phases.values()):
+        faults.append(f"{app}.json: --phases gave {phases}")
+    results |= {f"{name}_s": seconds for name, seconds in phases.items()}
+    shown = {name: text for line in lines for name, text in line.items()}
+    if len(lines) != 1 or shown.keys() != results.keys():
+        return [*faults, f"{app}.csv has {sorted(shown)}, {app}.json {sorted(results)}"]
+    differ = [name for name, value in results.items() if shown[name] != value and float(shown[name]) != value]
+    return [*faults, f"{app}.csv and {app}.json differ in {differ}"] if differ else faults
+
+
+def check_outputs(work):
+    """Files that the programs of `output_rows` wrote, and that a refused one did not: results, pictures and patterns."""
     faults = []
     for app in ("jacobi", "life"):
-        missing = keys - json.loads((work / f"{app}.json").read_text()).keys()
-        if missing:
-            faults.append(f"{app}.json lacks {sorted(missing)}")
+        faults += check_results(app, work)
         if not (work / f"{app}.png").read_bytes().startswith(b"\x89PNG\r\n"):
             faults.append(f"{app}.png is no PNG")
     if not re.search(r"^x = ", (work / "life.rle").read_text(), re.MULTILINE):
         faults.append("life.rle has no header")
+    if (work / "every_000060.rle").read_text() != (work / "at_60.rle").read_text():
+        faults.append("life -F 30 wrote another generation 60")
+    written = sorted(path.name for path in work.glob("every*"))
+    if written != [f"every{generation}.{end}" for generation in ("", "_000030", "_000060") for end in ("png", "rle")]:
+        faults.append(f"life -F 30 wrote {written}")
+    if (work / "refused.csv").exists():
+        faults.append("a run that was refused left refused.csv behind")
     return faults
 
 
 def output_rows():
     """Programs that write every kind of file they can."""
     for app, command in (("jacobi", JACOBI), ("life", LIFE + " --rle {out}/life.rle")):
-        yield f"{app}.files", f"{RUN} -n 2 {command} --json {{out}}/{app}.json --image {{out}}/{app}.png", 0, ""
+        files = " ".join(f"--{kind} {{out}}/{app}.{end}" for kind, end in (("json", "json"), ("csv", "csv"), ("image", "png")))
+        yield f"{app}.files", f"{RUN} -n 2 {command} --phases {files}", 0, r"^  interior +[0-9.]+ s$"
+    yield "life.write_freq", f"{RUN} -n 3 {LIFE} -F 30 --image {{out}}/every.png --rle {{out}}/every.rle", 0, PASSED
+    yield "life.generation_60", f"{RUN} -n 1 {LIFE_60} --rle {{out}}/at_60.rle", 0, PASSED
 
 
-def run(row, folders, mpiexec):
+def run(row, folders, mpiexec, limit_s):
     """Returns what was wrong with a row, or None."""
     name, command, code, pattern = row
     words = [mpiexec if word == "mpiexec" else word.format(**folders) for word in command.split()]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
-        return f"{name}: still running after 100 s: {' '.join(words)}"
+        return f"{name}: still running after {limit_s} s: {' '.join(words)}"
     text = done.stdout + done.stderr
     if done.returncode != code or not re.search(pattern, text, re.MULTILINE):
         return f"{name}: exit {done.returncode} (not {code}?), wanted /{pattern}/: {' '.join(words)}\n{text}"
-    if code == 2 and len({line for line in text.splitlines() if line.strip()}) != 1:
-        return f"{name}: bad input gets one clear line, not:\n{text}"
+    if code == 2 and len(done.stderr.splitlines()) != 1:
+        return f"{name}: bad input gets one clear line, not:\n{done.stderr}"
     return None
 
 
@@ -97,13 +157,15 @@ def main():
     parser.add_argument("--source", type=pathlib.Path, required=True)
     parser.add_argument("--mpiexec", default="")
     parser.add_argument("--only", default="")
+    parser.add_argument("--full", action="store_true", help="run what takes long, and nothing else")
     options = parser.parse_args()
     faults, ran = [], 0
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         (work / "bad.rle").write_text("x = 3, y = 3\nbob$2?o!\n")
         folders = {"bin": options.bin, "source": options.source, "out": work}
-        rows = [row for row in [*ROWS, *output_rows()] if options.only in row[0]]
+        all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows()]
+        rows = [row for row in all_rows if options.only in row[0]]
         for row in rows:
             needs = row[1].split()
             programs = [pathlib.Path(word.format(**folders)) for word in needs if word.startswith("{bin}")]
@@ -111,10 +173,10 @@ def main():
             if absent or ("mpiexec" in needs and not options.mpiexec):
                 print(f"not in this build: {row[0]} (no {absent[0] if absent else 'MPI'})")
                 continue
-            fault = run(row, folders, options.mpiexec)
+            fault = run(row, folders, options.mpiexec, 800 if options.full else 100)
             faults += [fault] if fault else []
             ran += 1
-        if not options.only:
+        if not options.only and not options.full:
             faults += check_info(options.bin / "sluice-info")
             if (options.bin / "jacobi").exists():
                 faults += check_outputs(work)

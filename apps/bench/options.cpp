@@ -50,7 +50,7 @@ void add_what(CLI::App& app, Options& options) {
   app.add_option("--memory", options.memory, "what the library allocated, or malloc'ed memory")
       ->transform(CLI::CheckedTransformer(kMemories).description(""))
       ->option_text("allocated|user");
-  app.add_option("--backend", options.backend, "allowed backends, separated by commas; default: all");
+  apps::add_backend_option(app, options.backend);
   app.add_flag("--touch", options.touch, "the target reads the payload");
   const auto against = [&options](const std::string& list) { options.against = split(list); };
   add_text(app, "--against", "rivals, separated by commas; all: those that can run here; none", "NAME,...", against);

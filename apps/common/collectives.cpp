@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace apps {
@@ -102,6 +104,9 @@ class SluiceCollectives : public Collectives {
  private:
   template <class Combine>
   void reduce(std::span<double> values, Combine combine) {
+    if (values.size() > kMaxValues)
+      throw std::length_error("a reduction of " + std::to_string(values.size()) + " values; it takes at most " +
+                              std::to_string(kMaxValues));
     const auto replace = [](double, double theirs) { return theirs; };
     for (Pair& pair : proxy_) {
       pair.send(values);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace apps {

@@ -3,9 +3,13 @@
 
 #include "apps/common/usage_error.hpp"
 
+#include <fmt/format.h>
+#include <sluice/run.hpp>
+
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace apps {
@@ -33,6 +37,19 @@ void add_choice(CLI::App& app, const std::string& flag, T& value, const std::map
          flag, [&value, &names](const std::string& name) { value = names.at(name); }, help)
       ->check(CLI::IsMember(choices))
       ->option_text(shown);
+}
+
+// What is wrong with a list of backends; empty: nothing.
+std::string unknown_backend(const std::string& list) {
+  const auto info = nlohmann::json::parse(sluice::info(true));
+  std::vector<std::string> known;
+  for (const auto& backend : info.at("backends")) known.push_back(backend.at("name"));
+  std::istringstream names(list);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (!name.empty() && std::ranges::find(known, name) == known.end())
+      return fmt::format("there is no backend \"{}\" (there are: {})", name, fmt::join(known, ", "));
+  }
+  return "";
 }
 
 // "-nx" or "-nx=64" with its second dash, if that is a long option; anything else as it is.
@@ -67,12 +84,18 @@ Parsed outcome(const CLI::App& app, const CLI::ParseError& error) {
 const char* name(Comm comm) { return name_in(kComms, comm); }
 const char* name(StreamKind kind) { return name_in(kStreams, kind); }
 
-void add_common_options(CLI::App& app, CommonOptions& options) {
-  add_choice(app, "--comm", options.comm, kComms,
+void add_backend_option(CLI::App& app, std::string& backends) {
+  app.add_option("--backend", backends, "allowed backends, separated by commas; default: all")
+      ->check(CLI::Validator(unknown_backend, ""))
+      ->option_text("NAME,...");
+}
+
+void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
+  add_choice(app, comm, options.comm, kComms,
              "what moves the halo: sluice (default), mpi or none (pack, compute and unpack only)");
   add_choice(app, "--stream", options.stream, kStreams,
              "where the work runs: inline (default; the calling thread) or host (a host stream)");
-  app.add_option("--backend", options.backend, "allowed backends, separated by commas; default: all");
+  add_backend_option(app, options.backend);
   app.add_flag_callback(
       "--verify", [&options] { options.verify = true; },
       "compare the whole field with a serial run; default: up to 8e9 updates");

@@ -30,7 +30,11 @@ inline constexpr double kVerifiedUpdates = 8e9;
 const char* name(Comm comm);
 const char* name(StreamKind kind);
 
-void add_common_options(CLI::App& app, CommonOptions& options);
+/// `--backend A,B`. An unknown name is bad usage, so that one rank says so: the library itself would in every process.
+void add_backend_option(CLI::App& app, std::string& backends);
+
+/// @param comm  the names of the option that chooses what moves the halo
+void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm = "--comm");
 
 /// Options that others know with one dash: {"csv", "csv-line"} reads `-csv` as `--csv-line`.
 using DashAliases = std::vector<std::pair<std::string, std::string>>;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -82,11 +83,9 @@ std::string to_text(const Result& result, double updates) {
 
 void check_writable(const std::string& file) {
   if (file.empty()) return;
+  const bool existed = std::filesystem::exists(file);
   if (!std::ofstream(file, std::ios::app)) throw UsageError("cannot write " + file + ": " + std::strerror(errno));
-}
-
-void check_outputs(const CommonOptions& options) {
-  for (const std::string& file : {options.csv, options.json, options.image}) check_writable(file);
+  if (!existed) std::filesystem::remove(file);
 }
 
 void write_text(const std::string& file, const std::string& text) {

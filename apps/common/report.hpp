@@ -40,10 +40,9 @@ std::string to_text(const Result& result, double updates);
 /// Why this run is not verified; empty if it is to be.
 std::string why_not_verified(const CommonOptions& options, double updates);
 
-/// @throws UsageError if a file of that name cannot be written. Asked before a run, which may take long.
+/// @throws UsageError if a file of that name cannot be written. Asked before a run, which may take long; leaves no file
+/// behind that was not there.
 void check_writable(const std::string& file);
-/// The same for all files that the options ask for.
-void check_outputs(const CommonOptions& options);
 /// Writes nothing if the name is empty. @throws std::runtime_error
 void write_text(const std::string& file, const std::string& text);
 /// The files that the options ask for.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/session.hpp"
 
+#include "apps/common/usage_error.hpp"
+
 #include <algorithm>
 #include <vector>
 
@@ -9,6 +11,17 @@ namespace {
 
 std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm comm) {
   return comm == Comm::mpi ? make_mpi_collectives() : make_sluice_collectives(context);
+}
+
+// Why a file cannot be written; empty: all can.
+std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
+  files.insert(files.end(), {options.csv, options.json, options.image});
+  try {
+    for (const std::string& file : files) check_writable(file);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace
@@ -37,6 +50,14 @@ Result Session::result(const std::string& app) const {
   result.ny = decomposition.mesh().ny;
   result.ranks = decomposition.ranks();
   return result;
+}
+
+void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others) {
+  const std::string fault = context.rank() == 0 ? first_fault(options, others) : "";
+  // The channels are closed before anything is thrown: an exception that unwinds them is a failure to ranks which still
+  // wait for the result.
+  const double faults = open_collectives(context, options.comm)->sum(fault.empty() ? 0 : 1);
+  if (faults > 0) throw UsageError(fault);
 }
 
 std::string backend_of(Comm comm, const Exchange& exchange) {

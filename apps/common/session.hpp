@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace apps {
 
@@ -36,6 +37,10 @@ struct Session {
   const HaloBuffers buffers;
   const std::unique_ptr<Collectives> collectives;
 };
+
+/// Rank 0 makes sure that the files which the options ask for, and `others`, can be written: before a run, which may
+/// take long. Only its machine need have their folders. @throws UsageError on all ranks
+void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others);
 
 /// What moved the halo: a backend's name, "mpi" or "none".
 std::string backend_of(Comm comm, const Exchange& exchange);

@@ -64,6 +64,17 @@ class Simulation {
     return session_.options.comm == Comm::none ? mine : session_.collectives->sum(mine);
   }
 
+  /// Waits for the steps, hands the whole field at rank 0 to `use`, elsewhere nothing, and goes on when all ranks are
+  /// ready. The clock stands still.
+  template <class Use>
+  void interrupt(const Use& use) {
+    synchronize();
+    const auto stopped = Clock::now();
+    use(gather());
+    session_.collectives->barrier();
+    begin_ += Clock::now() - stopped;
+  }
+
   /// Waits for the steps and stops the clock.
   Result stop(const std::string& app, Index steps) {
     synchronize();

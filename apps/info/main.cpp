@@ -3,14 +3,22 @@
 #include <sluice/run.hpp>
 
 #include <cstdio>
+#include <stdexcept>
 #include <string_view>
 
 namespace {
 
 constexpr const char* kUsage = "usage: sluice-info [--json]\n";
 
+// The list comes first: it is what a person with a bad variable needs.
 int print(bool json) {
   std::fputs(sluice::info(json).c_str(), stdout);
+  try {
+    sluice::check_environment();
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "sluice-info: %s\n", error.what());
+    return 2;
+  }
   return 0;
 }
 

@@ -19,6 +19,11 @@ struct Options {
   bool csv_line = false;  ///< print one line, as NVIDIA's examples do
 
   Problem problem() const { return {nx, ny, periodic_x, periodic_y}; }
+  /// How often a cell is updated in so many steps.
+  double updates(apps::Index steps) const {
+    const apps::Mesh mesh = problem().mesh();
+    return static_cast<double>(mesh.nx) * static_cast<double>(mesh.ny) * static_cast<double>(steps);
+  }
 };
 
 /// The options of NVIDIA's multi-GPU examples and our own.

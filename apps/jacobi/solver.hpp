@@ -5,20 +5,15 @@
 #include "apps/jacobi/model.hpp"
 #include "apps/jacobi/options.hpp"
 #include "apps/jacobi/problem.hpp"
+#include "apps/jacobi/solution.hpp"
 
 #include <cmath>
 #include <functional>
-#include <vector>
 
 namespace jacobi {
 
 /// Hears of every norm that is computed, on every rank.
 using NormSink = std::function<void(apps::Index iteration, double norm)>;
-
-struct Solution {
-  apps::Result result;
-  std::vector<double> unknowns;  ///< the whole field at rank 0, if it was asked for
-};
 
 template <class Space>
 using Simulation = apps::Simulation<Model, Space>;

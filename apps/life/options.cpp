@@ -66,7 +66,18 @@ void add_world_options(CLI::App& app, Options& options) {
          "--rule", [&options](const std::string& text) { options.rule = parse_rule_option(text); },
          "such as B36/S23; default: the pattern's, else B3/S23")
       ->option_text("RULE");
+}
+
+void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--rle", options.rle, "write the last generation to this file")->option_text("FILE.rle");
+  app.add_option("-F,--write-freq", options.write_every,
+                 "write --image and --rle every so many generations too, as NAME_GENERATION; 0: only the last")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.callback([&options] {
+    if (options.write_every > 0 && options.common.image.empty() && options.rle.empty())
+      throw CLI::ValidationError("--write-freq", "what is to be written? --image or --rle says it");
+  });
 }
 
 }  // namespace
@@ -75,7 +86,8 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
   CLI::App app("Plays Conway's Game of Life, or another rule that counts neighbours, on a torus.", "life");
   add_size_options(app, options);
   add_world_options(app, options);
-  apps::add_common_options(app, options.common);
+  add_output_options(app, options);
+  apps::add_common_options(app, options.common, "-c,--comm,--comm-space");
   app.footer("Long options may have one dash, as in -nx 256.");
   return apps::parse(app, argc, argv);
 }
@@ -95,7 +107,8 @@ World make_world(const Options& options) {
   const Point at = options.at.value_or(Point{(world.nx - pattern.nx) / 2, (world.ny - pattern.ny) / 2});
   if (!options.rule && pattern.rule) world.rule = *pattern.rule;
   world.cells = std::move(pattern.cells);
-  for (Point& cell : world.cells) cell = {cell.x + at.x, cell.y + at.y};
+  // The remainders are what keeps the sums from overflowing.
+  for (Point& cell : world.cells) cell = {cell.x + at.x % world.nx, cell.y + at.y % world.ny};
   return world;
 }
 

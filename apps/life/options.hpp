@@ -22,6 +22,12 @@ struct Options {
   std::uint64_t seed = 1;
   std::optional<Rule> rule;  ///< unset: the pattern's, else B3/S23
   std::string rle;           ///< file to write
+  Index write_every = 0;     ///< write picture and pattern every so many generations, too; 0: only the last
+
+  /// How often a cell is updated.
+  double updates() const {
+    return static_cast<double>(nx) * static_cast<double>(ny) * static_cast<double>(generations);
+  }
 };
 
 /// The options of CabanaGhost's Game of Life and our own.

@@ -4,18 +4,18 @@
 #include "apps/common/simulation.hpp"
 #include "apps/life/model.hpp"
 #include "apps/life/options.hpp"
+#include "apps/life/solution.hpp"
 #include "apps/life/world.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 namespace life {
 
-struct Solution {
-  apps::Result result;
-  std::uint64_t population = 0;  ///< live cells of all ranks
-  std::vector<Cell> cells;       ///< the whole field at rank 0, if it was asked for
-};
+/// Takes the fields that a run is to write on its way, at rank 0.
+using FieldSink = std::function<void(Index generation, std::span<const Cell> cells)>;
 
 /// Live cells of a block.
 inline std::uint64_t count_alive(const Cell* cells, const apps::Box& block, Index pitch) {
@@ -33,14 +33,27 @@ inline apps::Setup setup(const Options& options, const World& world) {
   return {world.mesh(), apps::Stencil::nine_point, options.generations};
 }
 
+template <class Space>
+void live(Simulation<Space>& simulation, const Options& options, const FieldSink& on_write) {
+  const bool first = simulation.session().rank == 0;
+  for (Index done = 1; done <= options.generations; ++done) {
+    simulation.step();
+    if (options.write_every == 0 || done % options.write_every != 0) continue;
+    simulation.interrupt([&](const std::vector<Cell>& cells) {
+      if (first) on_write(done, cells);
+    });
+  }
+}
+
 /// This rank's part of a run.
 template <class Space>
-Solution solve(Simulation<Space>& simulation, const Options& options, const World& world, bool want_field) {
+Solution solve(Simulation<Space>& simulation, const Options& options, const World& world, bool want_field,
+               const FieldSink& on_write = {}) {
   const apps::Box block = simulation.session().block();
   const Index pitch = simulation.field().pitch();
   populate(world, block, simulation.field().origin(0), pitch);
   simulation.start();
-  for (Index i = 0; i < options.generations; ++i) simulation.step();
+  live(simulation, options, on_write);
   Solution solution{simulation.stop("life", options.generations), 0, {}};
   const double mine = static_cast<double>(count_alive(simulation.cells(), block, pitch));
   solution.population = static_cast<std::uint64_t>(simulation.session().collectives->sum(mine));

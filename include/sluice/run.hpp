@@ -31,6 +31,10 @@ int run_threads(int ranks, const Body& body, const Options& options = {});
 /// What `sluice-run` does: `sluice-run -n N [--threads] [--keep-going] PROGRAM ARGS`. Returns the exit code.
 int launch(int argc, char** argv);
 
+/// Checks the SLUICE_ variables as `run` does.
+/// @throws std::invalid_argument naming one that is unknown or has a bad value
+void check_environment();
+
 /// What `sluice-info` prints: version, backends, providers, variables.
 std::string info(bool json);
 

@@ -9,10 +9,12 @@
 #include "apps/common/usage_error.hpp"
 #include "apps/jacobi/options.hpp"
 #include "apps/life/options.hpp"
+#include "apps/life/report.hpp"
 
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <atomic>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -52,12 +54,25 @@ TEST(Options, csv_with_two_dashes_is_a_file) {
 
 TEST(Options, life_takes_negative_positions_and_short_flags) {
   life::Options options;
-  const Parsed parsed = parse_as(life::parse, options, {"-n", "64", "-t", "9", "--pattern", "p.rle", "--at", "-3,5"});
+  const Parsed parsed = parse_as(
+      life::parse, options,
+      {"-n", "64", "-t", "9", "-F", "3", "-c", "none", "--rle", "o.rle", "--pattern", "p.rle", "--at", "-3,5"});
   EXPECT_TRUE(parsed.run) << parsed.text;
   EXPECT_EQ(options.nx, 64);
   EXPECT_EQ(options.ny, 64);
   EXPECT_EQ(options.generations, 9);
   EXPECT_EQ(options.at, (life::Point{-3, 5}));
+  EXPECT_EQ(options.write_every, 3);
+  EXPECT_EQ(options.common.comm, Comm::none);
+}
+
+TEST(Options, backends_are_those_of_the_library) {
+  jacobi::Options options;
+  EXPECT_TRUE(parse_as(jacobi::parse, options, {"--backend", "threads,shm"}).run);
+  EXPECT_EQ(options.common.backend, "threads,shm");
+  const Parsed refused = parse_as(jacobi::parse, options, {"--backend", "shm,pigeon"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.text.find("--backend: there is no backend \"pigeon\""), std::string::npos) << refused.text;
 }
 
 TEST(Options, bad_usage_is_one_line_and_exit_code_2) {
@@ -78,6 +93,10 @@ TEST(Options, bad_usage_is_one_line_and_exit_code_2) {
   life::Options options;
   for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--rule", "B9"},
                                                     {"--random", "2"},
+                                                    {"-F", "5"},
+                                                    {"-F", "-1", "--rle", "a"},
+                                                    {"-c", "pigeon"},
+                                                    {"--backend", "pigeon"},
                                                     {"--at", "1,1"},
                                                     {"-n", "5", "--nx", "6"},
                                                     {"--pattern", "a", "--random", "0.5"},
@@ -154,7 +173,38 @@ TEST(Report, backend_is_found_in_a_description) {
 
 TEST(Report, a_file_that_cannot_be_written_is_bad_usage) {
   EXPECT_THROW(check_writable("no/such/folder/file"), UsageError);
+  EXPECT_THROW(check_writable(testing::TempDir()), UsageError);
   EXPECT_NO_THROW(check_writable(""));
+}
+
+TEST(Report, asking_whether_a_file_can_be_written_leaves_everything_as_it_was) {
+  const std::string file = testing::TempDir() + "sluice_writable_test.csv";
+  check_writable(file);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  write_text(file, "text");
+  check_writable(file);
+  EXPECT_EQ(std::filesystem::file_size(file), 4U);
+  std::filesystem::remove(file);
+}
+
+TEST(Report, a_file_that_rank_0_cannot_write_is_bad_usage_on_all_ranks) {
+  std::atomic<int> refused{0};
+  const int code = sluice::run_threads(3, [&](sluice::Context& context) {
+    EXPECT_NO_THROW(check_outputs(context, {}, {""}));
+    try {
+      check_outputs(context, {}, {"no/such/folder/file"});
+    } catch (const UsageError&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(refused.load(), 3);
+}
+
+TEST(Report, files_of_generations_are_numbered) {
+  EXPECT_EQ(life::numbered("out/gun.v2.png", 120), "out/gun.v2_000120.png");
+  EXPECT_EQ(life::numbered("gun", 1234567), "gun_1234567");
+  EXPECT_EQ(life::numbered("", 3), "");
 }
 
 TEST(Progress, tells_rate_and_time_to_go) {

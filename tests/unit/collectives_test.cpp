@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
 #include <vector>
 
 namespace apps {
@@ -32,6 +33,17 @@ TEST(Collectives, sum_and_max_are_over_all_ranks) {
         EXPECT_EQ(collectives.max(static_cast<double>(context.rank())), ranks - 1);
       }
     });
+}
+
+TEST(Collectives, more_values_than_a_slot_holds_are_refused) {
+  on_ranks(2, [](sluice::Context&, Collectives& collectives) {
+    std::vector<double> values(Collectives::kMaxValues, 1.0);
+    collectives.sum(values);
+    EXPECT_EQ(values.back(), 2.0);
+    values.push_back(1.0);
+    EXPECT_THROW(collectives.sum(values), std::length_error);
+    EXPECT_THROW(collectives.max(values), std::length_error);
+  });
 }
 
 TEST(Collectives, sums_are_the_same_bits_on_all_ranks) {

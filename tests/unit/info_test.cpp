@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -54,6 +56,22 @@ TEST(Info, any_value_makes_valid_json) {
   ::unsetenv("SLUICE_BACKENDS");
   EXPECT_EQ(variable(info, "SLUICE_BACKENDS").at("value"), strange);
   EXPECT_NE(text.find(strange), std::string::npos);
+}
+
+TEST(Info, a_bad_variable_is_listed_and_named) {
+  EXPECT_NO_THROW(sluice::check_environment());
+  for (const auto& [name, value] :
+       {std::pair{"SLUICE_WARN", "soon"}, {"SLUICE_TYPO", "1"}, {"SLUICE_BACKENDS", "pigeon"}}) {
+    ::setenv(name, value, 1);
+    EXPECT_FALSE(json::parse(sluice::info(true)).empty());
+    try {
+      sluice::check_environment();
+      ADD_FAILURE() << name << " was accepted";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+    ::unsetenv(name);
+  }
 }
 
 TEST(Info, for_people_lists_every_backend_and_variable) {

@@ -7,7 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -91,6 +94,57 @@ TEST(Jacobi, norm_is_the_change_of_the_last_iteration) {
   const auto norms = run(2, options).norms;
   ASSERT_EQ(norms.size(), 1U);
   EXPECT_NEAR(norms[0], std::sqrt(sum), 1e-12);
+}
+
+// Counts the fences of all execution spaces while it lives.
+class Fences {
+ public:
+  Fences() {
+    counted() = 0;
+    Kokkos::Tools::Experimental::set_begin_fence_callback(
+        [](const char*, std::uint32_t, std::uint64_t*) { ++counted(); });
+  }
+  Fences(const Fences&) = delete;
+  Fences& operator=(const Fences&) = delete;
+  ~Fences() { Kokkos::Tools::Experimental::set_begin_fence_callback(nullptr); }
+  int count() const { return counted(); }
+
+ private:
+  static std::atomic<int>& counted() {
+    static std::atomic<int> count{0};
+    return count;
+  }
+};
+
+// How many fences all ranks together make from the first step until the last one has run.
+int fences_of(const Options& options) {
+  serial();
+  int count = -1;
+  const int code = sluice::run_threads(2, [&](sluice::Context& context) {
+    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options), Model{}, serial());
+    set_initial(options.problem(), simulation);
+    simulation.start();
+    std::optional<Fences> fences;
+    if (context.rank() == 0) fences.emplace();
+    simulation.session().collectives->barrier();
+    iterate(options, simulation, [](apps::Index, double) {});
+    simulation.stop("jacobi", options.iterations);
+    if (fences) count = fences->count();
+    fences.reset();
+    simulation.session().collectives->barrier();
+  });
+  EXPECT_EQ(code, 0);
+  return count;
+}
+
+TEST(Jacobi, steps_without_a_norm_make_no_fence) {
+  for (const auto stream : {apps::StreamKind::inline_, apps::StreamKind::host}) {
+    Options options = small(29, 23, 40);
+    options.common.stream = stream;
+    EXPECT_EQ(fences_of(options), 0);
+    options.norm_every = 20;
+    EXPECT_GT(fences_of(options), 0) << "the sum of a norm is waited for: are fences counted at all?";
+  }
 }
 
 TEST(Jacobi, ends_when_the_norm_is_small) {

@@ -281,12 +281,14 @@ TEST(Launch, help_is_no_error) {
 }
 
 TEST(Launch, a_bad_variable_is_one_line_and_exit_code_2) {
-  ::setenv("SLUICE_TIMOUT", "60s", 1);
-  const Result result = launch(as("says_who_it_is"));
-  ::unsetenv("SLUICE_TIMOUT");
-  EXPECT_EQ(result.code, 2);
-  EXPECT_TRUE(contains(result.err, "SLUICE_TIMOUT")) << result.err;
-  EXPECT_EQ(lines(result.err), 1) << result.err;
+  for (const auto& [name, value] : {std::pair{"SLUICE_TIMOUT", "60s"}, {"SLUICE_BACKENDS", "shm,pigeon"}}) {
+    ::setenv(name, value, 1);
+    const Result result = launch(as("says_who_it_is"));
+    ::unsetenv(name);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_TRUE(contains(result.err, name)) << result.err;
+    EXPECT_EQ(lines(result.err), 1) << result.err;
+  }
 }
 
 }  // namespace

@@ -6,8 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <algorithm>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,6 +114,25 @@ TEST_P(Life, replicator_makes_two_of_itself_in_twelve_generations) {
   EXPECT_EQ(world.rule, parse_rule("B36/S23"));
   const Cells start = after(world, 0);
   EXPECT_EQ(after(world, 12).size(), 2 * start.size());
+}
+
+TEST_P(Life, fields_on_the_way_are_those_of_their_generations) {
+  const World world{.nx = 20, .ny = 13, .rule = {}, .cells = {}, .density = 0.4, .seed = 5};
+  serial();
+  Options options;
+  options.generations = 11;
+  options.write_every = 4;
+  options.common.stream = GetParam().stream;
+  std::vector<Index> written;
+  const int code = sluice::run_threads(GetParam().ranks, [&](sluice::Context& context) {
+    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options, world), Model(world.rule), serial());
+    solve(simulation, options, world, false, [&](Index generation, std::span<const Cell> cells) {
+      written.push_back(generation);
+      EXPECT_TRUE(std::ranges::equal(cells, live_serially(world, generation))) << generation;
+    });
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(written, (std::vector<Index>{4, 8}));
 }
 
 // The vectorised update against the plain one, for rules with few and many cases and widths around a vector's and a

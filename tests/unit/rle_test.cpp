@@ -2,9 +2,12 @@
 #include "apps/life/rle.hpp"
 
 #include "apps/common/usage_error.hpp"
+#include "apps/life/options.hpp"
+#include "apps/life/world.hpp"
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -108,6 +111,23 @@ TEST(Rle, what_is_written_reads_back) {
   EXPECT_EQ(back.cells, alive);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 70U);
+}
+
+std::vector<Cell> glider_at(const Point& at) {
+  Options options;
+  options.nx = options.ny = 10;
+  options.pattern = std::string(SLUICE_PATTERNS) + "/glider.rle";
+  options.at = at;
+  std::vector<Cell> cells(100);
+  populate(make_world(options), {0, 0, 10, 10}, cells.data(), 10);
+  return cells;
+}
+
+TEST(World, a_pattern_far_outside_comes_back_at_the_other_side) {
+  using Limits = std::numeric_limits<Index>;
+  EXPECT_EQ(glider_at({Limits::max(), 3}), glider_at({7, 3}));  // 9223372036854775807
+  EXPECT_EQ(glider_at({4, Limits::min()}), glider_at({4, 2}));
+  EXPECT_NE(glider_at({7, 3}), glider_at({4, 2}));
 }
 
 TEST(Rule, is_read_in_all_its_notations) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/jacobi/options.hpp"
+#include "apps/jacobi/solution.hpp"
+
+namespace jacobi {
+
+/// Whether `report` needs the whole field: to compare it, or to draw it.
+bool reports_field(const Options& options);
+
+/// Rank 0's last duties: says how the run went, compares it with the serial run, and writes the files asked for.
+/// @returns the exit code of the program: 1 if the fields differ.
+int report(const Options& options, Solution& solution);
+
+}  // namespace jacobi

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/life/report.hpp"
+
+#include "apps/common/image.hpp"
+#include "apps/common/verify.hpp"
+#include "apps/life/reference.hpp"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <string>
+
+namespace life {
+namespace {
+
+void verify(const Options& options, const World& world, Solution& solution) {
+  const std::string why_not = apps::why_not_verified(options.common, options.updates());
+  if (!why_not.empty()) {
+    fmt::print("VERIFICATION: skipped ({})\n", why_not);
+    return;
+  }
+  const auto expected = live_serially(world, options.generations);
+  const auto comparison = apps::compare<Cell>(solution.cells, expected);
+  solution.result.verification = comparison.passed() ? "passed" : "failed";
+  solution.result.max_error = comparison.max_error;
+  fmt::print("{}\n", apps::verification_line(comparison, options.nx, expected.size()));
+}
+
+// Files without a name are not written.
+void write_field(const std::string& image, const std::string& rle, const World& world, std::span<const Cell> cells) {
+  if (!image.empty()) apps::write_png(image, apps::draw<Cell>(cells, world.nx, world.ny, 0, 1, apps::kCells));
+  if (!rle.empty()) apps::write_text(rle, to_rle(cells, world.nx, world.ny, world.rule));
+}
+
+}  // namespace
+
+bool reports_field(const Options& options) {
+  return apps::why_not_verified(options.common, options.updates()).empty() || !options.common.image.empty() ||
+         !options.rle.empty();
+}
+
+std::string numbered(const std::string& file, Index generation) {
+  if (file.empty()) return "";
+  const std::filesystem::path path(file);
+  const std::string name = fmt::format("{}_{:06d}{}", path.stem().string(), generation, path.extension().string());
+  return (path.parent_path() / name).string();
+}
+
+void write_generation(const Options& options, const World& world, Index generation, std::span<const Cell> cells) {
+  write_field(numbered(options.common.image, generation), numbered(options.rle, generation), world, cells);
+}
+
+int report(const Options& options, const World& world, Solution& solution) {
+  apps::Result& result = solution.result;
+  fmt::print("{} ranks, {} steps, comm {}, backend {}, stream {}\n{}population: {}\n", result.ranks, result.steps,
+             result.comm, result.backend, result.stream, apps::to_text(result, options.updates()), solution.population);
+  verify(options, world, solution);
+  apps::write_results(result, options.common);
+  write_field(options.common.image, options.rle, world, solution.cells);
+  return result.verification == "failed" ? 1 : 0;
+}
+
+}  // namespace life

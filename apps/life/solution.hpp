@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/report.hpp"
+#include "apps/life/rle.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace life {
+
+/// What a run of the program ends with.
+struct Solution {
+  apps::Result result;
+  std::uint64_t population = 0;  ///< live cells of all ranks
+  std::vector<Cell> cells;       ///< the whole field at rank 0, if it was asked for
+};
+
+}  // namespace life

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A field that is wrong in one bit: what the program then says, to people and to scripts, and how it ends.
+#include "apps/common/program.hpp"
+#include "apps/jacobi/reference.hpp"
+#include "apps/jacobi/report.hpp"
+#include "apps/life/reference.hpp"
+#include "apps/life/report.hpp"
+#include "tests/unit/program.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+using sluice::tests::contains;
+
+struct Ending {
+  sluice::tests::Result program;
+  nlohmann::json json;
+};
+
+// Three ranks, the first of which reports, from the start to the end of a main. `json` is the file that it writes.
+Ending end_of(const std::string& json, const std::function<int()>& report) {
+  sluice::tests::Program program([&] {
+    ::setenv("SLUICE_THREADS", "3", 1);
+    const int code = apps::run_program(0, nullptr, "program", {}, "",
+                                       [&](sluice::Context& context) { return context.rank() == 0 ? report() : 0; });
+    std::fflush(nullptr);
+    return code;
+  });
+  Ending ending{program.result(), {}};
+  std::ifstream(json) >> ending.json;
+  std::filesystem::remove(json);
+  return ending;
+}
+
+void expect_failed(const Ending& ending, const std::string& line) {
+  EXPECT_EQ(ending.program.code, 1);
+  EXPECT_TRUE(contains(ending.program.out, "VERIFICATION: FAILED " + line)) << ending.program.out;
+  EXPECT_EQ(ending.json["verification"], "failed");
+  EXPECT_GT(ending.json["max_error"], 0.0);
+}
+
+void expect_passed(const Ending& ending) {
+  EXPECT_EQ(ending.program.code, 0);
+  EXPECT_TRUE(contains(ending.program.out, "VERIFICATION: PASSED\n")) << ending.program.out;
+  EXPECT_EQ(ending.json["verification"], "passed");
+  EXPECT_EQ(ending.json["max_error"], 0.0);
+}
+
+Ending end_of_jacobi(std::uint64_t flipped_bits) {
+  jacobi::Options options;
+  options.nx = 12;
+  options.ny = 10;
+  options.common.json = testing::TempDir() + "sluice_verification_jacobi.json";
+  jacobi::Solution solution{{}, jacobi::solve_serially(options.problem(), 20)};
+  solution.result.steps = 20;
+  solution.unknowns[23] = std::bit_cast<double>(std::bit_cast<std::uint64_t>(solution.unknowns[23]) ^ flipped_bits);
+  return end_of(options.common.json, [&] { return jacobi::report(options, solution); });
+}
+
+Ending end_of_life(unsigned flipped_bits) {
+  life::Options options;
+  options.nx = 9;
+  options.ny = 7;
+  options.generations = 5;
+  options.common.json = testing::TempDir() + "sluice_verification_life.json";
+  const life::World world = life::make_world(options);
+  life::Solution solution{{}, 0, life::live_serially(world, 5)};
+  solution.cells[11] = static_cast<life::Cell>(solution.cells[11] ^ flipped_bits);
+  return end_of(options.common.json, [&] { return life::report(options, world, solution); });
+}
+
+TEST(Verification, of_jacobi_fails_by_one_bit) {
+  expect_passed(end_of_jacobi(0));
+  expect_failed(end_of_jacobi(1), "1 of 80 cells differ, the first at x=3 y=2, max_abs_err=");
+}
+
+TEST(Verification, of_life_fails_by_one_cell) {
+  expect_passed(end_of_life(0));
+  expect_failed(end_of_life(1), "1 of 63 cells differ, the first at x=2 y=1, max_abs_err=1");
+}
+
+}  // namespace
