@@ -32,9 +32,9 @@ void check_stream(const Bench& bench, StreamChoice stream) {
     throw apps::UsageError("stream measures a host stream: --stream inline is for the other benches");
 }
 
-void check_rivals(const Bench& bench, const Options& options) {
+void check_against(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) {
-    rivals_for(options.against, bench.rivals);
+    check_rivals(options.against, bench.rivals);
     return;
   }
   for (const auto& rival : options.against) {
@@ -70,7 +70,7 @@ const Bench& choose(Options& options, int ranks) {
   if (options.against.empty()) options.against = {bench.against};
   check_ranks(bench, ranks);
   check_stream(bench, *options.stream);
-  check_rivals(bench, options);
+  check_against(bench, options);
   apps::check_writable(options.json);
   apps::check_writable(options.csv);
   return bench;
