@@ -39,8 +39,50 @@ ROWS = [
     ("run.no_count", f"{RUN} {JACOBI}", 2, r"-n"),
     ("run.help", f"{RUN} --help", 0, r"--threads"),
     ("bench.unknown_name", f"{RUN} -n 2 {{bin}}/sluice-bench no_such_bench", 2, r"no_such_bench"),
-    ("bench.latency", f"{RUN} -n 2 {{bin}}/sluice-bench latency --sizes 8:16 --rounds 2 --iters 100", 0, r"^ *16 "),
+    ("bench.no_rival_of_that_name", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against flor", 2, r"flor"),
+    ("bench.rival_without_mpi", f"{RUN} -n 2 {{bin}}/sluice-bench stream --against floor,mpi_persistent", 2, r"mpiexec"),
+    ("bench.stream_without_rival", f"{RUN} -n 2 {{bin}}/sluice-bench halo --against floor", 2, r"not comparable"),
+    ("bench.setup_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench setup --memory user", 2, r"--memory user"),
+    ("bench.setup_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench setup --stream host", 2, r"--stream host"),
+    ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
+
+# Every bench once: name, ranks and how they are started, arguments, exit code, rivals of its rows in any order.
+SHORT = "--rounds 1 --iters 10"
+ONE_SIDED = "mpi_put_flush mpi_put_flush_user"
+PAIRS = "floor mpi mpi_persistent"
+PARTS = "moving_alone computing_alone"
+BENCHES = [
+    ("latency", f"{RUN} -n 2", "latency --sizes 8:16", 0, "floor"),
+    ("latency.user", f"{RUN} -n 2", "latency --memory user --sizes 64k --touch --pin", 0, "floor"),
+    ("latency.host", f"{RUN} -n 2", "latency --stream host --sizes 0:1 --against none", 0, ""),
+    ("latency.threads", f"{RUN} -n 2 --threads", "latency --sizes 8", 0, "floor"),
+    ("bandwidth", f"{RUN} -n 2", "bandwidth --sizes 4k", 0, "floor"),
+    ("bandwidth.host", f"{RUN} -n 2", "bandwidth --sizes 64 --stream host --window 4096 --touch", 0, "floor"),
+    ("rate", f"{RUN} -n 2", "rate --sizes 8", 0, "floor"),
+    ("rate.host", f"{RUN} -n 2", "rate --sizes 8 --stream host --window 500", 0, "floor"),
+    ("stream", f"{RUN} -n 2", "stream --sizes 8 --against floor", 0, "floor"),
+    ("halo", f"{RUN} -n 4", "halo --sizes 8 --neighbours 26", 0, ""),
+    ("halo.host", f"{RUN} -n 2", "halo --sizes 8 --stream host --touch --neighbours 26", 0, ""),
+    ("overlap", f"{RUN} -n 2", "overlap --sizes 4k", 0, PARTS),
+    ("overlap.inline", f"{RUN} -n 2", "overlap --sizes 4k --stream inline --touch", 0, PARTS),
+    ("scale", f"{RUN} -n 4", "scale --sizes 8 --against floor", 0, "one_pair floor"),
+    ("setup", f"{RUN} -n 2", "setup", 0, ""),
+    ("setup.threads", f"{RUN} -n 8 --threads", "setup --sizes 4k", 0, ""),
+    ("failure", f"{RUN} -n 3", "failure", 137, ""),
+    ("failure.host", f"{RUN} -n 2", "failure --stream host", 137, ""),
+    ("latency.mpi", "mpiexec -n 2", "latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
+    ("bandwidth.mpi", "mpiexec -n 2", "bandwidth --sizes 64", 0, f"{PAIRS} {ONE_SIDED}"),
+    ("rate.mpi", "mpiexec -n 2", "rate --sizes 8 --window 9", 0, PAIRS),
+    ("stream.mpi", "mpiexec -n 2", "stream --sizes 8", 0, "floor mpi_persistent"),
+    ("halo.mpi", "mpiexec -n 2", "halo --sizes 8", 0, "mpi_persistent"),
+    ("overlap.mpi", "mpiexec -n 2", "overlap --sizes 4k", 0, f"{PARTS} mpi"),
+    ("scale.mpi", "mpiexec -n 2", "scale --sizes 8 --against all", 0, PAIRS),
+    ("setup.mpi", "mpiexec -n 2", "setup", 0, ""),
+]
+BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch", "bytes",
+              "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
+              "floor_drift", "version", "cpu", "gpu", "driver", "date", "rivals"}
 
 
 def check_outputs(work):
@@ -63,6 +105,32 @@ def output_rows():
     """Programs that write every kind of file they can."""
     for app, command in (("jacobi", JACOBI), ("life", LIFE + " --rle {out}/life.rle")):
         yield f"{app}.files", f"{RUN} -n 2 {command} --json {{out}}/{app}.json --image {{out}}/{app}.png", 0, ""
+
+
+def bench_rows():
+    """Benches that write JSON."""
+    for name, start, arguments, code, _ in BENCHES:
+        command = f"{start} {{bin}}/sluice-bench {arguments} {SHORT} --json {{out}}/bench.{name}.json"
+        yield f"bench.{name}", command, code, r"^ +\d+ +[\d.]+ "
+
+
+def check_benches(work):
+    """Files that the programs of `bench_rows` wrote."""
+    faults = []
+    for name, _, _, _, rivals in BENCHES:
+        file = work / f"bench.{name}.json"
+        if not file.exists():  # it did not run, which is said elsewhere
+            continue
+        rows = json.loads(file.read_text() or "[]")
+        found = {rival for row in rows for rival in row["rivals"]}
+        if not rows or any(row.keys() != BENCH_KEYS or row["bench"] != name.split(".")[0] for row in rows):
+            faults.append(f"{file.name} has no rows, or rows of other keys than {sorted(BENCH_KEYS)}")
+        if found != set(rivals.split()):
+            faults.append(f"{file.name} has the rivals {sorted(found)}, not {rivals}")
+        values = [value for row in rows for value in (row, *row["rivals"].values())]
+        if any(value["p50"] <= 0 or value.get("ratio", 1) <= 0 for value in values):
+            faults.append(f"{file.name} has a result that is not above 0")
+    return faults
 
 
 def run(row, folders, mpiexec):
@@ -103,7 +171,7 @@ def main():
         work = pathlib.Path(folder)
         (work / "bad.rle").write_text("x = 3, y = 3\nbob$2?o!\n")
         folders = {"bin": options.bin, "source": options.source, "out": work}
-        rows = [row for row in [*ROWS, *output_rows()] if options.only in row[0]]
+        rows = [row for row in [*ROWS, *output_rows(), *bench_rows()] if options.only in row[0]]
         for row in rows:
             needs = row[1].split()
             programs = [pathlib.Path(word.format(**folders)) for word in needs if word.startswith("{bin}")]
@@ -114,6 +182,7 @@ def main():
             fault = run(row, folders, options.mpiexec)
             faults += [fault] if fault else []
             ran += 1
+        faults += check_benches(work)
         if not options.only:
             faults += check_info(options.bin / "sluice-info")
             if (options.bin / "jacobi").exists():
