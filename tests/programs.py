@@ -47,38 +47,41 @@ ROWS = [
     ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
 
-# Every bench once: name, ranks and how they are started, arguments, exit code, rivals of its rows in any order.
-SHORT = "--rounds 1 --iters 10"
+# Every bench once: name, how it is started, exit code, rivals of its rows in any order.
+BENCH = "{bin}/sluice-bench --rounds 1 --iters 10"
+APPS = "python3 {source}/apps/bench_apps.py --brief --mpiexec mpiexec"
 ONE_SIDED = "mpi_put_flush mpi_put_flush_user"
 PAIRS = "floor mpi mpi_persistent"
 PARTS = "moving_alone computing_alone"
 BENCHES = [
-    ("latency", f"{RUN} -n 2", "latency --sizes 8:16", 0, "floor"),
-    ("latency.user", f"{RUN} -n 2", "latency --memory user --sizes 64k --touch --pin", 0, "floor"),
-    ("latency.host", f"{RUN} -n 2", "latency --stream host --sizes 0:1 --against none", 0, ""),
-    ("latency.threads", f"{RUN} -n 2 --threads", "latency --sizes 8", 0, "floor"),
-    ("bandwidth", f"{RUN} -n 2", "bandwidth --sizes 4k", 0, "floor"),
-    ("bandwidth.host", f"{RUN} -n 2", "bandwidth --sizes 64 --stream host --window 4096 --touch", 0, "floor"),
-    ("rate", f"{RUN} -n 2", "rate --sizes 8", 0, "floor"),
-    ("rate.host", f"{RUN} -n 2", "rate --sizes 8 --stream host --window 500", 0, "floor"),
-    ("stream", f"{RUN} -n 2", "stream --sizes 8 --against floor", 0, "floor"),
-    ("halo", f"{RUN} -n 4", "halo --sizes 8 --neighbours 26", 0, ""),
-    ("halo.host", f"{RUN} -n 2", "halo --sizes 8 --stream host --touch --neighbours 26", 0, ""),
-    ("overlap", f"{RUN} -n 2", "overlap --sizes 4k", 0, PARTS),
-    ("overlap.inline", f"{RUN} -n 2", "overlap --sizes 4k --stream inline --touch", 0, PARTS),
-    ("scale", f"{RUN} -n 4", "scale --sizes 8 --against floor", 0, "one_pair floor"),
-    ("setup", f"{RUN} -n 2", "setup", 0, ""),
-    ("setup.threads", f"{RUN} -n 8 --threads", "setup --sizes 4k", 0, ""),
-    ("failure", f"{RUN} -n 3", "failure", 137, ""),
-    ("failure.host", f"{RUN} -n 2", "failure --stream host", 137, ""),
-    ("latency.mpi", "mpiexec -n 2", "latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
-    ("bandwidth.mpi", "mpiexec -n 2", "bandwidth --sizes 64", 0, f"{PAIRS} {ONE_SIDED}"),
-    ("rate.mpi", "mpiexec -n 2", "rate --sizes 8 --window 9", 0, PAIRS),
-    ("stream.mpi", "mpiexec -n 2", "stream --sizes 8", 0, "floor mpi_persistent"),
-    ("halo.mpi", "mpiexec -n 2", "halo --sizes 8", 0, "mpi_persistent"),
-    ("overlap.mpi", "mpiexec -n 2", "overlap --sizes 4k", 0, f"{PARTS} mpi"),
-    ("scale.mpi", "mpiexec -n 2", "scale --sizes 8 --against all", 0, PAIRS),
-    ("setup.mpi", "mpiexec -n 2", "setup", 0, ""),
+    ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, "floor"),
+    ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch --pin", 0, "floor"),
+    ("latency.host", f"{RUN} -n 2 {BENCH} latency --stream host --sizes 0:1 --against none", 0, ""),
+    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8", 0, "floor"),
+    ("bandwidth", f"{RUN} -n 2 {BENCH} bandwidth --sizes 4k", 0, "floor"),
+    ("bandwidth.host", f"{RUN} -n 2 {BENCH} bandwidth --sizes 64 --stream host --window 4096 --touch", 0, "floor"),
+    ("rate", f"{RUN} -n 2 {BENCH} rate --sizes 8", 0, "floor"),
+    ("rate.host", f"{RUN} -n 2 {BENCH} rate --sizes 8 --stream host --window 500", 0, "floor"),
+    ("stream", f"{RUN} -n 2 {BENCH} stream --sizes 8 --against floor", 0, "floor"),
+    ("halo", f"{RUN} -n 4 {BENCH} halo --sizes 8 --neighbours 26", 0, ""),
+    ("halo.host", f"{RUN} -n 2 {BENCH} halo --sizes 8 --stream host --touch --neighbours 26", 0, ""),
+    ("overlap", f"{RUN} -n 2 {BENCH} overlap --sizes 4k", 0, PARTS),
+    ("overlap.inline", f"{RUN} -n 2 {BENCH} overlap --sizes 4k --stream inline --touch", 0, PARTS),
+    ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
+    ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
+    ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
+    ("failure", f"{RUN} -n 3 {BENCH} failure", 137, ""),
+    ("failure.host", f"{RUN} -n 2 {BENCH} failure --stream host", 137, ""),
+    ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
+    ("bandwidth.mpi", f"mpiexec -n 2 {BENCH} bandwidth --sizes 64", 0, f"{PAIRS} {ONE_SIDED}"),
+    ("rate.mpi", f"mpiexec -n 2 {BENCH} rate --sizes 8 --window 9", 0, PAIRS),
+    ("stream.mpi", f"mpiexec -n 2 {BENCH} stream --sizes 8", 0, "floor mpi_persistent"),
+    ("halo.mpi", f"mpiexec -n 2 {BENCH} halo --sizes 8", 0, "mpi_persistent"),
+    ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
+    ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, PAIRS),
+    ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
+    ("jacobi", f"{APPS} {{bin}}/jacobi", 0, "mpi"),
+    ("life", f"{APPS} {{bin}}/life", 0, "mpi"),
 ]
 BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch", "bytes",
               "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
@@ -109,15 +112,14 @@ def output_rows():
 
 def bench_rows():
     """Benches that write JSON."""
-    for name, start, arguments, code, _ in BENCHES:
-        command = f"{start} {{bin}}/sluice-bench {arguments} {SHORT} --json {{out}}/bench.{name}.json"
-        yield f"bench.{name}", command, code, r"^ +\d+ +[\d.]+ "
+    for name, command, code, _ in BENCHES:
+        yield f"bench.{name}", f"{command} --json {{out}}/bench.{name}.json", code, r"^# "
 
 
 def check_benches(work):
     """Files that the programs of `bench_rows` wrote."""
     faults = []
-    for name, _, _, _, rivals in BENCHES:
+    for name, _, _, rivals in BENCHES:
         file = work / f"bench.{name}.json"
         if not file.exists():  # it did not run, which is said elsewhere
             continue
