@@ -21,6 +21,8 @@ RANKS = 2
 MESHES = [(64, 100000), (128, 50000), (4096, 50)]
 LARGE = 4096
 ROUNDS, LARGE_ROUNDS = 20, 5
+HEADER = ("# {:6} {:>15} {:>7}" + 4 * " {:>12}" + " {:>8}").format(
+    "", "cells per rank", "rounds", "step (us)", "p10", "p99", "mpi (us)", "ratio")
 RIVAL = {"what": "the same program with --comm mpi: persistent requests"}
 
 
@@ -69,10 +71,17 @@ def row(cells, steps, results, machine):
     ratio = statistics.median(mpi / sluice for sluice, mpi in zip(ours, theirs))
     return {"schema": 1, "bench": one["app"], "backend": one["backend"], "stream": one["stream"], "memory": "allocated",
             "touch": True, "fired_by": None, "ranks": one["ranks"], "pairs": None, "launch": "mpi", "bytes": None,
-            "depth": 2, "window": 1, "rails": 1, "metric": f"step, {cells} x {cells} per rank", "unit": "us", "p50": statistics.median(ours),
-            "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99), "samples": len(ours),
-            "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None, **machine,
+            "depth": 2, "window": 1, "rails": 1, "metric": f"step, {cells} x {cells} per rank", "unit": "us",
+            "p50": statistics.median(ours), "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99),
+            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None,
+            **machine,
             "rivals": {"mpi": {**RIVAL, "p50": statistics.median(theirs), "ratio": ratio}}}
+
+
+def line_of(app, cells, done):
+    mpi = done["rivals"]["mpi"]
+    times = "".join(f" {value:>12.4f}" for value in (done["p50"], done["p10"], done["p99"], mpi["p50"]))
+    return f"{app:8} {f'{cells}^2':>15} {done['rounds']:>7}{times} {mpi['ratio']:>8.4f}"
 
 
 def this_machine(folder):
@@ -92,7 +101,7 @@ def main():
     options = parser.parse_args()
     machine = this_machine(options.programs[0].parent)
     rows = []
-    print(f"# {'':6} {'cells per rank':>15} {'rounds':>7} {'step (us)':>12} {'p10':>12} {'p99':>12} {'mpi':>12} {'ratio':>8}")
+    print(HEADER)
     for program in options.programs:
         for cells, steps in MESHES:
             rounds = LARGE_ROUNDS if cells == LARGE else ROUNDS
@@ -100,9 +109,7 @@ def main():
                 rounds, steps = 1, max(1, steps // 1000)
             results = measure(options.mpiexec, command_of(program, cells, steps), rounds)
             done = row(cells, steps, results, machine)
-            mpi = done["rivals"]["mpi"]
-            print(f"{program.name:8} {f'{cells}^2':>15} {rounds:>7} {done['p50']:>12.4f} {done['p10']:>12.4f} {done['p99']:>12.4f} "
-                  f"{mpi['p50']:>12.4f} {mpi['ratio']:>8.4f}", flush=True)
+            print(line_of(program.name, cells, done), flush=True)
             rows.append(done)
     options.json.write_text(json.dumps(rows, indent=2) + "\n")
 

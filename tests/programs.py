@@ -40,7 +40,7 @@ ROWS = [
     ("run.help", f"{RUN} --help", 0, r"--threads"),
     ("bench.unknown_name", f"{RUN} -n 2 {{bin}}/sluice-bench no_such_bench", 2, r"no_such_bench"),
     ("bench.no_rival_of_that_name", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against flor", 2, r"flor"),
-    ("bench.rival_without_mpi", f"{RUN} -n 2 {{bin}}/sluice-bench stream --against floor,mpi_persistent", 2, r"mpiexec"),
+    ("bench.rival_without_mpi", f"{RUN} -n 2 {{bin}}/sluice-bench stream --against floor,mpi", 2, r"mpiexec"),
     ("bench.stream_without_rival", f"{RUN} -n 2 {{bin}}/sluice-bench halo --against floor", 2, r"not comparable"),
     ("bench.setup_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench setup --memory user", 2, r"--memory user"),
     ("bench.setup_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench setup --stream host", 2, r"--stream host"),
@@ -83,8 +83,8 @@ BENCHES = [
     ("jacobi", f"{APPS} {{bin}}/jacobi", 0, "mpi"),
     ("life", f"{APPS} {{bin}}/life", 0, "mpi"),
 ]
-BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch", "bytes",
-              "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
+BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
+              "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
               "floor_drift", "version", "cpu", "gpu", "driver", "date", "rivals"}
 
 
