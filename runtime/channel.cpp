@@ -220,13 +220,14 @@ std::string ChannelEnd::describe() const {
   text += (sends ? "to rank " : "from rank ") + std::to_string(opening.peer) + ", tag " +
           std::to_string(opening.key.tag) + ", " + std::to_string(opening.options.depth) + " x " +
           std::to_string(slot_bytes) + " bytes: ";
-  const auto& block = detail::SliceAccess::block(opening.memory);
-  if (block != nullptr && block->space != Space::host) text += "host memory, since there is no GPU here; ";
   if (remote_id == 0) return text + "not connected yet";
   if (!sends) return text + landing_->describe();
   if (put_ == nullptr) return text + "the peer has closed its end";
   constexpr const char* kBy[] = {"fired by the stream", "fired by the NIC", "fired by the engine"};
-  return text + put_->describe() + "; " + kBy[static_cast<int>(put_->fired())];
+  text += put_->describe();
+  const auto& block = detail::SliceAccess::block(opening.memory);
+  if (block != nullptr && block->space != Space::host) text += ", from host memory, since there is no GPU here";
+  return text + "; " + kBy[static_cast<int>(put_->fired())];
 }
 
 void ChannelEnd::close(std::optional<Timeout> timeout) {

@@ -69,7 +69,12 @@ ROWS = [
     ("run.no_count", f"{RUN} {JACOBI}", 2, r"-n"),
     ("run.help", f"{RUN} --help", 0, r"--threads"),
     ("bench.unknown_name", f"{RUN} -n 2 {{bin}}/sluice-bench no_such_bench", 2, r"no_such_bench"),
-    ("bench.latency", f"{RUN} -n 2 {{bin}}/sluice-bench latency --sizes 8:16 --rounds 2 --iters 100", 0, r"^ *16 "),
+    ("bench.no_rival_of_that_name", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against flor", 2, r"flor"),
+    ("bench.rival_without_mpi", f"{RUN} -n 2 {{bin}}/sluice-bench stream --against floor,mpi", 2, r"mpiexec"),
+    ("bench.stream_without_rival", f"{RUN} -n 2 {{bin}}/sluice-bench halo --against floor", 2, r"not comparable"),
+    ("bench.setup_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench setup --memory user", 2, r"--memory user"),
+    ("bench.setup_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench setup --stream host", 2, r"--stream host"),
+    ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
 
 # What takes long.
@@ -77,6 +82,47 @@ FULL_ROWS = [
     ("life.acorn", f"{RUN} -n 2 {{bin}}/life --pattern {{source}}/apps/life/patterns/acorn.rle -n 3072 -t 5206 --no-verify", 0,
      r"^population: 633$"),
 ]
+
+# Every bench once: name, how it is started, exit code, rivals of its rows in any order.
+BENCH = "{bin}/sluice-bench --rounds 1 --iters 10"
+APPS = "python3 {source}/apps/bench_apps.py --brief --mpiexec mpiexec"
+ONE_SIDED = "mpi_put_flush mpi_put_flush_user"
+PAIRS = "floor mpi mpi_persistent"
+PARTS = "moving_alone computing_alone"
+BENCHES = [
+    ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, "floor"),
+    ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch --pin", 0, "floor"),
+    ("latency.host", f"{RUN} -n 2 {BENCH} latency --stream host --sizes 0:1 --against none", 0, ""),
+    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8", 0, "floor"),
+    ("bandwidth", f"{RUN} -n 2 {BENCH} bandwidth --sizes 4k", 0, "floor"),
+    ("bandwidth.host", f"{RUN} -n 2 {BENCH} bandwidth --sizes 64 --stream host --window 4096 --touch", 0, "floor"),
+    ("rate", f"{RUN} -n 2 {BENCH} rate --sizes 8", 0, "floor"),
+    ("rate.host", f"{RUN} -n 2 {BENCH} rate --sizes 8 --stream host --window 500", 0, "floor"),
+    ("stream", f"{RUN} -n 2 {BENCH} stream --sizes 8 --against floor", 0, "floor"),
+    ("halo", f"{RUN} -n 4 {BENCH} halo --sizes 8 --neighbours 26", 0, ""),
+    ("halo.host", f"{RUN} -n 2 {BENCH} halo --sizes 8 --stream host --touch --neighbours 26", 0, ""),
+    ("overlap", f"{RUN} -n 2 {BENCH} overlap --sizes 4k", 0, PARTS),
+    ("overlap.inline", f"{RUN} -n 2 {BENCH} overlap --sizes 4k --stream inline --touch", 0, PARTS),
+    ("scale", f"{RUN} -n 4 {BENCH} scale --sizes 8 --against floor", 0, "one_pair floor"),
+    ("setup", f"{RUN} -n 2 {BENCH} setup", 0, ""),
+    ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
+    ("failure", f"{RUN} -n 3 {BENCH} failure", 137, ""),
+    ("failure.host", f"{RUN} -n 2 {BENCH} failure --stream host", 137, ""),
+    ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
+    ("bandwidth.mpi", f"mpiexec -n 2 {BENCH} bandwidth --sizes 64", 0, f"{PAIRS} {ONE_SIDED}"),
+    ("rate.mpi", f"mpiexec -n 2 {BENCH} rate --sizes 8 --window 9", 0, PAIRS),
+    ("stream.mpi", f"mpiexec -n 2 {BENCH} stream --sizes 8", 0, "floor mpi_persistent"),
+    ("halo.mpi", f"mpiexec -n 2 {BENCH} halo --sizes 8", 0, "mpi_persistent"),
+    ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
+    ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, PAIRS),
+    ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
+    ("jacobi", f"{APPS} {{bin}}/jacobi", 0, "mpi"),
+    ("life", f"{APPS} {{bin}}/life", 0, "mpi"),
+]
+BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
+              "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
+              "floor_drift", "version", "cpu", "gpu", "driver", "date", "rivals"}
+
 
 
 def check_results(app, work):
@@ -125,6 +171,31 @@ def output_rows():
     yield "life.generation_60", f"{RUN} -n 1 {LIFE_60} --rle {{out}}/at_60.rle", 0, PASSED
 
 
+def bench_rows():
+    """Benches that write JSON."""
+    for name, command, code, _ in BENCHES:
+        yield f"bench.{name}", f"{command} --json {{out}}/bench.{name}.json", code, r"^# "
+
+
+def check_benches(work):
+    """Files that the programs of `bench_rows` wrote."""
+    faults = []
+    for name, _, _, rivals in BENCHES:
+        file = work / f"bench.{name}.json"
+        if not file.exists():  # it did not run, which is said elsewhere
+            continue
+        rows = json.loads(file.read_text() or "[]")
+        found = {rival for row in rows for rival in row["rivals"]}
+        if not rows or any(row.keys() != BENCH_KEYS or row["bench"] != name.split(".")[0] for row in rows):
+            faults.append(f"{file.name} has no rows, or rows of other keys than {sorted(BENCH_KEYS)}")
+        if found != set(rivals.split()):
+            faults.append(f"{file.name} has the rivals {sorted(found)}, not {rivals}")
+        values = [value for row in rows for value in (row, *row["rivals"].values())]
+        if any(value["p50"] <= 0 or value.get("ratio", 1) <= 0 for value in values):
+            faults.append(f"{file.name} has a result that is not above 0")
+    return faults
+
+
 def run(row, folders, mpiexec, limit_s):
     """Returns what was wrong with a row, or None."""
     name, command, code, pattern = row
@@ -164,7 +235,7 @@ def main():
         work = pathlib.Path(folder)
         (work / "bad.rle").write_text("x = 3, y = 3\nbob$2?o!\n")
         folders = {"bin": options.bin, "source": options.source, "out": work}
-        all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows()]
+        all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *bench_rows()]
         rows = [row for row in all_rows if options.only in row[0]]
         for row in rows:
             needs = row[1].split()
@@ -176,6 +247,8 @@ def main():
             fault = run(row, folders, options.mpiexec, 800 if options.full else 100)
             faults += [fault] if fault else []
             ran += 1
+        if not options.full:
+            faults += check_benches(work)
         if not options.only and not options.full:
             faults += check_info(options.bin / "sluice-info")
             if (options.bin / "jacobi").exists():

@@ -32,9 +32,21 @@ void check_stream(const Bench& bench, StreamChoice stream) {
     throw apps::UsageError("stream measures a host stream: --stream inline is for the other benches");
 }
 
-void check_rivals(const Bench& bench, const Options& options) {
+// setup and failure measure channels of one slot of allocated memory, whose payload nobody reads.
+void check_settings(const Bench& bench, const Options& options) {
+  if (bench.rivals != nullptr) return;
+  const auto refuse_if = [&](bool asked, const char* what) {
+    if (asked) throw apps::UsageError(fmt::format("{} is not measured {}", bench.name, what));
+  };
+  refuse_if(options.memory == MemoryChoice::user, "with --memory user");
+  refuse_if(options.depth > 1, "with a --depth above 1");
+  refuse_if(options.touch, "with --touch");
+  refuse_if(bench.run == run_setup && options.stream == StreamChoice::host, "with --stream host");
+}
+
+void check_against(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) {
-    rivals_for(options.against, bench.rivals);
+    check_rivals(options.against, bench.rivals);
     return;
   }
   for (const auto& rival : options.against) {
@@ -70,7 +82,8 @@ const Bench& choose(Options& options, int ranks) {
   if (options.against.empty()) options.against = {bench.against};
   check_ranks(bench, ranks);
   check_stream(bench, *options.stream);
-  check_rivals(bench, options);
+  check_settings(bench, options);
+  check_against(bench, options);
   apps::check_writable(options.json);
   apps::check_writable(options.csv);
   return bench;

@@ -18,12 +18,11 @@ constexpr double kEstimateNs = 2e6;
 constexpr long kMostUnits = 20000;
 constexpr long kFewestSamples = 3;
 
-// Units of a round, as a number of samples.
+// Units of a round, as a number of samples. Of the units asked for, those that fill no sample are left out.
 long samples_of_round(const Budget& budget, long batch, double unit_ns) {
-  const double units = budget.iterations > 0 ? static_cast<double>(budget.iterations)
-                                             : std::clamp(kRoundNs / unit_ns, 1.0, static_cast<double>(kMostUnits));
-  const long samples = std::lround(units / static_cast<double>(batch));
-  return std::max(samples, budget.iterations > 0 ? 1 : kFewestSamples);
+  if (budget.iterations > 0) return budget.iterations / batch;
+  const double units = std::clamp(kRoundNs / unit_ns, 1.0, static_cast<double>(kMostUnits));
+  return std::max(std::lround(units / static_cast<double>(batch)), kFewestSamples);
 }
 
 std::vector<double> run_round(Contender& contender, long batch, long samples) {
@@ -74,6 +73,7 @@ Measurement measure(Team& team, std::span<Entry> entries, const Budget& budget) 
   }
   measured.batch = budget.batch;
   if (measured.batch == 0) measured.batch = std::ranges::min(unit_ns) < kShortestSampleNs ? kBatch : 1;
+  if (budget.iterations > 0) measured.batch = std::min(measured.batch, budget.iterations);
   for (int round = 0; round < budget.rounds; ++round) {
     for (std::size_t i = 0; i < entries.size(); ++i) {
       const std::size_t turn = round % 2 == 0 ? i : entries.size() - 1 - i;

@@ -21,8 +21,8 @@ struct Team {
 /// How much is measured.
 struct Budget {
   int rounds = 20;
-  long iterations = 0;  ///< units a round; 0: as many as fill about 10 ms
-  long batch = 0;       ///< units of a sample; 0: one, or many where one is too short to be timed
+  long iterations = 0;  ///< units a round, in whole samples; 0: as many as fill about 10 ms
+  long batch = 0;  ///< units of a sample, if a round has so many; 0: one, or many where one is too short to be timed
 };
 
 /// What one contender took, in nanoseconds per unit; on rank 0.

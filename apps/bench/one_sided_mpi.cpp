@@ -177,8 +177,15 @@ class PscwPingPong : public Contender {
     MPI_Comm_group(window_.communicator(), &all);
     MPI_Group_incl(all, 1, &case_.peer, &peer_);
     MPI_Group_free(&all);
+    expose();
   }
-  ~PscwPingPong() override { MPI_Group_free(&peer_); }
+  ~PscwPingPong() override {
+    // Ends the exposure that nobody has used.
+    MPI_Win_start(peer_, 0, window_.get());
+    MPI_Win_complete(window_.get());
+    MPI_Win_wait(window_.get());
+    MPI_Group_free(&peer_);
+  }
 
   double run(long count) override {
     return timed([&] {
@@ -196,11 +203,13 @@ class PscwPingPong : public Contender {
     window_.put(source_.data(), case_.bytes);
     MPI_Win_complete(window_.get());
   }
+  // Exposed again as soon as it was read: the peer's next start waits for nothing.
   void take() {
-    MPI_Win_post(peer_, 0, window_.get());
     MPI_Win_wait(window_.get());
     use(case_, window_.payload());
+    expose();
   }
+  void expose() { MPI_Win_post(peer_, 0, window_.get()); }
 
   const Case case_;
   Pages source_;

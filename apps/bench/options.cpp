@@ -63,7 +63,7 @@ void add_how_much(CLI::App& app, Options& options) {
   app.add_option("--depth", options.depth, "slots of a channel")->check(count);
   app.add_option("--window", options.window, "messages before an answer")->check(count);
   app.add_option("--rails", options.rails, "rails to stripe over: 1 on this machine")->check(CLI::Range(1, 1));
-  app.add_option("--iters", options.iterations, "units of a round; default: about 10 ms of them")
+  app.add_option("--iters", options.iterations, "units of a round, as whole samples; default: about 10 ms of them")
       ->check(CLI::Range(1L, 1L << 30));
   app.add_option("--rounds", options.rounds, "how often each contender has its turn")
       ->check(count)

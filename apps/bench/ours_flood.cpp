@@ -8,12 +8,16 @@
 namespace bench {
 namespace {
 
+// With --touch, a message is waited for, read and released.
+constexpr long kItemsPerMessage = 3;
+constexpr long kItemsPerAnswer = 2;
+
 class Flood : public Contender {
  public:
   Flood(const Case& one_case, Drive drive)
       : case_(one_case), messages_(one_case, one_case.depth), answers_(one_case.context.allocate(1).all()) {
     if (drive != Drive::in_order) {
-      queue_.emplace();
+      queue_.emplace(kItemsPerMessage * case_.window + kItemsPerAnswer);
       stream_ = queue_->stream();
     }
     sluice::Context& context = case_.context;

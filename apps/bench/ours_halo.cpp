@@ -9,10 +9,12 @@
 namespace bench {
 namespace {
 
+constexpr long kItemsPerNeighbour = 4;  // put, wait, read, release, if the plan fuses none of them
+
 class Halo : public Contender {
  public:
   Halo(const Case& one_case, Drive drive) : case_(one_case) {
-    if (drive != Drive::in_order) queue_.emplace();
+    if (drive != Drive::in_order) queue_.emplace(kItemsPerNeighbour * case_.neighbours);
     out_.reserve(static_cast<std::size_t>(case_.neighbours));
     in_.reserve(static_cast<std::size_t>(case_.neighbours));
     for (int k = 0; k < case_.neighbours; ++k) open(k);

@@ -8,11 +8,13 @@
 namespace bench {
 namespace {
 
+constexpr long kItemsPerStep = 4;  // put, wait, read, release
+
 class Overlap : public Contender {
  public:
   Overlap(const Case& one_case, Drive drive)
       : case_(one_case), source_(one_case, 1), target_(one_case, one_case.depth) {
-    if (drive != Drive::in_order) queue_.emplace();
+    if (drive != Drive::in_order) queue_.emplace(kItemsPerStep);
     sluice::Context& context = case_.context;
     out_ = context.sender(case_.peer, case_.tag, source_.all());
     in_ = context.receiver(case_.peer, case_.tag, target_.all(), {.depth = case_.depth});

@@ -8,6 +8,8 @@
 namespace bench {
 namespace {
 
+constexpr long kItemsPerStep = 4;  // put, wait, read, release
+
 // A channel each way between the partners.
 class Pair {
  public:
@@ -81,7 +83,7 @@ class OnHostStream : public Contender {
 
   const Case case_;
   const Drive drive_;
-  HostQueue queue_;
+  HostQueue queue_{kItemsPerStep};
   Pair pair_;
 };
 

@@ -44,6 +44,7 @@ Json object(const Row& row, const Machine& machine) {
           {"touch", row.touch},
           {"fired_by", row.fired_by},
           {"ranks", row.ranks},
+          {"pairs", row.pairs ? Json(*row.pairs) : Json(nullptr)},
           {"launch", row.launch},
           {"bytes", row.bytes},
           {"depth", row.depth},
@@ -91,6 +92,8 @@ std::string number(double value) {
   return fmt::format("{:.{}f}", value, size < 10 ? 3 : size < 100 ? 2 : size < 1000 ? 1 : 0);
 }
 
+std::string counted(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
 }  // namespace
 
 Machine this_machine() {
@@ -106,6 +109,13 @@ std::string header_text(const Row& row) {
   return text;
 }
 
+std::string settings_text(const Row& row) {
+  const std::string pairs = row.pairs ? fmt::format(", {} at once", counted(*row.pairs, "pair")) : "";
+  return fmt::format("{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}; {} by {}{}; a sample: {}",
+                     row.bench, row.backend, row.stream, row.memory, row.touch ? ", payload read" : "", row.fired_by,
+                     row.depth, row.window, counted(row.ranks, "rank"), row.launch, pairs, row.sample);
+}
+
 std::string row_text(const Row& row) {
   const Summary& ours = row.summary;
   std::string text =
@@ -117,21 +127,10 @@ std::string row_text(const Row& row) {
   return text;
 }
 
-void Report::comment(const std::string& text) {
-  fmt::print("# {}\n", text);
-  std::fflush(stdout);
-}
-
 void Report::add(Row row) {
-  const std::string header = header_text(row);
-  if (header != header_) {
-    comment(
-        fmt::format("{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}; {} ranks by {}; a sample: {}",
-                    row.bench, row.backend, row.stream, row.memory, row.touch ? ", payload read" : "", row.fired_by,
-                    row.depth, row.window, row.ranks, row.launch, row.sample));
-    fmt::print("{}\n", header);
-    header_ = header;
-  }
+  const std::string header = fmt::format("# {}\n{}\n", settings_text(row), header_text(row));
+  if (header != header_) fmt::print("{}", header);
+  header_ = header;
   fmt::print("{}\n", row_text(row));
   std::fflush(stdout);
   rows_.push_back(std::move(row));

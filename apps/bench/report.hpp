@@ -27,6 +27,7 @@ struct Row {
   bool touch = false;
   std::string fired_by;
   int ranks = 0;
+  std::optional<int> pairs;  ///< of ranks that take part; unset: no matter of pairs
   std::string launch;
   std::size_t bytes = 0;
   int depth = 0;
@@ -49,13 +50,12 @@ struct Machine {
 };
 Machine this_machine();
 
-/// Prints rows as they come, in columns, with a header whenever these change; and writes all of them at the end.
+/// Prints rows as they come, in columns, with a header whenever it or what the rows share changes; and writes all of
+/// them at the end.
 class Report {
  public:
   explicit Report(Machine machine) : machine_(std::move(machine)) {}
 
-  /// A line for people.
-  static void comment(const std::string& text);
   void add(Row row);
 
   std::string to_json() const;
@@ -65,12 +65,14 @@ class Report {
 
  private:
   const Machine machine_;
-  std::string header_;
+  std::string header_;  // the last that was printed
   std::vector<Row> rows_;
 };
 
 /// The columns of a row, and their header: size, ours, its spread, then each rival and the ratio.
 std::string header_text(const Row& row);
+/// What rows under one header have in common, for people.
+std::string settings_text(const Row& row);
 std::string row_text(const Row& row);
 
 }  // namespace bench

@@ -100,12 +100,15 @@ void check_possible(const Rival& rival, RivalColumn column) {
 
 }  // namespace
 
-std::vector<const Rival*> rivals_for(const std::vector<std::string>& against, RivalColumn column) {
-  const auto asked = [&](const char* name) { return std::ranges::find(against, name) != against.end(); };
-  const bool all = asked("all");
+void check_rivals(const std::vector<std::string>& against, RivalColumn column) {
   for (const auto& name : against) {
     if (name != "all" && name != "none") check_possible(*find(name), column);
   }
+}
+
+std::vector<const Rival*> rivals_for(const std::vector<std::string>& against, RivalColumn column) {
+  const auto asked = [&](const char* name) { return std::ranges::find(against, name) != against.end(); };
+  const bool all = asked("all");
   std::vector<const Rival*> chosen;
   for (const Rival& rival : table()) {
     const bool possible = rival.*column != nullptr && (!rival.needs_mpi || under_mpi());

@@ -27,8 +27,11 @@ struct Rival {
 
 using RivalColumn = Maker Rival::*;
 
-/// The rivals that the command line asks for and that do what `column` says, in the order of the table.
 /// @throws apps::UsageError for an unknown name, and for a rival that cannot run here or has nothing comparable.
+void check_rivals(const std::vector<std::string>& against, RivalColumn column);
+
+/// The rivals that the command line asks for and that do what `column` says, in the order of the table. One side of a
+/// bench may lack a rival that another has.
 std::vector<const Rival*> rivals_for(const std::vector<std::string>& against, RivalColumn column);
 
 }  // namespace bench

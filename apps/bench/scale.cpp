@@ -44,8 +44,12 @@ void measure_pairs(Session& session, std::size_t bytes, int pairs) {
   const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
   const Measurement measured = measure(session.team(), entries, session.budget());
   Row row = make_row(session, one_case, one_way, ours.description, measured);
-  row.ranks = 2 * pairs;
+  row.pairs = pairs;
   if (session.report) session.report->add(std::move(row));
+}
+
+void measure_sizes(Session& session, int pairs) {
+  for (const std::size_t bytes : session.options.sizes) measure_pairs(session, bytes, pairs);
 }
 
 }  // namespace
@@ -56,10 +60,8 @@ void run_scale(Session& session) {
   if (ranks % 2 != 0 || 2 * most > ranks)
     throw apps::UsageError(
         fmt::format("scale with {} pairs needs an even number of ranks, at least {}, not {}", most, 2 * most, ranks));
-  for (const std::size_t bytes : session.options.sizes) {
-    for (int pairs = 1; pairs < most; pairs *= 2) measure_pairs(session, bytes, pairs);
-    measure_pairs(session, bytes, most);
-  }
+  for (int pairs = 1; pairs < most; pairs *= 2) measure_sizes(session, pairs);
+  measure_sizes(session, most);
 }
 
 }  // namespace bench

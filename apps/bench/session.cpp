@@ -3,6 +3,7 @@
 
 #include "apps/bench/host_queue.hpp"
 #include "apps/bench/rivals_mpi.hpp"
+#include "apps/common/description.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -23,18 +24,6 @@ void pin(int rank) {
   if (::sched_setaffinity(0, sizeof(cores), &cores) != 0)
     throw std::runtime_error("--pin: this rank may not choose its core");
 }
-
-// The word after `mark`, as long as it is letters; "none" without the mark.
-std::string word_after(const std::string& text, const std::string& mark) {
-  const auto at = text.rfind(mark);
-  if (at == std::string::npos) return "none";
-  const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at + mark.size());
-  return {begin, std::find_if_not(begin, text.end(), [](unsigned char c) { return std::isalpha(c) != 0; })};
-}
-
-// "... bytes: BACKEND: how it moves data; fired by the WHO"
-std::string backend_in(const std::string& description) { return word_after(description, " bytes: "); }
-std::string firer_in(const std::string& description) { return word_after(description, "fired by the "); }
 
 Rounds convert(const Rounds& rounds, const Metric& metric) {
   Rounds values = rounds;
@@ -98,13 +87,14 @@ const std::string& Session::launch() {
 }
 
 Row Session::row(const Case& one_case, const Metric& metric, const std::string& description) {
+  const apps::Description said = apps::read_description(description);
   Row row;
   row.bench = options.bench;
-  row.backend = backend_in(description);
+  row.backend = said.backend;
   row.stream = name(options.stream.value());
   row.memory = name(options.memory);
   row.touch = options.touch;
-  row.fired_by = firer_in(description);
+  row.fired_by = said.fired_by;
   row.ranks = context.size();
   row.launch = launch();
   row.bytes = one_case.bytes;

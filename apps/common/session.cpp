@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/session.hpp"
 
+#include "apps/common/description.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <algorithm>
@@ -61,7 +62,7 @@ void check_outputs(sluice::Context& context, const CommonOptions& options, const
 }
 
 std::string backend_of(Comm comm, const Exchange& exchange) {
-  return comm == Comm::sluice ? backend_in(exchange.describe()) : name(comm);
+  return comm == Comm::sluice ? read_description(exchange.describe()).backend : name(comm);
 }
 
 void take_slowest(Result& result, Collectives& collectives) {
@@ -71,18 +72,6 @@ void take_slowest(Result& result, Collectives& collectives) {
   result.create_s = times[0];
   result.solve_s = times[1];
   if (result.phases) std::copy(times.begin() + 2, times.end(), result.phases->begin());
-}
-
-std::string backend_in(const std::string& description) {
-  std::string found = "none";
-  std::size_t first = std::string::npos;
-  for (const char* name : {"threads", "shm", "ofi", "cxi", "emucxi"}) {
-    const std::size_t at = description.find(std::string(name) + ":");
-    if (at >= first) continue;
-    first = at;
-    found = name;
-  }
-  return found;
 }
 
 }  // namespace apps

@@ -48,7 +48,4 @@ std::string backend_of(Comm comm, const Exchange& exchange);
 /// Times of the slowest rank, on all ranks.
 void take_slowest(Result& result, Collectives& collectives);
 
-/// The name of the first backend that `description` (of an exchange) mentions; "none" without neighbours.
-std::string backend_in(const std::string& description);
-
 }  // namespace apps

@@ -4,7 +4,6 @@
 #include "apps/common/options.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/report.hpp"
-#include "apps/common/session.hpp"
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
 #include "apps/jacobi/options.hpp"
@@ -163,12 +162,6 @@ TEST(Report, csv_has_a_name_for_every_value) {
   const auto commas = [](const std::string& text) { return std::ranges::count(text, ','); };
   EXPECT_EQ(commas(csv.substr(0, line_end)), commas(csv.substr(line_end)));
   EXPECT_EQ(std::ranges::count(csv, '\n'), 2);
-}
-
-TEST(Report, backend_is_found_in_a_description) {
-  EXPECT_EQ(backend_in("put to 1: shm: lands in the target itself"), "shm");
-  EXPECT_EQ(backend_in("threads: lands in the target itself\nshm: too"), "threads");
-  EXPECT_EQ(backend_in("no neighbours"), "none");
 }
 
 TEST(Report, a_file_that_cannot_be_written_is_bad_usage) {

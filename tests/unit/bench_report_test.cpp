@@ -40,9 +40,9 @@ TEST(Report, json_has_the_keys_that_scripts_rely_on) {
   ASSERT_EQ(rows.size(), 1U);
   std::set<std::string> keys;
   for (const auto& [key, value] : rows[0].items()) keys.insert(key);
-  for (const char* key : {"schema",  "bench",  "backend", "stream", "memory", "touch",  "fired_by", "ranks", "launch",
-                          "bytes",   "depth",  "window",  "rails",  "metric", "unit",   "p50",      "p10",   "p99",
-                          "samples", "rounds", "version", "cpu",    "gpu",    "driver", "date",     "rivals"})
+  for (const char* key : {"schema", "bench",   "backend", "stream",  "memory", "touch",  "fired_by", "ranks", "pairs",
+                          "launch", "bytes",   "depth",   "window",  "rails",  "metric", "unit",     "p50",   "p10",
+                          "p99",    "samples", "rounds",  "version", "cpu",    "gpu",    "driver",   "date",  "rivals"})
     EXPECT_TRUE(keys.contains(key)) << key;
   EXPECT_DOUBLE_EQ(rows[0]["p50"], 0.25);
   EXPECT_EQ(rows[0]["version"], "1.2.3");
@@ -65,6 +65,28 @@ TEST(Report, columns_have_ours_and_every_rival) {
   EXPECT_NE(bench::header_text(row).find("floor"), std::string::npos);
   EXPECT_NE(bench::row_text(row).find("0.250"), std::string::npos);
   EXPECT_EQ(bench::row_text(row).find("moved"), std::string::npos);
+}
+
+TEST(Report, says_how_many_pairs_ran_at_once) {
+  bench::Row row = a_row();
+  EXPECT_EQ(bench::settings_text(row).find("pair"), std::string::npos);
+  row.pairs = 4;
+  row.ranks = 8;
+  EXPECT_NE(bench::settings_text(row).find("8 ranks by mpi, 4 pairs at once"), std::string::npos);
+}
+
+TEST(Report, says_again_what_rows_share_when_it_changes) {
+  bench::Report report({"1.2.3", "a cpu", "2026-01-02T03:04:05Z"});
+  bench::Row row = a_row();
+  testing::internal::CaptureStdout();
+  report.add(row);
+  report.add(row);
+  row.depth = 8;
+  report.add(row);
+  const std::string text = testing::internal::GetCapturedStdout();
+  const auto once = text.find("depth 2");
+  EXPECT_EQ(text.find("depth 2", once + 1), std::string::npos) << text;
+  EXPECT_NE(text.find("depth 8"), std::string::npos) << text;
 }
 
 TEST(Report, a_row_says_when_its_floor_moved) {

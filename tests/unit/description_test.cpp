@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What reports read in the text of real channels: other words there must be noticed here.
+#include "apps/common/description.hpp"
+
+#include <sluice/run.hpp>
+#include <sluice/sluice.hpp>
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace apps {
+namespace {
+
+void expect(const std::string& text, const char* backend, const char* fired_by) {
+  const Description description = read_description(text);
+  EXPECT_EQ(description.backend, backend) << text;
+  EXPECT_EQ(description.fired_by, fired_by) << text;
+}
+
+void check_channels(sluice::Context& context, const sluice::ChannelOptions& options) {
+  const sluice::Rank peer = 1 - context.rank();
+  const sluice::Memory memory = context.allocate(16);
+  expect(context.sender(peer, 1, memory.slice(0, 8), options).describe(), "none", "none");  // the peer has no such end
+  sluice::Sender out = context.sender(peer, 0, memory.slice(0, 8), options);
+  sluice::Receiver in = context.receiver(peer, 0, memory.slice(8, 8), options);
+  out.wait_connected();
+  in.wait_connected();
+  expect(out.describe(), "threads", "stream");
+  expect(in.describe(), "threads", "none");
+  sluice::Plan plan = context.plan();
+  plan.add(out);
+  plan.add(in);
+  plan.commit({});
+  expect(plan.describe(), "threads", "stream");
+}
+
+TEST(Description, of_channels_names_backend_and_who_fires) {
+  for (const char* name : {"", "halo", "a: b; c", "'", "' 1 x 8 bytes: shm: "}) {
+    const auto body = [&](sluice::Context& context) { check_channels(context, {.name = name}); };
+    EXPECT_EQ(sluice::run_threads(2, body), 0);
+  }
+}
+
+TEST(Description, of_no_channel_names_nothing) {
+  expect("no neighbours", "none", "none");
+  expect("", "none", "none");
+}
+
+}  // namespace
+}  // namespace apps
