@@ -18,7 +18,7 @@ import tempfile
 
 RANKS = 2
 # Cells along each side of a rank's block, and steps that take about half a second or more.
-MESHES = [(64, 100000), (128, 50000), (4096, 50)]
+MESHES = [(64, 250000), (128, 100000), (4096, 50)]
 LARGE = 4096
 ROUNDS, LARGE_ROUNDS = 20, 5
 HEADER = ("# {:6} {:>15} {:>7}" + 4 * " {:>12}" + " {:>8}").format(
