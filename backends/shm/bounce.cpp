@@ -76,7 +76,7 @@ bool BouncePut::write_target(std::uint64_t epoch, Range part) {
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (seeded("partial_offset_ignored")) part.offset = 0;
+  if (seeded("bounce_offset_ignored")) part.offset = 0;
   const bool in_target = part.bytes > bounce_max_ && kernel_.pid != 0;
   std::byte* at = bounce_.at(epoch);
   if (in_target) {
