@@ -185,6 +185,7 @@ Context Context::sub(std::span<const Rank> ranks) {
     throw impl_->error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
   const std::lock_guard lock(impl_->mutex);
   sub->scope = inside(impl_->scope, '#', list + std::to_string(impl_->subs[list]++));
+  if (base::seeded("sub_tags_collide")) sub->scope = impl_->scope;
   return Context(std::move(sub));
 }
 

@@ -51,6 +51,21 @@ BUGS = {
     "bounce_copies_other_slot": "Quick/Epochs.every_byte*/shm_inline_user_d2_8B",
     "drain_returns_early": f"Quick/HostForms.drain*/{HOST}_d1_64B",
     "abort_keeps_waits": f"Quick/Errors.abort_releases*/{HOST}_d1_64B",
+    "source_not_awaited": "Wrapped/Acquire.the_source*/posted_host_allocated_d2_64B",
+    "timeout_ignored": f"Quick/Timeouts.a_limit_ends_a_wait*/{INLINE}_d1_64B",
+    "stream_timeout_ignored": f"Quick/Timeouts.a_host_stream_may_have*/{HOST}_d1_64B",
+    "warning_silent": f"Quick/Timeouts.a_long_wait_is_logged*/{INLINE}_d1_64B",
+    "poison_not_repeated": "Poison.is_repeated*",
+    "release_without_wait": f"Quick/Misuse.a_release_without*/{INLINE}_d1_64B",
+    "stream_kind_not_fixed": f"Quick/Misuse.a_channel_keeps_the_kind*/{INLINE}_d1_64B",
+    "sub_tags_collide": f"Quick/Subcontexts.tags_do_not_collide*/{INLINE}_d1_64B",
+    "ending_keeps_waits": f"Quick/Errors.a_stream_that_is_destroyed*/{HOST}_d1_64B",
+    "queue_capacity_ignored": "HostStreams.a_full_queue_blocks*",
+    "loss_after_closing_fails": f"Quick/Closing.a_rank_that_ends_after*/{INLINE}_d1_64B",
+    "loss_while_closing_unnoticed": "Quick/Kill.of_a_sender_that_is_closing*/shm_inline_allocated_d1_64B",
+    "bounce_signal_before_data": "Large/OneWay.*/shm_inline_user_d1_64MiB",
+    "forbidden_copy_tried": "ForbiddenCopies.*",
+    "kept_for_ever": f"Quick/Closing.a_destructor_that_runs_out*/{INLINE}_d1_64B",
 }
 
 
