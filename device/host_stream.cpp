@@ -47,6 +47,7 @@ bool yield_until(Ready ready) {
 thread_local HostStream::Impl* HostStream::Impl::current = nullptr;
 
 HostStream::Impl::Impl(Options options) : timeout_(options.timeout) {
+  if (base::seeded("queue_capacity_ignored")) options.capacity = Options().capacity;
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
   lap_shift_ = std::countr_zero(capacity);

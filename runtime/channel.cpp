@@ -84,7 +84,7 @@ void ChannelEnd::peer_lost(const std::string& what) noexcept {
   const bool parted = closing && let_go_by_peer_;
   let_go_by_peer_ = true;
   if (parted) return;
-  if (closed_by_peer && complete_without(*closed_by_peer)) return;
+  if (closed_by_peer && complete_without(*closed_by_peer) && !seeded("loss_after_closing_fails")) return;
   record(Code::peer_lost, what, false);
 }
 
@@ -117,7 +117,7 @@ void ChannelEnd::poison() noexcept {
 }
 
 void ChannelEnd::poison_again() const noexcept {
-  if (word_.word->value.load(std::memory_order_relaxed) < base::kPoison)
+  if (word_.word->value.load(std::memory_order_relaxed) < base::kPoison && !seeded("poison_not_repeated"))
     base::raise(*word_.word, base::kPoison, *word_.parking);
 }
 
@@ -145,7 +145,7 @@ void ChannelEnd::lower_limit(std::uint64_t limit) noexcept {
 
 Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_far, Timeout limit) noexcept {
   const Limits& limits = world_->limits();
-  limit = std::min(limit, limits.wait);
+  if (!seeded("timeout_ignored")) limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
     base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "gives up; " + state()).what());
     fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(for_epoch) + "; " + state());
@@ -153,7 +153,7 @@ Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_f
   }
   if (limits.warn <= Timeout::zero()) return limit - so_far;
   const auto warnings = so_far / limits.warn;
-  if (warnings > warnings_)
+  if (warnings > warnings_ && !seeded("warning_silent"))
     base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "still waiting; " + state()).what());
   warnings_ = warnings;
   return std::min<Clock::duration>(limit - so_far, (warnings + 1) * limits.warn - so_far);
@@ -194,7 +194,7 @@ void ChannelEnd::bind_slowly(Stream stream) {
 void ChannelEnd::check_bindable(Stream stream) {
   if (bound_ == static_cast<int>(stream.kind()) && device::usable(stream)) return;
   if (bound_ <= kPlanned) refuse_bound();
-  if (bound_ != kUnbound && bound_ != static_cast<int>(stream.kind()))
+  if (bound_ != kUnbound && bound_ != static_cast<int>(stream.kind()) && !seeded("stream_kind_not_fixed"))
     misuse(epoch(), "the channel is used with another kind of stream");
   device::check_supported(stream, opening.rank);
   check();

@@ -200,6 +200,7 @@ Context Context::sub(std::span<const Rank> ranks) {
     throw in().error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
   const std::lock_guard lock(in().mutex);
   sub->scope = inside(in().scope, '#', list + std::to_string(in().subs[list]++));
+  if (base::seeded("sub_tags_collide")) sub->scope = in().scope;
   return Context(std::move(sub));
 }
 

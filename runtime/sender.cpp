@@ -63,6 +63,7 @@ void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
 }
 
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
+  if (seeded("source_not_awaited")) return;
   const device::Wait free{&done, epoch - static_cast<std::uint64_t>(opening.options.depth), &done_parking, epoch};
   device::wait(lane, free, *this, helper_);
 }

@@ -76,9 +76,10 @@ bool BouncePut::write_target(std::uint64_t epoch, Range part) {
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (seeded("partial_offset_ignored")) part.offset = 0;
-  const bool in_target = part.bytes > bounce_max_ && kernel_.pid != 0;
+  if (seeded("bounce_offset_ignored")) part.offset = 0;
+  const bool in_target = part.bytes > bounce_max_ && (kernel_.pid != 0 || seeded("forbidden_copy_tried"));
   std::byte* at = bounce_.at(epoch);
+  if (seeded("bounce_signal_before_data")) raise_signal(signal_, epoch);
   if (in_target) {
     if (!write_target(epoch, part)) return;
   } else {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Closing: a handshake that needs no agreement on when, and that says when memory may be freed.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <random>
 
@@ -209,6 +211,81 @@ TEST_P(Closing, the_receiver_may_close_first_with_nothing_read) {
       board().set(kClosed, 1);
     }
   });
+}
+
+/// All that was to come has come: the end of a rank that has closed is no loss to who still reads, or still puts.
+TEST_P(Closing, a_rank_that_ends_after_it_has_closed_is_no_loss) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const Buffer source(context, one);
+    const Buffer target(context, one);
+    Sender sender = context.sender(other, kTag, source.all());
+    Receiver receiver = context.receiver(other, kTag, target.all());
+    fill(source.bytes(), {context.rank(), kTag, 1});
+    Order order(one);
+    sender.put(order.stream());
+    context.synchronize(order.stream());
+    if (context.rank() == 0) {
+      receiver.wait({});
+      receiver.release({});
+      return;
+    }
+    Receiver witness = context.receiver(0, kTag + 1, target.all());
+    expect_code(Code::peer_lost, [&] { witness.wait_connected(); });
+    expect_code(Code::peer_lost, [&] { context.check(); });
+    order.run([slot = receiver.wait(order.stream())] { expect_and_poison(slot, {0, kTag, 1}); });
+    receiver.release(order.stream());
+    sender.put(order.stream());  // it has the credit
+    context.synchronize(order.stream());
+    expect_code(Code::misuse, [&] { receiver.wait(order.stream()); });
+    expect_code(Code::misuse, [&] { sender.put(order.stream()); });
+  });
+}
+
+bool mapped(void* page) { return ::msync(page, 1, MS_ASYNC) == 0; }
+
+/// What is in use when a destructor gives up is kept and reported; an opening frees it, once nothing uses it any more.
+TEST_P(Closing, a_destructor_that_runs_out_of_time_keeps_what_is_in_use_for_later) {
+  Peers peers = GetParam().peers();
+  peers.connect_timeout = 100ms;
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    Case large = GetParam();
+    large.bytes = 1024 * 1024;  // has a mapping of its own
+    if (context.rank() == 1) {
+      const Buffer buffer(context, large);
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      receiver.wait_connected(10s);
+      receiver.wait({});
+      EXPECT_EQ(difference(buffer.bytes(), {0, kTag, 1}), "");
+      board().set(kClosed, 1);
+      return;
+    }
+    const Memory small = context.allocate(64);
+    const auto open_another = [&] { const Sender sender = context.sender(1, kTag + 1, small.slice(0, 64)); };
+    HostStream host;
+    std::byte* kept = nullptr;
+    {
+      const Memory memory = context.allocate(large.bytes);
+      kept = memory.data();
+      Sender sender = context.sender(1, kTag, memory.slice(0, large.bytes));
+      sender.wait_connected(10s);
+      host.run([] { board().await(kGo, 1); });
+      sender.put(Stream::host(host));
+    }
+    open_another();
+    ASSERT_TRUE(mapped(kept));
+    fill({kept, large.bytes}, {0, kTag, 1});
+    board().set(kGo, 1);
+    context.synchronize(Stream::host(host));
+    board().await(kClosed, 1);
+    expect_within(10s, [&] {
+      open_another();
+      return !mapped(kept);
+    });
+  });
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  EXPECT_NE(ended.text.find("kept what a channel still uses"), std::string::npos) << ended.text;
 }
 
 TEST_P(Closing, ends_that_never_met_a_peer_close_at_once) {

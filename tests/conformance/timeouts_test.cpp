@@ -11,6 +11,19 @@ constexpr Tag kTag = 71;
 
 class Timeouts : public testing::TestWithParam<Case> {};
 
+/// Waits until `call` throws that `peer` has reported a timeout.
+template <class F>
+void expect_report_of(Rank peer, F call) {
+  expect_within(10s, [&] {
+    try {
+      call();
+      return false;
+    } catch (const Error& error) {
+      return error.code() == Code::timeout && error.peer() == peer;
+    }
+  });
+}
+
 /// Rank 1 waits for what rank 0 does not put; rank 0 must hear of the failure.
 void expect_timeout(Context& context, const Case& one, HostStream& host) {
   const Stream stream = one.host ? Stream::host(host) : Stream::program_order();
@@ -34,14 +47,7 @@ void expect_timeout(Context& context, const Case& one, HostStream& host) {
     }
     expect_code(Code::timeout, [&] { receiver.wait(stream); });  // it is sticky
   } else {
-    expect_within(10s, [&] {
-      try {
-        sender.drain(0ms);
-        return false;
-      } catch (const Error& error) {
-        return error.code() == Code::timeout && error.peer() == 1;
-      }
-    });
+    expect_report_of(1, [&] { sender.drain(0ms); });
   }
   board().meet(context);
   // The other direction has not failed.
@@ -78,6 +84,35 @@ TEST_P(Timeouts, a_host_stream_may_have_a_limit_of_its_own) {
   run_peers(one.peers(), [one](Context& context) {
     HostStream host({.timeout = 200ms});
     expect_timeout(context, one, host);
+  });
+}
+
+TEST_P(Timeouts, a_limit_ends_a_put_that_waits_for_its_credit) {
+  Peers peers = GetParam().peers();
+  peers.timeout = 200ms;
+  run_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      const auto put_twice = [&] {
+        for (int i = 0; i < 2; ++i) sender.put(order.stream());
+        context.synchronize(order.stream());
+      };
+      const auto error = expect_code(Code::timeout, put_twice);
+      if (error) {
+        EXPECT_EQ(error->peer(), 1);
+        EXPECT_EQ(error->tag(), kTag);
+        EXPECT_EQ(error->epoch(), 2U);
+        EXPECT_NE(std::string(error->what()).find("credited 0 of depth 1"), std::string::npos) << error->what();
+      }
+      expect_code(Code::timeout, [&] { sender.put(order.stream()); });  // it is sticky
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      expect_report_of(0, [&] { receiver.wait_connected(); });
+    }
+    board().meet(context);
   });
 }
 
@@ -126,6 +161,31 @@ TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
   });
   EXPECT_EQ(ended.code, 0) << ended.text;
   for (const char* const part : {"warn", "patient", "rank 1", "peer 0", "71", "epoch 1", "landed 0"}) {
+    EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
+  }
+}
+
+TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {
+  Peers peers = GetParam().peers();
+  peers.environment = {"SLUICE_WARN=50ms"};
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all(), {.name = "eager"});
+      for (int i = 0; i < 2; ++i) sender.put(order.stream());
+      context.synchronize(order.stream());
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "slow"});
+      receiver.wait({});
+      std::this_thread::sleep_for(300ms);
+      receiver.release({});
+    }
+  });
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  for (const char* const part :
+       {"warn", "eager", "rank 0", "peer 1", "71", "enqueued 2 puts", "fired 1", "credited 0"}) {
     EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
   }
 }

@@ -239,6 +239,32 @@ TEST_P(Kill, of_a_rank_that_has_not_opened_its_end_yet) {
   }));
 }
 
+/// It has announced its last epoch, which its stream has not come to.
+TEST_P(Kill, of_a_sender_that_is_closing_ends_waits_for_what_it_has_announced) {
+  expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      Sender sender = context.sender(0, kTag, buffer.all());
+      sender.wait_connected();
+      HostStream host;
+      host.run([] { board().await(kResumed, 1); });  // never
+      sender.put(Stream::host(host));
+      expect_code(Code::timeout, [&] { sender.close(50ms); });
+      board().await(kReady, 1);
+      die();
+    }
+    Order order(one);
+    Receiver receiver = context.receiver(1, kTag, buffer.all());
+    receiver.wait_connected();
+    board().set(kReady, 1);
+    expect_loss_of_rank_1(context, [&] {
+      receiver.wait(order.stream());
+      context.synchronize(order.stream());
+    });
+  }));
+}
+
 /// The victim dies with a copy into its memory under way: by the stream, by the bounce buffer or by the kernel.
 TEST_P(Kill, during_a_large_copy) {
   expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {

@@ -2,6 +2,8 @@
 // Two backends for tests: `threads`, but posted by the engine, and `threads`, but armed before and fired by a doorbell
 // that counts, as a NIC does it. Both are late and busy at random, so that retries, fusing and what is under way are
 // exercised on any machine.
+#include "tests/faults/wrapped.hpp"
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
@@ -19,6 +21,8 @@ namespace sluice::test {
 namespace {
 
 using namespace backends;
+
+std::atomic<base::Word*> g_newest_signal{nullptr};
 
 /// The backend whose puts are wrapped. Its own puts still do the work: they copy, raise the signal, then `watch.done`.
 std::unique_ptr<Transport> open_inner(const Settings& settings) { return threads::open(settings); }
@@ -197,6 +201,7 @@ class WrappedTransport : public Transport {
    public:
     WrappedLink(WrappedTransport& owner, std::unique_ptr<Link> inner) : owner_(owner), inner_(std::move(inner)) {}
     std::unique_ptr<Landing> land(const Slots& target, const Signal& signal) override {
+      if (target.slot_bytes != 0) g_newest_signal.store(signal.word);  // none: this is where credits land
       return inner_->land(target, signal);
     }
     void arrived(Key& key) override { inner_->arrived(key); }
@@ -252,4 +257,7 @@ std::string usable() { return {}; }
 }();
 
 }  // namespace
+
+base::Word& newest_signal() { return *g_newest_signal.load(); }
+
 }  // namespace sluice::test

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The path that bytes take into each kind of memory: describe() tells it, also where the kernel forbids the best one.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 141;
+
+// On the board: where rank 0 may try to read rank 1's memory, and whether it could.
+constexpr std::size_t kPid = 0;
+constexpr std::size_t kAddress = 1;
+constexpr std::size_t kCopied = 2;
+
+class MemoryPaths : public testing::TestWithParam<Case> {};
+
+/// Whether the kernel lets rank 0 reach into rank 1: settings of the machine may forbid that. Both ranks call it.
+bool kernel_copies(Context& context) {
+  static const std::uint64_t there = 1;
+  if (context.rank() == 1) {
+    board().set(kPid, static_cast<std::uint64_t>(::getpid()));
+    board().set(kAddress, reinterpret_cast<std::uintptr_t>(&there));
+  }
+  board().meet(context);
+  if (context.rank() == 0) {
+    std::uint64_t copy = 0;
+    const iovec local{&copy, sizeof copy};
+    const iovec remote{reinterpret_cast<void*>(board().word(kAddress).load()), sizeof copy};
+    ::process_vm_readv(static_cast<pid_t>(board().word(kPid).load()), &local, 1, &remote, 1, 0);
+    board().set(kCopied, copy);
+  }
+  board().meet(context);
+  return board().word(kCopied) == 1;
+}
+
+/// From now on no thread of this process gets a cross-memory copy, where the machine allows to forbid it.
+void forbid_kernel_copies() {
+  // A filter and not PR_SET_DUMPABLE, which does not hold for root.
+  std::array<sock_filter, 5> program = {{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+                                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog filter{program.size(), program.data()};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter);
+}
+
+std::string path_of(const Case& one) {
+  if (one.ground.name == "threads") return "threads: copied by the stream into the peer's memory";
+  if (!one.user) return "shm: copied by the stream into the target, which is mapped";
+  return "shm: the target cannot be mapped, so parts up to 4096 bytes go through a bounce buffer, larger ones by the "
+         "kernel's cross-memory copy";
+}
+
+std::string landing_of(const Case& one) {
+  if (one.ground.name == "threads") return "threads: lands in the target itself";
+  if (!one.user) return "shm: lands in the target itself, which the peer maps";
+  return "shm: the target cannot be mapped, so small parts land in a bounce buffer";
+}
+
+/// Three epochs from rank 0 to rank 1, whose ends tell `sends` and `lands`.
+void expect_path(Context& context, const Case& one, const std::string& sends, const std::string& lands) {
+  const Buffer buffer(context, one);
+  const auto expect_told = [](const auto& end, const std::string& path) {
+    EXPECT_NE(end.describe().find(path), std::string::npos) << path << " is not in: " << end.describe();
+  };
+  if (context.rank() == 0) {
+    Sender sender = context.sender(1, kTag, buffer.all());
+    sender.wait_connected();
+    expect_told(sender, sends + "; fired by the stream");
+    for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+      fill(bytes_of(sender.acquire({})), {0, kTag, epoch});
+      sender.put({});
+    }
+  } else {
+    Receiver receiver = context.receiver(0, kTag, buffer.all());
+    receiver.wait_connected();
+    expect_told(receiver, lands);
+    for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+      expect_and_poison(receiver.wait({}), {0, kTag, epoch});
+      receiver.release({});
+    }
+  }
+}
+
+TEST_P(MemoryPaths, are_told_by_describe) {
+  const Case& one = GetParam();
+  Peers peers = one.peers();
+  peers.environment = {"SLUICE_BOUNCE_MAX=4096"};
+  run_peers(peers, [&](Context& context) {
+    if (one.ground.processes && one.user && !kernel_copies(context)) {
+      if (context.rank() == 0) skipped_here("the kernel forbids cross-memory copies");
+      return;
+    }
+    expect_path(context, one, path_of(one), landing_of(one));
+  });
+}
+
+TEST(ForbiddenCopies, leave_the_bounce_buffer_for_all) {
+  const Case one{.ground = {"shm", "shm", true}, .user = true, .bytes = 1024 * 1024};
+  run_peers(one.peers(), [&](Context& context) {
+    forbid_kernel_copies();
+    if (kernel_copies(context)) {
+      if (context.rank() == 0) skipped_here("no seccomp filter can be set to forbid cross-memory copies");
+      return;
+    }
+    expect_path(context, one,
+                "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "
+                "buffer",
+                landing_of(one));
+  });
+}
+
+std::vector<Case> inline_only(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& one) { return one.host; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, MemoryPaths, testing::ValuesIn(inline_only(with_sizes(memory_cases(), {1024 * 1024}))),
+                         CaseName());
+
+}  // namespace

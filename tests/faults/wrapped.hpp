@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the wrapped backends let a test see.
+#pragma once
+
+#include "base/words.hpp"
+
+namespace sluice::test {
+
+/// Where the signals of a wrapped channel land, of the one whose receiving end was announced last in this process.
+base::Word& newest_signal();
+
+}  // namespace sluice::test
