@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of a channel: what they have in common, and the verbs.
+// What the two ends of a channel have in common.
 #pragma once
 
 #include <sluice/channel.hpp>
@@ -181,7 +181,6 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
     if (used_by == Stream::Kind::program_order) return SliceAccess::lend(opening.memory, slots_.at(epoch), slot_bytes);
     return SliceAccess::make(SliceAccess::block(opening.memory), slots_.at(epoch), slot_bytes);
   }
-  device::Wait peer_raises(std::uint64_t epoch) const noexcept { return {word_.word, epoch, word_.parking, epoch}; }
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
   }
@@ -262,98 +261,3 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 };
 
 }  // namespace sluice::runtime
-
-namespace sluice::detail {
-
-class SenderCore final : public runtime::ChannelEnd {
- public:
-  using ChannelEnd::ChannelEnd;
-  ~SenderCore() override;
-
-  Slice acquire(Stream stream);
-  void put(Stream stream, backends::Range part);
-  void drain(std::optional<Timeout> timeout);
-  backends::Range whole() const noexcept { return {0, slot_bytes}; }
-
-  bool let_go() override;
-  void refuse_enqueued() override;
-  runtime::Final final() const noexcept override;
-  std::string state() const override;
-
- private:
-  friend class PlanCore;
-  void on_connect(int remote_depth) override;
-  void on_peer_closed(const runtime::Final& final) noexcept override;
-  bool complete_without(const runtime::Final& final) override;
-  std::uint64_t last_possible(const runtime::Final& final) const noexcept override {
-    return final.credited + target_depth_.load(std::memory_order_relaxed);
-  }
-  bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
-  backends::Slots target() const override { return {}; }
-  backends::Slots source() const override { return slots_; }
-  std::string why_refused(std::uint64_t epoch) const override;
-
-  [[noreturn, gnu::cold]] void refuse_part(backends::Range part) const;
-  /// The put itself, on the lane.
-  void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
-    await_credit(lane, epoch);
-    enqueue(lane, epoch, base::seeded("partial_copies_whole_slot") ? whole() : part);
-  }
-  void acquire_on(Stream stream, std::uint64_t next);
-  void await_credit(device::Lane lane, std::uint64_t epoch) {
-    await_connected(lane);
-    if (epoch > credit_seen_ + target_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
-  }
-  void look_for_credit(device::Lane lane, std::uint64_t epoch);
-  void await_source(device::Lane lane, std::uint64_t epoch);
-
-  std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
-  std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
-  backends::RungPut* rung_ = nullptr;
-};
-
-class ReceiverCore final : public runtime::ChannelEnd {
- public:
-  using ChannelEnd::ChannelEnd;
-  ~ReceiverCore() override;
-
-  Slice wait(Stream stream);
-  void release(Stream stream);
-  /// Blocks until every release enqueued has passed.
-  void drain(std::optional<Timeout> timeout);
-  std::optional<Slice> test();
-  std::optional<Slice> wait_for(Timeout timeout);
-
-  bool let_go() override;
-  void refuse_enqueued() override;
-  runtime::Final final() const noexcept override;
-  std::string state() const override;
-
- private:
-  friend class PlanCore;
-  void on_connect(int remote_depth) override;
-  void on_peer_closed(const runtime::Final& final) noexcept override;
-  bool complete_without(const runtime::Final& final) override;
-  std::uint64_t last_possible(const runtime::Final& final) const noexcept override { return final.wanted; }
-  bool passed() const noexcept override;
-  backends::Slots target() const override { return slots_; }
-  backends::Slots source() const override { return {}; }
-  std::string why_refused(std::uint64_t epoch) const override;
-
-  std::uint64_t begin_release();
-  void land(device::Lane lane, std::uint64_t epoch);
-  void await_signal(device::Lane lane, std::uint64_t epoch);
-  void take(device::Lane lane, std::uint64_t epoch);
-  std::uint64_t waits_passed() const noexcept {
-    return landed_.load(std::memory_order_acquire) + taken_.load(std::memory_order_acquire);
-  }
-  void give_back(device::Lane lane, std::uint64_t epoch);
-
-  std::uint64_t signal_seen_ = 0;         // by the stream: looking at the word again takes its line from who raises it
-  std::atomic<std::uint64_t> landed_{0};  // waits that have passed on their stream
-  std::atomic<std::uint64_t> taken_{0};   // and those of host forms, which may pass before an enqueued one
-  std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed
-  backends::RungPut* rung_ = nullptr;
-};
-
-}  // namespace sluice::detail

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/channel.hpp"
+#include "runtime/receiver.hpp"
+#include "runtime/sender.hpp"
 
 namespace sluice::detail {
 

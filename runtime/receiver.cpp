@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "runtime/channel.hpp"
 #include "runtime/handles.hpp"
+#include "runtime/receiver.hpp"
 #include "runtime/world.hpp"
 
 namespace sluice::detail {
@@ -36,9 +36,10 @@ void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
 }
 
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
-  device::wait(lane, peer_raises(epoch), *this, helper_);
-  const std::uint64_t signal = word_.word->value.load(std::memory_order_acquire);
-  if (signal < base::kPoison) signal_seen_ = signal;
+  const device::Wait signal{word_.word, epoch, word_.parking, epoch};
+  device::wait(lane, signal, *this, helper_);
+  const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
+  if (value < base::kPoison) signal_seen_ = value;
 }
 
 void ReceiverCore::take(device::Lane lane, std::uint64_t epoch) {

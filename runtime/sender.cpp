@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "runtime/channel.hpp"
 #include "runtime/handles.hpp"
+#include "runtime/sender.hpp"
 #include "runtime/world.hpp"
 
 namespace sluice::detail {
@@ -57,9 +57,10 @@ void SenderCore::put(Stream stream, backends::Range part) {
 void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
   if (seeded("ignore_credit")) return;
   const std::uint64_t depth = target_depth_.load(std::memory_order_relaxed);
-  device::wait(lane, peer_raises(epoch - depth), *this, helper_);
-  const std::uint64_t credit = word_.word->value.load(std::memory_order_acquire);
-  if (credit < base::kPoison) credit_seen_ = credit;
+  const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch};
+  device::wait(lane, credit, *this, helper_);
+  const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
+  if (value < base::kPoison) credit_seen_ = value;
 }
 
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {

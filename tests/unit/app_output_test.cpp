@@ -4,6 +4,7 @@
 #include "apps/common/options.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/report.hpp"
+#include "apps/common/session.hpp"
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
 #include "apps/jacobi/options.hpp"

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime/channel.hpp"
+
+namespace sluice::detail {
+
+class ReceiverCore final : public runtime::ChannelEnd {
+ public:
+  using ChannelEnd::ChannelEnd;
+  ~ReceiverCore() override;
+
+  Slice wait(Stream stream);
+  void release(Stream stream);
+  /// Blocks until every release enqueued has passed.
+  void drain(std::optional<Timeout> timeout);
+  std::optional<Slice> test();
+  std::optional<Slice> wait_for(Timeout timeout);
+
+  bool let_go() override;
+  void refuse_enqueued() override;
+  runtime::Final final() const noexcept override;
+  std::string state() const override;
+
+ private:
+  friend class PlanCore;
+  void on_connect(int remote_depth) override;
+  void on_peer_closed(const runtime::Final& final) noexcept override;
+  bool complete_without(const runtime::Final& final) override;
+  std::uint64_t last_possible(const runtime::Final& final) const noexcept override { return final.wanted; }
+  bool passed() const noexcept override;
+  backends::Slots target() const override { return slots_; }
+  backends::Slots source() const override { return {}; }
+  std::string why_refused(std::uint64_t epoch) const override;
+
+  std::uint64_t begin_release();
+  void land(device::Lane lane, std::uint64_t epoch);
+  void await_signal(device::Lane lane, std::uint64_t epoch);
+  void take(device::Lane lane, std::uint64_t epoch);
+  std::uint64_t waits_passed() const noexcept {
+    return landed_.load(std::memory_order_acquire) + taken_.load(std::memory_order_acquire);
+  }
+  void give_back(device::Lane lane, std::uint64_t epoch);
+
+  std::uint64_t signal_seen_ = 0;         // by the stream: looking at the word again takes its line from who raises it
+  std::atomic<std::uint64_t> landed_{0};  // waits that have passed on their stream
+  std::atomic<std::uint64_t> taken_{0};   // and those of host forms, which may pass before an enqueued one
+  std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed
+  backends::RungPut* rung_ = nullptr;
+};
+
+}  // namespace sluice::detail

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime/channel.hpp"
+
+namespace sluice::detail {
+
+class SenderCore final : public runtime::ChannelEnd {
+ public:
+  using ChannelEnd::ChannelEnd;
+  ~SenderCore() override;
+
+  Slice acquire(Stream stream);
+  void put(Stream stream, backends::Range part);
+  void drain(std::optional<Timeout> timeout);
+  backends::Range whole() const noexcept { return {0, slot_bytes}; }
+
+  bool let_go() override;
+  void refuse_enqueued() override;
+  runtime::Final final() const noexcept override;
+  std::string state() const override;
+
+ private:
+  friend class PlanCore;
+  void on_connect(int remote_depth) override;
+  void on_peer_closed(const runtime::Final& final) noexcept override;
+  bool complete_without(const runtime::Final& final) override;
+  std::uint64_t last_possible(const runtime::Final& final) const noexcept override {
+    return final.credited + target_depth_.load(std::memory_order_relaxed);
+  }
+  bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
+  backends::Slots target() const override { return {}; }
+  backends::Slots source() const override { return slots_; }
+  std::string why_refused(std::uint64_t epoch) const override;
+
+  [[noreturn, gnu::cold]] void refuse_part(backends::Range part) const;
+  /// The put itself, on the lane.
+  void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    await_credit(lane, epoch);
+    enqueue(lane, epoch, base::seeded("partial_copies_whole_slot") ? whole() : part);
+  }
+  void acquire_on(Stream stream, std::uint64_t next);
+  void await_credit(device::Lane lane, std::uint64_t epoch) {
+    await_connected(lane);
+    if (epoch > credit_seen_ + target_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
+  }
+  void look_for_credit(device::Lane lane, std::uint64_t epoch);
+  void await_source(device::Lane lane, std::uint64_t epoch);
+
+  std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
+  std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
+  backends::RungPut* rung_ = nullptr;
+};
+
+}  // namespace sluice::detail
