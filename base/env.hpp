@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sluice::base {
 
@@ -59,6 +60,9 @@ struct Env {
 /// @throws std::invalid_argument naming a SLUICE_ variable that is unknown or has a bad value. SLUICE_ROOT, SLUICE_DIR
 /// and SLUICE_USER_* are left to users and modules.
 Env read_env();
+
+/// The words of a list such as SLUICE_BACKENDS holds; they live as long as its text.
+std::vector<std::string_view> words_of(std::string_view list);
 
 /// The whole table, in the order in which sluice-info lists it.
 std::span<const Variable> variables();

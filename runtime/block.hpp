@@ -30,8 +30,9 @@ struct SliceAccess {
     return {{std::shared_ptr<const void>(), of.block_.get()}, data, bytes};
   }
   /// The same bytes, owned.
-  static Slice own(const Slice& lent) {
-    return {lent.block_ == nullptr ? nullptr : lent.block_->shared_from_this(), lent.data_, lent.bytes_};
+  static Slice own(Slice lent) {
+    if (lent.block_ != nullptr) lent.block_ = lent.block_->shared_from_this();
+    return lent;
   }
   static const std::shared_ptr<const Block>& block(const Slice& slice) noexcept { return slice.block_; }
 };

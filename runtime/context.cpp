@@ -52,14 +52,10 @@ struct detail::ContextAccess {
 
   template <class Core>
   static std::shared_ptr<Core> open(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
-                                    const Slice& memory, const ChannelOptions& options) {
+                                    Slice memory, const ChannelOptions& options) {
     check(in, peer, tag, memory, options);
-    runtime::Opening opening{{in.world_rank(peer), scope, tag, role},
-                             in.rank,
-                             peer,
-                             SliceAccess::own(memory),
-                             options,
-                             std::string(options.name)};
+    runtime::Opening opening{{in.world_rank(peer), scope, tag, role}, in.rank, peer,
+                             SliceAccess::own(std::move(memory)),     options, std::string(options.name)};
     opening.options.name = {};
     auto core = std::make_shared<Core>(in.world, std::move(opening));
     in.world->open_end(core);
@@ -151,23 +147,23 @@ Region Context::region(void* memory, std::size_t bytes) {
 }
 
 Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
-  return detail::ChannelAccess::make(
-      detail::ContextAccess::open<detail::SenderCore>(in(), in().scope, Role::sender, peer, tag, source, options));
+  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
+      in(), in().scope, Role::sender, peer, tag, std::move(source), options));
 }
 
 Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
-  return detail::ChannelAccess::make(
-      detail::ContextAccess::open<detail::ReceiverCore>(in(), in().scope, Role::receiver, peer, tag, target, options));
+  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
+      in(), in().scope, Role::receiver, peer, tag, std::move(target), options));
 }
 
 Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
   return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
-      detail::ContextAccess::of(in().context), in().scope, Role::sender, peer, tag, source, options));
+      detail::ContextAccess::of(in().context), in().scope, Role::sender, peer, tag, std::move(source), options));
 }
 
 Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
   return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
-      detail::ContextAccess::of(in().context), in().scope, Role::receiver, peer, tag, target, options));
+      detail::ContextAccess::of(in().context), in().scope, Role::receiver, peer, tag, std::move(target), options));
 }
 
 Plan Context::plan() { return detail::PlanAccess::make(std::make_shared<detail::PlanCore>(in().world, in().rank)); }

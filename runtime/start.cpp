@@ -131,17 +131,13 @@ int guarded(Work work) {
 }
 
 void check_backends(std::string_view chosen, const char* where) {
-  std::string_view list = chosen;
-  while (!list.empty()) {
-    const std::string_view word = list.substr(0, list.find(','));
-    if (!word.empty() &&
-        std::ranges::find(backends::backends(), word, &backends::Backend::name) == backends::backends().end()) {
-      std::string known;
-      for (const backends::Backend& row : backends::backends()) known += (known.empty() ? "" : ", ") + row.name;
-      throw std::invalid_argument(std::string(where) + "=" + std::string(chosen) + ": there is no backend \"" +
-                                  std::string(word) + "\" (there are: " + known + ")");
-    }
-    list.remove_prefix(std::min(word.size() + 1, list.size()));
+  const auto rows = backends::backends();
+  for (const std::string_view word : base::words_of(chosen)) {
+    if (std::ranges::find(rows, word, &backends::Backend::name) != rows.end()) continue;
+    std::string known;
+    for (const backends::Backend& row : rows) known += (known.empty() ? "" : ", ") + row.name;
+    throw std::invalid_argument(std::string(where) + "=" + std::string(chosen) + ": there is no backend \"" +
+                                std::string(word) + "\" (there are: " + known + ")");
   }
 }
 

@@ -3,7 +3,6 @@
 #include "runtime/world.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "base/log.hpp"
 #include "device/copy.hpp"
@@ -18,18 +17,8 @@ constexpr auto kLeaving = std::chrono::seconds(5);
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
 
-std::vector<std::string> words_of(std::string_view list) {
-  std::vector<std::string> words;
-  while (!list.empty()) {
-    const auto end = std::min(list.find(','), list.size());
-    if (end > 0) words.emplace_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return words;
-}
-
 std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const base::Env& env) {
-  const std::vector<std::string> allowed = words_of(env.backends);
+  const auto allowed = base::words_of(env.backends);
   const auto rows = backends::backends();
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open;
   for (const auto& row : rows) {

@@ -7,45 +7,38 @@
 #include <array>
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <stdexcept>
 
 #include "backends/shm/bounce.hpp"
 #include "backends/shm/keys.hpp"
+#include "base/process.hpp"
 
 namespace sluice::backends::shm {
 namespace {
 
-/// Peers read it, to learn whether the kernel lets them reach into this process, and that it is this one.
-const std::uint64_t& probe() {
-  static const std::uint64_t token = [] {
-    std::random_device random;
-    return (std::uint64_t{random()} << 32) | random();
-  }();
-  return token;
-}
-
 struct Address {
   std::array<char, 40> boot{};  ///< tells the machine, and this boot of it
   std::int64_t pid = 0;
-  std::uint64_t probe_at = 0;
-  std::uint64_t probe = 0;
+  /// Where peers read the token, to learn whether the kernel lets them reach into this process, and that it is this
+  /// one.
+  std::uint64_t token_at = 0;
+  std::uint64_t token = 0;
 };
 
 Address own_address() {
   Address address;
   std::ifstream("/proc/sys/kernel/random/boot_id").read(address.boot.data(), 36);
   address.pid = getpid();
-  address.probe_at = reinterpret_cast<std::uintptr_t>(&probe());
-  address.probe = probe();
+  address.token_at = reinterpret_cast<std::uintptr_t>(&base::process_token());
+  address.token = base::process_token();
   return address;
 }
 
 bool kernel_lets_us_reach(const Address& peer) {
   std::uint64_t seen = 0;
   const iovec local{&seen, sizeof seen};
-  const iovec remote{reinterpret_cast<void*>(peer.probe_at), sizeof seen};
-  return process_vm_readv(static_cast<pid_t>(peer.pid), &local, 1, &remote, 1, 0) == sizeof seen && seen == peer.probe;
+  const iovec remote{reinterpret_cast<void*>(peer.token_at), sizeof seen};
+  return process_vm_readv(static_cast<pid_t>(peer.pid), &local, 1, &remote, 1, 0) == sizeof seen && seen == peer.token;
 }
 
 /// Lands in the target itself, which the peer maps.

@@ -2,22 +2,13 @@
 #include "backends/threads/transport.hpp"
 
 #include <cstring>
-#include <random>
 #include <stdexcept>
 
 #include "backends/put.hpp"
+#include "base/process.hpp"
 
 namespace sluice::backends::threads {
 namespace {
-
-/// Tells this process from every other one, also from one that has its number in another name space.
-std::uint64_t process_token() {
-  static const std::uint64_t token = [] {
-    std::random_device random;
-    return (std::uint64_t{random()} << 32) | random();
-  }();
-  return token;
-}
 
 /// Where a rank's puts land: in one address space, pointers are all there is to say.
 struct Place {
@@ -62,7 +53,7 @@ class ThreadPin final : public Pin {};
 class ThreadTransport final : public Transport {
  public:
   Blob address() const override {
-    const std::uint64_t token = process_token();
+    const std::uint64_t token = base::process_token();
     Blob address(sizeof token);
     std::memcpy(address.data(), &token, sizeof token);
     return address;
