@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad settings, and machines that have run out of something: one clear error, the right exit code, nothing hangs.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <fstream>
 
+#include "base/fd.hpp"
 #include "tests/conformance/cases.hpp"
 
 namespace {
 
 using namespace sluice;
 using namespace sluice::test;
+
+constexpr Tag kTag = 121;
 
 class Settings : public testing::TestWithParam<Case> {};
 
@@ -94,6 +101,40 @@ TEST_P(Limits, no_descriptors_left_is_out_of_resources_and_passes) {
       });
     }
     EXPECT_NE(context.allocate(1024 * 1024).data(), nullptr);
+  });
+}
+
+/// This process sees a /dev/shm in which nothing has room, until the end.
+class FullDevShm {
+ public:
+  FullDevShm() {
+    made_ = ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+            ::mount("full", "/dev/shm", "tmpfs", 0, "size=4k") == 0;
+    std::ofstream("/dev/shm/full") << std::string(100'000, 'x');
+  }
+  ~FullDevShm() { ::setns(before_.get(), CLONE_NEWNS); }
+  FullDevShm(const FullDevShm&) = delete;
+  FullDevShm& operator=(const FullDevShm&) = delete;
+  bool made() const { return made_; }
+
+ private:
+  base::Fd before_{::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
+  bool made_ = false;
+};
+
+/// Shared memory of Sluice has no name, and none of its room is taken from /dev/shm.
+TEST(FullMachine, a_full_dev_shm_hinders_nothing) {
+  const FullDevShm full;
+  if (!full.made()) return skipped_here("mounting in a name space of its own is forbidden");
+  const Case one{.ground = {"shm", "shm", true}, .bytes = 1024 * 1024};
+  run_peers(one.peers(), [&](Context& context) {
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      fill(buffer.bytes(), {0, kTag, 1});
+      context.sender(1, kTag, buffer.all()).put({});
+    } else {
+      expect_and_poison(context.receiver(0, kTag, buffer.all()).wait({}), {0, kTag, 1});
+    }
   });
 }
 
