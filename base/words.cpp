@@ -96,7 +96,7 @@ void give_back(Progress& progress) noexcept {
   pool().free.push_back(&progress);
 }
 
-bool spin_then_yield(bool (*ready)(void*), void* argument) noexcept {
+bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {
   for (int i = 0; i < kPlainSpins; ++i) {
     if (ready(argument)) return true;
   }
@@ -104,7 +104,7 @@ bool spin_then_yield(bool (*ready)(void*), void* argument) noexcept {
     pause();
     if (ready(argument)) return true;
   }
-  const auto end = Clock::now() + kYielding;
+  const auto end = std::min(deadline, Clock::now() + kYielding);
   do {
     sched_yield();
     if (ready(argument)) return true;

@@ -89,8 +89,9 @@ inline void pause() noexcept {
 /// How long who waits yields before it sleeps: waking takes 50 us, at most a twentieth of what was waited.
 inline constexpr auto kYielding = std::chrono::milliseconds(1);
 
-/// Spins, then yields. Returns true once `ready()`, false when it is time to sleep. Not for ever: about 1 ms.
-bool spin_then_yield(bool (*ready)(void*), void* argument) noexcept;
+/// Spins, then yields. Returns true once `ready()`, false when it is time to sleep. Not for ever: until `deadline`, or
+/// about 1 ms.
+bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept;
 
 /// Sleeps until `parking` is woken, `ready()` holds, or `deadline`. May return early.
 void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept;
@@ -100,7 +101,7 @@ void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_po
 template <class Ready>
 bool wait_until(Parking& parking, Ready ready, Clock::time_point deadline = Clock::time_point::max()) {
   constexpr auto call = [](void* argument) { return static_cast<bool>((*static_cast<Ready*>(argument))()); };
-  if (spin_then_yield(call, &ready)) return true;
+  if (spin_then_yield(call, &ready, deadline)) return true;
   while (!ready()) {
     if (Clock::now() >= deadline) return false;
     park(parking, call, &ready, deadline);

@@ -103,9 +103,9 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   // In this order: whoever is woken by the poison finds the failure recorded.
   if (!seeded("error_not_recorded")) world_->record(*failure_);
   if (code == Code::aborted && seeded("abort_keeps_waits")) return;
+  failed_.store(true);  // first: who meets the new limit says why
   limit_.store(0);
   shut_.store(true);
-  failed_.store(true);
   poison();
   world_->notice_failure(*this, code, what, tell_peer);
 }

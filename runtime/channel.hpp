@@ -160,6 +160,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
   /// Takes the number of the next epoch, unless it is refused.
   std::uint64_t begin() {
+    check_next();  // first: to the engine, an epoch that is counted is enqueued
     const std::uint64_t epoch = count();
     if (epoch > limit_.load(std::memory_order_acquire)) {
       enqueued_.store(epoch - 1, std::memory_order_relaxed);

@@ -19,6 +19,9 @@ namespace sluice {
 using runtime::Role;
 using runtime::World;
 
+constexpr std::size_t kMaxName = 4096;       // of a channel or a scope
+constexpr std::size_t kMaxPath = 64 * 1024;  // of scopes and sub-contexts in each other: fits into one packet
+
 /// Ranks of a world, in an order of their own, and the scope that keeps their tags apart from those of other contexts.
 struct Context::Impl {
   std::shared_ptr<World> world;
@@ -31,14 +34,16 @@ struct Context::Impl {
 
   Rank world_rank(Rank member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
   Error error(Code code, Rank peer, Tag tag, const std::string& what) const { return {code, rank, peer, tag, 0, what}; }
+  std::string checked(std::string path) const {
+    if (path.size() > kMaxPath) throw error(Code::bad_argument, -1, 0, "scopes and sub-contexts are nested too deep");
+    return path;
+  }
 };
 
 struct Scope::Impl {
   Context context;
   std::string scope;
 };
-
-constexpr std::size_t kMaxName = 4096;  // of a channel or a path of scopes: fits into one packet
 
 struct detail::ContextAccess {
   static Context make(std::shared_ptr<World> world) {
@@ -169,9 +174,8 @@ Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions option
 Plan Context::plan() { return detail::PlanAccess::make(std::make_shared<detail::PlanCore>(in().world, in().rank)); }
 
 Scope Context::scope(std::string_view name) {
-  std::string path = inside(in().scope, '/', name);
-  if (path.size() > kMaxName) throw in().error(Code::bad_argument, -1, 0, "a scope's name is too long");
-  return Scope(std::make_shared<Scope::Impl>(Scope::Impl{*this, std::move(path)}));
+  if (name.size() > kMaxName) throw in().error(Code::bad_argument, -1, 0, "a scope's name is too long");
+  return Scope(std::make_shared<Scope::Impl>(Scope::Impl{*this, in().checked(inside(in().scope, '/', name))}));
 }
 
 Context Context::sub(std::initializer_list<Rank> ranks) { return sub(std::span(ranks.begin(), ranks.size())); }
@@ -195,7 +199,7 @@ Context Context::sub(std::span<const Rank> ranks) {
   if (sub->rank < 0)
     throw in().error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
   const std::lock_guard lock(in().mutex);
-  sub->scope = inside(in().scope, '#', list + std::to_string(in().subs[list]++));
+  sub->scope = in().checked(inside(in().scope, '#', list + std::to_string(in().subs[list]++)));
   if (base::seeded("sub_tags_collide")) sub->scope = in().scope;
   return Context(std::move(sub));
 }

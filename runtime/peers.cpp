@@ -24,16 +24,24 @@ short events(const base::Fd& fd, short wanted) {
 
 bool hung_up(const base::Fd& socket) { return (events(socket, 0) & (POLLHUP | POLLERR)) != 0; }
 
-bool ended(const base::Fd& process) { return process && (events(process, POLLIN) & POLLIN) != 0; }
+bool lacks_descriptors(int error) { return error == EMFILE || error == ENFILE; }
 
-/// The process at the other end. Empty for our own, for one that this kernel does not show us, and on a kernel without
-/// it.
-base::Fd process_behind(const base::Fd& socket) {
+/// Of the process at the other end; 0: our own, or one that this kernel does not show us.
+pid_t process_behind(const base::Fd& socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0 || peer.pid == getpid())
-    return {};
-  return base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  const bool known = getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  return known && peer.pid > 0 && peer.pid != getpid() ? peer.pid : 0;
+}
+
+/// The peer's process has ended, as far as this can be known.
+bool ended(Peer& peer) {
+  if (peer.pid == 0) return false;
+  if (!peer.process) peer.process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
+  if (errno == ESRCH) return true;
+  if (!lacks_descriptors(errno)) peer.pid = 0;  // a kernel that cannot
+  return false;
 }
 
 /// A socket of the peer was closed, or has broken.
@@ -41,7 +49,7 @@ std::optional<base::Packet> receive(const base::Fd& socket) {
   try {
     return base::receive_packet(socket);
   } catch (const std::system_error& error) {
-    if (error.code().value() == EMFILE || error.code().value() == ENFILE) throw;
+    if (lacks_descriptors(error.code().value())) throw;
     base::Packet packet;
     packet.closed = true;
     return packet;
@@ -133,29 +141,37 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
   return patience;
 }
 
-void Peers::serve() {
+std::string Peers::serve() {
+  lack_.clear();
   hear_strangers();
-  for (auto& [rank, peer] : peers_) {
-    if (peer.lost) continue;
-    if (peer.in) {
-      const bool over = ended(peer.process);  // before listening: what it said last is heard
-      listen_to(peer);
-      if (over && !seeded("death_unnoticed")) lose(peer, "rank " + std::to_string(rank) + " has ended or died");
-    } else if (peer.out && hung_up(peer.out)) {
-      lose(peer, "rank " + std::to_string(rank) + " has ended");
-    }
-  }
+  for (auto& [rank, peer] : peers_) hear(peer);
   flush();
   accept();  // last: it may find no descriptor free
   hear_strangers();
+  return std::move(lack_);
+}
+
+void Peers::hear(Peer& peer) {
+  if (peer.lost) return;
+  const std::string name = "rank " + std::to_string(peer.rank);
+  if (!peer.in) {
+    if (peer.out && hung_up(peer.out)) lose(peer, name + " has ended");
+    return;
+  }
+  const bool over = ended(peer);  // before listening: what it said last is heard
+  try {
+    listen_to(peer);
+  } catch (const std::system_error& reason) {
+    lack_ = reason.what();  // what it said waits; the others are heard
+  }
+  if (over && !seeded("death_unnoticed")) lose(peer, name + " has ended or died");
 }
 
 void Peers::accept() {
   while (true) {
     base::Fd stranger(accept4(place_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!stranger && (errno == EMFILE || errno == ENFILE)) {
-      throw std::system_error(errno, std::generic_category(), "accepting a peer's connection");
-    }
+    if (!stranger && lacks_descriptors(errno))
+      lack_ = std::string("accepting a peer's connection: ") + std::strerror(errno);
     if (!stranger) return;
     if (trusted(stranger)) strangers_.push_back(std::move(stranger));
   }
@@ -166,7 +182,7 @@ void Peers::hear_strangers() {
 }
 
 bool Peers::identify(base::Fd& stranger) {
-  auto packet = receive(stranger);
+  auto packet = receive(stranger);  // a greeting carries no descriptors
   if (!packet) return false;
   if (packet->closed) return true;
   Reader message(packet->bytes);
@@ -175,8 +191,9 @@ bool Peers::identify(base::Fd& stranger) {
   if (rank < 0 || rank >= place_.size) return true;
   Peer& peer = at(rank);
   peer.in = std::move(stranger);
-  peer.process = process_behind(peer.in);
+  peer.pid = process_behind(peer.in);
   greet(peer, message);
+  hear(peer);
   return true;
 }
 

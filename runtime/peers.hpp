@@ -5,6 +5,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/types.h>
 
 #include <deque>
 #include <map>
@@ -29,7 +30,8 @@ struct Peer {
   Rank rank = 0;
   base::Fd out;             ///< ours to it
   base::Fd in;              ///< its to us
-  base::Fd process;         ///< readable once it has ended: a child that it forked may hold its sockets open
+  pid_t pid = 0;            ///< of its process; 0: ours, or not to be watched
+  base::Fd process;         ///< readable once that has ended: a child that it forked may hold its sockets open
   bool greeted = false;     ///< we have sent our greeting
   bool wanted = false;      ///< there is something to say
   bool stalled = false;     ///< it could not be said, for a lack of resources
@@ -68,7 +70,8 @@ class Peers {
 
   /// Which sockets to wait for; returns for how long at most (ms), -1: no limit.
   int prepare(std::vector<pollfd>& sockets) const;
-  void serve();
+  /// Hears them all. Returns what could not be done for now, for a lack of descriptors; empty: nothing.
+  std::string serve();
   /// What could not be sent yet, as far as it goes.
   void flush();
   void close() noexcept;
@@ -77,6 +80,7 @@ class Peers {
   void connect(Peer& peer);
   void flush(Peer& peer);
   void accept();
+  void hear(Peer& peer);
   void listen_to(Peer& peer);
   void hear_strangers();
   bool identify(base::Fd& stranger);
@@ -89,6 +93,7 @@ class Peers {
   Audience& audience_;
   std::map<Rank, Peer> peers_;
   std::vector<base::Fd> strangers_;  // accepted, not yet heard of
+  std::string lack_;                 // of descriptors, while serving
 };
 
 }  // namespace sluice::runtime

@@ -115,7 +115,6 @@ void PlanCore::acquire(Stream stream) {
   check_stream(stream);
   for (const auto& out : out_) out.core->check_driven();
   const std::uint64_t next = starts_ + 1;
-  if (put_bells_.empty()) return;  // the stream copies itself: a start is done with the sources when it has passed
   issue(stream, [this, next](device::Lane lane) {
     for (auto& [core, first] : out_) {
       const auto epoch = first + next;

@@ -19,8 +19,7 @@ Slice SenderCore::acquire(Stream stream) {
   bind(stream);
   check_next();
   const std::uint64_t next = epoch() + 1;
-  const bool copies_itself = connected() && rung_ == nullptr;  // then `put` is done with the slot when it has passed
-  if (!copies_itself && next > static_cast<std::uint64_t>(opening.options.depth)) acquire_on(stream, next);
+  if (next > static_cast<std::uint64_t>(opening.options.depth)) acquire_on(stream, next);
   return slot(next, stream.kind());
 }
 

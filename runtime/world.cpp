@@ -3,6 +3,7 @@
 #include "runtime/world.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/log.hpp"
 #include "device/copy.hpp"
@@ -159,11 +160,12 @@ void World::serve() {
   std::unique_lock lock(mutex_);
   if (ended_) return;
   try {
-    peers_.serve();
+    const std::string lack = peers_.serve();
     send_failures();
     let_go();
     repeat_poison();
     peers_.flush();
+    if (!lack.empty()) throw std::runtime_error(lack);
   } catch (const std::exception& reason) {
     // Out of descriptors or memory: said, and tried again a little later.
     base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());

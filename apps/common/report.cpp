@@ -83,9 +83,10 @@ std::string to_text(const Result& result, double updates) {
 
 void check_writable(const std::string& file) {
   if (file.empty()) return;
-  const bool existed = std::filesystem::exists(file);
+  std::error_code unknown;  // then opening it tells
+  const bool existed = std::filesystem::exists(file, unknown);
   if (!std::ofstream(file, std::ios::app)) throw UsageError("cannot write " + file + ": " + std::strerror(errno));
-  if (!existed) std::filesystem::remove(file);
+  if (!existed) std::filesystem::remove(file, unknown);
 }
 
 void write_text(const std::string& file, const std::string& text) {

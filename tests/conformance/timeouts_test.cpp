@@ -96,6 +96,7 @@ TEST_P(Timeouts, a_limit_ends_a_put_that_waits_for_its_credit) {
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all());
+      sender.wait_connected();  // the limit holds for that too, on a stream
       const auto put_twice = [&] {
         for (int i = 0; i < 2; ++i) sender.put(order.stream());
         context.synchronize(order.stream());
@@ -167,19 +168,22 @@ TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
 
 TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {
   Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=50ms"};
+  peers.environment = {"SLUICE_WARN=10ms"};
   const Ended ended = end_of_peers(peers, [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all(), {.name = "eager"});
-      for (int i = 0; i < 2; ++i) sender.put(order.stream());
+      sender.put(order.stream());
+      order.run([] { board().set(0, 1); });
+      sender.put(order.stream());
       context.synchronize(order.stream());
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "slow"});
       receiver.wait({});
-      std::this_thread::sleep_for(300ms);
+      board().await(0, 1);
+      std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
       receiver.release({});
     }
   });
