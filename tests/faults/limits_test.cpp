@@ -2,8 +2,10 @@
 // Bad settings, and machines that have run out of something: one clear error, the right exit code, nothing hangs.
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -102,6 +104,53 @@ TEST_P(Limits, no_descriptors_left_is_out_of_resources_and_passes) {
     }
     EXPECT_NE(context.allocate(1024 * 1024).data(), nullptr);
   });
+}
+
+/// The opening of a channel waits for a descriptor to be free; what other ranks say, or that they die, does not.
+TEST(FullMachine, a_rank_without_descriptors_hears_of_others) {
+  if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
+  const Case one{.ground = {"shm", "shm", true}, .ranks = 3, .bytes = 1024 * 1024};
+  Peers peers = one.peers();
+  peers.keep_going = true;
+  const Ended ended = end_of_peers(peers, [&](Context& context) {
+    constexpr std::size_t kFull = 0;
+    constexpr std::size_t kDie = 1;
+    const Buffer buffer(context, one);
+    const Slice word = buffer.all().slice(0, 8);
+    const Rank rank = context.rank();
+    if (rank == 2) {
+      Sender sender = context.sender(0, kTag, word);
+      sender.wait_connected();
+      board().await(kDie, 1);
+      ::raise(SIGKILL);
+    }
+    if (rank == 1) {
+      Sender first = context.sender(0, kTag, word);  // so that the ranks know each other
+      first.wait_connected();
+      board().await(kFull, 1);
+      expect_and_poison(context.receiver(0, kTag, buffer.all()).wait({}), {0, kTag, 1});
+      return;
+    }
+    Receiver known = context.receiver(1, kTag, word);
+    Receiver dying = context.receiver(2, kTag, word);
+    known.wait_connected();
+    dying.wait_connected();
+    Sender sender = context.sender(1, kTag, buffer.all());
+    const int next = ::dup(STDIN_FILENO);
+    ::close(next);
+    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, static_cast<rlim_t>(next));
+    board().set(kFull, 1);
+    expect_code(Code::timeout, [&] { sender.wait_connected(300ms); });
+    board().set(kDie, 1);
+    const auto error = expect_code(Code::peer_lost, [&] { dying.wait({}); });
+    EXPECT_EQ(error ? error->peer() : -1, 2);
+    none.reset();
+    fill(buffer.bytes(), {0, kTag, 1});
+    sender.put({});
+  });
+  EXPECT_EQ(ended.code, 128 + SIGKILL);
+  EXPECT_FALSE(ended.hung) << ended.text;
+  EXPECT_EQ(ended.text.find("limits_test.cpp"), std::string::npos) << ended.text;
 }
 
 /// This process sees a /dev/shm in which nothing has room, until the end.
