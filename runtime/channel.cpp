@@ -134,7 +134,8 @@ void ChannelEnd::refuse(std::uint64_t epoch) const {
 }
 
 void ChannelEnd::count_for_plan() {
-  if (count() > limit_.load(std::memory_order_acquire)) world_->engine().wake();
+  count(epoch() + 1);
+  if (epoch() > limit_.load(std::memory_order_acquire)) world_->engine().wake();
 }
 
 void ChannelEnd::lower_limit(std::uint64_t limit) noexcept {

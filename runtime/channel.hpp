@@ -160,8 +160,9 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
   /// Takes the number of the next epoch, unless it is refused.
   std::uint64_t begin() {
-    check_next();  // first: to the engine, an epoch that is counted is enqueued
-    const std::uint64_t epoch = count();
+    const std::uint64_t epoch = this->epoch() + 1;
+    if (epoch > limit_.load(std::memory_order_acquire)) refuse(epoch);  // before the engine takes it for enqueued
+    count(epoch);
     if (epoch > limit_.load(std::memory_order_acquire)) {
       enqueued_.store(epoch - 1, std::memory_order_relaxed);
       refuse(epoch);
@@ -231,12 +232,10 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
  private:
   friend class sluice::detail::PlanCore;
-  std::uint64_t count() noexcept {
-    const std::uint64_t epoch = enqueued_.load(std::memory_order_relaxed) + 1;
+  void count(std::uint64_t epoch) noexcept {
     enqueued_.store(epoch, std::memory_order_relaxed);
     // Against the engine, which sets the limit and then looks at the epoch: one of the two sees the other.
     base::light_fence();
-    return epoch;
   }
   [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
