@@ -109,6 +109,22 @@ TEST_P(Memories, live_as_long_as_their_last_slice_or_channel) {
   });
 }
 
+/// Without a GPU all memory is the host's, and a channel says so where another kind was asked for.
+TEST_P(Memories, of_a_kind_that_is_not_here_are_the_hosts) {
+  run_peers(alone(GetParam()), [](Context& context) {
+    const auto told = [&](Space space) {
+      const Memory memory = context.allocate(2 * 64, space);
+      Sender sender = context.sender(0, kTag, memory.slice(0, 64));
+      const Receiver receiver = context.receiver(0, kTag, memory.slice(64, 64));
+      sender.wait_connected();
+      return sender.describe().find("host memory") != std::string::npos;
+    };
+    EXPECT_TRUE(told(Space::device));
+    EXPECT_TRUE(told(Space::pinned));
+    EXPECT_FALSE(told(Space::host));
+  });
+}
+
 /// A slot is lent, but a channel that is opened on one owns its memory.
 TEST_P(Memories, a_channel_on_a_slot_of_another_keeps_the_memory) {
   run_peers(GetParam().peers(), [](Context& context) {

@@ -180,6 +180,9 @@ TEST_P(Misuse, empty_handles) {
     expect_code(Code::misuse, [&] { none.sub({0}); });
     expect_code(Code::misuse, [&] { none.check(); });
     expect_code(Code::misuse, [&] { nowhere.sender(0, kTag, buffer.all()); });
+    const std::string endless(10'000, 'x');
+    expect_code(Code::bad_argument, [&] { context.sender(0, kTag, buffer.all(), {.name = endless}); });
+    expect_code(Code::bad_argument, [&] { context.scope(endless); });
     Sender full = context.sender(1 - context.rank(), kTag, buffer.all());
     sender = std::move(full);
     expect_code(Code::misuse, [&] { full.put({}); });  // NOLINT(bugprone-use-after-move): what is moved from is empty
