@@ -1,26 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of backends: one row each, and the only file that names them.
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "backends/shm/transport.hpp"
 #include "backends/threads/transport.hpp"
 #include "backends/transport.hpp"
+#ifdef SLUICE_HAS_OFI
+#include "backends/ofi/transport.hpp"
+#endif
 
 namespace sluice::backends {
 namespace {
 
-std::vector<Backend>& table() {
+std::vector<Backend>& local() {
   static std::vector<Backend> rows = {
-      {"threads", false, 4, threads::why_not, threads::open},
-      {"shm", false, 4, shm::why_not, shm::open},
+      {"threads", Reach::host, 4, {}, threads::open},
+      {"shm", Reach::host, 4, {}, shm::open},
   };
   return rows;
 }
 
+std::vector<Backend> network() {
+#ifdef SLUICE_HAS_OFI
+  return ofi::rows();
+#else
+  return {};
+#endif
+}
+
+std::optional<Backend> find_in(const std::vector<Backend>& rows, std::string_view name) {
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Backend& one) { return one.name == name; });
+  return row == rows.end() ? std::nullopt : std::optional(*row);
+}
+
 }  // namespace
 
-std::span<const Backend> backends() { return table(); }
+std::vector<Backend> backends() {
+  std::vector<Backend> rows = local();
+  std::vector<Backend> more = network();
+  rows.insert(rows.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  return rows;
+}
 
-void register_backend(Backend backend) { table().insert(table().begin(), std::move(backend)); }
+std::optional<Backend> find_backend(std::string_view name) {
+  if (auto row = find_in(local(), name)) return row;
+  return find_in(network(), name);
+}
+
+std::vector<Backend> default_backends(bool other_hosts) {
+  std::vector<Backend> rows;
+  const auto is = [](Reach reach) { return [reach](const Backend& row) { return row.reach == reach; }; };
+  std::copy_if(local().begin(), local().end(), std::back_inserter(rows), is(Reach::host));
+  if (!other_hosts) return rows;
+  const std::vector<Backend> networks = network();
+  const auto best = std::find_if(networks.begin(), networks.end(), is(Reach::network));
+  if (best != networks.end()) rows.push_back(*best);
+  return rows;
+}
+
+void register_backend(Backend backend) { local().insert(local().begin(), std::move(backend)); }
 
 }  // namespace sluice::backends

@@ -35,22 +35,45 @@ void Doorbell::ring(device::Lane) noexcept {
   if (awake != nullptr) awake->heard();
 }
 
+EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t rails)
+    : RungPut(watch), parts_(static_cast<std::size_t>(depth)), shares_over_(parts_.size()), posted_(rails) {}
+
 bool EnginePut::post_rung() {
   const std::uint64_t rung = epoch_of(bell().word.value.load(std::memory_order_acquire));
-  if (seeded("merged_doorbell") && rung > posted_ + 1) posted_ = rung - 1;
-  while (posted_ < rung) {
-    const std::uint64_t epoch = posted_ + 1;
+  bool left = false;
+  for (std::size_t rail = 0; rail < posted_.size(); ++rail) left |= post_rung(rail, rung);
+  return left;
+}
+
+bool EnginePut::post_rung(std::size_t rail, std::uint64_t rung) {
+  std::uint64_t& posted = posted_[rail];
+  if (seeded("merged_doorbell") && rung > posted + 1) posted = rung - 1;
+  while (posted < rung) {
+    const std::uint64_t epoch = posted + 1;
+    // What is not posted any more waits its turn as if it were: no more than depth epochs are under way.
+    if (epoch > done_ + parts_.size()) return true;
     if (watch().shut()) {
-      // Earlier epochs that are still under way raise the word first, or it would fall (test: Closing.any_order_works).
-      if (!base::reached(watch().done, epoch - 1)) return true;
-      base::raise(watch().done, epoch, watch().done_parking);
-    } else if (!post(epoch, parts_[epoch % parts_.size()])) {
-      if (seeded("busy_put_lost")) posted_ = epoch;
+      over(epoch);
+    } else if (!post(rail, epoch, parts_[epoch % parts_.size()])) {
+      if (seeded("busy_put_lost")) posted = epoch;
       return true;
     }
-    posted_ = epoch;
+    posted = epoch;
   }
   return false;
+}
+
+void EnginePut::over(std::uint64_t epoch) noexcept {
+  ++shares_over_[epoch % shares_over_.size()];
+  std::uint64_t done = done_;
+  // Epochs may end in any order (test: Closing.any_order_works); the word only rises.
+  while (shares_over_[(done + 1) % shares_over_.size()] == posted_.size()) {
+    ++done;
+    shares_over_[done % shares_over_.size()] = 0;
+  }
+  if (done == done_) return;
+  done_ = done;
+  base::raise(watch().done, done, watch().done_parking);
 }
 
 }  // namespace sluice::backends

@@ -23,6 +23,7 @@ class MappedPut : public Put {
 
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
+  bool settled() override { return true; }
   std::string describe() const override { return how_; }
 
  private:
@@ -92,11 +93,11 @@ class RungPut : public Put {
   device::Watch& watch_;
 };
 
-/// The engine hears its bell and posts it.
+/// The engine hears its bell and posts it, on each of its rails.
 class EnginePut : public RungPut {
  public:
   /// `depth` is the target's: no more epochs are under way.
-  EnginePut(device::Watch& watch, int depth) : RungPut(watch), parts_(static_cast<std::size_t>(depth)) {}
+  EnginePut(device::Watch& watch, int depth, std::size_t rails = 1);
 
   Fired fired() const noexcept final { return Fired::by_engine; }
   void arm(std::uint64_t epoch, Range part) final {
@@ -104,17 +105,25 @@ class EnginePut : public RungPut {
     if (!watch().failed()) parts_[epoch % parts_.size()] = part;
   }
 
-  /// Starts moving `part` of `epoch`. False: busy, ask again next turn. Raises `watch.done` when all is over, now or in
+  /// Starts moving this rail's share of `part` of `epoch`. False: busy, ask again next turn. Ends with `over`, now or in
   /// `poll`.
-  virtual bool post(std::uint64_t epoch, Range part) = 0;
+  virtual bool post(std::size_t rail, std::uint64_t epoch, Range part) = 0;
 
-  /// Posts what was rung and not yet posted; returns whether something is left. Only who has the engine's turn calls
-  /// it.
+  /// Posts what was rung and not yet posted; returns whether something is left. A busy rail holds back no other. Only
+  /// who has the engine's turn calls it.
   bool post_rung();
 
+ protected:
+  /// One rail's share of `epoch` is over. Raises `watch.done` to the last epoch up to which all is.
+  void over(std::uint64_t epoch) noexcept;
+
  private:
+  bool post_rung(std::size_t rail, std::uint64_t rung);
+
   std::vector<Range> parts_;  // of the outstanding epochs, at most depth: written before the ring, read after it
-  std::uint64_t posted_ = 0;
+  std::vector<std::size_t> shares_over_;  // of the outstanding epochs
+  std::vector<std::uint64_t> posted_;     // by each rail
+  std::uint64_t done_ = 0;
 };
 
 }  // namespace sluice::backends

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,6 +85,9 @@ class Put {
   /// In the lane's order: moves `part` of the slot of `epoch`, then raises the signal to `epoch`, then `watch.done`.
   /// Moves nothing if the watch is shut. Epochs come in order.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;
+  /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so that
+  /// its memory may go. Asked again until it is.
+  virtual bool settled() = 0;
   virtual std::string describe() const = 0;
 };
 
@@ -90,11 +95,21 @@ class Put {
 class Link {
  public:
   virtual ~Link() = default;
-  virtual std::unique_ptr<Landing> land(const Slots& target, const Signal& signal) = 0;
+  /// How many signals a landing of `target` needs: each rail that its puts are striped over raises its own.
+  virtual std::size_t rails(const Slots& target) const = 0;
+  /// `signals`: one a rail. All of them rise with every epoch.
+  virtual std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) = 0;
   /// A key has come from the peer, in the order in which its landings gave them, and may wait long for its `prepare`.
   virtual void arrived(Key& key) = 0;
   /// @throws std::exception if the peer's memory cannot be reached.
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
+};
+
+/// What the engine may sleep for, or how long.
+struct Rest {
+  static constexpr int kNoLimit = -1;
+  int fd = -1;             ///< readable when there is something to poll for; -1: none
+  int at_most = kNoLimit;  ///< milliseconds
 };
 
 /// One backend, open, in one rank.
@@ -109,24 +124,43 @@ class Transport {
   virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address) = 0;
   /// Moves what is under way; only who has the engine's turn calls it. Returns whether anything is still under way.
   virtual bool poll() = 0;
+  /// Nothing is under way: what the engine waits for before it polls again. Only who has the engine's turn calls it.
+  virtual Rest rest() = 0;
 };
 
 /// What the user may set for all backends.
 struct Settings {
   std::size_t bounce_max = 0;
+  int level = 4;         ///< support level: no more of the provider is used than this
+  int rails = 0;         ///< of a channel; 0: chosen by size
+  std::string domains;   ///< network devices that may be used, best first; empty: chosen by locality
+  bool one_host = true;  ///< all ranks of the job are on this host
+};
+
+/// Where a backend's ranks may be, and so when it is chosen without being named.
+enum class Reach : std::uint8_t {
+  host,     ///< this host: always open
+  network,  ///< other hosts: the first of these is open if there are any
+  named     ///< what SLUICE_BACKENDS names only
 };
 
 /// A row of the table of backends.
 struct Backend {
   std::string name;
-  bool only_when_named = false;  ///< for tests: not chosen unless SLUICE_BACKENDS says so
-  int level = 0;                 ///< support level: 4 is the best, no thread has to poll
-  std::string (*why_not)();      ///< empty: usable here
-  std::unique_ptr<Transport> (*open)(const Settings&);
+  Reach reach = Reach::named;
+  int level = 0;        ///< support level: 4 is the best, no thread has to poll
+  std::string why_not;  ///< empty: usable here
+  std::function<std::unique_ptr<Transport>(const Settings&)> open;
 };
 
-/// Best first.
-std::span<const Backend> backends();
+/// All, best first. Looks for network providers, which may take a while.
+std::vector<Backend> backends();
+
+/// The one of this name, if there is one. Looks for network providers only if no other has it.
+std::optional<Backend> find_backend(std::string_view name);
+
+/// What a job opens that names none: all for this host, and the best of those for others if it has `other_hosts`.
+std::vector<Backend> default_backends(bool other_hosts);
 
 /// Adds a row before the others, for tests that wrap a backend. Not thread-safe: before any context.
 void register_backend(Backend backend);

@@ -71,6 +71,20 @@ int number(std::string_view text) {
   return value;
 }
 
+int level_of(std::string_view text) {
+  const int value = number(text);
+  constexpr int kBest = 4;
+  if (value > kBest) throw BadValue{"a whole number, 0 to 4"};
+  return value;
+}
+
+int rails(std::string_view text) {
+  constexpr int kMost = 8;
+  const int value = number(text);
+  if (value < 1 || value > kMost) throw BadValue{"a whole number, 1 to 8"};
+  return value;
+}
+
 int core(std::string_view text) {
   const int value = number(text);
   if (value >= sysconf(_SC_NPROCESSORS_CONF)) throw BadValue{"the number of a core of this machine"};
@@ -110,6 +124,14 @@ constexpr std::array kTable = {
         [](Env& env, std::string_view text) { env.bounce_max = size(text); }},
     Row{{"SLUICE_NONTEMPORAL_MIN", "8m", "the smallest copy that bypasses the cache", Kind::size},
         [](Env& env, std::string_view text) { env.nontemporal_min = size(text); }},
+    Row{{"SLUICE_LEVEL", "4", "no more of a network is used than this support level offers, 0 to 4", Kind::number},
+        [](Env& env, std::string_view text) { env.level = level_of(text); }},
+    Row{{"SLUICE_RAILS", "", "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots",
+         Kind::number},
+        [](Env& env, std::string_view text) { env.rails = rails(text); }},
+    Row{{"SLUICE_NICS", "", "the network devices that may be used, best first, separated by commas; unset: by locality",
+         Kind::list},
+        [](Env& env, std::string_view text) { env.nics = text; }},
     Row{{"SLUICE_ENGINE_CPU", "", "the core that the engine's thread runs on; unset: any", Kind::number},
         [](Env& env, std::string_view text) { env.engine_cpu = core(text); }},
     Row{{"SLUICE_ENGINE_POLL", "0s",

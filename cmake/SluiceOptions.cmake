@@ -88,6 +88,12 @@ sluice_option(APPS HELP "Applications, benchmarks and command-line programs" DEF
 sluice_find(TESTS GTest GTest::gtest_main)
 sluice_option(TESTS HELP "Tests" DEFAULT ${sluice_extras} NEEDS GTest_FOUND SLUICE_ENABLE_APPS)
 
-foreach(part OFI CUDA HIP)
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(libfabric IMPORTED_TARGET libfabric>=1.15)
+endif()
+sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND)
+
+foreach(part CUDA HIP)
   sluice_not_in_this_version(${part})
 endforeach()

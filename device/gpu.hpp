@@ -6,9 +6,11 @@
 #include <sluice/error.hpp>
 #include <sluice/stream.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/words.hpp"
@@ -29,6 +31,22 @@ class Helper {
   /// One turn; returns at once.
   virtual void help() noexcept = 0;
 };
+
+/// Helps until `ready()`, for about as long as a wait yields. Returns whether it came.
+template <class Ready>
+bool help_until(Helper& helper, Ready ready, base::Clock::time_point deadline) {
+  constexpr auto kAlone = std::chrono::microseconds(50);  // then other threads of this core may be what is waited for
+  const auto began = base::Clock::now();
+  deadline = std::min(deadline, began + base::kYielding);
+  for (auto now = began; now < deadline; now = base::Clock::now()) {
+    for (int i = 0; i < 16; ++i) {
+      helper.help();
+      if (ready()) return true;
+    }
+    if (now > began + kAlone) std::this_thread::yield();
+  }
+  return false;
+}
 
 /// One end of a channel as its streams see it: whether to go on, and whom to tell.
 class Watch {

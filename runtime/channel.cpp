@@ -36,10 +36,18 @@ ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
       world_->take_word(opening.key.world_peer, opening.options.depth >= kDeep ? Standing::alone : Standing::together);
 }
 
-ChannelEnd::~ChannelEnd() { world_->give_back_word(opening.key.world_peer, word_); }
+ChannelEnd::~ChannelEnd() {
+  landing_.reset();  // first: it may raise the words
+  world_->give_back_word(opening.key.world_peer, word_);
+  for (const auto& word : more_words_) world_->give_back_word(opening.key.world_peer, word);
+}
 
-backends::Key ChannelEnd::land(backends::Link& link) {
-  landing_ = link.land(target(), word_);
+backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signal> more) {
+  more_words_ = std::move(more);
+  for (auto& word : more_words_) word.parking = word_.parking;  // who sleeps for one sleeps for all
+  std::vector<backends::Signal> words{word_};
+  words.insert(words.end(), more_words_.begin(), more_words_.end());
+  landing_ = link.land(target(), words);
   return landing_->key();
 }
 
@@ -82,6 +90,7 @@ void ChannelEnd::peer_closed(const Final& final) {
 
 void ChannelEnd::peer_lost(const std::string& what) noexcept {
   const bool parted = closing && let_go_by_peer_;
+  gone_ = true;
   let_go_by_peer_ = true;
   if (parted) return;
   if (closed_by_peer && complete_without(*closed_by_peer) && !seeded("loss_after_closing_fails")) return;
@@ -112,13 +121,18 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
 
 void ChannelEnd::poison() noexcept {
   base::raise(*word_.word, base::kPoison, *word_.parking);
+  for (const auto& word : more_words_) base::raise(*word.word, base::kPoison, *word.parking);
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
   done_parking.wake();
 }
 
 void ChannelEnd::poison_again() const noexcept {
-  if (word_.word->value.load(std::memory_order_relaxed) < base::kPoison && !seeded("poison_not_repeated"))
-    base::raise(*word_.word, base::kPoison, *word_.parking);
+  const auto again = [](const backends::Signal& word) {
+    if (word.word->value.load(std::memory_order_relaxed) < base::kPoison && !seeded("poison_not_repeated"))
+      base::raise(*word.word, base::kPoison, *word.parking);
+  };
+  again(word_);
+  for (const auto& word : more_words_) again(word);
 }
 
 void ChannelEnd::throw_failure() const {

@@ -79,7 +79,10 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
   // For the engine and the registry, under the world's mutex.
   /// The link to the peer is up: prepares where its puts land. Returns the key to announce.
-  backends::Key land(backends::Link& link);
+  /// `more`: the signals of rails beyond the first.
+  backends::Key land(backends::Link& link, std::vector<backends::Signal> more);
+  /// Where the peer's puts land; none: only a word.
+  virtual backends::Slots target() const = 0;
   /// The peer's end is known: from here on the verbs work.
   void connect(backends::Link& link, RemoteEnd remote);
   /// The peer has closed its end.
@@ -141,8 +144,8 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   std::optional<Final> closing;  ///< what this end announced, or will, at closing
   std::optional<Final> closed_by_peer;
   bool peer_told = false;  ///< the peer's end is closed, and it was told that nothing touches its memory
-  /// All enqueued work has run, and the peer's side lets go: the memory may be freed.
-  bool over() const noexcept { return passed() && let_go_by_peer_; }
+  /// All enqueued work has run, here and in the peer's memory, and the peer's side lets go: the memory may be freed.
+  bool over() { return passed() && let_go_by_peer_ && (gone_ || settled()); }
 
  protected:
   /// Called once the put is prepared.
@@ -153,7 +156,6 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   /// Of the epochs of a channel whose peer has closed.
   virtual std::uint64_t last_possible(const Final& final) const noexcept = 0;
   virtual bool passed() const noexcept = 0;    ///< all enqueued work has run
-  virtual backends::Slots target() const = 0;  ///< where the peer's puts land; none: only a word
   virtual backends::Slots source() const = 0;  ///< what our puts read; none: they only raise a word
   /// Why an epoch beyond the limit is refused, when the peer has closed its end.
   virtual std::string why_refused(std::uint64_t epoch) const = 0;
@@ -194,17 +196,32 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
       base::raise(done, epoch, done_parking);
     }
   }
+  /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.
+  bool settled() const { return put_ == nullptr || put_->settled(); }
   void drain_until(std::uint64_t last, std::optional<Timeout> timeout);
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, Timeout limit) const {
     const auto deadline = deadline_after(limit);
+    if (help_in_host(ready, deadline)) return true;
     auto warning = next_warning();
     while (!base::wait_until(parking, ready, std::min(deadline, warning))) {
       if (base::Clock::now() >= deadline) return false;
       warning = warn();
     }
     return true;
+  }
+  /// Takes the engine's turns at first, as a stream that waits does.
+  template <class Ready>
+  bool help_in_host(Ready ready, base::Clock::time_point deadline) const {
+    return helper_ != nullptr && device::help_until(*helper_, ready, deadline);
+  }
+  /// Once, but not without having moved what can be moved.
+  template <class Ready>
+  bool look(Ready ready) const {
+    if (ready()) return true;
+    if (helper_ != nullptr) helper_->help();
+    return helper_ != nullptr && ready();
   }
   base::Clock::time_point next_warning() const noexcept;
   base::Clock::time_point warn() const;
@@ -228,7 +245,8 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   std::unique_ptr<backends::Put> put_;
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;
-  backends::Signal word_;  ///< the one that the peer raises
+  backends::Signal word_;                      ///< the one that the peer raises
+  std::vector<backends::Signal> more_words_;  ///< of a striped channel, which rise with it
 
  private:
   friend class sluice::detail::PlanCore;
@@ -254,6 +272,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   base::Word connected_word_;
   bool closed_ = false;
   bool let_go_by_peer_ = false;
+  bool gone_ = false;  // the peer is lost
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 
   mutable std::mutex failure_mutex_;

@@ -14,6 +14,13 @@
 #include "base/signals.hpp"
 
 namespace sluice::runtime {
+namespace {
+
+constexpr int kAttendedMs = 1;
+
+int at_most(int patience, int limit) noexcept { return patience < 0 ? limit : std::min(patience, limit); }
+
+}  // namespace
 
 Engine::Engine(Desk& desk, Options options)
     : desk_(desk), options_(options), bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -50,15 +57,33 @@ void Engine::loop() {
     sockets_.clear();
     sockets_.push_back({bell_.get(), POLLIN, 0});
     const int patience = desk_.prepare(sockets_);
-    sleep(turn() ? 0 : patience);
+    sleep(rest(patience));
     desk_.serve();
   }
+}
+
+/// Takes a turn if nobody else does. How long to sleep then; 0: something is under way.
+int Engine::rest(int patience) {
+  const std::uint32_t helped = helped_.load(std::memory_order_relaxed);
+  const bool attended = helped != helped_before_;
+  helped_before_ = helped;
+  attended_.store(attended);
+  if (attended) return at_most(patience, kAttendedMs);
+  if (turn()) return 0;
+  const std::lock_guard turn(turn_);
+  for (auto* transport : transports_) {
+    const backends::Rest rest = transport->rest();
+    if (rest.fd >= 0) sockets_.push_back({rest.fd, POLLIN, 0});
+    if (rest.at_most >= 0) patience = at_most(patience, rest.at_most);
+  }
+  return patience;
 }
 
 void Engine::sleep(int timeout_ms) {
   if (timeout_ms == 0) pause();
   asleep_.store(true);
-  if (again_.load() || stopping_.load() || busy_.load()) timeout_ms = 0;
+  const bool work = !attended_.load() && (again_.load() || busy_.load());
+  if (work || stopping_.load()) timeout_ms = 0;
   if (poll(sockets_.data(), sockets_.size(), timeout_ms) < 0) {
     for (auto& socket : sockets_) socket.revents = 0;  // interrupted: nothing was looked at
   }
@@ -90,7 +115,8 @@ void Engine::heard() noexcept {
 void Engine::help() noexcept {
   // Who rang takes the turn itself if it is free: no change of thread. What stays under way is the engine thread's to
   // finish.
-  if (turn() && asleep_.load()) wake();
+  helped_.store(helped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (turn() && asleep_.load() && !attended_.load()) wake();
 }
 
 bool Engine::turn() noexcept {

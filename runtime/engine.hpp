@@ -59,6 +59,7 @@ class Engine final : public backends::Listener, public device::Helper {
   void loop();
   bool turn() noexcept;
   bool work();
+  int rest(int patience);
   void sleep(int timeout_ms);
   void pause() const;
 
@@ -70,11 +71,16 @@ class Engine final : public backends::Listener, public device::Helper {
   std::thread thread_;
   std::vector<pollfd> sockets_;
 
-  // One thread at a time runs a turn: the engine's own, or one that posts or waits.
+  // One thread at a time runs a turn: the engine's own, or one that posts or waits. While others do, the engine's thread
+  // leaves the work to them, and looks once a millisecond whether they still do: two threads that poll for one another
+  // on one core slow both down.
   std::mutex turn_;
   std::atomic<bool> again_{false};  // a bell was rung while somebody else had the turn
   std::atomic<bool> busy_{false};   // after the last turn something was still under way
   std::atomic<int> watched_{0};
+  std::atomic<std::uint32_t> helped_{0};  // turns of other threads than the engine's
+  std::uint32_t helped_before_ = 0;
+  std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
   std::vector<backends::EnginePut*> puts_;
 };

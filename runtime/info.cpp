@@ -44,9 +44,8 @@ std::string_view value_of(const base::Variable& variable) {
 }
 
 std::string json_of(const backends::Backend& backend) {
-  const std::string why_not = backend.why_not();
-  return "{\"name\": " + quoted(backend.name) + ", \"usable\": " + (why_not.empty() ? "true" : "false") +
-         ", \"why_not\": " + quoted(why_not) + ", \"level\": " + std::to_string(backend.level) + "}";
+  return "{\"name\": " + quoted(backend.name) + ", \"usable\": " + (backend.why_not.empty() ? "true" : "false") +
+         ", \"why_not\": " + quoted(backend.why_not) + ", \"level\": " + std::to_string(backend.level) + "}";
 }
 
 std::string json_of(const base::Variable& variable) {
@@ -74,8 +73,8 @@ std::string padded(std::string_view text, std::size_t width) {
 }
 
 std::string line_of(const backends::Backend& backend) {
-  const std::string why_not = backend.why_not();
-  return "  " + padded(backend.name, 8) +
+  const std::string& why_not = backend.why_not;
+  return "  " + padded(backend.name, 12) +
          (why_not.empty() ? "usable, level " + std::to_string(backend.level) : "not usable here: " + why_not) + "\n";
 }
 

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -198,20 +199,33 @@ bool Peers::identify(base::Fd& stranger) {
 }
 
 void Peers::greet(Peer& peer, Reader& greeting) {
-  std::map<std::string, backends::Blob> theirs;
+  std::vector<std::pair<std::string, backends::Blob>> theirs;
   for (auto count = greeting.get<std::uint32_t>(); count > 0; --count) {
     std::string name = greeting.text();
-    theirs[std::move(name)] = greeting.blob();
+    theirs.emplace_back(std::move(name), greeting.blob());
   }
-  for (const auto& [name, transport] : transports_) {
-    const auto it = theirs.find(name);
-    if (it == theirs.end() || !transport->reaches(it->second)) continue;
-    peer.backend = name;
-    peer.link = transport->connect(peer.rank, it->second);
-    break;
-  }
+  choose_backend(peer, theirs);
   reach(peer);
   audience_.linked(peer);
+}
+
+/// The first that reaches the peer, in the order of the lower rank: both ends choose the same.
+void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs) {
+  const auto choose = [&](const std::string& name) {
+    const auto named = [&](const auto& entry) { return entry.first == name; };
+    const auto ours = std::find_if(transports_.begin(), transports_.end(), named);
+    const auto address = std::find_if(theirs.begin(), theirs.end(), named);
+    if (ours == transports_.end() || address == theirs.end()) return;
+    if (peer.link == nullptr && ours->second->reaches(address->second)) {
+      peer.backend = name;
+      peer.link = ours->second->connect(peer.rank, address->second);
+    }
+  };
+  if (place_.rank <= peer.rank) {
+    for (const auto& [name, transport] : transports_) choose(name);
+  } else {
+    for (const auto& [name, address] : theirs) choose(name);
+  }
 }
 
 void Peers::listen_to(Peer& peer) {

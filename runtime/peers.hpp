@@ -85,6 +85,7 @@ class Peers {
   void hear_strangers();
   bool identify(base::Fd& stranger);
   void greet(Peer& peer, Reader& greeting);
+  void choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs);
   void lose(Peer& peer, const std::string& why);
   Packet greeting() const;
 

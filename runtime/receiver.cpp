@@ -36,10 +36,18 @@ void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
 }
 
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
-  const device::Wait signal{word_.word, epoch, word_.parking, epoch};
-  device::wait(lane, signal, *this, helper_);
-  const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
+  const auto wait = [&](const backends::Signal& word) {
+    device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper_);
+    return word.word->value.load(std::memory_order_acquire);
+  };
+  std::uint64_t value = wait(word_);
+  for (const auto& word : more_words_) value = std::min(value, wait(word));
   if (value < base::kPoison) signal_seen_ = value;
+}
+
+bool ReceiverCore::landed(std::uint64_t epoch) const noexcept {
+  const auto reached = [&](const backends::Signal& word) { return base::reached(*word.word, epoch); };
+  return reached(word_) && std::all_of(more_words_.begin(), more_words_.end(), reached);
 }
 
 void ReceiverCore::take(device::Lane lane, std::uint64_t epoch) {
@@ -79,11 +87,11 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check();
   const std::uint64_t next = epoch() + 1;
   const auto ready = [&] {
-    return base::reached(*word_.word, next) || failed() || next > limit_.load(std::memory_order_acquire);
+    return landed(next) || failed() || next > limit_.load(std::memory_order_acquire);
   };
-  const bool landed = timeout == Timeout::zero() ? ready() : await_in_host(*word_.parking, ready, timeout);
+  const bool came = timeout == Timeout::zero() ? look(ready) : await_in_host(*word_.parking, ready, timeout);
   check();
-  if (!landed) return std::nullopt;
+  if (!came) return std::nullopt;
   await_connected({});  // the peer may know of this end before this end knows of the peer
   begin();
   take({}, next);
@@ -123,12 +131,12 @@ bool ReceiverCore::let_go() {
   if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
   shut_.store(true);
   base::heavy_fence();
-  return done.value.load(std::memory_order_acquire) >= released_.load(std::memory_order_relaxed);
+  return done.value.load(std::memory_order_acquire) >= released_.load(std::memory_order_relaxed) && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {
   shut_.store(true);
-  return word_.word->value.load(std::memory_order_acquire) >= final.wanted || seeded("loss_while_closing_unnoticed");
+  return landed(final.wanted) || seeded("loss_while_closing_unnoticed");
 }
 
 std::string ReceiverCore::state() const {

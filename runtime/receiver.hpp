@@ -17,6 +17,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
 
+  backends::Slots target() const override { return slots_; }
   bool let_go() override;
   void refuse_enqueued() override;
   runtime::Final final() const noexcept override;
@@ -29,13 +30,14 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool complete_without(const runtime::Final& final) override;
   std::uint64_t last_possible(const runtime::Final& final) const noexcept override { return final.wanted; }
   bool passed() const noexcept override;
-  backends::Slots target() const override { return slots_; }
   backends::Slots source() const override { return {}; }
   std::string why_refused(std::uint64_t epoch) const override;
 
   std::uint64_t begin_release();
   void land(device::Lane lane, std::uint64_t epoch);
   void await_signal(device::Lane lane, std::uint64_t epoch);
+  /// On all rails.
+  bool landed(std::uint64_t epoch) const noexcept;
   void take(device::Lane lane, std::uint64_t epoch);
   std::uint64_t waits_passed() const noexcept {
     return landed_.load(std::memory_order_acquire) + taken_.load(std::memory_order_acquire);

@@ -55,7 +55,10 @@ void World::announce(ChannelEnd& end) {
   }
   backends::Key key;
   try {
-    key = end.land(*peer.link);
+    std::vector<backends::Signal> more;
+    for (std::size_t rail = 1; rail < peer.link->rails(end.target()); ++rail)
+      more.push_back(peer.words.take(Standing::alone));
+    key = end.land(*peer.link, std::move(more));
   } catch (const std::exception& reason) {
     // Announced all the same: the peer's end that matches this one fails too, and the next ones match.
     end.fail(Code::out_of_resources, std::string("no memory for its landing: ") + reason.what());

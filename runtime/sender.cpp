@@ -96,7 +96,7 @@ bool SenderCore::let_go() {
     return seeded("close_frees_early");
   shut_.store(true);
   base::heavy_fence();
-  return passed();
+  return passed() && settled();
 }
 
 bool SenderCore::complete_without(const Final& final) {

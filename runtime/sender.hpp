@@ -15,6 +15,7 @@ class SenderCore final : public runtime::ChannelEnd {
   void drain(std::optional<Timeout> timeout);
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
 
+  backends::Slots target() const override { return {}; }
   bool let_go() override;
   void refuse_enqueued() override;
   runtime::Final final() const noexcept override;
@@ -29,7 +30,6 @@ class SenderCore final : public runtime::ChannelEnd {
     return final.credited + target_depth_.load(std::memory_order_relaxed);
   }
   bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
-  backends::Slots target() const override { return {}; }
   backends::Slots source() const override { return slots_; }
   std::string why_refused(std::uint64_t epoch) const override;
 

@@ -131,11 +131,10 @@ int guarded(Work work) {
 }
 
 void check_backends(std::string_view chosen, const char* where) {
-  const auto rows = backends::backends();
   for (const std::string_view word : base::words_of(chosen)) {
-    if (std::ranges::find(rows, word, &backends::Backend::name) != rows.end()) continue;
+    if (backends::find_backend(word)) continue;
     std::string known;
-    for (const backends::Backend& row : rows) known += (known.empty() ? "" : ", ") + row.name;
+    for (const backends::Backend& row : backends::backends()) known += (known.empty() ? "" : ", ") + row.name;
     throw std::invalid_argument(std::string(where) + "=" + std::string(chosen) + ": there is no backend \"" +
                                 std::string(word) + "\" (there are: " + known + ")");
   }

@@ -18,14 +18,17 @@ constexpr auto kLeaving = std::chrono::seconds(5);
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
 
-std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const base::Env& env) {
-  const auto allowed = base::words_of(env.backends);
-  const auto rows = backends::backends();
+std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const Place& place, const base::Env& env) {
+  const bool one_host = place.node_size == place.size;
+  std::vector<backends::Backend> rows;
+  for (const auto name : base::words_of(env.backends)) {
+    if (auto row = backends::find_backend(name)) rows.push_back(std::move(*row));
+  }
+  if (env.backends.empty()) rows = backends::default_backends(!one_host);
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open;
   for (const auto& row : rows) {
-    const bool wanted =
-        allowed.empty() ? !row.only_when_named : std::find(allowed.begin(), allowed.end(), row.name) != allowed.end();
-    if (wanted && row.why_not().empty()) open.emplace_back(row.name, row.open({env.bounce_max}));
+    if (!row.why_not.empty()) continue;
+    open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.rails, env.nics, one_host}));
   }
   return open;
 }
@@ -40,7 +43,7 @@ Clock::time_point deadline_after(Timeout timeout) noexcept {
 World::World(Place place, const base::Env& env, const Options& options)
     : place_(std::move(place)), limits_{options.timeout.value_or(env.timeout.value_or(kForever)),
                                         options.connect_timeout.value_or(env.connect_timeout), env.warn},
-      transports_(open_transports(env)), peers_(place_, transports_, *this),
+      transports_(open_transports(place_, env)), peers_(place_, transports_, *this),
       engine_(*this, {env.engine_cpu, env.engine_poll}) {
   device::nontemporal_min.store(env.nontemporal_min);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
@@ -64,7 +67,7 @@ void World::leave() noexcept {
   for (auto& [id, end] : ends_) begin_closing(*end);
   engine_.wake();
   const auto deadline = deadline_after(std::min<Timeout>(limits_.connect, kLeaving));
-  const auto over = [](const auto& entry) { return entry.second->over(); };
+  const auto over = [](auto& entry) { return entry.second->over(); };
   while (!std::all_of(ends_.begin(), ends_.end(), over) && Clock::now() < deadline) {
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   }

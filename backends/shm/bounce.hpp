@@ -66,6 +66,7 @@ class BouncePut final : public Put {
 
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
+  bool settled() override { return true; }
   std::string describe() const override;
 
  private:

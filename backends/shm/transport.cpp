@@ -72,7 +72,9 @@ class ShmLink final : public Link {
   ShmLink(const Address& peer, const Settings& settings)
       : pid_(kernel_lets_us_reach(peer) ? static_cast<pid_t>(peer.pid) : 0), settings_(settings) {}
 
-  std::unique_ptr<Landing> land(const Slots& target, const Signal& signal) override {
+  std::size_t rails(const Slots&) const override { return 1; }
+  std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
+    const Signal& signal = signals.front();
     if (target.slot_bytes != 0 && target.memory.segment == nullptr)
       return std::make_unique<BounceLanding>(target, signal, sent_);
     return std::make_unique<MappedLanding>(target, signal, sent_);
@@ -124,6 +126,7 @@ class ShmTransport final : public Transport {
     return std::make_unique<ShmLink>(parse(peer), settings_);
   }
   bool poll() override { return false; }
+  Rest rest() override { return {}; }
 
  private:
   static Address parse(const Blob& blob) {
@@ -137,8 +140,6 @@ class ShmTransport final : public Transport {
 };
 
 }  // namespace
-
-std::string why_not() { return {}; }
 
 std::unique_ptr<Transport> open(const Settings& settings) { return std::make_unique<ShmTransport>(settings); }
 

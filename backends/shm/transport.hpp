@@ -6,7 +6,6 @@
 
 namespace sluice::backends::shm {
 
-std::string why_not();
 std::unique_ptr<Transport> open(const Settings& settings);
 
 }  // namespace sluice::backends::shm

@@ -35,8 +35,9 @@ class ThreadLanding final : public Landing {
 
 class ThreadLink final : public Link {
  public:
-  std::unique_ptr<Landing> land(const Slots& target, const Signal& signal) override {
-    return std::make_unique<ThreadLanding>(Place{target, signal});
+  std::size_t rails(const Slots&) const override { return 1; }
+  std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
+    return std::make_unique<ThreadLanding>(Place{target, signals.front()});
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
@@ -62,11 +63,10 @@ class ThreadTransport final : public Transport {
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ThreadPin>(); }
   std::unique_ptr<Link> connect(Rank, const Blob&) override { return std::make_unique<ThreadLink>(); }
   bool poll() override { return false; }
+  Rest rest() override { return {}; }
 };
 
 }  // namespace
-
-std::string why_not() { return {}; }
 
 std::unique_ptr<Transport> open(const Settings&) { return std::make_unique<ThreadTransport>(); }
 

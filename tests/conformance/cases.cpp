@@ -26,7 +26,10 @@ std::vector<Case> with_each(const std::vector<Case>& cases, const std::vector<Va
 }  // namespace
 
 const std::vector<Ground>& grounds() {
-  static const std::vector<Ground> all = {{"threads", "threads", false}, {"shm", "shm", true}};
+  static const std::vector<Ground> all = {{"threads", "threads", false},
+                                          {"shm", "shm", true},
+                                          {"ofi_tcp", "ofi:tcp", true},
+                                          {"ofi_shm", "ofi:shm", true}};
   return all;
 }
 

@@ -49,8 +49,14 @@ class Dice {
 /// What was posted and is not over. Belongs to who has the engine's turn.
 class UnderWay {
  public:
+  /// Whose epochs are under way.
+  class Finisher {
+   public:
+    virtual ~Finisher() = default;
+    virtual void finish(std::uint64_t epoch, Range part) = 0;
+  };
   struct Item {
-    Put* put = nullptr;
+    Finisher* put = nullptr;
     std::uint64_t epoch = 0;
     Range part;
     unsigned polls_left = 0;
@@ -69,16 +75,16 @@ class UnderWay {
         --oldest.polls_left;
         return true;
       }
-      oldest.put->enqueue({}, oldest.epoch, oldest.part);
+      oldest.put->finish(oldest.epoch, oldest.part);
       items_.pop_front();
     }
     return false;
   }
   /// Finishes what this put still has under way.
-  void finish(const Put* put) {
+  void finish(const Finisher* put) {
     const std::lock_guard lock(mutex_);
     for (const Item& item : items_) {
-      if (item.put == put) item.put->enqueue({}, item.epoch, item.part);
+      if (item.put == put) item.put->finish(item.epoch, item.part);
     }
     std::erase_if(items_, [&](const Item& item) { return item.put == put; });
   }
@@ -88,23 +94,44 @@ class UnderWay {
   std::deque<Item> items_;
 };
 
-class PostedPut final : public EnginePut {
+/// What the inner put of a wrapped one raises: the end's own word is the wrapper's to raise.
+class InnerWatch final : public device::Watch {
+ public:
+  explicit InnerWatch(device::Watch& outer) : outer_(outer) {}
+  void fail(Code code, const std::string& what) noexcept override { outer_.fail(code, what); }
+  base::Clock::duration waited(std::uint64_t epoch, base::Clock::duration so_far, Timeout limit) noexcept override {
+    return outer_.waited(epoch, so_far, limit);
+  }
+
+ private:
+  device::Watch& outer_;
+};
+
+class PostedPut final : public EnginePut, private UnderWay::Finisher {
  public:
   // More than any depth of a test: the credits of a channel count by the depth of its other end.
   static constexpr int kOutstanding = 64;
 
-  PostedPut(device::Watch& watch, std::unique_ptr<Put> inner, std::shared_ptr<UnderWay> under_way)
-      : EnginePut(watch, kOutstanding), inner_(std::move(inner)), under_way_(std::move(under_way)) {}
-  ~PostedPut() override { under_way_->finish(inner_.get()); }
+  PostedPut(device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Put> inner,
+            std::shared_ptr<UnderWay> under_way)
+      : EnginePut(watch, kOutstanding), inner_watch_(std::move(inner_watch)), inner_(std::move(inner)),
+        under_way_(std::move(under_way)) {}
+  ~PostedPut() override { under_way_->finish(this); }
 
-  bool post(std::uint64_t epoch, Range part) override {
+  bool post(std::size_t, std::uint64_t epoch, Range part) override {
     if (dice_.one_in(3)) return false;
-    under_way_->add({inner_.get(), epoch, part, dice_.below(3)});
+    under_way_->add({this, epoch, part, dice_.below(3)});
     return true;
   }
+  void finish(std::uint64_t epoch, Range part) override {
+    if (!watch().shut()) inner_->enqueue({}, epoch, part);
+    over(epoch);
+  }
+  bool settled() override { return inner_->settled(); }
   std::string describe() const override { return "posted: " + inner_->describe(); }
 
  private:
+  std::unique_ptr<InnerWatch> inner_watch_;
   std::unique_ptr<Put> inner_;
   std::shared_ptr<UnderWay> under_way_;
   Dice dice_;
@@ -171,6 +198,7 @@ class ArmedPut final : public RungPut {
   ~ArmedPut() override { nic_->disarm(this); }
 
   Fired fired() const noexcept override { return Fired::by_nic; }
+  bool settled() override { return inner_->settled(); }
   void arm(std::uint64_t epoch, Range part) override { nic_->arm({this, inner_.get(), threshold(epoch), epoch, part}); }
   std::string describe() const override { return "rung: " + inner_->describe(); }
 
@@ -194,19 +222,20 @@ class WrappedTransport : public Transport {
   }
 
  protected:
-  virtual std::unique_ptr<Put> wrap(device::Watch& watch, std::unique_ptr<Put> inner) = 0;
+  virtual std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) = 0;
 
  private:
   class WrappedLink final : public Link {
    public:
     WrappedLink(WrappedTransport& owner, std::unique_ptr<Link> inner) : owner_(owner), inner_(std::move(inner)) {}
-    std::unique_ptr<Landing> land(const Slots& target, const Signal& signal) override {
-      if (target.slot_bytes != 0) g_newest_signal.store(signal.word);  // none: this is where credits land
-      return inner_->land(target, signal);
+    std::size_t rails(const Slots& target) const override { return inner_->rails(target); }
+    std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
+      if (target.slot_bytes != 0) g_newest_signal.store(signals.front().word);  // none: this is where credits land
+      return inner_->land(target, signals);
     }
     void arrived(Key& key) override { inner_->arrived(key); }
     std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
-      return owner_.wrap(watch, inner_->prepare(source, watch, std::move(key)));
+      return owner_.wrap(*inner_, source, watch, std::move(key));
     }
 
    private:
@@ -221,10 +250,13 @@ class PostedTransport final : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
   bool poll() override { return under_way_->poll(); }
+  Rest rest() override { return {}; }
 
  private:
-  std::unique_ptr<Put> wrap(device::Watch& watch, std::unique_ptr<Put> inner) override {
-    return std::make_unique<PostedPut>(watch, std::move(inner), under_way_);
+  std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
+    auto inner_watch = std::make_unique<InnerWatch>(watch);
+    auto put = inner.prepare(source, *inner_watch, std::move(key));
+    return std::make_unique<PostedPut>(watch, std::move(inner_watch), std::move(put), under_way_);
   }
   std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
 };
@@ -233,10 +265,11 @@ class RungTransport final : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
   bool poll() override { return false; }
+  Rest rest() override { return {}; }
 
  private:
-  std::unique_ptr<Put> wrap(device::Watch& watch, std::unique_ptr<Put> inner) override {
-    return std::make_unique<ArmedPut>(watch, std::move(inner), nic_);
+  std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
+    return std::make_unique<ArmedPut>(watch, inner.prepare(source, watch, std::move(key)), nic_);
   }
   std::shared_ptr<Nic> nic_ = std::make_shared<Nic>();
 };
@@ -246,13 +279,9 @@ std::unique_ptr<Transport> open(const Settings& settings) {
   return std::make_unique<T>(settings);
 }
 
-std::string usable() { return {}; }
-
 [[maybe_unused]] const bool g_registered = [] {
-  register_backend(
-      {.name = "posted", .only_when_named = true, .level = 0, .why_not = usable, .open = open<PostedTransport>});
-  register_backend(
-      {.name = "rung", .only_when_named = true, .level = 0, .why_not = usable, .open = open<RungTransport>});
+  register_backend({"posted", Reach::named, 0, {}, open<PostedTransport>});
+  register_backend({"rung", Reach::named, 0, {}, open<RungTransport>});
   return true;
 }();
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a receiver learns that a put has landed: what a provider can do, cut to a support level (UNR's Table I: the bits
+// that travel with a put).
+#pragma once
+
+#include <cstdint>
+
+#include "backends/ofi/fabric.hpp"
+
+namespace sluice::backends::ofi {
+
+/// Why a signal is never seen before its data, for each class of provider:
+///
+/// `data`   The put carries a number; the provider shows it to the receiver once all bytes are in place (fi_rma(3),
+///          FI_REMOTE_CQ_DATA). The receiver raises the signal. Nothing need be ordered: the number names the epoch.
+///          Where it has no room for that (level 1), puts of a channel arrive in order, or go one at a time.
+/// `word`   A second write raises the signal itself. With write-after-write order it follows the data at once;
+///          without, once the data is known to be delivered (FI_DELIVERY_COMPLETE).
+enum class Notice : std::uint8_t { data, word };
+
+struct Manner {
+  Notice notice = Notice::word;
+  int index_bits = 0;    ///< of the number: which landing
+  int epoch_bits = 0;    ///< and which epoch of it; 0: the next
+  bool ordered = false;  ///< writes to one peer arrive in the order in which they were posted
+
+  /// The number that goes with an epoch.
+  std::uint64_t number(std::uint64_t index, std::uint64_t epoch) const noexcept {
+    return index | (epoch_bits == 0 ? 0 : (epoch & ((std::uint64_t{1} << epoch_bits) - 1)) << index_bits);
+  }
+  /// Whether a landing of this number and depth can be told of in so few bits.
+  bool has_room(std::uint64_t index, int depth) const noexcept;
+};
+
+/// The support level of a provider: 3: 64 bits travel with a put, 2: 32, 1: 8 or 16, 0: none.
+int level_of(const fi_info& info) noexcept;
+
+/// The best manner of the provider that needs no more than `level`.
+Manner choose_manner(const fi_info& info, int level) noexcept;
+
+}  // namespace sluice::backends::ofi

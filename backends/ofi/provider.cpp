@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/provider.hpp"
+
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "base/env.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+constexpr std::uint32_t kVersion = FI_VERSION(1, 15);
+
+Info empty_hints() {
+  Info hints(library().dupinfo(nullptr));
+  if (hints == nullptr) throw std::bad_alloc();
+  return hints;
+}
+
+/// What every provider must offer: reliable datagrams, and writes into registered memory. The rest is looked at in what
+/// it offers.
+Info hints() {
+  Info hints = empty_hints();
+  hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->domain_attr->mr_mode =
+      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  return hints;
+}
+
+std::string text(const char* text) { return text == nullptr ? std::string() : std::string(text); }
+
+std::string device_of(const fi_info& info) { return text(info.domain_attr->name); }
+
+/// `tcp;ofi_rxm` is `tcp`: the layer that adds reliable datagrams is no news to the user.
+std::string short_name(const std::string& full) { return full.substr(0, full.find(';')); }
+
+bool is_loopback(const fi_info& info) {
+  const auto* const address = static_cast<const sockaddr*>(info.src_addr);
+  if (address == nullptr) return false;
+  if (address->sa_family == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+bool is_link_local(const fi_info& info) {
+  const auto* const address = static_cast<const sockaddr*>(info.src_addr);
+  return address != nullptr && address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+std::vector<Provider> look() {
+  std::vector<Provider> found;
+  if (!library().why_not.empty()) return found;
+  std::string why;
+  const Info all = ask(*hints(), why);
+  for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
+    const std::string full = text(info->fabric_attr->prov_name);
+    auto provider = std::find_if(found.begin(), found.end(), [&](const auto& one) { return one.full_name == full; });
+    if (provider == found.end()) {
+      const std::string name = short_name(full);
+      const bool taken = std::any_of(found.begin(), found.end(), [&](const auto& one) { return one.name == name; });
+      found.push_back({taken ? full : name, full, {}, (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0});
+      provider = found.end() - 1;
+    }
+    // The first of a device is the one that the provider prefers.
+    const auto same = [&](const auto& device) {
+      return device_of(*device) == device_of(*info) && device->addr_format == info->addr_format;
+    };
+    if (is_link_local(*info) || std::any_of(provider->devices.begin(), provider->devices.end(), same)) continue;
+    provider->devices.emplace_back(duplicate(*info).release(), FreeInfo());
+  }
+  std::erase_if(found, [](const Provider& provider) { return provider.devices.empty(); });
+  return found;
+}
+
+}  // namespace
+
+const std::vector<Provider>& providers() {
+  static const std::vector<Provider> found = look();
+  return found;
+}
+
+Info ask(const fi_info& hints, std::string& why) {
+  fi_info* answer = nullptr;
+  const int code = library().getinfo(kVersion, nullptr, nullptr, 0, &hints, &answer);
+  if (code < 0) why = text_of(code);
+  return Info(answer);
+}
+
+std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const std::string& nics,
+                                                           bool one_host) {
+  std::vector<std::shared_ptr<const fi_info>> chosen;
+  for (const auto name : base::words_of(nics)) {
+    const auto device = std::find_if(provider.devices.begin(), provider.devices.end(),
+                                     [&](const auto& one) { return device_of(*one) == name; });
+    if (device == provider.devices.end()) {
+      throw std::invalid_argument("SLUICE_NICS=" + nics + ": provider " + provider.full_name +
+                                  " has no network device \"" + std::string(name) + "\"");
+    }
+    chosen.push_back(*device);
+  }
+  if (!chosen.empty()) return chosen;
+  // Of a device with several addresses the first is enough.
+  for (const auto& device : provider.devices) {
+    const auto same = [&](const auto& other) { return device_of(*other) == device_of(*device); };
+    if (is_loopback(*device) == one_host && std::none_of(chosen.begin(), chosen.end(), same)) chosen.push_back(device);
+  }
+  return chosen.empty() ? provider.devices : chosen;
+}
+
+}  // namespace sluice::backends::ofi

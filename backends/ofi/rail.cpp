@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/rail.hpp"
+
+#include <functional>
+#include <stdexcept>
+
+#include "backends/ofi/provider.hpp"
+#include "base/log.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+// cxi keeps client keys below this for memory without remote events; others do not mind.
+constexpr std::uint64_t kFirstKey = 100;
+
+/// The device once more, with write-after-write order where it can be had.
+Info with_order(const fi_info& device) {
+  std::string why;
+  const Info hints = duplicate(device);
+  hints->tx_attr->msg_order |= FI_ORDER_WAW;
+  hints->rx_attr->msg_order |= FI_ORDER_WAW;
+  Info ordered = ask(*hints, why);
+  return ordered == nullptr ? duplicate(device) : std::move(ordered);
+}
+
+}  // namespace
+
+Rail::Rail(const fi_info& device) : info_(with_order(device)), next_key_(kFirstKey) {
+  fid_fabric* fabric = nullptr;
+  check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
+  fabric_.reset(fabric);
+  fid_domain* domain = nullptr;
+  check(fi_domain(fabric, info_.get(), &domain, nullptr), "fi_domain");
+  domain_.reset(domain);
+  open_queue();
+  fi_av_attr table{};
+  table.type = FI_AV_TABLE;
+  fid_av* addresses = nullptr;
+  check(fi_av_open(domain, &table, &addresses, nullptr), "fi_av_open");
+  addresses_.reset(addresses);
+  fid_ep* endpoint = nullptr;
+  check(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "fi_endpoint");
+  endpoint_.reset(endpoint);
+  check(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
+  check(fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
+  check(fi_enable(endpoint), "fi_enable");
+}
+
+void Rail::open_queue() {
+  fi_cq_attr attributes{};
+  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.wait_obj = FI_WAIT_FD;
+  fid_cq* queue = nullptr;
+  if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) < 0) {
+    attributes.wait_obj = FI_WAIT_NONE;
+    check(fi_cq_open(domain_.get(), &attributes, &queue, nullptr), "fi_cq_open");
+  }
+  queue_.reset(queue);
+  if (attributes.wait_obj == FI_WAIT_FD) check(fi_control(&queue->fid, FI_GETWAIT, &wait_fd_), "FI_GETWAIT");
+}
+
+std::string Rail::network() const {
+  const char* const name = info_->fabric_attr->name;
+  return name == nullptr ? std::string() : std::string(name);
+}
+
+Blob Rail::name() const {
+  Blob name(256);
+  std::size_t bytes = name.size();
+  int code = fi_getname(&endpoint_->fid, name.data(), &bytes);
+  if (code == -FI_ETOOSMALL) {
+    name.resize(bytes);
+    code = fi_getname(&endpoint_->fid, name.data(), &bytes);
+  }
+  check(code, "fi_getname");
+  name.resize(bytes);
+  return name;
+}
+
+fi_addr_t Rail::add(const Blob& name) {
+  fi_addr_t address = FI_ADDR_UNSPEC;
+  if (fi_av_insert(addresses_.get(), name.data(), 1, &address, 0, nullptr) != 1)
+    throw std::runtime_error("libfabric: fi_av_insert: the peer's address is not understood");
+  return address;
+}
+
+std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
+  const bool shared = memory.segment != nullptr;
+  const device::Extent whole = shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment} : memory;
+  std::erase_if(registrations_, [](const auto& one) { return one.expired(); });
+  for (const auto& one : registrations_) {
+    if (auto registration = one.lock(); registration != nullptr && registration->holds(whole.data, whole.bytes))
+      return registration;
+  }
+  fid_mr* mr = nullptr;
+  check(fi_mr_reg(domain_.get(), whole.data, whole.bytes, FI_WRITE | FI_REMOTE_WRITE, 0, next_key_++, 0, &mr, nullptr),
+        "fi_mr_reg");
+  auto registration = std::make_shared<Registration>();
+  registration->mr.reset(mr);
+  registration->data = whole.data;
+  registration->bytes = whole.bytes;
+  registration->by_offset = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
+  if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
+    check(fi_mr_bind(mr, &endpoint_->fid, 0), "fi_mr_bind");
+    check(fi_mr_enable(mr), "fi_mr_enable");
+  }
+  registrations_.push_back(registration);
+  if (shared && memory.segment->shared) kept_.push_back(registration);
+  return registration;
+}
+
+Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
+                   std::optional<std::uint64_t> number, bool delivered, Operation& operation) {
+  if (!delivered && bytes <= info_->tx_attr->inject_size) {
+    const ssize_t code =
+        number ? fi_inject_writedata(endpoint_.get(), from, bytes, *number, to.peer, to.address, to.key)
+               : fi_inject_write(endpoint_.get(), from, bytes, to.peer, to.address, to.key);
+    if (code == -FI_EAGAIN) return Posted::busy;
+    check(code, "fi_inject_write");
+    return Posted::over;
+  }
+  const iovec part{const_cast<std::byte*>(from), bytes};
+  const fi_rma_iov target{to.address, bytes, to.key};
+  fi_msg_rma message{};
+  message.msg_iov = &part;
+  message.desc = &desc;
+  message.iov_count = 1;
+  message.addr = to.peer;
+  message.rma_iov = &target;
+  message.rma_iov_count = 1;
+  message.context = &operation.context;
+  message.data = number.value_or(0);
+  const std::uint64_t flags = FI_COMPLETION | (number ? FI_REMOTE_CQ_DATA : 0) | (delivered ? FI_DELIVERY_COMPLETE : 0);
+  const ssize_t code = fi_writemsg(endpoint_.get(), &message, flags);
+  if (code == -FI_EAGAIN) return Posted::busy;
+  check(code, "fi_writemsg");
+  ++under_way_;
+  operation.posted = true;
+  return Posted::under_way;
+}
+
+void Rail::forget(std::span<const Operation> operations) {
+  std::erase_if(known_, [&](const auto& one) { return one.data() == operations.data(); });
+}
+
+/// What an error says of an inject is not to be trusted: nobody gave it a context.
+Operation* Rail::known(void* context) const {
+  auto* const operation = static_cast<Operation*>(context);
+  const std::less<const Operation*> before;
+  for (const auto& some : known_) {
+    const bool inside = !before(operation, some.data()) && before(operation, some.data() + some.size());
+    if (inside && operation->posted) return operation;
+  }
+  return nullptr;
+}
+
+void Rail::end(Operation& operation, const std::string& why_not) {
+  --under_way_;
+  operation.posted = false;
+  if (operation.owner != nullptr) operation.owner->ended(operation, why_not);
+}
+
+void Rail::end_failed() {
+  fi_cq_err_entry error{};
+  const ssize_t count = fi_cq_readerr(queue_.get(), &error, 0);
+  if (count == -FI_EAGAIN) return;
+  check(count, "fi_cq_readerr");
+  const std::string why = text_of(error.err);
+  // That the peer of a failed inject is gone is noticed otherwise.
+  base::log(base::LogLevel::info, "libfabric: a write has failed: " + why);
+  if (Operation* const operation = known(error.op_context)) end(*operation, why);
+}
+
+bool Rail::may_sleep() const {
+  fid* queue = &queue_->fid;
+  return fi_trywait(fabric_.get(), &queue, 1) == FI_SUCCESS;
+}
+
+}  // namespace sluice::backends::ofi

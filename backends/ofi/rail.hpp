@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// One endpoint on one network device, with the memory registered for it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/ofi/manner.hpp"
+#include "backends/transport.hpp"
+
+namespace sluice::backends::ofi {
+
+/// Memory registered at one rail.
+struct Registration {
+  Owned<fid_mr> mr;
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  bool by_offset = false;  ///< remote addresses count from the start of the memory
+
+  bool holds(const std::byte* from, std::size_t length) const noexcept {
+    return from >= data && from + length <= data + bytes;
+  }
+  std::uint64_t key() const { return fi_mr_key(mr.get()); }
+  void* desc() const { return fi_mr_desc(mr.get()); }
+  /// How a peer names a place in it.
+  std::uint64_t address(const std::byte* at) const noexcept {
+    return by_offset ? static_cast<std::uint64_t>(at - data) : reinterpret_cast<std::uintptr_t>(at);
+  }
+};
+
+struct Operation;
+
+/// Who posted operations, and hears of their end.
+class Owner {
+ public:
+  virtual ~Owner() = default;
+  /// Empty `why_not`: it is over.
+  virtual void ended(Operation& operation, const std::string& why_not) = 0;
+};
+
+/// A write on its way; its owner keeps it until it has ended.
+struct Operation {
+  fi_context2 context{};  // first: libfabric hands its address back
+  Owner* owner = nullptr;
+  std::uint64_t epoch = 0;
+  bool posted = false;
+};
+
+enum class Posted : std::uint8_t { busy, under_way, over };
+
+/// A place in a peer's memory.
+struct Remote {
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+};
+
+class Rail {
+ public:
+  /// @throws std::runtime_error
+  explicit Rail(const fi_info& device);
+
+  const fi_info& info() const noexcept { return *info_; }
+  /// Of the network that the device is on; empty: not known.
+  std::string network() const;
+  /// For the peers' `add`.
+  Blob name() const;
+  fi_addr_t add(const Blob& name);
+
+  /// The registration that holds the memory, made if there is none. Ends with its last owner.
+  std::shared_ptr<Registration> registered(const device::Extent& memory);
+
+  /// From now on, and until `forget`, these may be posted here.
+  void know(std::span<const Operation> operations) { known_.push_back(operations); }
+  void forget(std::span<const Operation> operations);
+  /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` hears of the end.
+  /// `delivered`: over means that it has arrived. @throws std::runtime_error
+  Posted write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
+               std::optional<std::uint64_t> number, bool delivered, Operation& operation);
+
+  /// Hands what is over to the operations, and the numbers that came with peers' writes to `landed(number)`.
+  template <class Landed>
+  void poll(Landed landed);
+  int under_way() const noexcept { return under_way_; }
+
+  /// Readable when there may be something to poll for; -1: this provider has no such thing.
+  int wait_fd() const noexcept { return wait_fd_; }
+  /// Nothing to poll for now: who waits for `wait_fd` may sleep.
+  bool may_sleep() const;
+
+ private:
+  static constexpr std::size_t kAtOnce = 16;
+  void open_queue();
+  void end_failed();
+  ssize_t read(fi_cq_data_entry* entries) { return fi_cq_read(queue_.get(), entries, kAtOnce); }
+  void end(Operation& operation, const std::string& why_not);
+  Operation* known(void* context) const;
+
+  Info info_;
+  Owned<fid_fabric> fabric_;
+  Owned<fid_domain> domain_;
+  Owned<fid_cq> queue_;
+  Owned<fid_av> addresses_;
+  Owned<fid_ep> endpoint_;  // after what it is bound to, and so closed before
+  int wait_fd_ = -1;
+  int under_way_ = 0;
+  std::uint64_t next_key_ = 0;
+  std::vector<std::span<const Operation>> known_;
+  std::vector<std::weak_ptr<Registration>> registrations_;
+  std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
+};
+
+template <class Landed>
+void Rail::poll(Landed landed) {
+  fi_cq_data_entry entries[kAtOnce];
+  for (;;) {
+    const ssize_t count = read(entries);
+    if (count == -FI_EAVAIL) {
+      end_failed();
+      continue;
+    }
+    for (ssize_t i = 0; i < count; ++i) {
+      if ((entries[i].flags & FI_REMOTE_CQ_DATA) != 0) {
+        landed(entries[i].data);
+      } else {
+        end(*static_cast<Operation*>(entries[i].op_context), {});
+      }
+    }
+    if (count < static_cast<ssize_t>(kAtOnce)) return;
+  }
+}
+
+}  // namespace sluice::backends::ofi

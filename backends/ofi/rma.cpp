@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/rma.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace sluice::backends::ofi {
+namespace {
+
+using base::seeded;
+
+Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
+
+}  // namespace
+
+RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
+    : station_(station), signals_(signals.begin(), signals.end()) {
+  const std::lock_guard lock(station.mutex);
+  const std::size_t endpoints = station.rails.size();
+  place_.index = station.arrivals.add(signals_, target);
+  place_.slot_bytes = target.slot_bytes;
+  place_.depth = target.depth;
+  place_.rails = static_cast<std::uint32_t>(signals_.size());
+  place_.by_word = !station.manner.has_room(place_.index, target.depth);
+  for (std::size_t i = 0; i < signals_.size(); ++i) {
+    const std::size_t endpoint = endpoint_of(place_.index, i, endpoints);
+    Rail& rail = *station.rails[endpoint];
+    const auto word = rail.registered(signals_[i].memory);
+    const auto slots = target.memory.bytes == 0 ? word : rail.registered(target.memory);
+    const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
+    place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
+                      target.memory.bytes == 0 ? word->address(at) : slots->address(target.memory.data), slots->key(),
+                      word->address(at), word->key()};
+    registered_.insert(registered_.end(), {word, slots});
+    if (place_.by_word) station.written_words.push_back({&signals_[i], 0});
+  }
+}
+
+RmaLanding::~RmaLanding() {
+  const std::lock_guard lock(station_.mutex);
+  station_.arrivals.remove(place_.index);
+  std::erase_if(station_.written_words, [&](const WrittenWord& written) {
+    return std::any_of(signals_.begin(), signals_.end(), [&](const Signal& one) { return &one == written.signal; });
+  });
+  registered_.clear();
+}
+
+Key RmaLanding::key() const {
+  Key key;
+  key.bytes.resize(sizeof place_);
+  std::memcpy(key.bytes.data(), &place_, sizeof place_);
+  return key;
+}
+
+std::string RmaLanding::describe() const {
+  std::string text = station_.provider + ": lands in the target itself";
+  if (place_.by_word) return text + "; the peer writes the signal too";
+  return text + "; the engine raises the signal for the number that comes with it";
+}
+
+RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place)
+    : EnginePut(watch, place.depth, place.rails), station_(station), source_(source), place_(place),
+      lanes_(place.rails) {
+  const std::lock_guard lock(station.mutex);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const Place::OfRail& there = place.rail[i];
+    const Route& route = routes.at(there.endpoint);
+    Lane& lane = lanes_[i];
+    lane.rail = route.rail;
+    if (source.slot_bytes > lane.rail->info().ep_attr->max_msg_size)
+      throw std::runtime_error("a slot is larger than a message of this provider may be");
+    if (source.memory.bytes != 0) lane.source = lane.rail->registered(source.memory);
+    lane.slots = remote(route, there.slots, there.slots_key);
+    lane.word = remote(route, there.word, there.word_key);
+    lane.operations.resize(static_cast<std::size_t>(place.depth));
+    lane.early.resize(lane.operations.size());
+    for (Operation& operation : lane.operations) operation.owner = this;
+    lane.extra->owner = this;
+    lane.rail->know(lane.operations);
+    lane.rail->know({lane.extra.get(), 1});
+  }
+  if (has_words_to_follow()) station.word_writers.push_back(this);
+}
+
+RmaPut::~RmaPut() {
+  const std::lock_guard lock(station_.mutex);
+  std::erase(station_.word_writers, this);
+  for (Lane& lane : lanes_) {
+    lane.rail->forget(lane.operations);
+    lane.rail->forget({lane.extra.get(), 1});
+    lane.source.reset();
+    lane.extra->owner = nullptr;
+    if (lane.extra->posted) station_.orphans.push_back(std::move(lane.extra));
+  }
+}
+
+/// A part is cut into pieces of whole lines, none of them tiny.
+Range RmaPut::share(std::size_t rail, Range part) const noexcept {
+  constexpr std::size_t kLeast = 256;
+  constexpr std::size_t kLine = 64;
+  const std::size_t even = (part.bytes + lanes_.size() - 1) / lanes_.size();
+  const std::size_t piece = std::max(kLeast, (even + kLine - 1) / kLine * kLine);
+  const std::size_t begin = std::min(rail * piece, part.bytes);
+  return {part.offset + begin, std::min(piece, part.bytes - begin)};
+}
+
+bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
+  const std::lock_guard lock(station_.mutex);
+  Lane& lane = lanes_[rail];
+  try {
+    part = share(rail, part);
+    if (!place_.by_word) return post_with_number(lane, epoch, part);
+    return station_.manner.ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
+  } catch (const std::runtime_error& reason) {
+    watch().fail(Code::transport, reason.what());
+    over(epoch);
+    return true;
+  }
+}
+
+bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
+  const Manner& manner = station_.manner;
+  const auto& last = lane.operations[(epoch - 1) % lane.operations.size()];
+  if (manner.epoch_bits == 0 && !manner.ordered && last.posted) return false;  // the number does not name the epoch
+  const Posted posted = write(lane, epoch, part, manner.number(place_.index, epoch), !manner.ordered);
+  if (posted == Posted::over) over(epoch);
+  return posted != Posted::busy;
+}
+
+bool RmaPut::post_then_word(Lane& lane, std::uint64_t epoch, Range part) {
+  if (lane.word_due != epoch) {
+    if (seeded("word_before_data") && write_word(lane, epoch, false) == Posted::busy) return false;
+    if (part.bytes != 0 && write(lane, epoch, part, {}, false) == Posted::busy) return false;
+    lane.word_due = epoch;
+  }
+  if (write_word(lane, epoch, false) == Posted::busy) return false;
+  lane.word_due = 0;
+  if (!lane.operations[epoch % lane.operations.size()].posted) over(epoch);  // the source was read already
+  return true;
+}
+
+bool RmaPut::post_delivered(Lane& lane, std::uint64_t epoch, Range part) {
+  if (part.bytes == 0) {
+    arrived(lane, epoch);
+    return true;
+  }
+  return write(lane, epoch, part, {}, true) != Posted::busy;
+}
+
+Posted RmaPut::write(Lane& lane, std::uint64_t epoch, Range part, std::optional<std::uint64_t> number, bool delivered) {
+  Operation& operation = lane.operations[epoch % lane.operations.size()];
+  operation.epoch = epoch;
+  Remote to = lane.slots;
+  to.address += place_.slot_bytes * (epoch % static_cast<std::uint64_t>(place_.depth)) + part.offset;
+  const std::byte* from = part.bytes == 0 ? reinterpret_cast<const std::byte*>(&place_) : source_.at(epoch) + part.offset;
+  return lane.rail->write(from, part.bytes, lane.source == nullptr ? nullptr : lane.source->desc(), to, number,
+                          delivered, operation);
+}
+
+Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
+  lane.extra->epoch = epoch;
+  return lane.rail->write(reinterpret_cast<const std::byte*>(&epoch), sizeof epoch, nullptr, lane.word, {}, delivered,
+                          *lane.extra);
+}
+
+/// Unordered: the data of `epoch` is in place. Its word may be written once that of all before it is.
+void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
+  lane.early[epoch % lane.early.size()] = true;
+  while (lane.early[(lane.delivered + 1) % lane.early.size()]) {
+    ++lane.delivered;
+    lane.early[lane.delivered % lane.early.size()] = false;
+  }
+}
+
+bool RmaPut::write_words() {
+  bool left = false;
+  for (Lane& lane : lanes_) {
+    if (lane.extra->posted) continue;
+    if (watch().failed()) {
+      abandon_words(lane);
+    } else if (lane.delivered > lane.written) {
+      lane.writing = lane.delivered;
+      left |= write_word(lane, lane.writing, true) == Posted::busy;
+    }
+  }
+  return left;
+}
+
+/// A word after data that has failed would be believed: what waits for one ends without.
+void RmaPut::abandon_words(Lane& lane) {
+  while (lane.written < lane.delivered) over(++lane.written);
+  for (std::uint64_t epoch = lane.delivered + 1; epoch <= lane.delivered + lane.early.size(); ++epoch) {
+    if (lane.early[epoch % lane.early.size()]) over(epoch);
+    lane.early[epoch % lane.early.size()] = false;
+  }
+}
+
+void RmaPut::ended(Operation& operation, const std::string& why_not) {
+  const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
+  if (lane->extra.get() == &operation && flushes_left_ > 0) {
+    if (--flushes_left_ == 0) flushed_ = flushing_;  // also if it failed: the peer is out of reach
+    return;
+  }
+  if (!why_not.empty()) watch().fail(Code::transport, "a write over " + station_.provider + " failed: " + why_not);
+  if (lane->extra.get() == &operation) {
+    while (lane->written < lane->writing) over(++lane->written);
+  } else if (!has_words_to_follow() || watch().failed()) {
+    if (lane->word_due != operation.epoch) over(operation.epoch);
+  } else {
+    arrived(*lane, operation.epoch);
+  }
+}
+
+/// By writes of no bytes that are over once they are delivered, and so is all before them.
+bool RmaPut::settled() {
+  const std::lock_guard lock(station_.mutex);
+  const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
+  if (!station_.manner.ordered || flushed_ >= done) return true;  // unordered: what is over is delivered
+  if (flushes_left_ == 0) {
+    flushing_ = done;
+    flushes_left_ = lanes_.size();
+    for (Lane& lane : lanes_) lane.flush_due = true;
+  }
+  for (Lane& lane : lanes_) flush(lane);
+  return false;
+}
+
+void RmaPut::flush(Lane& lane) {
+  if (!lane.flush_due) return;
+  try {
+    const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
+    lane.flush_due = lane.rail->write(nothing, 0, nullptr, lane.word, {}, true, *lane.extra) == Posted::busy;
+  } catch (const std::runtime_error&) {
+    lane.flush_due = false;
+    if (--flushes_left_ == 0) flushed_ = flushing_;
+  }
+}
+
+std::string RmaPut::describe() const {
+  std::string text = station_.provider + ": written into the target";
+  if (lanes_.size() > 1) text += " over " + std::to_string(lanes_.size()) + " rails";
+  return text + (place_.by_word ? ", then the signal by a second write" : ", with a number that raises the signal");
+}
+
+}  // namespace sluice::backends::ofi

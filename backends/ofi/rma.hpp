@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts that the engine posts: a write into the peer's memory, and the notice of it.
+#pragma once
+
+#include <array>
+#include <mutex>
+
+#include "backends/ofi/arrivals.hpp"
+#include "backends/ofi/rail.hpp"
+#include "backends/put.hpp"
+
+namespace sluice::backends::ofi {
+
+class RmaPut;
+
+/// A word that the peer writes itself: nobody else wakes who sleeps for it.
+struct WrittenWord {
+  const Signal* signal = nullptr;
+  std::uint64_t seen = 0;
+};
+
+/// What a rank has open. Puts and landings use it under its mutex; operations end with the mutex held.
+struct Station {
+  std::mutex mutex;
+  std::string provider;
+  std::vector<std::unique_ptr<Operation>> orphans;  // to a peer that is lost: they may end at any time, or never
+  std::vector<std::unique_ptr<Rail>> rails;
+  Manner manner;
+  Arrivals arrivals{manner};
+  std::vector<WrittenWord> written_words;
+  std::vector<RmaPut*> word_writers;  // puts whose words follow once their data is delivered
+};
+
+/// A peer as our rails reach it: for each of its endpoints the rail to use and its address there.
+struct Route {
+  Rail* rail = nullptr;
+  fi_addr_t address = FI_ADDR_UNSPEC;
+};
+using Routes = std::vector<Route>;
+
+/// Where puts of one direction land, as the peer gets to know it.
+struct Place {
+  struct OfRail {
+    std::uint32_t endpoint = 0;
+    std::uint64_t slots = 0;  ///< remote address and key, of the slots and of the word
+    std::uint64_t slots_key = 0;
+    std::uint64_t word = 0;
+    std::uint64_t word_key = 0;
+  };
+  static constexpr std::size_t kMostRails = 8;
+
+  std::uint64_t index = 0;
+  std::uint64_t slot_bytes = 0;
+  std::int32_t depth = 1;
+  std::uint32_t rails = 1;
+  bool by_word = false;  ///< the peer raises the signal itself, with a second write
+  std::array<OfRail, kMostRails> rail{};
+};
+
+class RmaLanding final : public Landing {
+ public:
+  RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals);
+  ~RmaLanding() override;
+  Key key() const override;
+  bool direct() const noexcept override { return true; }
+  void take(device::Lane, std::uint64_t) override {}
+  std::string describe() const override;
+
+ private:
+  Station& station_;
+  std::vector<Signal> signals_;
+  std::vector<std::shared_ptr<Registration>> registered_;
+  Place place_;
+};
+
+class RmaPut final : public EnginePut, private Owner {
+ public:
+  RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
+  ~RmaPut() override;
+
+  bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
+  bool settled() override;
+  std::string describe() const override;
+  /// Writes the words whose data has arrived. Returns whether one is left to be written.
+  bool write_words();
+
+ private:
+  /// One rail of the put.
+  struct Lane {
+    Rail* rail = nullptr;
+    std::shared_ptr<Registration> source;
+    Remote slots;
+    Remote word;
+    std::vector<Operation> operations;  // by epoch mod depth
+    std::unique_ptr<Operation> extra = std::make_unique<Operation>();  // of the word, or of a flush
+    std::uint64_t word_due = 0;         // ordered: the epoch whose word is still to be written
+    std::vector<bool> early;            // unordered: delivered before an earlier one, by epoch mod depth
+    std::uint64_t delivered = 0;        // and every epoch up to this one
+    std::uint64_t writing = 0;          // the word that is on its way
+    std::uint64_t written = 0;
+    bool flush_due = false;
+
+    bool owns(const Operation& operation) const noexcept {
+      const auto* const first = operations.data();
+      return &operation == extra.get() || (&operation >= first && &operation < first + operations.size());
+    }
+  };
+
+  void ended(Operation& operation, const std::string& why_not) override;
+  bool post_with_number(Lane& lane, std::uint64_t epoch, Range part);
+  bool post_then_word(Lane& lane, std::uint64_t epoch, Range part);
+  bool post_delivered(Lane& lane, std::uint64_t epoch, Range part);
+  Posted write(Lane& lane, std::uint64_t epoch, Range part, std::optional<std::uint64_t> number, bool delivered);
+  Posted write_word(Lane& lane, std::uint64_t epoch, bool delivered);
+  void arrived(Lane& lane, std::uint64_t epoch);
+  Range share(std::size_t rail, Range part) const noexcept;
+  void abandon_words(Lane& lane);
+  void flush(Lane& lane);
+  /// Unordered, and the signal is a second write.
+  bool has_words_to_follow() const noexcept { return place_.by_word && !station_.manner.ordered; }
+
+  Station& station_;
+  Slots source_;
+  Place place_;
+  std::vector<Lane> lanes_;
+  std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
+  std::uint64_t flushing_ = 0;  // what a flush under way will make of it
+  std::size_t flushes_left_ = 0;
+};
+
+}  // namespace sluice::backends::ofi
