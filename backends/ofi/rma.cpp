@@ -80,12 +80,12 @@ RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, devi
     lane.rail->know(lane.operations);
     lane.rail->know({lane.extra.get(), 1});
   }
-  if (has_words_to_follow()) station.word_writers.push_back(this);
+  if (has_words_to_follow()) station.attended.push_back(this);
 }
 
 RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
-  std::erase(station_.word_writers, this);
+  std::erase(station_.attended, this);
   for (Lane& lane : lanes_) {
     lane.rail->forget(lane.operations);
     lane.rail->forget({lane.extra.get(), 1});
@@ -108,14 +108,14 @@ Range RmaPut::share(std::size_t rail, Range part) const noexcept {
 bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
   Lane& lane = lanes_[rail];
+  if (!broken_.empty()) return false;  // no epoch may pass one that was lost
   try {
     part = share(rail, part);
     if (!place_.by_word) return post_with_number(lane, epoch, part);
     return station_.manner.ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
   } catch (const std::runtime_error& reason) {
-    watch().fail(Code::transport, reason.what());
-    over(epoch);
-    return true;
+    suspect(reason.what());
+    return false;
   }
 }
 
@@ -173,22 +173,40 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
   }
 }
 
+/// Writes to a peer that has died fail before its death is noticed. So the failure of the channel waits a moment for the
+/// better reason.
+void RmaPut::suspect(const std::string& why) {
+  constexpr auto kMoment = std::chrono::seconds(1);
+  if (!broken_.empty()) return;
+  broken_ = why;
+  verdict_ = base::Clock::now() + kMoment;
+  if (!has_words_to_follow()) station_.attended.push_back(this);
+}
+
+bool RmaPut::attend() {
+  if (watch().failed()) {
+    for (Lane& lane : lanes_) {
+      if (!lane.extra->posted) abandon(lane);
+    }
+    return false;
+  }
+  if (broken_.empty()) return has_words_to_follow() && write_words();
+  if (base::Clock::now() >= verdict_) watch().fail(Code::transport, broken_);
+  return true;
+}
+
 bool RmaPut::write_words() {
   bool left = false;
   for (Lane& lane : lanes_) {
-    if (lane.extra->posted) continue;
-    if (watch().failed()) {
-      abandon_words(lane);
-    } else if (lane.delivered > lane.written) {
-      lane.writing = lane.delivered;
-      left |= write_word(lane, lane.writing, true) == Posted::busy;
-    }
+    if (lane.extra->posted || lane.delivered == lane.written) continue;
+    lane.writing = lane.delivered;
+    left |= write_word(lane, lane.writing, true) == Posted::busy;
   }
   return left;
 }
 
-/// A word after data that has failed would be believed: what waits for one ends without.
-void RmaPut::abandon_words(Lane& lane) {
+/// What still waits for its end, ends: nothing follows it any more. A word after data that has failed would be believed.
+void RmaPut::abandon(Lane& lane) {
   while (lane.written < lane.delivered) over(++lane.written);
   for (std::uint64_t epoch = lane.delivered + 1; epoch <= lane.delivered + lane.early.size(); ++epoch) {
     if (lane.early[epoch % lane.early.size()]) over(epoch);
@@ -202,9 +220,11 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
     if (--flushes_left_ == 0) flushed_ = flushing_;  // also if it failed: the peer is out of reach
     return;
   }
-  if (!why_not.empty()) watch().fail(Code::transport, "a write over " + station_.provider + " failed: " + why_not);
+  if (!why_not.empty()) suspect("a write over " + station_.provider + " failed: " + why_not);
   if (lane->extra.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
+  } else if (!broken_.empty()) {
+    lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
     if (lane->word_due != operation.epoch) over(operation.epoch);
   } else {

@@ -28,7 +28,7 @@ struct Station {
   Manner manner;
   Arrivals arrivals{manner};
   std::vector<WrittenWord> written_words;
-  std::vector<RmaPut*> word_writers;  // puts whose words follow once their data is delivered
+  std::vector<RmaPut*> attended;  // puts with something to do between posts
 };
 
 /// A peer as our rails reach it: for each of its endpoints the rail to use and its address there.
@@ -81,8 +81,8 @@ class RmaPut final : public EnginePut, private Owner {
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
   bool settled() override;
   std::string describe() const override;
-  /// Writes the words whose data has arrived. Returns whether one is left to be written.
-  bool write_words();
+  /// What is to be done between posts; returns whether something is left. Who has the mutex calls it.
+  bool attend();
 
  private:
   /// One rail of the put.
@@ -94,7 +94,7 @@ class RmaPut final : public EnginePut, private Owner {
     std::vector<Operation> operations;  // by epoch mod depth
     std::unique_ptr<Operation> extra = std::make_unique<Operation>();  // of the word, or of a flush
     std::uint64_t word_due = 0;         // ordered: the epoch whose word is still to be written
-    std::vector<bool> early;            // unordered: delivered before an earlier one, by epoch mod depth
+    std::vector<bool> early;            // by epoch mod depth: delivered before an earlier one, or ended after a failure
     std::uint64_t delivered = 0;        // and every epoch up to this one
     std::uint64_t writing = 0;          // the word that is on its way
     std::uint64_t written = 0;
@@ -114,7 +114,9 @@ class RmaPut final : public EnginePut, private Owner {
   Posted write_word(Lane& lane, std::uint64_t epoch, bool delivered);
   void arrived(Lane& lane, std::uint64_t epoch);
   Range share(std::size_t rail, Range part) const noexcept;
-  void abandon_words(Lane& lane);
+  bool write_words();
+  void abandon(Lane& lane);
+  void suspect(const std::string& why);
   void flush(Lane& lane);
   /// Unordered, and the signal is a second write.
   bool has_words_to_follow() const noexcept { return place_.by_word && !station_.manner.ordered; }
@@ -123,6 +125,8 @@ class RmaPut final : public EnginePut, private Owner {
   Slots source_;
   Place place_;
   std::vector<Lane> lanes_;
+  std::string broken_;  // why a write failed, until it is known whether the peer is alive
+  base::Clock::time_point verdict_{};
   std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
   std::uint64_t flushing_ = 0;  // what a flush under way will make of it
   std::size_t flushes_left_ = 0;

@@ -176,7 +176,7 @@ bool OfiTransport::poll() {
     rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i, rails.size()); });
     left |= rails[i]->under_way() > 0 && !rest_;
   }
-  for (RmaPut* put : station_.word_writers) left |= put->write_words();
+  for (RmaPut* put : station_.attended) left |= put->attend();
   for (WrittenWord& word : station_.written_words) {
     const std::uint64_t value = word.signal->word->value.load(std::memory_order_acquire);
     if (value != std::exchange(word.seen, value)) word.signal->parking->wake();
