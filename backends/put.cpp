@@ -25,18 +25,21 @@ void MappedPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
 }
 
 void Doorbell::ring(device::Lane) noexcept {
-  ++rings;
-  Listener* const awake = listener;  // once the word has risen, the put may be over, and its bell gone
-  if (adds) {
-    word.value.fetch_add(1, std::memory_order_acq_rel);
-  } else {
-    word.value.store(rings, std::memory_order_release);
-  }
+  const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
+  rings.store(count, std::memory_order_relaxed);
+  Listener* const awake = listener_;  // once the word has risen, the put may be over, and its bell gone
+  word.value.store(count, std::memory_order_release);
   if (awake != nullptr) awake->heard();
 }
 
 EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t rails)
-    : RungPut(watch), parts_(static_cast<std::size_t>(depth)), shares_over_(parts_.size()), posted_(rails) {}
+    : RungPut(watch, std::make_shared<Doorbell>()), parts_(static_cast<std::size_t>(depth)), shares_over_(parts_.size()), posted_(rails) {}
+
+/// Whatever their backend: the engine looks at the bell.
+const void* EnginePut::bell_kind() const noexcept {
+  static const char kind = 0;
+  return &kind;
+}
 
 bool EnginePut::post_rung() {
   const std::uint64_t rung = epoch_of(bell().word.value.load(std::memory_order_acquire));

@@ -3,6 +3,7 @@
 // RungPut was armed before and is fired by one 64-bit write; an EnginePut is a RungPut whose bell the engine hears.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -24,6 +25,7 @@ class MappedPut : public Put {
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   bool settled() override { return true; }
+  bool disarmed(bool) override { return true; }
   std::string describe() const override { return how_; }
 
  private:
@@ -45,39 +47,57 @@ class Listener {
   virtual void heard() noexcept = 0;
 };
 
-/// One 64-bit word that fires puts. A bell that `adds` (a NIC's trigger counter) gets deltas; the others are set to the
-/// count of rings.
-struct Doorbell {
-  base::Word word;
-  bool adds = false;
-  std::uint64_t rings = 0;  // by the stream that rings it
-  Listener* listener = nullptr;
+/// One 64-bit word that fires puts: a count of rings, which its listener looks at. A NIC's own is a class of its own.
+class Doorbell {
+ public:
+  Doorbell() = default;
+  Doorbell(const Doorbell&) = delete;
+  Doorbell& operator=(const Doorbell&) = delete;
+  virtual ~Doorbell() = default;
 
   /// In the lane's order: one ring more.
-  void ring(device::Lane lane) noexcept;
+  virtual void ring(device::Lane lane) noexcept;
+  /// From now on hears it. Nothing is outstanding.
+  void listen(Listener* listener) noexcept { listener_ = listener; }
+
+  base::Word word;
+  std::atomic<std::uint64_t> rings{0};  // one stream rings it
+
+ private:
+  Listener* listener_ = nullptr;
 };
 
 /// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.
 class RungPut : public Put {
  public:
-  explicit RungPut(device::Watch& watch) : bell_(std::make_shared<Doorbell>()), watch_(watch) {}
+  RungPut(device::Watch& watch, std::shared_ptr<Doorbell> bell) : bell_(std::move(bell)), watch_(watch) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final {
-    arm(epoch, part);
-    bell_->ring(lane);
+    if (arm(epoch, part)) bell_->ring(lane);
   }
 
-  /// Makes `epoch` ready to be fired by ring number `threshold(epoch)`. Epochs come in order, at most depth are
-  /// outstanding.
-  virtual void arm(std::uint64_t epoch, Range part) = 0;
+  /// By the host, when the epoch is enqueued, in order: may be armed already now. At most `most_armed` are.
+  virtual void announce(std::uint64_t epoch, Range part) = 0;
+  /// On the lane: makes `epoch` ready to be fired by ring number `threshold(epoch)`. Epochs come in order. False: the
+  /// watch is shut, and nothing is to be fired.
+  virtual bool arm(std::uint64_t epoch, Range part) = 0;
+  /// The lane waits until no more than this many epochs are not over before it arms one more.
+  virtual std::uint64_t most_armed() const noexcept = 0;
+
+  /// A bell that puts of the same `bell_kind` may share.
+  virtual std::shared_ptr<Doorbell> new_bell() = 0;
+  virtual const void* bell_kind() const noexcept = 0;
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
   void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
-    first_ring_ = bell->rings;
+    first_ring_ = bell->rings.load();
     first_epoch_ = epochs_so_far;
     bell_ = std::move(bell);
+    shared_ = true;
   }
 
+  /// Others may ring its bell too.
+  bool shared() const noexcept { return shared_; }
   Doorbell& bell() noexcept { return *bell_; }
   /// The ring that fires `epoch`, and the epoch that ring number `ring` fires.
   std::uint64_t threshold(std::uint64_t epoch) const noexcept { return epoch - first_epoch_ + first_ring_; }
@@ -85,11 +105,14 @@ class RungPut : public Put {
 
  protected:
   device::Watch& watch() noexcept { return watch_; }
+  /// For constructors that make it from what they are made of.
+  void use(std::shared_ptr<Doorbell> bell) noexcept { bell_ = std::move(bell); }
 
  private:
   std::shared_ptr<Doorbell> bell_;
   std::uint64_t first_ring_ = 0;
   std::uint64_t first_epoch_ = 0;
+  bool shared_ = false;
   device::Watch& watch_;
 };
 
@@ -100,10 +123,16 @@ class EnginePut : public RungPut {
   EnginePut(device::Watch& watch, int depth, std::size_t rails = 1);
 
   Fired fired() const noexcept final { return Fired::by_engine; }
-  void arm(std::uint64_t epoch, Range part) final {
+  void announce(std::uint64_t, Range) final {}
+  bool disarmed(bool) final { return true; }
+  bool arm(std::uint64_t epoch, Range part) final {
     // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.
     if (!watch().failed()) parts_[epoch % parts_.size()] = part;
+    return true;
   }
+  std::uint64_t most_armed() const noexcept final { return std::numeric_limits<std::uint64_t>::max(); }
+  std::shared_ptr<Doorbell> new_bell() final { return std::make_shared<Doorbell>(); }
+  const void* bell_kind() const noexcept final;
 
   /// Starts moving this rail's share of `part` of `epoch`. False: busy, ask again next turn. Ends with `over`, now or in
   /// `poll`.

@@ -72,6 +72,8 @@ class Landing {
   virtual bool direct() const noexcept = 0;
   /// On the lane, after the signal of `epoch` was seen: moves what landed elsewhere into the target.
   virtual void take(device::Lane lane, std::uint64_t epoch) = 0;
+  /// Whether puts into it may be left armed, so that the peer must hear when its key is closed.
+  virtual bool closing_awaited() const noexcept = 0;
   virtual std::string describe() const = 0;
 };
 
@@ -88,6 +90,9 @@ class Put {
   /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so that
   /// its memory may go. Asked again until it is.
   virtual bool settled() = 0;
+  /// After that: whether nothing is left that was armed and never fired. It can be disposed of once `key_closed`: nothing
+  /// of the peer can be written through the key of this put any more. Asked again until it is so.
+  virtual bool disarmed(bool key_closed) = 0;
   virtual std::string describe() const = 0;
 };
 
@@ -132,6 +137,7 @@ class Transport {
 struct Settings {
   std::size_t bounce_max = 0;
   int level = 4;         ///< support level: no more of the provider is used than this
+  int trigger_entries = 0;  ///< how many of the NIC's trigger entries this rank may take
   int rails = 0;         ///< of a channel; 0: chosen by size
   std::string domains;   ///< network devices that may be used, best first; empty: chosen by locality
   bool one_host = true;  ///< all ranks of the job are on this host

@@ -45,6 +45,7 @@ struct Env {
   std::size_t bounce_max = 0;                       ///< SLUICE_BOUNCE_MAX
   std::size_t nontemporal_min = 0;                  ///< SLUICE_NONTEMPORAL_MIN
   int level = 4;                                    ///< SLUICE_LEVEL
+  int trigger_entries = 0;                          ///< SLUICE_TRIGGER_ENTRIES
   int rails = 0;                                    ///< SLUICE_RAILS; 0: by size
   std::string nics;                                 ///< SLUICE_NICS; empty: by locality
   int engine_cpu = -1;                              ///< SLUICE_ENGINE_CPU; -1: any

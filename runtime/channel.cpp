@@ -77,7 +77,8 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
   }
   if (put_ == nullptr) shut_.store(true);
-  if (auto* rung = dynamic_cast<backends::RungPut*>(put_.get())) world_->engine().watch(*rung);
+  rung_ = dynamic_cast<backends::RungPut*>(put_.get());
+  if (rung_ != nullptr) world_->engine().watch(*rung_);
   on_connect(remote.depth);
   if (!failed()) base::raise(connected_word_, 1, done_parking);
   if (remote.final) peer_closed(*remote.final);
@@ -236,7 +237,7 @@ std::string ChannelEnd::describe() const {
           std::to_string(opening.key.tag) + ", " + std::to_string(opening.options.depth) + " x " +
           std::to_string(slot_bytes) + " bytes: ";
   if (remote_id == 0) return text + "not connected yet";
-  if (!sends) return text + landing_->describe();
+  if (!sends) return text + (landing_ == nullptr ? "closed" : landing_->describe());
   if (put_ == nullptr) return text + "the peer has closed its end";
   constexpr const char* kBy[] = {"fired by the stream", "fired by the NIC", "fired by the engine"};
   text += put_->describe();
@@ -259,7 +260,7 @@ bool ChannelEnd::close_by(Clock::time_point deadline) {
   bound_ = kClosed;
   lower_limit(0);
   if (!world_->close(*this, deadline)) return false;
-  if (auto* rung = dynamic_cast<backends::RungPut*>(put_.get())) world_->engine().forget(*rung);
+  if (rung_ != nullptr) world_->engine().forget(*rung_);
   shut_.store(true);  // the peer's memory is not ours to write any more
   closed_ = true;
   return true;

@@ -145,7 +145,15 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   std::optional<Final> closed_by_peer;
   bool peer_told = false;  ///< the peer's end is closed, and it was told that nothing touches its memory
   /// All enqueued work has run, here and in the peer's memory, and the peer's side lets go: the memory may be freed.
-  bool over() { return passed() && let_go_by_peer_ && (gone_ || settled()); }
+  bool over() { return passed() && let_go_by_peer_ && (gone_ || settled()) && disarmed(); }
+  /// Ends what the peer can write to. Returns whether it waits to hear of that.
+  bool close_key() {
+    const bool awaited = landing_ != nullptr && landing_->closing_awaited();
+    landing_.reset();
+    return awaited;
+  }
+  /// The peer's end is no more, nor is what our puts wrote to.
+  void peer_gone() noexcept { key_closed_ = true; }
 
  protected:
   /// Called once the put is prepared.
@@ -191,13 +199,23 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   /// On the lane, once connected: the put or the credit of `epoch`. Without anybody to reach it is over at once.
   void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     if (connected() && put_ != nullptr) [[likely]] {
+      if (rung_ != nullptr) await_armable(lane, *rung_, epoch);
       put_->enqueue(lane, epoch, part);
     } else {
       base::raise(done, epoch, done_parking);
     }
   }
+  /// By the host: what can be armed ahead of the stream is.
+  void announce(std::uint64_t epoch, backends::Range part) {
+    if (connected() && rung_ != nullptr) rung_->announce(epoch, part);
+  }
+  void await_armable(device::Lane lane, const backends::RungPut& put, std::uint64_t epoch) {
+    const std::uint64_t most = put.most_armed();
+    if (epoch > most) device::wait(lane, {&done, epoch - most, &done_parking, epoch}, *this, helper_);
+  }
   /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.
   bool settled() const { return put_ == nullptr || put_->settled(); }
+  bool disarmed() const { return put_ == nullptr || put_->disarmed(gone_ || key_closed_); }
   void drain_until(std::uint64_t last, std::optional<Timeout> timeout);
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>
@@ -243,6 +261,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
   const backends::Slots slots_;
   std::unique_ptr<backends::Put> put_;
+  backends::RungPut* rung_ = nullptr;  // the same, if it is one; set before `connected`
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;
   backends::Signal word_;                      ///< the one that the peer raises
@@ -272,7 +291,8 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   base::Word connected_word_;
   bool closed_ = false;
   bool let_go_by_peer_ = false;
-  bool gone_ = false;  // the peer is lost
+  bool gone_ = false;        // the peer is lost
+  bool key_closed_ = false;  // its end is no more
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 
   mutable std::mutex failure_mutex_;

@@ -139,14 +139,14 @@ bool Engine::work() {
 
 void Engine::watch(backends::RungPut& put) {
   const std::lock_guard turn(turn_);
-  put.bell().listener = this;
+  put.bell().listen(this);
   if (auto* engine_put = dynamic_cast<backends::EnginePut*>(&put)) puts_.push_back(engine_put);
   watched_.fetch_add(1);
 }
 
 void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs) {
   const std::lock_guard turn(turn_);
-  bell->listener = this;
+  bell->listen(this);
   put.share(bell, epochs);
 }
 

@@ -13,20 +13,17 @@ namespace {
 using backends::RungPut;
 using base::seeded;
 
-/// Puts of one firer that can hear one bell get one. Returns the bells.
+/// Puts that can be fired by one bell get one. Returns the bells.
 std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
                                                       const std::vector<std::pair<RungPut*, std::uint64_t>>& puts) {
-  std::map<backends::Fired, std::shared_ptr<backends::Doorbell>> bells;
+  std::map<const void*, std::shared_ptr<backends::Doorbell>> bells;
   for (const auto& [put, epochs] : puts) {
-    auto& bell = bells[put->fired()];
-    if (bell == nullptr) {
-      bell = std::make_shared<backends::Doorbell>();
-      bell->adds = put->bell().adds;
-    }
+    auto& bell = bells[put->bell_kind()];
+    if (bell == nullptr) bell = put->new_bell();
     engine.move(*put, bell, epochs);
   }
   std::vector<std::shared_ptr<backends::Doorbell>> all;
-  for (auto& [fired, bell] : bells) all.push_back(std::move(bell));
+  for (auto& [kind, bell] : bells) all.push_back(std::move(bell));
   return all;
 }
 
@@ -130,6 +127,7 @@ void PlanCore::start(Stream stream) {
   for (auto& [core, first] : out_) core->check_next();
   for (auto& [core, first] : out_) core->count_for_plan();
   const std::uint64_t start = ++starts_;
+  for (auto& [core, first] : out_) core->announce(core->epoch(), core->whole());
   issue(stream, [this, start](device::Lane lane) { fire(lane, start); });
   check_failures(stream);
 }
@@ -142,6 +140,7 @@ void PlanCore::fire(device::Lane lane, std::uint64_t start) {
       it->core->fire(lane, epoch, it->core->whole());
     } else {
       it->core->await_credit(lane, epoch);
+      it->core->await_armable(lane, *it->core->rung_, epoch);
       it->core->rung_->arm(epoch, it->core->whole());
     }
   }
@@ -163,8 +162,8 @@ void PlanCore::release(Stream stream) {
   check_stream(stream);
   if (releases_ >= waits_) throw misuse("release without a wait");
   for (auto& in : in_) in.core->check_driven();
-  for (auto& in : in_) in.core->begin_release();
   const std::uint64_t release = ++releases_;
+  for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
   issue(stream, [this, release](device::Lane lane) { give_back(lane, release); });
 }
 
@@ -173,6 +172,7 @@ void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
     if (in.core->rung_ == nullptr) {
       in.core->give_back(lane, in.first_release + release);
     } else {
+      in.core->await_armable(lane, *in.core->rung_, in.first_release + release);
       in.core->rung_->arm(in.first_release + release, {});
     }
   }

@@ -68,6 +68,7 @@ void ReceiverCore::release(Stream stream) {
   bind(stream);
   check();
   const std::uint64_t epoch = begin_release();
+  announce(epoch, {});
   device::in_order(stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); });
 }
 
@@ -101,7 +102,6 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
 }
 
 void ReceiverCore::on_connect(int) {
-  rung_ = dynamic_cast<backends::RungPut*>(put_.get());
   helper_ = world().engine().helper();
 }
 

@@ -48,7 +48,6 @@ class ReceiverCore final : public runtime::ChannelEnd {
   std::atomic<std::uint64_t> landed_{0};  // waits that have passed on their stream
   std::atomic<std::uint64_t> taken_{0};   // and those of host forms, which may pass before an enqueued one
   std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed
-  backends::RungPut* rung_ = nullptr;
 };
 
 }  // namespace sluice::detail

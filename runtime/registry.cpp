@@ -116,6 +116,9 @@ void World::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> f
     case Kind::opening: return on_opening(peer, message, std::move(fds));
     case Kind::closing: return on_closing(peer, message);
     case Kind::failure: return on_failure(peer, message);
+    case Kind::gone:
+      if (ChannelEnd* const end = end_of_peer(peer, message.get<std::uint64_t>())) end->peer_gone();
+      return;
     case Kind::let_go:
       if (const auto it = ends_.find(message.get<std::uint64_t>()); it != ends_.end()) it->second->peer_let_go();
       return;
@@ -254,6 +257,7 @@ void World::unregister(ChannelEnd& end) {
   // The peer may have closed while this end was: its engine has not been told yet, and nobody would later.
   if (end.closed_by_peer && !end.peer_told) tell_let_go(end);
   ends_.erase(end.id);
+  if (end.close_key()) peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::gone).put(end.id).take(), {}});
   // The peer may look for this end later, and must find that it is over: its place in the queue stays.
   const auto waiting = waiting_here_.find(end.opening.key);
   if (waiting == waiting_here_.end()) return;

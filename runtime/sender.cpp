@@ -49,6 +49,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
   bind(stream);
   if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
+  announce(epoch, part);
   device::in_order(stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
   if (stream.kind() == Stream::Kind::program_order) check();
 }
@@ -71,7 +72,6 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
 void SenderCore::drain(std::optional<Timeout> timeout) { drain_until(epoch(), timeout); }
 
 void SenderCore::on_connect(int remote_depth) {
-  rung_ = dynamic_cast<backends::RungPut*>(put_.get());
   helper_ = rung_ == nullptr ? nullptr : world().engine().helper();
   target_depth_.store(static_cast<std::uint64_t>(remote_depth), std::memory_order_release);
 }

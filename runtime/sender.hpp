@@ -49,7 +49,6 @@ class SenderCore final : public runtime::ChannelEnd {
 
   std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
   std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
-  backends::RungPut* rung_ = nullptr;
 };
 
 }  // namespace sluice::detail

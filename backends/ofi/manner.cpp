@@ -12,6 +12,7 @@ bool Manner::has_room(std::uint64_t index, int depth) const noexcept {
 }
 
 int level_of(const fi_info& info) noexcept {
+  if ((~info.caps & (FI_TRIGGER | FI_RMA_EVENT)) == 0) return 4;
   const std::size_t bytes = info.domain_attr->cq_data_size;
   if (bytes >= 8) return 3;
   if (bytes >= 4) return 2;
@@ -23,6 +24,10 @@ Manner choose_manner(const fi_info& info, int level) noexcept {
   manner.ordered = (info.tx_attr->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW)) != 0;
   level = std::min(level, level_of(info));
   if (level == 0) return manner;
+  if (level == 4) {
+    manner.notice = Notice::counter;
+    return manner;
+  }
   manner.notice = Notice::data;
   if (level == 1) {
     manner.index_bits = info.domain_attr->cq_data_size == 1 ? 8 : 16;

@@ -16,7 +16,9 @@ namespace sluice::backends::ofi {
 ///          Where it has no room for that (level 1), puts of a channel arrive in order, or go one at a time.
 /// `word`   A second write raises the signal itself. With write-after-write order it follows the data at once;
 ///          without, once the data is known to be delivered (FI_DELIVERY_COMPLETE).
-enum class Notice : std::uint8_t { data, word };
+/// `counter` A counter bound to the receiver's memory counts what has arrived in it (FI_RMA_EVENT). Epochs arrive in
+///          order, or go one at a time, so the count is the epoch.
+enum class Notice : std::uint8_t { data, word, counter };
 
 struct Manner {
   Notice notice = Notice::word;
@@ -32,7 +34,7 @@ struct Manner {
   bool has_room(std::uint64_t index, int depth) const noexcept;
 };
 
-/// The support level of a provider: 3: 64 bits travel with a put, 2: 32, 1: 8 or 16, 0: none.
+/// The support level of a provider: 4: work is fired and counted without a thread of ours, 3: 64 bits travel with a put, 2: 32, 1: 8 or 16, 0: none.
 int level_of(const fi_info& info) noexcept;
 
 /// The best manner of the provider that needs no more than `level`.

@@ -67,7 +67,7 @@ std::vector<Provider> look() {
     if (provider == found.end()) {
       const std::string name = short_name(full);
       const bool taken = std::any_of(found.begin(), found.end(), [&](const auto& one) { return one.name == name; });
-      found.push_back({taken ? full : name, full, {}, (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0});
+      found.push_back({taken ? full : name, full, {}, false, (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0});
       provider = found.end() - 1;
     }
     // The first of a device is the one that the provider prefers.
@@ -78,6 +78,13 @@ std::vector<Provider> look() {
     provider->devices.emplace_back(duplicate(*info).release(), FreeInfo());
   }
   std::erase_if(found, [](const Provider& provider) { return provider.devices.empty(); });
+  for (Provider& provider : found) {
+    const Info wanted = duplicate(*provider.devices.front());
+    wanted->caps |= FI_TRIGGER | FI_RMA_EVENT;
+    wanted->tx_attr->caps |= FI_TRIGGER | FI_RMA_EVENT;
+    wanted->rx_attr->caps |= FI_TRIGGER | FI_RMA_EVENT;
+    provider.triggers = ask(*wanted, why) != nullptr;
+  }
   return found;
 }
 

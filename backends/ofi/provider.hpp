@@ -13,6 +13,7 @@ struct Provider {
   std::string name;                                      ///< as a backend, without `ofi:`
   std::string full_name;                                 ///< libfabric's own, with the layers on top
   std::vector<std::shared_ptr<const fi_info>> devices;   ///< one a network device, as libfabric prefers them
+  bool triggers = false;                                 ///< deferred work, and counters of what lands
   bool other_hosts = false;                              ///< reaches other hosts
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/rail.hpp"
 
-#include <functional>
 #include <stdexcept>
 
 #include "backends/ofi/provider.hpp"
@@ -13,19 +12,30 @@ namespace {
 // cxi keeps client keys below this for memory without remote events; others do not mind.
 constexpr std::uint64_t kFirstKey = 100;
 
-/// The device once more, with write-after-write order where it can be had.
-Info with_order(const fi_info& device) {
+/// The device once more, with what else is wanted of it.
+Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
   std::string why;
   const Info hints = duplicate(device);
-  hints->tx_attr->msg_order |= FI_ORDER_WAW;
-  hints->rx_attr->msg_order |= FI_ORDER_WAW;
-  Info ordered = ask(*hints, why);
-  return ordered == nullptr ? duplicate(device) : std::move(ordered);
+  hints->caps |= caps;
+  hints->tx_attr->caps |= caps & (FI_TRIGGER | FI_RMA_EVENT);
+  hints->rx_attr->caps |= caps & (FI_TRIGGER | FI_RMA_EVENT);
+  hints->tx_attr->msg_order |= order;
+  hints->rx_attr->msg_order |= order;
+  return ask(*hints, why);
+}
+
+/// With write-after-write order where it can be had.
+Info best_of(const fi_info& device, bool triggers) {
+  if (triggers) {
+    if (Info info = with(device, FI_ORDER_WAW, Rail::kTriggerCaps)) return info;
+  }
+  if (Info info = with(device, FI_ORDER_WAW, 0)) return info;
+  return duplicate(device);
 }
 
 }  // namespace
 
-Rail::Rail(const fi_info& device) : info_(with_order(device)), next_key_(kFirstKey) {
+Rail::Rail(const fi_info& device, bool triggers) : info_(best_of(device, triggers)), next_key_(kFirstKey) {
   fid_fabric* fabric = nullptr;
   check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
   fabric_.reset(fabric);
@@ -139,21 +149,6 @@ Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const R
   return Posted::under_way;
 }
 
-void Rail::forget(std::span<const Operation> operations) {
-  std::erase_if(known_, [&](const auto& one) { return one.data() == operations.data(); });
-}
-
-/// What an error says of an inject is not to be trusted: nobody gave it a context.
-Operation* Rail::known(void* context) const {
-  auto* const operation = static_cast<Operation*>(context);
-  const std::less<const Operation*> before;
-  for (const auto& some : known_) {
-    const bool inside = !before(operation, some.data()) && before(operation, some.data() + some.size());
-    if (inside && operation->posted) return operation;
-  }
-  return nullptr;
-}
-
 void Rail::end(Operation& operation, const std::string& why_not) {
   --under_way_;
   operation.posted = false;
@@ -166,9 +161,12 @@ void Rail::end_failed() {
   if (count == -FI_EAGAIN) return;
   check(count, "fi_cq_readerr");
   const std::string why = text_of(error.err);
-  // That the peer of a failed inject is gone is noticed otherwise.
   base::log(base::LogLevel::info, "libfabric: a write has failed: " + why);
-  if (Operation* const operation = known(error.op_context)) end(*operation, why);
+  // Nobody gave a context to an inject, so what an error says of one is not to be trusted: owners look whether it is
+  // theirs. That the peer of a failed inject is gone is noticed otherwise.
+  for (Owner* const owner : owners_) {
+    if (owner->failed(error.op_context, why)) return;
+  }
 }
 
 bool Rail::may_sleep() const {

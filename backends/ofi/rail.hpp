@@ -38,6 +38,8 @@ class Owner {
   virtual ~Owner() = default;
   /// Empty `why_not`: it is over.
   virtual void ended(Operation& operation, const std::string& why_not) = 0;
+  /// What was posted with this context has failed. False: it is not of this owner.
+  virtual bool failed(void* context, const std::string& why) = 0;
 };
 
 /// A write on its way; its owner keeps it until it has ended.
@@ -59,10 +61,18 @@ struct Remote {
 
 class Rail {
  public:
+  static constexpr std::uint64_t kTriggerCaps = FI_TRIGGER | FI_RMA_EVENT;
+
   /// @throws std::runtime_error
-  explicit Rail(const fi_info& device);
+  /// `triggers`: with deferred work and counted memory, if the device has them.
+  Rail(const fi_info& device, bool triggers);
 
   const fi_info& info() const noexcept { return *info_; }
+  fid_domain* domain() const noexcept { return domain_.get(); }
+  fid_ep* endpoint() const noexcept { return endpoint_.get(); }
+  std::uint64_t new_key() noexcept { return next_key_++; }
+  /// It takes deferred work, and counts what lands in a piece of memory.
+  bool triggers() const noexcept { return (~info_->caps & kTriggerCaps) == 0; }
   /// Of the network that the device is on; empty: not known.
   std::string network() const;
   /// For the peers' `add`.
@@ -72,9 +82,11 @@ class Rail {
   /// The registration that holds the memory, made if there is none. Ends with its last owner.
   std::shared_ptr<Registration> registered(const device::Extent& memory);
 
-  /// From now on, and until `forget`, these may be posted here.
-  void know(std::span<const Operation> operations) { known_.push_back(operations); }
-  void forget(std::span<const Operation> operations);
+  /// From now on, and until `forget`, it hears of what has failed.
+  void know(Owner& owner) { owners_.push_back(&owner); }
+  void forget(Owner& owner) { std::erase(owners_, &owner); }
+  /// `operation`, posted here, has ended.
+  void end(Operation& operation, const std::string& why_not);
   /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` hears of the end.
   /// `delivered`: over means that it has arrived. @throws std::runtime_error
   Posted write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
@@ -95,8 +107,6 @@ class Rail {
   void open_queue();
   void end_failed();
   ssize_t read(fi_cq_data_entry* entries) { return fi_cq_read(queue_.get(), entries, kAtOnce); }
-  void end(Operation& operation, const std::string& why_not);
-  Operation* known(void* context) const;
 
   Info info_;
   Owned<fid_fabric> fabric_;
@@ -107,7 +117,7 @@ class Rail {
   int wait_fd_ = -1;
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;
-  std::vector<std::span<const Operation>> known_;
+  std::vector<Owner*> owners_;
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
 };

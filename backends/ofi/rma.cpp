@@ -22,7 +22,7 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
   place_.slot_bytes = target.slot_bytes;
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals_.size());
-  place_.by_word = !station.manner.has_room(place_.index, target.depth);
+  place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
   for (std::size_t i = 0; i < signals_.size(); ++i) {
     const std::size_t endpoint = endpoint_of(place_.index, i, endpoints);
     Rail& rail = *station.rails[endpoint];
@@ -33,7 +33,7 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
                       target.memory.bytes == 0 ? word->address(at) : slots->address(target.memory.data), slots->key(),
                       word->address(at), word->key()};
     registered_.insert(registered_.end(), {word, slots});
-    if (place_.by_word) station.written_words.push_back({&signals_[i], 0});
+    if (place_.notice == Notice::word) station.written_words.push_back({&signals_[i], 0});
   }
 }
 
@@ -55,7 +55,7 @@ Key RmaLanding::key() const {
 
 std::string RmaLanding::describe() const {
   std::string text = station_.provider + ": lands in the target itself";
-  if (place_.by_word) return text + "; the peer writes the signal too";
+  if (place_.notice == Notice::word) return text + "; the peer writes the signal too";
   return text + "; the engine raises the signal for the number that comes with it";
 }
 
@@ -77,8 +77,7 @@ RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, devi
     lane.early.resize(lane.operations.size());
     for (Operation& operation : lane.operations) operation.owner = this;
     lane.extra->owner = this;
-    lane.rail->know(lane.operations);
-    lane.rail->know({lane.extra.get(), 1});
+    lane.rail->know(*this);
   }
   if (has_words_to_follow()) station.attended.push_back(this);
 }
@@ -87,8 +86,7 @@ RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.attended, this);
   for (Lane& lane : lanes_) {
-    lane.rail->forget(lane.operations);
-    lane.rail->forget({lane.extra.get(), 1});
+    lane.rail->forget(*this);
     lane.source.reset();
     lane.extra->owner = nullptr;
     if (lane.extra->posted) station_.orphans.push_back(std::move(lane.extra));
@@ -111,7 +109,8 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   if (!broken_.empty()) return false;  // no epoch may pass one that was lost
   try {
     part = share(rail, part);
-    if (!place_.by_word) return post_with_number(lane, epoch, part);
+    if (place_.notice == Notice::data) return post_with_number(lane, epoch, part);
+    if (place_.notice == Notice::counter) return post_counted(lane, epoch, part);
     return station_.manner.ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
   } catch (const std::runtime_error& reason) {
     suspect(reason.what());
@@ -124,6 +123,15 @@ bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
   const auto& last = lane.operations[(epoch - 1) % lane.operations.size()];
   if (manner.epoch_bits == 0 && !manner.ordered && last.posted) return false;  // the number does not name the epoch
   const Posted posted = write(lane, epoch, part, manner.number(place_.index, epoch), !manner.ordered);
+  if (posted == Posted::over) over(epoch);
+  return posted != Posted::busy;
+}
+
+/// The count of what has arrived is the epoch: in order, or one at a time.
+bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
+  const bool ordered = station_.manner.ordered;
+  if (!ordered && lane.operations[(epoch - 1) % lane.operations.size()].posted) return false;
+  const Posted posted = write(lane, epoch, part, {}, !ordered);
   if (posted == Posted::over) over(epoch);
   return posted != Posted::busy;
 }
@@ -232,6 +240,17 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   }
 }
 
+bool RmaPut::failed(void* context, const std::string& why) {
+  for (Lane& lane : lanes_) {
+    const auto is = [&](const Operation& one) { return &one.context == context && one.posted; };
+    const auto found = std::find_if(lane.operations.begin(), lane.operations.end(), is);
+    if (found == lane.operations.end() && !is(*lane.extra)) continue;
+    lane.rail->end(found == lane.operations.end() ? *lane.extra : *found, why);
+    return true;
+  }
+  return false;
+}
+
 /// By writes of no bytes that are over once they are delivered, and so is all before them.
 bool RmaPut::settled() {
   const std::lock_guard lock(station_.mutex);
@@ -260,7 +279,9 @@ void RmaPut::flush(Lane& lane) {
 std::string RmaPut::describe() const {
   std::string text = station_.provider + ": written into the target";
   if (lanes_.size() > 1) text += " over " + std::to_string(lanes_.size()) + " rails";
-  return text + (place_.by_word ? ", then the signal by a second write" : ", with a number that raises the signal");
+  if (place_.notice == Notice::counter) return text + ", where arrivals are counted";
+  return text + (place_.notice == Notice::word ? ", then the signal by a second write"
+                                               : ", with a number that raises the signal");
 }
 
 }  // namespace sluice::backends::ofi

@@ -2,60 +2,9 @@
 // Puts that the engine posts: a write into the peer's memory, and the notice of it.
 #pragma once
 
-#include <array>
-#include <mutex>
-
-#include "backends/ofi/arrivals.hpp"
-#include "backends/ofi/rail.hpp"
-#include "backends/put.hpp"
+#include "backends/ofi/station.hpp"
 
 namespace sluice::backends::ofi {
-
-class RmaPut;
-
-/// A word that the peer writes itself: nobody else wakes who sleeps for it.
-struct WrittenWord {
-  const Signal* signal = nullptr;
-  std::uint64_t seen = 0;
-};
-
-/// What a rank has open. Puts and landings use it under its mutex; operations end with the mutex held.
-struct Station {
-  std::mutex mutex;
-  std::string provider;
-  std::vector<std::unique_ptr<Operation>> orphans;  // to a peer that is lost: they may end at any time, or never
-  std::vector<std::unique_ptr<Rail>> rails;
-  Manner manner;
-  Arrivals arrivals{manner};
-  std::vector<WrittenWord> written_words;
-  std::vector<RmaPut*> attended;  // puts with something to do between posts
-};
-
-/// A peer as our rails reach it: for each of its endpoints the rail to use and its address there.
-struct Route {
-  Rail* rail = nullptr;
-  fi_addr_t address = FI_ADDR_UNSPEC;
-};
-using Routes = std::vector<Route>;
-
-/// Where puts of one direction land, as the peer gets to know it.
-struct Place {
-  struct OfRail {
-    std::uint32_t endpoint = 0;
-    std::uint64_t slots = 0;  ///< remote address and key, of the slots and of the word
-    std::uint64_t slots_key = 0;
-    std::uint64_t word = 0;
-    std::uint64_t word_key = 0;
-  };
-  static constexpr std::size_t kMostRails = 8;
-
-  std::uint64_t index = 0;
-  std::uint64_t slot_bytes = 0;
-  std::int32_t depth = 1;
-  std::uint32_t rails = 1;
-  bool by_word = false;  ///< the peer raises the signal itself, with a second write
-  std::array<OfRail, kMostRails> rail{};
-};
 
 class RmaLanding final : public Landing {
  public:
@@ -63,6 +12,7 @@ class RmaLanding final : public Landing {
   ~RmaLanding() override;
   Key key() const override;
   bool direct() const noexcept override { return true; }
+  bool closing_awaited() const noexcept override { return false; }
   void take(device::Lane, std::uint64_t) override {}
   std::string describe() const override;
 
@@ -107,8 +57,10 @@ class RmaPut final : public EnginePut, private Owner {
   };
 
   void ended(Operation& operation, const std::string& why_not) override;
+  bool failed(void* context, const std::string& why) override;
   bool post_with_number(Lane& lane, std::uint64_t epoch, Range part);
   bool post_then_word(Lane& lane, std::uint64_t epoch, Range part);
+  bool post_counted(Lane& lane, std::uint64_t epoch, Range part);
   bool post_delivered(Lane& lane, std::uint64_t epoch, Range part);
   Posted write(Lane& lane, std::uint64_t epoch, Range part, std::optional<std::uint64_t> number, bool delivered);
   Posted write_word(Lane& lane, std::uint64_t epoch, bool delivered);
@@ -119,7 +71,7 @@ class RmaPut final : public EnginePut, private Owner {
   void suspect(const std::string& why);
   void flush(Lane& lane);
   /// Unordered, and the signal is a second write.
-  bool has_words_to_follow() const noexcept { return place_.by_word && !station_.manner.ordered; }
+  bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
 
   Station& station_;
   Slots source_;

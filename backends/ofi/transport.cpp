@@ -11,6 +11,7 @@
 
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
+#include "backends/ofi/triggered.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -57,6 +58,8 @@ class OfiLink final : public Link {
     return target.slot_bytes < kStripedFrom ? 1 : std::min(station_.rails.size(), Place::kMostRails);
   }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
+    if (station_.manner.notice == Notice::counter && target.memory.bytes != 0)
+      return std::make_unique<CountedLanding>(station_, target, signals);
     return std::make_unique<RmaLanding>(station_, target, signals);
   }
   void arrived(Key&) override {}
@@ -65,10 +68,19 @@ class OfiLink final : public Link {
     if (key.bytes.size() != sizeof place) throw std::runtime_error("a key of the wrong size");
     std::memcpy(&place, key.bytes.data(), sizeof place);
     if (place.rails < 1 || place.rails > Place::kMostRails || place.depth < 1) throw std::runtime_error("a bad key");
+    if (can_be_armed(place)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
     return std::make_unique<RmaPut>(station_, routes_, source, watch, place);
   }
 
  private:
+  /// Its arrivals are counted, or it is a word alone; and the NIC has entries left.
+  bool can_be_armed(const Place& place) const {
+    const std::lock_guard lock(station_.mutex);
+    const bool fits = place.notice == Notice::counter || (place.notice == Notice::word && place.slot_bytes == 0);
+    return station_.manner.notice == Notice::counter && fits && place.rails == 1 &&
+           TriggeredPut::entries_for(place) <= station_.entries_left;
+  }
+
   Station& station_;
   Routes routes_;
   int rails_;
@@ -97,8 +109,9 @@ class OfiTransport final : public Transport {
     const auto devices = choose_devices(provider, settings.domains, settings.one_host);
     const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
-      station_.rails.push_back(std::make_unique<Rail>(*devices[i % devices.size()]));
+      station_.rails.push_back(std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4));
     station_.manner = choose_manner(station_.rails.front()->info(), settings.level);
+    station_.entries_left = settings.trigger_entries;
     open_rest();
   }
 
@@ -177,6 +190,9 @@ bool OfiTransport::poll() {
     left |= rails[i]->under_way() > 0 && !rest_;
   }
   for (RmaPut* put : station_.attended) left |= put->attend();
+  for (TickBell* bell : station_.bells) bell->look();
+  for (CountedLanding* landing : station_.counted) landing->look();
+  for (TriggeredPut* put : station_.triggered) left |= put->look();
   for (WrittenWord& word : station_.written_words) {
     const std::uint64_t value = word.signal->word->value.load(std::memory_order_acquire);
     if (value != std::exchange(word.seen, value)) word.signal->parking->wake();
@@ -192,7 +208,7 @@ Rest OfiTransport::rest() {
   const auto& rails = station_.rails;
   if (!std::all_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->may_sleep(); })) return {-1, 0};
   const bool under_way = std::any_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->under_way() > 0; });
-  return {rest_.get(), under_way || !station_.written_words.empty() ? kLookMs : Rest::kNoLimit};
+  return {rest_.get(), under_way || !station_.written_words.empty() || !station_.counted.empty() || !station_.triggered.empty() ? kLookMs : Rest::kNoLimit};
 }
 
 }  // namespace
@@ -203,7 +219,7 @@ std::vector<Backend> rows() {
     Backend row;
     row.name = "ofi:" + provider.name;
     row.reach = provider.other_hosts ? Reach::network : Reach::named;
-    row.level = level_of(*provider.devices.front());
+    row.level = provider.triggers ? 4 : level_of(*provider.devices.front());
     row.open = [&provider](const Settings& settings) { return std::make_unique<OfiTransport>(provider, settings); };
     rows.push_back(std::move(row));
   }

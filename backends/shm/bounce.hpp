@@ -38,6 +38,7 @@ class BounceLanding final : public Landing {
       : target_(target), signal_(signal), bounce_(target), sent_(sent) {}
   Key key() const override;
   bool direct() const noexcept override { return false; }
+  bool closing_awaited() const noexcept override { return false; }
   void take(device::Lane lane, std::uint64_t epoch) override;
   std::string describe() const override;
 
@@ -67,6 +68,7 @@ class BouncePut final : public Put {
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   bool settled() override { return true; }
+  bool disarmed(bool) override { return true; }
   std::string describe() const override;
 
  private:

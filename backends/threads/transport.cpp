@@ -26,6 +26,7 @@ class ThreadLanding final : public Landing {
     return key;
   }
   bool direct() const noexcept override { return true; }
+  bool closing_awaited() const noexcept override { return false; }
   void take(device::Lane, std::uint64_t) override {}
   std::string describe() const override { return "threads: lands in the target itself"; }
 

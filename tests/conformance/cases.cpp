@@ -29,7 +29,8 @@ const std::vector<Ground>& grounds() {
   static const std::vector<Ground> all = {{"threads", "threads", false},
                                           {"shm", "shm", true},
                                           {"ofi_tcp", "ofi:tcp", true},
-                                          {"ofi_shm", "ofi:shm", true}};
+                                          {"ofi_shm", "ofi:shm", true},
+                                          {"ofi_sockets", "ofi:sockets", true}};
   return all;
 }
 

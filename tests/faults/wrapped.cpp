@@ -189,17 +189,32 @@ class Nic {
   std::jthread thread_;
 };
 
+/// Counts, as a NIC's trigger counter does.
+class CountingBell final : public Doorbell {
+ public:
+  void ring(device::Lane) noexcept override {
+    rings.fetch_add(1, std::memory_order_relaxed);
+    word.value.fetch_add(1, std::memory_order_acq_rel);
+  }
+};
+
 class ArmedPut final : public RungPut {
  public:
   ArmedPut(device::Watch& watch, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
-      : RungPut(watch), inner_(std::move(inner)), nic_(std::move(nic)) {
-    bell().adds = true;
-  }
+      : RungPut(watch, std::make_shared<CountingBell>()), inner_(std::move(inner)), nic_(std::move(nic)) {}
   ~ArmedPut() override { nic_->disarm(this); }
 
   Fired fired() const noexcept override { return Fired::by_nic; }
   bool settled() override { return inner_->settled(); }
-  void arm(std::uint64_t epoch, Range part) override { nic_->arm({this, inner_.get(), threshold(epoch), epoch, part}); }
+  void announce(std::uint64_t, Range) override {}
+  bool disarmed(bool) override { return true; }
+  bool arm(std::uint64_t epoch, Range part) override {
+    nic_->arm({this, inner_.get(), threshold(epoch), epoch, part});
+    return true;
+  }
+  std::uint64_t most_armed() const noexcept override { return std::numeric_limits<std::uint64_t>::max(); }
+  std::shared_ptr<Doorbell> new_bell() override { return std::make_shared<CountingBell>(); }
+  const void* bell_kind() const noexcept override { return nic_.get(); }
   std::string describe() const override { return "rung: " + inner_->describe(); }
 
  private:
