@@ -140,6 +140,7 @@ struct Settings {
   int trigger_entries = 0;  ///< how many of the NIC's trigger entries this rank may take
   int rails = 0;         ///< of a channel; 0: chosen by size
   std::string domains;   ///< network devices that may be used, best first; empty: chosen by locality
+  int node_size = 1;     ///< ranks on this host
   bool one_host = true;  ///< all ranks of the job are on this host
 };
 

@@ -51,7 +51,9 @@ Rail::Rail(const fi_info& device, bool triggers) : info_(best_of(device, trigger
   fid_ep* endpoint = nullptr;
   check(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "fi_endpoint");
   endpoint_.reset(endpoint);
-  check(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
+  // Apart: sockets would keep the numbers of peers to itself if these were to complete selectively too.
+  check(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
+  check(fi_ep_bind(endpoint, &queue_->fid, FI_RECV), "fi_ep_bind");
   check(fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
   check(fi_enable(endpoint), "fi_enable");
 }

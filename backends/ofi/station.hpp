@@ -35,6 +35,7 @@ struct Station {
   std::vector<CountedLanding*> counted;
   std::vector<TickBell*> bells;
   std::vector<TriggeredPut*> triggered;
+  bool rings_by_page = false;  ///< counters have a page that a stream can store to
   int entries_left = 0;  // of the NIC's trigger entries, those that this rank may still take
 };
 

@@ -10,8 +10,8 @@
 #include <system_error>
 
 #include "backends/ofi/provider.hpp"
+#include "backends/ofi/cxi.hpp"
 #include "backends/ofi/rma.hpp"
-#include "backends/ofi/triggered.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -104,14 +104,14 @@ class OfiPin final : public Pin {
 
 class OfiTransport final : public Transport {
  public:
-  OfiTransport(const Provider& provider, const Settings& settings) : settings_(settings) {
-    station_.provider = "ofi:" + provider.name;
+  OfiTransport(const std::string& name, const Provider& provider, const Settings& settings) : settings_(settings) {
+    station_.provider = name;
     const auto devices = choose_devices(provider, settings.domains, settings.one_host);
     const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
       station_.rails.push_back(std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4));
     station_.manner = choose_manner(station_.rails.front()->info(), settings.level);
-    station_.entries_left = settings.trigger_entries;
+    if (station_.manner.notice == Notice::counter) count_entries();
     open_rest();
   }
 
@@ -138,6 +138,7 @@ class OfiTransport final : public Transport {
   Rest rest() override;
 
  private:
+  void count_entries();
   void open_rest();
   Route route_to(const std::string& network, const Blob& name, std::size_t endpoint);
 
@@ -146,6 +147,15 @@ class OfiTransport final : public Transport {
   base::Fd rest_;  // readable when a rail may be polled
   bool connected_ = false;
 };
+
+/// What the NIC has is for all ranks on it.
+void OfiTransport::count_entries() {
+  const Rail& rail = *station_.rails.front();
+  station_.rings_by_page = pages_work(rail);
+  station_.entries_left = settings_.trigger_entries;
+  const auto nic = armable(rail);
+  if (nic) station_.entries_left = std::min(station_.entries_left, static_cast<int>(*nic) / settings_.node_size);
+}
 
 void OfiTransport::open_rest() {
   const auto& rails = station_.rails;
@@ -217,10 +227,13 @@ std::vector<Backend> rows() {
   std::vector<Backend> rows;
   for (const Provider& provider : providers()) {
     Backend row;
-    row.name = "ofi:" + provider.name;
+    const bool own_name = provider.name == "cxi" || provider.name == "emucxi";
+    row.name = own_name ? provider.name : "ofi:" + provider.name;
     row.reach = provider.other_hosts ? Reach::network : Reach::named;
     row.level = provider.triggers ? 4 : level_of(*provider.devices.front());
-    row.open = [&provider](const Settings& settings) { return std::make_unique<OfiTransport>(provider, settings); };
+    row.open = [name = row.name, &provider](const Settings& settings) {
+      return std::make_unique<OfiTransport>(name, provider, settings);
+    };
     rows.push_back(std::move(row));
   }
   return rows;

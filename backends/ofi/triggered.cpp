@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include "backends/ofi/cxi.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -13,13 +14,11 @@ using base::seeded;
 /// Epochs of a credit, which has no slots, that may be armed at a time.
 constexpr int kCreditsArmed = 4;
 
-Owned<fid_cntr> open_counter(const Rail& rail) {
-  fi_cntr_attr attributes{};
-  attributes.events = FI_CNTR_EVENTS_COMP;
-  attributes.wait_obj = FI_WAIT_NONE;
-  fid_cntr* counter = nullptr;
-  check(fi_cntr_open(rail.domain(), &attributes, &counter, nullptr), "fi_cntr_open");
-  return Owned<fid_cntr>(counter);
+std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
+  auto counter = open_counter(rail);
+  const auto page = station.rings_by_page ? page_of(rail, counter.get()) : std::nullopt;
+  if (page) return std::make_shared<PageBell>(station, std::move(counter), *page);
+  return std::make_shared<TickBell>(station, std::move(counter));
 }
 
 /// In the order that cxi insists on.
@@ -37,6 +36,15 @@ Owned<fid_mr> register_counted(Rail& rail, const device::Extent& memory, fid_cnt
 }
 
 }  // namespace
+
+Owned<fid_cntr> open_counter(const Rail& rail) {
+  fi_cntr_attr attributes{};
+  attributes.events = FI_CNTR_EVENTS_COMP;
+  attributes.wait_obj = FI_WAIT_NONE;
+  fid_cntr* counter = nullptr;
+  check(fi_cntr_open(rail.domain(), &attributes, &counter, nullptr), "fi_cntr_open");
+  return Owned<fid_cntr>(counter);
+}
 
 CountedLanding::CountedLanding(Station& station, const Slots& target, std::span<const Signal> signals)
     : station_(station) {
@@ -87,7 +95,7 @@ std::string CountedLanding::describe() const {
   return station_.provider + ": lands in the target itself, where arrivals are counted";
 }
 
-TickBell::TickBell(Station& station, Rail& rail) : station_(station), counter_(open_counter(rail)) {
+TickBell::TickBell(Station& station, Owned<fid_cntr> counter) : station_(station), counter_(std::move(counter)) {
   station.bells.push_back(this);
 }
 
@@ -124,7 +132,7 @@ TriggeredPut::TriggeredPut(Station& station, const Routes& routes, const Slots& 
   rail_->know(*this);
   station.triggered.push_back(this);
   station.entries_left -= entries_for(place);
-  use(std::make_shared<TickBell>(station, *rail_));
+  use(make_bell(station, *rail_));
 }
 
 TriggeredPut::~TriggeredPut() {
@@ -138,7 +146,7 @@ TriggeredPut::~TriggeredPut() {
 
 std::shared_ptr<Doorbell> TriggeredPut::new_bell() {
   const std::lock_guard lock(station_.mutex);
-  return std::make_shared<TickBell>(station_, *rail_);
+  return make_bell(station_, *rail_);
 }
 
 void TriggeredPut::announce(std::uint64_t epoch, Range part) {
@@ -263,7 +271,8 @@ bool TriggeredPut::disarmed(bool key_closed) {
 }
 
 std::string TriggeredPut::describe() const {
-  return station_.provider + ": armed ahead, and written into the target when the bell is rung" +
+  return station_.provider + ": armed ahead, and written into the target when the " +
+         (station_.rings_by_page ? "NIC's counter is rung" : "bell is rung") +
          (place_.notice == Notice::counter ? ", where arrivals are counted" : "");
 }
 

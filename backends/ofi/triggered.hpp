@@ -36,10 +36,12 @@ class CountedLanding final : public Landing {
   Place place_;
 };
 
+Owned<fid_cntr> open_counter(const Rail& rail);
+
 /// The counter that a stream rings: for puts of one rail.
 class TickBell : public Doorbell {
  public:
-  TickBell(Station& station, Rail& rail);
+  TickBell(Station& station, Owned<fid_cntr> counter);
   ~TickBell() override;
   fid_cntr* counter() const noexcept { return counter_.get(); }
   /// What was rung and not yet counted, is: where the bell is a word of ours, whose listener calls this.
@@ -47,10 +49,8 @@ class TickBell : public Doorbell {
   /// Fires what no ring does: armed work that nobody will ever ring for.
   void add(std::uint64_t more);
 
- protected:
-  Station& station_;
-
  private:
+  Station& station_;
   Owned<fid_cntr> counter_;
   std::uint64_t counted_ = 0;
 };
