@@ -88,6 +88,14 @@ sluice_option(APPS HELP "Applications, benchmarks and command-line programs" DEF
 sluice_find(TESTS GTest GTest::gtest_main)
 sluice_option(TESTS HELP "Tests" DEFAULT ${sluice_extras} NEEDS GTest_FOUND SLUICE_ENABLE_APPS)
 
-foreach(part OFI CUDA HIP)
+if(NOT DEFINED SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI STREQUAL "AUTO")
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(LIBFABRIC QUIET IMPORTED_TARGET libfabric>=1.17)
+  endif()
+endif()
+sluice_option(OFI HELP "libfabric: a provider that emulates cxi, for tests" NEEDS LIBFABRIC_FOUND)
+
+foreach(part CUDA HIP)
   sluice_not_in_this_version(${part})
 endforeach()
