@@ -76,7 +76,7 @@ TEST_F(Counter, stores_of_anything_else_where_0_resets_do_nothing) {
 }
 
 TEST_F(Counter, every_paced_store_counts) {
-  constexpr std::uint64_t kStores = 2000;
+  constexpr std::uint64_t kStores = 500;
   for (std::uint64_t i = 0; i < kStores; ++i) store(kAddAt, 1);
   EXPECT_TRUE(reaches(counter, kStores));
   expect_counts(counter, kStores);

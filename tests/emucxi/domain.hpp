@@ -28,7 +28,7 @@ class Domain : public fid_domain {
  public:
   using Fid = fid_domain;
 
-  Domain(Fabric& fabric, const fi_info& info, const Settings& set, fid_domain* wrapped, void* context);
+  Domain(Fabric& owner, const fi_info& info, const Settings& set, fid_domain* wrapped, void* context);
   ~Domain();
   Domain(const Domain&) = delete;
   Domain& operator=(const Domain&) = delete;

@@ -130,8 +130,8 @@ TEST(Absent, calls_answer_that_there_is_no_such_call) {
   EXPECT_EQ(fi_cntr_wait(rig.writes.get(), 1, 0), -FI_ENOSYS);
   fid_eq* events = nullptr;
   EXPECT_EQ(fi_eq_open(rig.fabric.get(), nullptr, &events, nullptr), -FI_ENOSYS);
-  fid_poll* set = nullptr;
-  EXPECT_EQ(fi_poll_open(rig.domain.get(), nullptr, &set), -FI_ENOSYS);
+  fid_ep* scalable = nullptr;
+  EXPECT_EQ(fi_scalable_ep(rig.domain.get(), rig.info.get(), &scalable, nullptr), -FI_ENOSYS);
   fid_ep* alias = nullptr;
   EXPECT_EQ(fi_ep_alias(rig.endpoint.get(), &alias, 0), -FI_ENOSYS);
 }

@@ -35,7 +35,7 @@ struct Limited {
     put.write(source, target).set_flags(flags);
     return put.queue();
   }
-  int queue_nothing(std::uint64_t threshold) {
+  int queue_nothing(std::uint64_t threshold) const {
     Deferred put(rig, trigger, threshold, done.get());
     return put.write({}, target).queue();
   }

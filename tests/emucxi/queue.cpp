@@ -153,7 +153,7 @@ void Queue::progress() {
   finished_.clear();
 }
 
-void Queue::settle() {
+void Queue::settle() const {
   eventfd_t ignored = 0;
   if (descriptor_ >= 0 && quiet()) ::eventfd_read(descriptor_, &ignored);
 }

@@ -33,7 +33,7 @@ class Queue : public fid_cq {
   void progress();
   bool quiet() const { return finished_.empty() && entries_.empty(); }
   /// Clears the descriptor if there is nothing left.
-  void settle();
+  void settle() const;
 
   const fi_cq_err_entry* front() const { return entries_.empty() ? nullptr : &entries_.front(); }
   void pop() { entries_.pop_front(); }

@@ -24,7 +24,7 @@ class Registration : public testing::Test {
   int bind(const Handle<fid_mr>& region, const Handle<fid_cntr>& to, std::uint64_t flags = FI_REMOTE_WRITE) {
     return fi_mr_bind(region.get(), &to->fid, flags);
   }
-  int bind_endpoint(const Handle<fid_mr>& region) { return fi_mr_bind(region.get(), &rig.endpoint->fid, 0); }
+  int bind_endpoint(const Handle<fid_mr>& region) const { return fi_mr_bind(region.get(), &rig.endpoint->fid, 0); }
 
   Rig rig;
   Handle<fid_cntr> counter = rig.counter();

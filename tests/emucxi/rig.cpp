@@ -113,7 +113,7 @@ Deferred::Deferred(const Rig& rig, const Handle<fid_cntr>& trigger, std::uint64_
   work.threshold = threshold;
   work.triggering_cntr = trigger.get();
   work.completion_cntr = completion;
-  rma.ep = plain_op.ep = fetch_op.ep = atomic_op.ep = rig.endpoint.get();
+  rma.ep = atomic_op.ep = fetch_op.ep = compare_op.ep = rig.endpoint.get();
   rma.msg.addr = rig.self;
   rma.msg.context = &work.context;
 }
@@ -152,9 +152,9 @@ fi_msg_atomic Deferred::atomic_message(std::uint64_t& operand, const Target& at,
 }
 
 Deferred& Deferred::atomic(std::uint64_t& operand, const Target& at, fi_op operation) {
-  plain_op.msg = atomic_message(operand, at, operation);
+  atomic_op.msg = atomic_message(operand, at, operation);
   work.op_type = FI_OP_ATOMIC;
-  work.op.atomic = &plain_op;
+  work.op.atomic = &atomic_op;
   return *this;
 }
 
@@ -168,13 +168,13 @@ Deferred& Deferred::fetch(std::uint64_t& operand, std::uint64_t& result, const T
 }
 
 Deferred& Deferred::compare(std::uint64_t& operand, std::uint64_t& compared, std::uint64_t& result, const Target& at) {
-  atomic_op.msg = atomic_message(operand, at, FI_CSWAP);
+  compare_op.msg = atomic_message(operand, at, FI_CSWAP);
   compared_ = {&compared, 1};
   result_ = {&result, 1};
-  atomic_op.compare = {&compared_, nullptr, 1};
-  atomic_op.fetch = {&result_, nullptr, 1};
+  compare_op.compare = {&compared_, nullptr, 1};
+  compare_op.fetch = {&result_, nullptr, 1};
   work.op_type = FI_OP_COMPARE_ATOMIC;
-  work.op.compare_atomic = &atomic_op;
+  work.op.compare_atomic = &compare_op;
   return *this;
 }
 
@@ -191,7 +191,9 @@ Deferred& Deferred::to(fi_addr_t peer, std::uint64_t key) {
   return *this;
 }
 
-void Deferred::set_flags(std::uint64_t flags) { rma.flags = plain_op.flags = fetch_op.flags = atomic_op.flags = flags; }
+void Deferred::set_flags(std::uint64_t flags) {
+  rma.flags = atomic_op.flags = fetch_op.flags = compare_op.flags = flags;
+}
 
 int Deferred::queue() { return fi_control(&domain_->fid, FI_QUEUE_WORK, &work); }
 

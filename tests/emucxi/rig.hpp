@@ -101,7 +101,7 @@ class Rig {
 /// Memory that others can reach, with a counter for what they write there.
 class Target {
  public:
-  Target(const Rig& rig, std::size_t bytes, std::uint64_t key, fid_cntr* counter = nullptr);
+  Target(const Rig& rig, std::size_t size, std::uint64_t key, fid_cntr* counter = nullptr);
 
   std::uint64_t key() const { return fi_mr_key(region.get()); }
   std::uint64_t& word(std::size_t index = 0) { return reinterpret_cast<std::uint64_t*>(bytes.data())[index]; }
@@ -129,11 +129,10 @@ class Deferred {
   int queue();
 
   fi_deferred_work work{};
-  // The structures that carry data operations all begin alike: one place for all of them.
   fi_op_rma rma{};
-  fi_op_compare_atomic atomic_op{};
+  fi_op_compare_atomic compare_op{};
   fi_op_fetch_atomic fetch_op{};
-  fi_op_atomic plain_op{};
+  fi_op_atomic atomic_op{};
   fi_op_cntr counter_op{};
   iovec local{};
   fi_rma_iov remote{};

@@ -84,7 +84,7 @@ TEST_P(Rules, the_endpoint_has_the_domains_traffic_class) {
   const Handle<fid_ep> other(opened);
   ASSERT_EQ(fi_ep_bind(opened, &rig.queue->fid, FI_TRANSMIT | FI_RECV), 0);
   ASSERT_EQ(fi_ep_bind(opened, &rig.addresses->fid, 0), 0);
-  work.rma.ep = work.plain_op.ep = work.fetch_op.ep = work.atomic_op.ep = opened;
+  work.rma.ep = work.atomic_op.ep = work.fetch_op.ep = work.compare_op.ep = opened;
   EXPECT_EQ(work.queue(), -FI_EOPBADSTATE);  // not enabled
   ASSERT_EQ(fi_enable(opened), 0);
   EXPECT_EQ(work.queue(), -FI_EINVAL);
