@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two processes that exchange triggered puts, fired by stores into the page of a counter, and seen by the counter of
 // the region alone.
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <new>
 
 #include "tests/emucxi/rig.hpp"
 
@@ -99,22 +101,80 @@ class Side {
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
 };
 
-TEST(Processes, exchange_triggered_puts) {
-  void* const memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(memory, MAP_FAILED);
-  Shared& shared = *::new (memory) Shared{};
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    ::alarm(60);
-    Side(shared, 1).run();
-    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+/// In memory that a child has too.
+class SharedMemory {
+ public:
+  SharedMemory() {
+    void* const memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    shared_ = ::new (memory) Shared{};
   }
-  Side(shared, 0).run();
+  ~SharedMemory() { ::munmap(shared_, sizeof(Shared)); }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  Shared& operator*() const { return *shared_; }
+
+ private:
+  Shared* shared_;
+};
+
+/// A child that runs `body`, and ends.
+template <class F>
+pid_t start(F body) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::alarm(60);
+  body();
+  ::_exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(Processes, exchange_triggered_puts) {
+  const SharedMemory shared;
+  const pid_t child = start([&] { Side(*shared, 1).run(); });
+  ASSERT_GT(child, 0);
+  Side(*shared, 0).run();
   int status = -1;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  ::munmap(memory, sizeof(Shared));
+}
+
+TEST(Processes, a_put_to_one_that_is_killed_fails_and_others_go_on) {
+  const SharedMemory shared;
+  Shared::Side& victim = (*shared).sides[1];
+  const pid_t child = start([&] {
+    const Rig rig;
+    const Target target(rig, kBytes, kKey);
+    std::size_t bytes = victim.name.size();
+    fi_getname(&rig.endpoint->fid, victim.name.data(), &bytes);
+    victim.ready.store(true);
+    ::pause();
+  });
+  ASSERT_GT(child, 0);
+  ASSERT_TRUE(eventually([&] { return victim.ready.load(); }));
+
+  Rig rig;
+  const auto trigger = rig.counter(), done = rig.counter();
+  const Target mine(rig, kBytes, kKey);
+  const auto source = payload(kBytes, 1);
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  ASSERT_EQ(fi_av_insert(rig.addresses.get(), victim.name.data(), 1, &peer, 0, nullptr), 1);
+  // The first tells that the peer is reached; the second finds it stopped, and never comes to its end.
+  Deferred first(rig, trigger, 1, done.get()), second(rig, trigger, 2, done.get()), own(rig, trigger, 3, done.get());
+  ASSERT_EQ(first.write(source, mine).to(peer, kKey).queue(), 0);
+  ASSERT_EQ(second.write(source, mine).to(peer, kKey).queue(), 0);
+  fi_cntr_add(trigger.get(), 1);
+  ASSERT_TRUE(reaches(done, 1));
+  ::kill(child, SIGSTOP);
+  ASSERT_EQ(::waitpid(child, nullptr, WUNTRACED), child);  // it has stopped
+  fi_cntr_add(trigger.get(), 1);
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(eventually([&] { return fi_cntr_readerr(done.get()) == 1; }));
+
+  ASSERT_EQ(own.write(source, mine).queue(), 0);
+  fi_cntr_add(trigger.get(), 1);
+  ASSERT_TRUE(reaches(done, 2));
+  expect_payload(mine.bytes, 1);
 }
 
 }  // namespace
