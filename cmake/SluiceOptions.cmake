@@ -88,9 +88,11 @@ sluice_option(APPS HELP "Applications, benchmarks and command-line programs" DEF
 sluice_find(TESTS GTest GTest::gtest_main)
 sluice_option(TESTS HELP "Tests" DEFAULT ${sluice_extras} NEEDS GTest_FOUND SLUICE_ENABLE_APPS)
 
-find_package(PkgConfig QUIET)
-if(PkgConfig_FOUND)
-  pkg_check_modules(libfabric IMPORTED_TARGET libfabric>=1.15)
+if(NOT DEFINED SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI STREQUAL "AUTO")
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(libfabric QUIET IMPORTED_TARGET libfabric>=1.17)
+  endif()
 endif()
 sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND)
 

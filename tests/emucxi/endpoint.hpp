@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// An endpoint: an endpoint of `sockets`, the requests that its operations hold, and what they count on.
+#pragma once
+
+#include <rdma/fi_endpoint.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "tests/emucxi/work.hpp"
+
+namespace emucxi {
+
+class Addresses;
+class Queue;
+
+/// Everything but construction with the domain's lock held.
+class Endpoint : public fid_ep {
+ public:
+  using Fid = fid_ep;
+
+  Endpoint(Domain& domain, const fi_info& info, void* context);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  Domain& domain() const { return domain_; }
+  std::uint64_t caps() const { return caps_; }
+  std::uint32_t traffic_class() const { return traffic_class_; }
+  bool enabled() const { return enabled_; }
+  fid_ep* inner() const { return inner_; }
+
+  int bind(Queue& queue, std::uint64_t flags);
+  int bind(Counter& counter, std::uint64_t flags);
+  int bind(Addresses& addresses);
+  int enable();
+
+  bool knows(fi_addr_t peer) const;
+
+  /// One of the requests that a software NIC driver has, back when software reads the completion queue.
+  bool take_request();
+  void give_back_request() { --requests_; }
+
+  /// Begins an operation that does not wait for a counter. Keeps it, unless it returns an error.
+  ssize_t begin(std::unique_ptr<Transfer> transfer, std::uint64_t flags);
+  std::uint64_t default_flags() const { return default_flags_; }
+
+  /// To the network: 0, -FI_EAGAIN if that is full, or an error. It owns the transfer until it is over, if 0.
+  ssize_t send(std::unique_ptr<Transfer>& transfer);
+  /// What has come back from the network. False: nothing.
+  bool poll();
+  bool waits_for_network() const { return !in_flight_.empty(); }
+  Queue* transmit_queue() const { return transmit_queue_; }
+
+  /// What is on its way counts there no more.
+  void forget(const Counter& counter);
+
+  /// Regions.
+  int users = 0;
+
+ private:
+  int open_inner();
+  ssize_t send_rma(Transfer& transfer) const;
+  ssize_t send_atomic(Transfer& transfer) const;
+  void over(void* context, int error);
+
+  Domain& domain_;
+  std::uint64_t caps_;
+  std::uint32_t traffic_class_;
+  std::uint64_t default_flags_;
+  std::size_t tx_size_;
+  bool enabled_ = false;
+  Addresses* addresses_ = nullptr;
+  Queue* transmit_queue_ = nullptr;
+  Queue* receive_queue_ = nullptr;
+  Counter* writes_ = nullptr;
+  Counter* reads_ = nullptr;
+  std::size_t requests_ = 0;
+  fid_ep* inner_ = nullptr;
+  fid_cq* inner_queue_ = nullptr;
+  std::unordered_map<void*, std::unique_ptr<Transfer>> in_flight_;
+};
+
+int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
+
+}  // namespace emucxi

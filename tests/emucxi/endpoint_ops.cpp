@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls on an endpoint, as libfabric's inline functions find them.
+#include "tests/emucxi/endpoint_ops.hpp"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
+#include <rdma/fi_tagged.h>
+
+#include <memory>
+
+#include "tests/emucxi/addresses.hpp"
+#include "tests/emucxi/counter.hpp"
+#include "tests/emucxi/domain.hpp"
+#include "tests/emucxi/endpoint.hpp"
+#include "tests/emucxi/object.hpp"
+#include "tests/emucxi/queue.hpp"
+
+namespace emucxi {
+namespace {
+
+Endpoint& endpoint_of(fid_ep* handle) { return *static_cast<Endpoint*>(handle); }
+
+constexpr std::uint64_t kMessageFlags =
+    FI_COMPLETION | FI_MORE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+
+/// Begins what `check` accepts and fills in.
+template <class Check>
+ssize_t begin(fid_ep* handle, fi_op_type kind, std::uint64_t flags, std::uint64_t allowed, Check check) {
+  if (flags & ~allowed) return -FI_EBADFLAGS;
+  auto transfer = std::make_unique<Transfer>();
+  transfer->kind = kind;
+  if (const int bad = check(*transfer)) return bad;
+  Endpoint& endpoint = endpoint_of(handle);
+  return endpoint.domain().locked([&] { return endpoint.begin(std::move(transfer), flags); });
+}
+
+// --- remote memory ---------------------------------------------------------------------------------------------------
+
+ssize_t rma(fid_ep* handle, fi_op_type kind, const fi_msg_rma& message, std::uint64_t flags, std::uint64_t allowed) {
+  return begin(handle, kind, flags, allowed, [&](Transfer& transfer) { return check_rma(message, transfer); });
+}
+
+ssize_t rma(fid_ep* handle, fi_op_type kind, const void* buffer, std::size_t bytes, fi_addr_t peer,
+            std::uint64_t offset, std::uint64_t key, void* context, std::uint64_t flags) {
+  const iovec local = {const_cast<void*>(buffer), bytes};
+  const fi_rma_iov remote = {offset, bytes, key};
+  fi_msg_rma message{};
+  message.msg_iov = &local;
+  message.iov_count = 1;
+  message.addr = peer;
+  message.rma_iov = &remote;
+  message.rma_iov_count = 1;
+  message.context = context;
+  return rma(handle, kind, message, flags, ~std::uint64_t{0});
+}
+
+ssize_t read(fid_ep* handle, void* buffer, std::size_t bytes, void*, fi_addr_t peer, std::uint64_t offset,
+             std::uint64_t key, void* context) {
+  return rma(handle, FI_OP_READ, buffer, bytes, peer, offset, key, context, endpoint_of(handle).default_flags());
+}
+
+ssize_t readmsg(fid_ep* handle, const fi_msg_rma* message, std::uint64_t flags) {
+  return rma(handle, FI_OP_READ, *message, flags, kMessageFlags);
+}
+
+ssize_t write(fid_ep* handle, const void* buffer, std::size_t bytes, void*, fi_addr_t peer, std::uint64_t offset,
+              std::uint64_t key, void* context) {
+  return rma(handle, FI_OP_WRITE, buffer, bytes, peer, offset, key, context, endpoint_of(handle).default_flags());
+}
+
+ssize_t writemsg(fid_ep* handle, const fi_msg_rma* message, std::uint64_t flags) {
+  return rma(handle, FI_OP_WRITE, *message, flags, kMessageFlags | FI_INJECT);
+}
+
+ssize_t inject(fid_ep* handle, const void* buffer, std::size_t bytes, fi_addr_t peer, std::uint64_t offset,
+               std::uint64_t key) {
+  return rma(handle, FI_OP_WRITE, buffer, bytes, peer, offset, key, nullptr, FI_INJECT);
+}
+
+fi_ops_rma rma_ops = {.size = sizeof(fi_ops_rma),
+                      .read = read,
+                      .readv = kAbsent,
+                      .readmsg = readmsg,
+                      .write = write,
+                      .writev = kAbsent,
+                      .writemsg = writemsg,
+                      .inject = inject,
+                      .writedata = kAbsent,
+                      .injectdata = kAbsent};
+
+// --- atomics ---------------------------------------------------------------------------------------------------------
+
+ssize_t atomic(fid_ep* handle, fi_op_type kind, const fi_msg_atomic& message, const fi_msg_fetch* fetch,
+               const fi_msg_compare* compare, std::uint64_t flags) {
+  return begin(handle, kind, flags, kMessageFlags | FI_INJECT,
+               [&](Transfer& transfer) { return check_atomic(message, fetch, compare, transfer); });
+}
+
+ssize_t atomicmsg(fid_ep* handle, const fi_msg_atomic* message, std::uint64_t flags) {
+  return atomic(handle, FI_OP_ATOMIC, *message, nullptr, nullptr, flags);
+}
+
+ssize_t fetch_atomicmsg(fid_ep* handle, const fi_msg_atomic* message, fi_ioc* results, void**, std::size_t count,
+                        std::uint64_t flags) {
+  const fi_msg_fetch fetch = {results, nullptr, count};
+  return atomic(handle, FI_OP_FETCH_ATOMIC, *message, &fetch, nullptr, flags);
+}
+
+ssize_t compare_atomicmsg(fid_ep* handle, const fi_msg_atomic* message, const fi_ioc* compared, void**,
+                          std::size_t compared_count, fi_ioc* results, void**, std::size_t count, std::uint64_t flags) {
+  const fi_msg_fetch fetch = {results, nullptr, count};
+  const fi_msg_compare compare = {compared, nullptr, compared_count};
+  return atomic(handle, FI_OP_COMPARE_ATOMIC, *message, &fetch, &compare, flags);
+}
+
+fi_ops_atomic atomic_ops = {.size = sizeof(fi_ops_atomic),
+                            .write = kAbsent,
+                            .writev = kAbsent,
+                            .writemsg = atomicmsg,
+                            .inject = kAbsent,
+                            .readwrite = kAbsent,
+                            .readwritev = kAbsent,
+                            .readwritemsg = fetch_atomicmsg,
+                            .compwrite = kAbsent,
+                            .compwritev = kAbsent,
+                            .compwritemsg = compare_atomicmsg,
+                            .writevalid = kAbsent,
+                            .readwritevalid = kAbsent,
+                            .compwritevalid = kAbsent};
+
+// --- set-up ----------------------------------------------------------------------------------------------------------
+
+int bind(fid* handle, fid* other, std::uint64_t flags) {
+  auto& endpoint = object<Endpoint>(handle);
+  return endpoint.domain().locked([&] {
+    switch (other->fclass) {
+      case FI_CLASS_CQ: return endpoint.bind(object<Queue>(other), flags);
+      case FI_CLASS_CNTR: return endpoint.bind(object<Counter>(other), flags);
+      case FI_CLASS_AV: return endpoint.bind(object<Addresses>(other));
+      default: return -FI_EINVAL;
+    }
+  });
+}
+
+int control(fid* handle, int command, void*) {
+  if (command != FI_ENABLE) return -FI_ENOSYS;
+  auto& endpoint = object<Endpoint>(handle);
+  return endpoint.domain().locked([&] { return endpoint.enable(); });
+}
+
+int close(fid* handle) {
+  auto& endpoint = object<Endpoint>(handle);
+  Domain& domain = endpoint.domain();
+  return domain.locked([&] {
+    if (endpoint.users > 0) return -FI_EBUSY;
+    domain.forget(endpoint);
+    delete &endpoint;
+    return 0;
+  });
+}
+
+int getname(fid_t handle, void* address, std::size_t* bytes) {
+  auto& endpoint = object<Endpoint>(handle);
+  if (!endpoint.enabled()) return -FI_EOPBADSTATE;
+  return packed_name(endpoint.inner(), address, bytes);
+}
+
+fi_ops fid_ops = {.size = sizeof(fi_ops),
+                  .close = close,
+                  .bind = bind,
+                  .control = control,
+                  .ops_open = kAbsent,
+                  .tostr = kAbsent,
+                  .ops_set = kAbsent};
+fi_ops_cm cm_ops = {.size = sizeof(fi_ops_cm),
+                    .setname = kAbsent,
+                    .getname = getname,
+                    .getpeer = kAbsent,
+                    .connect = kAbsent,
+                    .listen = kAbsent,
+                    .accept = kAbsent,
+                    .reject = kAbsent,
+                    .shutdown = kAbsent,
+                    .join = kAbsent};
+
+// --- what a backend that writes remote memory does not need ----------------------------------------------------------
+
+fi_ops_ep ep_ops = {.size = sizeof(fi_ops_ep),
+                    .cancel = kAbsent,
+                    .getopt = kAbsent,
+                    .setopt = kAbsent,
+                    .tx_ctx = kAbsent,
+                    .rx_ctx = kAbsent,
+                    .rx_size_left = kAbsent,
+                    .tx_size_left = kAbsent};
+fi_ops_msg msg_ops = {.size = sizeof(fi_ops_msg),
+                      .recv = kAbsent,
+                      .recvv = kAbsent,
+                      .recvmsg = kAbsent,
+                      .send = kAbsent,
+                      .sendv = kAbsent,
+                      .sendmsg = kAbsent,
+                      .inject = kAbsent,
+                      .senddata = kAbsent,
+                      .injectdata = kAbsent};
+fi_ops_tagged tagged_ops = {.size = sizeof(fi_ops_tagged),
+                            .recv = kAbsent,
+                            .recvv = kAbsent,
+                            .recvmsg = kAbsent,
+                            .send = kAbsent,
+                            .sendv = kAbsent,
+                            .sendmsg = kAbsent,
+                            .inject = kAbsent,
+                            .senddata = kAbsent,
+                            .injectdata = kAbsent};
+fi_ops_collective collective_ops = {.size = sizeof(fi_ops_collective),
+                                    .barrier = kAbsent,
+                                    .broadcast = kAbsent,
+                                    .alltoall = kAbsent,
+                                    .allreduce = kAbsent,
+                                    .allgather = kAbsent,
+                                    .reduce_scatter = kAbsent,
+                                    .reduce = kAbsent,
+                                    .scatter = kAbsent,
+                                    .gather = kAbsent,
+                                    .msg = kAbsent,
+                                    .barrier2 = kAbsent};
+
+}  // namespace
+
+void set_endpoint_ops(Endpoint& endpoint) {
+  endpoint.fid.ops = &fid_ops;
+  endpoint.ops = &ep_ops;
+  endpoint.cm = &cm_ops;
+  endpoint.msg = &msg_ops;
+  endpoint.rma = &rma_ops;
+  endpoint.tagged = &tagged_ops;
+  endpoint.atomic = &atomic_ops;
+  endpoint.collective = &collective_ops;
+}
+
+}  // namespace emucxi

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be had, and what cannot.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emucxi {
+
+inline constexpr std::size_t kInjectSize = 192;
+
+/// fi_getinfo: refuses what cxi refuses, and what is not emulated.
+int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
+             fi_info** info);
+
+/// Of the provider below, to be freed with fi_freeinfo; null if it is not there.
+fi_info* info_of_sockets();
+
+}  // namespace emucxi

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment sets, read whenever a domain is opened.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace emucxi {
+
+struct Settings {
+  std::size_t trigger_entries = 512;      // EMUCXI_TLES, of which some are not for users
+  bool refuse_beyond_entries = false;     // EMUCXI_TLE_LIMIT: enospc, or hang
+  std::size_t tx_size = 1024;             // EMUCXI_TX_SIZE
+  std::chrono::milliseconds flush{1000};  // EMUCXI_FLUSH_MS
+  std::uint64_t fail_every = 0;           // EMUCXI_FAIL_EVERY, 0: never
+
+  /// Entries that cxi keeps for itself.
+  static constexpr std::size_t kReserved = 8;
+  std::size_t usable_entries() const { return trigger_entries - kReserved; }
+};
+
+/// Nothing, and a line on stderr, if a variable has a bad value.
+std::optional<Settings> settings_from_environment();
+
+}  // namespace emucxi
