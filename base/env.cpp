@@ -77,6 +77,12 @@ int core(std::string_view text) {
   return value;
 }
 
+int rails(std::string_view text) {
+  const int value = number(text);
+  if (value < 1 || value > 8) throw BadValue{"a number of rails, 1 to 8"};
+  return value;
+}
+
 LogLevel level(std::string_view text) {
   static constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "trace"};
   const auto* const found = std::ranges::find(kNames, text);
@@ -115,6 +121,8 @@ constexpr std::array kTable = {
     Row{{"SLUICE_ENGINE_POLL", "0s",
          "how long the engine sleeps between two looks at work under way; 0s: it only yields", Kind::duration},
         [](Env& env, std::string_view text) { env.engine_poll = duration(text); }},
+    Row{{"SLUICE_RAILS", "", "how many rails a put is striped over, 1 to 8; unset: chosen by size", Kind::number},
+        [](Env& env, std::string_view text) { env.rails = rails(text); }},
     Row{{"SLUICE_RANK", "", "set by sluice-run: this process's rank", Kind::number},
         [](Env& env, std::string_view text) { env.rank = number(text); },
         true},

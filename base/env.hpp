@@ -46,6 +46,7 @@ struct Env {
   std::size_t nontemporal_min = 0;                  ///< SLUICE_NONTEMPORAL_MIN
   int engine_cpu = -1;                              ///< SLUICE_ENGINE_CPU; -1: any
   std::chrono::nanoseconds engine_poll{};           ///< SLUICE_ENGINE_POLL
+  int rails = 0;                                    ///< SLUICE_RAILS; 0: chosen by size
 
   // What sluice-run tells the processes that it starts.
   int rank = -1;       ///< SLUICE_RANK; -1: not a rank of sluice-run

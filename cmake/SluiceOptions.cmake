@@ -66,6 +66,12 @@ set(MPI_CXX_SKIP_MPICXX TRUE)  # the C bindings only
 sluice_find(MPI MPI MPI::MPI_CXX COMPONENTS CXX)
 sluice_option(MPI HELP "Start through MPI, and contexts on a communicator" NEEDS MPI_FOUND)
 
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(libfabric IMPORTED_TARGET libfabric>=1.15)
+endif()
+sluice_option(OFI HELP "Networks, by libfabric" NEEDS libfabric_FOUND)
+
 # `./dev` installs Kokkos there. Debian 12 has Kokkos 3.4, which the version asked for keeps out.
 set(sluice_cache "$ENV{HOME}/.cache/sluice")
 if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
@@ -88,6 +94,6 @@ sluice_option(APPS HELP "Applications, benchmarks and command-line programs" DEF
 sluice_find(TESTS GTest GTest::gtest_main)
 sluice_option(TESTS HELP "Tests" DEFAULT ${sluice_extras} NEEDS GTest_FOUND SLUICE_ENABLE_APPS)
 
-foreach(part OFI CUDA HIP)
+foreach(part CUDA HIP)
   sluice_not_in_this_version(${part})
 endforeach()
