@@ -57,6 +57,12 @@ class Computing {
   std::vector<std::jthread> others_;
 };
 
+/// Puts one way, and an empty answer to each: the next put then waits for no credit, which would count as its landing.
+struct Channels {
+  sluice::Sender out;
+  sluice::Receiver in;
+};
+
 /// What rank 1 has seen.
 struct Seen {
   std::vector<double> landings;   ///< from the call of each put to the look that found it, in nanoseconds
@@ -68,43 +74,46 @@ int busy_threads(const Options& options) {
 }
 
 // Pauses of different length: the puts meet the time between two looks everywhere.
-void put_now_and_then(sluice::Sender& out, long puts) {
+void put_now_and_then(Channels& channels, long puts) {
   for (long i = 0; i < puts; ++i) {
     sleep_ns(kPauseNs + kLookNs * std::fmod(0.618 * static_cast<double>(i), 1.0));
-    std::byte* const slot = out.acquire({}).data();
+    std::byte* const slot = channels.out.acquire({}).data();
     const double now = now_ns();
     std::memcpy(slot, &now, sizeof(now));
-    out.put({});
+    channels.out.put({});
+    while (!channels.in.test()) sleep_ns(kLookNs);
+    channels.in.release({});
   }
 }
 
-void compute_and_look(Computing& computing, sluice::Receiver& in, long puts, std::vector<double>& landings) {
+void compute_and_look(Computing& computing, Channels& channels, long puts, std::vector<double>& landings) {
   double looked = now_ns();
   for (long landed = 0; landed < puts;) {
     computing.step();
     if (now_ns() - looked < kLookNs) continue;
-    const auto slot = in.test();
+    const auto slot = channels.in.test();
     looked = now_ns();
     if (!slot) continue;
     double put = 0;
     std::memcpy(&put, slot->data(), sizeof(put));
     landings.push_back(looked - put);
-    in.release({});
+    channels.in.release({});
+    channels.out.put({}, 0, 0);
     ++landed;
   }
 }
 
 // The first round has whatever happens once, and is not reported.
-void drive(Session& session, sluice::Sender& out, long puts) {
+void drive(Session& session, Channels& channels, long puts) {
   for (int round = 0; round <= session.options.rounds; ++round) {
     session.team().collectives.barrier();
     sleep_ns(kQuietNs);
     session.team().collectives.barrier();
-    put_now_and_then(out, puts);
+    put_now_and_then(channels, puts);
   }
 }
 
-Seen watch(Session& session, sluice::Receiver& in, long puts) {
+Seen watch(Session& session, Channels& channels, long puts) {
   Computing computing(busy_threads(session.options));
   Seen seen;
   for (int round = 0; round <= session.options.rounds; ++round) {
@@ -115,7 +124,7 @@ Seen watch(Session& session, sluice::Receiver& in, long puts) {
     });
     session.team().collectives.barrier();
     std::vector<double> landings;
-    const double busy = computing.rate([&] { compute_and_look(computing, in, puts, landings); });
+    const double busy = computing.rate([&] { compute_and_look(computing, channels, puts, landings); });
     if (round == 0) continue;
     seen.landings.insert(seen.landings.end(), landings.begin(), landings.end());
     seen.slowdowns.push_back(quiet / busy);
@@ -142,7 +151,7 @@ std::string settings(const Options& options) {
     const char* const value = std::getenv(name);
     return fmt::format("{}={}", name, value == nullptr ? unset : value);
   };
-  return fmt::format("{} {} busy threads {}", variable("SLUICE_ENGINE_CPU", "any"),
+  return fmt::format("{} {}, {} busy threads", variable("SLUICE_ENGINE_CPU", "any"),
                      variable("SLUICE_ENGINE_POLL", "0s"), busy_threads(options));
 }
 
@@ -159,20 +168,20 @@ void measure_progress(Session& session, std::size_t asked) {
   sluice::Context& context = session.context;
   const Case one_case = session.pair_case(std::max(asked, sizeof(double)), 1);
   const long puts = session.options.iterations > 0 ? session.options.iterations : kPuts;
-  const sluice::Memory memory = context.allocate(one_case.bytes);
-  sluice::Sender out;
-  sluice::Receiver in;
+  const sluice::Memory data = context.allocate(one_case.bytes);
+  const sluice::Memory answer = context.allocate(1);
+  const bool first = one_case.first;
+  Channels channels{context.sender(one_case.peer, one_case.tag, (first ? data : answer).all()),
+                    context.receiver(one_case.peer, one_case.tag, (first ? answer : data).all())};
+  channels.out.wait_connected();
+  channels.in.wait_connected();
   Seen seen;
-  if (one_case.first) {
-    out = context.sender(one_case.peer, one_case.tag, memory.all());
-    out.wait_connected();
-    drive(session, out, puts);
+  if (first) {
+    drive(session, channels, puts);
   } else {
-    in = context.receiver(one_case.peer, one_case.tag, memory.all());
-    in.wait_connected();
-    seen = watch(session, in, puts);
+    seen = watch(session, channels, puts);
   }
-  const std::string description = one_case.first ? out.describe() : in.describe();
+  const std::string description = channels.out.describe();
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
   Rounds landings = to_rank_0(session, seen.landings, rounds, static_cast<std::size_t>(puts));
   for (auto& round : landings) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });

@@ -149,8 +149,8 @@ const Rival* find(const std::string& name) {
 
 void check_possible(const Rival& rival, const Options& options, RivalColumn column) {
   const std::string refused = std::string("--against ") + rival.name;
-  if (rival.*column == nullptr) throw apps::UsageError(refused + ": not comparable in this bench");
   if (const std::string why = rival.why_not(options); !why.empty()) throw apps::UsageError(refused + ": " + why);
+  if (rival.*column == nullptr) throw apps::UsageError(refused + ": not comparable in this bench");
 }
 
 bool asked(const Options& options, const std::string& name) {

@@ -125,9 +125,10 @@ class Endpoint {
     endpoint_ = open<fid_ep>("fi_endpoint",
                              [&](fid_ep** to) { return ::fi_endpoint(domain_.get(), info_.get(), to, nullptr); });
     // No write here asks for a completion of its own: the source is never overwritten.
-    check(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION),
-          "binding the completion queue");
-    check(::fi_ep_bind(endpoint_.get(), &addresses_->fid, 0), "binding the addresses");
+    check(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
+    // Apart, since some providers take "selective" for remote data too, and drop it (test: bench_ofi on sockets).
+    check(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_RECV), "fi_ep_bind");
+    check(::fi_ep_bind(endpoint_.get(), &addresses_->fid, 0), "fi_ep_bind");
     check(::fi_enable(endpoint_.get()), "fi_enable");
   }
 
@@ -192,12 +193,17 @@ class Link {
   Link(const Case& one_case, OfiMode mode, std::size_t payload_bytes)
       : mode_(mode), bytes_(one_case.bytes), target_at_(payload_bytes >= kPage ? kPage : kCounters * kLine),
         source_at_(whole_pages(target_at_ + payload_bytes)), memory_(source_at_ + payload_bytes),
-        endpoint_(one_case, mode) {
+        endpoint_(one_case, mode), scope_(one_case.context.scope("sluice-bench libfabric")),
+        done_memory_(one_case.context.allocate(2)),
+        done_(scope_.sender(one_case.peer, tag(), done_memory_.slice(0, 1))),
+        their_done_(scope_.receiver(one_case.peer, tag(), done_memory_.slice(1, 1))) {
     std::memset(memory_.data(), 0, target_at_);
     region_ = endpoint_.pin(memory_.data(), source_at_ + std::max(payload_bytes, kLine));
     theirs_ = exchange(one_case.context, one_case.peer, endpoint_.target(region_, memory_.data()));
     if (::fi_av_insert(endpoint_.addresses(), theirs_.name.data(), 1, &peer_, 0, nullptr) != 1)
       throw std::runtime_error("libfabric: the peer's address is of no use here");
+    done_.wait_connected();
+    their_done_.wait_connected();
   }
 
   const std::byte* target() const { return memory_.data() + target_at_; }
@@ -232,7 +238,18 @@ class Link {
     }
   }
 
+  /// Returns when the peer has called it as well. What this rank wrote last may need it to drive the provider until
+  /// then: providers that nobody drives move nothing (test: bench_ofi, large messages and sockets).
+  void settle() {
+    done_.put({}, 0, 0);
+    while (!their_done_.test()) progress();
+    their_done_.release({});
+  }
+
  private:
+  // Both modes may be open at once.
+  sluice::Tag tag() const { return static_cast<sluice::Tag>(mode_); }
+
   std::uint64_t count(std::size_t counter) const {
     if (mode_ == OfiMode::data) return arrived_[counter];
     return reinterpret_cast<const Counter*>(memory_.data() + counter * kLine)->load(std::memory_order_acquire);
@@ -299,6 +316,10 @@ class Link {
   Handle<fid_mr> region_;
   Target theirs_{};
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
+  sluice::Scope scope_;
+  sluice::Memory done_memory_;
+  sluice::Sender done_;
+  sluice::Receiver their_done_;
   std::array<std::uint64_t, kCounters> raised_{};   // at the peer
   std::array<std::uint64_t, kCounters> arrived_{};  // here, where they arrive as remote data
 };
@@ -310,7 +331,7 @@ class OfiPingPong : public Contender {
   OfiPingPong(const Case& one_case, OfiMode mode) : case_(one_case), link_(one_case, mode, one_case.bytes) {}
 
   double run(long count) override {
-    return timed([&] {
+    const double taken = timed([&] {
       for (long i = 0; i < count; ++i) {
         ++turn_;
         if (case_.first) link_.put(0);
@@ -319,6 +340,8 @@ class OfiPingPong : public Contender {
         if (!case_.first) link_.put(0);
       }
     });
+    link_.settle();
+    return taken;
   }
 
  private:
@@ -335,7 +358,7 @@ class OfiFlood : public Contender {
         credit_every_(std::max<std::uint64_t>(depth_ / 2, 1)), link_(one_case, mode, one_case.bytes * depth_) {}
 
   double run(long count) override {
-    return timed([&] {
+    const double taken = timed([&] {
       for (long i = 0; i < count; ++i) {
         ++windows_;
         if (case_.first) {
@@ -345,6 +368,8 @@ class OfiFlood : public Contender {
         }
       }
     });
+    link_.settle();
+    return taken;
   }
 
  private:

@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cstdio>
+#include <string>
 
 namespace bench {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 Options on(const char* backend) {
   Options options;
   options.backend = backend;
-  options.sizes = {0, 8, 64, 4096, 1 << 20};
+  options.sizes = {0, 8, 64, 4096, 8 << 20};
   return options;
 }
 
@@ -32,20 +33,26 @@ bool runs(const Options& options, std::size_t bytes, int depth, int window, Make
   return sluice::run_threads(2, body) == 0;
 }
 
-class OfiRival : public testing::TestWithParam<OfiMode> {
+struct Way {
+  OfiMode mode;
+  const char* backend;
+};
+
+class OfiRival : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    const std::string why = why_no_ofi(GetParam(), options_);
+    const std::string why = why_no_ofi(mode_, options_);
     if (why.empty()) return;
     printf("SKIPPED-HERE: bench_ofi: %s\n", why.c_str());
     GTEST_SKIP() << why;
   }
-  const Options options_ = on("ofi:tcp");
+  const OfiMode mode_ = GetParam().mode;
+  const Options options_ = on(GetParam().backend);
 };
 
 TEST_P(OfiRival, answers_messages_of_every_size) {
   for (const std::size_t bytes : options_.sizes) {
-    const auto make = [&](const Case& one_case) { return make_ofi_ping_pong(GetParam(), one_case); };
+    const auto make = [&](const Case& one_case) { return make_ofi_ping_pong(mode_, one_case); };
     EXPECT_TRUE(runs(options_, bytes, 1, 1, make)) << bytes;
   }
 }
@@ -57,14 +64,19 @@ TEST_P(OfiRival, sends_windows_through_rings_of_every_depth) {
   };
   for (const Ring ring : {Ring{1, 1}, Ring{1, 5}, Ring{2, 7}, Ring{3, 64}, Ring{8, 64}, Ring{64, 9}}) {
     for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}}) {
-      const auto make = [&](const Case& one_case) { return make_ofi_flood(GetParam(), one_case); };
+      const auto make = [&](const Case& one_case) { return make_ofi_flood(mode_, one_case); };
       EXPECT_TRUE(runs(options_, bytes, ring.depth, ring.window, make)) << ring.depth << " " << ring.window;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, OfiRival, testing::Values(OfiMode::flag, OfiMode::data),
-                         [](const auto& mode) { return mode.param == OfiMode::flag ? "flag" : "data"; });
+INSTANTIATE_TEST_SUITE_P(Ways, OfiRival,
+                         testing::Values(Way{OfiMode::flag, "ofi:tcp"}, Way{OfiMode::data, "ofi:tcp"},
+                                         Way{OfiMode::flag, "ofi:sockets"}, Way{OfiMode::data, "ofi:sockets"}),
+                         [](const auto& way) {
+                           return std::string(way.param.mode == OfiMode::flag ? "flag_" : "data_") +
+                                  (way.param.backend + 4);
+                         });
 
 TEST(OfiRivals, say_why_a_provider_cannot_carry_them) {
   EXPECT_NE(why_no_ofi(OfiMode::data, on("ofi:pigeon")), "");
