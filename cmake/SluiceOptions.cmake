@@ -66,6 +66,14 @@ set(MPI_CXX_SKIP_MPICXX TRUE)  # the C bindings only
 sluice_find(MPI MPI MPI::MPI_CXX COMPONENTS CXX)
 sluice_option(MPI HELP "Start through MPI, and contexts on a communicator" NEEDS MPI_FOUND)
 
+if(NOT DEFINED SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI STREQUAL "AUTO")
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(libfabric QUIET IMPORTED_TARGET libfabric>=1.17)
+  endif()
+endif()
+sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND)
+
 # `./dev` installs Kokkos there. Debian 12 has Kokkos 3.4, which the version asked for keeps out.
 set(sluice_cache "$ENV{HOME}/.cache/sluice")
 if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
@@ -87,14 +95,6 @@ sluice_option(APPS HELP "Applications, benchmarks and command-line programs" DEF
               NEEDS CLI11_FOUND fmt_FOUND nlohmann_json_FOUND PNG_FOUND)
 sluice_find(TESTS GTest GTest::gtest_main)
 sluice_option(TESTS HELP "Tests" DEFAULT ${sluice_extras} NEEDS GTest_FOUND SLUICE_ENABLE_APPS)
-
-if(NOT DEFINED SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI STREQUAL "AUTO")
-  find_package(PkgConfig QUIET)
-  if(PkgConfig_FOUND)
-    pkg_check_modules(libfabric QUIET IMPORTED_TARGET libfabric>=1.17)
-  endif()
-endif()
-sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND)
 
 foreach(part CUDA HIP)
   sluice_not_in_this_version(${part})

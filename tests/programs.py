@@ -74,6 +74,13 @@ ROWS = [
     ("bench.stream_without_rival", f"{RUN} -n 2 {{bin}}/sluice-bench halo --against floor", 2, r"not comparable"),
     ("bench.setup_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench setup --memory user", 2, r"--memory user"),
     ("bench.setup_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench setup --stream host", 2, r"--stream host"),
+    ("bench.progress_on_a_stream", f"{RUN} -n 2 {{bin}}/sluice-bench progress --stream host", 2, r"--stream host"),
+    ("bench.progress_pinned", f"{RUN} -n 2 {{bin}}/sluice-bench progress --pin", 2, r"--pin"),
+    ("bench.too_many_rails", f"{RUN} -n 2 {{bin}}/sluice-bench latency --rails 9", 2, r"rails"),
+    ("bench.network_rival_of_memory", f"{RUN} -n 2 {{bin}}/sluice-bench latency --backend shm --against ofi_floor", 2,
+     r"ofi_floor: .*--backend ofi:"),
+    ("bench.memory_rival_of_network", f"{RUN} -n 2 {{bin}}/sluice-bench latency --backend ofi:tcp --against floor", 2,
+     r"floor: .*threads and shm"),
     ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
 
@@ -108,7 +115,14 @@ BENCHES = [
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("failure", f"{RUN} -n 3 {BENCH} failure", 137, ""),
     ("failure.host", f"{RUN} -n 2 {BENCH} failure --stream host", 137, ""),
+    ("progress", f"{RUN} -n 2 {BENCH} progress --busy 2", 0, ""),
+    ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
+    *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_data")
+      for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
+    ("progress.ofi", f"{RUN} -n 2 {BENCH} progress --busy 2 --backend ofi:tcp", 0, ""),
     ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
+    ("latency.ofi.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 8 --backend ofi:tcp", 0,
+     f"ofi_floor ofi_floor_data mpi mpi_persistent {ONE_SIDED} mpi_pscw mpi_fence"),
     ("bandwidth.mpi", f"mpiexec -n 2 {BENCH} bandwidth --sizes 64", 0, f"{PAIRS} {ONE_SIDED}"),
     ("rate.mpi", f"mpiexec -n 2 {BENCH} rate --sizes 8 --window 9", 0, PAIRS),
     ("stream.mpi", f"mpiexec -n 2 {BENCH} stream --sizes 8", 0, "floor mpi_persistent"),
@@ -121,7 +135,7 @@ BENCHES = [
 ]
 BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
               "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
-              "floor_drift", "version", "cpu", "gpu", "driver", "date", "rivals"}
+              "settings", "floor_drift", "version", "cpu", "gpu", "driver", "date", "rivals"}
 
 
 
@@ -212,6 +226,18 @@ def run(row, folders, mpiexec, limit_s):
     return None
 
 
+def missing_backend(row, binary):
+    """Why a row cannot run here because of the network that it names, or None."""
+    named = re.search(r"--backend (ofi:\w+)", row[1])
+    if not named:
+        return None
+    info = json.loads(subprocess.run([binary, "--json"], capture_output=True, text=True, check=True).stdout)
+    for backend in info["backends"]:
+        if backend["name"] == named[1]:
+            return None if backend["usable"] else backend["why_not"]
+    return f"this build has no backend {named[1]}"
+
+
 def check_info(binary):
     """sluice-info --json has the shape that scripts rely on."""
     info = json.loads(subprocess.run([binary, "--json"], capture_output=True, text=True, check=True).stdout)
@@ -243,6 +269,10 @@ def main():
             absent = [program.name for program in programs if not program.exists()]
             if absent or ("mpiexec" in needs and not options.mpiexec):
                 print(f"not in this build: {row[0]} (no {absent[0] if absent else 'MPI'})")
+                continue
+            why_not = missing_backend(row, options.bin / "sluice-info")
+            if why_not:
+                print(f"SKIPPED-HERE: programs.{row[0]}: {why_not}")
                 continue
             fault = run(row, folders, options.mpiexec, 800 if options.full else 100)
             faults += [fault] if fault else []

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 namespace bench {
@@ -32,7 +33,7 @@ void check_stream(const Bench& bench, StreamChoice stream) {
     throw apps::UsageError("stream measures a host stream: --stream inline is for the other benches");
 }
 
-// setup and failure measure channels of one slot of allocated memory, whose payload nobody reads.
+// Benches without rivals measure channels of one slot of allocated memory, whose payload nobody reads.
 void check_settings(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) return;
   const auto refuse_if = [&](bool asked, const char* what) {
@@ -41,12 +42,13 @@ void check_settings(const Bench& bench, const Options& options) {
   refuse_if(options.memory == MemoryChoice::user, "with --memory user");
   refuse_if(options.depth > 1, "with a --depth above 1");
   refuse_if(options.touch, "with --touch");
-  refuse_if(bench.run == run_setup && options.stream == StreamChoice::host, "with --stream host");
+  refuse_if(bench.run != run_failure && options.stream == StreamChoice::host, "with --stream host");
+  refuse_if(bench.run == run_progress && options.pin, "with --pin");
 }
 
 void check_against(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) {
-    check_rivals(options.against, bench.rivals);
+    check_rivals(options, bench.rivals);
     return;
   }
   for (const auto& rival : options.against) {
@@ -71,6 +73,7 @@ const std::vector<Bench>& benches() {
       {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, 2, kAny},
       {"failure", "from the death of a rank to the error at the others", run_failure, nullptr, "none", "64", kInline, 2,
        kAny},
+      {"progress", "a put to a rank that computes on every core", run_progress, nullptr, "none", "64k", kInline, 2, 2},
   };
   return all;
 }
@@ -80,6 +83,9 @@ const Bench& choose(Options& options, int ranks) {
   if (options.sizes.empty()) options.sizes = parse_sizes(bench.sizes);
   if (!options.stream) options.stream = bench.stream;
   if (options.against.empty()) options.against = {bench.against};
+  // What the environment allows is what the rivals must match, too.
+  if (const char* const allowed = std::getenv("SLUICE_BACKENDS"); allowed != nullptr && options.backend.empty())
+    options.backend = allowed;
   check_ranks(bench, ranks);
   check_stream(bench, *options.stream);
   check_settings(bench, options);

@@ -38,5 +38,6 @@ void run_overlap(Session& session);
 void run_scale(Session& session);
 void run_setup(Session& session);
 void run_failure(Session& session);
+void run_progress(Session& session);
 
 }  // namespace bench

@@ -3,11 +3,18 @@
 #include "apps/bench/benches.hpp"
 #include "apps/common/program.hpp"
 
+#include <fmt/core.h>
+
+#include <cstdlib>
+
 namespace {
 
 int run_rank(sluice::Context& context, const bench::Options& asked, double resident_at_start) {
   bench::Options options = asked;
   const bench::Bench& chosen = bench::choose(options, context.size());
+  if (context.rank() == 0 && chosen.rivals != nullptr) {
+    for (const auto& line : bench::left_out(options, chosen.rivals)) fmt::print("# {}\n", line);
+  }
   bench::Session session(context, options, resident_at_start);
   chosen.run(session);
   if (session.report) session.report->write(options);
@@ -22,6 +29,8 @@ int main(int argc, char** argv) {
   for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name);
   bench::Options options;
   const apps::Parsed parsed = bench::parse(argc, argv, names, options);
+  // Before any context reads it.
+  if (options.rails > 0) ::setenv("SLUICE_RAILS", std::to_string(options.rails).c_str(), 1);
   return apps::run_program(argc, argv, "sluice-bench", parsed, options.backend,
                            [&](sluice::Context& context) { return run_rank(context, options, resident_at_start); });
 }

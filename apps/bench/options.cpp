@@ -62,7 +62,8 @@ void add_how_much(CLI::App& app, Options& options) {
   add_text(app, "--sizes", "bytes of a message: powers of two, with k and m", "MIN:MAX", sizes);
   app.add_option("--depth", options.depth, "slots of a channel")->check(count);
   app.add_option("--window", options.window, "messages before an answer")->check(count);
-  app.add_option("--rails", options.rails, "rails to stripe over: 1 on this machine")->check(CLI::Range(1, 1));
+  app.add_option("--rails", options.rails, "rails to stripe over, as SLUICE_RAILS; default: chosen by size")
+      ->check(CLI::Range(1, 8));
   app.add_option("--iters", options.iterations, "units of a round, as whole samples; default: about 10 ms of them")
       ->check(CLI::Range(1L, 1L << 30));
   app.add_option("--rounds", options.rounds, "how often each contender has its turn")
@@ -71,6 +72,7 @@ void add_how_much(CLI::App& app, Options& options) {
   app.add_option("--neighbours", options.neighbours, "of a halo")->check(CLI::IsMember({4, 26}))->capture_default_str();
   app.add_option("--pairs", options.pairs, "pairs of ranks at once, for scale; default: half of the ranks")
       ->check(count);
+  app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")->check(count);
   app.add_flag("--pin", options.pin, "pin rank r to core r mod the number of cores");
 }
 
@@ -106,6 +108,13 @@ std::vector<std::size_t> parse_sizes(std::string_view text) {
   }
   if (sizes.empty()) throw apps::UsageError("no power of two is in '" + std::string(text) + "'");
   return sizes;
+}
+
+std::string_view ofi_provider(const Options& options) {
+  constexpr std::string_view kPrefix = "ofi:";
+  const std::string_view backend = options.backend;
+  if (!backend.starts_with(kPrefix) || backend.find(',') != std::string_view::npos) return {};
+  return backend.substr(kPrefix.size());
 }
 
 std::vector<std::string> split(std::string_view list) {

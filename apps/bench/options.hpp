@@ -26,11 +26,12 @@ struct Options {
   std::vector<std::size_t> sizes;  ///< of messages, in bytes
   int depth = 0;
   int window = 0;
-  int rails = 1;
+  int rails = 0;  ///< 0: as the library chooses
   long iterations = 0;
   int rounds = 20;
   int neighbours = 4;
   int pairs = 0;
+  int busy = 0;        ///< threads that compute, for progress; 0: as many as cores
   bool touch = false;  ///< the target reads the payload
   bool pin = false;
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
@@ -43,6 +44,9 @@ apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::str
 /// "MIN:MAX" or "SIZE" as the powers of two between them, with 0 in front if MIN is 0.
 /// @throws apps::UsageError for what is none of these, or holds no power of two.
 std::vector<std::size_t> parse_sizes(std::string_view text);
+
+/// "tcp" of `--backend ofi:tcp`; empty where the library may choose another backend.
+std::string_view ofi_provider(const Options& options);
 
 /// "a,b" as {"a", "b"}, without empty ones.
 std::vector<std::string> split(std::string_view list);

@@ -19,8 +19,8 @@ void measure_overlap(Session& session, std::size_t bytes) {
   entries.push_back({"moving_alone", "ours without the computing", std::move(moving.contender)});
   entries.push_back(
       {"computing_alone", "the computing, as long as moving alone took at first", make_compute(one_case)});
-  for (const Rival* rival : rivals_for(session.options.against, &Rival::overlap))
-    entries.push_back({rival->name, rival->what, rival->overlap(one_case)});
+  for (const Rival* rival : rivals_for(session.options, &Rival::overlap))
+    entries.push_back({rival->name, what(*rival, session.options), rival->overlap(one_case)});
 
   Budget budget = session.budget();
   budget.batch = 0;

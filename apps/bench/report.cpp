@@ -49,7 +49,7 @@ Json object(const Row& row, const Machine& machine) {
           {"bytes", row.bytes},
           {"depth", row.depth},
           {"window", row.window},
-          {"rails", row.rails},
+          {"rails", row.rails ? Json(*row.rails) : Json(nullptr)},
           {"metric", row.metric},
           {"unit", row.unit},
           {"p50", row.summary.p50},
@@ -58,6 +58,7 @@ Json object(const Row& row, const Machine& machine) {
           {"samples", row.summary.samples},
           {"sample", row.sample},
           {"rounds", row.rounds},
+          {"settings", row.settings.empty() ? Json(nullptr) : Json(row.settings)},
           {"floor_drift", row.floor_drift ? Json(*row.floor_drift) : Json(nullptr)},
           {"version", machine.version},
           {"cpu", machine.cpu},
@@ -111,9 +112,10 @@ std::string header_text(const Row& row) {
 
 std::string settings_text(const Row& row) {
   const std::string pairs = row.pairs ? fmt::format(", {} at once", counted(*row.pairs, "pair")) : "";
-  return fmt::format("{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}; {} by {}{}; a sample: {}",
+  const std::string settings = row.settings.empty() ? "" : "; " + row.settings;
+  return fmt::format("{}: {}, stream {}, memory {}{}, fired by {}, depth {}, window {}; {} by {}{}; a sample: {}{}",
                      row.bench, row.backend, row.stream, row.memory, row.touch ? ", payload read" : "", row.fired_by,
-                     row.depth, row.window, counted(row.ranks, "rank"), row.launch, pairs, row.sample);
+                     row.depth, row.window, counted(row.ranks, "rank"), row.launch, pairs, row.sample, settings);
 }
 
 std::string row_text(const Row& row) {

@@ -32,12 +32,13 @@ struct Row {
   std::size_t bytes = 0;
   int depth = 0;
   int window = 0;
-  int rails = 1;
+  std::optional<int> rails = 1;  ///< unset: as the library chose for each put
   std::string metric;
   std::string unit;
   Summary summary;
   int rounds = 0;
   std::string sample;                 ///< what one sample is
+  std::string settings;               ///< of the library, where the bench is about them; empty: no matter
   std::optional<double> floor_drift;  ///< how much the floor moved between rounds; unset: no floor was run
   std::vector<RivalResult> rivals;
 };

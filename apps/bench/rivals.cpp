@@ -4,6 +4,7 @@
 
 #include "apps/bench/rivals_floor.hpp"
 #include "apps/bench/rivals_mpi.hpp"
+#include "apps/bench/rivals_ofi.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <algorithm>
@@ -21,6 +22,41 @@ std::unique_ptr<Contender> flood(const Case& one_case) {
   return make_mpi_flood(mode, one_case);
 }
 
+template <OfiMode mode>
+std::unique_ptr<Contender> ofi_ping_pong(const Case& one_case) {
+  return make_ofi_ping_pong(mode, one_case);
+}
+
+template <OfiMode mode>
+std::unique_ptr<Contender> ofi_flood(const Case& one_case) {
+  return make_ofi_flood(mode, one_case);
+}
+
+std::string why_no_floor(const Options& options) {
+  for (const auto& backend : split(options.backend)) {
+    if (backend != "threads" && backend != "shm")
+      return "is memory that both map, no rival of --backend " + backend + ": it is for threads and shm";
+  }
+  return {};
+}
+
+template <OfiMode mode>
+std::string why_no_ofi_floor(const Options& options) {
+  if (ofi_provider(options).empty()) return "needs a provider, and no other backend: --backend ofi:PROVIDER";
+  return why_no_ofi(mode, options);
+}
+
+std::string why_no_mpi(const Options& /*options*/) {
+  return under_mpi() ? "" : "needs a start under MPI: mpiexec -n N ... (or srun)";
+}
+
+std::string no_library(const Options& /*options*/) { return {}; }
+
+// Between memory that both map, which MPI it is does not change what it can do; on a network it has several ways.
+std::string mpi_on_network(const Options& options) { return ofi_provider(options).empty() ? "" : mpi_library(); }
+
+constexpr auto kFlag = OfiMode::flag;
+constexpr auto kData = OfiMode::data;
 constexpr auto kSendRecv = MpiMode::send_recv;
 constexpr auto kPersistent = MpiMode::persistent;
 constexpr auto kPutFlush = MpiMode::put_flush;
@@ -32,15 +68,31 @@ const std::vector<Rival>& table() {
   static const std::vector<Rival> rivals = {
       {.name = "floor",
        .what = "memory that both map: memcpy, a release store, a spinning acquire load; no library",
-       .needs_mpi = false,
+       .why_not = why_no_floor,
+       .library = no_library,
        .latency = make_floor_ping_pong,
        .bandwidth = make_floor_flood,
        .rate = make_floor_flood,
        .stream = make_floor_ping_pong,
        .scale = make_floor_ping_pong},
+      {.name = "ofi_floor",
+       .what = "fi_write, then fi_inject_write of a flag that the target polls in memory; both directly on libfabric",
+       .why_not = why_no_ofi_floor<kFlag>,
+       .library = ofi_library,
+       .latency = ofi_ping_pong<kFlag>,
+       .bandwidth = ofi_flood<kFlag>,
+       .rate = ofi_flood<kFlag>},
+      {.name = "ofi_floor_data",
+       .what = "fi_writedata, whose remote data the target finds in its completion queue; directly on libfabric",
+       .why_not = why_no_ofi_floor<kData>,
+       .library = ofi_library,
+       .latency = ofi_ping_pong<kData>,
+       .bandwidth = ofi_flood<kData>,
+       .rate = ofi_flood<kData>},
       {.name = "mpi",
        .what = "MPI_Send and MPI_Recv; windows and overlap by MPI_Isend and MPI_Irecv",
-       .needs_mpi = true,
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
        .latency = ping_pong<kSendRecv>,
        .bandwidth = flood<kSendRecv>,
        .rate = flood<kSendRecv>,
@@ -48,7 +100,8 @@ const std::vector<Rival>& table() {
        .scale = ping_pong<kSendRecv>},
       {.name = "mpi_persistent",
        .what = "MPI_Send_init, MPI_Recv_init and MPI_Startall, driven by the host",
-       .needs_mpi = true,
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
        .latency = ping_pong<kPersistent>,
        .bandwidth = flood<kPersistent>,
        .rate = flood<kPersistent>,
@@ -57,21 +110,25 @@ const std::vector<Rival>& table() {
        .scale = ping_pong<kPersistent>},
       {.name = "mpi_put_flush",
        .what = "MPI_Put, flush, flag by MPI_Put, flush, into MPI_Win_allocate; windows have one flag at their end",
-       .needs_mpi = true,
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
        .latency = ping_pong<kPutFlush>,
        .bandwidth = flood<kPutFlush>},
       {.name = "mpi_put_flush_user",
        .what = "the same into malloc'ed memory, MPI_Win_create",
-       .needs_mpi = true,
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
        .latency = ping_pong<kPutFlushUser>,
        .bandwidth = flood<kPutFlushUser>},
       {.name = "mpi_pscw",
        .what = "MPI_Put between start and complete, post and wait, into MPI_Win_allocate",
-       .needs_mpi = true,
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
        .latency = ping_pong<MpiMode::pscw>},
       {.name = "mpi_fence",
        .what = "MPI_Put between fences, into MPI_Win_allocate",
-       .needs_mpi = true,
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
        .latency = ping_pong<MpiMode::fence>},
   };
   return rivals;
@@ -90,31 +147,47 @@ const Rival* find(const std::string& name) {
   return &*found;
 }
 
-void check_possible(const Rival& rival, RivalColumn column) {
-  if (rival.needs_mpi && !under_mpi())
-    throw apps::UsageError(std::string("--against ") + rival.name +
-                           " needs a start under MPI: mpiexec -n N ... (or srun)");
-  if (rival.*column == nullptr)
-    throw apps::UsageError(std::string("--against ") + rival.name + ": not comparable in this bench");
+void check_possible(const Rival& rival, const Options& options, RivalColumn column) {
+  const std::string refused = std::string("--against ") + rival.name;
+  if (const std::string why = rival.why_not(options); !why.empty()) throw apps::UsageError(refused + ": " + why);
+  if (rival.*column == nullptr) throw apps::UsageError(refused + ": not comparable in this bench");
+}
+
+bool asked(const Options& options, const std::string& name) {
+  return std::ranges::find(options.against, name) != options.against.end();
 }
 
 }  // namespace
 
-void check_rivals(const std::vector<std::string>& against, RivalColumn column) {
-  for (const auto& name : against) {
-    if (name != "all" && name != "none") check_possible(*find(name), column);
+std::string what(const Rival& rival, const Options& options) {
+  const std::string library = rival.library(options);
+  return library.empty() ? rival.what : std::string(rival.what) + "; " + library;
+}
+
+void check_rivals(const Options& options, RivalColumn column) {
+  for (const auto& name : options.against) {
+    if (name != "all" && name != "none") check_possible(*find(name), options, column);
   }
 }
 
-std::vector<const Rival*> rivals_for(const std::vector<std::string>& against, RivalColumn column) {
-  const auto asked = [&](const char* name) { return std::ranges::find(against, name) != against.end(); };
-  const bool all = asked("all");
+std::vector<const Rival*> rivals_for(const Options& options, RivalColumn column) {
   std::vector<const Rival*> chosen;
   for (const Rival& rival : table()) {
-    const bool possible = rival.*column != nullptr && (!rival.needs_mpi || under_mpi());
-    if (possible && (all || asked(rival.name))) chosen.push_back(&rival);
+    if (rival.*column == nullptr || !(asked(options, "all") || asked(options, rival.name))) continue;
+    if (rival.why_not(options).empty()) chosen.push_back(&rival);
   }
   return chosen;
+}
+
+std::vector<std::string> left_out(const Options& options, RivalColumn column) {
+  std::vector<std::string> lines;
+  for (const Rival& rival : table()) {
+    const bool of_network = rival.library == ofi_library && !ofi_provider(options).empty();
+    if (!of_network || rival.*column == nullptr || !asked(options, "all")) continue;
+    if (const std::string why = rival.why_not(options); !why.empty())
+      lines.push_back(std::string(rival.name) + " is left out: " + why);
+  }
+  return lines;
 }
 
 }  // namespace bench

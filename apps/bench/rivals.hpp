@@ -15,7 +15,8 @@ using Maker = std::unique_ptr<Contender> (*)(const Case& one_case);
 struct Rival {
   const char* name;
   const char* what;
-  bool needs_mpi;
+  std::string (*why_not)(const Options& options);  ///< it cannot run with this command line; empty: it can
+  std::string (*library)(const Options& options);  ///< that it runs on, for people; empty: none, or no matter
   Maker latency = nullptr;
   Maker bandwidth = nullptr;
   Maker rate = nullptr;
@@ -27,11 +28,17 @@ struct Rival {
 
 using RivalColumn = Maker Rival::*;
 
+/// What it does, and on which library.
+std::string what(const Rival& rival, const Options& options);
+
 /// @throws apps::UsageError for an unknown name, and for a rival that cannot run here or has nothing comparable.
-void check_rivals(const std::vector<std::string>& against, RivalColumn column);
+void check_rivals(const Options& options, RivalColumn column);
 
 /// The rivals that the command line asks for and that do what `column` says, in the order of the table. One side of a
 /// bench may lack a rival that another has.
-std::vector<const Rival*> rivals_for(const std::vector<std::string>& against, RivalColumn column);
+std::vector<const Rival*> rivals_for(const Options& options, RivalColumn column);
+
+/// Lines that say which rivals on the network that --backend names would belong here, but cannot run on it.
+std::vector<std::string> left_out(const Options& options, RivalColumn column);
 
 }  // namespace bench

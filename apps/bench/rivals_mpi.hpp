@@ -5,11 +5,15 @@
 #include "apps/bench/contender.hpp"
 
 #include <memory>
+#include <string>
 
 namespace bench {
 
 /// Whether MPI runs in this process.
 bool under_mpi();
+
+/// Which MPI runs, and what its environment says about the network that it uses.
+std::string mpi_library();
 
 enum class MpiMode { send_recv, persistent, put_flush, put_flush_user, pscw, fence };
 

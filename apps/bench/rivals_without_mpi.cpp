@@ -13,6 +13,7 @@ namespace {
 }  // namespace
 
 bool under_mpi() { return false; }
+std::string mpi_library() { return {}; }
 
 std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode /*mode*/, const Case& /*one_case*/) { refuse(); }
 std::unique_ptr<Contender> make_mpi_flood(MpiMode /*mode*/, const Case& /*one_case*/) { refuse(); }

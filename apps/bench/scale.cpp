@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <string>
 #include <utility>
 
 namespace bench {
@@ -21,10 +22,10 @@ class Idle : public Contender {
   const std::unique_ptr<Contender> made_;
 };
 
-Entry entry(Session& session, const char* name, const char* what, std::unique_ptr<Contender> made, int pairs) {
+Entry entry(Session& session, const char* name, std::string what, std::unique_ptr<Contender> made, int pairs) {
   const bool idle = session.context.rank() >= 2 * pairs;
   if (idle) made = std::make_unique<Idle>(std::move(made));
-  return {name, what, std::move(made), pairs};
+  return {name, std::move(what), std::move(made), pairs};
 }
 
 // All pairs make their contenders, so that making may be collective; `pairs` of them run.
@@ -38,8 +39,8 @@ void measure_pairs(Session& session, std::size_t bytes, int pairs) {
     auto alone = make_ping_pong(one_case, session.drive()).contender;
     entries.push_back(entry(session, "one_pair", "ours with one pair, the others asleep", std::move(alone), 1));
   }
-  for (const Rival* rival : rivals_for(session.options.against, &Rival::scale))
-    entries.push_back(entry(session, rival->name, rival->what, rival->scale(one_case), pairs));
+  for (const Rival* rival : rivals_for(session.options, &Rival::scale))
+    entries.push_back(entry(session, rival->name, what(*rival, session.options), rival->scale(one_case), pairs));
 
   const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
   const Measurement measured = measure(session.team(), entries, session.budget());

@@ -25,6 +25,9 @@ void pin(int rank) {
     throw std::runtime_error("--pin: this rank may not choose its core");
 }
 
+// Memory that both map has no rails to choose from.
+bool one_rail(const std::string& backend) { return backend == "threads" || backend == "shm"; }
+
 Rounds convert(const Rounds& rounds, const Metric& metric) {
   Rounds values = rounds;
   for (auto& samples : values) std::ranges::transform(samples, samples.begin(), metric.of);
@@ -100,7 +103,9 @@ Row Session::row(const Case& one_case, const Metric& metric, const std::string& 
   row.bytes = one_case.bytes;
   row.depth = one_case.depth;
   row.window = one_case.window;
-  row.rails = options.rails;
+  row.rails = options.rails > 0       ? std::optional(options.rails)
+              : one_rail(row.backend) ? std::optional(1)
+                                      : std::nullopt;
   row.metric = metric.name;
   row.unit = metric.unit;
   return row;
@@ -117,7 +122,7 @@ Row make_row(Session& session, const Case& one_case, const Metric& metric, const
   for (const Timing& rival : std::span(measured.timings).subspan(1)) {
     row.rivals.push_back(
         {rival.name, rival.what, summarise(convert(rival.rounds, metric)).p50, ratio(rival.rounds, ours.rounds)});
-    if (rival.name == "floor") row.floor_drift = drift(rival.rounds);
+    if (!row.floor_drift && rival.name.find("floor") != std::string::npos) row.floor_drift = drift(rival.rounds);
   }
   return row;
 }
@@ -126,8 +131,8 @@ void measure_row(Session& session, const Case& one_case, RivalColumn column, Our
                  const Budget& budget) {
   std::vector<Entry> entries;
   entries.push_back({"sluice", "ours", std::move(ours.contender)});
-  for (const Rival* rival : rivals_for(session.options.against, column))
-    entries.push_back({rival->name, rival->what, (rival->*column)(one_case)});
+  for (const Rival* rival : rivals_for(session.options, column))
+    entries.push_back({rival->name, what(*rival, session.options), (rival->*column)(one_case)});
   const Measurement measured = measure(session.team(), entries, budget);
   Row row = make_row(session, one_case, metric, ours.description, measured);
   if (session.report) session.report->add(std::move(row));

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -38,11 +40,21 @@ apps::Parsed parse(std::vector<const char*> arguments, bench::Options& options) 
   return bench::parse(static_cast<int>(arguments.size()), arguments.data(), {"latency", "rate"}, options);
 }
 
+TEST(Provider, is_that_of_a_single_backend) {
+  bench::Options options;
+  for (const auto& [backend, provider] : std::vector<std::pair<const char*, const char*>>{
+           {"ofi:tcp", "tcp"}, {"", ""}, {"shm", ""}, {"ofi:tcp,shm", ""}, {"shm,ofi:tcp", ""}}) {
+    options.backend = backend;
+    EXPECT_EQ(bench::ofi_provider(options), provider) << backend;
+  }
+}
+
 TEST(CommandLine, is_read) {
   bench::Options options;
-  const auto parsed = parse({"latency", "--stream", "host", "--memory", "user", "--sizes", "8:16", "--depth", "4",
-                             "--against", "floor,mpi", "--touch", "--iters", "7", "--rounds", "3"},
-                            options);
+  const auto parsed = parse(
+      {"latency", "--stream", "host", "--memory", "user", "--sizes", "8:16", "--depth", "4", "--against", "floor,mpi",
+       "--touch", "--iters",  "7",    "--rounds", "3",    "--rails", "8",    "--busy",  "5"},
+      options);
   ASSERT_TRUE(parsed.run) << parsed.text;
   EXPECT_EQ(options.bench, "latency");
   EXPECT_EQ(options.stream, bench::StreamChoice::host);
@@ -51,6 +63,8 @@ TEST(CommandLine, is_read) {
   EXPECT_EQ(options.depth, 4);
   EXPECT_EQ(options.iterations, 7);
   EXPECT_EQ(options.rounds, 3);
+  EXPECT_EQ(options.rails, 8);
+  EXPECT_EQ(options.busy, 5);
   EXPECT_TRUE(options.touch);
   EXPECT_EQ(options.against, (std::vector<std::string>{"floor", "mpi"}));
 }
@@ -62,7 +76,9 @@ TEST(CommandLine, that_is_wrong_gives_one_line_and_exit_code_2) {
       {"latency", "--frobnicate"},
       {"latency", "--sizes", "x"},
       {"latency", "--stream", "metal"},
-      {"latency", "--rails", "2"},
+      {"latency", "--rails", "0"},
+      {"latency", "--rails", "9"},
+      {"latency", "--busy", "0"},
       {"latency", "--depth", "0"},
       {"latency", "--neighbours", "5"},
   };

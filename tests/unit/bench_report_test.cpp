@@ -50,6 +50,22 @@ TEST(Report, json_has_the_keys_that_scripts_rely_on) {
   EXPECT_TRUE(rows[0]["floor_drift"].is_null());
 }
 
+TEST(Report, json_has_null_where_there_is_nothing_to_say) {
+  bench::Row row = a_row();
+  row.rails.reset();
+  bench::Report report({"1.2.3", "a cpu", "2026-01-02T03:04:05Z"});
+  report.add(row);
+  row.rails = 2;
+  row.settings = "4 busy threads";
+  report.add(row);
+  const auto rows = nlohmann::json::parse(report.to_json());
+  EXPECT_TRUE(rows[0]["rails"].is_null());
+  EXPECT_TRUE(rows[0]["settings"].is_null());
+  EXPECT_EQ(rows[1]["rails"], 2);
+  EXPECT_EQ(rows[1]["settings"], "4 busy threads");
+  EXPECT_NE(bench::settings_text(row).find("; 4 busy threads"), std::string::npos);
+}
+
 TEST(Report, csv_has_as_many_fields_in_every_line) {
   const std::string csv = a_report().to_csv();
   const std::size_t end = csv.find('\n');

@@ -5,25 +5,75 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace bench {
 namespace {
 
+Options against(std::vector<std::string> rivals, const char* backend = "") {
+  Options options;
+  options.backend = backend;
+  options.sizes = {8};
+  options.against = std::move(rivals);
+  return options;
+}
+
+bool refused(const Options& options, RivalColumn column) {
+  try {
+    check_rivals(options, column);
+  } catch (const apps::UsageError&) {
+    return true;
+  }
+  return false;
+}
+
+bool offered(const std::string& name, const Options& options) {
+  const auto rivals = rivals_for(options, &Rival::latency);
+  return std::ranges::any_of(rivals, [&](const Rival* rival) { return name == rival->name; });
+}
+
 TEST(Rivals, are_left_out_of_a_side_that_they_lack) {
-  check_rivals({"floor"}, &Rival::stream);
-  EXPECT_EQ(rivals_for({"floor"}, &Rival::stream).size(), 1U);
-  EXPECT_TRUE(rivals_for({"floor"}, &Rival::halo).empty());
+  EXPECT_FALSE(refused(against({"floor"}), &Rival::stream));
+  EXPECT_EQ(rivals_for(against({"floor"}), &Rival::stream).size(), 1U);
+  EXPECT_TRUE(rivals_for(against({"floor"}), &Rival::halo).empty());
 }
 
 TEST(Rivals, all_are_those_that_can_run) {
-  EXPECT_EQ(rivals_for({"all"}, &Rival::latency).size(), 1U);
-  EXPECT_TRUE(rivals_for({"none"}, &Rival::latency).empty());
+  EXPECT_EQ(rivals_for(against({"all"}), &Rival::latency).size(), 1U);
+  EXPECT_TRUE(rivals_for(against({"none"}), &Rival::latency).empty());
 }
 
 TEST(Rivals, that_cannot_be_are_refused) {
-  EXPECT_THROW(check_rivals({"flor"}, &Rival::latency), apps::UsageError);
-  EXPECT_THROW(check_rivals({"floor"}, &Rival::halo), apps::UsageError);
-  EXPECT_THROW(check_rivals({"floor", "mpi"}, &Rival::latency), apps::UsageError);
-  EXPECT_NO_THROW(check_rivals({"floor", "all", "none"}, &Rival::latency));
+  EXPECT_TRUE(refused(against({"flor"}), &Rival::latency));
+  EXPECT_TRUE(refused(against({"floor"}), &Rival::halo));
+  EXPECT_TRUE(refused(against({"floor", "mpi"}), &Rival::latency));
+  EXPECT_FALSE(refused(against({"floor", "all", "none"}), &Rival::latency));
+}
+
+TEST(Rivals, of_memory_are_for_backends_on_memory) {
+  for (const char* backend : {"", "shm", "threads", "threads,shm"})
+    EXPECT_TRUE(offered("floor", against({"all"}, backend)));
+  for (const char* backend : {"ofi:tcp", "shm,ofi:tcp", "cxi"}) {
+    EXPECT_FALSE(offered("floor", against({"all"}, backend))) << backend;
+    EXPECT_TRUE(refused(against({"floor"}, backend), &Rival::latency)) << backend;
+  }
+}
+
+TEST(Rivals, of_a_network_are_for_its_backend_alone) {
+  for (const char* rival : {"ofi_floor", "ofi_floor_data"}) {
+    for (const char* backend : {"", "shm", "ofi:tcp,shm", "ofi:pigeon"})
+      EXPECT_TRUE(refused(against({rival}, backend), &Rival::latency)) << rival << " " << backend;
+    EXPECT_TRUE(refused(against({rival}, "ofi:tcp"), &Rival::halo)) << rival;
+  }
+}
+
+TEST(Rivals, of_a_network_that_it_cannot_carry_are_named) {
+  EXPECT_EQ(left_out(against({"all"}, "ofi:pigeon"), &Rival::latency).size(), 2U);
+  EXPECT_TRUE(left_out(against({"none"}, "ofi:pigeon"), &Rival::latency).empty());
+  EXPECT_TRUE(left_out(against({"all"}, "shm"), &Rival::latency).empty());
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ TEST(Env, defaults_are_those_of_the_table) {
   EXPECT_EQ(env.log, LogLevel::warn);
   EXPECT_GT(env.bounce_max, 0U);
   EXPECT_GT(env.nontemporal_min, env.bounce_max);
+  EXPECT_EQ(env.rails, 0);
   EXPECT_EQ(env.rank, -1);
   EXPECT_EQ(env.listen_fd, -1);
 }
@@ -70,6 +71,12 @@ TEST(Env, durations_have_units) {
     const Set set{{"SLUICE_TIMEOUT", text}};
     EXPECT_EQ(read_env().timeout, expected) << text;
   }
+}
+
+TEST(Env, rails_are_one_to_eight) {
+  for (const char* value : {"0", "9", "-1", "two"}) EXPECT_NE(complaint("SLUICE_RAILS", value), "") << value;
+  const Set set{{"SLUICE_RAILS", "8"}};
+  EXPECT_EQ(read_env().rails, 8);
 }
 
 TEST(Env, sizes_have_suffixes) {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rivals on libfabric, between two ranks of this process, on loopback.
+#include "apps/bench/rivals_ofi.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+
+namespace bench {
+namespace {
+
+Options on(const char* backend) {
+  Options options;
+  options.backend = backend;
+  options.sizes = {0, 8, 64, 4096, 8 << 20};
+  return options;
+}
+
+// Whether two ranks run what `make` makes, and it takes time.
+template <class Make>
+bool runs(const Options& options, std::size_t bytes, int depth, int window, Make make) {
+  const auto body = [&](sluice::Context& context) {
+    Case one_case{context, options};
+    one_case.peer = 1 - context.rank();
+    one_case.first = context.rank() == 0;
+    one_case.bytes = bytes;
+    one_case.depth = depth;
+    one_case.window = window;
+    const auto contender = make(one_case);
+    for (int i = 0; i < 3; ++i) EXPECT_GT(contender->run(5), 0);
+  };
+  return sluice::run_threads(2, body) == 0;
+}
+
+struct Way {
+  OfiMode mode;
+  const char* backend;
+};
+
+class OfiRival : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    const std::string why = why_no_ofi(mode_, options_);
+    if (why.empty()) return;
+    printf("SKIPPED-HERE: bench_ofi: %s\n", why.c_str());
+    GTEST_SKIP() << why;
+  }
+  const OfiMode mode_ = GetParam().mode;
+  const Options options_ = on(GetParam().backend);
+};
+
+TEST_P(OfiRival, answers_messages_of_every_size) {
+  for (const std::size_t bytes : options_.sizes) {
+    const auto make = [&](const Case& one_case) { return make_ofi_ping_pong(mode_, one_case); };
+    EXPECT_TRUE(runs(options_, bytes, 1, 1, make)) << bytes;
+  }
+}
+
+TEST_P(OfiRival, sends_windows_through_rings_of_every_depth) {
+  struct Ring {
+    int depth;
+    int window;
+  };
+  for (const Ring ring : {Ring{1, 1}, Ring{1, 5}, Ring{2, 7}, Ring{3, 64}, Ring{8, 64}, Ring{64, 9}}) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}}) {
+      const auto make = [&](const Case& one_case) { return make_ofi_flood(mode_, one_case); };
+      EXPECT_TRUE(runs(options_, bytes, ring.depth, ring.window, make)) << ring.depth << " " << ring.window;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, OfiRival,
+                         testing::Values(Way{OfiMode::flag, "ofi:tcp"}, Way{OfiMode::data, "ofi:tcp"},
+                                         Way{OfiMode::flag, "ofi:sockets"}, Way{OfiMode::data, "ofi:sockets"}),
+                         [](const auto& way) {
+                           return std::string(way.param.mode == OfiMode::flag ? "flag_" : "data_") +
+                                  (way.param.backend + 4);
+                         });
+
+TEST(OfiRivals, say_why_a_provider_cannot_carry_them) {
+  EXPECT_NE(why_no_ofi(OfiMode::data, on("ofi:pigeon")), "");
+  EXPECT_NE(why_no_ofi(OfiMode::flag, on("ofi:pigeon")), "");
+}
+
+}  // namespace
+}  // namespace bench
