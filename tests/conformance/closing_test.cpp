@@ -395,7 +395,9 @@ INSTANTIATE_TEST_SUITE_P(QuickUser, Closing,
 INSTANTIATE_TEST_SUITE_P(Wrapped, Closing,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Closing, testing::ValuesIn(with_sizes(on(all_grounds(), memory_cases()), {0, 4097})),
+INSTANTIATE_TEST_SUITE_P(Full, Closing, full_cases([] {
+                           return with_sizes(on(all_grounds(), memory_cases()), {0, 4097});
+                         }),
                          CaseName());
 
 }  // namespace

@@ -290,7 +290,9 @@ INSTANTIATE_TEST_SUITE_P(QuickUser, Errors,
 INSTANTIATE_TEST_SUITE_P(Wrapped, Errors,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Errors, testing::ValuesIn(with_sizes(on(all_grounds(), memory_cases()), {0, 100'000})),
+INSTANTIATE_TEST_SUITE_P(Full, Errors, full_cases([] {
+                           return with_sizes(on(all_grounds(), memory_cases()), {0, 100'000});
+                         }),
                          CaseName());
 
 }  // namespace

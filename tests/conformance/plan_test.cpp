@@ -333,9 +333,10 @@ INSTANTIATE_TEST_SUITE_P(Wrapped, Plans,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_depths(stream_cases(), {2}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Plans,
-                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}),
-                                                      {0, 1, 100'000})),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(
+    Full, Plans, full_cases([] {
+      return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), {0, 1, 100'000});
+    }),
+    CaseName());
 
 }  // namespace

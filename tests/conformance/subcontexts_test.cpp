@@ -135,7 +135,9 @@ TEST_P(Subcontexts, refuse_lists_that_make_no_sense) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Subcontexts, testing::ValuesIn(on(grounds(), {Case{}})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Subcontexts, testing::ValuesIn(with_sizes(on(all_grounds(), memory_cases()), {0, 4097})),
+INSTANTIATE_TEST_SUITE_P(Full, Subcontexts, full_cases([] {
+                           return with_sizes(on(all_grounds(), memory_cases()), {0, 4097});
+                         }),
                          CaseName());
 
 }  // namespace

@@ -195,6 +195,6 @@ TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_o
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Timeouts, testing::ValuesIn(on(all_grounds(), memory_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Timeouts, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
 
 }  // namespace

@@ -328,7 +328,9 @@ std::vector<Case> processes(std::vector<Case> cases) {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Kill, testing::ValuesIn(processes(memory_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Kill, testing::ValuesIn(processes(with_sizes(memory_cases(), {0, 8, 100'000}))),
+INSTANTIATE_TEST_SUITE_P(Full, Kill, full_cases([] {
+                           return processes(with_sizes(memory_cases(), {0, 8, 100'000}));
+                         }),
                          CaseName());
 
 }  // namespace
