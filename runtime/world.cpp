@@ -148,8 +148,8 @@ int World::prepare(std::vector<pollfd>& sockets) {
   for (const auto& [id, end] : ends_) {
     if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told)) continue;
     // A peer that closes waits for streams of ours, perhaps long.
-    at_most(look_ms_);
-    look_ms_ = std::min(2 * look_ms_, kLookMax);
+    if (!base::seeded("closing_not_looked_at")) at_most(look_ms_);
+    if (!base::seeded("closing_looked_at_often")) look_ms_ = std::min(2 * look_ms_, kLookMax);
     return patience;
   }
   look_ms_ = 1;

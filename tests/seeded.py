@@ -67,6 +67,10 @@ BUGS = {
     "loss_while_closing_unnoticed": "Quick/Kill.of_a_sender_that_is_closing*/shm_inline_allocated_d1_64B",
     "bounce_signal_before_data": "Large/OneWay.*/shm_inline_user_d1_64MiB",
     "forbidden_copy_tried": "ForbiddenCopies.*",
+    "closing_not_looked_at": f"Quick/Closing.a_peer_that_closes_is_answered_soon*/{INLINE}_d1_64B",
+    "closing_looked_at_often": "Quick/Closing.a_peer_that_closes_is_answered_soon*/shm_inline_allocated_d1_64B",
+    "refused_epoch_counted": f"Quick/Closing.an_epoch_that_is_refused*/{INLINE}_d1_64B",
+    "failure_text_whole": "Quick/Errors.a_text_without_end*/shm_inline_allocated_d1_64B",
     "kept_for_ever": f"Quick/Closing.a_destructor_that_runs_out*/{INLINE}_d1_64B",
 }
 
