@@ -166,9 +166,11 @@ void World::serve() {
     repeat_poison();
     peers_.flush();
     if (!lack.empty()) throw std::runtime_error(lack);
+    complaint_.clear();
   } catch (const std::exception& reason) {
-    // Out of descriptors or memory: said, and tried again a little later.
-    base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
+    // Out of descriptors or memory: said once, and tried again a little later.
+    if (std::exchange(complaint_, reason.what()) != reason.what() || base::seeded("complains_each_time"))
+      base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

@@ -71,6 +71,10 @@ BUGS = {
     "closing_looked_at_often": "Quick/Closing.a_peer_that_closes_is_answered_soon*/shm_inline_allocated_d1_64B",
     "refused_epoch_counted": f"Quick/Closing.an_epoch_that_is_refused*/{INLINE}_d1_64B",
     "failure_text_whole": "Quick/Errors.a_text_without_end*/shm_inline_allocated_d1_64B",
+    "depth_unlimited": f"Quick/Subcontexts.nested_too_deep*/{INLINE}_d1_64B",
+    "complains_each_time": "FullMachine.what_cannot_be_reached*",
+    "missing_process_lives": "Quick/Kill.*comes_too_late*/shm_inline_allocated_d1_64B",
+    "lack_ends_watching": "Quick/Kill.*had_no_descriptor*/shm_inline_allocated_d1_64B",
     "kept_for_ever": f"Quick/Closing.a_destructor_that_runs_out*/{INLINE}_d1_64B",
 }
 
