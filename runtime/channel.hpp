@@ -171,10 +171,12 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   /// Takes the number of the next epoch, unless it is refused.
   std::uint64_t begin() {
     const std::uint64_t epoch = this->epoch() + 1;
-    if (epoch > limit_.load(std::memory_order_acquire)) refuse(epoch);  // before the engine takes it for enqueued
+    const bool counts = base::seeded("refused_epoch_counted");
+    // Before the engine takes it for enqueued.
+    if (epoch > limit_.load(std::memory_order_acquire) && !counts) refuse(epoch);
     count(epoch);
     if (epoch > limit_.load(std::memory_order_acquire)) {
-      enqueued_.store(epoch - 1, std::memory_order_relaxed);
+      if (!counts) enqueued_.store(epoch - 1, std::memory_order_relaxed);
       refuse(epoch);
     }
     return epoch;

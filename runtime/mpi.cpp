@@ -16,6 +16,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -191,6 +192,8 @@ Context context(MPI_Comm communicator, const Options& options) {
     return runtime::open_on(communicator, runtime::settings(options), options);
   } catch (const std::invalid_argument& error) {
     runtime::fail(Code::bad_argument, -1, error.what());
+  } catch (const std::system_error& error) {
+    runtime::fail(Code::out_of_resources, -1, error.what());
   }
 }
 

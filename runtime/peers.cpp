@@ -18,6 +18,8 @@ namespace {
 
 using base::seeded;
 
+constexpr int kWatchAgain = 100;  // milliseconds
+
 short events(const base::Fd& fd, short wanted) {
   pollfd one{fd.get(), wanted, 0};
   return poll(&one, 1, 0) == 1 ? one.revents : short{0};
@@ -40,10 +42,13 @@ bool ended(Peer& peer) {
   if (peer.pid == 0) return false;
   if (!peer.process) peer.process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
-  if (errno == ESRCH) return true;
-  if (!lacks_descriptors(errno)) peer.pid = 0;  // a kernel that cannot
+  if (errno == ESRCH) return !seeded("missing_process_lives");
+  if (!lacks_descriptors(errno) || seeded("lack_ends_watching")) peer.pid = 0;  // a kernel that cannot
   return false;
 }
+
+/// There was no descriptor for its process: nothing tells when that ends.
+bool unwatched(const Peer& peer) { return peer.in && peer.pid != 0 && !peer.process; }
 
 /// A socket of the peer was closed, or has broken.
 std::optional<base::Packet> receive(const base::Fd& socket) {
@@ -81,7 +86,7 @@ void Peers::connect(Peer& peer) {
   peer.out = connect_to(place_.job, peer.rank);
   if (!peer.out) {
     if (errno == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
-    if (errno != EAGAIN && !std::exchange(peer.complained, true)) {
+    if (errno != EAGAIN && (!std::exchange(peer.complained, true) || seeded("complains_each_time"))) {
       base::log(base::LogLevel::warn, "rank " + std::to_string(place_.rank) + " cannot reach rank " +
                                           std::to_string(peer.rank) + " and tries on: " + std::strerror(errno));
     }
@@ -135,6 +140,7 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
     if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
     const bool unsent = !peer.unsent.empty();
     if (peer.stalled || (!peer.out && peer.wanted)) patience = 1;
+    if (patience < 0 && unwatched(peer) && !seeded("lack_ends_watching")) patience = kWatchAgain;
     if (peer.out && (unsent || !peer.in)) {
       sockets.push_back({peer.out.get(), static_cast<short>(unsent && !peer.stalled ? POLLOUT : 0), 0});
     }
@@ -169,7 +175,7 @@ void Peers::hear(Peer& peer) {
 }
 
 void Peers::accept() {
-  while (true) {
+  while ((events(place_.listener, POLLIN) & POLLIN) != 0) {  // else a lack would be found where nobody waits
     base::Fd stranger(accept4(place_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!stranger && lacks_descriptors(errno))
       lack_ = std::string("accepting a peer's connection: ") + std::strerror(errno);

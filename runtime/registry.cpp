@@ -210,7 +210,8 @@ void World::announce_failure(const ChannelEnd& end, Code code, const std::string
   Writer writer(Kind::failure);
   constexpr std::size_t kMaxText = 4096;  // must fit into one packet
   writer.put(end.id).put(code);
-  writer.text("rank " + std::to_string(end.opening.rank) + " reports: " + what.substr(0, kMaxText));
+  writer.text("rank " + std::to_string(end.opening.rank) +
+              " reports: " + what.substr(0, seeded("failure_text_whole") ? what.size() : kMaxText));
   peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
 }
 

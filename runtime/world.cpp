@@ -151,8 +151,8 @@ int World::prepare(std::vector<pollfd>& sockets) {
   for (const auto& [id, end] : ends_) {
     if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told)) continue;
     // A peer that closes waits for streams of ours, perhaps long.
-    at_most(look_ms_);
-    look_ms_ = std::min(2 * look_ms_, kLookMax);
+    if (!base::seeded("closing_not_looked_at")) at_most(look_ms_);
+    if (!base::seeded("closing_looked_at_often")) look_ms_ = std::min(2 * look_ms_, kLookMax);
     return patience;
   }
   look_ms_ = 1;
@@ -169,9 +169,11 @@ void World::serve() {
     repeat_poison();
     peers_.flush();
     if (!lack.empty()) throw std::runtime_error(lack);
+    complaint_.clear();
   } catch (const std::exception& reason) {
-    // Out of descriptors or memory: said, and tried again a little later.
-    base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
+    // Out of descriptors or memory: said once, and tried again a little later.
+    if (std::exchange(complaint_, reason.what()) != reason.what() || base::seeded("complains_each_time"))
+      base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }

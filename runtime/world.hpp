@@ -107,7 +107,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   std::map<ChannelKey, std::deque<std::uint64_t>> waiting_here_;
   std::map<ChannelKey, std::deque<RemoteEnd>> waiting_there_;
   base::Clock::time_point poison_due_{};
-  int look_ms_ = 1;  // when to see next whether a peer that closes can be let go
+  int look_ms_ = 1;        // when to see next whether a peer that closes can be let go
+  std::string complaint_;  // what could not be served last; empty: nothing
   bool ended_ = false;
 
   std::mutex failures_mutex_;

@@ -53,6 +53,8 @@ ROWS = [
     ("jacobi.mpi_without_mpi", f"{RUN} -n 2 {JACOBI} --comm mpi", 2, r"^jacobi: --comm mpi "),
     ("jacobi.unknown_flag", f"{RUN} -n 2 {JACOBI} --no-such-flag", 2, r"^jacobi: unknown argument --no-such-flag"),
     ("jacobi.bad_number", f"{RUN} -n 1 {{bin}}/jacobi --nx many", 2, r"many|nx"),
+    ("jacobi.negative_count", f"{RUN} -n 2 {{bin}}/jacobi --niter -3", 2, r"^jacobi: --niter: .{,80} \(--help lists the options\)$"),
+    ("life.negative_count", f"{RUN} -n 2 {{bin}}/life -t -3", 2, r"^life: --timesteps: .{,80} \(--help lists the options\)$"),
     *((f"{name}.unknown_backend", f"{RUN} -n 4 {command} --backend shm,pigeon", 2, rf"^{program}: --backend: .*\"pigeon\"")
       for name, program, command in (("jacobi", "jacobi", JACOBI), ("life", "life", LIFE),
                                      ("bench", "sluice-bench", "{bin}/sluice-bench latency"))),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/jacobi/options.hpp"
 
+#include <limits>
 #include <string>
 
 namespace jacobi {
@@ -9,13 +10,12 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
   CLI::App app("Solves Laplace's equation in two dimensions by Jacobi's method with a five-point stencil.", "jacobi");
   std::string periodic = "y";
   const CLI::Range points(apps::Index{3}, apps::Index{1} << 24);
+  const CLI::Range counts(apps::Index{0}, std::numeric_limits<apps::Index>::max());
   app.add_option("--nx", options.nx, "points along x, with the boundary")->check(points)->capture_default_str();
   app.add_option("--ny", options.ny, "points along y, with the boundary")->check(points)->capture_default_str();
-  app.add_option("--niter", options.iterations, "iterations at most")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  app.add_option("--niter", options.iterations, "iterations at most")->check(counts)->capture_default_str();
   app.add_option("--nccheck", options.norm_every, "compute the norm every so many iterations; 0: never")
-      ->check(CLI::NonNegativeNumber)
+      ->check(counts)
       ->capture_default_str();
   app.add_option("--tolerance", options.tolerance, "stop when the norm is not above it")->capture_default_str();
   app.add_option("--periodic", periodic, "where the mesh wraps around: none, x, y or xy; default: y")

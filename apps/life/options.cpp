@@ -4,11 +4,14 @@
 #include "apps/common/usage_error.hpp"
 
 #include <charconv>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 
 namespace life {
 namespace {
+
+constexpr Index kMostGenerations = std::numeric_limits<Index>::max();
 
 bool take_number(std::string_view& text, Index& number) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -45,7 +48,7 @@ void add_size_options(CLI::App& app, Options& options) {
       ->excludes("--nx")
       ->excludes("--ny");
   app.add_option("-t,--timesteps", options.generations, "generations")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(Index{0}, kMostGenerations))
       ->capture_default_str();
 }
 
@@ -72,7 +75,7 @@ void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--rle", options.rle, "write the last generation to this file")->option_text("FILE.rle");
   app.add_option("-F,--write-freq", options.write_every,
                  "write --image and --rle every so many generations too, as NAME_GENERATION; 0: only the last")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(Index{0}, kMostGenerations))
       ->capture_default_str();
   app.callback([&options] {
     if (options.write_every > 0 && options.common.image.empty() && options.rle.empty())

@@ -56,18 +56,20 @@ class Context {
 
   /// Opens the out-end of a channel to `peer`; returns at once, and is not collective. The i-th opening of (peer, tag)
   /// here matches the i-th opening of the in-end there. `source` is options.depth slots of equal size.
-  /// @throws Error{Code::bad_argument, Code::misuse for a duplicate while the first is open}
+  /// @throws Error{Code::bad_argument, Code::out_of_resources, Code::misuse for a duplicate while the first is open}
   Sender sender(Rank peer, Tag tag, Slice source, ChannelOptions options = {});
   /// Opens the in-end of a channel from `peer`; likewise.
   Receiver receiver(Rank peer, Tag tag, Slice target, ChannelOptions options = {});
 
   Plan plan();
 
-  /// A scope of tags; the same name is the same scope everywhere.
+  /// A scope of tags; the same name, of up to 4096 characters, is the same scope everywhere.
+  /// @throws Error{Code::bad_argument} for a longer name, and where scopes and contexts are nested too deep.
   Scope scope(std::string_view name);
 
   /// A context of some ranks of this one, in the order given; called by those ranks alone, with the same list. No
   /// communication.
+  /// @throws Error{Code::bad_argument}, also after some thousand nestings.
   Context sub(std::span<const Rank> ranks);
   Context sub(std::initializer_list<Rank> ranks);
 
@@ -75,7 +77,8 @@ class Context {
   void synchronize(Stream stream);
   /// Throws the oldest failure that no `check` or `synchronize` has thrown yet, if there is one.
   void check();
-  /// Fails every channel of this rank with Code::aborted, here and at its peers, and so releases every parked stream.
+  /// Fails every channel of this rank with Code::aborted, here and at its peers, and so releases every parked stream. A
+  /// long `why` is cut for the peers.
   void abort(std::string_view why);
 
  private:

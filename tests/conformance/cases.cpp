@@ -2,6 +2,7 @@
 #include "tests/conformance/cases.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace sluice::test {
 namespace {
@@ -82,12 +83,15 @@ std::vector<Case> with_ranks(const std::vector<Case>& cases, const std::vector<i
 
 std::vector<Case> on(const std::vector<Ground>& grounds, const std::vector<Case>& cases) {
   std::vector<Case> all = with_each(cases, grounds, [](Case& one, const Ground& ground) { one.ground = ground; });
-  std::vector<Case> unique;
-  for (const Case& one : all) {
-    const auto same = [&](const Case& other) { return other.name() == one.name(); };
-    if (std::none_of(unique.begin(), unique.end(), same)) unique.push_back(one);
-  }
-  return unique;
+  std::set<std::string> names;
+  std::erase_if(all, [&](const Case& one) { return !names.insert(one.name()).second; });
+  return all;
+}
+
+bool wants_full() {
+  const std::string filter = GTEST_FLAG_GET(filter);
+  if (filter.find("-Full/*") != std::string::npos) return false;
+  return filter.starts_with("Full/") || filter.starts_with('*') || filter.find(":Full/") != std::string::npos;
 }
 
 Buffer::Buffer(Context& context, const Case& one, std::size_t bytes) {

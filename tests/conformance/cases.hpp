@@ -58,6 +58,15 @@ std::vector<Case> with_ranks(const std::vector<Case>& cases, const std::vector<i
 /// The same cases on other grounds.
 std::vector<Case> on(const std::vector<Ground>& grounds, const std::vector<Case>& cases);
 
+/// Whether the filter of this run of the program may match tests named Full.
+bool wants_full();
+/// For INSTANTIATE_TEST_SUITE_P(Full, ...): the cases that `make` returns. They are thousands: ranks of other tests,
+/// which would spend more time on naming them than on their test, have none.
+template <class F>
+auto full_cases(F make) {
+  return testing::ValuesIn(wants_full() ? make() : std::vector<Case>());
+}
+
 /// The stream of a case in one rank.
 class Order {
  public:

@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <future>
 #include <random>
 
 #include "tests/conformance/cases.hpp"
@@ -15,6 +18,7 @@ using namespace sluice::test;
 constexpr Tag kTag = 41;
 constexpr std::size_t kGo = 0;  // on the board: the other side may go on
 constexpr std::size_t kClosed = 1;
+constexpr std::size_t kFreed = 2;
 
 class Closing : public testing::TestWithParam<Case> {};
 
@@ -189,6 +193,103 @@ TEST_P(Closing, close_waits_for_what_the_stream_has_not_done_yet) {
       context.synchronize(stream);
       receiver.close();
     }
+  });
+}
+
+/// How often the engines of this process went to sleep so far.
+int sleeps_of_engines() {
+  int sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    const std::string text(std::istreambuf_iterator<char>(status), {});
+    constexpr std::string_view kCount = "\nvoluntary_ctxt_switches:";
+    const auto at = text.find(kCount);
+    if (text.find("sluice-engine") != std::string::npos && at != std::string::npos)
+      sleeps += std::stoi(text.substr(at + kCount.size()));
+  }
+  return sleeps;
+}
+
+/// Waits until what the peer has announced at closing is known here: the next epoch is refused.
+template <class F>
+void expect_refusal(F next) {
+  expect_within(10s, [&] {
+    try {
+      next();
+      return false;
+    } catch (const Error& error) {
+      return error.code() == Code::misuse;
+    }
+  });
+}
+
+/// The engine looks for the end of what a closing peer waits for, ever more rarely, but not too rarely.
+TEST_P(Closing, a_peer_that_closes_is_answered_soon_and_waits_at_little_cost) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one);
+    const auto now = [] { return static_cast<std::uint64_t>(Clock::now().time_since_epoch() / 1ms); };
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.wait_connected();
+      HostStream host;
+      std::promise<void> free;
+      host.run([&free] { free.get_future().wait(); });
+      sender.put(Stream::host(host));
+      board().set(kGo, 1);
+      expect_refusal([&] { sender.acquire(Stream::host(host)); });
+      const int before = sleeps_of_engines();
+      const std::uint64_t began = now();
+      std::this_thread::sleep_for(500ms);
+      EXPECT_LT(sleeps_of_engines() - before, static_cast<int>(now() - began) / 8 + 20);
+      board().set(kFreed, now());
+      free.set_value();
+      board().await(kClosed, 1);  // until then nothing here wakes the engine
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      receiver.wait_connected();
+      board().await(kGo, 1);
+      receiver.close();
+      const std::uint64_t answered = now();
+      board().set(kClosed, 1);
+      board().await(kFreed, 1);
+      EXPECT_LT(answered, board().word(kFreed).load() + 1000);
+    }
+  });
+}
+
+/// Refused because the peer has closed its end: nothing was counted, nothing has failed, and closing has nothing to
+/// wait for.
+TEST_P(Closing, an_epoch_that_is_refused_is_not_counted) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Stream stream = order.stream();
+    const Rank other = 1 - context.rank();
+    const Buffer buffer(context, one, 2 * one.bytes);
+    Sender sender = context.sender(other, kTag, buffer.all().slice(0, one.bytes));
+    Receiver receiver = context.receiver(other, kTag, buffer.all().slice(one.bytes, one.bytes));
+    sender.put(stream);
+    receiver.wait(stream);
+    context.synchronize(stream);
+    board().meet(context);
+    if (context.rank() == 1) {
+      receiver.close();
+      sender.close();
+    } else {
+      expect_refusal([&] { sender.acquire(stream); });
+      expect_refusal([&] { receiver.wait_for(0ms); });
+      for (int i = 0; i < 3; ++i) {
+        expect_code(Code::misuse, [&] { sender.put(stream); });
+        expect_code(Code::misuse, [&] { receiver.wait(stream); });
+      }
+      EXPECT_EQ(sender.epoch(), 1U);
+      EXPECT_EQ(receiver.epoch(), 1U);
+      sender.close();
+      receiver.close();
+      context.synchronize(stream);
+    }
+    board().meet(context);
   });
 }
 
@@ -395,7 +496,9 @@ INSTANTIATE_TEST_SUITE_P(QuickUser, Closing,
 INSTANTIATE_TEST_SUITE_P(Wrapped, Closing,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Closing, testing::ValuesIn(with_sizes(on(all_grounds(), memory_cases()), {0, 4097})),
+INSTANTIATE_TEST_SUITE_P(Full, Closing, full_cases([] {
+                           return with_sizes(on(all_grounds(), memory_cases()), {0, 4097});
+                         }),
                          CaseName());
 
 }  // namespace

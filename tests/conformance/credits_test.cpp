@@ -190,17 +190,20 @@ INSTANTIATE_TEST_SUITE_P(Wrapped, Credits,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_depths(stream_cases(), {1, 8}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Credits,
-                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 3, 8}),
-                                                      {8, 4097, 1024 * 1024})),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(
+    Full, Credits, full_cases([] {
+      return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 3, 8}), {8, 4097, 1024 * 1024});
+    }),
+    CaseName());
 
 INSTANTIATE_TEST_SUITE_P(Quick, Acquire, testing::ValuesIn(with_sizes(stream_cases(), {4096})), CaseName());
 INSTANTIATE_TEST_SUITE_P(Wrapped, Acquire,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_depths(stream_cases(), {2}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Acquire, testing::ValuesIn(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8})),
+INSTANTIATE_TEST_SUITE_P(Full, Acquire, full_cases([] {
+                           return with_depths(on(all_grounds(), memory_cases()), {1, 2, 8});
+                         }),
                          CaseName());
 
 }  // namespace

@@ -120,9 +120,9 @@ INSTANTIATE_TEST_SUITE_P(Wrapped, OneWay,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_sizes(with_depths(stream_cases(), {1, 8}), {0, 4096}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, OneWay,
-                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}),
-                                                      kSizes)),
+INSTANTIATE_TEST_SUITE_P(Full, OneWay, full_cases([] {
+                           return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), kSizes);
+                         }),
                          CaseName());
 INSTANTIATE_TEST_SUITE_P(QuickRanks, Epochs, testing::ValuesIn(with_sizes(with_ranks(stream_cases(), {1, 4}), {4096})),
                          CaseName());
@@ -130,10 +130,11 @@ INSTANTIATE_TEST_SUITE_P(Wrapped, Epochs,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_sizes(with_depths(stream_cases(), {1, 8}), {0, 4096}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Epochs,
-                         testing::ValuesIn(with_ranks(
-                             with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), kSizes), {1, 2, 4})),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(
+    Full, Epochs, full_cases([] {
+      return with_ranks(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), kSizes), {1, 2, 4});
+    }),
+    CaseName());
 
 std::vector<Case> large() {
   std::vector<Case> cases;
@@ -147,7 +148,9 @@ std::vector<Case> large() {
 INSTANTIATE_TEST_SUITE_P(Large, OneWay, testing::ValuesIn(large()), CaseName());
 
 INSTANTIATE_TEST_SUITE_P(Quick, Lockstep, testing::ValuesIn(memory_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Lockstep, testing::ValuesIn(with_depths(on(all_grounds(), memory_cases()), {1, 8})),
+INSTANTIATE_TEST_SUITE_P(Full, Lockstep, full_cases([] {
+                           return with_depths(on(all_grounds(), memory_cases()), {1, 8});
+                         }),
                          CaseName());
 
 }  // namespace

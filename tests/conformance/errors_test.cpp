@@ -283,6 +283,31 @@ TEST_P(Errors, a_stream_that_is_destroyed_ends_its_parked_waits) {
   });
 }
 
+/// What a rank has to say about a failure may be longer than a packet can be.
+TEST_P(Errors, a_text_without_end_is_cut_and_the_peer_is_told) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all());
+      sender.wait_connected();
+      context.abort("the reason: " + std::string(1'000'000, 'x'));
+      expect_code(Code::aborted, [&] { sender.put(order.stream()); });
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      const auto error = expect_code(Code::aborted, [&] {
+        receiver.wait(order.stream());
+        context.synchronize(order.stream());
+      });
+      const std::string what = error ? error->what() : "";
+      EXPECT_NE(what.find("rank 0 reports: the reason: xxx"), std::string::npos) << what.substr(0, 200);
+      EXPECT_LT(what.size(), 10'000U);
+    }
+    board().meet(context);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Quick, Errors, testing::ValuesIn(stream_cases()), CaseName());
 INSTANTIATE_TEST_SUITE_P(QuickUser, Errors,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 4097}),
@@ -290,7 +315,9 @@ INSTANTIATE_TEST_SUITE_P(QuickUser, Errors,
 INSTANTIATE_TEST_SUITE_P(Wrapped, Errors,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Errors, testing::ValuesIn(with_sizes(on(all_grounds(), memory_cases()), {0, 100'000})),
+INSTANTIATE_TEST_SUITE_P(Full, Errors, full_cases([] {
+                           return with_sizes(on(all_grounds(), memory_cases()), {0, 100'000});
+                         }),
                          CaseName());
 
 }  // namespace

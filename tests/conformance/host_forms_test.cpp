@@ -153,9 +153,9 @@ INSTANTIATE_TEST_SUITE_P(Quick, HostForms, testing::ValuesIn(stream_cases()), Ca
 INSTANTIATE_TEST_SUITE_P(QuickUser, HostForms,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 4097}),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, HostForms,
-                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 8}),
-                                                      {8, 100'000})),
+INSTANTIATE_TEST_SUITE_P(Full, HostForms, full_cases([] {
+                           return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 8}), {8, 100'000});
+                         }),
                          CaseName());
 
 }  // namespace

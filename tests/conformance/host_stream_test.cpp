@@ -318,7 +318,7 @@ std::vector<Case> host_only(std::vector<Case> cases) {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Quick, HostStreamChannels, testing::ValuesIn(host_only(stream_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, HostStreamChannels, testing::ValuesIn(host_only(on(all_grounds(), memory_cases()))),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, HostStreamChannels,
+                         full_cases([] { return host_only(on(all_grounds(), memory_cases())); }), CaseName());
 
 }  // namespace

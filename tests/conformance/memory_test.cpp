@@ -197,8 +197,9 @@ std::vector<Case> inline_only(std::vector<Case> cases) {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Memories, testing::ValuesIn(inline_only(memory_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Memories,
-                         testing::ValuesIn(inline_only(with_sizes(on(all_grounds(), memory_cases()), {1, 100'000}))),
+INSTANTIATE_TEST_SUITE_P(Full, Memories, full_cases([] {
+                           return inline_only(with_sizes(on(all_grounds(), memory_cases()), {1, 100'000}));
+                         }),
                          CaseName());
 
 }  // namespace

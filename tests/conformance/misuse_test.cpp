@@ -191,6 +191,6 @@ TEST_P(Misuse, empty_handles) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Misuse, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Misuse, testing::ValuesIn(on(all_grounds(), memory_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Misuse, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
 
 }  // namespace

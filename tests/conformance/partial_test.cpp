@@ -163,10 +163,11 @@ INSTANTIATE_TEST_SUITE_P(Wrapped, Parts,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_depths(stream_cases(), {8}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Parts,
-                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}),
-                                                      {0, 1, 8, 13, 4097, 1024 * 1024})),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(
+    Full, Parts, full_cases([] {
+      return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), {0, 1, 8, 13, 4097, 1024 * 1024});
+    }),
+    CaseName());
 
 std::vector<Case> paths(const std::vector<std::size_t>& sizes) {
   std::vector<Case> cases = with_sizes(memory_cases(), sizes);
@@ -174,10 +175,12 @@ std::vector<Case> paths(const std::vector<std::size_t>& sizes) {
   return with_depths(cases, {3});
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Paths, testing::ValuesIn(paths({4097})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Paths, testing::ValuesIn(paths({1, 13, 64, 1024 * 1024})), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Paths, full_cases([] { return paths({1, 13, 64, 1024 * 1024}); }), CaseName());
 
 INSTANTIATE_TEST_SUITE_P(Quick, Nothing, testing::ValuesIn(memory_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Nothing, testing::ValuesIn(with_depths(on(all_grounds(), memory_cases()), {1, 8})),
+INSTANTIATE_TEST_SUITE_P(Full, Nothing, full_cases([] {
+                           return with_depths(on(all_grounds(), memory_cases()), {1, 8});
+                         }),
                          CaseName());
 
 }  // namespace

@@ -31,6 +31,13 @@ struct Channels {
     for (Sender& sender : senders) plan.add(sender);
     for (Receiver& receiver : receivers) plan.add(receiver);
   }
+  /// A plan of all.
+  Plan committed(Context& context, Stream stream) {
+    Plan plan = context.plan();
+    add_to(plan);
+    plan.commit(stream);
+    return plan;
+  }
 
   Buffer source;
   Buffer target;
@@ -38,22 +45,34 @@ struct Channels {
   std::vector<Receiver> receivers;
 };
 
-/// One exchange of every channel with `peer`: all four verbs, every byte checked.
-void exchange(Context& context, Order& order, Plan& plan, Channels& channels, Rank peer, std::uint64_t epoch) {
-  const Stream stream = order.stream();
-  plan.acquire(stream);
-  for (const Sender& sender : channels.senders) {
-    order.run([slot = plan.slot(sender), stamp = Stamp{context.rank(), sender.tag(), epoch}] {
-      fill(bytes_of(slot), stamp);
-    });
-  }
-  plan.start(stream);
-  plan.wait(stream);
-  for (const Receiver& receiver : channels.receivers) {
-    order.run(
-        [slot = plan.slot(receiver), stamp = Stamp{peer, receiver.tag(), epoch}] { expect_and_poison(slot, stamp); });
-  }
-  plan.release(stream);
+void fill_on(Order& order, const Slice& slot, const Stamp& stamp) {
+  order.run([slot, stamp] { fill(bytes_of(slot), stamp); });
+}
+
+void expect_on(Order& order, const Slice& slot, const Stamp& stamp) {
+  order.run([slot, stamp] { expect_and_poison(slot, stamp); });
+}
+
+void start_all(const Context& context, Order& order, Plan& plan, const Channels& channels, std::uint64_t epoch) {
+  plan.acquire(order.stream());
+  for (const Sender& sender : channels.senders)
+    fill_on(order, plan.slot(sender), {context.rank(), sender.tag(), epoch});
+  plan.start(order.stream());
+}
+
+/// Every byte is checked.
+void wait_for_all(Order& order, Plan& plan, const Channels& channels, Rank peer, std::uint64_t epoch) {
+  plan.wait(order.stream());
+  for (const Receiver& receiver : channels.receivers)
+    expect_on(order, plan.slot(receiver), {peer, receiver.tag(), epoch});
+}
+
+/// One exchange of every channel with `peer`: all four verbs.
+void exchange(const Context& context, Order& order, Plan& plan, const Channels& channels, Rank peer,
+              std::uint64_t epoch) {
+  start_all(context, order, plan, channels, epoch);
+  wait_for_all(order, plan, channels, peer, epoch);
+  plan.release(order.stream());
 }
 
 TEST_P(Plans, move_every_byte_of_every_channel) {
@@ -62,9 +81,7 @@ TEST_P(Plans, move_every_byte_of_every_channel) {
     const Rank other = 1 - context.rank();
     Order order(one);
     Channels channels(context, one, other, 5);
-    Plan plan = context.plan();
-    channels.add_to(plan);
-    plan.commit(order.stream());
+    Plan plan = channels.committed(context, order.stream());
     for (std::uint64_t epoch = 1; epoch <= 70; ++epoch) exchange(context, order, plan, channels, other, epoch);
     context.synchronize(order.stream());
     for (const Sender& sender : channels.senders) EXPECT_EQ(sender.epoch(), 70U);
@@ -80,18 +97,12 @@ TEST_P(Plans, go_on_where_channels_driven_by_hand_were) {
     const Stream stream = order.stream();
     Channels channels(context, one, other, 2);
     for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {  // the first channel alone: their epochs differ from then on
-      order.run([slot = channels.senders[0].acquire(stream), stamp = Stamp{context.rank(), kTag, epoch}] {
-        fill(bytes_of(slot), stamp);
-      });
+      fill_on(order, channels.senders[0].acquire(stream), {context.rank(), kTag, epoch});
       channels.senders[0].put(stream);
-      order.run([slot = channels.receivers[0].wait(stream), stamp = Stamp{other, kTag, epoch}] {
-        expect_and_poison(slot, stamp);
-      });
+      expect_on(order, channels.receivers[0].wait(stream), {other, kTag, epoch});
       channels.receivers[0].release(stream);
     }
-    Plan plan = context.plan();
-    channels.add_to(plan);
-    plan.commit(stream);
+    Plan plan = channels.committed(context, stream);
     for (std::uint64_t epoch = 4; epoch <= 30; ++epoch) exchange(context, order, plan, channels, other, epoch);
     context.synchronize(stream);
     EXPECT_EQ(channels.senders[0].epoch(), 30U);
@@ -124,7 +135,7 @@ TEST_P(Plans, of_senders_and_of_receivers_apart_and_several_at_once) {
       for (std::size_t i = 0; i < 4; ++i) {
         Plan& plan = i < 2 ? out : mixed;
         const Slice slot = i == 3 ? channels.senders[3].acquire(stream) : plan.slot(channels.senders[i]);
-        order.run([slot, stamp = stamp_of(context.rank(), i, epoch)] { fill(bytes_of(slot), stamp); });
+        fill_on(order, slot, stamp_of(context.rank(), i, epoch));
       }
       channels.senders[3].put(stream);
       mixed.start(stream);
@@ -134,7 +145,7 @@ TEST_P(Plans, of_senders_and_of_receivers_apart_and_several_at_once) {
       for (std::size_t i = 0; i < 4; ++i) {
         Plan& plan = i < 2 ? in : mixed;
         const Slice slot = i == 3 ? channels.receivers[3].wait(stream) : plan.slot(channels.receivers[i]);
-        order.run([slot, stamp = stamp_of(other, i, epoch)] { expect_and_poison(slot, stamp); });
+        expect_on(order, slot, stamp_of(other, i, epoch));
       }
       in.release(stream);
       mixed.release(stream);
@@ -152,29 +163,10 @@ TEST_P(Plans, waits_may_run_ahead_of_releases_by_the_depth) {
     Order order(deep);
     const Stream stream = order.stream();
     Channels channels(context, deep, other, 3);
-    Plan plan = context.plan();
-    channels.add_to(plan);
-    plan.commit(stream);
-    std::uint64_t epoch = 0;
-    for (int round = 0; round < 10; ++round) {
-      for (int i = 0; i < 4; ++i) {
-        ++epoch;
-        plan.acquire(stream);
-        for (const Sender& sender : channels.senders) {
-          order.run([slot = plan.slot(sender), stamp = Stamp{context.rank(), sender.tag(), epoch}] {
-            fill(bytes_of(slot), stamp);
-          });
-        }
-        plan.start(stream);
-      }
-      for (std::uint64_t got = epoch - 3; got <= epoch; ++got) {
-        plan.wait(stream);
-        for (const Receiver& receiver : channels.receivers) {
-          order.run([slot = plan.slot(receiver), stamp = Stamp{other, receiver.tag(), got}] {
-            expect_and_poison(slot, stamp);
-          });
-        }
-      }
+    Plan plan = channels.committed(context, stream);
+    for (std::uint64_t first = 1; first <= 40; first += 4) {
+      for (std::uint64_t epoch = first; epoch < first + 4; ++epoch) start_all(context, order, plan, channels, epoch);
+      for (std::uint64_t epoch = first; epoch < first + 4; ++epoch) wait_for_all(order, plan, channels, other, epoch);
       for (int i = 0; i < 4; ++i) plan.release(stream);
     }
     context.synchronize(stream);
@@ -186,9 +178,7 @@ TEST_P(Plans, say_what_they_do) {
     const Case& one = GetParam();
     Order order(one);
     Channels channels(context, one, 1 - context.rank(), 3);
-    Plan plan = context.plan();
-    channels.add_to(plan);
-    plan.commit(order.stream());
+    Plan plan = channels.committed(context, order.stream());
     const std::string text = plan.describe();
     EXPECT_GE(std::count(text.begin(), text.end(), '\n'), 6) << text;  // a line per channel
     for (const Tag tag : {kTag, kTag + 1, kTag + 2})
@@ -244,9 +234,7 @@ TEST_P(Plans, that_were_never_committed_leave_their_channels_free) {
       Plan given_up = context.plan();
       channels.add_to(given_up);
     }
-    Plan plan = context.plan();
-    channels.add_to(plan);
-    plan.commit(order.stream());
+    Plan plan = channels.committed(context, order.stream());
     plan.start(order.stream());
     plan.wait(order.stream());
     context.synchronize(order.stream());
@@ -260,9 +248,7 @@ TEST_P(Plans, refuse_to_go_on_with_a_channel_that_is_closed) {
     Order order(one);
     const Stream stream = order.stream();
     Channels channels(context, one, 1 - context.rank(), 1);
-    Plan plan = context.plan();
-    channels.add_to(plan);
-    plan.commit(stream);
+    Plan plan = channels.committed(context, stream);
     plan.start(stream);
     plan.wait(stream);
     context.synchronize(stream);
@@ -296,9 +282,7 @@ TEST_P(Plans, a_dead_peer_ends_a_plans_waits) {
     Order order(one);
     const Stream stream = order.stream();
     Channels channels(context, one, 1 - context.rank(), 3);
-    Plan plan = context.plan();
-    channels.add_to(plan);
-    plan.commit(stream);
+    Plan plan = channels.committed(context, stream);
     board().meet(context);
     if (context.rank() == 1) throw std::runtime_error("as this test wants it");
     const auto wait = [&] {
@@ -333,9 +317,10 @@ INSTANTIATE_TEST_SUITE_P(Wrapped, Plans,
                          testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
                                               with_depths(stream_cases(), {2}))),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Plans,
-                         testing::ValuesIn(with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}),
-                                                      {0, 1, 100'000})),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(
+    Full, Plans, full_cases([] {
+      return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 8}), {0, 1, 100'000});
+    }),
+    CaseName());
 
 }  // namespace

@@ -137,7 +137,9 @@ TEST_P(Progress, who_has_nothing_to_do_uses_no_processor) {
 INSTANTIATE_TEST_SUITE_P(Quick, Progress, testing::ValuesIn(stream_cases()), CaseName());
 INSTANTIATE_TEST_SUITE_P(Wrapped, Progress, testing::ValuesIn(on({{"posted", "posted"}}, {Case{.host = true}})),
                          CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Progress, testing::ValuesIn(with_sizes(on(grounds(), memory_cases()), {0, 4097})),
+INSTANTIATE_TEST_SUITE_P(Full, Progress, full_cases([] {
+                           return with_sizes(on(grounds(), memory_cases()), {0, 4097});
+                         }),
                          CaseName());
 
 }  // namespace

@@ -134,8 +134,26 @@ TEST_P(Subcontexts, refuse_lists_that_make_no_sense) {
   });
 }
 
+/// Every nesting makes what tells the tags apart longer, and that has to fit into one packet.
+TEST_P(Subcontexts, nested_too_deep_are_one_clear_error_and_the_deepest_works) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    Context deepest = context;
+    const auto error = expect_code(Code::bad_argument, [&] {
+      for (int i = 0; i < 10'000; ++i) deepest = deepest.sub({0, 1});
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->rank(), context.rank());
+    EXPECT_NE(std::string(error->what()).find("nested too deep"), std::string::npos) << error->what();
+    expect_code(Code::bad_argument, [&] { deepest.scope("one that does not fit any more"); });
+    ring(deepest, GetParam(), 1, 1);
+    ring(context, GetParam(), 1, 2);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Quick, Subcontexts, testing::ValuesIn(on(grounds(), {Case{}})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Subcontexts, testing::ValuesIn(with_sizes(on(all_grounds(), memory_cases()), {0, 4097})),
+INSTANTIATE_TEST_SUITE_P(Full, Subcontexts, full_cases([] {
+                           return with_sizes(on(all_grounds(), memory_cases()), {0, 4097});
+                         }),
                          CaseName());
 
 }  // namespace

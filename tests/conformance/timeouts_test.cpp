@@ -8,6 +8,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr Tag kTag = 71;
+constexpr std::size_t kPut = 0;
 
 class Timeouts : public testing::TestWithParam<Case> {};
 
@@ -24,6 +25,29 @@ void expect_report_of(Rank peer, F call) {
   });
 }
 
+/// The error of a wait that rank 0 or 1 has given up: which one, and what its text says of the channel's state.
+void expect_given_up(const std::optional<Error>& error, Rank peer, std::uint64_t epoch, const std::string& state) {
+  if (!error) return;
+  EXPECT_EQ(error->peer(), peer);
+  EXPECT_EQ(error->tag(), kTag);
+  EXPECT_EQ(error->epoch(), epoch);
+  EXPECT_NE(std::string(error->what()).find(state), std::string::npos) << error->what();
+}
+
+/// Two puts of depth 1: the second waits for its credit. The board says when the stream has come to it.
+void put_twice(Context& context, Sender& sender, Order& order) {
+  sender.put(order.stream());
+  order.run([] { board().set(kPut, 1); });
+  sender.put(order.stream());
+  context.synchronize(order.stream());
+}
+
+void expect_all_in(const Ended& ended, std::initializer_list<const char*> parts) {
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  for (const char* const part : parts)
+    EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
+}
+
 /// Rank 1 waits for what rank 0 does not put; rank 0 must hear of the failure.
 void expect_timeout(Context& context, const Case& one, HostStream& host) {
   const Stream stream = one.host ? Stream::host(host) : Stream::program_order();
@@ -37,14 +61,7 @@ void expect_timeout(Context& context, const Case& one, HostStream& host) {
       receiver.wait(stream);
       context.synchronize(stream);
     };
-    const auto error = expect_code(Code::timeout, wait);
-    if (error) {
-      EXPECT_EQ(error->peer(), 0);
-      EXPECT_EQ(error->tag(), kTag);
-      EXPECT_EQ(error->epoch(), 1U);
-      // The state of the channel, for who has to find out why.
-      EXPECT_NE(std::string(error->what()).find("landed"), std::string::npos) << error->what();
-    }
+    expect_given_up(expect_code(Code::timeout, wait), 0, 1, "landed");
     expect_code(Code::timeout, [&] { receiver.wait(stream); });  // it is sticky
   } else {
     expect_report_of(1, [&] { sender.drain(0ms); });
@@ -97,17 +114,8 @@ TEST_P(Timeouts, a_limit_ends_a_put_that_waits_for_its_credit) {
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all());
       sender.wait_connected();  // the limit holds for that too, on a stream
-      const auto put_twice = [&] {
-        for (int i = 0; i < 2; ++i) sender.put(order.stream());
-        context.synchronize(order.stream());
-      };
-      const auto error = expect_code(Code::timeout, put_twice);
-      if (error) {
-        EXPECT_EQ(error->peer(), 1);
-        EXPECT_EQ(error->tag(), kTag);
-        EXPECT_EQ(error->epoch(), 2U);
-        EXPECT_NE(std::string(error->what()).find("credited 0 of depth 1"), std::string::npos) << error->what();
-      }
+      const auto error = expect_code(Code::timeout, [&] { put_twice(context, sender, order); });
+      expect_given_up(error, 1, 2, "credited 0 of depth 1");
       expect_code(Code::timeout, [&] { sender.put(order.stream()); });  // it is sticky
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all());
@@ -160,10 +168,7 @@ TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
       context.synchronize(order.stream());
     }
   });
-  EXPECT_EQ(ended.code, 0) << ended.text;
-  for (const char* const part : {"warn", "patient", "rank 1", "peer 0", "71", "epoch 1", "landed 0"}) {
-    EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
-  }
+  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", "71", "epoch 1", "landed 0"});
 }
 
 TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {
@@ -175,26 +180,19 @@ TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_o
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all(), {.name = "eager"});
-      sender.put(order.stream());
-      order.run([] { board().set(0, 1); });
-      sender.put(order.stream());
-      context.synchronize(order.stream());
+      put_twice(context, sender, order);
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "slow"});
       receiver.wait({});
-      board().await(0, 1);
+      board().await(kPut, 1);
       std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
       receiver.release({});
     }
   });
-  EXPECT_EQ(ended.code, 0) << ended.text;
-  for (const char* const part :
-       {"warn", "eager", "rank 0", "peer 1", "71", "enqueued 2 puts", "fired 1", "credited 0"}) {
-    EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
-  }
+  expect_all_in(ended, {"warn", "eager", "rank 0", "peer 1", "71", "enqueued 2 puts", "fired 1", "credited 0"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Timeouts, testing::ValuesIn(on(all_grounds(), memory_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, Timeouts, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
 
 }  // namespace

@@ -2,14 +2,15 @@
 // Ranks that are killed, stopped or run out of something: their peers notice, the others go on, and nothing is left
 // behind.
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "tests/conformance/cases.hpp"
+#include "tests/faults/limit.hpp"
 
 namespace {
 
@@ -18,14 +19,60 @@ using namespace sluice::test;
 
 constexpr Tag kTag = 131;
 constexpr std::size_t kReady = 0;  // on the board: how many ranks are where the victim may die
-constexpr std::size_t kPid = 1;    // of the victim
+constexpr std::size_t kPid = 1;    // of who is stopped
 constexpr std::size_t kResumed = 2;
+constexpr std::size_t kGone = 3;
 
 constexpr auto kNoticed = 20s;  // how long the peers of a dead rank may take: ten times what is promised
 
 [[noreturn]] void die() {
   ::raise(SIGKILL);
   std::abort();
+}
+
+/// Rank 1's end, once `ready` ranks have said that they are where it may come.
+[[noreturn]] void die_when_ready(std::uint64_t ready = 1) {
+  board().await(kReady, ready);
+  die();
+}
+
+/// A child that is not made another program has copies of all sockets of its parent: they stay open until the board
+/// says otherwise. The child runs `first` before it waits for that.
+template <class F>
+void leave_sockets_to_a_child(F first) {
+  if (::fork() != 0) return;
+  ::alarm(60);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO}) ::close(output);  // the test reads to their end
+  first();
+  board().await(kResumed, 1);
+  ::_exit(0);
+}
+
+/// Returns when the process has ended and its parent has taken note.
+void await_end_of(pid_t process) {
+  while (::kill(process, 0) == 0) std::this_thread::sleep_for(1ms);
+}
+
+/// Stops the process whose number is on the board; returns it.
+pid_t stop() {
+  board().await(kPid, 1);
+  const auto process = static_cast<pid_t>(board().word(kPid).load());
+  ::kill(process, SIGSTOP);
+  expect_within(10s, [&] {
+    std::string word;
+    std::ifstream state("/proc/" + std::to_string(process) + "/stat");
+    for (int i = 0; i < 3; ++i) state >> word;
+    return word == "T";
+  });
+  return process;
+}
+
+void can_be_stopped() { board().set(kPid, static_cast<std::uint64_t>(::getpid())); }
+
+/// Waits for an epoch, on the stream, until it has come.
+void wait_for_one(Context& context, Receiver& receiver, Stream stream) {
+  receiver.wait(stream);
+  context.synchronize(stream);
 }
 
 /// What is in the places where a careless library leaves things.
@@ -116,8 +163,7 @@ TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
     }
     context.synchronize(stream);
     if (context.rank() == 1) {
-      board().await(kReady, 1);
-      die();
+      die_when_ready();
     }
     for (std::uint64_t epoch = 21; epoch <= 2000; ++epoch) {  // on, while the other pair dies
       fill(bytes_of(sender.acquire(stream)), {context.rank(), kTag, epoch});
@@ -131,7 +177,6 @@ TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
   }));
 }
 
-/// A child that was forked and not made another program has copies of all sockets of its parent: they stay open.
 TEST_P(Kill, is_noticed_although_a_forked_child_holds_the_sockets) {
   expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
     const Case& one = GetParam();
@@ -140,23 +185,66 @@ TEST_P(Kill, is_noticed_although_a_forked_child_holds_the_sockets) {
     if (context.rank() == 1) {
       Sender sender = context.sender(0, kTag, buffer.all());
       sender.wait_connected();
-      board();  // mapped, for the child too
-      if (::fork() == 0) {
-        ::alarm(60);
-        for (const int output : {STDOUT_FILENO, STDERR_FILENO}) ::close(output);  // the test reads to their end
-        board().await(kResumed, 1);
-        ::_exit(0);
-      }
-      board().await(kReady, 1);
-      die();
+      leave_sockets_to_a_child([] {});
+      die_when_ready();
     }
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     receiver.wait_connected();
     board().set(kReady, 1);
-    expect_loss_of_rank_1(context, [&] {
-      receiver.wait(order.stream());
-      context.synchronize(order.stream());
-    });
+    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
+    board().set(kResumed, 1);
+  }));
+}
+
+/// Its sockets are open and have its greeting, but there is no process any more.
+TEST_P(Kill, is_noticed_by_a_peer_that_comes_too_late_to_watch_the_process) {
+  expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      const pid_t peer = stop();
+      const Sender sender = context.sender(0, kTag, buffer.all());
+      leave_sockets_to_a_child([peer, rank_1 = ::getpid()] {
+        await_end_of(rank_1);
+        board().set(kGone, 1);
+        ::kill(peer, SIGCONT);
+      });
+      die();
+    }
+    can_be_stopped();
+    board().await(kGone, 1);  // it is stopped somewhere in here
+    Receiver receiver = context.receiver(1, kTag, buffer.all());
+    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
+    board().set(kResumed, 1);
+  }));
+}
+
+/// Without a descriptor the process cannot be watched: that is made good when there is one.
+TEST_P(Kill, is_noticed_by_a_peer_that_had_no_descriptor_to_watch_the_process) {
+  if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
+  expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      can_be_stopped();
+      board().await(kReady, 1);  // it is stopped somewhere in here
+      leave_sockets_to_a_child([rank_1 = ::getpid()] {
+        await_end_of(rank_1);
+        board().set(kGone, 1);
+      });
+      die();
+    }
+    const pid_t peer = stop();
+    Receiver receiver = context.receiver(1, kTag, buffer.all());
+    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, next_descriptor() + 1);  // one, for the peer's socket
+    ::kill(peer, SIGCONT);
+    expect_code(Code::timeout, [&] { receiver.wait_connected(300ms); });
+    board().set(kReady, 1);
+    board().await(kGone, 1);
+    none.reset();
+    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
     board().set(kResumed, 1);
   }));
 }
@@ -173,8 +261,7 @@ TEST_P(Kill, ends_puts_that_wait_for_a_credit_and_plans) {
       Sender to_2 = context.sender(2, kTag, part(1));
       from_0.wait_connected();
       to_2.wait_connected();
-      board().await(kReady, 2);
-      die();
+      die_when_ready(2);
     }
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, part(2));
@@ -206,8 +293,7 @@ TEST_P(Kill, ends_host_forms) {
     if (context.rank() == 1) {
       Sender sender = context.sender(0, kTag, buffer.all());
       sender.wait_connected();
-      board().await(kReady, 1);
-      die();
+      die_when_ready();
     }
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     receiver.wait_connected();
@@ -222,8 +308,7 @@ TEST_P(Kill, of_a_rank_that_has_not_opened_its_end_yet) {
   expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
     const Case& one = GetParam();
     if (context.rank() == 1) {
-      board().await(kReady, 1);
-      die();
+      die_when_ready();
     }
     Order order(one);
     const Buffer buffer(context, one);
@@ -251,17 +336,13 @@ TEST_P(Kill, of_a_sender_that_is_closing_ends_waits_for_what_it_has_announced) {
       host.run([] { board().await(kResumed, 1); });  // never
       sender.put(Stream::host(host));
       expect_code(Code::timeout, [&] { sender.close(50ms); });
-      board().await(kReady, 1);
-      die();
+      die_when_ready();
     }
     Order order(one);
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     receiver.wait_connected();
     board().set(kReady, 1);
-    expect_loss_of_rank_1(context, [&] {
-      receiver.wait(order.stream());
-      context.synchronize(order.stream());
-    });
+    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
   }));
 }
 
@@ -298,19 +379,16 @@ TEST_P(Kill, a_rank_that_is_stopped_is_not_dead) {
     const Stream stream = order.stream();
     const Buffer buffer(context, one);
     if (context.rank() == 1) {
-      board().set(kPid, static_cast<std::uint64_t>(::getpid()));
       Sender sender = context.sender(0, kTag, buffer.all());
       sender.wait_connected();
-      board().set(kReady, 1);
+      can_be_stopped();
       board().await(kResumed, 1);  // it is stopped somewhere in here
       fill(bytes_of(sender.acquire({})), {1, kTag, 1});
       sender.put({});
       return;
     }
     Receiver receiver = context.receiver(1, kTag, buffer.all());
-    board().await(kReady, 1);
-    const auto victim = static_cast<pid_t>(board().word(kPid).load());
-    ::kill(victim, SIGSTOP);
+    const pid_t victim = stop();
     expect_for(1500ms, [&] {
       context.check();
       std::this_thread::sleep_for(10ms);
@@ -328,7 +406,9 @@ std::vector<Case> processes(std::vector<Case> cases) {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Kill, testing::ValuesIn(processes(memory_cases())), CaseName());
-INSTANTIATE_TEST_SUITE_P(Full, Kill, testing::ValuesIn(processes(with_sizes(memory_cases(), {0, 8, 100'000}))),
+INSTANTIATE_TEST_SUITE_P(Full, Kill, full_cases([] {
+                           return processes(with_sizes(memory_cases(), {0, 8, 100'000}));
+                         }),
                          CaseName());
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/fd.hpp"
 #include "tests/conformance/cases.hpp"
+#include "tests/faults/limit.hpp"
 
 namespace {
 
@@ -73,23 +74,6 @@ TEST(Backends, one_that_does_not_reach_the_peer_is_an_error) {
 
 class Limits : public testing::TestWithParam<Case> {};
 
-/// While it lives, this process has no more of a resource than it uses now, and a little.
-class Limit {
- public:
-  Limit(decltype(RLIMIT_NOFILE) resource, rlim_t soft) : resource_(resource) {
-    ::getrlimit(resource_, &before_);
-    const rlimit lowered{std::min(soft, before_.rlim_max), before_.rlim_max};
-    ::setrlimit(resource_, &lowered);
-  }
-  Limit(const Limit&) = delete;
-  Limit& operator=(const Limit&) = delete;
-  ~Limit() { ::setrlimit(resource_, &before_); }
-
- private:
-  decltype(RLIMIT_NOFILE) resource_;
-  rlimit before_{};
-};
-
 TEST_P(Limits, no_descriptors_left_is_out_of_resources_and_passes) {
   if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
   Case alone = GetParam();
@@ -104,6 +88,63 @@ TEST_P(Limits, no_descriptors_left_is_out_of_resources_and_passes) {
     }
     EXPECT_NE(context.allocate(1024 * 1024).data(), nullptr);
   });
+}
+
+/// Opening a channel takes memory for its words, which comes from a segment that others may have filled.
+TEST_P(Limits, an_opening_without_descriptors_is_out_of_resources_and_passes) {
+  if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
+  Case alone = GetParam();
+  alone.ranks = 1;
+  run_peers(alone.peers(), [](Context& context) {
+    const Memory memory = context.allocate(64);
+    {
+      const Limit limit(RLIMIT_NOFILE, next_descriptor());
+      std::vector<Memory> full;
+      for (const std::size_t bytes : {std::size_t{65536}, std::size_t{1024}}) {
+        expect_code(Code::out_of_resources, [&] {
+          for (int i = 0; i < 10'000; ++i) full.push_back(context.allocate(bytes));
+        });
+      }
+      const auto error = expect_code(Code::out_of_resources, [&] { context.sender(0, kTag, memory.all()); });
+      EXPECT_EQ(error ? error->tag() : 0, kTag);
+    }
+    Sender sender = context.sender(0, kTag, memory.all());
+    const Receiver receiver = context.receiver(0, kTag, memory.all());
+    sender.wait_connected();
+  });
+}
+
+void expect_once(const std::string& text, const std::string& part) {
+  const auto first = text.find(part);
+  EXPECT_NE(first, std::string::npos) << "no '" << part << "' in:\n" << text;
+  EXPECT_EQ(text.rfind(part), first) << text;
+}
+
+/// Both are tried again many times a second, for as long as it takes.
+TEST(FullMachine, what_cannot_be_reached_or_accepted_for_now_is_complained_of_once) {
+  if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
+  const Case one{.ground = {"shm", "shm", true}};
+  const Ended ended = end_of_peers(one.peers(), [&](Context& context) {
+    constexpr std::size_t kTried = 0;
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      board().await(kTried, 1);
+      Sender sender = context.sender(0, kTag, buffer.all());
+      fill(buffer.bytes(), {1, kTag, 1});
+      sender.put({});
+      return;
+    }
+    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, next_descriptor());
+    Receiver receiver = context.receiver(1, kTag, buffer.all());
+    expect_code(Code::timeout, [&] { receiver.wait_connected(300ms); });
+    board().set(kTried, 1);
+    expect_code(Code::timeout, [&] { receiver.wait_connected(500ms); });
+    none.reset();
+    expect_and_poison(receiver.wait({}), {1, kTag, 1});
+  });
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  expect_once(ended.text, "rank 0 cannot reach rank 1 and tries on");
+  expect_once(ended.text, "rank 0: accepting a peer's connection");
 }
 
 /// The opening of a channel waits for a descriptor to be free; what other ranks say, or that they die, does not.
@@ -136,9 +177,7 @@ TEST(FullMachine, a_rank_without_descriptors_hears_of_others) {
     known.wait_connected();
     dying.wait_connected();
     Sender sender = context.sender(1, kTag, buffer.all());
-    const int next = ::dup(STDIN_FILENO);
-    ::close(next);
-    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, static_cast<rlim_t>(next));
+    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, next_descriptor());
     board().set(kFull, 1);
     expect_code(Code::timeout, [&] { sender.wait_connected(300ms); });
     board().set(kDie, 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI as a way to start: this program starts itself under mpiexec.
+#include "tests/faults/limit.hpp"
 #include "tests/unit/program.hpp"
 
 #include <sluice/mpi.hpp>
@@ -82,10 +83,25 @@ void rank_one_throws_and_others_hang(sluice::Context& context) {
   for (;;) ::pause();
 }
 
+// A context takes a descriptor to listen, and one for its engine.
+void lacks_descriptors(sluice::Context&) {
+  for (const rlim_t spare : {0U, 1U}) {
+    const sluice::test::Limit limit(RLIMIT_NOFILE, sluice::test::next_descriptor() + spare);
+    try {
+      sluice::mpi::context(MPI_COMM_SELF);
+      say("opened");
+    } catch (const sluice::Error& error) {
+      say(sluice::name(error.code()));
+    }
+  }
+  sluice::mpi::context(MPI_COMM_SELF);
+}
+
 const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
     {"says_who_it_is", says_who_it_is},
     {"passes_on", passes_on},
     {"has_several_contexts", has_several_contexts},
+    {"lacks_descriptors", lacks_descriptors},
     {"rank_one_throws", rank_one_throws},
     {"rank_one_throws_and_others_hang", rank_one_throws_and_others_hang}};
 
@@ -156,6 +172,12 @@ TEST(MpiStart, several_contexts_live_at_once) {
   const Result result = mpiexec("3", "has_several_contexts");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "passed on\npassed on\npassed on\n");
+}
+
+TEST(MpiStart, a_context_without_descriptors_is_out_of_resources_and_passes) {
+  const Result result = mpiexec("1", "lacks_descriptors");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "out_of_resources\nout_of_resources\n");
 }
 
 TEST(MpiStart, a_body_that_throws_fails_the_job) {
