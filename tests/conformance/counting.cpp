@@ -23,32 +23,31 @@ std::atomic<std::uint64_t> g_allocations{0};
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && defined(__GLIBC__)
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-inconsistent-declaration-parameter-name): the names are glibc's
-// own
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the names are glibc's own
 extern "C" {
-void* __libc_malloc(std::size_t bytes);
-void* __libc_calloc(std::size_t count, std::size_t bytes);
-void* __libc_realloc(void* memory, std::size_t bytes);
-void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+void* libc_malloc(std::size_t bytes) __asm__("__libc_malloc");
+void* libc_calloc(std::size_t count, std::size_t bytes) __asm__("__libc_calloc");
+void* libc_realloc(void* memory, std::size_t bytes) __asm__("__libc_realloc");
+void* libc_memalign(std::size_t alignment, std::size_t bytes) __asm__("__libc_memalign");
 
 void* malloc(std::size_t bytes) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_malloc(bytes);
+  return libc_malloc(bytes);
 }
 void* calloc(std::size_t count, std::size_t bytes) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_calloc(count, bytes);
+  return libc_calloc(count, bytes);
 }
 void* realloc(void* memory, std::size_t bytes) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_realloc(memory, bytes);
+  return libc_realloc(memory, bytes);
 }
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_memalign(alignment, bytes);
+  return libc_memalign(alignment, bytes);
 }
 }
-// NOLINTEND(bugprone-reserved-identifier,readability-inconsistent-declaration-parameter-name)
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
 #endif
 
 namespace sluice::test {
