@@ -31,7 +31,8 @@ const std::vector<Ground>& grounds() {
                                           {"shm", "shm", true},
                                           {"ofi_tcp", "ofi:tcp", true},
                                           {"ofi_shm", "ofi:shm", true},
-                                          {"ofi_sockets", "ofi:sockets", true}};
+                                          {"ofi_sockets", "ofi:sockets", true},
+                                          {"emucxi", "emucxi", true}};
   return all;
 }
 
