@@ -22,7 +22,7 @@ SOURCES = CODE | {".cmake", ".py", ".sh"}
 MPI_PLACES = [r"include/sluice/mpi\.hpp", r"runtime/mpi\.cpp", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
 VENDOR = re.compile(r"^(cuda(_\w+)?|hip/.*|nvtx3/.*|cooperative_groups|nccl|nvml)(\.h|\.hpp)?$")
 STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
-SYSTEM = re.compile(r"^((sys|linux)/)?[a-z_0-9]+\.h$")
+SYSTEM = re.compile(r"^((sys|linux|net|netinet|arpa)/)?[a-z_0-9]+\.h$")
 FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
 
