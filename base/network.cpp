@@ -143,7 +143,8 @@ Endpoint own_address(const std::string& chosen) {
     return chosen.empty() ? !one.loopback : one.name == chosen || address_text(one.endpoint) == chosen;
   };
   if (const auto found = std::ranges::find_if(all, fits); found != all.end()) return found->endpoint;
-  if (!chosen.empty()) throw std::invalid_argument("no interface that is up has the name or address " + chosen);
+  if (!chosen.empty())
+    throw std::invalid_argument("SLUICE_INTERFACE=" + chosen + ": no interface that is up has this name or address");
   if (!all.empty()) return all.front().endpoint;
   throw std::invalid_argument("no network interface is up, not even the loopback");
 }

@@ -63,16 +63,21 @@ bool say(Wire& wire, const backends::Blob& message, Clock::time_point deadline) 
   }
 }
 
+/// Another host says that there will be no job.
+void fail_if_refused(const backends::Blob& packet) {
+  Reader message(packet);
+  if (message.get<Note>() == Note::refusal) fail(message.text());
+}
+
 /// The next message from `who`, which must be of this kind; a refusal is thrown.
 backends::Blob hear(Wire& wire, Note expected, const std::string& who, Clock::time_point deadline) {
   for (;;) {
     auto packet = wire.receive();
     if (packet && packet->closed) fail(who + " has left before the job began");
     if (packet) {
-      Reader message(packet->bytes);
-      const Note note = message.get<Note>();
-      if (note == Note::refusal) fail(message.text());
-      if (note != expected) fail(who + " says something unexpected: is it another version?");
+      fail_if_refused(packet->bytes);
+      if (Reader(packet->bytes).get<Note>() != expected)
+        fail(who + " says something unexpected: is it another version?");
       return std::move(packet->bytes);
     }
     if (Clock::now() >= deadline) fail(who + " has said nothing for too long");
@@ -203,6 +208,7 @@ class Assembly {
     const auto packet = stranger.wire.receive();
     if (!packet) return Clock::now() >= stranger.until;
     if (packet->closed) return true;
+    fail_if_refused(packet->bytes);
     auto hello = read_hello(packet->bytes);
     if (!hello) return true;
     refused_ = std::move(stranger.wire);  // for now
