@@ -88,7 +88,7 @@ struct Interface {
   Endpoint endpoint;
 };
 
-// Those that are up: IPv4 first, else in the order of the kernel.
+// Those that are up and have a carrier: IPv4 first, else in the order of the kernel.
 std::vector<Interface> interfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) fail("cannot list the network interfaces");
@@ -96,7 +96,8 @@ std::vector<Interface> interfaces() {
   std::vector<Interface> all;
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
     Endpoint endpoint = endpoint_of(one->ifa_addr);
-    if (endpoint.version == 0 || (one->ifa_flags & IFF_UP) == 0 || link_local(endpoint)) continue;
+    const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_RUNNING) != 0;
+    if (endpoint.version == 0 || !up || link_local(endpoint)) continue;
     endpoint.port = 0;
     all.push_back({one->ifa_name, (one->ifa_flags & IFF_LOOPBACK) != 0, endpoint});
   }
@@ -132,7 +133,9 @@ Endpoint resolve(const std::string& host, std::uint16_t port) {
   const int error = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (error != 0) throw std::runtime_error("there is no host " + host + ": " + ::gai_strerror(error));
-  Endpoint endpoint = endpoint_of(found->ai_addr);
+  std::vector<Endpoint> all;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) all.push_back(endpoint_of(one->ai_addr));
+  Endpoint endpoint = *std::ranges::min_element(all, {}, &Endpoint::version);
   endpoint.port = port;
   return endpoint;
 }

@@ -23,7 +23,7 @@ struct Endpoint {
 /// "192.0.2.1:80" or "[2001:db8::1]:80".
 std::string text_of(const Endpoint& endpoint);
 
-/// The address of a host, by name or number; it may take a name server's time.
+/// The address of a host, by name or number; IPv4 if it has both. It may take a name server's time.
 /// @throws std::runtime_error if there is none.
 Endpoint resolve(const std::string& host, std::uint16_t port);
 

@@ -123,18 +123,13 @@ void Peers::call_failed(Peer& peer, int error) {
   peer.next_call = now + kCallPause;
   if (error == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
   if (base::lacks_descriptors(error)) peer.sought = now;  // that is not the peer's fault
-  if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached", error);
+  if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached", error == 0 ? ECONNRESET : error);
   if (error != 0) complain(peer, error);
 }
 
-/// Ends a call that the other host has not answered for too long; its rank takes it when it gets to it.
-void Peers::give_up(Peer& peer) {
-  const auto now = Clock::now();
-  if (peer.out.reached()) {
-    peer.sought = now;
-  } else if (now >= peer.next_call) {
-    call_failed(peer, ETIMEDOUT);
-  }
+/// Ends a call that the other host has not answered for too long. Once it has, the rank takes it when it gets to it.
+void Peers::give_up_late_call(Peer& peer) {
+  if (!peer.out.reached() && Clock::now() >= peer.next_call) call_failed(peer, ETIMEDOUT);
 }
 
 void Peers::send(Peer& peer, Packet packet) {
@@ -150,9 +145,7 @@ void Peers::flush(Peer& peer) {
   while (peer.out && !peer.unsent.empty()) {
     switch (peer.out.send(peer.unsent.front().bytes, peer.unsent.front().fds)) {
       case Wire::Sent::yes: peer.unsent.pop_front(); break;
-      case Wire::Sent::later:
-        if (!peer.out.open()) give_up(peer);
-        return;
+      case Wire::Sent::later: return give_up_late_call(peer);
       case Wire::Sent::starved: peer.stalled = true; return;
       case Wire::Sent::over: return out_is_over(peer);
     }
@@ -161,8 +154,8 @@ void Peers::flush(Peer& peer) {
 
 void Peers::out_is_over(Peer& peer) {
   const int error = peer.out.error();
+  if (peer.out.reached() && !closed_by_peer(error)) return lose(peer, " cannot be reached any more", error);
   if (!peer.out.open()) return call_failed(peer, error);  // nothing was said yet, so nothing is lost
-  if (!closed_by_peer(error)) return lose(peer, " cannot be reached any more", error);
   // The peer has ended. What it said before that is still to be heard: `listen_to` finds the end.
   peer.unsent.clear();
   if (!peer.in) lose(peer, "rank " + std::to_string(peer.rank) + " has ended");

@@ -38,7 +38,7 @@ struct Peer {
   bool wanted = false;             ///< there is something to say
   bool stalled = false;            ///< it could not be said, for a lack of resources
   bool complained = false;         ///< in the log, that it cannot be reached for now
-  base::Clock::time_point sought;  ///< on another host: since when it has not answered
+  base::Clock::time_point sought;  ///< on another host: since when we call it
   base::Clock::time_point next_call;  ///< and when to call it once more
   bool lost = false;
   std::string why_lost;
@@ -94,7 +94,7 @@ class Peers {
   void call(Peer& peer);
   void complain(Peer& peer, int error) const;
   void call_failed(Peer& peer, int error);
-  void give_up(Peer& peer);
+  void give_up_late_call(Peer& peer);
   void flush(Peer& peer);
   void out_is_over(Peer& peer);
   int prepare(const Peer& peer, std::vector<pollfd>& sockets) const;

@@ -131,12 +131,13 @@ int chatters(std::uint64_t messages) {
   Speaker speaker(env);
   auto& peer = speaker.peers.at(speaker.place.size - 1 - speaker.place.rank);
   auto next = Clock::now();
+  bool under_way = false;
   for (std::uint64_t said = 0; said < messages || speaker.heard < messages || !peer.unsent.empty(); speaker.turn()) {
     if (peer.lost) return say("lost: " + peer.why_lost), 5;
     for (; said < messages && Clock::now() >= next; next += 1ms) {
       speaker.peers.send(peer, {sluice::runtime::Writer(sluice::runtime::Kind::closing).put(said++).take(), {}});
     }
-    if (said == 100 && speaker.heard > 0) say("under way");
+    if (said >= 100 && speaker.heard > 0 && !std::exchange(under_way, true)) say("under way");
   }
   say("heard " + std::to_string(speaker.heard));
   return 0;
