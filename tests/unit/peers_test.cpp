@@ -8,9 +8,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -151,6 +156,20 @@ TEST(Peers, one_that_cannot_be_reached_is_lost_after_the_timeout_and_not_before)
   EXPECT_NE(zero.why_lost.find("rank 1 cannot be reached"), std::string::npos) << zero.why_lost;
 }
 
+TEST(Peers, one_that_does_not_answer_is_called_again_until_the_timeout) {
+  std::vector<Place> places = two_hosts();
+  const Fd& door = places[1].tcp_listener;
+  ASSERT_EQ(::listen(door.get(), 0), 0);
+  std::vector<Fd> full;  // what comes after these is not answered
+  for (int i = 0; i < 4; ++i) full.push_back(sluice::base::begin_connect(sluice::base::own_end(door)));
+  Speaker zero(std::move(places[0]), 2s);
+  const auto before = Clock::now();
+  zero.say(1, 0);
+  ASSERT_TRUE(run_until({&zero}, 30s, [&] { return !zero.why_lost.empty(); }));
+  EXPECT_GE(Clock::now() - before, 2s);
+  EXPECT_NE(zero.why_lost.find("rank 1 cannot be reached: Connection timed out"), std::string::npos) << zero.why_lost;
+}
+
 TEST(Peers, strangers_are_dropped_and_disturb_nobody) {
   Two two;
   const auto door = sluice::base::own_end(two.one.place.tcp_listener);
@@ -170,13 +189,24 @@ TEST(Peers, strangers_are_dropped_and_disturb_nobody) {
   EXPECT_EQ(two.zero.why_lost + two.one.why_lost, "");
 }
 
-TEST(Peers, many_strangers_do_not_keep_a_peer_out) {
+std::ptrdiff_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return std::distance(begin(all), end(all));
+}
+
+TEST(Peers, many_strangers_take_few_descriptors_and_do_not_keep_a_peer_out) {
   Two two;
+  const std::ptrdiff_t before = open_descriptors();
   const auto door = sluice::base::own_end(two.one.place.tcp_listener);
   std::vector<Fd> strangers;
   for (int i = 0; i < 300; ++i) strangers.push_back(sluice::base::begin_connect(door));
-  ASSERT_NO_FATAL_FAILURE(two.zero.say(1, 0));
-  ASSERT_TRUE(run_until({&two.zero, &two.one}, 30s, [&] { return two.one.heard.size() == 1; }));
+  two.zero.say(1, 0);
+  std::ptrdiff_t most = 0;
+  ASSERT_TRUE(run_until({&two.zero, &two.one}, 30s, [&] {
+    most = std::max(most, open_descriptors());
+    return two.one.heard.size() == 1;
+  }));
+  EXPECT_LT(most, before + 300 + 150);
   EXPECT_EQ(two.zero.why_lost + two.one.why_lost, "");
 }
 
