@@ -2,8 +2,8 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstdint>
+#include <tuple>
 
 namespace sluice::base {
 
@@ -17,7 +17,10 @@ struct Host {
   std::array<char, 40> boot{};
   std::uint64_t network = 0;
 
-  auto operator<=>(const Host&) const = default;
+  bool operator==(const Host&) const = default;
+  bool operator<(const Host& other) const noexcept {
+    return std::tie(boot, network) < std::tie(other.boot, other.network);
+  }
 };
 
 Host this_host();

@@ -59,7 +59,8 @@ bool say(Wire& wire, const backends::Blob& message, Clock::time_point deadline) 
     const Wire::Sent sent = wire.send(message, {});
     if (sent == Wire::Sent::yes) return true;
     if (sent == Wire::Sent::over || Clock::now() >= deadline) return false;
-    sleep_for(wire, sent == Wire::Sent::starved ? 0 : wire.wanted(true), std::min(deadline, Clock::now() + kCallPause));
+    sleep_for(wire, sent == Wire::Sent::starved ? short{0} : wire.wanted(true),
+              std::min(deadline, Clock::now() + kCallPause));
   }
 }
 

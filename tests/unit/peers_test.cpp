@@ -69,7 +69,7 @@ std::vector<Place> two_hosts() {
 
 /// Lets them hear each other until `done`. False: not in time.
 template <class Done>
-bool run_until(std::vector<Speaker*> speakers, std::chrono::seconds limit, Done done) {
+bool run_until(const std::vector<Speaker*>& speakers, std::chrono::seconds limit, Done done) {
   const auto deadline = Clock::now() + limit;
   while (!done()) {
     if (Clock::now() >= deadline) return false;
