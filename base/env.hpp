@@ -40,6 +40,8 @@ struct Env {
   std::optional<std::chrono::nanoseconds> timeout;  ///< SLUICE_TIMEOUT; none: no limit
   std::chrono::nanoseconds connect_timeout{};       ///< SLUICE_CONNECT_TIMEOUT
   std::chrono::nanoseconds warn{};                  ///< SLUICE_WARN
+  std::chrono::nanoseconds peer_timeout{};          ///< SLUICE_PEER_TIMEOUT
+  std::string interface;                            ///< SLUICE_INTERFACE; empty: any
   std::string backends;                             ///< SLUICE_BACKENDS; empty: all
   LogLevel log = LogLevel::warn;                    ///< SLUICE_LOG
   std::size_t bounce_max = 0;                       ///< SLUICE_BOUNCE_MAX
@@ -57,6 +59,8 @@ struct Env {
   int threads = 0;     ///< SLUICE_THREADS: run this many ranks as threads
   std::string job;     ///< SLUICE_JOB
   int listen_fd = -1;  ///< SLUICE_LISTEN_FD: the rank's own listening socket
+  int hosts_fd = -1;   ///< SLUICE_HOSTS_FD: where the ranks of the job are; -1: all on this host
+  int tcp_fd = -1;     ///< SLUICE_TCP_FD: the rank's listening socket for the ranks of other hosts
   int report_fd = -1;  ///< SLUICE_REPORT_FD: where `run` says that it was called
 };
 

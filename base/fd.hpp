@@ -2,6 +2,7 @@
 // File descriptors that close themselves, and packets with descriptors in them over a UNIX socket.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -27,6 +28,9 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// Whether a call failed because this process or machine has no descriptor left.
+inline bool lacks_descriptors(int error) noexcept { return error == EMFILE || error == ENFILE; }
 
 /// Linux's own limit on the descriptors of one packet (SCM_MAX_FD).
 inline constexpr std::size_t kMaxPacketFds = 253;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process.hpp"
 
+#include <sys/stat.h>
+
+#include <fstream>
 #include <random>
 
 namespace sluice::base {
@@ -11,6 +14,14 @@ const std::uint64_t& process_token() {
     return (std::uint64_t{random()} << 32) | random();
   }();
   return token;
+}
+
+Host this_host() {
+  Host host;
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(host.boot.data(), 36);
+  struct stat network {};
+  if (::stat("/proc/self/ns/net", &network) == 0) host.network = network.st_ino;
+  return host;
 }
 
 }  // namespace sluice::base

@@ -1,12 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <tuple>
 
 namespace sluice::base {
 
 /// Tells this process from every other one, also from one that has its number in another name space: 64 random bits,
 /// which stay where they are.
 const std::uint64_t& process_token();
+
+/// Tells a host from every other one: a machine, this boot of it, and a network name space. Abstract sockets do not
+/// cross name spaces, so that a container with a network of its own is a host of its own.
+struct Host {
+  std::array<char, 40> boot{};
+  std::uint64_t network = 0;
+
+  bool operator==(const Host&) const = default;
+  bool operator<(const Host& other) const noexcept {
+    return std::tie(boot, network) < std::tie(other.boot, other.network);
+  }
+};
+
+Host this_host();
 
 }  // namespace sluice::base

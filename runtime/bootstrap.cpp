@@ -43,9 +43,11 @@ base::Fd new_socket() { return base::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
 void check_launch(const base::Env& env) {
-  if (env.rank < 0 || env.rank >= env.size || env.job.empty() || env.listen_fd < 0) {
+  const bool half = (env.hosts_fd < 0) != (env.tcp_fd < 0);
+  if (env.rank < 0 || env.rank >= env.size || env.job.empty() || env.listen_fd < 0 || half) {
     throw std::invalid_argument(
-        "SLUICE_RANK, SLUICE_SIZE, SLUICE_JOB and SLUICE_LISTEN_FD do not fit together: only sluice-run sets them");
+        "SLUICE_RANK, SLUICE_SIZE, SLUICE_JOB, SLUICE_LISTEN_FD, SLUICE_HOSTS_FD and SLUICE_TCP_FD do not fit "
+        "together: only sluice-run sets them");
   }
   sockaddr_un name{};
   socklen_t length = sizeof(name);
@@ -57,7 +59,23 @@ void check_launch(const base::Env& env) {
   }
 }
 
+// What the rank starts must not keep it open after the rank has ended.
+base::Fd take_over(int inherited) {
+  if (::fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0) fail("cannot take over the inherited socket");
+  return base::Fd(inherited);
+}
+
 }  // namespace
+
+void Place::find_node() noexcept {
+  node_rank = 0;
+  node_size = 0;
+  for (Rank other = 0; other < size; ++other) {
+    if (!roster.same_host(rank, other)) continue;
+    if (other < rank) ++node_rank;
+    ++node_size;
+  }
+}
 
 Place alone() {
   Place place;
@@ -78,21 +96,28 @@ std::vector<Place> threads(int ranks) {
 
 Place launched(const base::Env& env) {
   check_launch(env);
-  // What the rank starts must not keep the socket open after the rank has ended.
-  if (::fcntl(env.listen_fd, F_SETFD, FD_CLOEXEC) != 0) fail("cannot take over the inherited socket");
-  return {env.rank, env.size, env.rank, env.size, env.job, base::Fd(env.listen_fd)};
+  Place place{env.rank, env.size, env.rank, env.size, env.job, take_over(env.listen_fd)};
+  if (env.hosts_fd < 0) return place;
+  place.roster = Roster(take_over(env.hosts_fd), env.size);
+  place.tcp_listener = take_over(env.tcp_fd);
+  place.find_node();
+  return place;
 }
 
 std::string new_job() {
-  std::array<unsigned char, 16> random{};
-  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) fail("no random numbers");
   static constexpr const char* kDigits = "0123456789abcdef";
   std::string job;
-  for (const unsigned char byte : random) {
-    job += kDigits[byte >> 4];
-    job += kDigits[byte & 15];
+  for (const std::byte byte : new_secret()) {
+    job += kDigits[std::to_integer<int>(byte >> 4)];
+    job += kDigits[std::to_integer<int>(byte & std::byte{15})];
   }
   return job;
+}
+
+Secret new_secret() {
+  Secret random{};
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) fail("no random numbers");
+  return random;
 }
 
 base::Fd listen_as(const std::string& job, Rank rank) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks find each other: a listening socket each, whose name is made of the job and the rank.
+// How ranks find each other: a listening socket each, whose name is made of the job and the rank; where the job spans
+// hosts, a second one for the ranks of other hosts.
 #pragma once
 
 #include "base/env.hpp"
@@ -9,6 +10,8 @@
 
 #include <string>
 #include <vector>
+
+#include "runtime/roster.hpp"
 
 namespace sluice::runtime {
 
@@ -20,6 +23,11 @@ struct Place {
   int node_size = 1;
   std::string job;
   base::Fd listener;
+  Roster roster{};
+  base::Fd tcp_listener{};  ///< for ranks of other hosts; empty: there are none
+
+  /// Takes `node_rank` and `node_size` from the roster.
+  void find_node() noexcept;
 };
 
 /// The only rank of a job of its own.
@@ -28,12 +36,15 @@ Place alone();
 /// The places of `ranks` threads of this process.
 std::vector<Place> threads(int ranks);
 
-/// The place that sluice-run gave this process; takes over the inherited socket.
+/// The place that sluice-run gave this process; takes over what it inherited.
 /// @throws std::invalid_argument if the launcher's variables do not fit together.
 Place launched(const base::Env& env);
 
 /// A name that no other job has: 128 random bits, in hexadecimal.
 std::string new_job();
+
+/// What no stranger can guess: 128 random bits. Not the job's name, which everybody on the machine can read.
+Secret new_secret();
 
 /// Listens as this rank. The name is abstract: it is no file, and vanishes with its last descriptor, also after kill
 /// -9. It is bound before any rank may look for it, so that not finding it means that the rank has ended.

@@ -74,9 +74,7 @@ struct Exec {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != exec.parent) ::_exit(1);  // the launcher died before that took effect
   ::sigprocmask(SIG_SETMASK, exec.blocked, nullptr);
-  for (const int fd : exec.inherited) {
-    if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
-  }
+  for (const int fd : exec.inherited) ::fcntl(fd, F_SETFD, 0);
   ::execve(exec.path, exec.arguments, exec.environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(exec.error_to, &error, sizeof(error));
@@ -111,15 +109,19 @@ bool executable(const std::string& path) {
 
 }  // namespace
 
-Child::Child(const Program& program, const base::Fd& inherited, const char* inherited_as) {
+Child::Child(const Program& program, std::span<const Gift> gifts) {
   Pipe report = make_pipe();
   std::vector<std::string> environment = whole_environment(program.environment);
-  environment.push_back("SLUICE_REPORT_FD=" + std::to_string(report.write.get()));
-  if (inherited) environment.push_back(std::string(inherited_as) + "=" + std::to_string(inherited.get()));
+  std::vector<int> fds;
+  const auto give = [&](const Gift& gift) {
+    environment.push_back(std::string(gift.variable) + "=" + std::to_string(gift.fd));
+    fds.push_back(gift.fd);
+  };
+  give({"SLUICE_REPORT_FD", report.write.get()});
+  for (const Gift& gift : gifts) give(gift);
   std::vector<char*> arguments = program.arguments;
   arguments.push_back(nullptr);
 
-  const std::array<int, 2> fds = {report.write.get(), inherited.get()};
   const std::vector<char*> variables = pointers(environment);
   pid_ = fork_and_exec(
       {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, -1}, program.path);

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <csignal>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,15 @@ class Child {
     sigset_t blocked;                      ///< the signals that the child blocks
   };
 
-  /// Starts the program, which inherits `inherited` (empty: nothing) and the standard streams.
-  /// @param inherited_as  the variable that tells the child its number
+  /// A descriptor for the child.
+  struct Gift {
+    const char* variable;  ///< which tells the child its number
+    int fd;
+  };
+
+  /// Starts the program, which inherits the gifts and the standard streams.
   /// @throws std::system_error, also if the program cannot be executed
-  Child(const Program& program, const base::Fd& inherited, const char* inherited_as);
+  Child(const Program& program, std::span<const Gift> gifts);
   Child(Child&&) noexcept = default;
   Child& operator=(Child&&) = delete;
   /// Kills the child if it is still there.

@@ -44,12 +44,20 @@ struct Context::Impl {
   std::vector<Rank> ranks;  ///< of the world, by rank of this context; empty: the world's own
   Rank rank = 0;
   int size = 1;
+  int node_rank = 0;
+  int node_size = 1;
   std::string scope;
   std::mutex mutex;
   std::map<std::string, int> subs;  ///< how often each list of ranks was made a context of
 
   Rank world_rank(Rank member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
   Error error(Code code, Rank peer, Tag tag, const std::string& what) const { return {code, rank, peer, tag, 0, what}; }
+  void find_node() {
+    const runtime::Place& place = world->place();
+    const auto here = [&](Rank member) { return place.roster.same_host(place.rank, member); };
+    node_rank = static_cast<int>(std::count_if(ranks.begin(), ranks.begin() + rank, here));
+    node_size = static_cast<int>(std::count_if(ranks.begin(), ranks.end(), here));
+  }
   std::string checked(std::string path) const {
     if (path.size() > kMaxPath && !base::seeded("depth_unlimited"))
       throw error(Code::bad_argument, -1, 0, "scopes and sub-contexts are nested too deep");
@@ -67,6 +75,8 @@ struct detail::ContextAccess {
     auto impl = std::make_shared<Context::Impl>();
     impl->rank = world->place().rank;
     impl->size = world->place().size;
+    impl->node_rank = world->place().node_rank;
+    impl->node_size = world->place().node_size;
     impl->world = std::move(world);
     return Context(std::move(impl));
   }
@@ -117,15 +127,8 @@ std::string inside(const std::string& scope, char kind, std::string_view name) {
 
 Rank Context::rank() const noexcept { return impl_ == nullptr ? -1 : impl_->rank; }
 int Context::size() const noexcept { return impl_ == nullptr ? 0 : impl_->size; }
-// All ranks are on one machine: no backend of this version leaves it.
-int Context::node_rank() const noexcept {
-  if (impl_ == nullptr) return -1;
-  return impl_->ranks.empty() ? impl_->world->place().node_rank : impl_->rank;
-}
-int Context::node_size() const noexcept {
-  if (impl_ == nullptr) return 0;
-  return impl_->ranks.empty() ? impl_->world->place().node_size : impl_->size;
-}
+int Context::node_rank() const noexcept { return impl_ == nullptr ? -1 : impl_->node_rank; }
+int Context::node_size() const noexcept { return impl_ == nullptr ? 0 : impl_->node_size; }
 
 Context::Impl& Context::in() const { return detail::opened(impl_); }
 Scope::Impl& Scope::in() const { return detail::opened(impl_); }
@@ -212,6 +215,7 @@ Context Context::sub(std::span<const Rank> ranks) {
   }
   if (sub->rank < 0)
     throw in().error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
+  sub->find_node();
   const std::lock_guard lock(in().mutex);
   sub->scope = in().checked(inside(in().scope, '#', list + std::to_string(in().subs[list]++)));
   if (base::seeded("sub_tags_collide")) sub->scope = in().scope;

@@ -130,6 +130,11 @@ bool Engine::turn() noexcept {
   return busy_.load();
 }
 
+void Engine::look() {
+  const std::lock_guard turn(turn_);
+  busy_.store(work());
+}
+
 bool Engine::work() {
   bool left = false;
   for (auto* put : puts_) left |= put->post_rung();

@@ -50,6 +50,8 @@ class Engine final : public backends::Listener, public device::Helper {
   /// For who waits: null while no turn can move anything.
   device::Helper* helper() noexcept { return watched_.load(std::memory_order_acquire) > 0 ? this : nullptr; }
 
+  /// Takes a turn, also if that means to wait for somebody else's: what has arrived is seen.
+  void look();
   /// Makes the engine's thread look around.
   void wake() noexcept;
   void heard() noexcept override;

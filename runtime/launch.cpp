@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice-run: starts the ranks of a job on this machine, and watches over them.
+// sluice-run: starts the ranks of a job on this host, and watches over them; with the launchers of other hosts, over
+// all.
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/child.hpp"
+#include "runtime/launch_flags.hpp"
+#include "runtime/meeting.hpp"
 #include "runtime/start.hpp"
 
 #include <sluice/run.hpp>
@@ -15,7 +18,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -25,7 +27,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -39,60 +40,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr const char* kUsage =
-    "usage: sluice-run -n N [--threads] [--keep-going] PROGRAM [ARGUMENTS]\n"
-    "Starts N ranks of PROGRAM on this machine.\n"
-    "  -n N          how many ranks\n"
-    "  --threads     as threads of one process\n"
-    "  --keep-going  when a rank fails, let the others go on (else they are killed after 5 s)\n"
-    "The exit code is that of the first rank that failed; 128+S if signal S ended it.\n";
-
 // How long the other ranks may take to notice that one has failed, and to end.
 constexpr milliseconds kGrace{5000};
-
-struct Request {
-  int ranks = 0;
-  bool threads = false;
-  bool keep_going = false;
-  bool help = false;
-  std::vector<char*> command;
-};
-
-int rank_count(std::string_view text) {
-  int ranks = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
-  if (error != std::errc() || end != text.data() + text.size() || ranks < 1) {
-    throw std::invalid_argument("-n takes the number of ranks, 1 or more, not \"" + std::string(text) + "\"");
-  }
-  return ranks;
-}
-
-Request parse(std::span<char*> arguments) {
-  Request request;
-  std::size_t next = 0;
-  for (; next < arguments.size() && arguments[next][0] == '-'; ++next) {
-    const std::string_view flag = arguments[next];
-    if (flag == "-h" || flag == "--help") {
-      request.help = true;
-      return request;
-    }
-    if (flag == "-n" && next + 1 < arguments.size()) {
-      request.ranks = rank_count(arguments[++next]);
-    } else if (flag == "--threads") {
-      request.threads = true;
-    } else if (flag == "--keep-going") {
-      request.keep_going = true;
-    } else if (flag == "-n") {
-      throw std::invalid_argument("-n takes the number of ranks");
-    } else {
-      throw std::invalid_argument("unknown flag " + std::string(flag) + " (sluice-run --help)");
-    }
-  }
-  request.command.assign(arguments.begin() + static_cast<std::ptrdiff_t>(next), arguments.end());
-  if (request.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
-  if (request.command.empty()) throw std::invalid_argument("which program? (sluice-run --help)");
-  return request;
-}
 
 /// While it lives, signals that are to be passed on arrive at a descriptor.
 class Signals {
@@ -119,14 +68,16 @@ class Signals {
   const base::Fd& arriving() const noexcept { return arriving_; }
   const sigset_t& before() const noexcept { return before_; }
 
-  /// The next signal to pass on; 0: none now.
-  int next() const {
+  struct Arrived {
+    int signal = 0;
+    bool everywhere = false;  ///< the kernel's, such as a Ctrl-C: it went to the whole group of processes already
+  };
+
+  /// The next one; nothing: none now.
+  std::optional<Arrived> next() const {
     signalfd_siginfo info{};
-    while (::read(arriving_.get(), &info, sizeof(info)) == sizeof(info)) {
-      // What the kernel sent, such as a Ctrl-C, went to the whole group of processes already.
-      if (info.ssi_code != SI_KERNEL) return static_cast<int>(info.ssi_signo);
-    }
-    return 0;
+    if (::read(arriving_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
+    return Arrived{static_cast<int>(info.ssi_signo), info.ssi_code == SI_KERNEL};
   }
 
  private:
@@ -135,70 +86,100 @@ class Signals {
   base::Fd arriving_;
 };
 
-/// The processes of one sluice-run.
+/// The processes of one sluice-run, and its partners on other hosts.
 class Job {
  public:
-  explicit Job(Request request) : request_(std::move(request)) {
+  Job(Request request, Agreement agreement)
+      : request_(std::move(request)), first_(agreement.first), size_(agreement.size),
+        partners_(std::move(agreement.partners)) {
     events_ = base::Fd(::epoll_create1(EPOLL_CLOEXEC));
     if (!events_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
-    watch(signals_.arriving(), kSignal);
-    start();
+    watch(signals_.arriving(), {What::signal, 0});
+    for (std::size_t i = 0; i < partners_.size(); ++i) watch(partners_[i].wire.socket(), {What::partner, i});
+    start(agreement);
   }
 
-  /// Returns when all have ended, with the exit code.
+  /// Returns when all have ended, here and elsewhere, with the exit code.
   int supervise() {
-    while (running_ > 0) {
+    report_end();
+    while (running_ > 0 || !partners_.empty()) {
       std::array<epoll_event, 64> ready{};
       const int count = ::epoll_wait(events_.get(), ready.data(), ready.size(), patience());
       for (const epoll_event& event : std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
-        event.data.u64 == kSignal ? pass_signals_on() : ended(event.data.u64);
+        serve(event.data.u64);
       }
       if (deadline_ && Clock::now() >= *deadline_) kill_the_rest();
+      report_end();
     }
     return failed_ ? failed_->code : 0;
   }
 
  private:
-  static constexpr std::uint64_t kSignal = ~std::uint64_t{0};
+  enum class What : std::uint64_t { signal, child, partner };
+  struct Event {
+    What what;
+    std::size_t index;
+  };
+  static constexpr std::uint64_t kKinds = 4;
 
   struct Failure {
-    std::size_t rank = 0;
+    std::string who;
     int code = 0;
     bool consequence = false;
   };
 
-  void start() {
+  void start(Agreement& agreement) {
     const std::string path = find_program(request_.command.front());
     if (request_.threads) {
-      add({path, request_.command, {"SLUICE_THREADS=" + std::to_string(request_.ranks)}, signals_.before()}, {});
-      return;
+      return add({path, request_.command, {"SLUICE_THREADS=" + std::to_string(size_)}, signals_.before()}, {});
     }
     // All are bound before the first rank runs, and each is given away with its rank: nobody else keeps it open, so
     // that a rank that has ended cannot be connected to.
-    std::vector<Place> places = threads(request_.ranks);
-    for (Place& place : places) {
-      const base::Fd listener = std::move(place.listener);
+    for (std::size_t i = 0; i < agreement.listeners.size(); ++i) {
+      const base::Fd listener = std::move(agreement.listeners[i]);
+      const base::Fd tcp_listener =
+          agreement.tcp_listeners.empty() ? base::Fd() : std::move(agreement.tcp_listeners[i]);
+      std::vector<Child::Gift> gifts = {{"SLUICE_LISTEN_FD", listener.get()}};
+      if (tcp_listener) {
+        gifts.push_back({"SLUICE_TCP_FD", tcp_listener.get()});
+        gifts.push_back({"SLUICE_HOSTS_FD", agreement.roster.get()});
+      }
       add({path,
            request_.command,
-           {"SLUICE_RANK=" + std::to_string(place.rank), "SLUICE_SIZE=" + std::to_string(place.size),
-            "SLUICE_JOB=" + place.job},
+           {"SLUICE_RANK=" + std::to_string(rank_of(i)), "SLUICE_SIZE=" + std::to_string(size_),
+            "SLUICE_JOB=" + agreement.job},
            signals_.before()},
-          listener);
+          gifts);
     }
   }
 
-  void add(const Child::Program& program, const base::Fd& listener) {
-    const Child& child = children_.emplace_back(program, listener, "SLUICE_LISTEN_FD");
-    watch(child.ended(), children_.size() - 1);
+  Rank rank_of(std::size_t child) const { return first_ + static_cast<Rank>(child); }
+
+  void add(const Child::Program& program, std::span<const Child::Gift> gifts) {
+    const Child& child = children_.emplace_back(program, gifts);
+    watch(child.ended(), {What::child, children_.size() - 1});
     ++running_;
   }
 
-  void watch(const base::Fd& fd, std::uint64_t what) const {
+  void watch(const base::Fd& fd, Event what) const {
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.u64 = what;
+    event.data.u64 = what.index * kKinds + static_cast<std::uint64_t>(what.what);
     if (::epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd.get(), &event) != 0) {
       throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+    }
+  }
+
+  void serve(std::uint64_t event) {
+    const std::size_t index = event / kKinds;
+    switch (static_cast<What>(event % kKinds)) {
+      case What::signal: return pass_signals_on();
+      case What::child: return ended(index);
+      case What::partner:
+        // Those that have left are forgotten, which ends the job at once if host 0 has: the rest of the events is
+        // stale.
+        if (index < partners_.size()) hear(partners_[index]);
+        return;
     }
   }
 
@@ -210,49 +191,125 @@ class Job {
   }
 
   void pass_signals_on() {
-    while (const int signal = signals_.next()) {
-      for (const Child& child : children_) child.kill(signal);
+    while (const auto arrived = signals_.next()) {
+      if (running_ == 0) leave(arrived->signal);
+      if (arrived->everywhere) continue;
+      for (const Child& child : children_) child.kill(arrived->signal);
     }
   }
 
-  void ended(std::size_t rank) {
-    Ending ending = children_[rank].reap();
+  void ended(std::size_t child) {
+    Ending ending = children_[child].reap();
     --running_;
-    if (ending.code == 0 && !ending.run_called && (request_.threads || request_.ranks > 1)) {
+    if (ending.code == 0 && !ending.run_called && (request_.threads || size_ > 1)) {
       ending.code = 1;
       if (!failed_) say(request_.command.front() + std::string(" ended without having called sluice::run"));
     }
     // Whom we killed is named already.
-    if (ending.signal != 0 && !killed_) say(who(rank) + " was ended by signal " + signal_text(ending.signal));
-    if (ending.code != 0 && !killed_) fail({rank, ending.code, ending.lost_peer});
+    if (ending.signal != 0 && !killed_) say(who(child) + " was ended by signal " + signal_text(ending.signal));
+    if (ending.code != 0 && !killed_) fail({who(child), ending.code, ending.lost_peer});
   }
 
   // The exit code is that of the rank that failed first. Others may end, and be seen, before it: by the loss of it.
   void fail(Failure failure) {
     if (!failed_ && !request_.keep_going) deadline_ = Clock::now() + kGrace;
-    if (!failed_ || (failed_->consequence && !failure.consequence)) failed_ = failure;
+    if (failed_ && (!failed_->consequence || failure.consequence)) return;
+    failed_ = std::move(failure);
+    tell_of_failure();
   }
 
   void kill_the_rest() {
     deadline_.reset();
     killed_ = true;
     std::string ranks;
-    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-      if (!children_[rank].running()) continue;
-      children_[rank].kill(SIGKILL);
-      ranks += (ranks.empty() ? "" : ", ") + who(rank);
+    for (std::size_t child = 0; child < children_.size(); ++child) {
+      if (!children_[child].running()) continue;
+      children_[child].kill(SIGKILL);
+      ranks += (ranks.empty() ? "" : ", ") + who(child);
     }
-    if (!ranks.empty()) say("killed " + ranks + ": still running 5 s after the failure of " + who(failed_->rank));
+    if (!ranks.empty()) say("killed " + ranks + ": still running 5 s after the failure of " + failed_->who);
   }
 
-  std::string who(std::size_t rank) const { return request_.threads ? "the process" : "rank " + std::to_string(rank); }
+  std::string who(std::size_t child) const {
+    return request_.threads ? "the process" : "rank " + std::to_string(rank_of(child));
+  }
   static std::string signal_text(int signal) {
     const char* const name = ::sigabbrev_np(signal);
     return std::to_string(signal) + (name == nullptr ? "" : std::string(" (SIG") + name + ")");
   }
   static void say(const std::string& what) { base::write_line("sluice-run: " + what); }
 
+  // ---- the partners
+
+  void hear(Partner& partner) {
+    while (auto packet = partner.wire.receive()) {
+      if (packet->closed) return lose(partner);
+      Reader message(packet->bytes);
+      switch (message.get<Note>()) {
+        case Note::failure: {
+          const auto code = message.get<int>();
+          const auto consequence = message.get<bool>();
+          fail({message.text(), code, consequence});
+          break;
+        }
+        case Note::finished: partner.finished = true; break;
+        case Note::over: return end_as_host_0_says(message.get<int>());
+        default: break;
+      }
+    }
+  }
+
+  // Whoever told us of it hears it again, which changes nothing there.
+  void tell_of_failure() {
+    const auto message = Writer(Note::failure).put(failed_->code).put(failed_->consequence).text(failed_->who).take();
+    tell_partners(message);
+  }
+
+  void tell_partners(const backends::Blob& message) {
+    for (Partner& partner : partners_) {
+      if (partner.wire) partner.wire.send(message, {});
+    }
+  }
+
+  // The few words that partners say always find room, but where a link is down: then its end is noticed.
+  void report_end() {
+    if (running_ > 0 || partners_.empty()) return;
+    if (request_.host != 0) {
+      if (!std::exchange(told_end_, true)) partners_.front().wire.send(Writer(Note::finished).take(), {});
+      return;
+    }
+    if (!std::ranges::all_of(partners_, &Partner::finished)) return;
+    const auto message = Writer(Note::over).put(failed_ ? failed_->code : 0).take();
+    tell_partners(message);
+    partners_.clear();
+  }
+
+  void end_as_host_0_says(int code) {
+    if (code != 0) failed_ = Failure{"another host", code, false};
+    partners_.clear();
+  }
+
+  void lose(Partner& partner) {
+    const std::string host = "host " + std::to_string(partner.host);
+    const int error = partner.wire.error();
+    partner.wire = Wire();
+    const bool had_finished = std::exchange(partner.finished, true);
+    if (request_.host != 0) partners_.clear();
+    if (had_finished) return;
+    say("the sluice-run of " + host + (error == 0 ? " has ended" : std::string(" is lost: ") + std::strerror(error)));
+    fail({host, 1, false});
+  }
+
+  // No rank is left here, and somebody does not want to wait for those elsewhere.
+  void leave(int signal) {
+    fail({"sluice-run", 128 + signal, false});
+    partners_.clear();
+  }
+
   Request request_;
+  Rank first_;
+  int size_;
+  std::vector<Partner> partners_;  // at host 0 all others, else host 0; none once the whole job is over
   Signals signals_;
   base::Fd events_;
   std::vector<Child> children_;
@@ -260,15 +317,30 @@ class Job {
   std::optional<Failure> failed_;
   std::optional<Clock::time_point> deadline_;
   bool killed_ = false;
+  bool told_end_ = false;
 };
+
+/// The job of this host alone.
+Agreement agree_alone(const Request& request) {
+  Agreement agreement;
+  agreement.size = request.ranks;
+  if (request.threads) return agreement;
+  for (Place& place : threads(request.ranks)) {
+    agreement.job = place.job;
+    agreement.listeners.push_back(std::move(place.listener));
+  }
+  return agreement;
+}
 
 int launch_request(Request request) {
   if (request.help) {
-    [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, kUsage, std::strlen(kUsage));
+    [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, kLaunchUsage, std::strlen(kLaunchUsage));
     return 0;
   }
-  checked_env();  // a bad variable is one error here, not one from each rank
-  return Job(std::move(request)).supervise();
+  const base::Env env = checked_env();    // a bad variable is one error here, not one from each rank
+  find_program(request.command.front());  // likewise a program, before others wait for us
+  Agreement agreement = request.hosts > 1 ? meet(request, env) : agree_alone(request);
+  return Job(std::move(request), std::move(agreement)).supervise();
 }
 
 }  // namespace
@@ -277,7 +349,7 @@ int launch_request(Request request) {
 
 int launch(int argc, char** argv) {
   try {
-    return runtime::launch_request(runtime::parse({argv + 1, argv + argc}));
+    return runtime::launch_request(runtime::parse_launch({argv + 1, argv + argc}));
   } catch (const std::invalid_argument& error) {
     base::write_line(std::string("sluice-run: ") + error.what());
     return 2;

@@ -24,7 +24,10 @@ enum class Kind : std::uint8_t {
 
 class Writer {
  public:
-  explicit Writer(Kind kind) {
+  /// @param kind  of the message: a Kind, or what sluice-run has instead
+  template <class What>
+  requires std::is_enum_v<What>
+  explicit Writer(What kind) {
     bytes_.reserve(256);
     put(kind);
   }

@@ -3,6 +3,8 @@
 // all else goes through Sluice's own sockets.
 #include "base/env.hpp"
 #include "base/fd.hpp"
+#include "base/network.hpp"
+#include "base/process.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/context.hpp"
 #include "runtime/start.hpp"
@@ -10,15 +12,19 @@
 #include <sluice/error.hpp>
 #include <sluice/mpi.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <exception>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace sluice {
 
@@ -52,11 +58,6 @@ class Communicator {
   static Communicator duplicate(MPI_Comm of) {
     Communicator made;
     check(MPI_Comm_dup(of, &made.handle_));
-    return made;
-  }
-  static Communicator on_this_machine(const Communicator& of) {
-    Communicator made;
-    check(MPI_Comm_split_type(of.get(), MPI_COMM_TYPE_SHARED, of.rank(), MPI_INFO_NULL, &made.handle_));
     return made;
   }
   Communicator(Communicator&& other) noexcept : handle_(std::exchange(other.handle_, MPI_COMM_NULL)) {}
@@ -94,42 +95,59 @@ bool finalized() {
   return yes != 0;
 }
 
-std::string agree_on_job(const Communicator& ranks) {
-  std::string job = new_job();
-  check(MPI_Bcast(job.data(), static_cast<int>(job.size()), MPI_CHAR, 0, ranks.get()));
-  return job;
+// What rank 0 has.
+template <class Container>
+Container from_rank_zero(Container value, const Communicator& ranks) {
+  check(MPI_Bcast(value.data(), static_cast<int>(value.size()), MPI_BYTE, 0, ranks.get()));
+  return value;
+}
+
+// What every rank has, by rank.
+template <class Value>
+std::vector<Value> from_all(const Value& mine, const Communicator& ranks) {
+  std::vector<Value> all(static_cast<std::size_t>(ranks.size()));
+  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, ranks.get()));
+  return all;
 }
 
 // Returns when all ranks have bound their sockets, or throws on all if one could not.
-base::Fd listen_together(const Communicator& ranks, const std::string& job) {
-  base::Fd listener;
+void listen_together(Place& place, bool several_hosts, const std::string& interface, const Communicator& ranks) {
   std::string why = "another rank cannot listen for its peers";
+  int mine = 0;
   try {
-    listener = listen_as(job, ranks.rank());
+    place.listener = listen_as(place.job, place.rank);
+    if (several_hosts) place.tcp_listener = base::listen_on(base::own_address(interface));
+    mine = 1;
   } catch (const std::exception& error) {
     why = error.what();
   }
-  int mine = listener ? 1 : 0;
   int all = 0;
   check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks.get()));
-  if (all == 0) fail(Code::out_of_resources, ranks.rank(), why);
-  return listener;
+  if (all == 0) fail(Code::out_of_resources, place.rank, why);
 }
 
-Place find_place(MPI_Comm communicator) {
+Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, const Communicator& ranks) {
+  const auto secret = from_rank_zero(new_secret(), ranks);
+  std::map<base::Host, std::uint32_t> numbers;
+  for (const base::Host& host : hosts) numbers.try_emplace(host, static_cast<std::uint32_t>(numbers.size()));
+  const Home mine{base::own_end(place.tcp_listener), numbers[hosts[static_cast<std::size_t>(place.rank)]]};
+  return Roster(Roster::write(secret, from_all(mine, ranks)), place.size);
+}
+
+Place find_place(MPI_Comm communicator, const base::Env& env) {
   const Communicator ranks = Communicator::duplicate(communicator);
-  const Communicator neighbours = Communicator::on_this_machine(ranks);
-  // Every machine has fewer ranks than there are if there are several machines: so all ranks see it.
-  if (neighbours.size() != ranks.size()) {
-    fail(Code::unsupported, ranks.rank(),
-         "the ranks of this communicator are on several machines, which no backend reaches");
-  }
-  const std::string job = agree_on_job(ranks);
-  return {ranks.rank(), ranks.size(), neighbours.rank(), neighbours.size(), job, listen_together(ranks, job)};
+  const std::vector<base::Host> hosts = from_all(base::this_host(), ranks);
+  const bool several_hosts = std::ranges::count(hosts, hosts.front()) < ranks.size();
+  Place place{ranks.rank(), ranks.size(), ranks.rank(), ranks.size(), from_rank_zero(new_job(), ranks), {}, {}, {}};
+  listen_together(place, several_hosts, env.interface, ranks);
+  if (!several_hosts) return place;
+  place.roster = exchange_homes(place, hosts, ranks);
+  place.find_node();
+  return place;
 }
 
 Context open_on(MPI_Comm communicator, const base::Env& env, const Options& options) {
-  return open_context(find_place(communicator), env, options);
+  return open_context(find_place(communicator, env), env, options);
 }
 
 /// MPI from `run` to its end, if nobody else has initialised it.

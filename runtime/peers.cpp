@@ -12,22 +12,29 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/network.hpp"
 
 namespace sluice::runtime {
 namespace {
 
+using base::Clock;
 using base::seeded;
 
 constexpr int kWatchAgain = 100;  // milliseconds
+// A stranger from another host that has said nothing for this long is none of us.
+constexpr std::chrono::seconds kSilence{5};
+// Those that wait to be heard take no more descriptors than this; the others wait in the kernel.
+constexpr std::size_t kMaxStrangers = 128;
+// The kernel doubles its pauses between two tries to connect; a new socket does not.
+constexpr std::chrono::seconds kCallAgain{2};
+constexpr std::chrono::milliseconds kCallPause{100};
 
 short events(const base::Fd& fd, short wanted) {
   pollfd one{fd.get(), wanted, 0};
   return poll(&one, 1, 0) == 1 ? one.revents : short{0};
 }
 
-bool hung_up(const base::Fd& socket) { return (events(socket, 0) & (POLLHUP | POLLERR)) != 0; }
-
-bool lacks_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+bool hung_up(const base::Fd& socket) { return (events(socket, POLLRDHUP) & (POLLHUP | POLLRDHUP | POLLERR)) != 0; }
 
 /// Of the process at the other end; 0: our own, or one that this kernel does not show us.
 pid_t process_behind(const base::Fd& socket) {
@@ -43,23 +50,19 @@ bool ended(Peer& peer) {
   if (!peer.process) peer.process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
   if (errno == ESRCH) return !seeded("missing_process_lives");
-  if (!lacks_descriptors(errno) || seeded("lack_ends_watching")) peer.pid = 0;  // a kernel that cannot
+  if (!base::lacks_descriptors(errno) || seeded("lack_ends_watching")) peer.pid = 0;  // a kernel that cannot
   return false;
 }
 
 /// There was no descriptor for its process: nothing tells when that ends.
 bool unwatched(const Peer& peer) { return peer.in && peer.pid != 0 && !peer.process; }
 
-/// A socket of the peer was closed, or has broken.
-std::optional<base::Packet> receive(const base::Fd& socket) {
-  try {
-    return base::receive_packet(socket);
-  } catch (const std::system_error& error) {
-    if (lacks_descriptors(error.code().value())) throw;
-    base::Packet packet;
-    packet.closed = true;
-    return packet;
-  }
+/// Somebody closed it, also by dying; else it is the network that failed.
+bool closed_by_peer(int error) { return error == 0 || error == EPIPE || error == ECONNRESET || error == ENOTCONN; }
+
+int milliseconds_until(Clock::time_point then) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(then - Clock::now()).count();
+  return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
 }
 
 }  // namespace
@@ -83,19 +86,54 @@ void Peers::reach(Peer& peer) {
 }
 
 void Peers::connect(Peer& peer) {
-  peer.out = connect_to(place_.job, peer.rank);
-  if (!peer.out) {
-    if (errno == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
-    if (errno != EAGAIN && (!std::exchange(peer.complained, true) || seeded("complains_each_time"))) {
-      base::log(base::LogLevel::warn, "rank " + std::to_string(place_.rank) + " cannot reach rank " +
-                                          std::to_string(peer.rank) + " and tries on: " + std::strerror(errno));
-    }
-    return;
-  }
-  if (!trusted(peer.out)) return lose(peer, "somebody else's process answers for rank " + std::to_string(peer.rank));
+  here(peer) ? connect_here(peer) : call(peer);
+  if (!peer.out) return;
   if (!peer.greeted) peer.unsent.push_front(greeting());
   peer.greeted = true;
   flush(peer);
+}
+
+void Peers::connect_here(Peer& peer) {
+  base::Fd socket = connect_to(place_.job, peer.rank);
+  if (!socket) {
+    if (errno == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+    if (errno != EAGAIN) complain(peer, errno);
+    return;
+  }
+  if (!trusted(socket)) return lose(peer, "somebody else's process answers for rank " + std::to_string(peer.rank));
+  peer.out = Wire::here(std::move(socket));
+}
+
+void Peers::complain(Peer& peer, int error) const {
+  if (std::exchange(peer.complained, true) && !seeded("complains_each_time")) return;
+  base::log(base::LogLevel::warn, "rank " + std::to_string(place_.rank) + " cannot reach rank " +
+                                      std::to_string(peer.rank) + " and tries on: " + std::strerror(error));
+}
+
+void Peers::call(Peer& peer) {
+  const auto now = Clock::now();
+  if (now < peer.next_call) return;
+  if (peer.sought == Clock::time_point()) peer.sought = now;
+  peer.next_call = now + kCallAgain;
+  base::Fd socket = base::begin_connect(place_.roster.listener_of(peer.rank));
+  if (!socket) return call_failed(peer, errno);
+  base::keep_alive(socket, timeout_);
+  peer.out = Wire::calling(std::move(socket), place_.roster.secret());
+}
+
+void Peers::call_failed(Peer& peer, int error) {
+  const auto now = Clock::now();
+  peer.out = Wire();
+  peer.next_call = now + kCallPause;
+  if (error == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+  if (base::lacks_descriptors(error)) peer.sought = now;  // that is not the peer's fault
+  if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached", error == 0 ? ECONNRESET : error);
+  if (error != 0) complain(peer, error);
+}
+
+/// Ends a call that the other host has not answered for too long. Once it has, the rank takes it when it gets to it.
+void Peers::give_up_late_call(Peer& peer) {
+  if (!peer.out.reached() && Clock::now() >= peer.next_call) call_failed(peer, ETIMEDOUT);
 }
 
 void Peers::send(Peer& peer, Packet packet) {
@@ -107,20 +145,24 @@ void Peers::send(Peer& peer, Packet packet) {
 }
 
 void Peers::flush(Peer& peer) {
-  try {
-    peer.stalled = false;
-    while (peer.out && !peer.unsent.empty()) {
-      if (!base::send_packet(peer.out, peer.unsent.front().bytes, peer.unsent.front().fds)) return;
-      peer.unsent.pop_front();
+  peer.stalled = false;
+  while (peer.out && !peer.unsent.empty()) {
+    switch (peer.out.send(peer.unsent.front().bytes, peer.unsent.front().fds)) {
+      case Wire::Sent::yes: peer.unsent.pop_front(); break;
+      case Wire::Sent::later: return give_up_late_call(peer);
+      case Wire::Sent::starved: peer.stalled = true; return;
+      case Wire::Sent::over: return out_is_over(peer);
     }
-  } catch (const std::system_error& error) {
-    const int code = error.code().value();
-    peer.stalled = code != EPIPE && code != ECONNRESET && code != ENOTCONN;
-    if (peer.stalled) return;  // out of memory, or of descriptors under way: again a little later
-    // The peer has ended. What it said before that is still to be heard: `listen_to` finds the end.
-    peer.unsent.clear();
-    if (!peer.in) lose(peer, "rank " + std::to_string(peer.rank) + " has ended");
   }
+}
+
+void Peers::out_is_over(Peer& peer) {
+  const int error = peer.out.error();
+  if (peer.out.reached() && !closed_by_peer(error)) return lose(peer, " cannot be reached any more", error);
+  if (!peer.out.open()) return call_failed(peer, error);  // nothing was said yet, so nothing is lost
+  // The peer has ended. What it said before that is still to be heard: `listen_to` finds the end.
+  peer.unsent.clear();
+  if (!peer.in) lose(peer, "rank " + std::to_string(peer.rank) + " has ended");
 }
 
 void Peers::flush() {
@@ -132,20 +174,33 @@ void Peers::flush() {
 
 int Peers::prepare(std::vector<pollfd>& sockets) const {
   int patience = -1;
+  const auto at_most = [&](int limit) {
+    if (limit >= 0) patience = patience < 0 ? limit : std::min(patience, limit);
+  };
   sockets.push_back({place_.listener.get(), POLLIN, 0});
-  for (const auto& stranger : strangers_) sockets.push_back({stranger.get(), POLLIN, 0});
-  for (const auto& [rank, peer] : peers_) {
-    if (peer.lost) continue;
-    if (peer.in) sockets.push_back({peer.in.get(), POLLIN, 0});
-    if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
-    const bool unsent = !peer.unsent.empty();
-    if (peer.stalled || (!peer.out && peer.wanted)) patience = 1;
-    if (patience < 0 && unwatched(peer) && !seeded("lack_ends_watching")) patience = kWatchAgain;
-    if (peer.out && (unsent || !peer.in)) {
-      sockets.push_back({peer.out.get(), static_cast<short>(unsent && !peer.stalled ? POLLOUT : 0), 0});
-    }
+  if (place_.tcp_listener && strangers_.size() < kMaxStrangers) {
+    sockets.push_back({place_.tcp_listener.get(), POLLIN, 0});
   }
+  for (const auto& stranger : strangers_) {
+    sockets.push_back({stranger.wire.socket().get(), POLLIN, 0});
+    if (!stranger.wire.open()) at_most(milliseconds_until(stranger.until));
+  }
+  for (const auto& [rank, peer] : peers_) at_most(peer.lost ? -1 : prepare(peer, sockets));
   return patience;
+}
+
+int Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
+  if (peer.in) sockets.push_back({peer.in.socket().get(), POLLIN, 0});
+  if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
+  const bool unsent = !peer.unsent.empty();
+  if (peer.out && (unsent || !peer.in)) {
+    const short wanted = peer.out.wanted(unsent && !peer.stalled);
+    sockets.push_back({peer.out.socket().get(), static_cast<short>(wanted | (peer.in ? 0 : POLLRDHUP)), 0});
+  }
+  if (peer.stalled) return 1;
+  if (!peer.out && peer.wanted) return here(peer) ? 1 : milliseconds_until(peer.next_call);
+  if (peer.out && !peer.out.reached()) return milliseconds_until(peer.next_call);
+  return unwatched(peer) && !seeded("lack_ends_watching") ? kWatchAgain : -1;
 }
 
 std::string Peers::serve() {
@@ -162,7 +217,7 @@ void Peers::hear(Peer& peer) {
   if (peer.lost) return;
   const std::string name = "rank " + std::to_string(peer.rank);
   if (!peer.in) {
-    if (peer.out && hung_up(peer.out)) lose(peer, name + " has ended");
+    if (peer.out && peer.out.open() && hung_up(peer.out.socket())) lose(peer, name + " has ended");
     return;
   }
   const bool over = ended(peer);  // before listening: what it said last is heard
@@ -175,30 +230,50 @@ void Peers::hear(Peer& peer) {
 }
 
 void Peers::accept() {
-  while ((events(place_.listener, POLLIN) & POLLIN) != 0) {  // else a lack would be found where nobody waits
-    base::Fd stranger(accept4(place_.listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!stranger && lacks_descriptors(errno))
-      lack_ = std::string("accepting a peer's connection: ") + std::strerror(errno);
+  // Else a lack would be found where nobody waits.
+  while ((events(place_.listener, POLLIN) & POLLIN) != 0) {
+    base::Fd stranger = accept_one(place_.listener);
+    if (!stranger) break;
+    if (trusted(stranger)) strangers_.push_back({Wire::here(std::move(stranger)), {}});
+  }
+  accept_calls();
+}
+
+void Peers::accept_calls() {
+  while (place_.tcp_listener && strangers_.size() < kMaxStrangers) {
+    if ((events(place_.tcp_listener, POLLIN) & POLLIN) == 0) return;
+    base::Fd stranger = accept_one(place_.tcp_listener);
     if (!stranger) return;
-    if (trusted(stranger)) strangers_.push_back(std::move(stranger));
+    base::keep_alive(stranger, timeout_);
+    strangers_.push_back({Wire::called(std::move(stranger), place_.roster.secret()), Clock::now() + kSilence});
   }
 }
 
-void Peers::hear_strangers() {
-  std::erase_if(strangers_, [this](base::Fd& stranger) { return identify(stranger); });
+/// One connection that waits, if any, and if there is a descriptor for it.
+base::Fd Peers::accept_one(const base::Fd& listener) {
+  base::Fd stranger = base::accept_one(listener);
+  if (!stranger && base::lacks_descriptors(errno))
+    lack_ = std::string("accepting a peer's connection: ") + std::strerror(errno);
+  return stranger;
 }
 
-bool Peers::identify(base::Fd& stranger) {
-  auto packet = receive(stranger);  // a greeting carries no descriptors
-  if (!packet) return false;
+void Peers::hear_strangers() {
+  std::erase_if(strangers_, [this](Stranger& stranger) { return identify(stranger); });
+}
+
+/// True: the stranger is none any more, or to be forgotten.
+bool Peers::identify(Stranger& stranger) {
+  auto packet = stranger.wire.receive();  // a greeting carries no descriptors
+  if (!packet) return !stranger.wire.open() && Clock::now() >= stranger.until;
   if (packet->closed) return true;
   Reader message(packet->bytes);
   if (message.get<Kind>() != Kind::greeting) return true;
   const auto rank = message.get<Rank>();
   if (rank < 0 || rank >= place_.size) return true;
   Peer& peer = at(rank);
-  peer.in = std::move(stranger);
-  peer.pid = process_behind(peer.in);
+  if (peer.in || peer.lost) return true;
+  peer.in = std::move(stranger.wire);
+  peer.pid = process_behind(peer.in.socket());
   greet(peer, message);
   hear(peer);
   return true;
@@ -236,9 +311,10 @@ void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, 
 
 void Peers::listen_to(Peer& peer) {
   while (!peer.lost) {
-    auto packet = receive(peer.in);
+    auto packet = peer.in.receive();
     if (!packet) return;
     if (packet->closed) {
+      if (!closed_by_peer(peer.in.error())) return lose(peer, " cannot be reached any more", peer.in.error());
       if (!seeded("death_unnoticed")) lose(peer, "rank " + std::to_string(peer.rank) + " has ended or died");
       return;
     }
@@ -248,13 +324,17 @@ void Peers::listen_to(Peer& peer) {
   }
 }
 
+void Peers::lose(Peer& peer, const char* how, int error) {
+  lose(peer, "rank " + std::to_string(peer.rank) + how + ": " + std::strerror(error));
+}
+
 void Peers::lose(Peer& peer, const std::string& why) {
   if (peer.lost) return;
   peer.lost = true;
   peer.why_lost = why;
   peer.unsent.clear();
-  peer.out = base::Fd();
-  peer.in = base::Fd();
+  peer.out = Wire();
+  peer.in = Wire();
   peer.process = base::Fd();
   audience_.lost(peer);
 }
@@ -262,8 +342,8 @@ void Peers::lose(Peer& peer, const std::string& why) {
 void Peers::close() noexcept {
   for (auto& [rank, peer] : peers_) {
     peer.lost = true;
-    peer.out = base::Fd();
-    peer.in = base::Fd();
+    peer.out = Wire();
+    peer.in = Wire();
     peer.process = base::Fd();
   }
   strangers_.clear();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ranks that this one talks to, and the sockets to them. One socket each way, made when one of the two first has
 // something to say: memory grows with the peers, not with the ranks. The end of the peer's socket is how its death is
-// noticed, or that of its process.
+// noticed, or that of its process; of a peer on another host also that it does not answer for a while.
 #pragma once
 
 #include <poll.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "base/words.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/message.hpp"
+#include "runtime/wire.hpp"
 #include "runtime/word_book.hpp"
 
 namespace sluice::runtime {
@@ -28,14 +30,16 @@ struct Packet {
 /// One peer of this rank.
 struct Peer {
   Rank rank = 0;
-  base::Fd out;             ///< ours to it
-  base::Fd in;              ///< its to us
-  pid_t pid = 0;            ///< of its process; 0: ours, or not to be watched
-  base::Fd process;         ///< readable once that has ended: a child that it forked may hold its sockets open
-  bool greeted = false;     ///< we have sent our greeting
-  bool wanted = false;      ///< there is something to say
-  bool stalled = false;     ///< it could not be said, for a lack of resources
-  bool complained = false;  ///< in the log, that it cannot be reached for now
+  Wire out;                        ///< ours to it
+  Wire in;                         ///< its to us
+  pid_t pid = 0;                   ///< of its process; 0: ours, or not to be watched
+  base::Fd process;                ///< readable once that has ended: a child that it forked may hold its sockets open
+  bool greeted = false;            ///< we have sent our greeting
+  bool wanted = false;             ///< there is something to say
+  bool stalled = false;            ///< it could not be said, for a lack of resources
+  bool complained = false;         ///< in the log, that it cannot be reached for now
+  base::Clock::time_point sought;  ///< on another host: since when we call it
+  base::Clock::time_point next_call;  ///< and when to call it once more
   bool lost = false;
   std::string why_lost;
   std::deque<Packet> unsent;
@@ -58,8 +62,9 @@ class Peers {
   };
   using Transports = std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>>;
 
-  Peers(const Place& place, const Transports& transports, Audience& audience)
-      : place_(place), transports_(transports), audience_(audience) {}
+  /// @param timeout  a peer on another host that does not answer for this long is lost
+  Peers(const Place& place, std::chrono::nanoseconds timeout, const Transports& transports, Audience& audience)
+      : place_(place), timeout_(timeout), transports_(transports), audience_(audience) {}
 
   /// The peer, known from now on. Does not talk to it yet.
   Peer& at(Rank rank);
@@ -77,24 +82,42 @@ class Peers {
   void close() noexcept;
 
  private:
+  /// Accepted, not yet heard of.
+  struct Stranger {
+    Wire wire;
+    base::Clock::time_point until;  ///< when one from another host must have shown that it knows the secret
+  };
+
+  bool here(const Peer& peer) const noexcept { return place_.roster.same_host(place_.rank, peer.rank); }
   void connect(Peer& peer);
+  void connect_here(Peer& peer);
+  void call(Peer& peer);
+  void complain(Peer& peer, int error) const;
+  void call_failed(Peer& peer, int error);
+  void give_up_late_call(Peer& peer);
   void flush(Peer& peer);
+  void out_is_over(Peer& peer);
+  int prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
   void accept();
+  void accept_calls();
+  base::Fd accept_one(const base::Fd& listener);
   void hear(Peer& peer);
   void listen_to(Peer& peer);
   void hear_strangers();
-  bool identify(base::Fd& stranger);
+  bool identify(Stranger& stranger);
   void greet(Peer& peer, Reader& greeting);
   void choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs);
   void lose(Peer& peer, const std::string& why);
+  void lose(Peer& peer, const char* how, int error);
   Packet greeting() const;
 
   const Place& place_;
+  std::chrono::nanoseconds timeout_;
   const Transports& transports_;
   Audience& audience_;
   std::map<Rank, Peer> peers_;
-  std::vector<base::Fd> strangers_;  // accepted, not yet heard of
-  std::string lack_;                 // of descriptors, while serving
+  std::vector<Stranger> strangers_;
+  std::string lack_;  // of descriptors, while serving
 };
 
 }  // namespace sluice::runtime

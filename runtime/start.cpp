@@ -111,7 +111,9 @@ Outcome run_under_mpi(int ranks, const Start& start) {
 Outcome run_start(const Start& start) {
   const base::Env& env = start.env;
   if (env.threads > 0) return run_places(env.threads, start);
-  if (env.rank >= 0 || env.size > 0 || env.listen_fd >= 0 || !env.job.empty()) return run_place(launched(env), start);
+  if (env.rank >= 0 || env.size > 0 || env.listen_fd >= 0 || env.hosts_fd >= 0 || env.tcp_fd >= 0 || !env.job.empty()) {
+    return run_place(launched(env), start);
+  }
   if (const auto ranks = mpi_ranks()) return run_under_mpi(*ranks, start);
   return run_place(alone(), start);
 }

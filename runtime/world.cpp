@@ -43,7 +43,7 @@ Clock::time_point deadline_after(Timeout timeout) noexcept {
 World::World(Place place, const base::Env& env, const Options& options)
     : place_(std::move(place)), limits_{options.timeout.value_or(env.timeout.value_or(kForever)),
                                         options.connect_timeout.value_or(env.connect_timeout), env.warn},
-      transports_(open_transports(place_, env)), peers_(place_, transports_, *this),
+      transports_(open_transports(place_, env)), peers_(place_, env.peer_timeout, transports_, *this),
       engine_(*this, {env.engine_cpu, env.engine_poll}) {
   device::nontemporal_min.store(env.nontemporal_min);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
@@ -93,6 +93,7 @@ void World::end() noexcept {
   peers_.flush();
   peers_.close();
   place_.listener = base::Fd();
+  place_.tcp_listener = base::Fd();
 }
 
 std::vector<std::unique_ptr<backends::Pin>> World::pin(const device::Extent& memory) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice-run: starts ranks on this machine.
+// sluice-run: starts ranks on this host.
 #include <sluice/run.hpp>
 
 int main(int argc, char** argv) { return sluice::launch(argc, argv); }

@@ -4,9 +4,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstring>
-#include <fstream>
 #include <stdexcept>
 
 #include "backends/shm/bounce.hpp"
@@ -17,7 +15,7 @@ namespace sluice::backends::shm {
 namespace {
 
 struct Address {
-  std::array<char, 40> boot{};  ///< tells the machine, and this boot of it
+  base::Host host;
   std::int64_t pid = 0;
   /// Where peers read the token, to learn whether the kernel lets them reach into this process, and that it is this
   /// one.
@@ -27,7 +25,7 @@ struct Address {
 
 Address own_address() {
   Address address;
-  std::ifstream("/proc/sys/kernel/random/boot_id").read(address.boot.data(), 36);
+  address.host = base::this_host();
   address.pid = getpid();
   address.token_at = reinterpret_cast<std::uintptr_t>(&base::process_token());
   address.token = base::process_token();
@@ -120,7 +118,7 @@ class ShmTransport final : public Transport {
     return blob;
   }
   bool reaches(const Blob& peer) const override {
-    return peer.size() == sizeof(Address) && parse(peer).boot == own_.boot;
+    return peer.size() == sizeof(Address) && parse(peer).host == own_.host;  // else no descriptors travel
   }
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ShmPin>(); }
   std::unique_ptr<Link> connect(Rank, const Blob& peer) override {

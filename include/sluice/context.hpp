@@ -43,7 +43,7 @@ class Context {
   Context() noexcept = default;
   Rank rank() const noexcept;
   int size() const noexcept;
-  /// This rank among those on the same machine.
+  /// This rank among those on the same host: a machine, or a container with a network of its own.
   int node_rank() const noexcept;
   int node_size() const noexcept;
 

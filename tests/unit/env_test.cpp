@@ -54,6 +54,8 @@ TEST(Env, defaults_are_those_of_the_table) {
   EXPECT_FALSE(env.timeout.has_value());
   EXPECT_EQ(env.connect_timeout, 60s);
   EXPECT_EQ(env.warn, 60s);
+  EXPECT_EQ(env.peer_timeout, 30s);
+  EXPECT_EQ(env.interface, "");
   EXPECT_EQ(env.backends, "");
   EXPECT_EQ(env.log, LogLevel::warn);
   EXPECT_GT(env.bounce_max, 0U);

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/network.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+#include <vector>
+
+namespace sluice::base {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Linux cuts it to net.core.somaxconn.
+constexpr int kBacklog = 4096;
+
+// TCP_RTO_MAX_MS of Linux 6.15, which older headers do not name.
+constexpr int kLongestRetry = 44;
+
+struct Socket {
+  sockaddr_storage bytes{};
+  socklen_t length = sizeof bytes;
+
+  sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&bytes); }
+};
+
+[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+Socket socket_address(const Endpoint& endpoint) {
+  Socket socket;
+  if (endpoint.version == 4) {
+    auto& in = reinterpret_cast<sockaddr_in&>(socket.bytes);
+    in.sin_family = AF_INET;
+    in.sin_port = htons(endpoint.port);
+    std::memcpy(&in.sin_addr, endpoint.address.data(), sizeof in.sin_addr);
+    socket.length = sizeof in;
+  } else {
+    auto& in = reinterpret_cast<sockaddr_in6&>(socket.bytes);
+    in.sin6_family = AF_INET6;
+    in.sin6_port = htons(endpoint.port);
+    std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
+    socket.length = sizeof in;
+  }
+  return socket;
+}
+
+// Version 0: no IP address.
+Endpoint endpoint_of(const sockaddr* socket) {
+  Endpoint endpoint;
+  if (socket != nullptr && socket->sa_family == AF_INET) {
+    const auto& in = reinterpret_cast<const sockaddr_in&>(*socket);
+    endpoint.version = 4;
+    endpoint.port = ntohs(in.sin_port);
+    std::memcpy(endpoint.address.data(), &in.sin_addr, sizeof in.sin_addr);
+  } else if (socket != nullptr && socket->sa_family == AF_INET6) {
+    const auto& in = reinterpret_cast<const sockaddr_in6&>(*socket);
+    endpoint.version = 6;
+    endpoint.port = ntohs(in.sin6_port);
+    std::memcpy(endpoint.address.data(), &in.sin6_addr, sizeof in.sin6_addr);
+  }
+  return endpoint;
+}
+
+// Whose address means another host on every interface.
+bool link_local(const Endpoint& endpoint) {
+  const auto& address = endpoint.address;
+  return endpoint.version == 6 ? address[0] == 0xfe && (address[1] & 0xc0) == 0x80
+                               : address[0] == 169 && address[1] == 254;
+}
+
+struct Interface {
+  std::string name;
+  bool loopback = false;
+  Endpoint endpoint;
+};
+
+// Those that are up and have a carrier: IPv4 first, else in the order of the kernel.
+std::vector<Interface> interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) fail("cannot list the network interfaces");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<Interface> all;
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    Endpoint endpoint = endpoint_of(one->ifa_addr);
+    const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_RUNNING) != 0;
+    if (endpoint.version == 0 || !up || link_local(endpoint)) continue;
+    endpoint.port = 0;
+    all.push_back({one->ifa_name, (one->ifa_flags & IFF_LOOPBACK) != 0, endpoint});
+  }
+  std::ranges::stable_sort(all, {}, [](const Interface& one) { return one.endpoint.version; });
+  return all;
+}
+
+std::string address_text(const Endpoint& endpoint) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  ::inet_ntop(endpoint.version == 4 ? AF_INET : AF_INET6, endpoint.address.data(), text.data(), text.size());
+  return text.data();
+}
+
+void set(const Fd& socket, int level, int option, int value) noexcept {
+  ::setsockopt(socket.get(), level, option, &value, sizeof value);
+}
+
+base::Fd new_socket(const Endpoint& endpoint) {
+  return Fd(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
+std::string text_of(const Endpoint& endpoint) {
+  const std::string address = address_text(endpoint);
+  return (endpoint.version == 6 ? "[" + address + "]" : address) + ":" + std::to_string(endpoint.port);
+}
+
+Endpoint resolve(const std::string& host, std::uint16_t port) {
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  if (error != 0) throw std::runtime_error("there is no host " + host + ": " + ::gai_strerror(error));
+  std::vector<Endpoint> all;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) all.push_back(endpoint_of(one->ai_addr));
+  Endpoint endpoint = *std::ranges::min_element(all, {}, &Endpoint::version);
+  endpoint.port = port;
+  return endpoint;
+}
+
+Endpoint own_address(const std::string& chosen) {
+  const std::vector<Interface> all = interfaces();
+  const auto fits = [&](const Interface& one) {
+    return chosen.empty() ? !one.loopback : one.name == chosen || address_text(one.endpoint) == chosen;
+  };
+  if (const auto found = std::ranges::find_if(all, fits); found != all.end()) return found->endpoint;
+  if (!chosen.empty())
+    throw std::invalid_argument("SLUICE_INTERFACE=" + chosen + ": no interface that is up has this name or address");
+  if (!all.empty()) return all.front().endpoint;
+  throw std::invalid_argument("no network interface is up, not even the loopback");
+}
+
+Fd listen_on(const Endpoint& endpoint) {
+  Fd socket = new_socket(endpoint);
+  Socket address = socket_address(endpoint);
+  if (socket) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // connections that have ended keep a port busy for a minute
+  if (!socket || ::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {
+    fail("cannot listen at " + text_of(endpoint));
+  }
+  return socket;
+}
+
+Endpoint everywhere(const Endpoint& endpoint) { return {{}, endpoint.port, endpoint.version}; }
+
+Endpoint own_end(const Fd& socket) {
+  Socket address;
+  if (::getsockname(socket.get(), address.get(), &address.length) != 0) fail("a socket without an address");
+  return endpoint_of(address.get());
+}
+
+Fd begin_connect(const Endpoint& endpoint) {
+  Fd socket = new_socket(endpoint);
+  if (!socket) return socket;
+  Socket address = socket_address(endpoint);
+  if (::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS) return socket;
+  const int error = errno;  // closing must not change what the caller is to see
+  socket = Fd();
+  errno = error;
+  return socket;
+}
+
+Fd accept_one(const Fd& listener) {
+  return Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
+void keep_alive(const Fd& socket, std::chrono::nanoseconds timeout) noexcept {
+  const milliseconds limit = std::clamp(std::chrono::ceil<milliseconds>(timeout), milliseconds(1000),
+                                        std::chrono::duration_cast<milliseconds>(std::chrono::hours(24)));
+  const auto interval = std::max(std::chrono::ceil<seconds>(limit / 10), seconds(1));
+  // The last answer came up to one interval before the link went down, and the next question may come as long after
+  // it is up again.
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds(limit + 2 * interval).count()));
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(interval.count()));
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(interval.count()));
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // it is the user timeout that counts
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  // Else the pauses between retries double, up to the whole timeout: a link that is up again would not be noticed.
+  set(socket, IPPROTO_TCP, kLongestRetry, static_cast<int>(milliseconds(interval).count()));
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of sluice-run.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// Where the launchers of a job meet that spans hosts.
+struct MeetingPoint {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// What sluice-run is asked to do.
+struct Request {
+  int ranks = 0;  ///< on this host
+  bool threads = false;
+  bool keep_going = false;
+  bool help = false;
+  int hosts = 1;
+  int host = 0;
+  MeetingPoint meet;  ///< if there are several hosts
+  std::vector<char*> command;
+};
+
+extern const char* const kLaunchUsage;
+
+/// @param arguments  without the program's own name; they must live as long as what is returned
+/// @throws std::invalid_argument with one line for the user
+Request parse_launch(std::span<char*> arguments);
+
+}  // namespace sluice::runtime

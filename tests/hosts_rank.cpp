@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank for tests/hosts.py: one of the things that are tested between hosts, by name.
+#include <sluice/sluice.hpp>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/env.hpp"
+#include "runtime/peers.hpp"
+#include "runtime/start.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using sluice::base::Clock;
+
+void say(const std::string& line) {
+  const std::string text = line + "\n";
+  if (::write(STDOUT_FILENO, text.data(), text.size()) < 0) std::abort();
+}
+
+// Passes something round among the ranks of this host, if there are several.
+void use_this_host(sluice::Context& context, sluice::Rank first) {
+  std::vector<sluice::Rank> ranks;
+  for (int i = 0; i < context.node_size(); ++i) ranks.push_back(first + i);
+  sluice::Context here = context.sub(ranks);
+  if (here.node_size() != here.size() || here.node_rank() != context.node_rank()) throw std::runtime_error("wrong sub");
+  if (here.size() == 1) return;
+  const auto stream = sluice::Stream::program_order();
+  const sluice::Memory memory = context.allocate(2 * sizeof(int));
+  const int right = (here.rank() + 1) % here.size();
+  const int left = (here.rank() + here.size() - 1) % here.size();
+  sluice::Sender east = here.sender(right, 1, memory.slice(0, sizeof(int)));
+  sluice::Receiver west = here.receiver(left, 1, memory.slice(sizeof(int), sizeof(int)));
+  const sluice::Slice source = east.acquire(stream);
+  source.as<int>()[0] = here.rank();
+  east.put(stream);
+  const sluice::Slice target = west.wait(stream);
+  if (target.as<int>()[0] != left) throw std::runtime_error("wrong data");
+  west.release(stream);
+}
+
+void says_who_it_is(sluice::Context& context) {
+  use_this_host(context, context.rank() - context.node_rank());
+  say("rank " + std::to_string(context.rank()) + " of " + std::to_string(context.size()) + ", " +
+      std::to_string(context.node_rank()) + " of " + std::to_string(context.node_size()) + " here");
+}
+
+void waits(sluice::Context& context) {
+  say("rank " + std::to_string(context.rank()) + " is process " + std::to_string(::getpid()));
+  for (;;) ::pause();
+}
+
+/// How a channel to the peer ends that is waited for; empty: it does not, for now.
+std::string try_channel(sluice::Context& context, sluice::Rank peer, sluice::Tag tag) {
+  try {
+    const sluice::Memory memory = context.allocate(8);
+    sluice::Sender sender = context.sender(peer, tag, memory.slice(0, 8));
+    sender.wait_connected(1s);
+    return "";
+  } catch (const sluice::Error& error) {
+    if (error.code() == sluice::Code::timeout) return "";
+    return error.what();
+  }
+}
+
+// Rank 0 opens one channel after the other to the last rank and tells how they end, each time that it changes, until
+// that rank is lost.
+void watches_the_last(sluice::Context& context) {
+  if (context.rank() != 0) return waits(context);
+  std::string before;
+  for (sluice::Tag tag = 1;; ++tag) {
+    const std::string now = try_channel(context, context.size() - 1, tag);
+    if (now.find("rank " + std::to_string(context.size() - 1)) != std::string::npos) {
+      const bool lost = now.find("no backend that is open here") == std::string::npos;
+      const std::string what = lost ? "lost: " + now : "unsupported: no backend that is open here reaches it";
+      if (what != before) say(what);
+      before = what;
+      if (lost) return;
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
+// ---- without a context: messages alone
+
+struct Speaker final : sluice::runtime::Peers::Audience {
+  explicit Speaker(const sluice::base::Env& env)
+      : place(sluice::runtime::launched(env)), peers(place, env.peer_timeout, transports, *this) {}
+
+  void linked(sluice::runtime::Peer&) override {}
+  void said(sluice::runtime::Peer&, sluice::runtime::Kind, sluice::runtime::Reader& message,
+            std::vector<sluice::base::Fd>) override {
+    if (message.get<std::uint64_t>() != heard++) throw std::logic_error("out of order");
+  }
+  void lost(sluice::runtime::Peer& peer) override { why_lost = peer.why_lost; }
+  void unsent() override {}
+
+  void turn() {
+    std::vector<pollfd> sockets;
+    const int patience = peers.prepare(sockets);
+    ::poll(sockets.data(), sockets.size(), patience < 0 ? 1 : std::min(patience, 1));
+    const std::string lack = peers.serve();
+    if (!lack.empty()) throw std::runtime_error(lack);
+  }
+
+  sluice::runtime::Place place;
+  sluice::runtime::Peers::Transports transports;
+  sluice::runtime::Peers peers;
+  std::uint64_t heard = 0;
+  std::string why_lost;
+};
+
+// The first and the last rank number their messages, one a millisecond, and check that all arrive.
+int chatters(std::uint64_t messages) {
+  const sluice::base::Env env = sluice::base::read_env();
+  if (::write(env.report_fd, &sluice::runtime::kRunCalled, 1) != 1) return 9;
+  Speaker speaker(env);
+  auto& peer = speaker.peers.at(speaker.place.size - 1 - speaker.place.rank);
+  auto next = Clock::now();
+  bool under_way = false;
+  for (std::uint64_t said = 0; said < messages || speaker.heard < messages || !peer.unsent.empty(); speaker.turn()) {
+    if (peer.lost) return say("lost: " + peer.why_lost), 5;
+    for (; said < messages && Clock::now() >= next; next += 1ms) {
+      speaker.peers.send(peer, {sluice::runtime::Writer(sluice::runtime::Kind::closing).put(said++).take(), {}});
+    }
+    if (said >= 100 && speaker.heard > 0 && !std::exchange(under_way, true)) say("under way");
+  }
+  say("heard " + std::to_string(speaker.heard));
+  return 0;
+}
+
+const std::map<std::string_view, sluice::Body> kBodies = {
+    {"who", says_who_it_is}, {"wait", waits}, {"watch", watches_the_last}};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "chatter") return chatters(std::strtoull(argv[2], nullptr, 10));
+  const auto body = argc == 2 ? kBodies.find(argv[1]) : kBodies.end();
+  if (body == kBodies.end()) {
+    std::fputs("usage: hosts_rank who|wait|watch, or chatter MESSAGES\n", stderr);
+    return 2;
+  }
+  return sluice::run(argc, argv, body->second);
+}
