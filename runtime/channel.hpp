@@ -145,7 +145,9 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   std::optional<Final> closed_by_peer;
   bool peer_told = false;  ///< the peer's end is closed, and it was told that nothing touches its memory
   /// All enqueued work has run, here and in the peer's memory, and the peer's side lets go: the memory may be freed.
-  bool over() { return passed() && let_go_by_peer_ && (gone_ || settled()) && disarmed(); }
+  bool over() { return parted() && (gone_ || (settled() && disarmed())); }
+  /// The peer does not touch this end's memory any more, nor does anything here wait for it to.
+  bool parted() const noexcept { return passed() && let_go_by_peer_; }
   /// Ends what the peer can write to. Returns whether it waits to hear of that.
   bool close_key() {
     const bool awaited = landing_ != nullptr && landing_->closing_awaited();
@@ -217,7 +219,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   }
   /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.
   bool settled() const { return put_ == nullptr || put_->settled(); }
-  bool disarmed() const { return put_ == nullptr || put_->disarmed(gone_ || key_closed_); }
+  bool disarmed() const { return put_ == nullptr || put_->disarmed(key_closed_); }
   void drain_until(std::uint64_t last, std::optional<Timeout> timeout);
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>

@@ -245,7 +245,10 @@ void World::begin_closing(ChannelEnd& end) {
 bool World::close(ChannelEnd& end, Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
-  const auto over = [&] { return end.over() || seeded("close_frees_early"); };
+  const auto over = [&] {
+    close_key(end);
+    return end.over() || seeded("close_frees_early");
+  };
   while (!over() && Clock::now() < deadline) {
     changed_.wait_until(lock, std::min(deadline, Clock::now() + kLook));
     if (ended_) end.peer_let_go();
@@ -255,11 +258,16 @@ bool World::close(ChannelEnd& end, Clock::time_point deadline) {
   return true;
 }
 
+/// As soon as nobody needs it: both ends may wait to hear that the other's is closed.
+void World::close_key(ChannelEnd& end) {
+  if (end.parted() && end.close_key())
+    peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::gone).put(end.id).take(), {}});
+}
+
 void World::unregister(ChannelEnd& end) {
   // The peer may have closed while this end was: its engine has not been told yet, and nobody would later.
   if (end.closed_by_peer && !end.peer_told) tell_let_go(end);
   ends_.erase(end.id);
-  if (end.close_key()) peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::gone).put(end.id).take(), {}});
   // The peer may look for this end later, and must find that it is over: its place in the queue stays.
   const auto waiting = waiting_here_.find(end.opening.key);
   if (waiting == waiting_here_.end()) return;

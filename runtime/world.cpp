@@ -67,7 +67,10 @@ void World::leave() noexcept {
   for (auto& [id, end] : ends_) begin_closing(*end);
   engine_.wake();
   const auto deadline = deadline_after(std::min<Timeout>(limits_.connect, kLeaving));
-  const auto over = [](auto& entry) { return entry.second->over(); };
+  const auto over = [this](auto& entry) {
+    close_key(*entry.second);
+    return entry.second->over();
+  };
   while (!std::all_of(ends_.begin(), ends_.end(), over) && Clock::now() < deadline) {
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   }

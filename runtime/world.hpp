@@ -88,6 +88,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void let_go();
   void tell_let_go(ChannelEnd& end);
   void repeat_poison();
+  void close_key(ChannelEnd& end);
   void unregister(ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
   void leave() noexcept;

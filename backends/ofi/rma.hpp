@@ -12,7 +12,7 @@ class RmaLanding final : public Landing {
   ~RmaLanding() override;
   Key key() const override;
   bool direct() const noexcept override { return true; }
-  bool closing_awaited() const noexcept override { return false; }
+  bool closing_awaited() const noexcept override { return station_.manner.notice == Notice::counter; }
   void take(device::Lane, std::uint64_t) override {}
   std::string describe() const override;
 

@@ -2,6 +2,8 @@
 // What a rank has open at one provider, and what ranks tell each other of it.
 #pragma once
 
+#include <rdma/fi_trigger.h>
+
 #include <array>
 #include <mutex>
 
@@ -10,6 +12,16 @@
 #include "backends/put.hpp"
 
 namespace sluice::backends::ofi {
+
+/// What an epoch of deferred work needs until it is over; libfabric keeps pointers into it.
+struct Work {
+  fi_deferred_work deferred{};
+  fi_op_rma write{};
+  iovec from{};
+  fi_rma_iov to{};
+  std::uint64_t word = 0;  // the operand of a credit
+  void* desc = nullptr;
+};
 
 class CountedLanding;
 class RmaPut;
@@ -26,8 +38,11 @@ struct WrittenWord {
 struct Station {
   std::mutex mutex;
   std::string provider;
-  std::vector<std::unique_ptr<Operation>> orphans;  // to a peer that is lost: they may end at any time, or never
+  // What was under way to a peer that is lost: it may end at any time, or never.
+  std::vector<std::unique_ptr<Operation>> orphans;
+  std::vector<std::vector<Work>> orphaned_work;
   std::vector<std::unique_ptr<Rail>> rails;
+  std::vector<Owned<fid_cntr>> orphaned_counters;
   Manner manner;
   Arrivals arrivals{manner};
   std::vector<WrittenWord> written_words;

@@ -139,9 +139,23 @@ TriggeredPut::~TriggeredPut() {
   const std::lock_guard lock(station_.mutex);
   rail_->forget(*this);
   std::erase(station_.triggered, this);
-  station_.entries_left += entries_for(place_);
-  over_.reset();
   registered_.reset();
+  dispose();
+  if (ended() >= armed_) {
+    station_.entries_left += entries_for(place_);
+    over_.reset();
+  } else {
+    station_.orphaned_work.push_back(std::move(work_));
+    station_.orphaned_counters.push_back(std::move(over_));
+  }
+}
+
+/// Fires what nobody will ever ring for.
+void TriggeredPut::dispose() {
+  const std::uint64_t left = armed_ - std::min(armed_, rung()) - disposed_;
+  if (left == 0) return;
+  disposed_ += left;
+  static_cast<TickBell&>(bell()).add(left);
 }
 
 std::shared_ptr<Doorbell> TriggeredPut::new_bell() {
@@ -259,13 +273,7 @@ bool TriggeredPut::settled() {
 
 bool TriggeredPut::disarmed(bool key_closed) {
   const std::lock_guard lock(station_.mutex);
-  const std::uint64_t fired = std::min(armed_, rung());
-  const std::uint64_t left = armed_ - fired - disposed_;
-  if (left > 0) {
-    if (!key_closed || seeded("leftovers_fired_early")) return false;
-    disposed_ += left;
-    static_cast<TickBell&>(bell()).add(left);
-  }
+  if (key_closed || seeded("leftovers_fired_early")) dispose();
   queue_armed();
   return ended() >= armed_;
 }

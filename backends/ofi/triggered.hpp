@@ -4,8 +4,6 @@
 // never taken for one that has arrived; writes of one endpoint arrive in order, so that count n means epochs 1 to n.
 #pragma once
 
-#include <rdma/fi_trigger.h>
-
 #include "backends/ofi/rma.hpp"
 
 namespace sluice::backends::ofi {
@@ -76,20 +74,11 @@ class TriggeredPut final : public RungPut, private Owner {
   bool look();
 
  private:
-  /// What one epoch needs until it is over; libfabric keeps pointers into it.
-  struct Work {
-    fi_deferred_work deferred{};
-    fi_op_rma write{};
-    iovec from{};
-    fi_rma_iov to{};
-    std::uint64_t word = 0;  // the operand of a credit
-    void* desc = nullptr;
-  };
-
   void ended(Operation&, const std::string&) override {}  // counters tell of what is over
   bool failed(void* context, const std::string& why) override;
   void prepare(std::uint64_t epoch, Range part);
   void queue_armed();
+  void dispose();
   std::uint64_t ended() const;
   std::uint64_t rung() { return epoch_of(bell().rings.load(std::memory_order_relaxed)); }
 
