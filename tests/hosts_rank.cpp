@@ -91,6 +91,7 @@ void watches_the_last(sluice::Context& context) {
       before = what;
       if (lost) return;
     }
+    if (now.empty() && std::exchange(before, "alive") != "alive") say("alive: but it opens no channel");
     std::this_thread::sleep_for(20ms);
   }
 }

@@ -3,6 +3,7 @@
 // slots.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -22,9 +23,11 @@ struct Ground {
   std::string name;     ///< in the names of tests
   std::string backend;  ///< Options::backends
   bool processes = false;
+  bool polled = false;  ///< nothing tells its engine when to look, so it looks often
+  bool slow = false;    ///< a hop takes milliseconds: fewer of them
 };
 
-/// The backends proper; and all, with the wrapped ones (tests/faults) and those on other ranks than they are made for.
+/// The backends proper, of the networks those that the filter of this run names; and all, with the wrapped ones (tests/faults) and those on other ranks than they are made for.
 const std::vector<Ground>& grounds();
 const std::vector<Ground>& all_grounds();
 
@@ -38,6 +41,8 @@ struct Case {
 
   std::string name() const;
   Peers peers() const;
+  /// How often to do something that is done `usual` times where a hop is quick.
+  std::uint64_t times(std::uint64_t usual) const { return ground.slow ? std::min<std::uint64_t>(usual, 100) : usual; }
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& one);

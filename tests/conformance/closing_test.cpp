@@ -241,7 +241,9 @@ TEST_P(Closing, a_peer_that_closes_is_answered_soon_and_waits_at_little_cost) {
       const int before = sleeps_of_engines();
       const std::uint64_t began = now();
       std::this_thread::sleep_for(500ms);
-      EXPECT_LT(sleeps_of_engines() - before, static_cast<int>(now() - began) / 8 + 20);
+      if (!one.ground.polled) {
+        EXPECT_LT(sleeps_of_engines() - before, static_cast<int>(now() - began) / 8 + 20);
+      }
       board().set(kFreed, now());
       free.set_value();
       board().await(kClosed, 1);  // until then nothing here wakes the engine

@@ -59,15 +59,29 @@ void forbid_kernel_copies() {
   ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter);
 }
 
+bool on_network(const Case& one) { return one.ground.name != "threads" && one.ground.name != "shm"; }
+
 std::string path_of(const Case& one) {
-  if (one.ground.name == "threads") return "threads: copied by the stream into the peer's memory";
-  if (!one.user) return "shm: copied by the stream into the target, which is mapped";
+  const std::string by_stream = "; fired by the stream";
+  if (one.ground.name == "threads") return "threads: copied by the stream into the peer's memory" + by_stream;
+  if (one.ground.name == "ofi_sockets" || one.ground.name == "emucxi") {
+    const bool page = one.ground.name == "emucxi";
+    return one.ground.backend + ": armed ahead, and written into the target when the " +
+           (page ? "NIC's counter" : "bell") + " is rung, where arrivals are counted; fired by the NIC";
+  }
+  if (on_network(one)) {
+    return one.ground.backend +
+           ": written into the target, with a number that raises the signal; fired by the engine";
+  }
+  if (!one.user) return "shm: copied by the stream into the target, which is mapped" + by_stream;
   return "shm: the target cannot be mapped, so parts up to 4096 bytes go through a bounce buffer, larger ones by the "
-         "kernel's cross-memory copy";
+         "kernel's cross-memory copy" +
+         by_stream;
 }
 
 std::string landing_of(const Case& one) {
   if (one.ground.name == "threads") return "threads: lands in the target itself";
+  if (on_network(one)) return one.ground.backend + ": lands in the target itself";
   if (!one.user) return "shm: lands in the target itself, which the peer maps";
   return "shm: the target cannot be mapped, so small parts land in a bounce buffer";
 }
@@ -81,7 +95,7 @@ void expect_path(Context& context, const Case& one, const std::string& sends, co
   if (context.rank() == 0) {
     Sender sender = context.sender(1, kTag, buffer.all());
     sender.wait_connected();
-    expect_told(sender, sends + "; fired by the stream");
+    expect_told(sender, sends);
     for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
       fill(bytes_of(sender.acquire({})), {0, kTag, epoch});
       sender.put({});
@@ -102,7 +116,7 @@ TEST_P(MemoryPaths, are_told_by_describe) {
   Peers peers = one.peers();
   peers.environment = {"SLUICE_BOUNCE_MAX=4096"};
   run_peers(peers, [&](Context& context) {
-    if (one.ground.processes && one.user && !kernel_copies(context)) {
+    if (one.ground.name == "shm" && one.user && !kernel_copies(context)) {
       if (context.rank() == 0) skipped_here("the kernel forbids cross-memory copies");
       return;
     }
@@ -120,7 +134,7 @@ TEST(ForbiddenCopies, leave_the_bounce_buffer_for_all) {
     }
     expect_path(context, one,
                 "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "
-                "buffer",
+                "buffer; fired by the stream",
                 landing_of(one));
   });
 }

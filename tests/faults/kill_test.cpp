@@ -165,8 +165,10 @@ TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
     if (context.rank() == 1) {
       die_when_ready();
     }
-    for (std::uint64_t epoch = 21; epoch <= 2000; ++epoch) {  // on, while the other pair dies
-      fill(bytes_of(sender.acquire(stream)), {context.rank(), kTag, epoch});
+    for (std::uint64_t epoch = 21; epoch <= one.times(2000); ++epoch) {  // on, while the other pair dies
+      order.run([slot = sender.acquire(stream), rank = context.rank(), epoch] {
+        fill(bytes_of(slot), {rank, kTag, epoch});
+      });
       sender.put(stream);
       receiver.wait(stream);
       receiver.release(stream);
