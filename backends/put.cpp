@@ -33,7 +33,8 @@ void Doorbell::ring(device::Lane) noexcept {
 }
 
 EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t rails)
-    : RungPut(watch, std::make_shared<Doorbell>()), parts_(static_cast<std::size_t>(depth)), shares_over_(parts_.size()), posted_(rails) {}
+    : RungPut(watch, std::make_shared<Doorbell>()), parts_(static_cast<std::size_t>(depth)),
+      shares_over_(parts_.size()), posted_(rails) {}
 
 /// Whatever their backend: the engine looks at the bell.
 const void* EnginePut::bell_kind() const noexcept {

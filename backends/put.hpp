@@ -134,8 +134,8 @@ class EnginePut : public RungPut {
   std::shared_ptr<Doorbell> new_bell() final { return std::make_shared<Doorbell>(); }
   const void* bell_kind() const noexcept final;
 
-  /// Starts moving this rail's share of `part` of `epoch`. False: busy, ask again next turn. Ends with `over`, now or in
-  /// `poll`.
+  /// Starts moving this rail's share of `part` of `epoch`. False: busy, ask again next turn. Ends with `over`, now or
+  /// in `poll`.
   virtual bool post(std::size_t rail, std::uint64_t epoch, Range part) = 0;
 
   /// Posts what was rung and not yet posted; returns whether something is left. A busy rail holds back no other. Only

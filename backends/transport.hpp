@@ -87,11 +87,11 @@ class Put {
   /// In the lane's order: moves `part` of the slot of `epoch`, then raises the signal to `epoch`, then `watch.done`.
   /// Moves nothing if the watch is shut. Epochs come in order.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;
-  /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so that
-  /// its memory may go. Asked again until it is.
+  /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so
+  /// that its memory may go. Asked again until it is.
   virtual bool settled() = 0;
-  /// After that: whether nothing is left that was armed and never fired. It can be disposed of once `key_closed`: nothing
-  /// of the peer can be written through the key of this put any more. Asked again until it is so.
+  /// After that: whether nothing is left that was armed and never fired. It can be disposed of once `key_closed`:
+  /// nothing of the peer can be written through the key of this put any more. Asked again until it is so.
   virtual bool disarmed(bool key_closed) = 0;
   virtual std::string describe() const = 0;
 };
@@ -136,12 +136,12 @@ class Transport {
 /// What the user may set for all backends.
 struct Settings {
   std::size_t bounce_max = 0;
-  int level = 4;         ///< support level: no more of the provider is used than this
+  int level = 4;            ///< support level: no more of the provider is used than this
   int trigger_entries = 0;  ///< how many of the NIC's trigger entries this rank may take
-  int rails = 0;         ///< of a channel; 0: chosen by size
-  std::string domains;   ///< network devices that may be used, best first; empty: chosen by locality
-  int node_size = 1;     ///< ranks on this host
-  bool one_host = true;  ///< all ranks of the job are on this host
+  int rails = 0;            ///< of a channel; 0: chosen by size
+  std::string domains;      ///< network devices that may be used, best first; empty: chosen by locality
+  int node_size = 1;        ///< ranks on this host
+  bool one_host = true;     ///< all ranks of the job are on this host
 };
 
 /// Where a backend's ranks may be, and so when it is chosen without being named.

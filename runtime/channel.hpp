@@ -268,7 +268,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   backends::RungPut* rung_ = nullptr;  // the same, if it is one; set before `connected`
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;
-  backends::Signal word_;                      ///< the one that the peer raises
+  backends::Signal word_;                     ///< the one that the peer raises
   std::vector<backends::Signal> more_words_;  ///< of a striped channel, which rise with it
 
  private:
@@ -295,8 +295,8 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   base::Word connected_word_;
   bool closed_ = false;
   bool let_go_by_peer_ = false;
-  bool gone_ = false;        // the peer is lost
-  bool key_closed_ = false;  // its end is no more
+  bool gone_ = false;                        // the peer is lost
+  bool key_closed_ = false;                  // its end is no more
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 
   mutable std::mutex failure_mutex_;

@@ -73,9 +73,9 @@ class Engine final : public backends::Listener, public device::Helper {
   std::thread thread_;
   std::vector<pollfd> sockets_;
 
-  // One thread at a time runs a turn: the engine's own, or one that posts or waits. While others do, the engine's thread
-  // leaves the work to them, and looks once a millisecond whether they still do: two threads that poll for one another
-  // on one core slow both down.
+  // One thread at a time runs a turn: the engine's own, or one that posts or waits. While others do, the engine's
+  // thread leaves the work to them, and looks once a millisecond whether they still do: two threads that poll for one
+  // another on one core slow both down.
   std::mutex turn_;
   std::atomic<bool> again_{false};  // a bell was rung while somebody else had the turn
   std::atomic<bool> busy_{false};   // after the last turn something was still under way

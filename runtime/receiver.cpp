@@ -87,9 +87,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check_free();
   check();
   const std::uint64_t next = epoch() + 1;
-  const auto ready = [&] {
-    return landed(next) || failed() || next > limit_.load(std::memory_order_acquire);
-  };
+  const auto ready = [&] { return landed(next) || failed() || next > limit_.load(std::memory_order_acquire); };
   const bool came = timeout == Timeout::zero() ? look(ready) : await_in_host(*word_.parking, ready, timeout);
   check();
   if (!came) return std::nullopt;
@@ -101,9 +99,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   return slot(next, Stream::Kind::host);
 }
 
-void ReceiverCore::on_connect(int) {
-  helper_ = world().engine().helper();
-}
+void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 
 Final ReceiverCore::final() const noexcept { return {epoch(), released_.load(std::memory_order_relaxed)}; }
 

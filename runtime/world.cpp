@@ -18,7 +18,8 @@ constexpr auto kLeaving = std::chrono::seconds(5);
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
 
-std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const Place& place, const base::Env& env) {
+std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const Place& place,
+                                                                                          const base::Env& env) {
   const bool one_host = place.node_size == place.size;
   std::vector<backends::Backend> rows;
   for (const auto name : base::words_of(env.backends)) {
@@ -28,7 +29,8 @@ std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_t
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open;
   for (const auto& row : rows) {
     if (!row.why_not.empty()) continue;
-    open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.nics, place.node_size, one_host}));
+    open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.nics,
+                                          place.node_size, one_host}));
   }
   return open;
 }

@@ -11,8 +11,8 @@
 
 namespace sluice::backends::ofi {
 
-/// Which of `endpoints` the rail of a landing uses, so that landings with fewer rails than that are spread over them; and
-/// the other way round.
+/// Which of `endpoints` the rail of a landing uses, so that landings with fewer rails than that are spread over them;
+/// and the other way round.
 constexpr std::size_t endpoint_of(std::uint64_t index, std::size_t rail, std::size_t endpoints) noexcept {
   return (index + rail) % endpoints;
 }
@@ -36,7 +36,7 @@ class Arrivals {
   /// One rail of one landing.
   struct Lane {
     Signal signal;
-    std::uint64_t seen = 0;    // every epoch up to this one has landed
+    std::uint64_t seen = 0;   // every epoch up to this one has landed
     std::vector<bool> early;  // by epoch mod depth: landed before an earlier one
   };
   struct Landing {

@@ -34,7 +34,8 @@ struct Manner {
   bool has_room(std::uint64_t index, int depth) const noexcept;
 };
 
-/// The support level of a provider: 4: work is fired and counted without a thread of ours, 3: 64 bits travel with a put, 2: 32, 1: 8 or 16, 0: none.
+/// The support level of a provider: 4: work is fired and counted without a thread of ours, 3: 64 bits travel with a
+/// put, 2: 32, 1: 8 or 16, 0: none.
 int level_of(const fi_info& info) noexcept;
 
 /// The best manner of the provider that needs no more than `level`.

@@ -29,8 +29,7 @@ Info hints() {
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->domain_attr->mr_mode =
-      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
   return hints;
 }
 
@@ -67,7 +66,11 @@ std::vector<Provider> look() {
     if (provider == found.end()) {
       const std::string name = short_name(full);
       const bool taken = std::any_of(found.begin(), found.end(), [&](const auto& one) { return one.name == name; });
-      found.push_back({taken ? full : name, full, {}, false, (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0});
+      found.push_back({taken ? full : name,
+                       full,
+                       {},
+                       false,
+                       (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0});
       provider = found.end() - 1;
     }
     // The first of a device is the one that the provider prefers.

@@ -10,11 +10,11 @@
 namespace sluice::backends::ofi {
 
 struct Provider {
-  std::string name;                                      ///< as a backend, without `ofi:`
-  std::string full_name;                                 ///< libfabric's own, with the layers on top
-  std::vector<std::shared_ptr<const fi_info>> devices;   ///< one a network device, as libfabric prefers them
-  bool triggers = false;                                 ///< deferred work, and counters of what lands
-  bool other_hosts = false;                              ///< reaches other hosts
+  std::string name;                                     ///< as a backend, without `ofi:`
+  std::string full_name;                                ///< libfabric's own, with the layers on top
+  std::vector<std::shared_ptr<const fi_info>> devices;  ///< one a network device, as libfabric prefers them
+  bool triggers = false;                                ///< deferred work, and counters of what lands
+  bool other_hosts = false;                             ///< reaches other hosts
 };
 
 /// What can write into the memory of others, in libfabric's order of preference. Found at the first call. Any thread.

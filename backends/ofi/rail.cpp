@@ -98,7 +98,8 @@ fi_addr_t Rail::add(const Blob& name) {
 
 std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   const bool shared = memory.segment != nullptr;
-  const device::Extent whole = shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment} : memory;
+  const device::Extent whole =
+      shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment} : memory;
   std::erase_if(registrations_, [](const auto& one) { return one.expired(); });
   for (const auto& one : registrations_) {
     if (auto registration = one.lock(); registration != nullptr && registration->holds(whole.data, whole.bytes))
@@ -124,9 +125,9 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
 Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
                    std::optional<std::uint64_t> number, bool delivered, Operation& operation) {
   if (!delivered && bytes <= info_->tx_attr->inject_size) {
-    const ssize_t code =
-        number ? fi_inject_writedata(endpoint_.get(), from, bytes, *number, to.peer, to.address, to.key)
-               : fi_inject_write(endpoint_.get(), from, bytes, to.peer, to.address, to.key);
+    const ssize_t code = number
+                             ? fi_inject_writedata(endpoint_.get(), from, bytes, *number, to.peer, to.address, to.key)
+                             : fi_inject_write(endpoint_.get(), from, bytes, to.peer, to.address, to.key);
     if (code == -FI_EAGAIN) return Posted::busy;
     check(code, "fi_inject_write");
     return Posted::over;

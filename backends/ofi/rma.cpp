@@ -161,7 +161,8 @@ Posted RmaPut::write(Lane& lane, std::uint64_t epoch, Range part, std::optional<
   operation.epoch = epoch;
   Remote to = lane.slots;
   to.address += place_.slot_bytes * (epoch % static_cast<std::uint64_t>(place_.depth)) + part.offset;
-  const std::byte* from = part.bytes == 0 ? reinterpret_cast<const std::byte*>(&place_) : source_.at(epoch) + part.offset;
+  const std::byte* from =
+      part.bytes == 0 ? reinterpret_cast<const std::byte*>(&place_) : source_.at(epoch) + part.offset;
   return lane.rail->write(from, part.bytes, lane.source == nullptr ? nullptr : lane.source->desc(), to, number,
                           delivered, operation);
 }
@@ -181,8 +182,8 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
   }
 }
 
-/// Writes to a peer that has died fail before its death is noticed. So the failure of the channel waits a moment for the
-/// better reason.
+/// Writes to a peer that has died fail before its death is noticed. So the failure of the channel waits a moment for
+/// the better reason.
 void RmaPut::suspect(const std::string& why) {
   constexpr auto kMoment = std::chrono::seconds(1);
   if (!broken_.empty()) return;
@@ -213,7 +214,8 @@ bool RmaPut::write_words() {
   return left;
 }
 
-/// What still waits for its end, ends: nothing follows it any more. A word after data that has failed would be believed.
+/// What still waits for its end, ends: nothing follows it any more. A word after data that has failed would be
+/// believed.
 void RmaPut::abandon(Lane& lane) {
   while (lane.written < lane.delivered) over(++lane.written);
   for (std::uint64_t epoch = lane.delivered + 1; epoch <= lane.delivered + lane.early.size(); ++epoch) {

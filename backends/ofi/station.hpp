@@ -51,7 +51,7 @@ struct Station {
   std::vector<TickBell*> bells;
   std::vector<TriggeredPut*> triggered;
   bool rings_by_page = false;  ///< counters have a page that a stream can store to
-  int entries_left = 0;  // of the NIC's trigger entries, those that this rank may still take
+  int entries_left = 0;        // of the NIC's trigger entries, those that this rank may still take
 };
 
 /// A peer as our rails reach it: for each of its endpoints the rail to use and its address there.

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "backends/ofi/provider.hpp"
 #include "backends/ofi/cxi.hpp"
+#include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
 
 namespace sluice::backends::ofi {
@@ -49,8 +49,7 @@ std::string text_of(const Blob& blob) { return {reinterpret_cast<const char*>(bl
 
 class OfiLink final : public Link {
  public:
-  OfiLink(Station& station, Routes routes, int rails)
-      : station_(station), routes_(std::move(routes)), rails_(rails) {}
+  OfiLink(Station& station, Routes routes, int rails) : station_(station), routes_(std::move(routes)), rails_(rails) {}
 
   std::size_t rails(const Slots& target) const override {
     if (target.memory.bytes == 0) return 1;
@@ -130,9 +129,7 @@ class OfiTransport final : public Transport {
     const auto pieces = pieces_of(peer);
     return pieces.size() >= 3 && text_of(pieces.front()) == station_.provider;
   }
-  std::unique_ptr<Pin> pin(const device::Extent& memory) override {
-    return std::make_unique<OfiPin>(station_, memory);
-  }
+  std::unique_ptr<Pin> pin(const device::Extent& memory) override { return std::make_unique<OfiPin>(station_, memory); }
   std::unique_ptr<Link> connect(Rank, const Blob& peer) override;
   bool poll() override;
   Rest rest() override;
@@ -175,7 +172,8 @@ Route OfiTransport::route_to(const std::string& network, const Blob& name, std::
   const auto& rails = station_.rails;
   Rail* chosen = rails[endpoint % rails.size()].get();
   if (chosen->network() != network) {
-    const auto same = std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
+    const auto same =
+        std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
     if (same != rails.end()) chosen = same->get();
   }
   return {chosen, chosen->add(name)};
@@ -217,8 +215,12 @@ Rest OfiTransport::rest() {
   if (!rest_) return {-1, kLookMs};
   const auto& rails = station_.rails;
   if (!std::all_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->may_sleep(); })) return {-1, 0};
-  const bool under_way = std::any_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->under_way() > 0; });
-  return {rest_.get(), under_way || !station_.written_words.empty() || !station_.counted.empty() || !station_.triggered.empty() ? kLookMs : Rest::kNoLimit};
+  const bool under_way =
+      std::any_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->under_way() > 0; });
+  return {rest_.get(),
+          under_way || !station_.written_words.empty() || !station_.counted.empty() || !station_.triggered.empty()
+              ? kLookMs
+              : Rest::kNoLimit};
 }
 
 }  // namespace

@@ -89,10 +89,10 @@ class TriggeredPut final : public RungPut, private Owner {
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::shared_ptr<Registration> registered_;
   Owned<fid_cntr> over_;
-  std::vector<Work> work_;  // by epoch mod size
-  std::uint64_t armed_ = 0;    // epochs up to this one are prepared
-  std::uint64_t queued_ = 0;   // and these libfabric has
-  std::uint64_t refused_ = 0;  // the last epoch that was not armed, because the watch was shut
+  std::vector<Work> work_;      // by epoch mod size
+  std::uint64_t armed_ = 0;     // epochs up to this one are prepared
+  std::uint64_t queued_ = 0;    // and these libfabric has
+  std::uint64_t refused_ = 0;   // the last epoch that was not armed, because the watch was shut
   std::uint64_t disposed_ = 0;  // armed and never rung for: fired at the end
   std::uint64_t failures_ = 0;  // told by the queue
   std::string broken_;

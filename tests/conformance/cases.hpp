@@ -27,7 +27,8 @@ struct Ground {
   bool slow = false;    ///< a hop takes milliseconds: fewer of them
 };
 
-/// The backends proper, of the networks those that the filter of this run names; and all, with the wrapped ones (tests/faults) and those on other ranks than they are made for.
+/// The backends proper, of the networks those that the filter of this run names; and all, with the wrapped ones
+/// (tests/faults) and those on other ranks than they are made for.
 const std::vector<Ground>& grounds();
 const std::vector<Ground>& all_grounds();
 
