@@ -73,7 +73,7 @@ def row(cells, steps, results, machine):
             "touch": True, "fired_by": None, "ranks": one["ranks"], "pairs": None, "launch": "mpi", "bytes": None,
             "depth": 2, "window": 1, "rails": 1, "metric": f"step, {cells} x {cells} per rank", "unit": "us",
             "p50": statistics.median(ours), "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99),
-            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None,
+            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None, "settings": None,
             **machine,
             "rivals": {"mpi": {**RIVAL, "p50": statistics.median(theirs), "ratio": ratio}}}
 

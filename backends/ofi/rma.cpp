@@ -8,8 +8,6 @@
 namespace sluice::backends::ofi {
 namespace {
 
-using base::seeded;
-
 Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
 
 }  // namespace
@@ -138,7 +136,6 @@ bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
 
 bool RmaPut::post_then_word(Lane& lane, std::uint64_t epoch, Range part) {
   if (lane.word_due != epoch) {
-    if (seeded("word_before_data") && write_word(lane, epoch, false) == Posted::busy) return false;
     if (part.bytes != 0 && write(lane, epoch, part, {}, false) == Posted::busy) return false;
     lane.word_due = epoch;
   }

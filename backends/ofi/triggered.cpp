@@ -9,8 +9,6 @@
 namespace sluice::backends::ofi {
 namespace {
 
-using base::seeded;
-
 /// Epochs of a credit, which has no slots, that may be armed at a time.
 constexpr int kCreditsArmed = 4;
 
@@ -273,7 +271,7 @@ bool TriggeredPut::settled() {
 
 bool TriggeredPut::disarmed(bool key_closed) {
   const std::lock_guard lock(station_.mutex);
-  if (key_closed || seeded("leftovers_fired_early")) dispose();
+  if (key_closed) dispose();
   queue_armed();
   return ended() >= armed_;
 }
