@@ -71,9 +71,9 @@ def row(cells, steps, results, machine):
     ratio = statistics.median(mpi / sluice for sluice, mpi in zip(ours, theirs))
     return {"schema": 1, "bench": one["app"], "backend": one["backend"], "stream": one["stream"], "memory": "allocated",
             "touch": True, "fired_by": None, "ranks": one["ranks"], "pairs": None, "launch": "mpi", "bytes": None,
-            "depth": 2, "window": 1, "rails": 1, "metric": f"step, {cells} x {cells} per rank", "unit": "us",
+            "depth": 2, "window": 1, "rails": 1, "settings": None, "metric": f"step, {cells} x {cells} per rank", "unit": "us",
             "p50": statistics.median(ours), "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99),
-            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None, "settings": None,
+            "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None,
             **machine,
             "rivals": {"mpi": {**RIVAL, "p50": statistics.median(theirs), "ratio": ratio}}}
 
