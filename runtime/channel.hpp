@@ -233,17 +233,19 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
     }
     return true;
   }
+  /// Set before `connected`.
+  device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
   /// Takes the engine's turns at first, as a stream that waits does.
   template <class Ready>
   bool help_in_host(Ready ready, base::Clock::time_point deadline) const {
-    return helper_ != nullptr && device::help_until(*helper_, ready, deadline);
+    return helper() != nullptr && device::help_until(*helper(), ready, deadline);
   }
   /// Once, but not without having moved what can be moved.
   template <class Ready>
   bool look(Ready ready) const {
     if (ready()) return true;
-    if (helper_ != nullptr) helper_->help();
-    return helper_ != nullptr && ready();
+    if (helper() != nullptr) helper()->help();
+    return helper() != nullptr && ready();
   }
   base::Clock::time_point next_warning() const noexcept;
   base::Clock::time_point warn() const;

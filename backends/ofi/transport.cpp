@@ -137,7 +137,7 @@ class OfiTransport final : public Transport {
  private:
   void count_entries();
   void open_rest();
-  Route route_to(const std::string& network, const Blob& name, std::size_t endpoint);
+  Route route_to(const std::string& network, const Blob& name, std::size_t endpoint) const;
 
   Settings settings_;
   mutable Station station_;
@@ -168,7 +168,7 @@ void OfiTransport::open_rest() {
 }
 
 /// A rail on the same network, if it is known which that is.
-Route OfiTransport::route_to(const std::string& network, const Blob& name, std::size_t endpoint) {
+Route OfiTransport::route_to(const std::string& network, const Blob& name, std::size_t endpoint) const {
   const auto& rails = station_.rails;
   Rail* chosen = rails[endpoint % rails.size()].get();
   if (chosen->network() != network) {
