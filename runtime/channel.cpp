@@ -81,6 +81,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   if (rung_ != nullptr) world_->engine().watch(*rung_);
   on_connect(remote.depth);
   if (!failed()) base::raise(connected_word_, 1, done_parking);
+  word_.parking->wake();  // who waits for what the peer has put may look at all of it now
   if (remote.final) peer_closed(*remote.final);
 }
 

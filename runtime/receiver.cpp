@@ -47,7 +47,7 @@ void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
 
 bool ReceiverCore::landed(std::uint64_t epoch) const noexcept {
   const auto reached = [&](const backends::Signal& word) { return base::reached(*word.word, epoch); };
-  return reached(word_) && std::all_of(more_words_.begin(), more_words_.end(), reached);
+  return reached(word_) && connected() && std::all_of(more_words_.begin(), more_words_.end(), reached);
 }
 
 void ReceiverCore::take(device::Lane lane, std::uint64_t epoch) {
