@@ -57,6 +57,7 @@ bool EnginePut::post_rung(std::size_t rail, std::uint64_t rung) {
     // What is not posted any more waits its turn as if it were: no more than depth epochs are under way.
     if (epoch > done_ + parts_.size()) return true;
     if (watch().shut()) {
+      if (!at_rest(rail)) return true;
       over(epoch);
     } else if (!post(rail, epoch, parts_[epoch % parts_.size()])) {
       if (seeded("busy_put_lost")) posted = epoch;

@@ -137,6 +137,8 @@ class EnginePut : public RungPut {
   /// Starts moving this rail's share of `part` of `epoch`. False: busy, ask again next turn. Ends with `over`, now or
   /// in `poll`.
   virtual bool post(std::size_t rail, std::uint64_t epoch, Range part) = 0;
+  /// No `post` that ended with false has left anything under way on this rail.
+  virtual bool at_rest(std::size_t rail) = 0;
 
   /// Posts what was rung and not yet posted; returns whether something is left. A busy rail holds back no other. Only
   /// who has the engine's turn calls it.

@@ -139,6 +139,7 @@ struct Settings {
   int level = 4;            ///< support level: no more of the provider is used than this
   int trigger_entries = 0;  ///< how many of the NIC's trigger entries this rank may take
   int rails = 0;            ///< of a channel; 0: chosen by size
+  bool stage_all = false;   ///< memory of the user's is staged, as if no network reached it
   std::string domains;      ///< network devices that may be used, best first; empty: chosen by locality
   int node_size = 1;        ///< ranks on this host
   bool one_host = true;     ///< all ranks of the job are on this host

@@ -91,6 +91,11 @@ int core(std::string_view text) {
   return value;
 }
 
+bool staging(std::string_view text) {
+  if (text != "auto" && text != "always") throw BadValue{"auto or always"};
+  return text == "always";
+}
+
 LogLevel level(std::string_view text) {
   static constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "trace"};
   const auto* const found = std::ranges::find(kNames, text);
@@ -141,6 +146,10 @@ constexpr std::array kTable = {
     Row{{"SLUICE_RAILS", "", "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots",
          Kind::number},
         [](Env& env, std::string_view text) { env.rails = rails(text); }},
+    Row{{"SLUICE_STAGING", "auto",
+         "auto: memory that a network cannot reach is staged through memory that it can; always: all of the user's is",
+         Kind::word},
+        [](Env& env, std::string_view text) { env.stage_all = staging(text); }},
     Row{{"SLUICE_NICS", "", "the network devices that may be used, best first, separated by commas; unset: by locality",
          Kind::list},
         [](Env& env, std::string_view text) { env.nics = text; }},

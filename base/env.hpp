@@ -49,6 +49,7 @@ struct Env {
   int level = 4;                                    ///< SLUICE_LEVEL
   int trigger_entries = 0;                          ///< SLUICE_TRIGGER_ENTRIES
   int rails = 0;                                    ///< SLUICE_RAILS; 0: by size
+  bool stage_all = false;                           ///< SLUICE_STAGING
   std::string nics;                                 ///< SLUICE_NICS; empty: by locality
   int engine_cpu = -1;                              ///< SLUICE_ENGINE_CPU; -1: any
   std::chrono::nanoseconds engine_poll{};           ///< SLUICE_ENGINE_POLL

@@ -29,8 +29,8 @@ std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_t
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open;
   for (const auto& row : rows) {
     if (!row.why_not.empty()) continue;
-    open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.nics,
-                                          place.node_size, one_host}));
+    open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.stage_all,
+                                          env.nics, place.node_size, one_host}));
   }
   return open;
 }

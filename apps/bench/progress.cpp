@@ -155,7 +155,7 @@ std::string settings(const Options& options) {
                      variable("SLUICE_ENGINE_POLL", "0s"), busy_threads(options));
 }
 
-void report(Session& session, Row row, Rounds rounds, const char* sample) {
+void report(Session& session, Row row, const Rounds& rounds, const char* sample) {
   if (!session.report) return;
   row.summary = summarise(rounds);
   row.rounds = static_cast<int>(rounds.size());
@@ -185,7 +185,7 @@ void measure_progress(Session& session, std::size_t asked) {
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
   Rounds landings = to_rank_0(session, seen.landings, rounds, static_cast<std::size_t>(puts));
   for (auto& round : landings) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });
-  report(session, session.row(one_case, {"landing_us", "us", {}}, description), std::move(landings), "a put");
+  report(session, session.row(one_case, {"landing_us", "us", {}}, description), landings, "a put");
   report(session, session.row(one_case, {"slowdown", "times", {}}, description),
          to_rank_0(session, seen.slowdowns, rounds, 1), "a round");
 }

@@ -35,7 +35,8 @@ Info best_of(const fi_info& device, bool triggers) {
 
 }  // namespace
 
-Rail::Rail(const fi_info& device, bool triggers) : info_(best_of(device, triggers)), next_key_(kFirstKey) {
+Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
+    : info_(best_of(device, triggers)), next_key_(kFirstKey), stage_all_(stage_all) {
   fid_fabric* fabric = nullptr;
   check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
   fabric_.reset(fabric);
@@ -98,6 +99,7 @@ fi_addr_t Rail::add(const Blob& name) {
 
 std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   const bool shared = memory.segment != nullptr;
+  if (!shared && stage_all_) return nullptr;
   const device::Extent whole =
       shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment} : memory;
   std::erase_if(registrations_, [](const auto& one) { return one.expired(); });
@@ -106,8 +108,13 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
       return registration;
   }
   fid_mr* mr = nullptr;
-  check(fi_mr_reg(domain_.get(), whole.data, whole.bytes, FI_WRITE | FI_REMOTE_WRITE, 0, next_key_++, 0, &mr, nullptr),
-        "fi_mr_reg");
+  const int code =
+      fi_mr_reg(domain_.get(), whole.data, whole.bytes, FI_WRITE | FI_REMOTE_WRITE, 0, next_key_++, 0, &mr, nullptr);
+  if (code < 0 && !shared) {
+    base::log(base::LogLevel::info, "libfabric: memory is staged, since it cannot be registered: " + text_of(code));
+    return nullptr;
+  }
+  check(code, "fi_mr_reg");
   auto registration = std::make_shared<Registration>();
   registration->mr.reset(mr);
   registration->data = whole.data;

@@ -64,8 +64,9 @@ class Rail {
   static constexpr std::uint64_t kTriggerCaps = FI_TRIGGER | FI_RMA_EVENT;
 
   /// @throws std::runtime_error
-  /// `triggers`: with deferred work and counted memory, if the device has them.
-  Rail(const fi_info& device, bool triggers);
+  /// `triggers`: with deferred work and counted memory, if the device has them. `stage_all`: no memory of the user's
+  /// is registered.
+  Rail(const fi_info& device, bool triggers, bool stage_all);
 
   const fi_info& info() const noexcept { return *info_; }
   fid_domain* domain() const noexcept { return domain_.get(); }
@@ -79,8 +80,10 @@ class Rail {
   Blob name() const;
   fi_addr_t add(const Blob& name);
 
-  /// The registration that holds the memory, made if there is none. Ends with its last owner.
+  /// The registration that holds the memory, made if there is none. Ends with its last owner. Null: the provider does
+  /// not reach this memory of the user's.
   std::shared_ptr<Registration> registered(const device::Extent& memory);
+  std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
   /// From now on, and until `forget`, it hears of what has failed.
   void know(Owner& owner) { owners_.push_back(&owner); }
@@ -120,6 +123,7 @@ class Rail {
   std::vector<Owner*> owners_;
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
+  bool stage_all_;
 };
 
 template <class Landed>

@@ -5,8 +5,14 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "device/copy.hpp"
+
 namespace sluice::backends::ofi {
 namespace {
+
+/// Of what is staged: the next is copied while one is on its way.
+constexpr std::size_t kPieceBytes = 512 * 1024;
+constexpr std::size_t kPieces = 4;
 
 Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
 
@@ -16,8 +22,13 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
     : station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
   const std::size_t endpoints = station.rails.size();
+  const auto reached = [&](const auto& rail) { return rail->registered(target.memory) != nullptr; };
+  if (target.memory.bytes != 0 && !std::all_of(station.rails.begin(), station.rails.end(), reached))
+    staged_.emplace(target);
+  const Slots& slots_here = staged_ ? staged_->slots() : target;
   place_.index = station.arrivals.add(signals_, target);
-  place_.slot_bytes = target.slot_bytes;
+  place_.slot_bytes = slots_here.slot_bytes;
+  place_.staged = staged_.has_value();
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals_.size());
   place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
@@ -25,11 +36,11 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
     const std::size_t endpoint = endpoint_of(place_.index, i, endpoints);
     Rail& rail = *station.rails[endpoint];
     const auto word = rail.registered(signals_[i].memory);
-    const auto slots = target.memory.bytes == 0 ? word : rail.registered(target.memory);
+    const auto slots = target.memory.bytes == 0 ? word : rail.registered(slots_here.memory);
     const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
     place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
-                      target.memory.bytes == 0 ? word->address(at) : slots->address(target.memory.data), slots->key(),
-                      word->address(at), word->key()};
+                      target.memory.bytes == 0 ? word->address(at) : slots->address(slots_here.memory.data),
+                      slots->key(), word->address(at), word->key()};
     registered_.insert(registered_.end(), {word, slots});
     if (place_.notice == Notice::word) station.written_words.push_back({&signals_[i], 0});
   }
@@ -52,7 +63,8 @@ Key RmaLanding::key() const {
 }
 
 std::string RmaLanding::describe() const {
-  std::string text = station_.provider + ": lands in the target itself";
+  std::string text = station_.provider + (staged_ ? ": lands in memory that the provider reaches, and wait copies it"
+                                                  : ": lands in the target itself");
   if (place_.notice == Notice::word) return text + "; the peer writes the signal too";
   return text + "; the engine raises the signal for the number that comes with it";
 }
@@ -61,23 +73,29 @@ RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, devi
     : EnginePut(watch, place.depth, place.rails), station_(station), source_(source), place_(place),
       lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    const Place::OfRail& there = place.rail[i];
-    const Route& route = routes.at(there.endpoint);
-    Lane& lane = lanes_[i];
-    lane.rail = route.rail;
-    if (source.slot_bytes > lane.rail->info().ep_attr->max_msg_size)
-      throw std::runtime_error("a slot is larger than a message of this provider may be");
-    if (source.memory.bytes != 0) lane.source = lane.rail->registered(source.memory);
-    lane.slots = remote(route, there.slots, there.slots_key);
-    lane.word = remote(route, there.word, there.word_key);
-    lane.operations.resize(static_cast<std::size_t>(place.depth));
-    lane.early.resize(lane.operations.size());
-    for (Operation& operation : lane.operations) operation.owner = this;
-    lane.extra->owner = this;
-    lane.rail->know(*this);
-  }
+  for (std::size_t i = 0; i < lanes_.size(); ++i) open(lanes_[i], routes.at(place.rail[i].endpoint), place.rail[i]);
   if (has_words_to_follow()) station.attended.push_back(this);
+}
+
+void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
+  lane.rail = route.rail;
+  lane.slots = remote(route, there.slots, there.slots_key);
+  lane.word = remote(route, there.word, there.word_key);
+  lane.operations.resize(static_cast<std::size_t>(place_.depth));
+  lane.early.resize(lane.operations.size());
+  lane.piece_bytes = lane.rail->largest_message();
+  if (source_.memory.bytes != 0) lane.source = lane.rail->registered(source_.memory);
+  if (place_.staged || (source_.memory.bytes != 0 && lane.source == nullptr)) {
+    const std::size_t whole = source_.slot_bytes + (place_.staged ? StageHeader::kBytes : 0);
+    // Where writes are counted, an epoch is one.
+    if (place_.notice != Notice::counter) lane.piece_bytes = std::min({lane.piece_bytes, whole, kPieceBytes});
+    lane.stage = std::make_unique<Stage>(*lane.rail, std::min(whole, lane.piece_bytes), kPieces);
+  }
+  lane.pieces.resize(kPieces);
+  for (Operation& operation : lane.operations) operation.owner = this;
+  for (Operation& operation : lane.pieces) operation.owner = this;
+  lane.extra->owner = this;
+  lane.rail->know(*this);
 }
 
 RmaPut::~RmaPut() {
@@ -91,14 +109,15 @@ RmaPut::~RmaPut() {
   }
 }
 
-/// A part is cut into pieces of whole lines, none of them tiny.
-Range RmaPut::share(std::size_t rail, Range part) const noexcept {
+/// A message is cut into shares of whole lines, none of them tiny.
+Range RmaPut::share(std::size_t rail, std::size_t bytes) const noexcept {
   constexpr std::size_t kLeast = 256;
   constexpr std::size_t kLine = 64;
-  const std::size_t even = (part.bytes + lanes_.size() - 1) / lanes_.size();
-  const std::size_t piece = std::max(kLeast, (even + kLine - 1) / kLine * kLine);
-  const std::size_t begin = std::min(rail * piece, part.bytes);
-  return {part.offset + begin, std::min(piece, part.bytes - begin)};
+  if (lanes_.size() == 1) return {0, bytes};
+  const std::size_t even = (bytes + lanes_.size() - 1) / lanes_.size();
+  const std::size_t size = std::max(kLeast, (even + kLine - 1) / kLine * kLine);
+  const std::size_t begin = std::min(rail * size, bytes);
+  return {begin, std::min(size, bytes - begin)};
 }
 
 bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
@@ -106,37 +125,66 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   Lane& lane = lanes_[rail];
   if (!broken_.empty()) return false;  // no epoch may pass one that was lost
   try {
-    part = share(rail, part);
-    if (place_.notice == Notice::data) return post_with_number(lane, epoch, part);
-    if (place_.notice == Notice::counter) return post_counted(lane, epoch, part);
-    return station_.manner.ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
+    Message message{epoch, part, share(rail, part.bytes + (place_.staged ? StageHeader::kBytes : 0))};
+    if (message.range.bytes > lane.piece_bytes && !post_pieces(lane, message)) return false;
+    return post_last(lane, message);
   } catch (const std::runtime_error& reason) {
     suspect(reason.what());
     return false;
   }
 }
 
-bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
+/// All but the last, which brings the signal: it goes once the others are over, and where writes are not in order that
+/// means delivered. Leaves it in `message`.
+bool RmaPut::post_pieces(Lane& lane, Message& message) {
+  if (lane.cut.epoch != message.epoch) lane.cut = message;
+  message = lane.cut;
+  const auto is_free = [](const Operation& piece) { return !piece.posted; };
+  while (message.range.bytes > lane.piece_bytes) {
+    const auto piece = std::find_if(lane.pieces.begin(), lane.pieces.end(), is_free);
+    if (piece == lane.pieces.end()) return false;
+    const Message next{message.epoch, message.part, {message.range.offset, lane.piece_bytes}};
+    if (write(lane, next, {}, !station_.manner.ordered, *piece) == Posted::busy) return false;
+    message.range = {message.range.offset + lane.piece_bytes, message.range.bytes - lane.piece_bytes};
+    lane.cut = message;
+  }
+  return std::all_of(lane.pieces.begin(), lane.pieces.end(), is_free);
+}
+
+bool RmaPut::at_rest(std::size_t rail) {
+  const std::lock_guard lock(station_.mutex);
+  const auto& pieces = lanes_[rail].pieces;
+  return std::none_of(pieces.begin(), pieces.end(), [](const Operation& piece) { return piece.posted; });
+}
+
+bool RmaPut::post_last(Lane& lane, const Message& message) {
+  if (place_.notice == Notice::data) return post_with_number(lane, message);
+  if (place_.notice == Notice::counter) return post_counted(lane, message);
+  return station_.manner.ordered ? post_then_word(lane, message) : post_delivered(lane, message);
+}
+
+bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   const Manner& manner = station_.manner;
-  const auto& last = lane.operations[(epoch - 1) % lane.operations.size()];
+  const auto& last = lane.operations[(message.epoch - 1) % lane.operations.size()];
   if (manner.epoch_bits == 0 && !manner.ordered && last.posted) return false;  // the number does not name the epoch
-  const Posted posted = write(lane, epoch, part, manner.number(place_.index, epoch), !manner.ordered);
-  if (posted == Posted::over) over(epoch);
+  const Posted posted = write(lane, message, manner.number(place_.index, message.epoch), !manner.ordered);
+  if (posted == Posted::over) over(message.epoch);
   return posted != Posted::busy;
 }
 
 /// The count of what has arrived is the epoch: in order, or one at a time.
-bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
+bool RmaPut::post_counted(Lane& lane, const Message& message) {
   const bool ordered = station_.manner.ordered;
-  if (!ordered && lane.operations[(epoch - 1) % lane.operations.size()].posted) return false;
-  const Posted posted = write(lane, epoch, part, {}, !ordered);
-  if (posted == Posted::over) over(epoch);
+  if (!ordered && lane.operations[(message.epoch - 1) % lane.operations.size()].posted) return false;
+  const Posted posted = write(lane, message, {}, !ordered);
+  if (posted == Posted::over) over(message.epoch);
   return posted != Posted::busy;
 }
 
-bool RmaPut::post_then_word(Lane& lane, std::uint64_t epoch, Range part) {
+bool RmaPut::post_then_word(Lane& lane, const Message& message) {
+  const std::uint64_t epoch = message.epoch;
   if (lane.word_due != epoch) {
-    if (part.bytes != 0 && write(lane, epoch, part, {}, false) == Posted::busy) return false;
+    if (message.range.bytes != 0 && write(lane, message, {}, false) == Posted::busy) return false;
     lane.word_due = epoch;
   }
   if (write_word(lane, epoch, false) == Posted::busy) return false;
@@ -145,23 +193,57 @@ bool RmaPut::post_then_word(Lane& lane, std::uint64_t epoch, Range part) {
   return true;
 }
 
-bool RmaPut::post_delivered(Lane& lane, std::uint64_t epoch, Range part) {
-  if (part.bytes == 0) {
-    arrived(lane, epoch);
+bool RmaPut::post_delivered(Lane& lane, const Message& message) {
+  if (message.range.bytes == 0) {
+    arrived(lane, message.epoch);
     return true;
   }
-  return write(lane, epoch, part, {}, true) != Posted::busy;
+  return write(lane, message, {}, true) != Posted::busy;
 }
 
-Posted RmaPut::write(Lane& lane, std::uint64_t epoch, Range part, std::optional<std::uint64_t> number, bool delivered) {
-  Operation& operation = lane.operations[epoch % lane.operations.size()];
-  operation.epoch = epoch;
+Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered) {
+  Operation& operation = lane.operations[message.epoch % lane.operations.size()];
+  operation.epoch = message.epoch;
+  return write(lane, message, number, delivered, operation);
+}
+
+Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered,
+                     Operation& operation) {
   Remote to = lane.slots;
-  to.address += place_.slot_bytes * (epoch % static_cast<std::uint64_t>(place_.depth)) + part.offset;
-  const std::byte* from =
-      part.bytes == 0 ? reinterpret_cast<const std::byte*>(&place_) : source_.at(epoch) + part.offset;
-  return lane.rail->write(from, part.bytes, lane.source == nullptr ? nullptr : lane.source->desc(), to, number,
-                          delivered, operation);
+  to.address += place_.slot_bytes * (message.epoch % static_cast<std::uint64_t>(place_.depth)) + message.range.offset;
+  if (!place_.staged) to.address += message.part.offset;
+  if (message.range.bytes == 0) {
+    const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
+    return lane.rail->write(nothing, 0, nullptr, to, number, delivered, operation);
+  }
+  if (lane.stage == nullptr) {
+    const std::byte* const from = source_.at(message.epoch) + message.part.offset + message.range.offset;
+    return lane.rail->write(from, message.range.bytes, lane.source->desc(), to, number, delivered, operation);
+  }
+  const auto [room, filled] = lane.stage->room(message.epoch, message.range.offset);
+  if (room == nullptr) return Posted::busy;
+  if (!filled) fill(room, message);
+  const Posted posted =
+      lane.rail->write(room, message.range.bytes, lane.stage->desc(), to, number, delivered, operation);
+  if (posted != Posted::busy) lane.stage->sent(operation);
+  return posted;
+}
+
+/// With the header, if it begins there.
+void RmaPut::fill(std::byte* room, const Message& message) const {
+  std::size_t at = message.range.offset;
+  std::size_t bytes = message.range.bytes;
+  if (place_.staged) {
+    if (at == 0) {
+      const StageHeader header{message.part.offset, message.part.bytes};
+      std::memcpy(room, &header, sizeof header);
+      room += StageHeader::kBytes;
+      bytes -= StageHeader::kBytes;
+    } else {
+      at -= StageHeader::kBytes;
+    }
+  }
+  if (bytes != 0) device::copy({}, room, source_.at(message.epoch) + message.part.offset + at, bytes);
 }
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
@@ -228,6 +310,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
     return;
   }
   if (!why_not.empty()) suspect("a write over " + station_.provider + " failed: " + why_not);
+  if (lane->is_piece(operation)) return;
   if (lane->extra.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
   } else if (!broken_.empty()) {
@@ -241,10 +324,9 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
 
 bool RmaPut::failed(void* context, const std::string& why) {
   for (Lane& lane : lanes_) {
-    const auto is = [&](const Operation& one) { return &one.context == context && one.posted; };
-    const auto found = std::find_if(lane.operations.begin(), lane.operations.end(), is);
-    if (found == lane.operations.end() && !is(*lane.extra)) continue;
-    lane.rail->end(found == lane.operations.end() ? *lane.extra : *found, why);
+    auto* const operation = static_cast<Operation*>(context);  // perhaps
+    if (!lane.owns(*operation) || !operation->posted) continue;
+    lane.rail->end(*operation, why);
     return true;
   }
   return false;
@@ -278,6 +360,8 @@ void RmaPut::flush(Lane& lane) {
 std::string RmaPut::describe() const {
   std::string text = station_.provider + ": written into the target";
   if (lanes_.size() > 1) text += " over " + std::to_string(lanes_.size()) + " rails";
+  if (lanes_.front().stage != nullptr)
+    text += ", staged in pieces of " + std::to_string(lanes_.front().piece_bytes) + " bytes";
   if (place_.notice == Notice::counter) return text + ", where arrivals are counted";
   return text + (place_.notice == Notice::word ? ", then the signal by a second write"
                                                : ", with a number that raises the signal");

@@ -2,6 +2,7 @@
 // Puts that the engine posts: a write into the peer's memory, and the notice of it.
 #pragma once
 
+#include "backends/ofi/stage.hpp"
 #include "backends/ofi/station.hpp"
 
 namespace sluice::backends::ofi {
@@ -11,14 +12,15 @@ class RmaLanding final : public Landing {
   RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals);
   ~RmaLanding() override;
   Key key() const override;
-  bool direct() const noexcept override { return true; }
+  bool direct() const noexcept override { return !staged_; }
   bool closing_awaited() const noexcept override { return station_.manner.notice == Notice::counter; }
-  void take(device::Lane, std::uint64_t) override {}
+  void take(device::Lane lane, std::uint64_t epoch) override { staged_->take(lane, epoch); }
   std::string describe() const override;
 
  private:
   Station& station_;
   std::vector<Signal> signals_;
+  std::optional<StagedSlots> staged_;
   std::vector<std::shared_ptr<Registration>> registered_;
   Place place_;
 };
@@ -29,18 +31,30 @@ class RmaPut final : public EnginePut, private Owner {
   ~RmaPut() override;
 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
+  bool at_rest(std::size_t rail) override;
   bool settled() override;
   std::string describe() const override;
   /// What is to be done between posts; returns whether something is left. Who has the mutex calls it.
   bool attend();
 
  private:
+  /// What moves: the part, behind a header if the target is staged. Of that a rail's share, and of that a piece.
+  struct Message {
+    std::uint64_t epoch = 0;
+    Range part;
+    Range range;
+  };
+
   /// One rail of the put.
   struct Lane {
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
+    std::unique_ptr<Stage> stage;  // null: the provider reads the source itself
     Remote slots;
     Remote word;
+    std::size_t piece_bytes = 0;                                       // at most, in one write
+    std::vector<Operation> pieces;                                     // of an epoch, all but the last
+    Message cut;                                                       // what the pieces so far have left of it
     std::vector<Operation> operations;                                 // by epoch mod depth
     std::unique_ptr<Operation> extra = std::make_unique<Operation>();  // of the word, or of a flush
     std::uint64_t word_due = 0;   // ordered: the epoch whose word is still to be written
@@ -50,22 +64,31 @@ class RmaPut final : public EnginePut, private Owner {
     std::uint64_t written = 0;
     bool flush_due = false;
 
+    bool is_piece(const Operation& operation) const noexcept { return among(operation, pieces); }
     bool owns(const Operation& operation) const noexcept {
-      const auto* const first = operations.data();
-      return &operation == extra.get() || (&operation >= first && &operation < first + operations.size());
+      return &operation == extra.get() || among(operation, operations) || is_piece(operation);
+    }
+    static bool among(const Operation& one, const std::vector<Operation>& all) noexcept {
+      return &one >= all.data() && &one < all.data() + all.size();
     }
   };
 
   void ended(Operation& operation, const std::string& why_not) override;
   bool failed(void* context, const std::string& why) override;
-  bool post_with_number(Lane& lane, std::uint64_t epoch, Range part);
-  bool post_then_word(Lane& lane, std::uint64_t epoch, Range part);
-  bool post_counted(Lane& lane, std::uint64_t epoch, Range part);
-  bool post_delivered(Lane& lane, std::uint64_t epoch, Range part);
-  Posted write(Lane& lane, std::uint64_t epoch, Range part, std::optional<std::uint64_t> number, bool delivered);
+  void open(Lane& lane, const Route& route, const Place::OfRail& there);
+  bool post_pieces(Lane& lane, Message& message);
+  bool post_last(Lane& lane, const Message& message);
+  bool post_with_number(Lane& lane, const Message& message);
+  bool post_then_word(Lane& lane, const Message& message);
+  bool post_counted(Lane& lane, const Message& message);
+  bool post_delivered(Lane& lane, const Message& message);
+  Posted write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered);
+  Posted write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered,
+               Operation& operation);
+  void fill(std::byte* room, const Message& message) const;
   Posted write_word(Lane& lane, std::uint64_t epoch, bool delivered);
   void arrived(Lane& lane, std::uint64_t epoch);
-  Range share(std::size_t rail, Range part) const noexcept;
+  Range share(std::size_t rail, std::size_t bytes) const noexcept;
   bool write_words();
   void abandon(Lane& lane);
   void suspect(const std::string& why);

@@ -77,6 +77,7 @@ struct Place {
   std::int32_t depth = 1;
   std::uint32_t rails = 1;
   Notice notice = Notice::data;
+  bool staged = false;  ///< the slots begin with a StageHeader
   std::array<OfRail, kMostRails> rail{};
 };
 

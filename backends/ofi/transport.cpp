@@ -57,7 +57,7 @@ class OfiLink final : public Link {
     return target.slot_bytes < kStripedFrom ? 1 : std::min(station_.rails.size(), Place::kMostRails);
   }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
-    if (station_.manner.notice == Notice::counter && target.memory.bytes != 0)
+    if (station_.manner.notice == Notice::counter && target.memory.bytes != 0 && in_one_write(target))
       return std::make_unique<CountedLanding>(station_, target, signals);
     return std::make_unique<RmaLanding>(station_, target, signals);
   }
@@ -67,16 +67,24 @@ class OfiLink final : public Link {
     if (key.bytes.size() != sizeof place) throw std::runtime_error("a key of the wrong size");
     std::memcpy(&place, key.bytes.data(), sizeof place);
     if (place.rails < 1 || place.rails > Place::kMostRails || place.depth < 1) throw std::runtime_error("a bad key");
-    if (can_be_armed(place)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
+    if (can_be_armed(place, source)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
     return std::make_unique<RmaPut>(station_, routes_, source, watch, place);
   }
 
  private:
-  /// Its arrivals are counted, or it is a word alone; and the NIC has entries left.
-  bool can_be_armed(const Place& place) const {
+  /// The provider reaches it, and a slot is not larger than a message may be.
+  bool in_one_write(const Slots& slots) const {
+    const std::lock_guard lock(station_.mutex);
+    return std::all_of(station_.rails.begin(), station_.rails.end(), [&](const auto& rail) {
+      return slots.slot_bytes <= rail->largest_message() && rail->registered(slots.memory) != nullptr;
+    });
+  }
+  /// Its arrivals are counted, or it is a word alone; they come in order, whoever rings; and the NIC has entries left.
+  bool can_be_armed(const Place& place, const Slots& source) const {
+    if (source.memory.bytes != 0 && !in_one_write(source)) return false;
     const std::lock_guard lock(station_.mutex);
     const bool fits = place.notice == Notice::counter || (place.notice == Notice::word && place.slot_bytes == 0);
-    return station_.manner.notice == Notice::counter && fits && place.rails == 1 &&
+    return station_.manner.notice == Notice::counter && station_.manner.ordered && fits && place.rails == 1 &&
            TriggeredPut::entries_for(place) <= station_.entries_left;
   }
 
@@ -89,7 +97,7 @@ class OfiPin final : public Pin {
  public:
   OfiPin(Station& station, const device::Extent& memory) : station_(station) {
     const std::lock_guard lock(station.mutex);
-    for (const auto& rail : station.rails) registered_.push_back(rail->registered(memory));
+    for (const auto& rail : station.rails) registered_.push_back(rail->registered(memory));  // null: it is staged
   }
   ~OfiPin() override {
     const std::lock_guard lock(station_.mutex);
@@ -108,7 +116,8 @@ class OfiTransport final : public Transport {
     const auto devices = choose_devices(provider, settings.domains, settings.one_host);
     const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
-      station_.rails.push_back(std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4));
+      station_.rails.push_back(
+          std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4, settings.stage_all));
     station_.manner = choose_manner(station_.rails.front()->info(), settings.level);
     if (station_.manner.notice == Notice::counter) count_entries();
     open_rest();

@@ -123,8 +123,6 @@ TriggeredPut::TriggeredPut(Station& station, const Routes& routes, const Slots& 
   const Route& route = routes.at(place.rail[0].endpoint);
   rail_ = route.rail;
   peer_ = route.address;
-  if (source.slot_bytes > rail_->info().ep_attr->max_msg_size)
-    throw std::runtime_error("a slot is larger than a message of this provider may be");
   over_ = open_counter(*rail_);
   if (source.memory.bytes != 0) registered_ = rail_->registered(source.memory);
   rail_->know(*this);

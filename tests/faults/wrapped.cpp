@@ -118,6 +118,7 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
         under_way_(std::move(under_way)) {}
   ~PostedPut() override { under_way_->finish(this); }
 
+  bool at_rest(std::size_t) override { return true; }
   bool post(std::size_t, std::uint64_t epoch, Range part) override {
     if (dice_.one_in(3)) return false;
     under_way_->add({this, epoch, part, dice_.below(3)});

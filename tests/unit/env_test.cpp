@@ -61,6 +61,7 @@ TEST(Env, defaults_are_those_of_the_table) {
   EXPECT_GT(env.bounce_max, 0U);
   EXPECT_GT(env.nontemporal_min, env.bounce_max);
   EXPECT_EQ(env.rails, 0);
+  EXPECT_FALSE(env.stage_all);
   EXPECT_EQ(env.rank, -1);
   EXPECT_EQ(env.listen_fd, -1);
 }
@@ -79,6 +80,12 @@ TEST(Env, rails_are_one_to_eight) {
   for (const char* value : {"0", "9", "-1", "two"}) EXPECT_NE(complaint("SLUICE_RAILS", value), "") << value;
   const Set set{{"SLUICE_RAILS", "8"}};
   EXPECT_EQ(read_env().rails, 8);
+}
+
+TEST(Env, staging_is_auto_or_always) {
+  EXPECT_NE(complaint("SLUICE_STAGING", "never"), "");
+  const Set set{{"SLUICE_STAGING", "always"}};
+  EXPECT_TRUE(read_env().stage_all);
 }
 
 TEST(Env, sizes_have_suffixes) {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/stage.hpp"
+
+#include <cstring>
+
+#include "device/copy.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+StagedSlots::StagedSlots(const Slots& target)
+    : target_(target),
+      memory_(device::allocate(
+          (StageHeader::kBytes + whole_lines(target.slot_bytes)) * static_cast<std::size_t>(target.depth), false)),
+      slots_{memory_.extent(), StageHeader::kBytes + whole_lines(target.slot_bytes), target.depth} {}
+
+void StagedSlots::take(device::Lane lane, std::uint64_t epoch) {
+  const std::byte* const from = slots_.at(epoch);
+  StageHeader header;
+  std::memcpy(&header, from, sizeof header);
+  device::copy(lane, target_.at(epoch) + header.offset, from + StageHeader::kBytes, header.bytes);
+}
+
+Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces) {
+  const std::size_t stride = whole_lines(piece_bytes);
+  memory_ = device::allocate(stride * static_cast<std::size_t>(pieces), false);
+  registered_ = rail.registered(memory_.extent());
+  for (int i = 0; i < pieces; ++i)
+    pieces_.push_back({memory_.extent().data + stride * static_cast<std::size_t>(i), nullptr});
+}
+
+std::pair<std::byte*, bool> Stage::room(std::uint64_t epoch, std::size_t at) noexcept {
+  const Piece& piece = pieces_[next_];
+  if (piece.sender != nullptr && piece.sender->posted) return {nullptr, false};
+  return {piece.data, std::exchange(filled_, {epoch, at}) == std::pair(epoch, at)};
+}
+
+void Stage::sent(const Operation& operation) noexcept {
+  pieces_[next_].sender = &operation;
+  next_ = (next_ + 1) % pieces_.size();
+  filled_ = {};
+}
+
+}  // namespace sluice::backends::ofi

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that the provider cannot reach: what moves goes through memory of ours that it can, in pieces, so that one is
+// on its way while the next is copied.
+#pragma once
+
+#include <utility>
+
+#include "backends/ofi/rail.hpp"
+
+namespace sluice::backends::ofi {
+
+/// In front of what lands in a staged slot: where it belongs.
+struct StageHeader {
+  static constexpr std::size_t kBytes = 64;  // a line, so that the payload begins at one
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// The receiver's side: a slot for each of the target's, with room for the header.
+class StagedSlots {
+ public:
+  explicit StagedSlots(const Slots& target);
+  const Slots& slots() const noexcept { return slots_; }
+  void take(device::Lane lane, std::uint64_t epoch);
+
+ private:
+  Slots target_;
+  device::Allocation memory_;
+  Slots slots_;
+};
+
+/// The sender's side: room for pieces, which are used in turn.
+class Stage {
+ public:
+  Stage(Rail& rail, std::size_t piece_bytes, int pieces);
+
+  void* desc() const { return registered_->desc(); }
+  /// Room for `bytes` at `at` of `epoch`, and whether they are there already, because a try to send them found the
+  /// provider busy. Null: all pieces are on their way.
+  std::pair<std::byte*, bool> room(std::uint64_t epoch, std::size_t at) noexcept;
+  /// The piece of `room` is on its way with `operation`.
+  void sent(const Operation& operation) noexcept;
+
+ private:
+  struct Piece {
+    std::byte* data = nullptr;
+    const Operation* sender = nullptr;
+  };
+
+  device::Allocation memory_;
+  std::shared_ptr<Registration> registered_;
+  std::vector<Piece> pieces_;
+  std::size_t next_ = 0;
+  std::pair<std::uint64_t, std::size_t> filled_{};  // epoch and offset of what is in the next piece; epoch 0: nothing
+};
+
+}  // namespace sluice::backends::ofi
