@@ -141,6 +141,7 @@ struct Settings {
   int rails = 0;            ///< of a channel; 0: chosen by size
   std::string domains;      ///< network devices that may be used, best first; empty: chosen by locality
   int node_size = 1;        ///< ranks on this host
+  int node_rank = 0;        ///< among them
   bool one_host = true;     ///< all ranks of the job are on this host
 };
 

@@ -2,6 +2,7 @@
 #include "backends/ofi/provider.hpp"
 
 #include <netinet/in.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -55,6 +56,27 @@ bool is_link_local(const fi_info& info) {
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
+using Devices = std::vector<std::shared_ptr<const fi_info>>;
+
+std::vector<unsigned> own_cores() {
+  cpu_set_t set;
+  std::vector<unsigned> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (unsigned core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+Devices in_order(const Devices& devices, int node_rank) {
+  std::vector<Candidate> places;
+  for (const auto& device : devices) places.push_back(candidate(*device));
+  Devices ordered;
+  for (const std::size_t i : nearest_first(places, {own_cores(), std::nullopt, node_rank}))
+    ordered.push_back(devices[i]);
+  return ordered;
+}
+
 std::vector<Provider> look() {
   std::vector<Provider> found;
   if (!library().why_not.empty()) return found;
@@ -105,14 +127,23 @@ Info ask(const fi_info& hints, std::string& why) {
   return Info(answer);
 }
 
-std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const std::string& nics,
-                                                           bool one_host) {
-  std::vector<std::shared_ptr<const fi_info>> chosen;
-  for (const auto name : base::words_of(nics)) {
+Candidate candidate(const fi_info& device) {
+  Candidate place{device_of(device), text(device.fabric_attr->name), std::nullopt};
+  const fi_bus_attr* const bus = device.nic == nullptr ? nullptr : device.nic->bus_attr;
+  if (bus != nullptr && bus->bus_type == FI_BUS_PCI) {
+    const fi_pci_attr& pci = bus->attr.pci;
+    place.pci = PciAddress{pci.domain_id, pci.bus_id, pci.device_id, pci.function_id};
+  }
+  return place;
+}
+
+std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const Settings& settings) {
+  Devices chosen;
+  for (const auto name : base::words_of(settings.domains)) {
     const auto device = std::find_if(provider.devices.begin(), provider.devices.end(),
                                      [&](const auto& one) { return device_of(*one) == name; });
     if (device == provider.devices.end()) {
-      throw std::invalid_argument("SLUICE_NICS=" + nics + ": provider " + provider.full_name +
+      throw std::invalid_argument("SLUICE_NICS=" + settings.domains + ": provider " + provider.full_name +
                                   " has no network device \"" + std::string(name) + "\"");
     }
     chosen.push_back(*device);
@@ -121,9 +152,9 @@ std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provi
   // Of a device with several addresses the first is enough.
   for (const auto& device : provider.devices) {
     const auto same = [&](const auto& other) { return device_of(*other) == device_of(*device); };
-    if (is_loopback(*device) == one_host && std::none_of(chosen.begin(), chosen.end(), same)) chosen.push_back(device);
+    if (is_loopback(*device) == settings.one_host && std::none_of(chosen.begin(), chosen.end(), same)) chosen.push_back(device);
   }
-  return chosen.empty() ? provider.devices : chosen;
+  return in_order(chosen.empty() ? provider.devices : chosen, settings.node_rank);
 }
 
 }  // namespace sluice::backends::ofi

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "backends/ofi/fabric.hpp"
+#include "backends/ofi/locality.hpp"
+#include "backends/transport.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -23,9 +25,12 @@ const std::vector<Provider>& providers();
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
 Info ask(const fi_info& hints, std::string& why);
 
-/// The devices of a provider that a rank uses, best first: those named in `nics`, else the reachable ones.
+/// Where a device is, as far as libfabric says.
+Candidate candidate(const fi_info& device);
+
+/// The devices of a provider that a rank uses, best first: those that the settings name, else the reachable ones, the
+/// nearest first.
 /// @throws std::invalid_argument for a name that it does not have.
-std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const std::string& nics,
-                                                           bool one_host);
+std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const Settings& settings);
 
 }  // namespace sluice::backends::ofi

@@ -105,7 +105,7 @@ class OfiTransport final : public Transport {
  public:
   OfiTransport(const std::string& name, const Provider& provider, const Settings& settings) : settings_(settings) {
     station_.provider = name;
-    const auto devices = choose_devices(provider, settings.domains, settings.one_host);
+    const auto devices = choose_devices(provider, settings);
     const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
       station_.rails.push_back(std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4));
