@@ -10,6 +10,7 @@ Bad input, exit code 2, must give exactly one line on standard error, however ma
 import argparse
 import csv
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -240,14 +241,30 @@ def missing_backend(row, binary):
     return f"this build has no backend {named[1]}"
 
 
-def check_info(binary):
+def check_info(binary, work):
     """sluice-info --json has the shape that scripts rely on."""
     info = json.loads(subprocess.run([binary, "--json"], capture_output=True, text=True, check=True).stdout)
     rows = {key for backend in info["backends"] for key in backend}
     names = {backend["name"] for backend in info["backends"]}
     if not {"version", "backends", "gpus", "providers", "variables"} <= info.keys() or not {"threads", "shm"} <= names:
         return ["sluice-info --json lacks a key or a backend"]
-    return [] if {"name", "usable", "why_not", "level"} <= rows else ["sluice-info --json: backends lack a key"]
+    if not {"name", "usable", "why_not", "level"} <= rows:
+        return ["sluice-info --json: backends lack a key"]
+    return check_info_without_libfabric(binary, work) if info["providers"] else []
+
+
+def check_info_without_libfabric(binary, work):
+    """A libfabric that cannot be loaded is a reason that sluice-info gives, and no more."""
+    (work / "broken").mkdir()
+    (work / "broken" / "libfabric.so.1").write_text("this is no library\n")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(work / "broken")}
+    done = subprocess.run([binary, "--json"], capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        return [f"sluice-info with a broken libfabric: exit {done.returncode}\n{done.stderr}"]
+    rows = json.loads(done.stdout)["providers"]
+    if [row["name"] for row in rows] != ["libfabric"] or "cannot be loaded" not in rows[0]["why_not"]:
+        return [f"sluice-info with a broken libfabric: {rows}"]
+    return []
 
 
 def main():
@@ -282,7 +299,7 @@ def main():
         if not options.full:
             faults += check_benches(work)
         if not options.only and not options.full:
-            faults += check_info(options.bin / "sluice-info")
+            faults += check_info(options.bin / "sluice-info", work)
             if (options.bin / "jacobi").exists():
                 faults += check_outputs(work)
     for fault in faults:

@@ -22,6 +22,17 @@ struct Provider {
 /// What can write into the memory of others, in libfabric's order of preference. Found at the first call. Any thread.
 const std::vector<Provider>& providers();
 
+/// A provider of libfabric that cannot carry channels here.
+struct Unusable {
+  std::string name;
+  std::uint32_t version = 0;
+  std::string why_not;
+};
+std::vector<Unusable> unusable_providers();
+
+/// `cxi` goes by its own name, others are of `ofi`.
+std::string backend_name(const Provider& provider);
+
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
 Info ask(const fi_info& hints, std::string& why);
 

@@ -229,8 +229,7 @@ std::vector<Backend> rows() {
   std::vector<Backend> rows;
   for (const Provider& provider : providers()) {
     Backend row;
-    const bool own_name = provider.name == "cxi" || provider.name == "emucxi";
-    row.name = own_name ? provider.name : "ofi:" + provider.name;
+    row.name = backend_name(provider);
     row.reach = provider.other_hosts ? Reach::network : Reach::named;
     row.level = provider.triggers ? 4 : level_of(*provider.devices.front());
     row.open = [name = row.name, &provider](const Settings& settings) {

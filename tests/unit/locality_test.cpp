@@ -91,8 +91,7 @@ TEST_F(Nics, without_a_pci_address_are_known_by_their_name) {
 
 TEST_F(Nics, belong_to_numa_nodes) {
   const Topology topology;
-  for (unsigned node = 0; node < 4; ++node)
-    EXPECT_EQ(topology.numa_node(four_nics()[kNicOfNode[node]]), node);
+  for (unsigned node = 0; node < 4; ++node) EXPECT_EQ(topology.numa_node(four_nics()[kNicOfNode[node]]), node);
   EXPECT_EQ(topology.numa_node({"no_such_device", "", {}}), std::nullopt);
 }
 
@@ -150,8 +149,7 @@ TEST_F(Devices, at_one_place_are_used_by_different_ranks_first) {
 
 TEST_F(Devices, that_the_user_names_are_used_as_they_are_named) {
   for (const PciAddress& nic : kNics) add(nic);
-  for (int rank = 0; rank < 4; ++rank)
-    EXPECT_EQ(chosen("cxi3,cxi1", rank), (std::vector<std::string>{"cxi3", "cxi1"}));
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(chosen("cxi3,cxi1", rank), (std::vector<std::string>{"cxi3", "cxi1"}));
   EXPECT_THROW(chosen("cxi9", 0), std::invalid_argument);
 }
 
