@@ -120,7 +120,7 @@ Facts facts_of(const Rail& rail) {
           {"deferred_work", rail.triggers()},
           {"trigger_entries", entries ? Value(std::uint64_t{*entries}) : Value()},
           {"engine_waits", std::string(rail.wait_fd() < 0 ? "polls every millisecond" : "sleeps on a descriptor")},
-          {"remote_data_bytes", std::uint64_t{info.domain_attr->cq_data_size}},
+          {"remote_data_bytes", std::uint64_t{data_bytes(info)}},
           {"ordered_writes", choose_manner(info, 0).ordered},
           {"inject_bytes", std::uint64_t{info.tx_attr->inject_size}},
           {"max_message_bytes", std::uint64_t{info.ep_attr->max_msg_size}},

@@ -73,6 +73,7 @@ TEST(Info, says_who_rings_and_how_much_can_be_armed) {
   EXPECT_EQ(emulated.at("fired_by"), "NIC, rung by a store to its page; else engine");
   EXPECT_EQ(emulated.at("trigger_entries"), 504);
   EXPECT_EQ(emulated.at("registration"), "allocated prov_key endpoint");
+  EXPECT_EQ(emulated.at("remote_data_bytes"), 0);
   EXPECT_EQ(emulated.at("device_memory"), "staged");
 }
 
