@@ -19,10 +19,10 @@ bool better(const Rated& one, const Rated& other) {
 
 }  // namespace
 
-std::vector<std::size_t> nearest_first(std::span<const Candidate> devices, const Standpoint& from) {
+Order nearest_first(std::span<const Candidate> devices, const Standpoint& from) {
   std::vector<std::size_t> order(devices.size());
   std::iota(order.begin(), order.end(), 0);
-  if (devices.size() < 2) return order;
+  if (devices.size() < 2) return {order, devices.size()};
   const Topology topology;
   std::vector<Rated> rated;
   for (const Candidate& device : devices) {
@@ -30,14 +30,17 @@ std::vector<std::size_t> nearest_first(std::span<const Candidate> devices, const
     rated.push_back({static_cast<std::size_t>(first - devices.begin()), topology.nearness(device, from)});
   }
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return better(rated[a], rated[b]); });
+  const auto end_of_run = [&](auto run) {
+    return std::find_if(run, order.end(), [&](std::size_t other) { return rated[other] != rated[*run]; });
+  };
+  const auto near = static_cast<std::size_t>(end_of_run(order.begin()) - order.begin());
   for (auto run = order.begin(); run != order.end();) {
-    const Rated& first = rated[*run];
-    const auto end = std::find_if(run, order.end(), [&](std::size_t other) { return rated[other] != first; });
+    const auto end = end_of_run(run);
     // What is somewhere unknown is not known to be as good.
-    if (first.nearness) std::rotate(run, run + from.node_rank % (end - run), end);
+    if (rated[*run].nearness) std::rotate(run, run + from.node_rank % (end - run), end);
     run = end;
   }
-  return order;
+  return {order, near};
 }
 
 }  // namespace sluice::backends::ofi

@@ -2,11 +2,11 @@
 // Which network devices are near to a rank, by where they hang in the machine's topology. Knows nothing of libfabric.
 #pragma once
 
-#include <compare>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::backends::ofi {
@@ -35,12 +35,8 @@ struct Standpoint {
 /// What the machine looks like. Taking a look costs milliseconds.
 class Topology {
  public:
-  /// How much of the way to the top of the machine two things share: to the GPU, and to the cores taken together.
-  struct Nearness {
-    int gpu = 0;
-    int cores = 0;
-    auto operator<=>(const Nearness&) const = default;
-  };
+  /// How much of the way to the top of the machine a device shares with the GPU, and with the cores taken together.
+  using Nearness = std::pair<int, int>;
 
   Topology();
   ~Topology();
@@ -57,9 +53,14 @@ class Topology {
   std::unique_ptr<Impl> impl_;
 };
 
+struct Order {
+  std::vector<std::size_t> devices;
+  std::size_t near = 0;  ///< the first so many are as near as the first
+};
+
 /// The order in which a rank uses `devices`, which are given as libfabric prefers them: what is on the network of the
 /// first before other networks, so that peers agree on it; there the nearest first. Ranks of a host take turns at being
 /// first to use what is equally near.
-std::vector<std::size_t> nearest_first(std::span<const Candidate> devices, const Standpoint& from);
+Order nearest_first(std::span<const Candidate> devices, const Standpoint& from);
 
 }  // namespace sluice::backends::ofi

@@ -84,8 +84,6 @@ bool is_link_local(const fi_info& info) {
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-using Devices = std::vector<std::shared_ptr<const fi_info>>;
-
 std::vector<unsigned> own_cores() {
   cpu_set_t set;
   std::vector<unsigned> cores;
@@ -96,13 +94,13 @@ std::vector<unsigned> own_cores() {
   return cores;
 }
 
-Devices in_order(const Devices& devices, int node_rank) {
+Choice in_order(const Devices& devices, int node_rank) {
   std::vector<Candidate> places;
   for (const auto& device : devices) places.push_back(candidate(*device));
-  Devices ordered;
-  for (const std::size_t i : nearest_first(places, {own_cores(), std::nullopt, node_rank}))
-    ordered.push_back(devices[i]);
-  return ordered;
+  const Order order = nearest_first(places, {own_cores(), std::nullopt, node_rank});
+  Choice choice{{}, order.near};
+  for (const std::size_t i : order.devices) choice.devices.push_back(devices[i]);
+  return choice;
 }
 
 std::vector<Provider> look() {
@@ -184,7 +182,7 @@ Candidate candidate(const fi_info& device) {
   return place;
 }
 
-std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const Settings& settings) {
+Choice choose_devices(const Provider& provider, const Settings& settings) {
   Devices chosen;
   for (const auto name : base::words_of(settings.domains)) {
     const auto device = std::find_if(provider.devices.begin(), provider.devices.end(),
@@ -195,7 +193,7 @@ std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provi
     }
     chosen.push_back(*device);
   }
-  if (!chosen.empty()) return chosen;
+  if (!chosen.empty()) return {chosen, chosen.size()};
   // Of a device with several addresses the first is enough.
   for (const auto& device : provider.devices) {
     const auto same = [&](const auto& other) { return device_of(*other) == device_of(*device); };

@@ -39,9 +39,17 @@ Info ask(const fi_info& hints, std::string& why);
 /// Where a device is, as far as libfabric says.
 Candidate candidate(const fi_info& device);
 
-/// The devices of a provider that a rank uses, best first: those that the settings name, else the reachable ones, the
-/// nearest first.
+using Devices = std::vector<std::shared_ptr<const fi_info>>;
+
+/// Devices, best first.
+struct Choice {
+  Devices devices;
+  std::size_t near = 0;  ///< the first so many are as good as the first
+};
+
+/// The devices of a provider that a rank uses: those that the settings name, else the reachable ones, the nearest
+/// first.
 /// @throws std::invalid_argument for a name that it does not have.
-std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const Settings& settings);
+Choice choose_devices(const Provider& provider, const Settings& settings);
 
 }  // namespace sluice::backends::ofi

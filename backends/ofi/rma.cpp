@@ -15,14 +15,13 @@ Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { re
 RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
     : station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
-  const std::size_t endpoints = station.rails.size();
   place_.index = station.arrivals.add(signals_, target);
   place_.slot_bytes = target.slot_bytes;
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals_.size());
   place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
   for (std::size_t i = 0; i < signals_.size(); ++i) {
-    const std::size_t endpoint = endpoint_of(place_.index, i, endpoints);
+    const std::size_t endpoint = station.spread.endpoint_of(place_.index, i);
     Rail& rail = *station.rails[endpoint];
     const auto word = rail.registered(signals_[i].memory);
     const auto slots = target.memory.bytes == 0 ? word : rail.registered(target.memory);

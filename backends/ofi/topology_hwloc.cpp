@@ -10,7 +10,7 @@
 namespace sluice::backends::ofi {
 namespace {
 
-int height(hwloc_obj_t object) {
+int height(hwloc_obj* object) {
   int steps = 0;
   for (; object->parent != nullptr; object = object->parent) ++steps;
   return steps;
@@ -20,7 +20,7 @@ int height(hwloc_obj_t object) {
 constexpr const char* kNotNeeded[] = {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"};
 
 /// How many steps below the top of the machine their ways part. Buses count: a switch may hold a GPU and its NIC.
-int shared(hwloc_obj_t one, hwloc_obj_t other) {
+int shared(hwloc_obj* one, hwloc_obj* other) {
   int one_height = height(one);
   int other_height = height(other);
   while (one != other) {
@@ -40,12 +40,12 @@ int shared(hwloc_obj_t one, hwloc_obj_t other) {
 struct Topology::Impl {
   hwloc_topology_t tree = nullptr;
 
-  hwloc_obj_t at(const PciAddress& pci) const {
+  hwloc_obj* at(const PciAddress& pci) const {
     return hwloc_get_pcidev_by_busid(tree, pci.domain, pci.bus, pci.device, pci.function);
   }
-  hwloc_obj_t find(const Candidate& device) const {
+  hwloc_obj* find(const Candidate& device) const {
     if (device.pci) return at(*device.pci);
-    hwloc_obj_t named = nullptr;
+    hwloc_obj* named = nullptr;
     do {
       named = hwloc_get_next_osdev(tree, named);
     } while (named != nullptr && device.name != named->name);
@@ -72,21 +72,21 @@ Topology::~Topology() {
 }
 
 std::optional<Topology::Nearness> Topology::nearness(const Candidate& device, const Standpoint& from) const {
-  const hwloc_obj_t here = impl_ == nullptr ? nullptr : impl_->find(device);
+  hwloc_obj* const here = impl_ == nullptr ? nullptr : impl_->find(device);
   if (here == nullptr) return std::nullopt;
-  Nearness nearness;
-  const hwloc_obj_t gpu = from.gpu ? impl_->at(*from.gpu) : nullptr;
-  if (gpu != nullptr) nearness.gpu = shared(here, gpu);
+  auto [to_gpu, to_cores] = Nearness();
+  hwloc_obj* const gpu = from.gpu ? impl_->at(*from.gpu) : nullptr;
+  if (gpu != nullptr) to_gpu = shared(here, gpu);
   for (const unsigned core : from.cores) {
-    const hwloc_obj_t unit = hwloc_get_pu_obj_by_os_index(impl_->tree, core);
-    if (unit != nullptr) nearness.cores += shared(here, unit);
+    hwloc_obj* const unit = hwloc_get_pu_obj_by_os_index(impl_->tree, core);
+    if (unit != nullptr) to_cores += shared(here, unit);
   }
-  return nearness;
+  return Nearness(to_gpu, to_cores);
 }
 
 std::optional<unsigned> Topology::numa_node(const Candidate& device) const {
-  const hwloc_obj_t here = impl_ == nullptr ? nullptr : impl_->find(device);
-  const hwloc_obj_t holder = here == nullptr ? nullptr : hwloc_get_non_io_ancestor_obj(impl_->tree, here);
+  hwloc_obj* const here = impl_ == nullptr ? nullptr : impl_->find(device);
+  hwloc_obj* const holder = here == nullptr ? nullptr : hwloc_get_non_io_ancestor_obj(impl_->tree, here);
   if (holder == nullptr || hwloc_bitmap_weight(holder->nodeset) != 1) return std::nullopt;
   return static_cast<unsigned>(hwloc_bitmap_first(holder->nodeset));
 }
