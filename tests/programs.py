@@ -250,20 +250,23 @@ def check_info(binary, work):
         return ["sluice-info --json lacks a key or a backend"]
     if not {"name", "usable", "why_not", "level"} <= rows:
         return ["sluice-info --json: backends lack a key"]
-    return check_info_without_libfabric(binary, work) if info["providers"] else []
-
-
-def check_info_without_libfabric(binary, work):
-    """A libfabric that cannot be loaded is a reason that sluice-info gives, and no more."""
+    if not info["providers"]:
+        return []
     (work / "broken").mkdir()
     (work / "broken" / "libfabric.so.1").write_text("this is no library\n")
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(work / "broken")}
-    done = subprocess.run([binary, "--json"], capture_output=True, text=True, check=False, env=environment)
-    if done.returncode != 0:
-        return [f"sluice-info with a broken libfabric: exit {done.returncode}\n{done.stderr}"]
-    rows = json.loads(done.stdout)["providers"]
-    if [row["name"] for row in rows] != ["libfabric"] or "cannot be loaded" not in rows[0]["why_not"]:
-        return [f"sluice-info with a broken libfabric: {rows}"]
+    emulation = {"FI_PROVIDER_PATH": str(binary.resolve().parent.parent / "providers"), "EMUCXI_TLES": "no number"}
+    return [
+        *check_why_not(binary, "libfabric", "cannot be loaded", {"LD_LIBRARY_PATH": str(work / "broken")}),
+        *check_why_not(binary, "emucxi", "no device", emulation),
+    ]
+
+
+def check_why_not(binary, name, why_not, variables):
+    """sluice-info goes on where a network cannot be used, and says why."""
+    done = subprocess.run([binary, "--json"], capture_output=True, text=True, check=False, env={**os.environ, **variables})
+    rows = {row["name"]: row for row in json.loads(done.stdout)["providers"]} if done.returncode == 0 else {}
+    if why_not not in rows.get(name, {}).get("why_not", ""):
+        return [f"sluice-info does not say why it cannot use {name}: exit {done.returncode}, {rows}\n{done.stderr}"]
     return []
 
 
