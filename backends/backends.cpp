@@ -8,6 +8,7 @@
 #include "backends/threads/transport.hpp"
 #include "backends/transport.hpp"
 #ifdef SLUICE_HAS_OFI
+#include "backends/ofi/report.hpp"
 #include "backends/ofi/transport.hpp"
 #endif
 
@@ -58,6 +59,14 @@ std::vector<Backend> default_backends(bool other_hosts) {
   const auto best = std::find_if(networks.begin(), networks.end(), is(Reach::network));
   if (best != networks.end()) rows.push_back(*best);
   return rows;
+}
+
+std::vector<Report> reports() {
+#ifdef SLUICE_HAS_OFI
+  return ofi::reports();
+#else
+  return {};
+#endif
 }
 
 void register_backend(Backend backend) { local().insert(local().begin(), std::move(backend)); }

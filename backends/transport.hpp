@@ -12,6 +12,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -142,6 +144,7 @@ struct Settings {
   bool stage_all = false;   ///< memory of the user's is staged, as if no network reached it
   std::string domains;      ///< network devices that may be used, best first; empty: chosen by locality
   int node_size = 1;        ///< ranks on this host
+  int node_rank = 0;        ///< among them
   bool one_host = true;     ///< all ranks of the job are on this host
 };
 
@@ -169,6 +172,21 @@ std::optional<Backend> find_backend(std::string_view name);
 
 /// What a job opens that names none: all for this host, and the best of those for others if it has `other_hosts`.
 std::vector<Backend> default_backends(bool other_hosts);
+
+/// What sluice-info says of a provider of networks. Facts are shown in their order; one without a value is not known.
+struct Report {
+  using Value = std::variant<std::monostate, bool, std::uint64_t, std::string>;
+  using Facts = std::vector<std::pair<std::string, Value>>;
+
+  std::string name;  ///< of its backend, if it can be one
+  int level = 0;
+  std::string why_not;  ///< empty: usable here
+  Facts facts;
+  std::vector<Facts> devices;
+};
+
+/// All providers, those too that cannot be used. Opens them for a look, which may take a while.
+std::vector<Report> reports();
 
 /// Adds a row before the others, for tests that wrap a backend. Not thread-safe: before any context.
 void register_backend(Backend backend);

@@ -25,6 +25,19 @@ if(SLUICE_ENABLE_APPS)
   endif()
 endif()
 
+# Who links an archive links what it uses; a shared library brings that itself. libfabric is loaded, not linked.
+set(SLUICE_LINKS_HWLOC OFF)
+set(SLUICE_PC_REQUIRES "")
+get_target_property(sluice_type sluice TYPE)
+if(SLUICE_ENABLE_HWLOC AND sluice_type STREQUAL "STATIC_LIBRARY")
+  set(SLUICE_LINKS_HWLOC ON)
+  set(SLUICE_PC_REQUIRES "hwloc")
+endif()
+set(SLUICE_PC_LIBS "")
+if(SLUICE_ENABLE_OFI AND CMAKE_DL_LIBS)
+  set(SLUICE_PC_LIBS "-l${CMAKE_DL_LIBS}")
+endif()
+
 configure_package_config_file(cmake/SluiceConfig.cmake.in "${PROJECT_BINARY_DIR}/SluiceConfig.cmake"
                               INSTALL_DESTINATION "${SLUICE_CMAKE_DIR}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -70,9 +70,11 @@ if(NOT DEFINED SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI OR SLUICE_ENABLE_OFI STREQ
   find_package(PkgConfig QUIET)
   if(PkgConfig_FOUND)
     pkg_check_modules(libfabric QUIET IMPORTED_TARGET libfabric>=1.17)
+    pkg_check_modules(hwloc QUIET IMPORTED_TARGET hwloc>=2.1)
   endif()
 endif()
 sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND)
+sluice_option(HWLOC HELP "The nearest network devices first" NEEDS hwloc_FOUND SLUICE_ENABLE_OFI)
 
 # `./dev` installs Kokkos there. Debian 12 has Kokkos 3.4, which the version asked for keeps out.
 set(sluice_cache "$ENV{HOME}/.cache/sluice")

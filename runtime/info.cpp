@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <variant>
 
 namespace sluice {
 
@@ -43,9 +44,36 @@ std::string_view value_of(const base::Variable& variable) {
   return set == nullptr ? variable.default_value : set;
 }
 
-std::string json_of(const backends::Backend& backend) {
-  return "{\"name\": " + quoted(backend.name) + ", \"usable\": " + (backend.why_not.empty() ? "true" : "false") +
-         ", \"why_not\": " + quoted(backend.why_not) + ", \"level\": " + std::to_string(backend.level) + "}";
+using backends::Report;
+
+/// What backends and providers have in common.
+template <class Row>
+std::string json_of_row(const Row& row) {
+  return "\"name\": " + quoted(row.name) + ", \"usable\": " + (row.why_not.empty() ? "true" : "false") +
+         ", \"why_not\": " + quoted(row.why_not) + ", \"level\": " + std::to_string(row.level);
+}
+
+std::string json_of(const backends::Backend& backend) { return "{" + json_of_row(backend) + "}"; }
+
+std::string json_of(const Report::Value& value) {
+  if (const auto* const fact = std::get_if<bool>(&value)) return *fact ? "true" : "false";
+  if (const auto* const number = std::get_if<std::uint64_t>(&value)) return std::to_string(*number);
+  const auto* const text = std::get_if<std::string>(&value);
+  return text == nullptr ? "null" : quoted(*text);
+}
+
+std::string json_of(const Report::Facts& facts) {
+  std::string json;
+  for (const auto& [name, value] : facts) json += (json.empty() ? "" : ", ") + quoted(name) + ": " + json_of(value);
+  return json;
+}
+
+std::string json_of(const Report& report) {
+  std::string devices;
+  for (const Report::Facts& device : report.devices)
+    devices += (devices.empty() ? "\n      {" : ",\n      {") + json_of(device) + "}";
+  return "{" + json_of_row(report) + (report.facts.empty() ? "" : ", ") + json_of(report.facts) + ", \"devices\": [" +
+         devices + "]}";
 }
 
 std::string json_of(const base::Variable& variable) {
@@ -63,7 +91,8 @@ std::string json_list(const Range& items) {
 
 std::string as_json() {
   return "{\n  \"version\": " + quoted(SLUICE_VERSION) + ",\n  \"backends\": " + json_list(backends::backends()) +
-         ",\n  \"gpus\": [],\n  \"providers\": [],\n  \"variables\": " + json_list(base::variables()) + "\n}\n";
+         ",\n  \"gpus\": [],\n  \"providers\": " + json_list(backends::reports()) +
+         ",\n  \"variables\": " + json_list(base::variables()) + "\n}\n";
 }
 
 std::string padded(std::string_view text, std::size_t width) {
@@ -72,26 +101,73 @@ std::string padded(std::string_view text, std::size_t width) {
   return column;
 }
 
-std::string line_of(const backends::Backend& backend) {
-  const std::string& why_not = backend.why_not;
-  return "  " + padded(backend.name, 12) +
-         (why_not.empty() ? "usable, level " + std::to_string(backend.level) : "not usable here: " + why_not) + "\n";
+/// Adds words to the last of some lines, and goes on in new ones with an indent where that gets too long.
+std::string wrapped(std::string lines, std::string_view words, std::size_t indent) {
+  constexpr std::size_t kColumns = 100;
+  std::size_t column = lines.size();
+  while (!words.empty()) {
+    const std::string_view word = words.substr(0, words.find(' '));
+    words.remove_prefix(std::min(words.size(), word.size() + 1));
+    if (column > indent && column + word.size() > kColumns) {
+      lines.back() = '\n';  // instead of the space after the word before
+      lines.append(indent, ' ');
+      column = indent;
+    }
+    lines += word;
+    lines += ' ';
+    column += word.size() + 1;
+  }
+  lines.back() = '\n';
+  return lines;
+}
+
+template <class Row>
+std::string line_of_row(const Row& row) {
+  const std::string& why_not = row.why_not;
+  return wrapped("  " + padded(row.name, 12),
+                 why_not.empty() ? "usable, level " + std::to_string(row.level) : "not usable here: " + why_not, 16);
+}
+
+std::string text_of(const Report::Value& value) {
+  if (const auto* const fact = std::get_if<bool>(&value)) return *fact ? "yes" : "no";
+  const auto* const text = std::get_if<std::string>(&value);
+  return text == nullptr ? json_of(value) : *text;
+}
+
+/// What is known.
+std::string text_of(const Report::Facts& facts) {
+  std::string text;
+  for (const auto& [name, value] : facts) {
+    if (std::holds_alternative<std::monostate>(value)) continue;
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    text += (text.empty() ? "" : "; ") + words + ": " + text_of(value);
+  }
+  return text;
+}
+
+std::string lines_of(const Report& report) {
+  std::string lines = line_of_row(report);
+  if (!report.facts.empty()) lines += wrapped("    ", text_of(report.facts), 4);
+  for (const Report::Facts& device : report.devices) lines += wrapped("    ", text_of(device), 6);
+  return lines;
 }
 
 std::string line_of(const base::Variable& variable, std::size_t width) {
   const std::string_view value = value_of(variable);
-  std::string line =
-      "  " + padded(variable.name, width) + padded(value.empty() ? "(unset)" : value, 8) + variable.meaning;
-  if (value != variable.default_value) {
-    line += std::string(" [default: ") + (*variable.default_value == '\0' ? "unset" : variable.default_value) + "]";
-  }
-  return line + "\n";
+  std::string meaning = variable.meaning;
+  if (value != variable.default_value)
+    meaning += std::string(" [default: ") + (*variable.default_value == '\0' ? "unset" : variable.default_value) + "]";
+  return wrapped("  " + padded(variable.name, width) + padded(value.empty() ? "(unset)" : value, 8), meaning,
+                 width + 14);
 }
 
 std::string as_text() {
   std::string text = "Sluice " SLUICE_VERSION "\nBackends, best first\n";
-  for (const backends::Backend& backend : backends::backends()) text += line_of(backend);
-  text += "GPUs\n  none\nProviders\n  none\nVariables\n";
+  for (const backends::Backend& backend : backends::backends()) text += line_of_row(backend);
+  text += "GPUs\n  none\nProviders of networks, best first\n";
+  for (const Report& report : backends::reports()) text += lines_of(report);
+  text += "Variables\n";
   std::size_t width = 0;
   for (const base::Variable& variable : base::variables())
     width = std::max(width, std::string_view(variable.name).size());

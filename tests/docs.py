@@ -52,7 +52,7 @@ def compile_and_run(program, options):
     environment = {**os.environ, "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
     steps = [
         [compiler, "-std=c++20", *options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", source,
-         "-o", binary, *library, *mpi_flags, "-lsluice", "-pthread"],
+         "-o", binary, *library, *mpi_flags, "-lsluice", *filter(None, options.libraries.split(";")), "-pthread"],
         [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, binary],
     ]
     for step in steps:
@@ -70,6 +70,7 @@ def main():
         parser.add_argument(option, type=pathlib.Path, required=True)
     parser.add_argument("--compiler", default="c++")
     parser.add_argument("--flags", default="")
+    parser.add_argument("--libraries", default="", help="what the library is linked with")
     parser.add_argument("--mpiexec", default="")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,11 @@ set(run "${prefix}/bin/sluice-run" -n 2)
 step("${CMAKE_COMMAND}" -S "${example}" -B "${WORK}/build" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
      "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
 step("${CMAKE_COMMAND}" --build "${WORK}/build" -j 1)
+# libfabric is loaded where it is needed, and is no business of a program's.
+execute_process(COMMAND ldd "${WORK}/build/consumer" OUTPUT_VARIABLE needed COMMAND_ERROR_IS_FATAL ANY)
+if(needed MATCHES "libfabric")
+  message(FATAL_ERROR "a program is linked with libfabric:\n${needed}")
+endif()
 step(${run} "${WORK}/build/consumer")
 step(${run} --threads "${WORK}/build/consumer")
 

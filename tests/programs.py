@@ -10,6 +10,7 @@ Bad input, exit code 2, must give exactly one line on standard error, however ma
 import argparse
 import csv
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -240,14 +241,33 @@ def missing_backend(row, binary):
     return f"this build has no backend {named[1]}"
 
 
-def check_info(binary):
+def check_info(binary, work):
     """sluice-info --json has the shape that scripts rely on."""
     info = json.loads(subprocess.run([binary, "--json"], capture_output=True, text=True, check=True).stdout)
     rows = {key for backend in info["backends"] for key in backend}
     names = {backend["name"] for backend in info["backends"]}
     if not {"version", "backends", "gpus", "providers", "variables"} <= info.keys() or not {"threads", "shm"} <= names:
         return ["sluice-info --json lacks a key or a backend"]
-    return [] if {"name", "usable", "why_not", "level"} <= rows else ["sluice-info --json: backends lack a key"]
+    if not {"name", "usable", "why_not", "level"} <= rows:
+        return ["sluice-info --json: backends lack a key"]
+    if not info["providers"]:
+        return []
+    (work / "broken").mkdir()
+    (work / "broken" / "libfabric.so.1").write_text("this is no library\n")
+    emulation = {"FI_PROVIDER_PATH": str(binary.resolve().parent.parent / "providers"), "EMUCXI_TLES": "no number"}
+    return [
+        *check_why_not(binary, "libfabric", "cannot be loaded", {"LD_LIBRARY_PATH": str(work / "broken")}),
+        *check_why_not(binary, "emucxi", "no device", emulation),
+    ]
+
+
+def check_why_not(binary, name, why_not, variables):
+    """sluice-info goes on where a network cannot be used, and says why."""
+    done = subprocess.run([binary, "--json"], capture_output=True, text=True, check=False, env={**os.environ, **variables})
+    rows = {row["name"]: row for row in json.loads(done.stdout)["providers"]} if done.returncode == 0 else {}
+    if why_not not in rows.get(name, {}).get("why_not", ""):
+        return [f"sluice-info does not say why it cannot use {name}: exit {done.returncode}, {rows}\n{done.stderr}"]
+    return []
 
 
 def main():
@@ -282,7 +302,7 @@ def main():
         if not options.full:
             faults += check_benches(work)
         if not options.only and not options.full:
-            faults += check_info(options.bin / "sluice-info")
+            faults += check_info(options.bin / "sluice-info", work)
             if (options.bin / "jacobi").exists():
                 faults += check_outputs(work)
     for fault in faults:

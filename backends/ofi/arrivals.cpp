@@ -17,11 +17,11 @@ std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target
   return static_cast<std::uint64_t>(free - landings_.begin());
 }
 
-void Arrivals::landed(std::uint64_t number, std::size_t endpoint, std::size_t endpoints) noexcept {
+void Arrivals::landed(std::uint64_t number, std::size_t endpoint, const Spread& spread) noexcept {
   const std::uint64_t index = number & ((std::uint64_t{1} << manner_.index_bits) - 1);
   if (index >= landings_.size() || landings_[index] == nullptr) return;  // closed meanwhile: its peer has failed
   Landing& landing = *landings_[index];
-  Lane& lane = landing.lanes[rail_of(index, endpoint, endpoints) % landing.lanes.size()];
+  Lane& lane = landing.lanes[spread.rail_of(index, endpoint) % landing.lanes.size()];
   land(lane, epoch_of(number, lane.seen), landing.moves_bytes);
 }
 

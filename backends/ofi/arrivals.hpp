@@ -11,14 +11,19 @@
 
 namespace sluice::backends::ofi {
 
-/// Which of `endpoints` the rail of a landing uses, so that landings with fewer rails than that are spread over them;
-/// and the other way round.
-constexpr std::size_t endpoint_of(std::uint64_t index, std::size_t rail, std::size_t endpoints) noexcept {
-  return (index + rail) % endpoints;
-}
-constexpr std::size_t rail_of(std::uint64_t index, std::size_t endpoint, std::size_t endpoints) noexcept {
-  return (endpoint + endpoints - index % endpoints) % endpoints;
-}
+/// Which endpoint the rail of a landing uses, and the other way round. Landings begin in turn at one of the first
+/// `near`, so that those with few rails use the nearest devices.
+struct Spread {
+  std::size_t endpoints = 1;
+  std::size_t near = 1;
+
+  constexpr std::size_t endpoint_of(std::uint64_t index, std::size_t rail) const noexcept {
+    return (index % near + rail) % endpoints;
+  }
+  constexpr std::size_t rail_of(std::uint64_t index, std::size_t endpoint) const noexcept {
+    return (endpoint + endpoints - index % near) % endpoints;
+  }
+};
 
 /// The landings of a rank, by the index that travels with a put. Not thread-safe.
 class Arrivals {
@@ -30,7 +35,7 @@ class Arrivals {
   void remove(std::uint64_t index) noexcept { landings_[index].reset(); }
 
   /// A put of `number` has landed, at one of our endpoints.
-  void landed(std::uint64_t number, std::size_t endpoint, std::size_t endpoints) noexcept;
+  void landed(std::uint64_t number, std::size_t endpoint, const Spread& spread) noexcept;
 
  private:
   /// One rail of one landing.

@@ -2,6 +2,7 @@
 #include "backends/ofi/manner.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 namespace sluice::backends::ofi {
 
@@ -11,26 +12,41 @@ bool Manner::has_room(std::uint64_t index, int depth) const noexcept {
   return epoch_bits == 0 || epoch_bits > 31 || depth < 1 << (epoch_bits - 1);
 }
 
-int level_of(const fi_info& info) noexcept {
-  if ((~info.caps & (FI_TRIGGER | FI_RMA_EVENT)) == 0) return 4;
-  const std::size_t bytes = info.domain_attr->cq_data_size;
+namespace {
+
+int data_level(const fi_info& info) noexcept {
+  const std::size_t bytes = data_bytes(info);
   if (bytes >= 8) return 3;
   if (bytes >= 4) return 2;
   return bytes >= 1 ? 1 : 0;
+}
+
+}  // namespace
+
+std::size_t data_bytes(const fi_info& info) noexcept {
+  const char* const name = info.fabric_attr->prov_name;
+  // What cxi says is true of messages. It refuses writes that carry data (cxip_rma.c).
+  const bool messages_only = name != nullptr && std::string_view(name).ends_with("cxi");
+  return messages_only ? 0 : info.domain_attr->cq_data_size;
+}
+
+int level_of(const fi_info& info) noexcept {
+  return (~info.caps & (FI_TRIGGER | FI_RMA_EVENT)) == 0 ? 4 : data_level(info);
 }
 
 Manner choose_manner(const fi_info& info, int level) noexcept {
   Manner manner;
   manner.ordered = (info.tx_attr->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW)) != 0;
   level = std::min(level, level_of(info));
-  if (level == 0) return manner;
   if (level == 4) {
     manner.notice = Notice::counter;
     return manner;
   }
+  level = std::min(level, data_level(info));
+  if (level == 0) return manner;
   manner.notice = Notice::data;
   if (level == 1) {
-    manner.index_bits = info.domain_attr->cq_data_size == 1 ? 8 : 16;
+    manner.index_bits = data_bytes(info) == 1 ? 8 : 16;
   } else {
     manner.index_bits = level == 2 ? 20 : 32;
     manner.epoch_bits = level == 2 ? 12 : 32;

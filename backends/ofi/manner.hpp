@@ -3,6 +3,7 @@
 // that travel with a put).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backends/ofi/fabric.hpp"
@@ -33,6 +34,9 @@ struct Manner {
   /// Whether a landing of this number and depth can be told of in so few bits.
   bool has_room(std::uint64_t index, int depth) const noexcept;
 };
+
+/// How many bytes may travel with a write.
+std::size_t data_bytes(const fi_info& info) noexcept;
 
 /// The support level of a provider: 4: work is fired and counted without a thread of ours, 3: 64 bits travel with a
 /// put, 2: 32, 1: 8 or 16, 0: none.

@@ -2,6 +2,7 @@
 #include "backends/ofi/provider.hpp"
 
 #include <netinet/in.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,17 +21,45 @@ Info empty_hints() {
   return hints;
 }
 
-/// What every provider must offer: reliable datagrams, and writes into registered memory. The rest is looked at in what
-/// it offers.
+/// What every provider must offer, and what is said of one that does not. The rest is looked at in what it offers.
+struct Need {
+  void (*add)(fi_info& hints);
+  const char* why_not;
+};
+constexpr Need kNeeds[] = {
+    {[](fi_info& hints) {
+       hints.mode = ~std::uint64_t{0};
+       hints.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_RAW | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
+                                    FI_MR_MMU_NOTIFY | FI_MR_RMA_EVENT | FI_MR_ENDPOINT | FI_MR_HMEM;
+     },
+     "it has no device here"},
+    {[](fi_info& hints) { hints.ep_attr->type = FI_EP_RDM; }, "it has no reliable datagrams"},
+    {[](fi_info& hints) { hints.caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE; }, "it cannot write into others' memory"},
+    {[](fi_info& hints) {
+       hints.mode = FI_CONTEXT | FI_CONTEXT2;
+       hints.domain_attr->threading = FI_THREAD_DOMAIN;
+       hints.domain_attr->resource_mgmt = FI_RM_ENABLED;
+       hints.domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+     },
+     "it wants a mode of use, or of registering memory, that Sluice does not have"},
+};
+
 Info hints() {
   Info hints = empty_hints();
-  hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+  for (const Need& need : kNeeds) need.add(*hints);
   return hints;
+}
+
+/// The first need of a provider that is not met; empty: all are.
+std::string unmet(const std::string& provider) {
+  const Info hints = empty_hints();
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
+  std::string why;
+  for (const Need& need : kNeeds) {
+    need.add(*hints);
+    if (ask(*hints, why) == nullptr) return need.why_not;
+  }
+  return {};
 }
 
 std::string text(const char* text) { return text == nullptr ? std::string() : std::string(text); }
@@ -53,6 +82,25 @@ bool is_link_local(const fi_info& info) {
   const auto* const address = static_cast<const sockaddr*>(info.src_addr);
   return address != nullptr && address->sa_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+std::vector<unsigned> own_cores() {
+  cpu_set_t set;
+  std::vector<unsigned> cores;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (unsigned core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+Choice in_order(const Devices& devices, int node_rank) {
+  std::vector<Candidate> places;
+  for (const auto& device : devices) places.push_back(candidate(*device));
+  const Order order = nearest_first(places, {own_cores(), std::nullopt, node_rank});
+  Choice choice{{}, order.near};
+  for (const std::size_t i : order.devices) choice.devices.push_back(devices[i]);
+  return choice;
 }
 
 std::vector<Provider> look() {
@@ -105,25 +153,54 @@ Info ask(const fi_info& hints, std::string& why) {
   return Info(answer);
 }
 
-std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const std::string& nics,
-                                                           bool one_host) {
-  std::vector<std::shared_ptr<const fi_info>> chosen;
-  for (const auto name : base::words_of(nics)) {
+std::vector<Unusable> unusable_providers() {
+  std::vector<Unusable> found;
+  fi_info* list = nullptr;
+  library().getinfo(kVersion, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &list);
+  const Info all(list);
+  for (const fi_info* info = list; info != nullptr; info = info->next) {
+    const std::string name = text(info->fabric_attr->prov_name);
+    if (name.starts_with("ofi_")) continue;  // a layer on top of others
+    const std::string why_not = unmet(name);
+    if (!why_not.empty()) found.push_back({name, info->fabric_attr->prov_version, why_not});
+  }
+  return found;
+}
+
+std::string backend_name(const Provider& provider) {
+  const bool own_name = provider.name == "cxi" || provider.name == "emucxi";
+  return own_name ? provider.name : "ofi:" + provider.name;
+}
+
+Candidate candidate(const fi_info& device) {
+  Candidate place{device_of(device), text(device.fabric_attr->name), std::nullopt};
+  const fi_bus_attr* const bus = device.nic == nullptr ? nullptr : device.nic->bus_attr;
+  if (bus != nullptr && bus->bus_type == FI_BUS_PCI) {
+    const fi_pci_attr& pci = bus->attr.pci;
+    place.pci = PciAddress{pci.domain_id, pci.bus_id, pci.device_id, pci.function_id};
+  }
+  return place;
+}
+
+Choice choose_devices(const Provider& provider, const Settings& settings) {
+  Devices chosen;
+  for (const auto name : base::words_of(settings.domains)) {
     const auto device = std::find_if(provider.devices.begin(), provider.devices.end(),
                                      [&](const auto& one) { return device_of(*one) == name; });
     if (device == provider.devices.end()) {
-      throw std::invalid_argument("SLUICE_NICS=" + nics + ": provider " + provider.full_name +
+      throw std::invalid_argument("SLUICE_NICS=" + settings.domains + ": provider " + provider.full_name +
                                   " has no network device \"" + std::string(name) + "\"");
     }
     chosen.push_back(*device);
   }
-  if (!chosen.empty()) return chosen;
+  if (!chosen.empty()) return {chosen, chosen.size()};
   // Of a device with several addresses the first is enough.
   for (const auto& device : provider.devices) {
     const auto same = [&](const auto& other) { return device_of(*other) == device_of(*device); };
-    if (is_loopback(*device) == one_host && std::none_of(chosen.begin(), chosen.end(), same)) chosen.push_back(device);
+    if (is_loopback(*device) == settings.one_host && std::none_of(chosen.begin(), chosen.end(), same))
+      chosen.push_back(device);
   }
-  return chosen.empty() ? provider.devices : chosen;
+  return in_order(chosen.empty() ? provider.devices : chosen, settings.node_rank);
 }
 
 }  // namespace sluice::backends::ofi

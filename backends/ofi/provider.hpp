@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "backends/ofi/fabric.hpp"
+#include "backends/ofi/locality.hpp"
+#include "backends/transport.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -20,12 +22,34 @@ struct Provider {
 /// What can write into the memory of others, in libfabric's order of preference. Found at the first call. Any thread.
 const std::vector<Provider>& providers();
 
+/// A provider of libfabric that cannot carry channels here.
+struct Unusable {
+  std::string name;
+  std::uint32_t version = 0;
+  std::string why_not;
+};
+std::vector<Unusable> unusable_providers();
+
+/// `cxi` goes by its own name, others are of `ofi`.
+std::string backend_name(const Provider& provider);
+
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
 Info ask(const fi_info& hints, std::string& why);
 
-/// The devices of a provider that a rank uses, best first: those named in `nics`, else the reachable ones.
+/// Where a device is, as far as libfabric says.
+Candidate candidate(const fi_info& device);
+
+using Devices = std::vector<std::shared_ptr<const fi_info>>;
+
+/// Devices, best first.
+struct Choice {
+  Devices devices;
+  std::size_t near = 0;  ///< the first so many are as good as the first
+};
+
+/// The devices of a provider that a rank uses: those that the settings name, else the reachable ones, the nearest
+/// first.
 /// @throws std::invalid_argument for a name that it does not have.
-std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const std::string& nics,
-                                                           bool one_host);
+Choice choose_devices(const Provider& provider, const Settings& settings);
 
 }  // namespace sluice::backends::ofi

@@ -69,7 +69,8 @@ void Rail::open_queue() {
     check(fi_cq_open(domain_.get(), &attributes, &queue, nullptr), "fi_cq_open");
   }
   queue_.reset(queue);
-  if (attributes.wait_obj == FI_WAIT_FD) check(fi_control(&queue->fid, FI_GETWAIT, &wait_fd_), "FI_GETWAIT");
+  // ofi_rxd promises one and has none.
+  if (attributes.wait_obj != FI_WAIT_FD || fi_control(&queue->fid, FI_GETWAIT, &wait_fd_) < 0) wait_fd_ = -1;
 }
 
 std::string Rail::network() const {

@@ -21,7 +21,6 @@ Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { re
 RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
     : station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
-  const std::size_t endpoints = station.rails.size();
   const auto reached = [&](const auto& rail) { return rail->registered(target.memory) != nullptr; };
   if (target.memory.bytes != 0 && !std::all_of(station.rails.begin(), station.rails.end(), reached))
     staged_.emplace(target);
@@ -33,7 +32,7 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
   place_.rails = static_cast<std::uint32_t>(signals_.size());
   place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
   for (std::size_t i = 0; i < signals_.size(); ++i) {
-    const std::size_t endpoint = endpoint_of(place_.index, i, endpoints);
+    const std::size_t endpoint = station.spread.endpoint_of(place_.index, i);
     Rail& rail = *station.rails[endpoint];
     const auto word = rail.registered(signals_[i].memory);
     const auto slots = target.memory.bytes == 0 ? word : rail.registered(slots_here.memory);

@@ -43,6 +43,7 @@ struct Station {
   std::vector<std::vector<Work>> orphaned_work;
   std::vector<std::unique_ptr<Rail>> rails;
   std::vector<Owned<fid_cntr>> orphaned_counters;
+  Spread spread;
   Manner manner;
   Arrivals arrivals{manner};
   std::vector<WrittenWord> written_words;

@@ -113,11 +113,13 @@ class OfiTransport final : public Transport {
  public:
   OfiTransport(const std::string& name, const Provider& provider, const Settings& settings) : settings_(settings) {
     station_.provider = name;
-    const auto devices = choose_devices(provider, settings.domains, settings.one_host);
+    const auto [devices, near] = choose_devices(provider, settings);
     const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
       station_.rails.push_back(
           std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4, settings.stage_all));
+    const std::size_t opened = station_.rails.size();
+    station_.spread = {opened, near == devices.size() ? opened : std::min(near, opened)};
     station_.manner = choose_manner(station_.rails.front()->info(), settings.level);
     if (station_.manner.notice == Notice::counter) count_entries();
     open_rest();
@@ -203,7 +205,7 @@ bool OfiTransport::poll() {
   bool left = false;
   const auto& rails = station_.rails;
   for (std::size_t i = 0; i < rails.size(); ++i) {
-    rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i, rails.size()); });
+    rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i, station_.spread); });
     left |= rails[i]->under_way() > 0 && !rest_;
   }
   for (RmaPut* put : station_.attended) left |= put->attend();
@@ -238,8 +240,7 @@ std::vector<Backend> rows() {
   std::vector<Backend> rows;
   for (const Provider& provider : providers()) {
     Backend row;
-    const bool own_name = provider.name == "cxi" || provider.name == "emucxi";
-    row.name = own_name ? provider.name : "ofi:" + provider.name;
+    row.name = backend_name(provider);
     row.reach = provider.other_hosts ? Reach::network : Reach::named;
     row.level = provider.triggers ? 4 : level_of(*provider.devices.front());
     row.open = [name = row.name, &provider](const Settings& settings) {

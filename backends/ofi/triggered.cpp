@@ -53,7 +53,7 @@ CountedLanding::CountedLanding(Station& station, const Slots& target, std::span<
   place_.rails = static_cast<std::uint32_t>(signals.size());
   place_.notice = Notice::counter;
   for (std::size_t i = 0; i < signals.size(); ++i) {
-    const std::size_t endpoint = endpoint_of(place_.index, i, station.rails.size());
+    const std::size_t endpoint = station.spread.endpoint_of(place_.index, i);
     Rail& rail = *station.rails[endpoint];
     auto counter = open_counter(rail);
     auto memory = register_counted(rail, target.memory, counter.get());

@@ -95,6 +95,7 @@ void describe_domain(fi_domain_attr& domain, const fi_domain_attr* asked) {
   domain.av_type = FI_AV_UNSPEC;
   domain.mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED | (provider_keys ? FI_MR_PROV_KEY : 0);
   domain.mr_key_size = provider_keys ? sizeof(std::uint64_t) : sizeof(std::uint32_t);
+  domain.cq_data_size = 8;  // of messages, as cxi has it: its writes take none
   domain.cq_cnt = 32;
   domain.ep_cnt = 128;
   domain.tx_ctx_cnt = domain.rx_ctx_cnt = domain.max_ep_tx_ctx = domain.max_ep_rx_ctx = 1;

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/report.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+
+#include "backends/ofi/cxi.hpp"
+#include "backends/ofi/provider.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+using Value = Report::Value;
+using Facts = Report::Facts;
+
+Value known(const char* text) { return text == nullptr || *text == '\0' ? Value() : Value(std::string(text)); }
+
+std::string version(std::uint32_t number) {
+  return std::to_string(FI_MAJOR(number)) + "." + std::to_string(FI_MINOR(number));
+}
+
+Value pci_of(const Candidate& place) {
+  if (!place.pci) return {};
+  char text[32];
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", place.pci->domain, place.pci->bus, place.pci->device,
+                place.pci->function);
+  return std::string(text);
+}
+
+Value address_of(const fi_info& device) {
+  const auto* const socket = static_cast<const sockaddr*>(device.src_addr);
+  const fi_link_attr* const link = device.nic == nullptr ? nullptr : device.nic->link_attr;
+  char text[INET6_ADDRSTRLEN] = "";
+  if (socket != nullptr && device.addr_format == FI_SOCKADDR_IN) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(socket)->sin_addr, text, sizeof text);
+  } else if (socket != nullptr && device.addr_format == FI_SOCKADDR_IN6) {
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(socket)->sin6_addr, text, sizeof text);
+  } else if (link != nullptr) {
+    return known(link->address);
+  }
+  return known(text);
+}
+
+Value speed_of(const fi_info& device) {
+  const fi_link_attr* const link = device.nic == nullptr ? nullptr : device.nic->link_attr;
+  return link == nullptr || link->speed == 0 ? Value() : Value(std::uint64_t{link->speed});
+}
+
+Value state_of(const fi_info& device) {
+  const fi_link_attr* const link = device.nic == nullptr ? nullptr : device.nic->link_attr;
+  if (link == nullptr || link->state == FI_LINK_UNKNOWN) return {};
+  return std::string(link->state == FI_LINK_UP ? "up" : "down");
+}
+
+Facts facts_of_device(const fi_info& device, const Topology& topology) {
+  const Candidate place = candidate(device);
+  const auto node = topology.numa_node(place);
+  return {{"device", place.name},
+          {"network", known(place.network.c_str())},
+          {"address", address_of(device)},
+          {"link_bits_per_second", speed_of(device)},
+          {"link", state_of(device)},
+          {"pci", pci_of(place)},
+          {"numa_node", node ? Value(std::uint64_t{*node}) : Value()}};
+}
+
+std::string notice_of(const Manner& manner) {
+  const std::string landing = std::to_string(manner.index_bits) + " bits name the landing";
+  switch (manner.notice) {
+    case Notice::counter: return "the NIC counts what has landed";
+    case Notice::data:
+      return "a number comes with each put: " + landing +
+             (manner.epoch_bits == 0 ? "" : ", " + std::to_string(manner.epoch_bits) + " its epoch");
+    case Notice::word: break;
+  }
+  return "a second write raises the signal";
+}
+
+/// Who fires puts, and who does where that cannot be.
+std::string fired_by(const Rail& rail) {
+  if (!rail.triggers()) return "engine";
+  return pages_work(rail) ? "NIC, rung by a store to its page; else engine" : "NIC, rung by the engine; else engine";
+}
+
+std::string registration(std::uint64_t mode) {
+  constexpr std::array<std::pair<std::uint64_t, const char*>, 6> kBits = {{{FI_MR_LOCAL, "local"},
+                                                                           {FI_MR_VIRT_ADDR, "virt_addr"},
+                                                                           {FI_MR_ALLOCATED, "allocated"},
+                                                                           {FI_MR_PROV_KEY, "prov_key"},
+                                                                           {FI_MR_ENDPOINT, "endpoint"},
+                                                                           {FI_MR_HMEM, "hmem"}}};
+  std::string text;
+  for (const auto& [bit, name] : kBits) {
+    if ((mode & bit) != 0) text += (text.empty() ? "" : " ") + std::string(name);
+  }
+  return text;
+}
+
+/// Whether the device reads and writes the memory of GPUs itself.
+bool takes_device_memory(const fi_info& device) {
+  std::string why;
+  const Info wanted = duplicate(device);
+  wanted->caps |= FI_HMEM;
+  wanted->tx_attr->caps |= FI_HMEM;
+  wanted->rx_attr->caps |= FI_HMEM;
+  wanted->domain_attr->mr_mode |= FI_MR_HMEM;
+  return ask(*wanted, why) != nullptr;
+}
+
+Facts facts_of(const Rail& rail) {
+  const fi_info& info = rail.info();
+  const auto entries = rail.triggers() ? armable(rail) : std::nullopt;
+  return {{"notice", notice_of(choose_manner(info, level_of(info)))},
+          {"fired_by", fired_by(rail)},
+          {"deferred_work", rail.triggers()},
+          {"trigger_entries", entries ? Value(std::uint64_t{*entries}) : Value()},
+          {"engine_waits", std::string(rail.wait_fd() < 0 ? "polls every millisecond" : "sleeps on a descriptor")},
+          {"remote_data_bytes", std::uint64_t{data_bytes(info)}},
+          {"ordered_writes", choose_manner(info, 0).ordered},
+          {"inject_bytes", std::uint64_t{info.tx_attr->inject_size}},
+          {"max_message_bytes", std::uint64_t{info.ep_attr->max_msg_size}},
+          {"registration", known(registration(static_cast<std::uint64_t>(info.domain_attr->mr_mode)).c_str())},
+          {"device_memory", std::string(takes_device_memory(info) ? "hmem" : "staged")}};
+}
+
+Report report(const Provider& provider, const Topology& topology) {
+  const fi_info& device = *provider.devices.front();
+  Report report;
+  report.name = backend_name(provider);
+  report.facts = {{"provider", provider.full_name},
+                  {"version", version(device.fabric_attr->prov_version)},
+                  {"libfabric", version(library().version())}};
+  for (const auto& one : provider.devices) report.devices.push_back(facts_of_device(*one, topology));
+  try {
+    const Rail rail(device, true);
+    report.level = level_of(rail.info());
+    const Facts more = facts_of(rail);
+    report.facts.insert(report.facts.end(), more.begin(), more.end());
+  } catch (const std::exception& error) {
+    report.why_not = error.what();
+  }
+  return report;
+}
+
+Report unusable(const std::string& name, std::string why_not, Facts facts) {
+  return {name, 0, std::move(why_not), std::move(facts), {}};
+}
+
+}  // namespace
+
+std::vector<Report> reports() {
+  if (!library().why_not.empty()) return {unusable("libfabric", library().why_not, {})};
+  const Topology topology;
+  std::vector<Report> all;
+  for (const Provider& provider : providers()) all.push_back(report(provider, topology));
+  for (const Unusable& provider : unusable_providers())
+    all.push_back(unusable(provider.name, provider.why_not,
+                           {{"version", version(provider.version)}, {"libfabric", version(library().version())}}));
+  return all;
+}
+
+}  // namespace sluice::backends::ofi

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's topology, as hwloc sees it.
+#include <hwloc.h>
+
+#include <algorithm>
+
+#include "backends/ofi/locality.hpp"
+#include "base/log.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+int height(hwloc_obj* object) {
+  int steps = 0;
+  for (; object->parent != nullptr; object = object->parent) ++steps;
+  return steps;
+}
+
+// What looks into GPUs would wake them up, and wants seconds.
+constexpr const char* kNotNeeded[] = {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"};
+
+/// How many steps below the top of the machine their ways part. Buses count: a switch may hold a GPU and its NIC.
+int shared(hwloc_obj* one, hwloc_obj* other) {
+  int one_height = height(one);
+  int other_height = height(other);
+  while (one != other) {
+    if (one_height >= other_height) {
+      one = one->parent;
+      --one_height;
+    } else {
+      other = other->parent;
+      --other_height;
+    }
+  }
+  return one_height;
+}
+
+}  // namespace
+
+struct Topology::Impl {
+  hwloc_topology_t tree = nullptr;
+
+  hwloc_obj* at(const PciAddress& pci) const {
+    return hwloc_get_pcidev_by_busid(tree, pci.domain, pci.bus, pci.device, pci.function);
+  }
+  hwloc_obj* find(const Candidate& device) const {
+    if (device.pci) return at(*device.pci);
+    hwloc_obj* named = nullptr;
+    do {
+      named = hwloc_get_next_osdev(tree, named);
+    } while (named != nullptr && device.name != named->name);
+    return named;
+  }
+};
+
+Topology::Topology() {
+  auto impl = std::make_unique<Impl>();
+  if (hwloc_topology_init(&impl->tree) != 0) return;
+  for (const char* const component : kNotNeeded)
+    hwloc_topology_set_components(impl->tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  hwloc_topology_set_io_types_filter(impl->tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (hwloc_topology_load(impl->tree) == 0) {
+    impl_ = std::move(impl);
+  } else {
+    base::log(base::LogLevel::info, "hwloc cannot say where the network devices are");
+    hwloc_topology_destroy(impl->tree);
+  }
+}
+
+Topology::~Topology() {
+  if (impl_ != nullptr) hwloc_topology_destroy(impl_->tree);
+}
+
+std::optional<Topology::Nearness> Topology::nearness(const Candidate& device, const Standpoint& from) const {
+  hwloc_obj* const here = impl_ == nullptr ? nullptr : impl_->find(device);
+  if (here == nullptr) return std::nullopt;
+  auto [to_gpu, to_cores] = Nearness();
+  hwloc_obj* const gpu = from.gpu ? impl_->at(*from.gpu) : nullptr;
+  if (gpu != nullptr) to_gpu = shared(here, gpu);
+  for (const unsigned core : from.cores) {
+    hwloc_obj* const unit = hwloc_get_pu_obj_by_os_index(impl_->tree, core);
+    if (unit != nullptr) to_cores += shared(here, unit);
+  }
+  return Nearness(to_gpu, to_cores);
+}
+
+std::optional<unsigned> Topology::numa_node(const Candidate& device) const {
+  hwloc_obj* const here = impl_ == nullptr ? nullptr : impl_->find(device);
+  hwloc_obj* const holder = here == nullptr ? nullptr : hwloc_get_non_io_ancestor_obj(impl_->tree, here);
+  if (holder == nullptr || hwloc_bitmap_weight(holder->nodeset) != 1) return std::nullopt;
+  return static_cast<unsigned>(hwloc_bitmap_first(holder->nodeset));
+}
+
+}  // namespace sluice::backends::ofi

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is made of a provider, by what libfabric says of it.
+#include "backends/ofi/manner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice::backends::ofi {
+namespace {
+
+struct Told {
+  fi_info info{};
+  fi_fabric_attr fabric{};
+  fi_domain_attr domain{};
+  fi_tx_attr transmit{};
+  std::string provider;
+
+  Told(const char* name, std::size_t data_bytes, std::uint64_t caps) : provider(name) {
+    fabric.prov_name = provider.data();
+    domain.cq_data_size = data_bytes;
+    info.caps = caps;
+    info.fabric_attr = &fabric;
+    info.domain_attr = &domain;
+    info.tx_attr = &transmit;
+  }
+  Told(const Told&) = delete;
+};
+
+constexpr std::uint64_t kTriggers = FI_TRIGGER | FI_RMA_EVENT;
+
+TEST(Manner, level_goes_by_the_bits_that_travel_with_a_put) {
+  for (const auto& [bytes, level] : {std::pair{0, 0}, {1, 1}, {2, 1}, {4, 2}, {8, 3}, {16, 3}}) {
+    EXPECT_EQ(level_of(Told("some", bytes, FI_RMA).info), level) << bytes;
+    EXPECT_EQ(level_of(Told("some", bytes, FI_RMA | kTriggers).info), 4) << bytes;
+  }
+  EXPECT_EQ(level_of(Told("some", 8, FI_RMA | FI_TRIGGER).info), 3);
+}
+
+TEST(Manner, of_a_level_needs_no_more_than_that) {
+  const Told told("some", 8, FI_RMA | kTriggers);
+  EXPECT_EQ(choose_manner(told.info, 4).notice, Notice::counter);
+  EXPECT_EQ(choose_manner(told.info, 0).notice, Notice::word);
+  for (const auto& [level, bits] : {std::pair{1, 16}, {2, 32}, {3, 64}}) {
+    const Manner manner = choose_manner(told.info, level);
+    EXPECT_EQ(manner.notice, Notice::data);
+    EXPECT_EQ(manner.index_bits + manner.epoch_bits, bits);
+  }
+}
+
+TEST(Manner, without_bits_below_level_4_is_a_second_write) {
+  const Told told("some", 0, FI_RMA | kTriggers);
+  for (const int level : {3, 2, 1, 0}) EXPECT_EQ(choose_manner(told.info, level).notice, Notice::word) << level;
+}
+
+// Its writes refuse the data that its messages take.
+TEST(Manner, of_cxi_never_sends_data_with_a_write) {
+  for (const char* const name : {"cxi", "emucxi"}) {
+    EXPECT_EQ(level_of(Told(name, 8, FI_RMA).info), 0) << name;
+    EXPECT_EQ(choose_manner(Told(name, 8, FI_RMA | kTriggers).info, 3).notice, Notice::word) << name;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::backends::ofi
