@@ -137,7 +137,7 @@ Report report(const Provider& provider, const Topology& topology) {
                   {"libfabric", version(library().version())}};
   for (const auto& one : provider.devices) report.devices.push_back(facts_of_device(*one, topology));
   try {
-    const Rail rail(device, true);
+    const Rail rail(device, true, false);
     report.level = level_of(rail.info());
     const Facts more = facts_of(rail);
     report.facts.insert(report.facts.end(), more.begin(), more.end());
