@@ -166,8 +166,8 @@ Posted RmaPut::write(Lane& lane, std::uint64_t epoch, Range part, std::optional<
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
   lane.extra->epoch = epoch;
-  return lane.rail->write(reinterpret_cast<const std::byte*>(&epoch), sizeof epoch, nullptr, lane.word, {}, delivered,
-                          *lane.extra);
+  return lane.rail->write(reinterpret_cast<const std::byte*>(&lane.extra->epoch), sizeof epoch, nullptr, lane.word, {},
+                          delivered, *lane.extra);
 }
 
 /// Unordered: the data of `epoch` is in place. Its word may be written once that of all before it is.
