@@ -82,7 +82,7 @@ RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, devi
 
 RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
-  std::erase(station_.attended, this);
+  std::erase(station_.attended, static_cast<Attended*>(this));
   for (Lane& lane : lanes_) {
     lane.rail->forget(*this);
     lane.source.reset();
@@ -104,7 +104,7 @@ Range RmaPut::share(std::size_t rail, Range part) const noexcept {
 bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
   Lane& lane = lanes_[rail];
-  if (!broken_.empty()) return false;  // no epoch may pass one that was lost
+  if (!suspicion_.none()) return false;  // no epoch may pass one that was lost
   try {
     part = share(rail, part);
     if (place_.notice == Notice::data) return post_with_number(lane, epoch, part);
@@ -179,13 +179,9 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
   }
 }
 
-/// Writes to a peer that has died fail before its death is noticed. So the failure of the channel waits a moment for
-/// the better reason.
 void RmaPut::suspect(const std::string& why) {
-  constexpr auto kMoment = std::chrono::seconds(1);
-  if (!broken_.empty()) return;
-  broken_ = why;
-  verdict_ = base::Clock::now() + kMoment;
+  if (!suspicion_.none()) return;
+  suspicion_.raise(why);
   if (!has_words_to_follow()) station_.attended.push_back(this);
 }
 
@@ -196,8 +192,8 @@ bool RmaPut::attend() {
     }
     return false;
   }
-  if (broken_.empty()) return has_words_to_follow() && write_words();
-  if (base::Clock::now() >= verdict_) watch().fail(Code::transport, broken_);
+  if (suspicion_.none()) return has_words_to_follow() && write_words();
+  suspicion_.judge(watch());
   return true;
 }
 
@@ -230,7 +226,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   if (!why_not.empty()) suspect("a write over " + station_.provider + " failed: " + why_not);
   if (lane->extra.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
-  } else if (!broken_.empty()) {
+  } else if (!suspicion_.none()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
     if (lane->word_due != operation.epoch) over(operation.epoch);

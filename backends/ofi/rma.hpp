@@ -23,7 +23,7 @@ class RmaLanding final : public Landing {
   Place place_;
 };
 
-class RmaPut final : public EnginePut, private Owner {
+class RmaPut final : public EnginePut, private Owner, private Attended {
  public:
   RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
   ~RmaPut() override;
@@ -31,8 +31,6 @@ class RmaPut final : public EnginePut, private Owner {
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
   bool settled() override;
   std::string describe() const override;
-  /// What is to be done between posts; returns whether something is left. Who has the mutex calls it.
-  bool attend();
 
  private:
   /// One rail of the put.
@@ -58,6 +56,7 @@ class RmaPut final : public EnginePut, private Owner {
 
   void ended(Operation& operation, const std::string& why_not) override;
   bool failed(void* context, const std::string& why) override;
+  bool attend() override;
   bool post_with_number(Lane& lane, std::uint64_t epoch, Range part);
   bool post_then_word(Lane& lane, std::uint64_t epoch, Range part);
   bool post_counted(Lane& lane, std::uint64_t epoch, Range part);
@@ -77,8 +76,7 @@ class RmaPut final : public EnginePut, private Owner {
   Slots source_;
   Place place_;
   std::vector<Lane> lanes_;
-  std::string broken_;  // why a write failed, until it is known whether the peer is alive
-  base::Clock::time_point verdict_{};
+  Suspicion suspicion_;
   std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
   std::uint64_t flushing_ = 0;  // what a flush under way will make of it
   std::size_t flushes_left_ = 0;

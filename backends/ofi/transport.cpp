@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "backends/ofi/access.hpp"
 #include "backends/ofi/cxi.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
@@ -69,6 +70,15 @@ class OfiLink final : public Link {
     if (place.rails < 1 || place.rails > Place::kMostRails || place.depth < 1) throw std::runtime_error("a bad key");
     if (can_be_armed(place)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
     return std::make_unique<RmaPut>(station_, routes_, source, watch, place);
+  }
+  std::unique_ptr<Offer> offer(const device::Extent& memory) override {
+    return std::make_unique<RmaOffer>(station_, memory);
+  }
+  std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
+    Offered offered;
+    if (key.bytes.size() != sizeof offered) throw std::runtime_error("a key of the wrong size");
+    std::memcpy(&offered, key.bytes.data(), sizeof offered);
+    return std::make_unique<RmaAccess>(station_, routes_.front(), local, depth, watch, offered);
   }
 
  private:
@@ -197,7 +207,7 @@ bool OfiTransport::poll() {
     rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i, rails.size()); });
     left |= rails[i]->under_way() > 0 && !rest_;
   }
-  for (RmaPut* put : station_.attended) left |= put->attend();
+  for (Attended* one : station_.attended) left |= one->attend();
   for (TickBell* bell : station_.bells) bell->look();
   for (CountedLanding* landing : station_.counted) landing->look();
   for (TriggeredPut* put : station_.triggered) left |= put->look();
