@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/posting.hpp"
 #include "backends/transport.hpp"
 
 namespace sluice::backends {
@@ -98,7 +99,7 @@ class RungPut : public Put {
 
   /// Others may ring its bell too.
   bool shared() const noexcept { return shared_; }
-  Doorbell& bell() noexcept { return *bell_; }
+  Doorbell& bell() const noexcept { return *bell_; }
   /// The ring that fires `epoch`, and the epoch that ring number `ring` fires.
   std::uint64_t threshold(std::uint64_t epoch) const noexcept { return epoch - first_epoch_ + first_ring_; }
   std::uint64_t epoch_of(std::uint64_t ring) const noexcept { return ring - first_ring_ + first_epoch_; }
@@ -117,7 +118,7 @@ class RungPut : public Put {
 };
 
 /// The engine hears its bell and posts it, on each of its rails.
-class EnginePut : public RungPut {
+class EnginePut : public RungPut, public Posting {
  public:
   /// `depth` is the target's: no more epochs are under way.
   EnginePut(device::Watch& watch, int depth, std::size_t rails = 1);
@@ -137,24 +138,14 @@ class EnginePut : public RungPut {
   /// Starts moving this rail's share of `part` of `epoch`. False: busy, ask again next turn. Ends with `over`, now or
   /// in `poll`.
   virtual bool post(std::size_t rail, std::uint64_t epoch, Range part) = 0;
-  /// No `post` that ended with false has left anything under way on this rail.
-  virtual bool at_rest(std::size_t rail) = 0;
-
-  /// Posts what was rung and not yet posted; returns whether something is left. A busy rail holds back no other. Only
-  /// who has the engine's turn calls it.
-  bool post_rung();
-
- protected:
-  /// One rail's share of `epoch` is over. Raises `watch.done` to the last epoch up to which all is.
-  void over(std::uint64_t epoch) noexcept;
 
  private:
-  bool post_rung(std::size_t rail, std::uint64_t rung);
+  std::uint64_t rung() const noexcept final { return epoch_of(bell().word.value.load(std::memory_order_acquire)); }
+  bool post_share(std::size_t rail, std::uint64_t epoch) final {
+    return post(rail, epoch, parts_[epoch % parts_.size()]);
+  }
 
   std::vector<Range> parts_;  // of the outstanding epochs, at most depth: written before the ring, read after it
-  std::vector<std::size_t> shares_over_;  // of the outstanding epochs
-  std::vector<std::uint64_t> posted_;     // by each rail
-  std::uint64_t done_ = 0;
 };
 
 }  // namespace sluice::backends

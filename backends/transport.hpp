@@ -98,6 +98,47 @@ class Put {
   virtual std::string describe() const = 0;
 };
 
+/// What is asked of memory that a peer offers. An atomic moves one word of 8 bytes, whose old value goes to `local`.
+struct Request {
+  enum class Kind : std::uint8_t { put, get, fetch_add, swap, compare_swap };
+
+  Kind kind = Kind::get;
+  std::uint64_t offset = 0;   ///< in the offered memory; of an atomic, a multiple of 8
+  Range local;                ///< in our memory
+  std::uint64_t operand = 0;  ///< what an atomic adds or stores
+  std::uint64_t compare = 0;  ///< compare_swap stores only where it finds this
+
+  bool atomic() const noexcept { return kind > Kind::get; }
+};
+
+/// Memory of ours that a peer reads and changes without us. Outlives the peer's access to it.
+class Offer {
+ public:
+  virtual ~Offer() = default;
+  /// For the peer's `Link::access`.
+  virtual Key key() const = 0;
+  virtual std::string describe() const = 0;
+};
+
+/// Memory that a peer offers, as we reach it.
+///
+/// Atomics are atomic with one another, whoever asks, if all come through the same backend. Nothing else is promised:
+/// not with puts, and on networks not with the CPU of the owner, whose NIC need not take part in its coherence
+/// (fi_atomic(3)); an owner that changes such words asks a link to itself.
+class Access {
+ public:
+  virtual ~Access() = default;
+  virtual Fired fired() const noexcept = 0;
+  /// In the lane's order: carries the request out, then raises `watch.done` to `epoch`. By then what was got, or the
+  /// old value, is in our memory, and what was put is in the peer's. Moves nothing if the watch is shut. Epochs come in
+  /// order; those that are not over may be carried out in any.
+  ///
+  /// A request that reaches beyond either memory, or is not aligned, moves nothing and fails the watch with `misuse`;
+  /// an atomic where `describe` says that there are none, or more bytes than one message may have, with `unsupported`.
+  virtual void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) = 0;
+  virtual std::string describe() const = 0;
+};
+
 /// A path to one peer.
 class Link {
  public:
@@ -106,10 +147,16 @@ class Link {
   virtual std::size_t rails(const Slots& target) const = 0;
   /// `signals`: one a rail. All of them rise with every epoch.
   virtual std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) = 0;
-  /// A key has come from the peer, in the order in which its landings gave them, and may wait long for its `prepare`.
+  /// A key has come from the peer, in the order in which its landings and offers gave them, and may wait long for its
+  /// `prepare` or `access`.
   virtual void arrived(Key& key) = 0;
   /// @throws std::exception if the peer's memory cannot be reached.
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
+  /// Lets the peer read and change `memory`, which begins at a multiple of 8 bytes. @throws std::exception
+  virtual std::unique_ptr<Offer> offer(const device::Extent& memory) = 0;
+  /// `local` is ours: what is got goes there. No more than `depth` requests are not over at a time.
+  /// @throws std::exception if the peer's memory cannot be reached, or not be read.
+  virtual std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) = 0;
 };
 
 /// What the engine may sleep for, or how long.

@@ -137,15 +137,15 @@ void Engine::look() {
 
 bool Engine::work() {
   bool left = false;
-  for (auto* put : puts_) left |= put->post_rung();
+  for (auto* posting : postings_) left |= posting->post_rung();
   for (auto* transport : transports_) left |= transport->poll();
   return left;
 }
 
-void Engine::watch(backends::RungPut& put) {
+void Engine::watch(backends::Doorbell& bell, backends::Posting* posting) {
   const std::lock_guard turn(turn_);
-  put.bell().listen(this);
-  if (auto* engine_put = dynamic_cast<backends::EnginePut*>(&put)) puts_.push_back(engine_put);
+  bell.listen(this);
+  if (posting != nullptr) postings_.push_back(posting);
   watched_.fetch_add(1);
 }
 
@@ -155,9 +155,9 @@ void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbe
   put.share(bell, epochs);
 }
 
-void Engine::forget(backends::RungPut& put) {
+void Engine::forget(const backends::Posting* posting) {
   const std::lock_guard turn(turn_);
-  std::erase_if(puts_, [&](const auto* one) { return one == &put; });
+  std::erase(postings_, posting);
   watched_.fetch_sub(1);
 }
 

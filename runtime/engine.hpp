@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/put.hpp"
+#include "backends/access.hpp"
 
 namespace sluice::runtime {
 
@@ -41,9 +41,11 @@ class Engine final : public backends::Listener, public device::Helper {
 
   /// From now on polled. Before `start`.
   void add(backends::Transport& transport) { transports_.push_back(&transport); }
-  /// Hears the put's bell from now on; until `forget` has returned.
-  void watch(backends::RungPut& put);
-  void forget(backends::RungPut& put);
+  /// Hears its bell from now on; until `forget` has returned.
+  void watch(backends::RungPut& put) { watch(put.bell(), dynamic_cast<backends::Posting*>(&put)); }
+  void forget(backends::RungPut& put) { forget(dynamic_cast<backends::Posting*>(&put)); }
+  void watch(backends::EngineAccess& access) { watch(access.bell(), &access); }
+  void forget(backends::EngineAccess& access) { forget(static_cast<backends::Posting*>(&access)); }
   /// The put listens to `bell` from the next epoch on. Nothing of it is outstanding.
   void move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs);
 
@@ -58,6 +60,9 @@ class Engine final : public backends::Listener, public device::Helper {
   void help() noexcept override;
 
  private:
+  /// `posting`: what is to be posted when the bell is rung; null: nothing is.
+  void watch(backends::Doorbell& bell, backends::Posting* posting);
+  void forget(const backends::Posting* posting);
   void loop();
   bool turn() noexcept;
   bool work();
@@ -84,7 +89,7 @@ class Engine final : public backends::Listener, public device::Helper {
   std::uint32_t helped_before_ = 0;
   std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
-  std::vector<backends::EnginePut*> puts_;
+  std::vector<backends::Posting*> postings_;
 };
 
 }  // namespace sluice::runtime

@@ -75,6 +75,12 @@ BUGS = {
     "complains_each_time": "FullMachine.what_cannot_be_reached*",
     "missing_process_lives": "Quick/Kill.*comes_too_late*/shm_inline_allocated_d1_64B",
     "lack_ends_watching": "Quick/Kill.*had_no_descriptor*/shm_inline_allocated_d1_64B",
+    "access_bounds_ignored": f"Quick/Accesses.refuse_what_is_out_of_range*/{INLINE}_d4_64B",
+    "atomic_in_two_steps": f"Quick/Atomics.fetch_add_loses_nothing*/{INLINE}_d4_64B",
+    "compare_ignored": f"Quick/Atomics.compare_swap*/{INLINE}_d4_64B",
+    "shut_access_moves": f"Quick/Accesses.move_nothing*/{INLINE}_d4_64B",
+    "request_offset_ignored": f"Quick/Accesses.get_every_byte*/{INLINE}_d4_64B",
+    "request_overwritten": "Quick/Accesses.get_every_byte*/posted_inline_allocated_d4_64B",
     "kept_for_ever": f"Quick/Closing.a_destructor_that_runs_out*/{INLINE}_d1_64B",
 }
 

@@ -12,24 +12,30 @@ namespace {
 // cxi keeps client keys below this for memory without remote events; others do not mind.
 constexpr std::uint64_t kFirstKey = 100;
 
-/// The device once more, with what else is wanted of it.
+/// The device once more, with what else is wanted of it. No other order than that: rxm has no atomics where more is
+/// asked for.
 Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
   std::string why;
   const Info hints = duplicate(device);
   hints->caps |= caps;
-  hints->tx_attr->caps |= caps & (FI_TRIGGER | FI_RMA_EVENT);
-  hints->rx_attr->caps |= caps & (FI_TRIGGER | FI_RMA_EVENT);
-  hints->tx_attr->msg_order |= order;
-  hints->rx_attr->msg_order |= order;
+  hints->tx_attr->caps |= caps & ~FI_REMOTE_READ;
+  hints->rx_attr->caps |= caps & ~FI_READ;
+  hints->tx_attr->msg_order = order;
+  hints->rx_attr->msg_order = order;
   return ask(*hints, why);
 }
 
-/// With write-after-write order where it can be had.
+/// With what can be had of deferred work, write-after-write order, and reads and atomics; the earlier of these are
+/// worth more.
 Info best_of(const fi_info& device, bool triggers) {
-  if (triggers) {
-    if (Info info = with(device, FI_ORDER_WAW, Rail::kTriggerCaps)) return info;
+  using Bits = std::initializer_list<std::uint64_t>;
+  for (const std::uint64_t work : Bits{triggers ? Rail::kTriggerCaps : 0, 0}) {
+    for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
+      for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
+        if (Info info = with(device, order, work | access)) return info;
+      }
+    }
   }
-  if (Info info = with(device, FI_ORDER_WAW, 0)) return info;
   return duplicate(device);
 }
 
@@ -57,6 +63,20 @@ Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
   check(fi_ep_bind(endpoint, &queue_->fid, FI_RECV), "fi_ep_bind");
   check(fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
   check(fi_enable(endpoint), "fi_enable");
+  look_for_atomics();
+}
+
+void Rail::look_for_atomics() {
+  fid_ep* const endpoint = endpoint_.get();
+  std::size_t words = 0;
+  const auto absent = [&](int code) { return code < 0 || words == 0; };
+  if ((info_->caps & FI_ATOMIC) == 0) {
+    why_no_atomics_ = "the provider has none";
+  } else if (absent(fi_fetch_atomicvalid(endpoint, FI_UINT64, FI_SUM, &words)) ||
+             absent(fi_fetch_atomicvalid(endpoint, FI_UINT64, FI_ATOMIC_WRITE, &words)) ||
+             absent(fi_compare_atomicvalid(endpoint, FI_UINT64, FI_CSWAP, &words))) {
+    why_no_atomics_ = "the provider does not say that it has all of them for words of 64 bits";
+  }
 }
 
 void Rail::open_queue() {
@@ -100,7 +120,6 @@ fi_addr_t Rail::add(const Blob& name) {
 
 std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   const bool shared = memory.segment != nullptr;
-  if (!shared && stage_all_) return nullptr;
   const device::Extent whole =
       shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment} : memory;
   std::erase_if(registrations_, [](const auto& one) { return one.expired(); });
@@ -109,13 +128,8 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
       return registration;
   }
   fid_mr* mr = nullptr;
-  const int code =
-      fi_mr_reg(domain_.get(), whole.data, whole.bytes, FI_WRITE | FI_REMOTE_WRITE, 0, next_key_++, 0, &mr, nullptr);
-  if (code < 0 && !shared) {
-    base::log(base::LogLevel::info, "libfabric: memory is staged, since it cannot be registered: " + text_of(code));
-    return nullptr;
-  }
-  check(code, "fi_mr_reg");
+  const std::uint64_t ways = FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0);
+  check(fi_mr_reg(domain_.get(), whole.data, whole.bytes, ways, 0, next_key_++, 0, &mr, nullptr), "fi_mr_reg");
   auto registration = std::make_shared<Registration>();
   registration->mr.reset(mr);
   registration->data = whole.data;
@@ -128,6 +142,18 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   registrations_.push_back(registration);
   if (shared && memory.segment->shared) kept_.push_back(registration);
   return registration;
+}
+
+std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& memory) {
+  const bool users = memory.segment == nullptr;
+  if (users && stage_all_) return nullptr;
+  try {
+    return registered(memory);
+  } catch (const std::runtime_error& reason) {
+    if (!users) throw;
+    base::log(base::LogLevel::info, std::string("memory is staged: ") + reason.what());
+    return nullptr;
+  }
 }
 
 Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
@@ -152,9 +178,51 @@ Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const R
   message.context = &operation.context;
   message.data = number.value_or(0);
   const std::uint64_t flags = FI_COMPLETION | (number ? FI_REMOTE_CQ_DATA : 0) | (delivered ? FI_DELIVERY_COMPLETE : 0);
-  const ssize_t code = fi_writemsg(endpoint_.get(), &message, flags);
+  return posted(fi_writemsg(endpoint_.get(), &message, flags), "fi_writemsg", operation);
+}
+
+Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation) {
+  const iovec part{to, bytes};
+  const fi_rma_iov source{from.address, bytes, from.key};
+  fi_msg_rma message{};
+  message.msg_iov = &part;
+  message.desc = &desc;
+  message.iov_count = 1;
+  message.addr = from.peer;
+  message.rma_iov = &source;
+  message.rma_iov_count = 1;
+  message.context = &operation.context;
+  return posted(fi_readmsg(endpoint_.get(), &message, FI_COMPLETION), "fi_readmsg", operation);
+}
+
+Posted Rail::fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation) {
+  const fi_ioc operand{change.operand, 1};
+  const fi_ioc compare{change.compare, 1};
+  fi_ioc result{old, 1};
+  void* words_desc = change.desc;
+  const fi_rma_ioc target{word.address, 1, word.key};
+  fi_msg_atomic message{};
+  message.msg_iov = &operand;
+  message.desc = &words_desc;
+  message.iov_count = 1;
+  message.addr = word.peer;
+  message.rma_iov = &target;
+  message.rma_iov_count = 1;
+  message.datatype = FI_UINT64;
+  message.op = change.op;
+  message.context = &operation.context;
+  if (change.op == FI_CSWAP) {
+    return posted(
+        fi_compare_atomicmsg(endpoint_.get(), &message, &compare, &words_desc, 1, &result, &desc, 1, FI_COMPLETION),
+        "fi_compare_atomicmsg", operation);
+  }
+  return posted(fi_fetch_atomicmsg(endpoint_.get(), &message, &result, &desc, 1, FI_COMPLETION), "fi_fetch_atomicmsg",
+                operation);
+}
+
+Posted Rail::posted(ssize_t code, const char* what, Operation& operation) {
   if (code == -FI_EAGAIN) return Posted::busy;
-  check(code, "fi_writemsg");
+  check(code, what);
   ++under_way_;
   operation.posted = true;
   return Posted::under_way;
@@ -172,7 +240,7 @@ void Rail::end_failed() {
   if (count == -FI_EAGAIN) return;
   check(count, "fi_cq_readerr");
   const std::string why = text_of(error.err);
-  base::log(base::LogLevel::info, "libfabric: a write has failed: " + why);
+  base::log(base::LogLevel::info, "libfabric: an operation has failed: " + why);
   // Nobody gave a context to an inject, so what an error says of one is not to be trusted: owners look whether it is
   // theirs. That the peer of a failed inject is gone is noticed otherwise.
   for (Owner* const owner : owners_) {

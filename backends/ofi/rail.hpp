@@ -42,7 +42,7 @@ class Owner {
   virtual bool failed(void* context, const std::string& why) = 0;
 };
 
-/// A write on its way; its owner keeps it until it has ended.
+/// Something on its way; its owner keeps it until it has ended.
 struct Operation {
   fi_context2 context{};  // first: libfabric hands its address back
   Owner* owner = nullptr;
@@ -59,9 +59,18 @@ struct Remote {
   std::uint64_t key = 0;
 };
 
+/// A change of one word. What it needs is read until it is over; `desc` describes both.
+struct Change {
+  fi_op op = FI_SUM;
+  std::uint64_t* operand = nullptr;
+  std::uint64_t* compare = nullptr;  ///< of FI_CSWAP
+  void* desc = nullptr;
+};
+
 class Rail {
  public:
   static constexpr std::uint64_t kTriggerCaps = FI_TRIGGER | FI_RMA_EVENT;
+  static constexpr std::uint64_t kReadCaps = FI_READ | FI_REMOTE_READ;
 
   /// @throws std::runtime_error
   /// `triggers`: with deferred work and counted memory, if the device has them. `stage_all`: no memory of the user's
@@ -74,15 +83,21 @@ class Rail {
   std::uint64_t new_key() noexcept { return next_key_++; }
   /// It takes deferred work, and counts what lands in a piece of memory.
   bool triggers() const noexcept { return (~info_->caps & kTriggerCaps) == 0; }
+  /// It reads the memory of peers.
+  bool reads() const noexcept { return (~info_->caps & kReadCaps) == 0; }
+  /// Why it cannot change words of peers; empty: it can.
+  const std::string& why_no_atomics() const noexcept { return why_no_atomics_; }
   /// Of the network that the device is on; empty: not known.
   std::string network() const;
   /// For the peers' `add`.
   Blob name() const;
   fi_addr_t add(const Blob& name);
 
-  /// The registration that holds the memory, made if there is none. Ends with its last owner. Null: the provider does
-  /// not reach this memory of the user's.
+  /// The registration that holds the memory, made if there is none. Ends with its last owner.
+  /// @throws std::runtime_error
   std::shared_ptr<Registration> registered(const device::Extent& memory);
+  /// The same. Null: the provider does not reach this memory of the user's, so that it is staged.
+  std::shared_ptr<Registration> registered_if_reached(const device::Extent& memory);
   std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
   /// From now on, and until `forget`, it hears of what has failed.
@@ -94,6 +109,10 @@ class Rail {
   /// `delivered`: over means that it has arrived. @throws std::runtime_error
   Posted write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
                std::optional<std::uint64_t> number, bool delivered, Operation& operation);
+  /// `operation` hears of the end. @throws std::runtime_error
+  Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);
+  /// The same; `old` takes the word as it was.
+  Posted fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation);
 
   /// Hands what is over to the operations, and the numbers that came with peers' writes to `landed(number)`.
   template <class Landed>
@@ -108,7 +127,10 @@ class Rail {
  private:
   static constexpr std::size_t kAtOnce = 16;
   void open_queue();
+  void look_for_atomics();
   void end_failed();
+  /// What a call of this name has answered.
+  Posted posted(ssize_t code, const char* what, Operation& operation);
   ssize_t read(fi_cq_data_entry* entries) { return fi_cq_read(queue_.get(), entries, kAtOnce); }
 
   Info info_;
@@ -117,6 +139,7 @@ class Rail {
   Owned<fid_cq> queue_;
   Owned<fid_av> addresses_;
   Owned<fid_ep> endpoint_;  // after what it is bound to, and so closed before
+  std::string why_no_atomics_;
   int wait_fd_ = -1;
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;

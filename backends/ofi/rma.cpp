@@ -21,7 +21,7 @@ Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { re
 RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
     : station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
-  const auto reached = [&](const auto& rail) { return rail->registered(target.memory) != nullptr; };
+  const auto reached = [&](const auto& rail) { return rail->registered_if_reached(target.memory) != nullptr; };
   if (target.memory.bytes != 0 && !std::all_of(station.rails.begin(), station.rails.end(), reached))
     staged_.emplace(target);
   const Slots& slots_here = staged_ ? staged_->slots() : target;
@@ -83,7 +83,7 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   lane.operations.resize(static_cast<std::size_t>(place_.depth));
   lane.early.resize(lane.operations.size());
   lane.piece_bytes = lane.rail->largest_message();
-  if (source_.memory.bytes != 0) lane.source = lane.rail->registered(source_.memory);
+  if (source_.memory.bytes != 0) lane.source = lane.rail->registered_if_reached(source_.memory);
   if (place_.staged || (source_.memory.bytes != 0 && lane.source == nullptr)) {
     const std::size_t whole = source_.slot_bytes + (place_.staged ? StageHeader::kBytes : 0);
     // Where writes are counted, an epoch is one.
@@ -99,7 +99,7 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
 
 RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
-  std::erase(station_.attended, this);
+  std::erase(station_.attended, static_cast<Attended*>(this));
   for (Lane& lane : lanes_) {
     lane.rail->forget(*this);
     lane.source.reset();
@@ -122,7 +122,7 @@ Range RmaPut::share(std::size_t rail, std::size_t bytes) const noexcept {
 bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
   Lane& lane = lanes_[rail];
-  if (!broken_.empty()) return false;  // no epoch may pass one that was lost
+  if (!suspicion_.none()) return false;  // no epoch may pass one that was lost
   try {
     Message message{epoch, part, share(rail, part.bytes + (place_.staged ? StageHeader::kBytes : 0))};
     if (message.range.bytes > lane.piece_bytes && !post_pieces(lane, message)) return false;
@@ -247,8 +247,8 @@ void RmaPut::fill(std::byte* room, const Message& message) const {
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
   lane.extra->epoch = epoch;
-  return lane.rail->write(reinterpret_cast<const std::byte*>(&epoch), sizeof epoch, nullptr, lane.word, {}, delivered,
-                          *lane.extra);
+  return lane.rail->write(reinterpret_cast<const std::byte*>(&lane.extra->epoch), sizeof epoch, nullptr, lane.word, {},
+                          delivered, *lane.extra);
 }
 
 /// Unordered: the data of `epoch` is in place. Its word may be written once that of all before it is.
@@ -260,13 +260,9 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
   }
 }
 
-/// Writes to a peer that has died fail before its death is noticed. So the failure of the channel waits a moment for
-/// the better reason.
 void RmaPut::suspect(const std::string& why) {
-  constexpr auto kMoment = std::chrono::seconds(1);
-  if (!broken_.empty()) return;
-  broken_ = why;
-  verdict_ = base::Clock::now() + kMoment;
+  if (!suspicion_.none()) return;
+  suspicion_.raise(why);
   if (!has_words_to_follow()) station_.attended.push_back(this);
 }
 
@@ -277,8 +273,8 @@ bool RmaPut::attend() {
     }
     return false;
   }
-  if (broken_.empty()) return has_words_to_follow() && write_words();
-  if (base::Clock::now() >= verdict_) watch().fail(Code::transport, broken_);
+  if (suspicion_.none()) return has_words_to_follow() && write_words();
+  suspicion_.judge(watch());
   return true;
 }
 
@@ -312,7 +308,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   if (lane->is_piece(operation)) return;
   if (lane->extra.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
-  } else if (!broken_.empty()) {
+  } else if (!suspicion_.none()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
     if (lane->word_due != operation.epoch) over(operation.epoch);

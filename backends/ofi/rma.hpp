@@ -25,7 +25,7 @@ class RmaLanding final : public Landing {
   Place place_;
 };
 
-class RmaPut final : public EnginePut, private Owner {
+class RmaPut final : public EnginePut, private Owner, private Attended {
  public:
   RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
   ~RmaPut() override;
@@ -34,8 +34,6 @@ class RmaPut final : public EnginePut, private Owner {
   bool at_rest(std::size_t rail) override;
   bool settled() override;
   std::string describe() const override;
-  /// What is to be done between posts; returns whether something is left. Who has the mutex calls it.
-  bool attend();
 
  private:
   /// What moves: the part, behind a header if the target is staged. Of that a rail's share, and of that a piece.
@@ -75,6 +73,7 @@ class RmaPut final : public EnginePut, private Owner {
 
   void ended(Operation& operation, const std::string& why_not) override;
   bool failed(void* context, const std::string& why) override;
+  bool attend() override;
   void open(Lane& lane, const Route& route, const Place::OfRail& there);
   bool post_pieces(Lane& lane, Message& message);
   bool post_last(Lane& lane, const Message& message);
@@ -100,8 +99,7 @@ class RmaPut final : public EnginePut, private Owner {
   Slots source_;
   Place place_;
   std::vector<Lane> lanes_;
-  std::string broken_;  // why a write failed, until it is known whether the peer is alive
-  base::Clock::time_point verdict_{};
+  Suspicion suspicion_;
   std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
   std::uint64_t flushing_ = 0;  // what a flush under way will make of it
   std::size_t flushes_left_ = 0;

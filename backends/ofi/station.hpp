@@ -23,8 +23,42 @@ struct Work {
   void* desc = nullptr;
 };
 
+/// A request under way; libfabric keeps pointers into it.
+struct Flight {
+  Operation operation;
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;
+};
+
+/// Who has something to do between posts.
+class Attended {
+ public:
+  virtual ~Attended() = default;
+  /// Returns whether something is left. Who has the mutex calls it.
+  virtual bool attend() = 0;
+};
+
+/// Why something failed, until it is known whether the peer is alive: what goes to a peer that has died fails before
+/// its death is noticed. So the failure of the watch waits a moment for the better reason.
+class Suspicion {
+ public:
+  bool none() const noexcept { return why_.empty(); }
+  void raise(const std::string& why) {
+    constexpr auto kMoment = std::chrono::seconds(1);
+    why_ = why;
+    verdict_ = base::Clock::now() + kMoment;
+  }
+  /// Fails the watch once the moment is over.
+  void judge(device::Watch& watch) const {
+    if (base::Clock::now() >= verdict_) watch.fail(Code::transport, why_);
+  }
+
+ private:
+  std::string why_;
+  base::Clock::time_point verdict_{};
+};
+
 class CountedLanding;
-class RmaPut;
 class TickBell;
 class TriggeredPut;
 
@@ -41,13 +75,14 @@ struct Station {
   // What was under way to a peer that is lost: it may end at any time, or never.
   std::vector<std::unique_ptr<Operation>> orphans;
   std::vector<std::vector<Work>> orphaned_work;
+  std::vector<std::vector<Flight>> orphaned_flights;
   std::vector<std::unique_ptr<Rail>> rails;
   std::vector<Owned<fid_cntr>> orphaned_counters;
   Spread spread;
   Manner manner;
   Arrivals arrivals{manner};
   std::vector<WrittenWord> written_words;
-  std::vector<RmaPut*> attended;  // puts with something to do between posts
+  std::vector<Attended*> attended;
   std::vector<CountedLanding*> counted;
   std::vector<TickBell*> bells;
   std::vector<TriggeredPut*> triggered;

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "backends/ofi/access.hpp"
 #include "backends/ofi/cxi.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
@@ -70,13 +71,22 @@ class OfiLink final : public Link {
     if (can_be_armed(place, source)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
     return std::make_unique<RmaPut>(station_, routes_, source, watch, place);
   }
+  std::unique_ptr<Offer> offer(const device::Extent& memory) override {
+    return std::make_unique<RmaOffer>(station_, memory);
+  }
+  std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
+    Offered offered;
+    if (key.bytes.size() != sizeof offered) throw std::runtime_error("a key of the wrong size");
+    std::memcpy(&offered, key.bytes.data(), sizeof offered);
+    return std::make_unique<RmaAccess>(station_, routes_.front(), local, depth, watch, offered);
+  }
 
  private:
   /// The provider reaches it, and a slot is not larger than a message may be.
   bool in_one_write(const Slots& slots) const {
     const std::lock_guard lock(station_.mutex);
     return std::all_of(station_.rails.begin(), station_.rails.end(), [&](const auto& rail) {
-      return slots.slot_bytes <= rail->largest_message() && rail->registered(slots.memory) != nullptr;
+      return slots.slot_bytes <= rail->largest_message() && rail->registered_if_reached(slots.memory) != nullptr;
     });
   }
   /// Its arrivals are counted, or it is a word alone; they come in order, whoever rings; and the NIC has entries left.
@@ -97,7 +107,8 @@ class OfiPin final : public Pin {
  public:
   OfiPin(Station& station, const device::Extent& memory) : station_(station) {
     const std::lock_guard lock(station.mutex);
-    for (const auto& rail : station.rails) registered_.push_back(rail->registered(memory));  // null: it is staged
+    for (const auto& rail : station.rails)
+      registered_.push_back(rail->registered_if_reached(memory));  // null: it is staged
   }
   ~OfiPin() override {
     const std::lock_guard lock(station_.mutex);
@@ -208,7 +219,7 @@ bool OfiTransport::poll() {
     rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i, station_.spread); });
     left |= rails[i]->under_way() > 0 && !rest_;
   }
-  for (RmaPut* put : station_.attended) left |= put->attend();
+  for (Attended* one : station_.attended) left |= one->attend();
   for (TickBell* bell : station_.bells) bell->look();
   for (CountedLanding* landing : station_.counted) landing->look();
   for (TriggeredPut* put : station_.triggered) left |= put->look();

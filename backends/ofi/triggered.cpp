@@ -237,7 +237,7 @@ bool TriggeredPut::look() {
   const std::uint64_t over = ended() - disposed_;
   const std::uint64_t failures = std::max(fi_cntr_readerr(over_.get()), failures_);
   if (failures > 0 && broken_.empty() && !watch().failed()) {
-    constexpr auto kMoment = std::chrono::seconds(1);  // as RmaPut::suspect
+    constexpr auto kMoment = std::chrono::seconds(1);  // as Suspicion
     broken_ = "a write over " + station_.provider + " failed";
     verdict_ = base::Clock::now() + kMoment;
   }

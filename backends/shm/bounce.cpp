@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/bounce.hpp"
 
-#include <sys/uio.h>
-
-#include <cerrno>
 #include <cstring>
 
 #include "device/copy.hpp"
@@ -52,27 +49,8 @@ std::string BounceLanding::describe() const {
 }
 
 bool BouncePut::write_target(std::uint64_t epoch, Range part) {
-  std::byte* from = source_.at(epoch) + part.offset;
-  std::uint64_t to = kernel_.address + bounce_.index(epoch) * slot_bytes_ + part.offset;
-  std::size_t left = part.bytes;
-  while (left > 0) {  // the kernel may stop short
-    const iovec local{from, left};
-    const iovec remote{reinterpret_cast<void*>(to), left};
-    const ssize_t written = process_vm_writev(kernel_.pid, &local, 1, &remote, 1, 0);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const int error = written == 0 ? 0 : errno;
-      const std::string why = error == 0 ? "nothing was written" : std::strerror(error);
-      // A process that has died is found out here before its socket tells (test: Kill.during_a_large_copy).
-      watch_.fail(error == ESRCH ? Code::peer_lost : Code::transport,
-                  "the kernel's copy into process " + std::to_string(kernel_.pid) + " failed: " + why);
-      return false;
-    }
-    from += written;
-    to += static_cast<std::uint64_t>(written);
-    left -= static_cast<std::size_t>(written);
-  }
-  return true;
+  return kernel_.write(source_.at(epoch) + part.offset, bounce_.index(epoch) * slot_bytes_ + part.offset, part.bytes,
+                       watch_);
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {

@@ -3,9 +3,8 @@
 // cross-memory copy.
 #pragma once
 
-#include <sys/types.h>
-
 #include "backends/put.hpp"
+#include "backends/shm/cross_memory.hpp"
 #include "backends/shm/keys.hpp"
 
 namespace sluice::backends::shm {
@@ -47,12 +46,6 @@ class BounceLanding final : public Landing {
   Signal signal_;
   BounceSlots bounce_;
   Sent& sent_;
-};
-
-/// How the sender reaches the target's process without mapping it. pid 0: it may not.
-struct CrossMemory {
-  pid_t pid = 0;
-  std::uint64_t address = 0;
 };
 
 /// The sender's side.

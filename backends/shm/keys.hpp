@@ -17,13 +17,13 @@ struct Where {
   std::uint64_t offset = 0;
 };
 
-/// A landing as the peer gets to know it.
+/// A landing as the peer gets to know it; or an offer, which is one slot without a signal.
 struct Target {
   Where slots;  ///< of the target itself, or of the bounce slots
   std::uint64_t slot_bytes = 0;
   std::uint64_t stride = 0;
   std::int32_t depth = 1;
-  bool bounced = false;
+  bool bounced = false;       ///< of an offer: cannot be mapped
   std::uint64_t address = 0;  ///< bounced: of the target in its owner's address space
   Where word;
   Where parking;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "backends/shm/access.hpp"
 #include "backends/shm/bounce.hpp"
 #include "backends/shm/keys.hpp"
 #include "base/process.hpp"
@@ -97,6 +98,12 @@ class ShmLink final : public Link {
     }
     return std::make_unique<BouncePut>(source, slots, target.slot_bytes, signal, watch, std::move(mapped),
                                        CrossMemory{pid_, target.address}, settings_.bounce_max);
+  }
+  std::unique_ptr<Offer> offer(const device::Extent& memory) override {
+    return std::make_unique<ShmOffer>(memory, sent_);
+  }
+  std::unique_ptr<Access> access(const device::Extent& local, int, device::Watch& watch, Key key) override {
+    return open_access(local, pid_, mappings_, watch, std::move(key));
   }
 
  private:

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "backends/put.hpp"
+#include "backends/access.hpp"
 #include "base/process.hpp"
 
 namespace sluice::backends::threads {
@@ -16,15 +16,26 @@ struct Place {
   Signal signal;
 };
 
+template <class T>
+Key key_of(const T& what) {
+  Key key;
+  key.bytes.resize(sizeof what);
+  std::memcpy(key.bytes.data(), &what, sizeof what);
+  return key;
+}
+
+template <class T>
+T read(const Key& key) {
+  T what;
+  if (key.bytes.size() != sizeof what) throw std::runtime_error("a key of the wrong size");
+  std::memcpy(&what, key.bytes.data(), sizeof what);
+  return what;
+}
+
 class ThreadLanding final : public Landing {
  public:
   explicit ThreadLanding(const Place& place) : place_(place) {}
-  Key key() const override {
-    Key key;
-    key.bytes.resize(sizeof place_);
-    std::memcpy(key.bytes.data(), &place_, sizeof place_);
-    return key;
-  }
+  Key key() const override { return key_of(place_); }
   bool direct() const noexcept override { return true; }
   bool closing_awaited() const noexcept override { return false; }
   void take(device::Lane, std::uint64_t) override {}
@@ -32,6 +43,16 @@ class ThreadLanding final : public Landing {
 
  private:
   Place place_;
+};
+
+class ThreadOffer final : public Offer {
+ public:
+  explicit ThreadOffer(const device::Extent& memory) : memory_(memory) { check_offered(memory); }
+  Key key() const override { return key_of(memory_); }
+  std::string describe() const override { return "threads: offered in place"; }
+
+ private:
+  device::Extent memory_;
 };
 
 class ThreadLink final : public Link {
@@ -42,11 +63,14 @@ class ThreadLink final : public Link {
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
-    Place place;
-    if (key.bytes.size() != sizeof place) throw std::runtime_error("a key of the wrong size");
-    std::memcpy(&place, key.bytes.data(), sizeof place);
+    const auto place = read<Place>(key);
     return std::make_unique<MappedPut>(source, place.target, place.signal, watch, Mapped{},
                                        "threads: copied by the stream into the peer's memory");
+  }
+  std::unique_ptr<Offer> offer(const device::Extent& memory) override { return std::make_unique<ThreadOffer>(memory); }
+  std::unique_ptr<Access> access(const device::Extent& local, int, device::Watch& watch, Key key) override {
+    return std::make_unique<MappedAccess>(local, read<device::Extent>(key), watch, Mapped{},
+                                          "threads: carried out by the stream in the peer's memory");
   }
 };
 

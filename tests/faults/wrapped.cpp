@@ -8,13 +8,14 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "backends/put.hpp"
+#include "backends/access.hpp"
 #include "backends/threads/transport.hpp"
 
 namespace sluice::test {
@@ -138,6 +139,40 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
   Dice dice_;
 };
 
+class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
+ public:
+  PostedAccess(int depth, device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Access> inner,
+               std::shared_ptr<UnderWay> under_way)
+      : EngineAccess(kAll, depth, watch), inner_watch_(std::move(inner_watch)), inner_(std::move(inner)),
+        under_way_(std::move(under_way)) {}
+  ~PostedAccess() override { under_way_->finish(this); }
+
+  std::string describe() const override { return "posted: " + inner_->describe(); }
+
+ private:
+  /// The inner one looks.
+  static constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  static inline const Bounds kAll{kMost, kMost, kMost, {}};
+
+  bool post(std::uint64_t epoch, const Request& request) override {
+    if (dice_.one_in(3)) return false;
+    requests_[epoch] = request;
+    under_way_->add({this, epoch, {}, dice_.below(3)});
+    return true;
+  }
+  void finish(std::uint64_t epoch, Range) override {
+    if (!watch().shut()) inner_->enqueue({}, epoch, requests_.at(epoch));
+    requests_.erase(epoch);
+    over(epoch);
+  }
+
+  std::unique_ptr<InnerWatch> inner_watch_;
+  std::unique_ptr<Access> inner_;
+  std::shared_ptr<UnderWay> under_way_;
+  std::map<std::uint64_t, Request> requests_;
+  Dice dice_;
+};
+
 // ---- fired by a doorbell
 
 /// A thread that is a NIC: it fires what is armed when the doorbell has counted far enough, and asks nobody.
@@ -239,6 +274,8 @@ class WrappedTransport : public Transport {
 
  protected:
   virtual std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) = 0;
+  virtual std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
+                                       Key key) = 0;
 
  private:
   class WrappedLink final : public Link {
@@ -252,6 +289,10 @@ class WrappedTransport : public Transport {
     void arrived(Key& key) override { inner_->arrived(key); }
     std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
       return owner_.wrap(*inner_, source, watch, std::move(key));
+    }
+    std::unique_ptr<Offer> offer(const device::Extent& memory) override { return inner_->offer(memory); }
+    std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
+      return owner_.wrap(*inner_, local, depth, watch, std::move(key));
     }
 
    private:
@@ -274,6 +315,12 @@ class PostedTransport final : public WrappedTransport {
     auto put = inner.prepare(source, *inner_watch, std::move(key));
     return std::make_unique<PostedPut>(watch, std::move(inner_watch), std::move(put), under_way_);
   }
+  std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
+                               Key key) override {
+    auto inner_watch = std::make_unique<InnerWatch>(watch);
+    auto access = inner.access(local, depth, *inner_watch, std::move(key));
+    return std::make_unique<PostedAccess>(depth, watch, std::move(inner_watch), std::move(access), under_way_);
+  }
   std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
 };
 
@@ -286,6 +333,10 @@ class RungTransport final : public WrappedTransport {
  private:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
     return std::make_unique<ArmedPut>(watch, inner.prepare(source, watch, std::move(key)), nic_);
+  }
+  std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
+                               Key key) override {
+    return inner.access(local, depth, watch, std::move(key));
   }
   std::shared_ptr<Nic> nic_ = std::make_shared<Nic>();
 };

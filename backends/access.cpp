@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/access.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "device/copy.hpp"
+
+namespace sluice::backends {
+namespace {
+
+using base::seeded;
+using Kind = Request::Kind;
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+
+bool within(std::uint64_t offset, std::size_t bytes, std::size_t all) noexcept {
+  return seeded("access_bounds_ignored") || (offset <= all && bytes <= all - offset);
+}
+
+std::string text_of(std::uint64_t offset, std::size_t bytes) {
+  return std::to_string(bytes) + " bytes at offset " + std::to_string(offset);
+}
+
+/// What is wrong with it; empty: nothing.
+std::string misuse(const Request& request, const Bounds& bounds) {
+  if (request.atomic() && request.local.bytes != kWord) {
+    return "the old value of an atomic takes 8 bytes, not " + std::to_string(request.local.bytes);
+  }
+  if (request.atomic() && request.offset % kWord != 0)
+    return "an atomic at offset " + std::to_string(request.offset) + ", which is not a multiple of 8";
+  if (!within(request.offset, request.local.bytes, bounds.offered)) {
+    return text_of(request.offset, request.local.bytes) + " are beyond the peer's memory of " +
+           std::to_string(bounds.offered) + " bytes";
+  }
+  if (!within(request.local.offset, request.local.bytes, bounds.local)) {
+    return text_of(request.local.offset, request.local.bytes) + " are beyond the local memory of " +
+           std::to_string(bounds.local) + " bytes";
+  }
+  return {};
+}
+
+/// Changes the word in one step; returns what it was.
+std::uint64_t change(std::byte* at, const Request& request) noexcept {
+  const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
+  if (seeded("atomic_in_two_steps")) {
+    const std::uint64_t old = word.load();
+    std::this_thread::yield();
+    word.store(old + request.operand);
+    return old;
+  }
+  if (request.kind == Kind::fetch_add) return word.fetch_add(request.operand);
+  if (request.kind == Kind::swap) return word.exchange(request.operand);
+  std::uint64_t found = seeded("compare_ignored") ? word.load() : request.compare;
+  word.compare_exchange_strong(found, request.operand);
+  return found;
+}
+
+}  // namespace
+
+void check_offered(const device::Extent& memory) {
+  if (reinterpret_cast<std::uintptr_t>(memory.data) % kWord != 0)
+    throw std::invalid_argument("offered memory must begin at a multiple of 8 bytes");
+}
+
+bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
+  if (const std::string why = misuse(request, bounds); !why.empty()) {
+    watch.fail(Code::misuse, why);
+    return false;
+  }
+  if (request.atomic() && !bounds.no_atomics.empty()) {
+    watch.fail(Code::unsupported, "no atomics on the peer's memory: " + bounds.no_atomics);
+    return false;
+  }
+  if (request.local.bytes > bounds.at_once) {
+    watch.fail(Code::unsupported, std::to_string(request.local.bytes) + " bytes are more than the " +
+                                      std::to_string(bounds.at_once) + " that one message may have");
+    return false;
+  }
+  return true;
+}
+
+void StreamAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
+  if ((!watch_.shut() || seeded("shut_access_moves")) && taken(request, bounds_, watch_)) carry_out(lane, request);
+  base::raise(watch_.done, epoch, watch_.done_parking);
+}
+
+void MappedAccess::carry_out(device::Lane lane, const Request& request) {
+  std::byte* const here = local_.data + request.local.offset;
+  std::byte* const there = offered_.data + (seeded("request_offset_ignored") ? 0 : request.offset);
+  if (request.atomic()) {
+    const std::uint64_t old = change(there, request);
+    std::memcpy(here, &old, sizeof old);
+  } else if (request.local.bytes != 0) {
+    const bool get = request.kind == Kind::get;
+    device::copy(lane, get ? here : there, get ? there : here, request.local.bytes);
+  }
+}
+
+void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
+  // Once the watch has failed, what is under way is still read: it stays as it is. What is rung for is not posted.
+  if (!watch_.shut() && taken(request, bounds_, watch_))
+    requests_[seeded("request_overwritten") ? 0 : epoch % requests_.size()] = request;
+  bell_.ring(lane);
+}
+
+}  // namespace sluice::backends

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kinds of access that backends share. A MappedAccess is carried out by the stream itself; an EngineAccess is
+// posted by the engine once it hears the bell.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "backends/put.hpp"
+
+namespace sluice::backends {
+
+/// @throws std::invalid_argument for memory whose words would not be aligned.
+void check_offered(const device::Extent& memory);
+
+/// Which requests an access takes.
+struct Bounds {
+  std::size_t local = 0;                                          ///< bytes of our memory
+  std::size_t offered = 0;                                        ///< and of the peer's
+  std::size_t at_once = std::numeric_limits<std::size_t>::max();  ///< most bytes of one request
+  std::string no_atomics{};                                       ///< why there are none; empty: there are
+};
+
+/// Whether the request is taken. If not, the watch has failed with the reason.
+bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
+
+/// Carried out by the stream.
+class StreamAccess : public Access {
+ public:
+  StreamAccess(Bounds bounds, device::Watch& watch) : bounds_(std::move(bounds)), watch_(watch) {}
+
+  Fired fired() const noexcept final { return Fired::by_stream; }
+  void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
+
+ protected:
+  device::Watch& watch() noexcept { return watch_; }
+
+ private:
+  virtual void carry_out(device::Lane lane, const Request& request) = 0;
+
+  Bounds bounds_;
+  device::Watch& watch_;
+};
+
+/// Copies, and the processor's own atomics, on memory that is mapped here.
+class MappedAccess final : public StreamAccess {
+ public:
+  /// `offered` is the peer's, as mapped here.
+  MappedAccess(const device::Extent& local, const device::Extent& offered, device::Watch& watch, Mapped mapped,
+               std::string how)
+      : StreamAccess({local.bytes, offered.bytes}, watch), local_(local), offered_(offered), mapped_(std::move(mapped)),
+        how_(std::move(how)) {}
+
+  std::string describe() const override { return how_; }
+
+ private:
+  void carry_out(device::Lane lane, const Request& request) override;
+
+  device::Extent local_;
+  device::Extent offered_;
+  Mapped mapped_;
+  std::string how_;
+};
+
+/// The engine hears its bell and posts it.
+class EngineAccess : public Access, public Posting {
+ public:
+  EngineAccess(Bounds bounds, int depth, device::Watch& watch)
+      : Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)),
+        watch_(watch) {}
+
+  Fired fired() const noexcept final { return Fired::by_engine; }
+  void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
+  Doorbell& bell() noexcept { return bell_; }
+
+ protected:
+  const Bounds& bounds() const noexcept { return bounds_; }
+  device::Watch& watch() noexcept { return watch_; }
+
+ private:
+  /// Starts to carry the request out. False: busy, ask again next turn. Ends with `over`, now or in `poll`.
+  virtual bool post(std::uint64_t epoch, const Request& request) = 0;
+  std::uint64_t rung() const noexcept final { return bell_.word.value.load(std::memory_order_acquire); }
+  bool post_share(std::size_t, std::uint64_t epoch) final { return post(epoch, requests_[epoch % requests_.size()]); }
+  bool at_rest(std::size_t) final { return true; }
+
+  Bounds bounds_;
+  std::vector<Request> requests_;  // of the outstanding epochs: written before the ring, read after it
+  Doorbell bell_;
+  device::Watch& watch_;
+};
+
+}  // namespace sluice::backends

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/access.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace sluice::backends::ofi {
+namespace {
+
+fi_op op_of(Request::Kind kind) noexcept {
+  if (kind == Request::Kind::fetch_add) return FI_SUM;
+  return kind == Request::Kind::swap ? FI_ATOMIC_WRITE : FI_CSWAP;
+}
+
+Bounds bounds_of(const Rail& rail, const device::Extent& local, const Offered& offered) {
+  return {local.bytes, offered.bytes, rail.info().ep_attr->max_msg_size, rail.why_no_atomics()};
+}
+
+}  // namespace
+
+RmaOffer::RmaOffer(Station& station, const device::Extent& memory) : station_(station) {
+  check_offered(memory);
+  const std::lock_guard lock(station.mutex);
+  registered_ = station.rails.front()->registered(memory);
+  offered_ = {registered_->address(memory.data), registered_->key(), memory.bytes};
+}
+
+RmaOffer::~RmaOffer() {
+  const std::lock_guard lock(station_.mutex);
+  registered_.reset();
+}
+
+Key RmaOffer::key() const {
+  Key key;
+  key.bytes.resize(sizeof offered_);
+  std::memcpy(key.bytes.data(), &offered_, sizeof offered_);
+  return key;
+}
+
+RmaAccess::RmaAccess(Station& station, const Route& route, const device::Extent& local, int depth, device::Watch& watch,
+                     const Offered& offered)
+    : EngineAccess(bounds_of(*route.rail, local, offered), depth, watch), station_(station), rail_(*route.rail),
+      local_(local), offered_{route.address, offered.address, offered.key}, flights_(static_cast<std::size_t>(depth)) {
+  if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
+  const std::lock_guard lock(station.mutex);
+  if (local.bytes != 0) local_registered_ = rail_.registered(local);
+  flights_registered_ =
+      rail_.registered({reinterpret_cast<std::byte*>(flights_.data()), flights_.size() * sizeof(Flight), nullptr});
+  for (Flight& flight : flights_) flight.operation.owner = this;
+  rail_.know(*this);
+}
+
+RmaAccess::~RmaAccess() {
+  const std::lock_guard lock(station_.mutex);
+  std::erase(station_.attended, static_cast<Attended*>(this));
+  rail_.forget(*this);
+  local_registered_.reset();
+  flights_registered_.reset();
+  for (Flight& flight : flights_) flight.operation.owner = nullptr;
+  const auto under_way = [](const Flight& flight) { return flight.operation.posted; };
+  if (std::any_of(flights_.begin(), flights_.end(), under_way))
+    station_.orphaned_flights.push_back(std::move(flights_));
+}
+
+bool RmaAccess::post(std::uint64_t epoch, const Request& request) {
+  const std::lock_guard lock(station_.mutex);
+  if (!suspicion_.none()) return false;  // the rest waits for the verdict too
+  try {
+    Flight& flight = flights_[epoch % flights_.size()];
+    flight.operation.epoch = epoch;
+    const Posted posted = start(flight, request);
+    if (posted == Posted::over) over(epoch);
+    return posted != Posted::busy;
+  } catch (const std::runtime_error& reason) {
+    suspect(reason.what());
+    return false;
+  }
+}
+
+Posted RmaAccess::start(Flight& flight, const Request& request) {
+  if (request.local.bytes == 0) return Posted::over;
+  std::byte* const here = local_.data + request.local.offset;
+  void* const desc = local_registered_->desc();
+  Remote there = offered_;
+  there.address += request.offset;
+  if (request.kind == Request::Kind::get) return rail_.read(here, request.local.bytes, desc, there, flight.operation);
+  if (request.kind == Request::Kind::put)
+    return rail_.write(here, request.local.bytes, desc, there, {}, true, flight.operation);
+  flight.operand = request.operand;
+  flight.compare = request.compare;
+  const Change change{op_of(request.kind), &flight.operand, &flight.compare, flights_registered_->desc()};
+  return rail_.fetch(change, here, desc, there, flight.operation);
+}
+
+void RmaAccess::suspect(const std::string& why) {
+  if (!suspicion_.none()) return;
+  suspicion_.raise(why);
+  station_.attended.push_back(this);
+}
+
+void RmaAccess::ended(Operation& operation, const std::string& why_not) {
+  if (why_not.empty()) return over(operation.epoch);
+  suspect("a request over " + station_.provider + " failed: " + why_not);
+  lost_.push_back(operation.epoch);
+}
+
+bool RmaAccess::failed(void* context, const std::string& why) {
+  const auto flight = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& one) {
+    return &one.operation.context == context && one.operation.posted;
+  });
+  if (flight == flights_.end()) return false;
+  rail_.end(flight->operation, why);
+  return true;
+}
+
+bool RmaAccess::attend() {
+  if (!watch().failed()) {
+    suspicion_.judge(watch());
+    return true;
+  }
+  for (const std::uint64_t epoch : lost_) over(epoch);
+  lost_.clear();
+  return false;
+}
+
+std::string RmaAccess::describe() const {
+  const std::string text = station_.provider + ": posted by the engine";
+  return bounds().no_atomics.empty() ? text : text + "; no atomics: " + bounds().no_atomics;
+}
+
+}  // namespace sluice::backends::ofi

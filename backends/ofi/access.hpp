@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that peers read and change over the network: requests that the engine posts.
+#pragma once
+
+#include "backends/access.hpp"
+#include "backends/ofi/station.hpp"
+
+namespace sluice::backends::ofi {
+
+/// Offered memory as the peer gets to know it: where the owner's first endpoint finds it. All of a rank's is reached
+/// there, since what two NICs change need not be atomic.
+struct Offered {
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+  std::uint64_t bytes = 0;
+};
+
+class RmaOffer final : public Offer {
+ public:
+  RmaOffer(Station& station, const device::Extent& memory);
+  ~RmaOffer() override;
+  Key key() const override;
+  std::string describe() const override { return station_.provider + ": offered in place"; }
+
+ private:
+  Station& station_;
+  std::shared_ptr<Registration> registered_;
+  Offered offered_;
+};
+
+class RmaAccess final : public EngineAccess, private Owner, private Attended {
+ public:
+  /// @throws std::runtime_error if the provider cannot read.
+  RmaAccess(Station& station, const Route& route, const device::Extent& local, int depth, device::Watch& watch,
+            const Offered& offered);
+  ~RmaAccess() override;
+
+  std::string describe() const override;
+
+ private:
+  bool post(std::uint64_t epoch, const Request& request) override;
+  void ended(Operation& operation, const std::string& why_not) override;
+  bool failed(void* context, const std::string& why) override;
+  bool attend() override;
+  Posted start(Flight& flight, const Request& request);
+  void suspect(const std::string& why);
+
+  Station& station_;
+  Rail& rail_;
+  device::Extent local_;
+  Remote offered_;
+  std::vector<Flight> flights_;  // by epoch mod depth
+  std::shared_ptr<Registration> local_registered_;
+  std::shared_ptr<Registration> flights_registered_;
+  std::vector<std::uint64_t> lost_;  // epochs whose end waits for the verdict
+  Suspicion suspicion_;
+};
+
+}  // namespace sluice::backends::ofi

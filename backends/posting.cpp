@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/posting.hpp"
+
+namespace sluice::backends {
+
+using base::seeded;
+
+Posting::Posting(device::Watch& watch, int depth, std::size_t rails)
+    : watch_(watch), shares_over_(static_cast<std::size_t>(depth)), posted_(rails) {}
+
+bool Posting::post_rung() {
+  const std::uint64_t last = rung();
+  bool left = false;
+  for (std::size_t rail = 0; rail < posted_.size(); ++rail) left |= post_rung(rail, last);
+  return left;
+}
+
+bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {
+  std::uint64_t& posted = posted_[rail];
+  if (seeded("merged_doorbell") && rung > posted + 1) posted = rung - 1;
+  while (posted < rung) {
+    const std::uint64_t epoch = posted + 1;
+    // What is not posted any more waits its turn as if it were: no more than depth epochs are under way.
+    if (epoch > done_ + shares_over_.size()) return true;
+    if (watch_.shut()) {
+      if (!at_rest(rail)) return true;
+      over(epoch);
+    } else if (!post_share(rail, epoch)) {
+      if (seeded("busy_put_lost")) posted = epoch;
+      return true;
+    }
+    posted = epoch;
+  }
+  return false;
+}
+
+void Posting::over(std::uint64_t epoch) noexcept {
+  ++shares_over_[epoch % shares_over_.size()];
+  std::uint64_t done = done_;
+  // Epochs may end in any order (test: Closing.any_order_works); the word only rises.
+  while (shares_over_[(done + 1) % shares_over_.size()] == posted_.size()) {
+    ++done;
+    shares_over_[done % shares_over_.size()] = 0;
+  }
+  if (done == done_) return;
+  done_ = done;
+  base::raise(watch_.done, done, watch_.done_parking);
+}
+
+}  // namespace sluice::backends

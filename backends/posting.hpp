@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine posts once it has heard a bell.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "device/gpu.hpp"
+
+namespace sluice::backends {
+
+/// Epochs that are posted in order, on each of several rails, and end in any.
+class Posting {
+ public:
+  /// No more than `depth` epochs are under way.
+  Posting(device::Watch& watch, int depth, std::size_t rails);
+  Posting(const Posting&) = delete;
+  Posting& operator=(const Posting&) = delete;
+  virtual ~Posting() = default;
+
+  /// Posts what was rung and not yet posted; returns whether something is left. A busy rail holds back no other. Only
+  /// who has the engine's turn calls it.
+  bool post_rung();
+
+ protected:
+  /// One rail's share of `epoch` is over. Raises `watch.done` to the last epoch up to which all is.
+  void over(std::uint64_t epoch) noexcept;
+
+ private:
+  /// The last epoch that was rung for.
+  virtual std::uint64_t rung() const noexcept = 0;
+  /// Starts this rail's share of `epoch`. False: busy, ask again next turn. Ends with `over`, now or in `poll`.
+  virtual bool post_share(std::size_t rail, std::uint64_t epoch) = 0;
+  /// No `post_share` of this rail that was busy has left anything under way.
+  virtual bool at_rest(std::size_t rail) = 0;
+  bool post_rung(std::size_t rail, std::uint64_t rung);
+
+  device::Watch& watch_;
+  std::vector<std::size_t> shares_over_;  // of the outstanding epochs
+  std::vector<std::uint64_t> posted_;     // by each rail
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace sluice::backends
