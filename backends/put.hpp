@@ -105,6 +105,7 @@ class RungPut : public Put {
 
  protected:
   device::Watch& watch() noexcept { return watch_; }
+  std::shared_ptr<Doorbell> own_bell() const noexcept { return bell_; }
   /// For constructors that make it from what they are made of.
   void use(std::shared_ptr<Doorbell> bell) noexcept { bell_ = std::move(bell); }
 

@@ -6,18 +6,37 @@
 #include <stdexcept>
 
 namespace sluice::backends::ofi {
-namespace {
 
-Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
+Key key_of(const Target& target) {
+  Key key;
+  const auto append = [&](const void* from, std::size_t bytes) {
+    const auto* const first = static_cast<const std::byte*>(from);
+    key.bytes.insert(key.bytes.end(), first, first + bytes);
+  };
+  append(static_cast<const Place*>(&target), sizeof(Place));
+  append(target.keys.data(), target.keys.size() * sizeof(std::uint64_t));
+  return key;
+}
 
-}  // namespace
+Target target_of(const Key& key) {
+  Target target;
+  if (key.bytes.size() < sizeof(Place)) throw std::runtime_error("a key of the wrong size");
+  std::memcpy(static_cast<Place*>(&target), key.bytes.data(), sizeof(Place));
+  if (target.rails < 1 || target.rails > Place::kMostRails || target.depth < 1) throw std::runtime_error("a bad key");
+  const std::size_t keys = target.notice == Notice::counter ? target.rails * static_cast<std::size_t>(target.depth) : 0;
+  if (key.bytes.size() != sizeof(Place) + keys * sizeof(std::uint64_t))
+    throw std::runtime_error("a key of the wrong size");
+  target.keys.resize(keys);
+  if (keys != 0) std::memcpy(target.keys.data(), key.bytes.data() + sizeof(Place), keys * sizeof(std::uint64_t));
+  return target;
+}
 
 RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
     : station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
   const std::size_t endpoints = station.rails.size();
   place_.index = station.arrivals.add(signals_, target);
-  place_.slot_bytes = target.slot_bytes;
+  place_.slot_bytes = place_.stride = target.slot_bytes;
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals_.size());
   place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
@@ -44,12 +63,7 @@ RmaLanding::~RmaLanding() {
   registered_.clear();
 }
 
-Key RmaLanding::key() const {
-  Key key;
-  key.bytes.resize(sizeof place_);
-  std::memcpy(key.bytes.data(), &place_, sizeof place_);
-  return key;
-}
+Key RmaLanding::key() const { return key_of(place_); }
 
 std::string RmaLanding::describe() const {
   std::string text = station_.provider + ": lands in the target itself";
@@ -57,7 +71,7 @@ std::string RmaLanding::describe() const {
   return text + "; the engine raises the signal for the number that comes with it";
 }
 
-RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place)
+RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place)
     : EnginePut(watch, place.depth, place.rails), station_(station), source_(source), place_(place),
       lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
@@ -69,8 +83,7 @@ RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, devi
     if (source.slot_bytes > lane.rail->info().ep_attr->max_msg_size)
       throw std::runtime_error("a slot is larger than a message of this provider may be");
     if (source.memory.bytes != 0) lane.source = lane.rail->registered(source.memory);
-    lane.slots = remote(route, there.slots, there.slots_key);
-    lane.word = remote(route, there.word, there.word_key);
+    lane.word = {route.address, there.word, there.word_key};
     lane.operations.resize(static_cast<std::size_t>(place.depth));
     lane.early.resize(lane.operations.size());
     for (Operation& operation : lane.operations) operation.owner = this;
@@ -125,11 +138,8 @@ bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
   return posted != Posted::busy;
 }
 
-/// The count of what has arrived is the epoch: in order, or one at a time.
 bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
-  const bool ordered = station_.manner.ordered;
-  if (!ordered && lane.operations[(epoch - 1) % lane.operations.size()].posted) return false;
-  const Posted posted = write(lane, epoch, part, {}, !ordered);
+  const Posted posted = write(lane, epoch, part, {}, !station_.manner.ordered);
   if (posted == Posted::over) over(epoch);
   return posted != Posted::busy;
 }
@@ -156,8 +166,8 @@ bool RmaPut::post_delivered(Lane& lane, std::uint64_t epoch, Range part) {
 Posted RmaPut::write(Lane& lane, std::uint64_t epoch, Range part, std::optional<std::uint64_t> number, bool delivered) {
   Operation& operation = lane.operations[epoch % lane.operations.size()];
   operation.epoch = epoch;
-  Remote to = lane.slots;
-  to.address += place_.slot_bytes * (epoch % static_cast<std::uint64_t>(place_.depth)) + part.offset;
+  const auto rail = static_cast<std::size_t>(&lane - lanes_.data());
+  const Remote to{lane.word.peer, place_.address(rail, epoch) + part.offset, place_.key(rail, epoch)};
   const std::byte* from =
       part.bytes == 0 ? reinterpret_cast<const std::byte*>(&place_) : source_.at(epoch) + part.offset;
   return lane.rail->write(from, part.bytes, lane.source == nullptr ? nullptr : lane.source->desc(), to, number,

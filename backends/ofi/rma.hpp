@@ -20,12 +20,12 @@ class RmaLanding final : public Landing {
   Station& station_;
   std::vector<Signal> signals_;
   std::vector<std::shared_ptr<Registration>> registered_;
-  Place place_;
+  Target place_;
 };
 
 class RmaPut final : public EnginePut, private Owner {
  public:
-  RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
+  RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place);
   ~RmaPut() override;
 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
@@ -39,7 +39,6 @@ class RmaPut final : public EnginePut, private Owner {
   struct Lane {
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
-    Remote slots;
     Remote word;
     std::vector<Operation> operations;                                 // by epoch mod depth
     std::unique_ptr<Operation> extra = std::make_unique<Operation>();  // of the word, or of a flush
@@ -75,7 +74,7 @@ class RmaPut final : public EnginePut, private Owner {
 
   Station& station_;
   Slots source_;
-  Place place_;
+  Target place_;
   std::vector<Lane> lanes_;
   std::string broken_;  // why a write failed, until it is known whether the peer is alive
   base::Clock::time_point verdict_{};
