@@ -146,6 +146,7 @@ bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
 
 bool RmaPut::post_then_word(Lane& lane, std::uint64_t epoch, Range part) {
   if (lane.word_due != epoch) {
+    if (base::seeded("word_before_data")) write_word(lane, epoch, false);
     if (part.bytes != 0 && write(lane, epoch, part, {}, false) == Posted::busy) return false;
     lane.word_due = epoch;
   }
