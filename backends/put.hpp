@@ -9,6 +9,7 @@
 
 #include "backends/posting.hpp"
 #include "backends/transport.hpp"
+#include "base/seeded.hpp"
 
 namespace sluice::backends {
 
@@ -91,7 +92,7 @@ class RungPut : public Put {
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
   void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
-    first_ring_ = bell->rings.load();
+    first_ring_ = bell->rings.load() + (base::seeded("shared_threshold_off_by_one") ? 1 : 0);
     first_epoch_ = epochs_so_far;
     bell_ = std::move(bell);
     shared_ = true;
@@ -106,6 +107,7 @@ class RungPut : public Put {
 
  protected:
   device::Watch& watch() noexcept { return watch_; }
+  std::shared_ptr<Doorbell> own_bell() const noexcept { return bell_; }
   /// For constructors that make it from what they are made of.
   void use(std::shared_ptr<Doorbell> bell) noexcept { bell_ = std::move(bell); }
 

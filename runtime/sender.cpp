@@ -57,6 +57,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
 void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
   if (seeded("ignore_credit")) return;
   const std::uint64_t depth = target_depth_.load(std::memory_order_relaxed);
+  if (seeded("ticks_and_credits_summed") && this->epoch() + word_.word->value.load() >= 2 * epoch - depth) return;
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch};
   device::wait(lane, credit, *this, helper_);
   const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);

@@ -14,9 +14,31 @@ namespace {
 constexpr std::size_t kPieceBytes = 512 * 1024;
 constexpr std::size_t kPieces = 4;
 
-Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
-
 }  // namespace
+
+Key key_of(const Target& target) {
+  Key key;
+  const auto append = [&](const void* from, std::size_t bytes) {
+    const auto* const first = static_cast<const std::byte*>(from);
+    key.bytes.insert(key.bytes.end(), first, first + bytes);
+  };
+  append(static_cast<const Place*>(&target), sizeof(Place));
+  append(target.keys.data(), target.keys.size() * sizeof(std::uint64_t));
+  return key;
+}
+
+Target target_of(const Key& key) {
+  Target target;
+  if (key.bytes.size() < sizeof(Place)) throw std::runtime_error("a key of the wrong size");
+  std::memcpy(static_cast<Place*>(&target), key.bytes.data(), sizeof(Place));
+  if (target.rails < 1 || target.rails > Place::kMostRails || target.depth < 1) throw std::runtime_error("a bad key");
+  const std::size_t keys = target.notice == Notice::counter ? target.rails * static_cast<std::size_t>(target.depth) : 0;
+  if (key.bytes.size() != sizeof(Place) + keys * sizeof(std::uint64_t))
+    throw std::runtime_error("a key of the wrong size");
+  target.keys.resize(keys);
+  if (keys != 0) std::memcpy(target.keys.data(), key.bytes.data() + sizeof(Place), keys * sizeof(std::uint64_t));
+  return target;
+}
 
 RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
     : station_(station), signals_(signals.begin(), signals.end()) {
@@ -26,7 +48,8 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
     staged_.emplace(target);
   const Slots& slots_here = staged_ ? staged_->slots() : target;
   place_.index = station.arrivals.add(signals_, target);
-  place_.slot_bytes = slots_here.slot_bytes;
+  place_.slot_bytes = target.slot_bytes;
+  place_.stride = slots_here.slot_bytes;
   place_.staged = staged_.has_value();
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals_.size());
@@ -54,12 +77,7 @@ RmaLanding::~RmaLanding() {
   registered_.clear();
 }
 
-Key RmaLanding::key() const {
-  Key key;
-  key.bytes.resize(sizeof place_);
-  std::memcpy(key.bytes.data(), &place_, sizeof place_);
-  return key;
-}
+Key RmaLanding::key() const { return key_of(place_); }
 
 std::string RmaLanding::describe() const {
   std::string text = station_.provider + (staged_ ? ": lands in memory that the provider reaches, and wait copies it"
@@ -68,7 +86,7 @@ std::string RmaLanding::describe() const {
   return text + "; the engine raises the signal for the number that comes with it";
 }
 
-RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place)
+RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place)
     : EnginePut(watch, place.depth, place.rails), station_(station), source_(source), place_(place),
       lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
@@ -78,8 +96,7 @@ RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, devi
 
 void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   lane.rail = route.rail;
-  lane.slots = remote(route, there.slots, there.slots_key);
-  lane.word = remote(route, there.word, there.word_key);
+  lane.word = {route.address, there.word, there.word_key};
   lane.operations.resize(static_cast<std::size_t>(place_.depth));
   lane.early.resize(lane.operations.size());
   lane.piece_bytes = lane.rail->largest_message();
@@ -171,11 +188,8 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   return posted != Posted::busy;
 }
 
-/// The count of what has arrived is the epoch: in order, or one at a time.
 bool RmaPut::post_counted(Lane& lane, const Message& message) {
-  const bool ordered = station_.manner.ordered;
-  if (!ordered && lane.operations[(message.epoch - 1) % lane.operations.size()].posted) return false;
-  const Posted posted = write(lane, message, {}, !ordered);
+  const Posted posted = write(lane, message, {}, !station_.manner.ordered);
   if (posted == Posted::over) over(message.epoch);
   return posted != Posted::busy;
 }
@@ -183,6 +197,7 @@ bool RmaPut::post_counted(Lane& lane, const Message& message) {
 bool RmaPut::post_then_word(Lane& lane, const Message& message) {
   const std::uint64_t epoch = message.epoch;
   if (lane.word_due != epoch) {
+    if (base::seeded("word_before_data")) write_word(lane, epoch, false);
     if (message.range.bytes != 0 && write(lane, message, {}, false) == Posted::busy) return false;
     lane.word_due = epoch;
   }
@@ -208,8 +223,9 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
 
 Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered,
                      Operation& operation) {
-  Remote to = lane.slots;
-  to.address += place_.slot_bytes * (message.epoch % static_cast<std::uint64_t>(place_.depth)) + message.range.offset;
+  const auto rail = static_cast<std::size_t>(&lane - lanes_.data());
+  Remote to{lane.word.peer, place_.address(rail, message.epoch) + message.range.offset,
+            place_.key(rail, message.epoch)};
   if (!place_.staged) to.address += message.part.offset;
   if (message.range.bytes == 0) {
     const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);

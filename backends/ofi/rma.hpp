@@ -22,12 +22,12 @@ class RmaLanding final : public Landing {
   std::vector<Signal> signals_;
   std::optional<StagedSlots> staged_;
   std::vector<std::shared_ptr<Registration>> registered_;
-  Place place_;
+  Target place_;
 };
 
 class RmaPut final : public EnginePut, private Owner, private Attended {
  public:
-  RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
+  RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place);
   ~RmaPut() override;
 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
@@ -48,7 +48,6 @@ class RmaPut final : public EnginePut, private Owner, private Attended {
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
     std::unique_ptr<Stage> stage;  // null: the provider reads the source itself
-    Remote slots;
     Remote word;
     std::size_t piece_bytes = 0;                                       // at most, in one write
     std::vector<Operation> pieces;                                     // of an epoch, all but the last
@@ -97,7 +96,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended {
 
   Station& station_;
   Slots source_;
-  Place place_;
+  Target place_;
   std::vector<Lane> lanes_;
   Suspicion suspicion_;
   std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer

@@ -58,6 +58,7 @@ class Suspicion {
   base::Clock::time_point verdict_{};
 };
 
+class ArmedWork;
 class CountedLanding;
 class TickBell;
 class TriggeredPut;
@@ -70,14 +71,15 @@ struct WrittenWord {
 
 /// What a rank has open. Puts and landings use it under its mutex; operations end with the mutex held.
 struct Station {
+  Station();
+  ~Station();
+
   std::mutex mutex;
   std::string provider;
   // What was under way to a peer that is lost: it may end at any time, or never.
   std::vector<std::unique_ptr<Operation>> orphans;
-  std::vector<std::vector<Work>> orphaned_work;
   std::vector<std::vector<Flight>> orphaned_flights;
   std::vector<std::unique_ptr<Rail>> rails;
-  std::vector<Owned<fid_cntr>> orphaned_counters;
   Spread spread;
   Manner manner;
   Arrivals arrivals{manner};
@@ -88,6 +90,7 @@ struct Station {
   std::vector<TriggeredPut*> triggered;
   bool rings_by_page = false;  ///< counters have a page that a stream can store to
   int entries_left = 0;        // of the NIC's trigger entries, those that this rank may still take
+  std::vector<std::unique_ptr<ArmedWork>> left_work;  // of puts that are gone; last: it uses all the others
 };
 
 /// A peer as our rails reach it: for each of its endpoints the rail to use and its address there.
@@ -110,11 +113,31 @@ struct Place {
 
   std::uint64_t index = 0;
   std::uint64_t slot_bytes = 0;
+  std::uint64_t stride = 0;  ///< from one slot's remote address to the next one's
   std::int32_t depth = 1;
   std::uint32_t rails = 1;
   Notice notice = Notice::data;
   bool staged = false;  ///< the slots begin with a StageHeader
   std::array<OfRail, kMostRails> rail{};
+
+  std::uint64_t slot(std::uint64_t epoch) const noexcept { return epoch % static_cast<std::uint64_t>(depth); }
 };
+
+/// A place, and where each of its slots is registered apart, their keys: by rail, then by slot.
+struct Target : Place {
+  std::vector<std::uint64_t> keys;
+
+  std::uint64_t address(std::size_t index_of_rail, std::uint64_t epoch) const noexcept {
+    return rail[index_of_rail].slots + stride * slot(epoch);
+  }
+  std::uint64_t key(std::size_t index_of_rail, std::uint64_t epoch) const noexcept {
+    if (keys.empty()) return rail[index_of_rail].slots_key;
+    return keys[index_of_rail * static_cast<std::size_t>(depth) + slot(epoch)];
+  }
+};
+
+Key key_of(const Target& target);
+/// @throws std::runtime_error if it makes no sense.
+Target target_of(const Key& key);
 
 }  // namespace sluice::backends::ofi

@@ -58,16 +58,14 @@ class OfiLink final : public Link {
     return target.slot_bytes < kStripedFrom ? 1 : std::min(station_.rails.size(), Place::kMostRails);
   }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
-    if (station_.manner.notice == Notice::counter && target.memory.bytes != 0 && in_one_write(target))
+    const bool countable = target.memory.bytes != 0 && target.depth <= CountedLanding::kDeepest;
+    if (station_.manner.notice == Notice::counter && countable && in_one_write(target))
       return std::make_unique<CountedLanding>(station_, target, signals);
     return std::make_unique<RmaLanding>(station_, target, signals);
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
-    Place place;
-    if (key.bytes.size() != sizeof place) throw std::runtime_error("a key of the wrong size");
-    std::memcpy(&place, key.bytes.data(), sizeof place);
-    if (place.rails < 1 || place.rails > Place::kMostRails || place.depth < 1) throw std::runtime_error("a bad key");
+    const Target place = target_of(key);
     if (can_be_armed(place, source)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
     return std::make_unique<RmaPut>(station_, routes_, source, watch, place);
   }
@@ -212,6 +210,7 @@ std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
 }
 
 bool OfiTransport::poll() {
+  std::vector<std::unique_ptr<ArmedWork>> gone;  // its end takes the mutex itself
   const std::lock_guard lock(station_.mutex);
   bool left = false;
   const auto& rails = station_.rails;
@@ -223,6 +222,11 @@ bool OfiTransport::poll() {
   for (TickBell* bell : station_.bells) bell->look();
   for (CountedLanding* landing : station_.counted) landing->look();
   for (TriggeredPut* put : station_.triggered) left |= put->look();
+  auto& left_work = station_.left_work;
+  const auto first_gone =
+      std::partition(left_work.begin(), left_work.end(), [](const auto& work) { return !work->look(); });
+  std::move(first_gone, left_work.end(), std::back_inserter(gone));
+  left_work.erase(first_gone, left_work.end());
   for (WrittenWord& word : station_.written_words) {
     const std::uint64_t value = word.signal->word->value.load(std::memory_order_acquire);
     if (value != std::exchange(word.seen, value)) word.signal->parking->wake();
@@ -239,10 +243,10 @@ Rest OfiTransport::rest() {
   if (!std::all_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->may_sleep(); })) return {-1, 0};
   const bool under_way =
       std::any_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->under_way() > 0; });
-  return {rest_.get(),
-          under_way || !station_.written_words.empty() || !station_.counted.empty() || !station_.triggered.empty()
-              ? kLookMs
-              : Rest::kNoLimit};
+  return {rest_.get(), under_way || !station_.written_words.empty() || !station_.counted.empty() ||
+                               !station_.triggered.empty() || !station_.left_work.empty()
+                           ? kLookMs
+                           : Rest::kNoLimit};
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 #include "backends/ofi/triggered.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
+
 #include "backends/ofi/cxi.hpp"
 
 namespace sluice::backends::ofi {
@@ -20,10 +22,9 @@ std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
 }
 
 /// In the order that cxi insists on.
-Owned<fid_mr> register_counted(Rail& rail, const device::Extent& memory, fid_cntr* counter) {
+Owned<fid_mr> register_counted(Rail& rail, const std::byte* from, std::size_t bytes, fid_cntr* counter) {
   fid_mr* mr = nullptr;
-  check(fi_mr_reg(rail.domain(), memory.data, memory.bytes, FI_REMOTE_WRITE, 0, rail.new_key(), FI_RMA_EVENT, &mr,
-                  nullptr),
+  check(fi_mr_reg(rail.domain(), from, bytes, FI_REMOTE_WRITE, 0, rail.new_key(), FI_RMA_EVENT, &mr, nullptr),
         "fi_mr_reg");
   Owned<fid_mr> registered(mr);
   const bool by_endpoint = (rail.info().domain_attr->mr_mode & FI_MR_ENDPOINT) != 0;
@@ -47,21 +48,26 @@ Owned<fid_cntr> open_counter(const Rail& rail) {
 CountedLanding::CountedLanding(Station& station, const Slots& target, std::span<const Signal> signals)
     : station_(station) {
   const std::lock_guard lock(station.mutex);
-  place_.index = station.arrivals.add(signals, target);
-  place_.slot_bytes = target.slot_bytes;
-  place_.depth = target.depth;
-  place_.rails = static_cast<std::uint32_t>(signals.size());
-  place_.notice = Notice::counter;
+  const bool by_offset = (station.rails.front()->info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
+  target_.index = station.arrivals.add(signals, target);
+  target_.slot_bytes = target.slot_bytes;
+  target_.stride = by_offset ? 0 : target.slot_bytes;
+  target_.depth = target.depth;
+  target_.rails = static_cast<std::uint32_t>(signals.size());
+  target_.notice = Notice::counter;
   for (std::size_t i = 0; i < signals.size(); ++i) {
-    const std::size_t endpoint = station.spread.endpoint_of(place_.index, i);
+    const std::size_t endpoint = station.spread.endpoint_of(target_.index, i);
     Rail& rail = *station.rails[endpoint];
-    auto counter = open_counter(rail);
-    auto memory = register_counted(rail, target.memory, counter.get());
-    const bool by_offset = (rail.info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
-    place_.rail[i].endpoint = static_cast<std::uint32_t>(endpoint);
-    place_.rail[i].slots = by_offset ? 0 : reinterpret_cast<std::uintptr_t>(target.memory.data);
-    place_.rail[i].slots_key = fi_mr_key(memory.get());
-    lanes_.push_back({signals[i], std::move(counter), std::move(memory)});
+    target_.rail[i].endpoint = static_cast<std::uint32_t>(endpoint);
+    target_.rail[i].slots = by_offset ? 0 : reinterpret_cast<std::uintptr_t>(target.memory.data);
+    Lane lane{signals[i], {}};
+    for (std::uint64_t slot = 0; slot < static_cast<std::uint64_t>(target.depth); ++slot) {
+      auto counter = open_counter(rail);
+      auto memory = register_counted(rail, target.at(slot), target.slot_bytes, counter.get());
+      target_.keys.push_back(fi_mr_key(memory.get()));
+      lane.slots.push_back({std::move(counter), std::move(memory)});
+    }
+    lanes_.push_back(std::move(lane));
   }
   station.counted.push_back(this);
 }
@@ -69,23 +75,25 @@ CountedLanding::CountedLanding(Station& station, const Slots& target, std::span<
 CountedLanding::~CountedLanding() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.counted, this);
-  station_.arrivals.remove(place_.index);
+  station_.arrivals.remove(target_.index);
   lanes_.clear();
 }
 
-Key CountedLanding::key() const {
-  Key key;
-  key.bytes.resize(sizeof place_);
-  std::memcpy(key.bytes.data(), &place_, sizeof place_);
-  return key;
+Key CountedLanding::key() const { return key_of(target_); }
+
+/// The slot of `epoch` is written once in `depth` epochs.
+bool CountedLanding::Lane::arrived(std::uint64_t epoch) const {
+  const auto count = [](const Slot& slot) { return fi_cntr_read(slot.arrivals.get()); };
+  if (base::seeded("slots_counted_together"))
+    return std::transform_reduce(slots.begin(), slots.end(), std::uint64_t{0}, std::plus<>(), count) >= epoch;
+  return count(slots[epoch % slots.size()]) * slots.size() >= epoch;
 }
 
 void CountedLanding::look() {
   for (Lane& lane : lanes_) {
-    const std::uint64_t arrived = fi_cntr_read(lane.arrivals.get());
-    if (arrived == lane.seen) continue;
-    lane.seen = arrived;
-    raise_signal(lane.signal, arrived);
+    const std::uint64_t before = lane.seen;
+    while (lane.arrived(lane.seen + 1)) ++lane.seen;
+    if (lane.seen != before) raise_signal(lane.signal, lane.seen);
   }
 }
 
@@ -115,35 +123,77 @@ int TriggeredPut::entries_for(const Place& place) noexcept {
   return place.slot_bytes == 0 ? kCreditsArmed : place.depth;
 }
 
+ArmedWork::ArmedWork(Station& station, Rail& rail, int entries)
+    : station_(station), rail_(rail), entries_(entries), over_(open_counter(rail)),
+      work_(static_cast<std::size_t>(entries)) {
+  rail.know(*this);
+  station.entries_left -= entries;
+}
+
+ArmedWork::~ArmedWork() {
+  const std::lock_guard lock(station_.mutex);
+  rail_.forget(*this);
+  over_.reset();
+}
+
+bool ArmedWork::queue(std::uint64_t epoch) {
+  const int code = fi_control(&rail_.domain()->fid, FI_QUEUE_WORK, &of(epoch).deferred);
+  if (code == -FI_EAGAIN || code == -FI_ENOSPC) return false;
+  queued_ = epoch;
+  if (code < 0) failed(&of(epoch).deferred.context, text_of(code));
+  return true;
+}
+
+std::uint64_t ArmedWork::failures() const { return std::max(fi_cntr_readerr(over_.get()), failures_); }
+
+std::uint64_t ArmedWork::ended() const { return fi_cntr_read(over_.get()) + failures(); }
+
+bool ArmedWork::failed(void* context, const std::string& why) {
+  const auto is = [&](const Work& work) { return &work.deferred.context == context; };
+  if (std::none_of(work_.begin(), work_.end(), is)) return false;
+  ++failures_;
+  if (why_.empty()) why_ = why;
+  return true;
+}
+
+/// A failure is counted before the queue tells of it. So the work stays for one more look at the queue: it is not to be
+/// taken for that of another put, whose memory may be the same.
+bool ArmedWork::look() {
+  const bool over = ended() >= queued_;
+  if (over && !base::seeded("entries_kept")) station_.entries_left += std::exchange(entries_, 0);
+  return std::exchange(was_over_, over);
+}
+
+Station::Station() = default;
+
+Station::~Station() {
+  std::vector<std::vector<Work>> memory;  // libfabric may look at it until its endpoint is closed
+  for (const auto& work : left_work) memory.push_back(work->memory());
+  left_work.clear();
+  rails.clear();
+}
+
 TriggeredPut::TriggeredPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch,
-                           const Place& place)
-    : RungPut(watch, nullptr), station_(station), source_(source), place_(place),
-      work_(static_cast<std::size_t>(entries_for(place))) {
+                           const Target& place)
+    : RungPut(watch, nullptr), station_(station), source_(source), place_(place) {
   const std::lock_guard lock(station.mutex);
   const Route& route = routes.at(place.rail[0].endpoint);
   rail_ = route.rail;
   peer_ = route.address;
-  over_ = open_counter(*rail_);
   if (source.memory.bytes != 0) registered_ = rail_->registered(source.memory);
-  rail_->know(*this);
-  station.triggered.push_back(this);
-  station.entries_left -= entries_for(place);
   use(make_bell(station, *rail_));
+  work_ = std::make_unique<ArmedWork>(station, *rail_, entries_for(place));
+  station.triggered.push_back(this);
 }
 
 TriggeredPut::~TriggeredPut() {
   const std::lock_guard lock(station_.mutex);
-  rail_->forget(*this);
   std::erase(station_.triggered, this);
   registered_.reset();
   dispose();
-  if (ended() >= armed_) {
-    station_.entries_left += entries_for(place_);
-    over_.reset();
-  } else {
-    station_.orphaned_work.push_back(std::move(work_));
-    station_.orphaned_counters.push_back(std::move(over_));
-  }
+  work_->keep(own_bell());
+  work_->look();
+  station_.left_work.push_back(std::move(work_));
 }
 
 /// Fires what nobody will ever ring for.
@@ -160,7 +210,7 @@ std::shared_ptr<Doorbell> TriggeredPut::new_bell() {
 }
 
 void TriggeredPut::announce(std::uint64_t epoch, Range part) {
-  if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + work_.size()) return;
+  if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + work_->size()) return;
   // What a bell fires that others ring too could not be disposed of alone.
   if (shared()) return;
   const std::lock_guard lock(station_.mutex);
@@ -183,18 +233,17 @@ bool TriggeredPut::arm(std::uint64_t epoch, Range part) {
 }
 
 void TriggeredPut::prepare(std::uint64_t epoch, Range part) {
-  Work& work = work_[epoch % work_.size()];
+  Work& work = work_->of(epoch);
   work = {};
   work.word = epoch;
-  const Place::OfRail& there = place_.rail[0];
   if (place_.notice == Notice::word) {
+    const Place::OfRail& there = place_.rail[0];
     work.from = {&work.word, sizeof work.word};
     work.to = {there.word, sizeof work.word, there.word_key};
   } else {
     std::byte* const from = source_.memory.bytes == 0 ? nullptr : source_.at(epoch) + part.offset;
-    const std::uint64_t slot = place_.slot_bytes * (epoch % static_cast<std::uint64_t>(place_.depth));
     work.from = {from, part.bytes};
-    work.to = {there.slots + slot + part.offset, part.bytes, there.slots_key};
+    work.to = {place_.address(0, epoch) + part.offset, part.bytes, place_.key(0, epoch)};
     work.desc = registered_ == nullptr ? nullptr : registered_->desc();
   }
   work.write.ep = rail_->endpoint();
@@ -207,40 +256,30 @@ void TriggeredPut::prepare(std::uint64_t epoch, Range part) {
   work.write.msg.context = &work.deferred.context;  // sockets insists on it, cxi does not mind
   work.deferred.threshold = threshold(epoch);
   work.deferred.triggering_cntr = static_cast<TickBell&>(bell()).counter();
-  work.deferred.completion_cntr = over_.get();
+  work.deferred.completion_cntr = work_->counter();
   work.deferred.op_type = FI_OP_WRITE;
   work.deferred.op.rma = &work.write;
   armed_ = epoch;
 }
 
-/// In order. A threshold that is met already fires at once, so being late does no harm.
+/// In order. A threshold that is met already fires at once, so being late does no harm: `look` tries again.
 void TriggeredPut::queue_armed() {
-  while (queued_ < armed_) {
-    Work& work = work_[(queued_ + 1) % work_.size()];
-    const int code = fi_control(&rail_->domain()->fid, FI_QUEUE_WORK, &work.deferred);
-    if (code == -FI_EAGAIN || code == -FI_ENOSPC) return;  // `look` tries again
-    if (code < 0 && broken_.empty()) {
-      broken_ = "arming a write over " + station_.provider + " failed: " + text_of(code);
-      verdict_ = base::Clock::now();
-    }
-    ++queued_;
-    if (code < 0) ++failures_;
+  while (work_->queued() < armed_ && work_->queue(work_->queued() + 1)) {
   }
 }
 
-std::uint64_t TriggeredPut::ended() const {
-  return fi_cntr_read(over_.get()) + std::max(fi_cntr_readerr(over_.get()), failures_);
+/// As RmaPut::suspect.
+void TriggeredPut::suspect() {
+  constexpr auto kMoment = std::chrono::seconds(1);
+  if (!broken_.empty() || disposed_ != 0) return;
+  broken_ = "a write over " + station_.provider + " failed" + (work_->why().empty() ? "" : ": " + work_->why());
+  verdict_ = base::Clock::now() + kMoment;
 }
 
 bool TriggeredPut::look() {
   queue_armed();
-  const std::uint64_t over = ended() - disposed_;
-  const std::uint64_t failures = std::max(fi_cntr_readerr(over_.get()), failures_);
-  if (failures > 0 && broken_.empty() && !watch().failed()) {
-    constexpr auto kMoment = std::chrono::seconds(1);  // as Suspicion
-    broken_ = "a write over " + station_.provider + " failed";
-    verdict_ = base::Clock::now() + kMoment;
-  }
+  const std::uint64_t over = work_->ended() - disposed_;
+  if (work_->failures() > 0) suspect();
   if (!broken_.empty() && !watch().failed()) {
     if (base::Clock::now() >= verdict_) watch().fail(Code::transport, broken_);
     return true;  // its end waits for the verdict
@@ -248,30 +287,19 @@ bool TriggeredPut::look() {
   std::uint64_t done = over;
   if (refused_ > done && done >= std::min(armed_, rung())) done = refused_;
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
-  return queued_ < armed_;
-}
-
-bool TriggeredPut::failed(void* context, const std::string& why) {
-  const auto is = [&](const Work& work) { return &work.deferred.context == context; };
-  if (std::none_of(work_.begin(), work_.end(), is)) return false;
-  ++failures_;
-  if (broken_.empty() && disposed_ == 0) {
-    broken_ = "a write over " + station_.provider + " failed: " + why;
-    verdict_ = base::Clock::now() + std::chrono::seconds(1);
-  }
-  return true;
+  return work_->queued() < armed_;
 }
 
 bool TriggeredPut::settled() {
   const std::lock_guard lock(station_.mutex);
-  return ended() >= std::min(armed_, rung());
+  return work_->ended() >= std::min(armed_, rung());
 }
 
 bool TriggeredPut::disarmed(bool key_closed) {
   const std::lock_guard lock(station_.mutex);
-  if (key_closed) dispose();
+  if (key_closed || base::seeded("leftovers_fired_early")) dispose();
   queue_armed();
-  return ended() >= armed_;
+  return work_->ended() >= armed_;
 }
 
 std::string TriggeredPut::describe() const {

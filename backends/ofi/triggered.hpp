@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts that the NIC fires: deferred work (fi_trigger(3)), armed ahead, and fired when a counter of rings reaches its
-// threshold. What lands is counted by a counter that is bound to the receiver's memory, so a write that has failed is
-// never taken for one that has arrived; writes of one endpoint arrive in order, so that count n means epochs 1 to n.
+// threshold. What lands is counted by counters that are bound to the receiver's memory, one a slot: epoch n is there
+// once its slot was written as often as that takes. One counter for all would count the epochs behind one that has
+// failed (test: FailedWrites.are_never_believed*).
 #pragma once
 
 #include "backends/ofi/rma.hpp"
@@ -11,6 +12,9 @@ namespace sluice::backends::ofi {
 /// Slots whose arrivals are counted.
 class CountedLanding final : public Landing {
  public:
+  /// With more slots than this they would take too many of the NIC's counters.
+  static constexpr int kDeepest = 64;
+
   CountedLanding(Station& station, const Slots& target, std::span<const Signal> signals);
   ~CountedLanding() override;
   Key key() const override;
@@ -22,16 +26,22 @@ class CountedLanding final : public Landing {
   void look();
 
  private:
-  struct Lane {
-    Signal signal;
+  struct Slot {
     Owned<fid_cntr> arrivals;
     Owned<fid_mr> memory;  // closed before its counter
-    std::uint64_t seen = 0;
+  };
+  /// One rail of the landing.
+  struct Lane {
+    Signal signal;
+    std::vector<Slot> slots;
+    std::uint64_t seen = 0;  // every epoch up to this one has arrived
+
+    bool arrived(std::uint64_t epoch) const;
   };
 
   Station& station_;
   std::vector<Lane> lanes_;
-  Place place_;
+  Target target_;
 };
 
 Owned<fid_cntr> open_counter(const Rail& rail);
@@ -53,18 +63,61 @@ class TickBell : public Doorbell {
   std::uint64_t counted_ = 0;
 };
 
-class TriggeredPut final : public RungPut, private Owner {
+/// The deferred work of a put. It stays with the station until it is over when the put has gone before, whose peer is
+/// lost: the NIC has it, and what the queue tells of it concerns nobody else.
+class ArmedWork final : public Owner {
+ public:
+  /// Takes `entries`, each for an epoch.
+  ArmedWork(Station& station, Rail& rail, int entries);
+  ~ArmedWork() override;
+
+  std::size_t size() const noexcept { return work_.size(); }
+  Work& of(std::uint64_t epoch) noexcept { return work_[epoch % work_.size()]; }
+  fid_cntr* counter() const noexcept { return over_.get(); }
+  /// Hands `epoch` to the NIC. False: not now.
+  bool queue(std::uint64_t epoch);
+  std::uint64_t queued() const noexcept { return queued_; }
+  /// Epochs that are over, and those of them that have failed.
+  std::uint64_t ended() const;
+  std::uint64_t failures() const;
+  /// Of the first that failed, once it is known.
+  const std::string& why() const noexcept { return why_; }
+
+  /// The put is gone.
+  void keep(std::shared_ptr<Doorbell> bell) { bell_ = std::move(bell); }
+  /// Gives its entries back once all is over. Who has the station's mutex calls it; returns whether it can go.
+  bool look();
+  /// What libfabric has pointers into, if this is to go before it is over.
+  std::vector<Work> memory() noexcept { return std::move(work_); }
+
+ private:
+  void ended(Operation&, const std::string&) override {}  // counters tell of what is over
+  bool failed(void* context, const std::string& why) override;
+
+  Station& station_;
+  Rail& rail_;
+  int entries_;
+  std::shared_ptr<Doorbell> bell_;  // of a put that is gone
+  Owned<fid_cntr> over_;
+  std::vector<Work> work_;  // by epoch mod size
+  std::uint64_t queued_ = 0;
+  std::uint64_t failures_ = 0;  // told by the queue
+  std::string why_;
+  bool was_over_ = false;
+};
+
+class TriggeredPut final : public RungPut {
  public:
   /// How many epochs may be armed at a time. Each takes one trigger entry.
   static int entries_for(const Place& place) noexcept;
 
-  TriggeredPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
+  TriggeredPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place);
   ~TriggeredPut() override;
 
   Fired fired() const noexcept override { return Fired::by_nic; }
   void announce(std::uint64_t epoch, Range part) override;
   bool arm(std::uint64_t epoch, Range part) override;
-  std::uint64_t most_armed() const noexcept override { return work_.size(); }
+  std::uint64_t most_armed() const noexcept override { return work_->size(); }
   std::shared_ptr<Doorbell> new_bell() override;
   const void* bell_kind() const noexcept override { return rail_; }
   bool settled() override;
@@ -74,27 +127,22 @@ class TriggeredPut final : public RungPut, private Owner {
   bool look();
 
  private:
-  void ended(Operation&, const std::string&) override {}  // counters tell of what is over
-  bool failed(void* context, const std::string& why) override;
   void prepare(std::uint64_t epoch, Range part);
   void queue_armed();
   void dispose();
-  std::uint64_t ended() const;
+  void suspect();
   std::uint64_t rung() { return epoch_of(bell().rings.load(std::memory_order_relaxed)); }
 
   Station& station_;
   Slots source_;
-  Place place_;
+  Target place_;
   Rail* rail_ = nullptr;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::shared_ptr<Registration> registered_;
-  Owned<fid_cntr> over_;
-  std::vector<Work> work_;      // by epoch mod size
+  std::unique_ptr<ArmedWork> work_;
   std::uint64_t armed_ = 0;     // epochs up to this one are prepared
-  std::uint64_t queued_ = 0;    // and these libfabric has
   std::uint64_t refused_ = 0;   // the last epoch that was not armed, because the watch was shut
   std::uint64_t disposed_ = 0;  // armed and never rung for: fired at the end
-  std::uint64_t failures_ = 0;  // told by the queue
   std::string broken_;
   base::Clock::time_point verdict_{};
 };

@@ -28,9 +28,9 @@ std::vector<Case> with_each(const std::vector<Case>& cases, const std::vector<Va
 const std::vector<Ground>& networks() {
   static const std::vector<Ground> all = {{"ofi_tcp", "ofi:tcp", true},
                                           {"ofi_shm", "ofi:shm", true, true},
-                                          {"ofi_sockets", "ofi:sockets", true, true, true},
-                                          {"emucxi", "emucxi", true, true, true},
-                                          {"cxi", "cxi", true, true}};
+                                          {"ofi_sockets", "ofi:sockets", true, true, true, true},
+                                          {"emucxi", "emucxi", true, true, true, true},
+                                          {"cxi", "cxi", true, true, false, true}};
   return all;
 }
 
@@ -47,12 +47,18 @@ const std::vector<Ground>& grounds() {
   return all;
 }
 
+const std::vector<Ground>& wrapped_grounds() {
+  static const std::vector<Ground> all = {{.name = "posted", .backend = "posted"},
+                                          {.name = "rung", .backend = "rung", .arms = true}};
+  return all;
+}
+
 const std::vector<Ground>& all_grounds() {
   static const std::vector<Ground> all = {{"threads", "threads", false},
                                           {"shm", "shm", true},
                                           {"shm_between_threads", "shm", false},
                                           {"posted", "posted", false},
-                                          {"rung", "rung", false}};
+                                          {.name = "rung", .backend = "rung", .arms = true}};
   return all;
 }
 
@@ -115,6 +121,15 @@ Buffer::Buffer(Context& context, const Case& one, std::size_t bytes) {
     all_ = context.allocate(at_least).slice(0, bytes);
   }
   poison(this->bytes());
+}
+
+bool is_refused(Sender& sender, Stream stream) {
+  try {
+    sender.acquire(stream);
+    return false;
+  } catch (const Error& error) {
+    return error.code() == Code::misuse;
+  }
 }
 
 void expect_and_poison(const Slice& slot, const Stamp& stamp) {

@@ -25,11 +25,13 @@ struct Ground {
   bool processes = false;
   bool polled = false;  ///< nothing tells its engine when to look, so it looks often
   bool slow = false;    ///< a hop takes milliseconds: fewer of them
+  bool arms = false;    ///< its puts are a NIC's, while there are trigger entries
 };
 
-/// The backends proper, of the networks those that the filter of this run names; and all, with the wrapped ones
-/// (tests/faults) and those on other ranks than they are made for.
+/// The backends proper, of the networks those that the filter of this run names; the wrapped ones (tests/faults); and
+/// all, with those on other ranks than they are made for.
 const std::vector<Ground>& grounds();
+const std::vector<Ground>& wrapped_grounds();
 const std::vector<Ground>& all_grounds();
 
 struct Case {
@@ -117,6 +119,10 @@ inline std::span<std::byte> bytes_of(const Slice& slice) { return {slice.data(),
 
 /// Asserts that every byte of the slot is that of the stamp; then poisons it.
 void expect_and_poison(const Slice& slot, const Stamp& stamp);
+
+/// Whether the receiver was heard to close: no further put is accepted. It is not to be asked before as many puts are
+/// enqueued as the receiver has slots, nor if the source has no more slots than that.
+bool is_refused(Sender& sender, Stream stream);
 
 /// The error that `call` throws; a failure of the test if it throws nothing, or something else than a sluice::Error.
 template <class F>

@@ -13,6 +13,8 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr Tag kTag = 121;
+constexpr std::size_t kGo = 0;        // on the board: in which round the sender's stream may come to its leftovers
+constexpr std::size_t kEnqueued = 1;  // and in which they are enqueued
 
 struct Usage {
   long resident_kib = 0;
@@ -62,6 +64,14 @@ void open_and_close(Context& context, const Case& one, int rounds) {
   }
 }
 
+void expect_flat(const Usage& before, const Usage& after) {
+  EXPECT_LE(after.descriptors, before.descriptors + 4);  // another rank may be looking at its own usage
+  EXPECT_LE(after.mappings, before.mappings + 8);
+  if (!kSanitized) {  // a sanitizer keeps what is freed
+    EXPECT_LE(after.resident_kib, before.resident_kib + 1024);
+  }
+}
+
 void expect_flat(const Case& one, int rounds) {
   Peers peers = one.peers();
   peers.limit = std::chrono::milliseconds(20'000 + rounds * 10);
@@ -71,12 +81,7 @@ void expect_flat(const Case& one, int rounds) {
     const Usage before = usage();
     open_and_close(context, one, rounds);
     board().meet(context);
-    const Usage after = usage();
-    EXPECT_LE(after.descriptors, before.descriptors + 4);  // another rank may be looking at its own usage
-    EXPECT_LE(after.mappings, before.mappings + 8);
-    if (!kSanitized) {  // a sanitizer keeps what is freed
-      EXPECT_LE(after.resident_kib, before.resident_kib + 1024);
-    }
+    expect_flat(before, usage());
   });
 }
 
@@ -87,6 +92,77 @@ class LongLifetime : public testing::TestWithParam<Case> {};
 TEST_P(LongLifetime, opening_and_closing_leaves_nothing_behind) {
   expect_flat(GetParam(), kSanitized ? 10'000 : 50'000);
 }
+
+/// Puts that are armed when their receiver closes, and that nobody ever rings for.
+class Leftovers : public testing::TestWithParam<Case> {};
+
+constexpr int kLeft = 2;  // of each round
+
+/// One epoch that arrives, then kLeft that the stream comes to when it is too late. In odd rounds the sender begins to
+/// close before that.
+void leave_some(Context& context, const Case& one, HostStream& host, const Buffer& source, std::uint64_t round) {
+  const Stream stream = Stream::host(host);
+  Sender sender = context.sender(1, kTag, source.all(), {.depth = one.depth});
+  fill(bytes_of(sender.acquire(stream)), {0, kTag, 1});
+  sender.put(stream);
+  sender.drain();
+  if (one.ground.arms) {
+    EXPECT_TRUE(sender.describe().ends_with("fired by the NIC")) << sender.describe();
+  }
+  host.run([round] { board().await(kGo, round); });
+  for (int i = 0; i < kLeft; ++i) sender.put(stream);
+  board().set(kEnqueued, round);
+  expect_within(10s, [&] { return is_refused(sender, stream); });
+  if (round % 2 == 1) expect_code(Code::timeout, [&] { sender.close(Timeout::zero()); });
+  board().set(kGo, round);
+  sender.close();
+  board().meet(context);
+}
+
+void close_before_they_come(Context& context, const Case& one, const Buffer& target, std::uint64_t round) {
+  Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+  expect_and_poison(receiver.wait({}), {0, kTag, 1});
+  board().await(kEnqueued, round);
+  receiver.close();
+  board().meet(context);
+  EXPECT_EQ(unlike_poison(target.bytes()), "");
+}
+
+void leave_and_close(Context& context, const Case& one, std::uint64_t first, std::uint64_t rounds) {
+  Case deep = one;
+  deep.depth = 1 + kLeft + static_cast<int>(context.rank() == 0);  // nor does the source hold the sender
+  HostStream host;
+  const Buffer buffer(context, deep);
+  for (std::uint64_t round = first; round < first + rounds; ++round) {
+    if (context.rank() == 0) {
+      leave_some(context, deep, host, buffer, round);
+    } else {
+      close_before_they_come(context, deep, buffer, round);
+    }
+  }
+}
+
+/// The NIC has entries for one round only.
+void expect_no_leftovers(const Case& one, std::uint64_t rounds) {
+  Peers peers = one.peers();
+  peers.limit = std::chrono::milliseconds(20'000 + rounds * 100);
+  peers.environment = {"SLUICE_TRIGGER_ENTRIES=4", "EMUCXI_TLES=16"};
+  run_peers(peers, [&](Context& context) {
+    const std::uint64_t warm = 30 + rounds / 10;
+    leave_and_close(context, one, 1, warm);
+    const Usage before = usage();
+    leave_and_close(context, one, 1 + warm, rounds);
+    if (!kSanitized) expect_flat(before, usage());  // a sanitizer maps memory for the many errors that are thrown here
+  });
+}
+
+TEST_P(Leftovers, are_disposed_of_and_leave_nothing_behind) {
+  expect_no_leftovers(GetParam(), kSanitized || GetParam().ground.slow ? 40 : 200);
+}
+
+class LongLeftovers : public testing::TestWithParam<Case> {};
+
+TEST_P(LongLeftovers, are_disposed_of_and_leave_nothing_behind) { expect_no_leftovers(GetParam(), 10'000); }
 
 /// Contexts, too: their threads, sockets and pages end with them.
 TEST(Contexts, leave_nothing_behind) {
@@ -123,6 +199,14 @@ std::vector<Case> some(bool host) {
 INSTANTIATE_TEST_SUITE_P(Quick, Lifetime, testing::ValuesIn(some(false)), CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, Lifetime, full_cases([] { return with_sizes(some(true), {0, 100'000}); }), CaseName());
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongLifetime);  // where nobody asks for Full
+std::vector<Case> in_program_order(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& one) { return one.host; });  // their streams are host streams all the same
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, Leftovers, testing::ValuesIn(in_program_order(stream_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Leftovers, testing::ValuesIn(on(wrapped_grounds(), {Case{}})), CaseName());
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongLeftovers);
+INSTANTIATE_TEST_SUITE_P(Full, LongLeftovers, full_cases([] { return in_program_order(stream_cases()); }), CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, LongLifetime, full_cases([] { return some(false); }), CaseName());
 
 }  // namespace

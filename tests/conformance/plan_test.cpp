@@ -15,14 +15,19 @@ class Plans : public testing::TestWithParam<Case> {};
 
 /// Channels to and from one peer, with tags kTag, kTag + 1, ...
 struct Channels {
-  Channels(Context& context, const Case& one, Rank peer, int count)
+  struct Ways {
+    bool out = true;
+    bool in = true;
+  };
+  Channels(Context& context, const Case& one, Rank peer, int count, Ways ways = {true, true})
       : source(context, one, static_cast<std::size_t>(count) * slots(one)),
         target(context, one, static_cast<std::size_t>(count) * slots(one)) {
     for (int i = 0; i < count; ++i) {
       const Tag tag = kTag + static_cast<Tag>(i);
       const std::size_t offset = static_cast<std::size_t>(i) * slots(one);
-      senders.push_back(context.sender(peer, tag, source.all().slice(offset, slots(one)), {.depth = one.depth}));
-      receivers.push_back(context.receiver(peer, tag, target.all().slice(offset, slots(one)), {.depth = one.depth}));
+      const auto part = [&](const Buffer& buffer) { return buffer.all().slice(offset, slots(one)); };
+      if (ways.out) senders.push_back(context.sender(peer, tag, part(source), {.depth = one.depth}));
+      if (ways.in) receivers.push_back(context.receiver(peer, tag, part(target), {.depth = one.depth}));
     }
   }
   static std::size_t slots(const Case& one) { return static_cast<std::size_t>(one.depth) * one.bytes; }
@@ -86,6 +91,48 @@ TEST_P(Plans, move_every_byte_of_every_channel) {
     context.synchronize(order.stream());
     for (const Sender& sender : channels.senders) EXPECT_EQ(sender.epoch(), 70U);
     for (const Receiver& receiver : channels.receivers) EXPECT_EQ(receiver.epoch(), 70U);
+  });
+}
+
+/// The NIC has room for some of them.
+TEST_P(Plans, mix_what_the_nic_fires_and_what_the_engine_posts) {
+  Peers peers = GetParam().peers();
+  peers.environment = {"SLUICE_TRIGGER_ENTRIES=7"};
+  run_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Order order(one);
+    Channels channels(context, one, other, 8);
+    Plan plan = channels.committed(context, order.stream());
+    const auto fired_by = [&](const std::string& who) {
+      return std::count_if(channels.senders.begin(), channels.senders.end(),
+                           [&](const Sender& sender) { return sender.describe().ends_with("fired by " + who); });
+    };
+    if (one.ground.arms) {
+      EXPECT_GT(fired_by("the NIC"), 0) << plan.describe();
+      EXPECT_GT(fired_by("the engine"), 0) << plan.describe();
+    }
+    for (std::uint64_t epoch = 1; epoch <= 20; ++epoch) exchange(context, order, plan, channels, other, epoch);
+    context.synchronize(order.stream());
+  });
+}
+
+/// More than a NIC has entries for.
+TEST_P(Plans, of_three_hundred_channels) {
+  Peers peers = GetParam().peers();
+  peers.environment = {"SLUICE_TRIGGER_ENTRIES=252"};  // as many as one of two ranks gets of cxi's 504
+  run_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Order order(one);
+    constexpr int kChannels = 300;
+    Plan plan = context.plan();
+    Channels channels(context, one, other, kChannels, {context.rank() == 0, context.rank() == 1});
+    channels.add_to(plan);
+    plan.commit(order.stream());
+    for (std::uint64_t epoch = 1; epoch <= (one.ground.slow ? 5 : 20); ++epoch)
+      exchange(context, order, plan, channels, other, epoch);
+    context.synchronize(order.stream());
   });
 }
 
@@ -313,9 +360,7 @@ TEST_P(Plans, an_empty_plan_does_nothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Plans, testing::ValuesIn(with_depths(stream_cases(), {2})), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Plans,
-                         testing::ValuesIn(on({{"posted", "posted"}, {"rung", "rung"}},
-                                              with_depths(stream_cases(), {2}))),
+INSTANTIATE_TEST_SUITE_P(Wrapped, Plans, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {2}))),
                          CaseName());
 INSTANTIATE_TEST_SUITE_P(
     Full, Plans, full_cases([] {

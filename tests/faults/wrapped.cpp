@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two backends for tests: `threads`, but posted by the engine, and `threads`, but armed before and fired by a doorbell
-// that counts, as a NIC does it. Both are late and busy at random, so that retries, fusing and what is under way are
-// exercised on any machine.
+// that counts, as a NIC does it as long as it has entries. Both are late and busy at random, so that retries, fusing
+// and what is under way are exercised on any machine.
 #include "tests/faults/wrapped.hpp"
 
 #include <algorithm>
@@ -175,10 +175,18 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
 
 // ---- fired by a doorbell
 
-/// A thread that is a NIC: it fires what is armed when the doorbell has counted far enough, and asks nobody.
+/// A thread that is a NIC: it fires what is armed when the doorbell has counted far enough, and asks nobody. Each put
+/// takes one of its entries.
 class Nic {
  public:
-  Nic() : thread_([this](const std::stop_token& stop) { serve(stop); }) {}
+  explicit Nic(int entries) : entries_left_(entries), thread_([this](const std::stop_token& stop) { serve(stop); }) {}
+
+  bool take_entry() {
+    if (entries_left_.fetch_sub(1) > 0) return true;
+    give_back();
+    return false;
+  }
+  void give_back() { entries_left_.fetch_add(1); }
 
   struct Work {
     RungPut* put = nullptr;
@@ -218,6 +226,7 @@ class Nic {
     });
   }
 
+  std::atomic<int> entries_left_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Work> armed_;
@@ -238,7 +247,10 @@ class ArmedPut final : public RungPut {
  public:
   ArmedPut(device::Watch& watch, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
       : RungPut(watch, std::make_shared<CountingBell>()), inner_(std::move(inner)), nic_(std::move(nic)) {}
-  ~ArmedPut() override { nic_->disarm(this); }
+  ~ArmedPut() override {
+    nic_->disarm(this);
+    nic_->give_back();
+  }
 
   Fired fired() const noexcept override { return Fired::by_nic; }
   bool settled() override { return inner_->settled(); }
@@ -303,13 +315,13 @@ class WrappedTransport : public Transport {
   std::unique_ptr<Transport> inner_;
 };
 
-class PostedTransport final : public WrappedTransport {
+class PostedTransport : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
   bool poll() override { return under_way_->poll(); }
   Rest rest() override { return {}; }
 
- private:
+ protected:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
     auto inner_watch = std::make_unique<InnerWatch>(watch);
     auto put = inner.prepare(source, *inner_watch, std::move(key));
@@ -321,24 +333,27 @@ class PostedTransport final : public WrappedTransport {
     auto access = inner.access(local, depth, *inner_watch, std::move(key));
     return std::make_unique<PostedAccess>(depth, watch, std::move(inner_watch), std::move(access), under_way_);
   }
+
+ private:
   std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
 };
 
-class RungTransport final : public WrappedTransport {
+/// What finds no entry left is posted.
+class RungTransport final : public PostedTransport {
  public:
-  using WrappedTransport::WrappedTransport;
-  bool poll() override { return false; }
-  Rest rest() override { return {}; }
+  explicit RungTransport(const Settings& settings)
+      : PostedTransport(settings), nic_(std::make_shared<Nic>(settings.trigger_entries)) {}
 
  private:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
+    if (!nic_->take_entry()) return PostedTransport::wrap(inner, source, watch, std::move(key));
     return std::make_unique<ArmedPut>(watch, inner.prepare(source, watch, std::move(key)), nic_);
   }
   std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
                                Key key) override {
     return inner.access(local, depth, watch, std::move(key));
   }
-  std::shared_ptr<Nic> nic_ = std::make_shared<Nic>();
+  std::shared_ptr<Nic> nic_;
 };
 
 template <class T>

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts may be armed ahead of their stream: what that changes is nothing that a program sees. What a NIC can hold armed
+// is limited: the channels beyond that are the engine's, and work all the same.
+#include <algorithm>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 141;
+constexpr std::size_t kEnqueued = 0;  // on the board: in how many rounds all puts are enqueued
+constexpr int kChannels = 5;
+constexpr int kEpochs = 4;
+
+class Armed : public testing::TestWithParam<Case> {};
+
+constexpr std::size_t kMayPut = 1;  // on the board: up to which put the sender's stream may go
+
+TEST_P(Armed, puts_wait_for_their_stream) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    constexpr std::uint64_t kPuts = 8;
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      HostStream host;
+      const Stream stream = Stream::host(host);
+      Sender sender = context.sender(1, kTag, buffer.all(), {.depth = one.depth});
+      sender.wait_connected();
+      for (std::uint64_t epoch = 1; epoch <= kPuts; ++epoch) {
+        host.run([slot = sender.acquire(stream), epoch] {
+          board().await(kMayPut, epoch);
+          fill(bytes_of(slot), {0, kTag, epoch});
+        });
+        sender.put(stream);
+      }
+      return context.synchronize(stream);
+    }
+    Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = one.depth});
+    for (std::uint64_t epoch = 1; epoch <= kPuts; ++epoch) {
+      expect_for(5ms, [&] { return !receiver.test(); });
+      board().set(kMayPut, epoch);
+      expect_and_poison(receiver.wait({}), {0, kTag, epoch});
+      receiver.release({});
+    }
+  });
+}
+
+constexpr std::size_t kClosing = 2;  // on the board: the sender has tried to close
+constexpr std::size_t kMayWait = 3;  // the receiver's stream may go on
+
+/// The receiver closes before the stream comes to all puts but the first.
+void put_too_late(Context& context, Case one) {
+  const int puts = one.depth++;  // so that the source has a slot more
+  HostStream host;
+  const Stream stream = Stream::host(host);
+  const Buffer source(context, one);
+  fill(source.bytes(), {0, kTag, 1});
+  Sender sender = context.sender(1, kTag, source.all(), {.depth = one.depth});
+  sender.put(stream);
+  sender.drain();
+  host.run([] { board().await(kMayPut, 1); });
+  for (int put = 2; put <= puts; ++put) sender.put(stream);
+  board().set(kEnqueued, 1);
+  expect_within(10s, [&] { return is_refused(sender, stream); });
+  board().set(kMayPut, 1);
+  context.synchronize(stream);
+  try {
+    sender.close(50ms);  // what is armed must wait: the receiver's memory can be written to still
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::timeout);
+  }
+  board().set(kClosing, 1);
+  sender.close();
+}
+
+void close_too_early(Context& context, const Case& one) {
+  HostStream host;
+  const Stream stream = Stream::host(host);
+  const Buffer target(context, one);
+  Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+  host.run([] { board().await(kMayWait, 1); });
+  receiver.wait(stream);
+  board().await(kEnqueued, 1);
+  expect_code(Code::timeout, [&] { receiver.close(Timeout::zero()); });
+  board().await(kClosing, 1);
+  const std::size_t slot_of_the_first = one.bytes;
+  EXPECT_EQ(unlike_poison(target.bytes().first(slot_of_the_first)), "");
+  EXPECT_EQ(unlike_poison(target.bytes().subspan(slot_of_the_first + one.bytes)), "");
+  board().set(kMayWait, 1);
+  receiver.close();
+}
+
+TEST_P(Armed, puts_that_the_stream_never_fires_move_nothing) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    context.rank() == 0 ? put_too_late(context, GetParam()) : close_too_early(context, GetParam());
+  });
+}
+
+class Budgets : public testing::TestWithParam<Case> {};
+
+auto fired_by(const std::string& who, const std::vector<Sender>& senders) {
+  return std::count_if(senders.begin(), senders.end(),
+                       [&](const Sender& sender) { return sender.describe().ends_with("fired by " + who); });
+}
+
+/// Opens kChannels to rank 1, of which the NIC is to fire `armed`, enqueues kEpochs puts on each before the stream may
+/// move, and closes them.
+void put_all(Context& context, const Case& one, std::uint64_t round, int armed) {
+  HostStream host;
+  const Stream stream = Stream::host(host);
+  const Buffer source(context, one, kChannels * kEpochs * one.bytes);
+  std::vector<Sender> senders;
+  for (int i = 0; i < kChannels; ++i) {
+    const Slice slots = source.all().slice(static_cast<std::size_t>(i) * kEpochs * one.bytes, kEpochs * one.bytes);
+    senders.push_back(context.sender(1, kTag + static_cast<Tag>(i), slots, {.depth = kEpochs}));
+  }
+  for (Sender& sender : senders) sender.wait_connected();
+  EXPECT_EQ(fired_by("the NIC", senders), armed);
+  if (one.ground.arms) {
+    EXPECT_EQ(fired_by("the engine", senders), kChannels - armed);
+  }
+  host.run([round] { board().await(kEnqueued, round); });
+  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    for (Sender& sender : senders) {
+      fill(bytes_of(sender.acquire(stream)), {0, sender.tag(), epoch});
+      sender.put(stream);
+    }
+  }
+  board().set(kEnqueued, round);
+  context.synchronize(stream);
+}
+
+void take_all(Context& context, const Case& one) {
+  Order order(one);
+  const Buffer target(context, one, kChannels * one.bytes);
+  std::vector<Receiver> receivers;
+  for (int i = 0; i < kChannels; ++i) {
+    const Slice slot = target.all().slice(static_cast<std::size_t>(i) * one.bytes, one.bytes);
+    receivers.push_back(context.receiver(0, kTag + static_cast<Tag>(i), slot));
+  }
+  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    for (Receiver& receiver : receivers) {
+      order.run([slot = receiver.wait(order.stream()), stamp = Stamp{0, receiver.tag(), epoch}] {
+        expect_and_poison(slot, stamp);
+      });
+      receiver.release(order.stream());
+    }
+  }
+  context.synchronize(order.stream());
+}
+
+/// With this setting, rank 0 may have `armed` puts fired by its NIC, where it has one. Round after round: what is
+/// closed gives back what it took.
+void expect_armed(const Case& one, const std::string& setting, int armed) {
+  Peers peers = one.peers();
+  peers.environment = {setting};
+  run_peers(peers, [&](Context& context) {
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+      if (context.rank() == 0) {
+        put_all(context, one, round, one.ground.arms ? armed : 0);
+      } else {
+        take_all(context, one);
+      }
+    }
+  });
+}
+
+TEST_P(Budgets, are_kept_and_nothing_blocks_while_puts_are_enqueued) {
+  for (const int entries : {0, 1, 2, 3})
+    expect_armed(GetParam(), "SLUICE_TRIGGER_ENTRIES=" + std::to_string(entries), entries);
+}
+
+/// Of 14 entries cxi keeps 8 for itself, and two ranks share the rest.
+TEST_P(Budgets, are_a_ranks_share_of_what_the_nic_has) {
+  expect_armed(GetParam(), "EMUCXI_TLES=14", GetParam().ground.name == "emucxi" ? 3 : kChannels);
+}
+
+/// The emulated NIC can be told to fail.
+class FailedWrites : public testing::TestWithParam<Case> {};
+
+constexpr int kDeep = 8;
+constexpr std::uint64_t kLost = 5;  // the put that fails
+
+void put_beyond_what_fails(Context& context, const Case& one, const Slice& source) {
+  HostStream host;
+  const Stream stream = Stream::host(host);
+  Sender sender = context.sender(1, kTag, source.slice(0, kDeep * one.bytes), {.depth = kDeep});
+  Sender healthy = context.sender(1, kTag + 1, source.slice(kDeep * one.bytes, one.bytes));
+  sender.wait_connected();
+  host.run([] { board().await(kEnqueued, 1); });
+  for (std::uint64_t epoch = 1; epoch <= kDeep; ++epoch) {
+    fill(bytes_of(sender.acquire(stream)), {0, kTag, epoch});
+    sender.put(stream);
+  }
+  board().set(kEnqueued, 1);
+  expect_code(Code::transport, [&] { sender.drain(); });
+  expect_code(Code::transport, [&] { sender.put(stream); });
+  expect_code(Code::transport, [&] { context.synchronize(stream); });
+  context.check();  // it was said once
+  fill(bytes_of(healthy.acquire({})), {0, kTag + 1, 1});
+  healthy.put({});
+  healthy.drain();
+  board().meet(context);
+}
+
+void take_up_to_what_fails(Context& context, const Case& one, const Slice& target) {
+  Receiver receiver = context.receiver(0, kTag, target.slice(0, kDeep * one.bytes), {.depth = kDeep});
+  Receiver healthy = context.receiver(0, kTag + 1, target.slice(kDeep * one.bytes, one.bytes));
+  for (std::uint64_t epoch = 1; epoch < kLost; ++epoch) {
+    const auto slot = receiver.wait_for(10s);
+    ASSERT_TRUE(slot);
+    expect_and_poison(*slot, {0, kTag, epoch});
+  }
+  expect_code(Code::transport, [&] { receiver.wait_for(10s); });  // although all that follow have landed
+  expect_code(Code::transport, [&] { context.check(); });
+  expect_and_poison(healthy.wait({}), {0, kTag + 1, 1});
+  board().meet(context);
+}
+
+TEST_P(FailedWrites, are_never_believed_and_end_their_channel_alone) {
+  for (const int entries : {kDeep, 0}) {
+    Peers peers = GetParam().peers();
+    peers.environment = {"SLUICE_TRIGGER_ENTRIES=" + std::to_string(entries),
+                         "EMUCXI_FAIL_EVERY=" + std::to_string(kLost)};
+    run_peers(peers, [](Context& context) {
+      const Case& one = GetParam();
+      const Buffer buffer(context, one, (kDeep + 1) * one.bytes);
+      if (context.rank() == 0) {
+        put_beyond_what_fails(context, one, buffer.all());
+      } else {
+        take_up_to_what_fails(context, one, buffer.all());
+      }
+    });
+  }
+}
+
+std::vector<Case> emulated() {
+  std::vector<Case> cases = with_sizes(stream_cases(), {4096});
+  std::erase_if(cases, [](const Case& one) { return one.ground.name != "emucxi" || one.host; });
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Armed, testing::ValuesIn(with_depths(stream_cases(), {4})), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Armed, testing::ValuesIn(with_depths(on(wrapped_grounds(), stream_cases()), {4})),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, Budgets, testing::ValuesIn(stream_cases()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Budgets, testing::ValuesIn(on(wrapped_grounds(), stream_cases())), CaseName());
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FailedWrites);  // where the filter names no such network
+INSTANTIATE_TEST_SUITE_P(Quick, FailedWrites, testing::ValuesIn(emulated()), CaseName());
+
+}  // namespace
