@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Faults between hosts, while data flows: links that fail, lose and delay packets, ranks that are killed or stopped; and hosts that
+share more than one network. Hosts are network name spaces, as in hosts.py; needs root.
+
+    tests/links.py --bin build/release/bin [--backend B ...] [--full] [--only SUBSTRING]
+"""
+
+import ctypes
+import fcntl
+import heapq
+import json
+import mmap
+import os
+import random
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import hosts
+from hosts import Net, expect_codes, ip
+
+END = 1000  # the last phase
+NOTICED = 20  # seconds that the peers of a dead rank may take: ten times what is promised
+STREAMS = ("inline", "host")
+
+
+class Tap:
+    """A network device of a host, and what is sent to it as a file."""
+
+    def __init__(self, host, name):
+        self.file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        tap, raw, set_interface = 0x0002, 0x1000, 0x400454CA
+        made = fcntl.ioctl(self.file, set_interface, struct.pack("16sH22x", b"sluice%d", tap | raw))
+        ip("link", "set", made[:16].rstrip(b"\0").decode(), "netns", host, "name", name)
+
+
+class BadNet(Net):
+    """The cables of its hosts hold packets back, and lose some."""
+
+    def __init__(self, count, delay, loss, seed=None):
+        super().__init__(count)
+        self.delay = delay
+        self.loss = loss
+        self.seed = random.randrange(2**32) if seed is None else seed
+        self.dice = random.Random(self.seed)
+        self.other_end = {}
+        self.stop, self.stopping = os.pipe()
+        self.carrier = threading.Thread(target=self.carry)
+
+    def make(self):
+        super().make()
+        print(f"  loss of packets by seed {self.seed}", flush=True)
+        self.carrier.start()
+
+    def plug(self, host, device, port):
+        here, there = Tap(self.hosts[host], device), Tap(self.bridge, port)
+        self.other_end[here.file], self.other_end[there.file] = there.file, here.file
+
+    def carry(self):
+        under_way = []  # a heap: when due, a number that keeps the order, where to, what
+        number = 0
+        while True:
+            patience = max(0, under_way[0][0] - time.monotonic()) if under_way else None
+            ready, _, _ = select.select([self.stop, *self.other_end], [], [], patience)
+            if self.stop in ready:
+                return
+            for file in ready:
+                packet = os.read(file, 65536)
+                number += 1
+                if self.dice.random() >= self.loss:
+                    heapq.heappush(under_way, (time.monotonic() + self.delay, number, self.other_end[file], packet))
+            while under_way and under_way[0][0] <= time.monotonic():
+                _, _, file, packet = heapq.heappop(under_way)
+                try:
+                    os.write(file, packet)
+                except OSError:
+                    pass  # the device is down or full: one packet more is lost
+
+    def __exit__(self, *_):
+        super().__exit__()
+        if self.carrier.ident:
+            os.write(self.stopping, b"!")
+            self.carrier.join(10)
+        for file in [*self.other_end, self.stop, self.stopping]:
+            os.close(file)
+
+
+class Talk:
+    """Ranks that talk, each with each, and the phase that they read."""
+
+    def __init__(self, net, tests, ranks, stream, size=65536, flags=(), body="talk", **environment):
+        self.ranks = range(sum(ranks))
+        self.host_of = [host for host, count in enumerate(ranks) for _ in range(count)]
+        self.file = tempfile.NamedTemporaryFile()
+        self.file.truncate(8)
+        self.phase = mmap.mmap(self.file.fileno(), 8)
+        self.outputs = net.launch(tests.run, ranks, [tests.rank, body, self.file.name, stream, size], flags,
+                                  **environment)
+
+    def pid(self, rank):
+        return int(self.of(rank).await_line(rf"^rank {rank} is process (\d+)")[1])
+
+    def of(self, rank):
+        return self.outputs[self.host_of[rank]]
+
+    @property
+    def text(self):
+        return "\n".join(output.text for output in self.outputs)
+
+    def pairs(self, ranks):
+        return [(a, b) for a in ranks for b in ranks if a != b]
+
+    def say(self, phase):
+        self.phase[:] = struct.pack("=Q", phase)
+
+    def all_hear(self, phase, without=(), limit=60):
+        """From now on it is the phase, and every rank has heard so from every other."""
+        self.say(phase)
+        for here, there in self.pairs([rank for rank in self.ranks if rank not in without]):
+            self.of(here).await_line(f"^rank {here} hears rank {there} in phase {phase}$", limit)
+
+    def is_lost(self, lost, by, limit=NOTICED):
+        """The rank is lost to the others, in both directions."""
+        for rank in by:
+            for way in ("reaches", "hears"):
+                self.of(rank).await_line(f"^rank {rank} {way} rank {lost} no more: (peer_lost|transport): ", limit)
+
+    def end(self, ranks=None, limit=60):
+        """All that are left end."""
+        self.say(END)
+        for rank in ranks if ranks is not None else self.ranks:
+            self.of(rank).await_line(f"^rank {rank} is through", limit)
+
+    def expect_no_loss(self):
+        bad = [line for line in self.text.split("\n") if re.search("no more|wrong|still waiting", line)]
+        assert not bad, "\n".join(bad)
+
+    def expect_no_wrong_data(self):
+        bad = [line for line in self.text.split("\n") if "wrong" in line]
+        assert not bad, "\n".join(bad)
+
+
+class Tests:
+    name = "links"
+
+    def __init__(self, options):
+        self.run = options.bin / "sluice-run"
+        self.rank = options.bin / "links_rank"
+        self.bin = options.bin
+
+    # ---- links
+
+    def a_link_is_down_for_a_while(self, stream):
+        with Net(3) as net:
+            talk = Talk(net, self, [2, 1, 1], stream)
+            talk.all_hear(1)
+            net.down(1)
+            talk.all_hear(2, without=[2])
+            time.sleep(2)  # what is tested: how long it is down
+            net.up(1)
+            talk.all_hear(3)
+            talk.end()
+            expect_codes(talk.outputs, 0)
+            talk.expect_no_loss()
+
+    def test_a_link_that_is_down_for_a_while_loses_nothing(self):
+        for stream in STREAMS:
+            self.a_link_is_down_for_a_while(stream)
+
+    def a_link_is_down_for_good(self, stream):
+        with Net(3) as net:
+            talk = Talk(net, self, [2, 1, 1], stream, flags=["--keep-going"], SLUICE_PEER_TIMEOUT="2s")
+            talk.all_hear(1)
+            net.down(1)
+            talk.is_lost(2, by=[0, 1, 3])
+            for rank in (0, 1, 3):
+                talk.is_lost(rank, by=[2])
+            talk.of(2).await_line("^rank 2 is through")
+            talk.all_hear(2, without=[2])
+            talk.end()
+            for output in talk.outputs:
+                output.end()
+            talk.expect_no_wrong_data()
+
+    def test_a_link_that_is_down_for_good_loses_that_host_alone(self):
+        for stream in STREAMS:
+            self.a_link_is_down_for_good(stream)
+
+    def test_delay_and_loss_are_not_noticed(self):
+        for stream in STREAMS:
+            with BadNet(2, 0.05, 0.1) as net:
+                talk = Talk(net, self, [1, 1], stream, size=512)
+                talk.all_hear(1)
+                talk.all_hear(2)
+                talk.end()
+                expect_codes(talk.outputs, 0)
+                talk.expect_no_loss()
+        with BadNet(2, 0.05, 0.1) as net:
+            program = [self.bin / "jacobi", "--nx", 67, "--ny", 41, "--niter", 5, "--verify"]
+            outputs = net.launch(self.run, [1, 1], program)
+            expect_codes(outputs, 0)
+            assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
+
+    # ---- ranks
+
+    def a_rank_is_killed(self, stream):
+        with Net(3) as net:
+            talk = Talk(net, self, [2, 1, 1], stream, flags=["--keep-going"])
+            talk.all_hear(1)
+            os.kill(talk.pid(2), signal.SIGKILL)
+            talk.is_lost(2, by=[0, 1, 3])
+            talk.all_hear(2, without=[2])
+            talk.end([0, 1, 3])
+            expect_codes(talk.outputs, 128 + signal.SIGKILL)
+            talk.expect_no_wrong_data()
+
+    def test_a_killed_rank_fails_its_own_channels_alone(self):
+        for stream in STREAMS:
+            self.a_rank_is_killed(stream)
+
+    def a_rank_is_stopped(self, stream):
+        with Net(3) as net:
+            talk = Talk(net, self, [2, 1, 1], stream, SLUICE_PEER_TIMEOUT="2s")
+            talk.all_hear(1)
+            os.kill(talk.pid(2), signal.SIGSTOP)
+            talk.all_hear(2, without=[2])
+            time.sleep(3)  # what is tested: for how long
+            os.kill(talk.pid(2), signal.SIGCONT)
+            talk.all_hear(3)
+            talk.end()
+            expect_codes(talk.outputs, 0)
+            talk.expect_no_loss()
+
+    def test_a_stopped_rank_goes_on_and_loses_nothing(self):
+        for stream in STREAMS:
+            self.a_rank_is_stopped(stream)
+
+
+def main():
+    options = hosts.arguments(__doc__)
+    options.add_argument("--full", action="store_true")
+    options = options.parse_args()
+    return hosts.run_all(Tests, options, lambda name: name.startswith("test_full") and not options.full and "long")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
