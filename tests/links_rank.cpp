@@ -31,6 +31,8 @@ using namespace sluice;
 
 constexpr std::uint64_t kEnd = 1'000;  // the last phase
 constexpr Tag kTag = 7;
+constexpr Tag kBroken = 8;  // the receiver of this one ends by an exception in phase kBreak
+constexpr std::uint64_t kBreak = 2;
 constexpr int kDepth = 4;
 
 /// What a test is run with: the words of the command line after its name.
@@ -84,17 +86,17 @@ std::uint64_t read(const Slice& slot, const test::Stamp& stamp, std::string& wro
   return phase;
 }
 
-void sends(Context& context, Rank peer, const Wish& wish) {
+void sends(Context& context, Rank peer, Tag tag, const Wish& wish) {
   Order order(wish);
   const Stream stream = order.stream();
   const Memory memory = context.allocate(kDepth * wish.bytes);
-  Sender sender = context.sender(peer, kTag, memory.all(), {.depth = kDepth});
+  Sender sender = context.sender(peer, tag, memory.all(), {.depth = kDepth});
   sender.wait_connected();
   say(rank_text(context.rank()) + " sends: " + sender.describe());
   for (std::uint64_t phase = 0; phase != kEnd;) {
     phase = wish.phase->load();
     for (int i = 0; i < kDepth; ++i) {
-      const test::Stamp stamp{context.rank(), kTag, sender.epoch() + 1};
+      const test::Stamp stamp{context.rank(), tag, sender.epoch() + 1};
       order.run([slot = sender.acquire(stream), phase, stamp] { write(slot, phase, stamp); });
       sender.put(stream);
     }
@@ -103,52 +105,94 @@ void sends(Context& context, Rank peer, const Wish& wish) {
   }
 }
 
-void hears(Context& context, Rank peer, const Wish& wish) {
+struct OnPurpose {};
+
+void hears(Context& context, Rank peer, Tag tag, const Wish& wish) {
   Order order(wish);
   const Stream stream = order.stream();
   const Memory memory = context.allocate(kDepth * wish.bytes);
-  Receiver receiver = context.receiver(peer, kTag, memory.all(), {.depth = kDepth});
+  Receiver receiver = context.receiver(peer, tag, memory.all(), {.depth = kDepth});
   std::string wrong;
   for (std::uint64_t phase = 0, heard = 0; phase != kEnd;) {
     const std::uint64_t before = phase;
     for (int i = 0; i < kDepth; ++i) {
-      const test::Stamp stamp{peer, kTag, ++heard};
+      const test::Stamp stamp{peer, tag, ++heard};
       order.run([slot = receiver.wait(stream), stamp, &phase, &wrong] { phase = read(slot, stamp, wrong); });
     }
     order.synchronize();
     for (int i = 0; i < kDepth; ++i) receiver.release(stream);  // throws if a wait was ended by a failure
     if (!wrong.empty()) throw std::runtime_error(wrong);
-    if (phase != before)
+    if (tag == kBroken && phase >= kBreak) throw OnPurpose();
+    if (tag == kTag && phase != before)
       say(rank_text(context.rank()) + " hears " + rank_text(peer) + " in phase " + std::to_string(phase));
   }
 }
 
-/// Every rank talks to every other until the last phase, or until it has lost it.
-void talks(Context& context, const Wish& wish) {
-  say(rank_text(context.rank()) + " is process " + std::to_string(::getpid()));
-  std::atomic<bool> wrong = false;
-  const auto until_lost = [&](auto flow, const char* what, Rank peer) {
+/// The directions in which a rank talks, each with a thread of its own, until the last phase or until one is lost.
+class Flows {
+ public:
+  Flows(Context& context, const Wish& wish) : context_(context), wish_(wish) {
+    say(rank_text(context.rank()) + " is process " + std::to_string(::getpid()));
+  }
+  using Flow = void(Context&, Rank, Tag, const Wish&);
+
+  void start(Flow flow, Rank peer, Tag tag) {
+    threads_.emplace_back([this, flow, peer, tag] { run(flow, peer, tag); });
+  }
+  /// @throws std::runtime_error if data was wrong.
+  void join() {
+    threads_.clear();
+    say(rank_text(context_.rank()) + " is through");
+    if (wrong_) throw std::runtime_error("wrong data");
+  }
+
+ private:
+  void run(Flow flow, Rank peer, Tag tag) {
+    const std::string what = rank_text(context_.rank()) + (flow == sends ? " reaches " : " hears ") + rank_text(peer) +
+                             " on tag " + std::to_string(tag);
     try {
-      flow(context, peer, wish);
+      flow(context_, peer, tag, wish_);
     } catch (const Error& error) {
-      say(rank_text(context.rank()) + what + rank_text(peer) + " no more: " + name(error.code()) + ": " + error.what());
+      say(what + " no more: " + name(error.code()) + ": " + error.what());
     } catch (const std::exception& error) {
-      say(rank_text(context.rank()) + what + rank_text(peer) + " wrong: " + error.what());
-      wrong = true;
+      say(what + " wrong: " + error.what());
+      wrong_ = true;
+    } catch (const OnPurpose&) {
+      say(what + " breaks");
     }
-  };
-  std::vector<std::jthread> flows;
+  }
+
+  Context& context_;
+  const Wish& wish_;
+  std::atomic<bool> wrong_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+void start_with_all(Flows& flows, const Context& context) {
   for (Rank peer = 0; peer < context.size(); ++peer) {
     if (peer == context.rank()) continue;
-    flows.emplace_back(until_lost, sends, " reaches ", peer);
-    flows.emplace_back(until_lost, hears, " hears ", peer);
+    flows.start(sends, peer, kTag);
+    flows.start(hears, peer, kTag);
   }
-  flows.clear();
-  say(rank_text(context.rank()) + " is through");
-  if (wrong) throw std::runtime_error("wrong data");
 }
 
-const std::map<std::string_view, void (*)(Context&, const Wish&)> kBodies = {{"talk", talks}};
+/// Every rank talks to every other.
+void talks(Context& context, const Wish& wish) {
+  Flows flows(context, wish);
+  start_with_all(flows, context);
+  flows.join();
+}
+
+/// And one channel more, from the first rank to the last, breaks at its receiver.
+void breaks(Context& context, const Wish& wish) {
+  Flows flows(context, wish);
+  start_with_all(flows, context);
+  if (context.rank() == 0) flows.start(sends, context.size() - 1, kBroken);
+  if (context.rank() == context.size() - 1) flows.start(hears, 0, kBroken);
+  flows.join();
+}
+
+const std::map<std::string_view, void (*)(Context&, const Wish&)> kBodies = {{"talk", talks}, {"break", breaks}};
 
 const std::atomic<std::uint64_t>* map_phase(const char* file) {
   const base::Fd word(::open(file, O_RDONLY | O_CLOEXEC));
@@ -162,7 +206,7 @@ const std::atomic<std::uint64_t>* map_phase(const char* file) {
 int main(int argc, char** argv) {
   const auto body = argc == 5 ? kBodies.find(argv[1]) : kBodies.end();
   if (body == kBodies.end()) {
-    std::fputs("usage: links_rank talk FILE inline|host BYTES\n", stderr);
+    std::fputs("usage: links_rank talk|break FILE inline|host BYTES\n", stderr);
     return 2;
   }
   const Wish wish{map_phase(argv[2]), std::string_view(argv[3]) == "host", std::strtoull(argv[4], nullptr, 10)};
