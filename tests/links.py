@@ -93,6 +93,10 @@ class BadNet(Net):
             os.close(file)
 
 
+def jacobi(folder, steps):
+    return [folder / "jacobi", "--nx", 67, "--ny", 41, "--niter", steps, "--verify"]
+
+
 def limit(net, network, rate):
     """Of what each host sends on this network."""
     for host in net.hosts:
@@ -139,7 +143,7 @@ class Talk:
         """From now on it is the phase, and every rank has heard so from every other."""
         self.say(phase)
         for here, there in self.pairs([rank for rank in self.ranks if rank not in without]):
-            self.of(here).await_line(f"^rank {here} hears rank {there} in phase {phase}$", limit)
+            self.of(here).await_line(f"^rank {here} hears rank {there} on tag 7 in phase {phase}$", limit)
 
     def is_lost(self, lost, by, limit=NOTICED):
         """The rank is lost to the others, in both directions."""
@@ -171,6 +175,23 @@ class Tests:
         self.run = options.bin / "sluice-run"
         self.rank = options.bin / "links_rank"
         self.bin = options.bin
+
+    # ---- paths
+
+    def test_each_pair_has_the_best_path(self):
+        with Net(3) as net:
+            talk = Talk(net, self, [2, 2, 2], "inline", size=4096)
+            talk.all_hear(1)
+            talk.end()
+            expect_codes(talk.outputs, 0)
+            talk.expect_no_loss()
+            for here, there in talk.pairs(talk.ranks):
+                path = talk.of(here).await_line(f"^rank {here} sends: to rank {there}, tag 7, .* bytes: (.*)")[1]
+                assert path.startswith("shm: " if talk.host_of[here] == talk.host_of[there] else "ofi:tcp: "), path
+        with Net(3) as net:
+            outputs = net.launch(self.run, [2, 2, 2], jacobi(self.bin, 20))
+            expect_codes(outputs, 0)
+            assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
 
     # ---- links
 
@@ -220,8 +241,7 @@ class Tests:
                 expect_codes(talk.outputs, 0)
                 talk.expect_no_loss()
         with BadNet(2, 0.05, 0.1) as net:
-            program = [self.bin / "jacobi", "--nx", 67, "--ny", 41, "--niter", 5, "--verify"]
-            outputs = net.launch(self.run, [1, 1], program)
+            outputs = net.launch(self.run, [1, 1], jacobi(self.bin, 5))
             expect_codes(outputs, 0)
             assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
 
@@ -278,20 +298,47 @@ class Tests:
 
     # ---- two networks
 
-    def test_large_slots_use_all_rails(self):
-        speed = {}
-        for rails in ("1", "2", ""):
-            with Net(2, networks=2) as net:
-                for network in net.networks:
-                    limit(net, network, "100mbit")
-                report = tempfile.NamedTemporaryFile("r")
-                program = [self.bin / "sluice-bench", "bandwidth", "--sizes", "512k:512k", "--window", 8, "--iters", 2,
-                           "--rounds", 3, "--depth", 4, "--against", "none", "--json", report.name]
-                outputs = net.launch(self.run, [1, 1], program, SLUICE_RAILS=rails)
-                expect_codes(outputs, 0)
-                speed[rails] = json.load(report)[0]["p50"]
-                print(rails, speed[rails], [sent(net, 0, network) for network in net.networks])
-        assert speed["2"] > 1.7 * speed["1"], speed
+    def bandwidth(self, **environment):
+        """Of two networks of equal speed: in MB/s, and what share went over each."""
+        with Net(2, networks=2) as net, tempfile.NamedTemporaryFile("r") as report:
+            for network in net.networks:
+                limit(net, network, "100mbit")
+            program = [self.bin / "sluice-bench", "bandwidth", "--sizes", "512k:512k", "--window", 8, "--iters", 1, "--rounds",
+                       3, "--depth", 4, "--against", "none", "--json", report.name]
+            expect_codes(net.launch(self.run, [1, 1], program, **environment), 0)
+            bytes_sent = [sent(net, 0, network) for network in net.networks]
+            return json.load(report)[0]["p50"], [count / sum(bytes_sent) for count in bytes_sent]
+
+    def test_two_rails_carry_twice_as_much(self):
+        one, (first, _) = self.bandwidth(SLUICE_NICS="eth0")
+        assert first > 0.9, first
+        for environment in ({}, {"SLUICE_NICS": "eth1,eth0", "SLUICE_RAILS": "2"}):
+            two, shares = self.bandwidth(**environment)
+            assert min(shares) > 0.4, f"{environment}: {shares}"
+            assert two > 1.7 * one, f"{environment}: {two:.1f} MB/s over two rails, {one:.1f} over one"
+
+    def test_one_rail_stays_on_one_network(self):
+        _, shares = self.bandwidth(SLUICE_RAILS="1")
+        assert max(shares) > 0.9, shares
+
+    def test_a_slow_rail_holds_back_what_is_on_it_alone(self):
+        with Net(2, networks=2) as net:
+            limit(net, 0, "20mbit")
+            talk = Talk(net, self, [1, 1], "inline", size=512, body="overtake")
+            talk.say(1)
+            for tag in range(3, 7):
+                talk.of(1).await_line(f"^rank 1 hears rank 0 on tag {tag} in phase 1$")
+            talk.say(2)
+            talk.of(0).await_line("^rank 0 has put for rank 1 on tag 9: .* over 2 rails")
+            for phase in (3, 4, 5):
+                talk.say(phase)
+                talk.of(1).await_line(f"^rank 1 hears rank 0 on tag . in phase {phase}$")
+            talk.end()
+            expect_codes(talk.outputs, 0)
+            talk.expect_no_loss()
+            lines = talk.of(1).lines
+            large = lines.index("rank 1 has all of rank 0 on tag 9")
+            assert sum(" in phase 5" in line for line in lines[:large]) >= 2, talk.text
 
 
 def main():

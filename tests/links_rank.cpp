@@ -31,8 +31,11 @@ using namespace sluice;
 
 constexpr std::uint64_t kEnd = 1'000;  // the last phase
 constexpr Tag kTag = 7;
-constexpr Tag kBroken = 8;  // the receiver of this one ends by an exception in phase kBreak
-constexpr std::uint64_t kBreak = 2;
+constexpr Tag kBroken = 8;  // its receiver ends by an exception in phase kTurn
+constexpr Tag kLarge = 9;   // one large slot is sent in phase kTurn
+constexpr std::uint64_t kTurn = 2;
+constexpr std::size_t kLargeBytes = std::size_t{16} << 20;
+constexpr int kSmallOnes = 4;  // more than there are rails
 constexpr int kDepth = 4;
 
 /// What a test is run with: the words of the command line after its name.
@@ -48,6 +51,10 @@ void say(const std::string& line) {
 }
 
 std::string rank_text(Rank rank) { return "rank " + std::to_string(rank); }
+
+std::string what(const Context& context, const char* does, Rank peer, Tag tag) {
+  return rank_text(context.rank()) + does + rank_text(peer) + " on tag " + std::to_string(tag);
+}
 
 /// A stream of the kind that is wished for.
 class Order {
@@ -122,10 +129,27 @@ void hears(Context& context, Rank peer, Tag tag, const Wish& wish) {
     order.synchronize();
     for (int i = 0; i < kDepth; ++i) receiver.release(stream);  // throws if a wait was ended by a failure
     if (!wrong.empty()) throw std::runtime_error(wrong);
-    if (tag == kBroken && phase >= kBreak) throw OnPurpose();
-    if (tag == kTag && phase != before)
-      say(rank_text(context.rank()) + " hears " + rank_text(peer) + " in phase " + std::to_string(phase));
+    if (tag == kBroken && phase >= kTurn) throw OnPurpose();
+    if (phase != before) say(what(context, " hears ", peer, tag) + " in phase " + std::to_string(phase));
   }
+}
+
+void sends_large(Context& context, Rank peer, Tag tag, const Wish& wish) {
+  const Memory memory = context.allocate(kLargeBytes);
+  Sender sender = context.sender(peer, tag, memory.all());
+  while (wish.phase->load() < kTurn) std::this_thread::sleep_for(1ms);
+  write(sender.acquire(Stream::program_order()), kTurn, {context.rank(), tag, 1});
+  sender.put(Stream::program_order());
+  say(what(context, " has put for ", peer, tag) + ": " + sender.describe());
+}
+
+void hears_large(Context& context, Rank peer, Tag tag, const Wish&) {
+  const Memory memory = context.allocate(kLargeBytes);
+  Receiver receiver = context.receiver(peer, tag, memory.all());
+  std::string wrong;
+  read(receiver.wait(Stream::program_order()), {peer, tag, 1}, wrong);
+  if (!wrong.empty()) throw std::runtime_error(wrong);
+  say(what(context, " has all of ", peer, tag));
 }
 
 /// The directions in which a rank talks, each with a thread of its own, until the last phase or until one is lost.
@@ -148,17 +172,16 @@ class Flows {
 
  private:
   void run(Flow flow, Rank peer, Tag tag) {
-    const std::string what = rank_text(context_.rank()) + (flow == sends ? " reaches " : " hears ") + rank_text(peer) +
-                             " on tag " + std::to_string(tag);
+    const std::string text = what(context_, flow == sends ? " reaches " : " hears ", peer, tag);
     try {
       flow(context_, peer, tag, wish_);
     } catch (const Error& error) {
-      say(what + " no more: " + name(error.code()) + ": " + error.what());
+      say(text + " no more: " + name(error.code()) + ": " + error.what());
     } catch (const std::exception& error) {
-      say(what + " wrong: " + error.what());
+      say(text + " wrong: " + error.what());
       wrong_ = true;
     } catch (const OnPurpose&) {
-      say(what + " breaks");
+      say(text + " breaks");
     }
   }
 
@@ -192,7 +215,17 @@ void breaks(Context& context, const Wish& wish) {
   flows.join();
 }
 
-const std::map<std::string_view, void (*)(Context&, const Wish&)> kBodies = {{"talk", talks}, {"break", breaks}};
+/// Small slots on many channels, and one large slot, from the first rank to the last.
+void overtakes(Context& context, const Wish& wish) {
+  Flows flows(context, wish);
+  const Rank last = context.size() - 1;
+  for (Tag tag = kTag - kSmallOnes; tag < kTag; ++tag)
+    context.rank() == 0 ? flows.start(sends, last, tag) : flows.start(hears, 0, tag);
+  context.rank() == 0 ? flows.start(sends_large, last, kLarge) : flows.start(hears_large, 0, kLarge);
+  flows.join();
+}
+
+const std::map<std::string_view, void (*)(Context&, const Wish&)> kBodies = {{"talk", talks}, {"break", breaks}, {"overtake", overtakes}};
 
 const std::atomic<std::uint64_t>* map_phase(const char* file) {
   const base::Fd word(::open(file, O_RDONLY | O_CLOEXEC));
@@ -206,7 +239,7 @@ const std::atomic<std::uint64_t>* map_phase(const char* file) {
 int main(int argc, char** argv) {
   const auto body = argc == 5 ? kBodies.find(argv[1]) : kBodies.end();
   if (body == kBodies.end()) {
-    std::fputs("usage: links_rank talk|break FILE inline|host BYTES\n", stderr);
+    std::fputs("usage: links_rank talk|break|overtake FILE inline|host BYTES\n", stderr);
     return 2;
   }
   const Wish wish{map_phase(argv[2]), std::string_view(argv[3]) == "host", std::strtoull(argv[4], nullptr, 10)};
