@@ -131,15 +131,18 @@ class Net:
             except ProcessLookupError:
                 pass
 
-    def link(self, host, state):
-        """Pulls the cable of the host at the bridge's end, or plugs it in: the host itself sees its interface up."""
-        ip("-n", self.bridge, "link", "set", self.port(host, 0), *state)
+    def down(self, host, local=False, network=0):
+        """Pulls the cable of the host at the bridge's end: the host itself sees its interface up, unless it is `local`."""
+        if local:
+            ip("-n", self.hosts[host], "link", "set", f"eth{network}", "down")
+        else:
+            ip("-n", self.bridge, "link", "set", self.port(host, network), "nomaster")
 
-    def down(self, host):
-        self.link(host, ("nomaster",))
-
-    def up(self, host):
-        self.link(host, ("master", "bridge0"))
+    def up(self, host, local=False, network=0):
+        if local:
+            ip("-n", self.hosts[host], "link", "set", f"eth{network}", "up")
+        else:
+            ip("-n", self.bridge, "link", "set", self.port(host, network), "master", f"bridge{network}")
 
     def start(self, host, command, **environment):
         output = Output(["ip", "netns", "exec", self.hosts[host], *map(str, command)], environment)
@@ -265,16 +268,10 @@ class Tests:
             with Net(2) as net:
                 outputs = self.chatter(net, 6000)
                 outputs[0].await_line("^under way")
-                if local:
-                    ip("-n", net.hosts[1], "link", "set", "eth0", "down")
-                else:
-                    net.down(1)
+                net.down(1, local)
                 time.sleep(3)  # what is tested: how long it is down
                 assert outputs[0].process.poll() is None, outputs[0].text
-                if local:
-                    ip("-n", net.hosts[1], "link", "set", "eth0", "up")
-                else:
-                    net.up(1)
+                net.up(1, local)
                 expect_codes(outputs, 0)
                 for output in outputs:
                     assert "heard 6000" in output.text, output.text

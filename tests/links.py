@@ -139,6 +139,11 @@ class Talk:
     def say(self, phase):
         self.phase[:] = struct.pack("=Q", phase)
 
+    def all_are_connected(self):
+        """Who sends to whom is known, and nothing is sent before phase 1."""
+        for here, there in self.pairs(self.ranks):
+            self.of(here).await_line(f"^rank {here} sends: to rank {there}, ")
+
     def all_hear(self, phase, without=(), limit=60):
         """From now on it is the phase, and every rank has heard so from every other."""
         self.say(phase)
@@ -211,6 +216,20 @@ class Tests:
     def test_a_link_that_is_down_for_a_while_loses_nothing(self):
         for stream in STREAMS:
             self.a_link_is_down_for_a_while(stream)
+
+    def test_a_link_that_is_down_when_it_is_first_used_loses_nothing(self):
+        for local in (False, True):
+            with Net(2) as net:
+                talk = Talk(net, self, [1, 1], "inline")
+                talk.all_are_connected()
+                net.down(1, local)
+                talk.say(1)
+                time.sleep(2.5)  # what is tested: how long it is down
+                net.up(1, local)
+                talk.all_hear(2)
+                talk.end()
+                expect_codes(talk.outputs, 0)
+                talk.expect_no_loss()
 
     def a_link_is_down_for_good(self, stream):
         with Net(3) as net:

@@ -100,6 +100,7 @@ void sends(Context& context, Rank peer, Tag tag, const Wish& wish) {
   Sender sender = context.sender(peer, tag, memory.all(), {.depth = kDepth});
   sender.wait_connected();
   say(rank_text(context.rank()) + " sends: " + sender.describe());
+  while (wish.phase->load() == 0) std::this_thread::sleep_for(1ms);
   for (std::uint64_t phase = 0; phase != kEnd;) {
     phase = wish.phase->load();
     for (int i = 0; i < kDepth; ++i) {
@@ -176,7 +177,7 @@ class Flows {
     try {
       flow(context_, peer, tag, wish_);
     } catch (const Error& error) {
-      say(text + " no more: " + name(error.code()) + ": " + error.what());
+      say(text + " no more: " + error.what());
     } catch (const std::exception& error) {
       say(text + " wrong: " + error.what());
       wrong_ = true;

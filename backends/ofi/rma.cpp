@@ -106,14 +106,19 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   Lane& lane = lanes_[rail];
   if (!broken_.empty()) return false;  // no epoch may pass one that was lost
   try {
-    part = share(rail, part);
-    if (place_.notice == Notice::data) return post_with_number(lane, epoch, part);
-    if (place_.notice == Notice::counter) return post_counted(lane, epoch, part);
-    return station_.manner.ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
+    if (!post(lane, epoch, share(rail, part))) return false;
+    lane.refused = {};
+    return true;
   } catch (const std::runtime_error& reason) {
-    suspect(reason.what());
+    refused(lane, reason.what());
     return false;
   }
+}
+
+bool RmaPut::post(Lane& lane, std::uint64_t epoch, Range part) {
+  if (place_.notice == Notice::data) return post_with_number(lane, epoch, part);
+  if (place_.notice == Notice::counter) return post_counted(lane, epoch, part);
+  return station_.manner.ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
 }
 
 bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
@@ -179,6 +184,13 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
   }
 }
 
+/// Nothing has left, so it is tried again: a link may be down for a while. The loss of the peer ends that too.
+void RmaPut::refused(Lane& lane, const std::string& why) {
+  const auto now = base::Clock::now();
+  if (lane.refused == base::Clock::time_point()) lane.refused = now;
+  if (now - lane.refused >= station_.patience) suspect(why);
+}
+
 /// Writes to a peer that has died fail before its death is noticed. So the failure of the channel waits a moment for
 /// the better reason.
 void RmaPut::suspect(const std::string& why) {
@@ -206,7 +218,14 @@ bool RmaPut::write_words() {
   for (Lane& lane : lanes_) {
     if (lane.extra->posted || lane.delivered == lane.written) continue;
     lane.writing = lane.delivered;
-    left |= write_word(lane, lane.writing, true) == Posted::busy;
+    try {
+      const bool busy = write_word(lane, lane.writing, true) == Posted::busy;
+      if (!busy) lane.refused = {};
+      left |= busy;
+    } catch (const std::runtime_error& reason) {
+      refused(lane, reason.what());
+      left = true;
+    }
   }
   return left;
 }

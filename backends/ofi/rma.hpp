@@ -49,6 +49,7 @@ class RmaPut final : public EnginePut, private Owner {
     std::uint64_t writing = 0;    // the word that is on its way
     std::uint64_t written = 0;
     bool flush_due = false;
+    base::Clock::time_point refused{};  // since when nothing can be written; zero: it can
 
     bool owns(const Operation& operation) const noexcept {
       const auto* const first = operations.data();
@@ -58,6 +59,7 @@ class RmaPut final : public EnginePut, private Owner {
 
   void ended(Operation& operation, const std::string& why_not) override;
   bool failed(void* context, const std::string& why) override;
+  bool post(Lane& lane, std::uint64_t epoch, Range part);
   bool post_with_number(Lane& lane, std::uint64_t epoch, Range part);
   bool post_then_word(Lane& lane, std::uint64_t epoch, Range part);
   bool post_counted(Lane& lane, std::uint64_t epoch, Range part);
@@ -68,6 +70,7 @@ class RmaPut final : public EnginePut, private Owner {
   Range share(std::size_t rail, Range part) const noexcept;
   bool write_words();
   void abandon(Lane& lane);
+  void refused(Lane& lane, const std::string& why);
   void suspect(const std::string& why);
   void flush(Lane& lane);
   /// Unordered, and the signal is a second write.

@@ -38,6 +38,7 @@ struct WrittenWord {
 struct Station {
   std::mutex mutex;
   std::string provider;
+  std::chrono::nanoseconds patience{};  ///< with writes that are refused
   // What was under way to a peer that is lost: it may end at any time, or never.
   std::vector<std::unique_ptr<Operation>> orphans;
   std::vector<std::vector<Work>> orphaned_work;

@@ -105,6 +105,7 @@ class OfiTransport final : public Transport {
  public:
   OfiTransport(const std::string& name, const Provider& provider, const Settings& settings) : settings_(settings) {
     station_.provider = name;
+    station_.patience = settings.patience;
     const auto devices = choose_devices(provider, settings.domains, settings.one_host);
     const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
