@@ -47,10 +47,11 @@ class Output:
     def text(self):
         return "\n".join(self.lines)
 
-    def await_line(self, pattern, limit=20):
-        """The match of the first line that has the pattern."""
+    def await_line(self, pattern, limit=20, count=1):
+        """The match of the first line that has the pattern, or of a later one."""
         def found():
-            return next((m for m in (re.search(pattern, line) for line in self.lines) if m), None)
+            matches = [match for match in (re.search(pattern, line) for line in self.lines) if match]
+            return matches[count - 1] if len(matches) >= count else None
         with self.changed:
             if not self.changed.wait_for(found, limit):
                 raise AssertionError(f"no line {pattern!r} within {limit} s in:\n{self.text}")

@@ -340,6 +340,18 @@ class Tests:
         _, shares = self.bandwidth(SLUICE_RAILS="1")
         assert max(shares) > 0.9, shares
 
+    def test_a_network_inside_each_host_is_not_used(self):
+        for environment in ({}, {"SLUICE_RAILS": "1"}):
+            with Net(2, networks=2) as net:
+                for host in net.hosts:
+                    ip("-n", host, "addr", "flush", "dev", "eth1")
+                    ip("-n", host, "addr", "add", "172.17.0.1/16", "dev", "eth1")  # as a bridge for containers has it
+                talk = Talk(net, self, [2, 1], "inline", **environment)
+                talk.all_hear(1)
+                talk.end()
+                expect_codes(talk.outputs, 0)
+                talk.expect_no_loss()
+
     def test_a_slow_rail_holds_back_what_is_on_it_alone(self):
         with Net(2, networks=2) as net:
             limit(net, 0, "20mbit")
@@ -351,7 +363,7 @@ class Tests:
             talk.of(0).await_line("^rank 0 has put for rank 1 on tag 9: .* over 2 rails")
             for phase in (3, 4, 5):
                 talk.say(phase)
-                talk.of(1).await_line(f"^rank 1 hears rank 0 on tag . in phase {phase}$")
+                talk.of(1).await_line(f"^rank 1 hears rank 0 on tag . in phase {phase}$", count=2)
             talk.end()
             expect_codes(talk.outputs, 0)
             talk.expect_no_loss()

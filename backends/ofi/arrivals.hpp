@@ -11,13 +11,13 @@
 
 namespace sluice::backends::ofi {
 
-/// Which of `endpoints` the rail of a landing uses, so that landings with fewer rails than that are spread over them;
-/// and the other way round.
-constexpr std::size_t endpoint_of(std::uint64_t index, std::size_t rail, std::size_t endpoints) noexcept {
-  return (index + rail) % endpoints;
-}
-constexpr std::size_t rail_of(std::uint64_t index, std::size_t endpoint, std::size_t endpoints) noexcept {
-  return (endpoint + endpoints - index % endpoints) % endpoints;
+/// Endpoints of this rank, by number.
+using Endpoints = std::vector<std::size_t>;
+
+/// Which of the endpoints that a peer can reach the rail of a landing uses: landings with fewer rails than there are
+/// endpoints are spread over them.
+inline std::size_t endpoint_of(std::uint64_t index, std::size_t rail, const Endpoints& endpoints) noexcept {
+  return endpoints[(index + rail) % endpoints.size()];
 }
 
 /// The landings of a rank, by the index that travels with a put. Not thread-safe.
@@ -25,17 +25,18 @@ class Arrivals {
  public:
   explicit Arrivals(const Manner& manner) : manner_(manner) {}
 
-  /// Returns its index. `signals`: one a rail.
-  std::uint64_t add(std::span<const Signal> signals, const Slots& target);
+  /// Returns its index. `signals`: one a rail, no more than there are endpoints.
+  std::uint64_t add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints);
   void remove(std::uint64_t index) noexcept { landings_[index].reset(); }
 
   /// A put of `number` has landed, at one of our endpoints.
-  void landed(std::uint64_t number, std::size_t endpoint, std::size_t endpoints) noexcept;
+  void landed(std::uint64_t number, std::size_t endpoint) noexcept;
 
  private:
   /// One rail of one landing.
   struct Lane {
     Signal signal;
+    std::size_t endpoint = 0;
     std::uint64_t seen = 0;   // every epoch up to this one has landed
     std::vector<bool> early;  // by epoch mod depth: landed before an earlier one
   };

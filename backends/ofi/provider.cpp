@@ -4,7 +4,9 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 
 #include "base/env.hpp"
@@ -47,6 +49,16 @@ bool is_loopback(const fi_info& info) {
     return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
   return address->sa_family == AF_INET6 &&
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+/// Of the name of an endpoint; empty: it has none.
+std::span<const std::byte> ip_of(std::span<const std::byte> name) noexcept {
+  sa_family_t family = AF_UNSPEC;
+  if (name.size() >= sizeof(sockaddr_in)) std::memcpy(&family, name.data() + offsetof(sockaddr, sa_family), sizeof family);
+  if (family == AF_INET) return name.subspan(offsetof(sockaddr_in, sin_addr), sizeof(in_addr));
+  if (family == AF_INET6 && name.size() >= sizeof(sockaddr_in6))
+    return name.subspan(offsetof(sockaddr_in6, sin6_addr), sizeof(in6_addr));
+  return {};
 }
 
 bool is_link_local(const fi_info& info) {
@@ -103,6 +115,11 @@ Info ask(const fi_info& hints, std::string& why) {
   const int code = library().getinfo(kVersion, nullptr, nullptr, 0, &hints, &answer);
   if (code < 0) why = text_of(code);
   return Info(answer);
+}
+
+bool same_address(const std::vector<std::byte>& one, const std::vector<std::byte>& other) noexcept {
+  const std::span<const std::byte> address = ip_of(one);
+  return !address.empty() && std::ranges::equal(address, ip_of(other));
 }
 
 std::vector<std::shared_ptr<const fi_info>> choose_devices(const Provider& provider, const std::string& nics,

@@ -2,6 +2,7 @@
 // The providers that libfabric has here, as far as they can carry channels.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ const std::vector<Provider>& providers();
 
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
 Info ask(const fi_info& hints, std::string& why);
+
+/// Whether two endpoints, by their names, have the same IP address.
+bool same_address(const std::vector<std::byte>& one, const std::vector<std::byte>& other) noexcept;
 
 /// The devices of a provider that a rank uses, best first: those named in `nics`, else the reachable ones.
 /// @throws std::invalid_argument for a name that it does not have.

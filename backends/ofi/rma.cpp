@@ -12,11 +12,11 @@ Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { re
 
 }  // namespace
 
-RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
+RmaLanding::RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target,
+                       std::span<const Signal> signals)
     : station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
-  const std::size_t endpoints = station.rails.size();
-  place_.index = station.arrivals.add(signals_, target);
+  place_.index = station.arrivals.add(signals_, target, endpoints);
   place_.slot_bytes = target.slot_bytes;
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals_.size());

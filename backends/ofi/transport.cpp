@@ -49,17 +49,18 @@ std::string text_of(const Blob& blob) { return {reinterpret_cast<const char*>(bl
 
 class OfiLink final : public Link {
  public:
-  OfiLink(Station& station, Routes routes, int rails) : station_(station), routes_(std::move(routes)), rails_(rails) {}
+  OfiLink(Station& station, Endpoints endpoints, Routes routes, int rails)
+      : station_(station), endpoints_(std::move(endpoints)), routes_(std::move(routes)), rails_(rails) {}
 
   std::size_t rails(const Slots& target) const override {
     if (target.memory.bytes == 0) return 1;
-    if (rails_ > 0) return static_cast<std::size_t>(rails_);
-    return target.slot_bytes < kStripedFrom ? 1 : std::min(station_.rails.size(), Place::kMostRails);
+    if (rails_ > 0) return std::min(endpoints_.size(), static_cast<std::size_t>(rails_));
+    return target.slot_bytes < kStripedFrom ? 1 : std::min(endpoints_.size(), Place::kMostRails);
   }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
     if (station_.manner.notice == Notice::counter && target.memory.bytes != 0)
-      return std::make_unique<CountedLanding>(station_, target, signals);
-    return std::make_unique<RmaLanding>(station_, target, signals);
+      return std::make_unique<CountedLanding>(station_, endpoints_, target, signals);
+    return std::make_unique<RmaLanding>(station_, endpoints_, target, signals);
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
@@ -81,6 +82,7 @@ class OfiLink final : public Link {
   }
 
   Station& station_;
+  Endpoints endpoints_;  // those of ours where the peer's puts land
   Routes routes_;
   int rails_;
 };
@@ -107,7 +109,7 @@ class OfiTransport final : public Transport {
     station_.provider = name;
     station_.patience = settings.patience;
     const auto devices = choose_devices(provider, settings.domains, settings.one_host);
-    const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
+    const std::size_t rails = std::max(static_cast<std::size_t>(settings.rails), devices.size());
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
       station_.rails.push_back(std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4));
     station_.manner = choose_manner(station_.rails.front()->info(), settings.level);
@@ -138,7 +140,8 @@ class OfiTransport final : public Transport {
  private:
   void count_entries();
   void open_rest();
-  Route route_to(const std::string& network, const Blob& name, std::size_t endpoint) const;
+  Endpoints shared_with(const std::vector<Blob>& peer) const;
+  Route route_to(const std::string& network, const Blob& name, const Endpoints& ours, std::size_t endpoint) const;
 
   Settings settings_;
   mutable Station station_;
@@ -168,10 +171,34 @@ void OfiTransport::open_rest() {
   }
 }
 
-/// A rail on the same network, if it is known which that is.
-Route OfiTransport::route_to(const std::string& network, const Blob& name, std::size_t endpoint) const {
+/// Our endpoints on networks that the peer is on too; `peer`: the pieces of its address. On a network where it has our
+/// own address each host is alone (containers have such), unless it is on this host and so has all our addresses.
+Endpoints OfiTransport::shared_with(const std::vector<Blob>& peer) const {
+  Endpoints all;
+  Endpoints open;
+  Endpoints shared;
+  for (const auto& rail : station_.rails) {
+    const std::size_t endpoint = all.size();
+    const Blob name = rail->name();
+    bool alone = false;
+    bool on_both = false;
+    for (std::size_t i = 1; i + 1 < peer.size(); i += 2) {
+      alone |= same_address(peer[i + 1], name);
+      on_both |= text_of(peer[i]) == rail->network();
+    }
+    all.push_back(endpoint);
+    if (!alone) open.push_back(endpoint);
+    if (!alone && on_both) shared.push_back(endpoint);
+  }
+  if (!shared.empty()) return shared;
+  return open.empty() ? all : open;
+}
+
+/// From a rail on the same network, if it is known which that is.
+Route OfiTransport::route_to(const std::string& network, const Blob& name, const Endpoints& ours,
+                             std::size_t endpoint) const {
   const auto& rails = station_.rails;
-  Rail* chosen = rails[endpoint % rails.size()].get();
+  Rail* chosen = rails[ours[endpoint % ours.size()]].get();
   if (chosen->network() != network) {
     const auto same =
         std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
@@ -183,11 +210,12 @@ Route OfiTransport::route_to(const std::string& network, const Blob& name, std::
 std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
   const std::lock_guard lock(station_.mutex);
   const auto pieces = pieces_of(peer);
+  Endpoints ours = shared_with(pieces);
   Routes routes;
   for (std::size_t i = 1; i + 1 < pieces.size(); i += 2)
-    routes.push_back(route_to(text_of(pieces[i]), pieces[i + 1], routes.size()));
+    routes.push_back(route_to(text_of(pieces[i]), pieces[i + 1], ours, routes.size()));
   connected_ = true;
-  return std::make_unique<OfiLink>(station_, std::move(routes), settings_.rails);
+  return std::make_unique<OfiLink>(station_, std::move(ours), std::move(routes), settings_.rails);
 }
 
 bool OfiTransport::poll() {
@@ -195,7 +223,7 @@ bool OfiTransport::poll() {
   bool left = false;
   const auto& rails = station_.rails;
   for (std::size_t i = 0; i < rails.size(); ++i) {
-    rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i, rails.size()); });
+    rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i); });
     left |= rails[i]->under_way() > 0 && !rest_;
   }
   for (RmaPut* put : station_.attended) left |= put->attend();

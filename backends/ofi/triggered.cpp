@@ -44,16 +44,17 @@ Owned<fid_cntr> open_counter(const Rail& rail) {
   return Owned<fid_cntr>(counter);
 }
 
-CountedLanding::CountedLanding(Station& station, const Slots& target, std::span<const Signal> signals)
+CountedLanding::CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target,
+                               std::span<const Signal> signals)
     : station_(station) {
   const std::lock_guard lock(station.mutex);
-  place_.index = station.arrivals.add(signals, target);
+  place_.index = station.arrivals.add(signals, target, endpoints);
   place_.slot_bytes = target.slot_bytes;
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals.size());
   place_.notice = Notice::counter;
   for (std::size_t i = 0; i < signals.size(); ++i) {
-    const std::size_t endpoint = endpoint_of(place_.index, i, station.rails.size());
+    const std::size_t endpoint = endpoint_of(place_.index, i, endpoints);
     Rail& rail = *station.rails[endpoint];
     auto counter = open_counter(rail);
     auto memory = register_counted(rail, target.memory, counter.get());
