@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that span hosts. The hosts are network name spaces, each with one interface on a common bridge; needs root.
+"""Jobs that span hosts. The hosts are network name spaces with their interfaces on common bridges; needs root.
 
     tests/hosts.py --bin build/release/bin [--mpiexec mpiexec] [--backend B ...] [--only SUBSTRING]
 
@@ -23,7 +23,8 @@ PORT = 5000
 
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
+    """What it prints."""
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20).stdout
 
 
 class Output:
@@ -358,7 +359,6 @@ def why_not():
 def arguments(text):
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, required=True)
-    parser.add_argument("--backend", action="append", default=[])
     parser.add_argument("--only", default="")
     return parser
 
@@ -391,6 +391,7 @@ def run_all(tests, options, left_out):
 def main():
     parser = arguments(__doc__)
     parser.add_argument("--mpiexec", default="")
+    parser.add_argument("--backend", action="append", default=[])
     options = parser.parse_args()
     return run_all(Tests, options, lambda name: name.startswith("test_mpi") and not options.mpiexec and "no MPI")
 

@@ -3,26 +3,21 @@
 """Faults between hosts, while data flows: links that fail, lose and delay packets, ranks that are killed or stopped; and hosts that
 share more than one network. Hosts are network name spaces, as in hosts.py; needs root.
 
-    tests/links.py --bin build/release/bin [--backend B ...] [--full] [--only SUBSTRING]
+    tests/links.py --bin build/release/bin [--full] [--only SUBSTRING]
 """
 
-import fcntl
-import heapq
 import json
 import mmap
 import os
-import random
 import re
-import select
 import signal
 import struct
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import hosts
+from bad_net import BadNet, limit, sent
 from hosts import Net, expect_codes, ip
 
 END = 1000  # the last phase
@@ -30,85 +25,8 @@ NOTICED = 20  # seconds that the peers of a dead rank may take: ten times what i
 STREAMS = ("inline", "host")
 
 
-class Tap:
-    """A network device of a host, and what is sent to it as a file."""
-
-    def __init__(self, host, name):
-        self.file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        tap, raw, set_interface = 0x0002, 0x1000, 0x400454CA
-        made = fcntl.ioctl(self.file, set_interface, struct.pack("16sH22x", b"sluice%d", tap | raw))
-        ip("link", "set", made[:16].rstrip(b"\0").decode(), "netns", host, "name", name)
-
-
-class BadNet(Net):
-    """The cable of the last host holds packets back, and loses some."""
-
-    def __init__(self, count, delay, loss, seed=None):
-        super().__init__(count)
-        self.delay = delay
-        self.loss = loss
-        self.seed = random.randrange(2**32) if seed is None else seed
-        self.dice = random.Random(self.seed)
-        self.other_end = {}
-        self.stop, self.stopping = os.pipe()  # the second end stops the carrier
-        self.carrier = threading.Thread(target=self.carry)
-
-    def make(self):
-        super().make()
-        print(f"  loss of packets by seed {self.seed}", flush=True)
-        self.carrier.start()
-
-    def plug(self, name, device, port):
-        if name != self.hosts[-1]:
-            return super().plug(name, device, port)
-        here, there = Tap(name, device), Tap(self.bridge, port)
-        self.other_end[here.file], self.other_end[there.file] = there.file, here.file
-
-    def carry(self):
-        under_way = []  # a heap: when due, a number that keeps the order, where to, what
-        number = 0
-        while True:
-            patience = max(0, under_way[0][0] - time.monotonic()) if under_way else None
-            ready, _, _ = select.select([self.stop, *self.other_end], [], [], patience)
-            if self.stop in ready:
-                return
-            for file in ready:
-                packet = os.read(file, 65536)
-                number += 1
-                if self.dice.random() >= self.loss:
-                    heapq.heappush(under_way, (time.monotonic() + self.delay, number, self.other_end[file], packet))
-            while under_way and under_way[0][0] <= time.monotonic():
-                _, _, file, packet = heapq.heappop(under_way)
-                try:
-                    os.write(file, packet)
-                except OSError:
-                    pass  # the device is down or full: one packet more is lost
-
-    def __exit__(self, *_):
-        if self.carrier.ident:
-            os.write(self.stopping, b"!")
-            self.carrier.join(10)
-        super().__exit__()
-        for file in [*self.other_end, self.stop, self.stopping]:
-            os.close(file)
-
-
 def jacobi(folder, steps):
     return [folder / "jacobi", "--nx", 67, "--ny", 41, "--niter", steps, "--verify"]
-
-
-def limit(net, network, rate):
-    """Of what each host sends on this network."""
-    for host in net.hosts:
-        subprocess.run(["tc", "-n", host, "qdisc", "add", "dev", f"eth{network}", "root", "tbf", "rate", rate, "burst", "128kb",
-                        "latency", "200ms"], check=True, capture_output=True, text=True, timeout=20)
-
-
-def sent(net, host, network):
-    """How many bytes the host has sent on this network."""
-    counters = json.loads(subprocess.run(["ip", "-n", net.hosts[host], "-s", "-j", "link", "show", f"eth{network}"], check=True,
-                                         capture_output=True, text=True, timeout=20).stdout)
-    return counters[0]["stats64"]["tx"]["bytes"]
 
 
 class Talk:
@@ -264,6 +182,14 @@ class Tests:
             expect_codes(outputs, 0)
             assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
 
+    def test_full_applications_with_delay_and_loss(self):
+        for program in (jacobi(self.bin, 50), [self.bin / "life", "--nx", 101, "--ny", 67, "--timesteps", 60, "--verify"]):
+            with BadNet(2, 0.05, 0.1) as net:
+                outputs = net.launch(self.run, [1, 2], program)
+                for output in outputs:
+                    assert output.end(200) == 0, output.text
+                assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
+
     # ---- ranks
 
     def a_rank_is_killed(self, stream):
@@ -280,6 +206,21 @@ class Tests:
     def test_a_killed_rank_fails_its_own_channels_alone(self):
         for stream in STREAMS:
             self.a_rank_is_killed(stream)
+
+    def test_full_a_rank_may_be_killed_at_any_time(self):
+        for stream in STREAMS:
+            for moment in (0, 0.02, 0.05, 0.1, 0.2, 0.4):
+                with Net(3) as net:
+                    talk = Talk(net, self, [2, 1, 1], stream, flags=["--keep-going"])
+                    talk.say(1)
+                    victim = talk.pid(2)
+                    time.sleep(moment)
+                    os.kill(victim, signal.SIGKILL)
+                    talk.is_lost(2, by=[0, 1, 3])
+                    talk.all_hear(2, without=[2])
+                    talk.end([0, 1, 3])
+                    expect_codes(talk.outputs, 128 + signal.SIGKILL)
+                    talk.expect_no_wrong_data()
 
     def a_rank_is_stopped(self, stream):
         with Net(3) as net:
@@ -373,10 +314,16 @@ class Tests:
 
 
 def main():
-    options = hosts.arguments(__doc__)
-    options.add_argument("--full", action="store_true")
-    options = options.parse_args()
-    return hosts.run_all(Tests, options, lambda name: name.startswith("test_full") and not options.full and "long")
+    parser = hosts.arguments(__doc__)
+    parser.add_argument("--full", action="store_true")
+    options = parser.parse_args()
+
+    def left_out(name):
+        if "full" in name and not options.full:
+            return "long"
+        return "needs /dev/net/tun" if "delay" in name and not os.path.exists("/dev/net/tun") else ""
+
+    return hosts.run_all(Tests, options, left_out)
 
 
 if __name__ == "__main__":

@@ -226,7 +226,8 @@ void overtakes(Context& context, const Wish& wish) {
   flows.join();
 }
 
-const std::map<std::string_view, void (*)(Context&, const Wish&)> kBodies = {{"talk", talks}, {"break", breaks}, {"overtake", overtakes}};
+const std::map<std::string_view, void (*)(Context&, const Wish&)> kBodies = {
+    {"talk", talks}, {"break", breaks}, {"overtake", overtakes}};
 
 const std::atomic<std::uint64_t>* map_phase(const char* file) {
   const base::Fd word(::open(file, O_RDONLY | O_CLOEXEC));

@@ -54,7 +54,8 @@ bool is_loopback(const fi_info& info) {
 /// Of the name of an endpoint; empty: it has none.
 std::span<const std::byte> ip_of(std::span<const std::byte> name) noexcept {
   sa_family_t family = AF_UNSPEC;
-  if (name.size() >= sizeof(sockaddr_in)) std::memcpy(&family, name.data() + offsetof(sockaddr, sa_family), sizeof family);
+  if (name.size() >= sizeof(sockaddr_in))
+    std::memcpy(&family, name.data() + offsetof(sockaddr, sa_family), sizeof family);
   if (family == AF_INET) return name.subspan(offsetof(sockaddr_in, sin_addr), sizeof(in_addr));
   if (family == AF_INET6 && name.size() >= sizeof(sockaddr_in6))
     return name.subspan(offsetof(sockaddr_in6, sin6_addr), sizeof(in6_addr));

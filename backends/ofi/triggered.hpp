@@ -11,8 +11,7 @@ namespace sluice::backends::ofi {
 /// Slots whose arrivals are counted.
 class CountedLanding final : public Landing {
  public:
-  CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target,
-                 std::span<const Signal> signals);
+  CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
   ~CountedLanding() override;
   Key key() const override;
   bool direct() const noexcept override { return true; }
