@@ -172,8 +172,8 @@ class Tests:
         for stream in STREAMS:
             with BadNet(2, 0.05, 0.1) as net:
                 talk = Talk(net, self, [1, 1], stream, size=512)
-                talk.all_hear(1)
-                talk.all_hear(2)
+                for phase in range(1, 5):
+                    talk.all_hear(phase)
                 talk.end()
                 expect_codes(talk.outputs, 0)
                 talk.expect_no_loss()
@@ -224,7 +224,7 @@ class Tests:
 
     def a_rank_is_stopped(self, stream):
         with Net(3) as net:
-            talk = Talk(net, self, [2, 1, 1], stream, SLUICE_PEER_TIMEOUT="2s")
+            talk = Talk(net, self, [2, 1, 1], stream, size=2**20, SLUICE_PEER_TIMEOUT="2s")
             talk.all_hear(1)
             os.kill(talk.pid(2), signal.SIGSTOP)
             talk.all_hear(2, without=[2])
