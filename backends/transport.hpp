@@ -4,6 +4,7 @@
 
 #include <sluice/types.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -193,6 +194,7 @@ struct Settings {
   int node_size = 1;        ///< ranks on this host
   int node_rank = 0;        ///< among them
   bool one_host = true;     ///< all ranks of the job are on this host
+  std::chrono::nanoseconds patience = std::chrono::seconds(30);  ///< with a peer that cannot be reached
 };
 
 /// Where a backend's ranks may be, and so when it is chosen without being named.

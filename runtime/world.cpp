@@ -30,7 +30,7 @@ std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_t
   for (const auto& row : rows) {
     if (!row.why_not.empty()) continue;
     open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.stage_all,
-                                          env.nics, place.node_size, place.node_rank, one_host}));
+                                          env.nics, place.node_size, place.node_rank, one_host, env.peer_timeout}));
   }
   return open;
 }

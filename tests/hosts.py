@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that span hosts. The hosts are network name spaces, each with one interface on a common bridge; needs root.
+"""Jobs that span hosts. The hosts are network name spaces with their interfaces on common bridges; needs root.
 
     tests/hosts.py --bin build/release/bin [--mpiexec mpiexec] [--backend B ...] [--only SUBSTRING]
 
@@ -23,7 +23,8 @@ PORT = 5000
 
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20)
+    """What it prints."""
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=20).stdout
 
 
 class Output:
@@ -47,10 +48,11 @@ class Output:
     def text(self):
         return "\n".join(self.lines)
 
-    def await_line(self, pattern, limit=20):
-        """The match of the first line that has the pattern."""
+    def await_line(self, pattern, limit=20, count=1):
+        """The match of the first line that has the pattern, or of a later one."""
         def found():
-            return next((m for m in (re.search(pattern, line) for line in self.lines) if m), None)
+            matches = [match for match in (re.search(pattern, line) for line in self.lines) if match]
+            return matches[count - 1] if len(matches) >= count else None
         with self.changed:
             if not self.changed.wait_for(found, limit):
                 raise AssertionError(f"no line {pattern!r} within {limit} s in:\n{self.text}")
@@ -64,13 +66,23 @@ class Output:
 
 
 class Net:
-    """Hosts on one bridge, which has a name space of its own. Their names are this process's; all go at the end."""
+    """Hosts on one bridge for each network that they share; the bridges have a name space of their own. Their names are this
+    process's; all go at the end."""
 
-    def __init__(self, count):
+    def __init__(self, count, networks=1):
         self.bridge = f"sluice{os.getpid()}"
         self.hosts = [f"{self.bridge}h{i}" for i in range(count)]
-        self.addresses = [f"10.93.7.{i + 1}" for i in range(count)]
+        self.addresses = [self.address(i, 0) for i in range(count)]
+        self.networks = range(networks)
         self.started = []
+
+    @staticmethod
+    def address(host, network):
+        return f"10.93.{7 + network}.{host + 1}"
+
+    @staticmethod
+    def port(host, network):
+        return f"h{host}n{network}"
 
     def __enter__(self):
         try:
@@ -82,16 +94,25 @@ class Net:
 
     def make(self):
         ip("netns", "add", self.bridge)
-        ip("-n", self.bridge, "link", "add", "name", "bridge", "type", "bridge")
-        ip("-n", self.bridge, "link", "set", "bridge", "up")
-        for host, address in zip(self.hosts, self.addresses):
-            port = host[len(self.bridge):]
-            ip("netns", "add", host)
-            ip("-n", host, "link", "set", "lo", "up")
-            ip("link", "add", "eth0", "netns", host, "type", "veth", "peer", "name", port, "netns", self.bridge)
-            ip("-n", self.bridge, "link", "set", port, "master", "bridge", "up")
-            ip("-n", host, "addr", "add", f"{address}/24", "dev", "eth0")
-            ip("-n", host, "link", "set", "eth0", "up")
+        for network in self.networks:
+            ip("-n", self.bridge, "link", "add", "name", f"bridge{network}", "type", "bridge")
+            ip("-n", self.bridge, "link", "set", f"bridge{network}", "up")
+        for host, name in enumerate(self.hosts):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+            for network in self.networks:
+                self.join(host, network)
+
+    def join(self, host, network):
+        name, device, port = self.hosts[host], f"eth{network}", self.port(host, network)
+        self.plug(name, device, port)
+        ip("-n", self.bridge, "link", "set", port, "master", f"bridge{network}", "up")
+        ip("-n", name, "addr", "add", f"{self.address(host, network)}/24", "dev", device)
+        ip("-n", name, "link", "set", device, "up")
+
+    def plug(self, name, device, port):
+        """A cable from the host to the bridges."""
+        ip("link", "add", device, "netns", name, "type", "veth", "peer", "name", port, "netns", self.bridge)
 
     def __exit__(self, *_):
         for output in self.started:
@@ -112,15 +133,18 @@ class Net:
             except ProcessLookupError:
                 pass
 
-    def link(self, host, state):
-        """Pulls the cable of the host at the bridge's end, or plugs it in: the host itself sees its interface up."""
-        ip("-n", self.bridge, "link", "set", f"h{host}", *state)
+    def down(self, host, local=False, network=0):
+        """Pulls the cable of the host at the bridge's end: the host itself sees its interface up, unless it is `local`."""
+        if local:
+            ip("-n", self.hosts[host], "link", "set", f"eth{network}", "down")
+        else:
+            ip("-n", self.bridge, "link", "set", self.port(host, network), "nomaster")
 
-    def down(self, host):
-        self.link(host, ("nomaster",))
-
-    def up(self, host):
-        self.link(host, ("master", "bridge"))
+    def up(self, host, local=False, network=0):
+        if local:
+            ip("-n", self.hosts[host], "link", "set", f"eth{network}", "up")
+        else:
+            ip("-n", self.bridge, "link", "set", self.port(host, network), "master", f"bridge{network}")
 
     def start(self, host, command, **environment):
         output = Output(["ip", "netns", "exec", self.hosts[host], *map(str, command)], environment)
@@ -134,19 +158,21 @@ class Net:
                 for host, count in enumerate(ranks)]
 
 
+def expect_codes(outputs, code):
+    for host, output in enumerate(outputs):
+        got = output.end()
+        assert got == code, f"host {host} ended with {got}, not {code}:\n{output.text}"
+
+
 class Tests:
+    name = "hosts"
+
     def __init__(self, options):
         self.run = options.bin / "sluice-run"
         self.rank = options.bin / "hosts_rank"
         self.bin = options.bin
         self.mpiexec = options.mpiexec
         self.backends = options.backend
-
-    @staticmethod
-    def expect_codes(outputs, code):
-        for host, output in enumerate(outputs):
-            got = output.end()
-            assert got == code, f"host {host} ended with {got}, not {code}:\n{output.text}"
 
     @staticmethod
     def expect_who(text, ranks):
@@ -167,7 +193,7 @@ class Tests:
     def every_rank_is_told_who_it_is(self, ranks):
         with Net(len(ranks)) as net:
             outputs = net.launch(self.run, ranks, [self.rank, "who"])
-            self.expect_codes(outputs, 0)
+            expect_codes(outputs, 0)
             self.expect_who("\n".join(output.text for output in outputs), ranks)
 
     def test_who_of_two_hosts(self):
@@ -179,7 +205,7 @@ class Tests:
     def test_interface_is_chosen(self):
         with Net(2) as net:
             outputs = net.launch(self.run, [1, 1], [self.rank, "who"], SLUICE_INTERFACE="eth0")
-            self.expect_codes(outputs, 0)
+            expect_codes(outputs, 0)
             for wrong in (0, 1):
                 outputs = [net.start(host, self.command(net, 2, host), SLUICE_INTERFACE=f"eth{7 * (host == wrong)}")
                            for host in (0, 1)]
@@ -190,7 +216,7 @@ class Tests:
     def test_a_missing_host_is_named(self):
         with Net(2) as net:
             outputs = [net.start(host, self.command(net, 3, host), SLUICE_CONNECT_TIMEOUT="2s") for host in (0, 1)]
-            self.expect_codes(outputs, 1)
+            expect_codes(outputs, 1)
             for output in outputs:
                 assert len(output.lines) == 1 and "host 2 has not come" in output.text, output.text
 
@@ -211,7 +237,7 @@ class Tests:
             outputs[0].await_line("^lost: .*rank 2 has ended")
             assert time.monotonic() - began < 5, "it took long"
             os.kill(int(outputs[1].await_line(r"^rank 1 is process (\d+)")[1]), signal.SIGKILL)
-            self.expect_codes(outputs, 128 + signal.SIGKILL)
+            expect_codes(outputs, 128 + signal.SIGKILL)
 
     def test_a_host_that_vanishes_is_lost_after_the_timeout(self):
         with Net(2) as net:
@@ -244,17 +270,11 @@ class Tests:
             with Net(2) as net:
                 outputs = self.chatter(net, 6000)
                 outputs[0].await_line("^under way")
-                if local:
-                    ip("-n", net.hosts[1], "link", "set", "eth0", "down")
-                else:
-                    net.down(1)
+                net.down(1, local)
                 time.sleep(3)  # what is tested: how long it is down
                 assert outputs[0].process.poll() is None, outputs[0].text
-                if local:
-                    ip("-n", net.hosts[1], "link", "set", "eth0", "up")
-                else:
-                    net.up(1)
-                self.expect_codes(outputs, 0)
+                net.up(1, local)
+                expect_codes(outputs, 0)
                 for output in outputs:
                     assert "heard 6000" in output.text, output.text
 
@@ -266,7 +286,7 @@ class Tests:
             net.down(1)
             time.sleep(4)
             net.up(1)
-            self.expect_codes(outputs, 0)
+            expect_codes(outputs, 0)
             for output in outputs:
                 assert "heard 200" in output.text, output.text
 
@@ -303,7 +323,7 @@ class Tests:
         with Net(2) as net:
             program = next(self.applications("shm"))
             outputs = net.launch(self.run, [1, 1], program)
-            self.expect_codes(outputs, 1)
+            expect_codes(outputs, 1)
             assert any("no backend that is open here reaches rank" in output.text for output in outputs)
 
     def test_data_under_sluice_run(self):
@@ -312,7 +332,7 @@ class Tests:
                 for program in self.applications(backend):
                     with Net(len(ranks)) as net:
                         outputs = net.launch(self.run, ranks, program)
-                        self.expect_codes(outputs, 0)
+                        expect_codes(outputs, 0)
                         assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
 
     def test_mpi_data(self):
@@ -336,35 +356,44 @@ def why_not():
         return f"cannot make network namespaces here: {(getattr(error, 'stderr', '') or str(error)).strip()}"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(text):
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, required=True)
-    parser.add_argument("--mpiexec", default="")
-    parser.add_argument("--backend", action="append", default=[])
     parser.add_argument("--only", default="")
-    options = parser.parse_args()
+    return parser
+
+
+def run_all(tests, options, left_out):
+    """All tests of the class `tests` but those for which there is a reason, `left_out(name)`. The exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was made is removed
     reason = why_not()
     if reason:
-        print(f"SKIPPED-HERE: hosts: {reason}")
+        print(f"SKIPPED-HERE: {tests.name}: {reason}")
         return 0
     options.bin = options.bin.resolve()
-    tests = Tests(options)
-    names = [name for name in dir(Tests) if name.startswith("test_") and options.only in name]
+    names = [name for name in dir(tests) if name.startswith("test_") and options.only in name]
     faults = 0
     for name in names:
-        if name.startswith("test_mpi") and not options.mpiexec:
-            print(f"not in this build: {name} (no MPI)")
+        if left_out(name):
+            print(f"not run: {name} ({left_out(name)})")
             continue
         began = time.monotonic()
         try:
-            getattr(tests, name)()
+            getattr(tests(options), name)()
             print(f"{name}: passed in {time.monotonic() - began:.1f} s", flush=True)
         except (AssertionError, OSError, subprocess.SubprocessError) as error:
             faults += 1
             print(f"{name}: FAILED: {error}", flush=True)
-    print(f"hosts: {len(names)} tests, {faults} faults")
+    print(f"{tests.name}: {len(names)} tests, {faults} faults")
     return 1 if faults or not names else 0
+
+
+def main():
+    parser = arguments(__doc__)
+    parser.add_argument("--mpiexec", default="")
+    parser.add_argument("--backend", action="append", default=[])
+    options = parser.parse_args()
+    return run_all(Tests, options, lambda name: name.startswith("test_mpi") and not options.mpiexec and "no MPI")
 
 
 if __name__ == "__main__":

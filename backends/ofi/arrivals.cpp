@@ -5,24 +5,27 @@
 
 namespace sluice::backends::ofi {
 
-std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target) {
-  auto landing = std::make_unique<Landing>();
-  landing->moves_bytes = target.slot_bytes != 0;
-  for (const Signal& signal : signals) {
-    landing->lanes.push_back({signal, 0, std::vector<bool>(static_cast<std::size_t>(target.depth))});
-  }
+std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
   auto free = std::find(landings_.begin(), landings_.end(), nullptr);
   if (free == landings_.end()) free = landings_.insert(free, nullptr);
-  *free = std::move(landing);
-  return static_cast<std::uint64_t>(free - landings_.begin());
+  const auto index = static_cast<std::uint64_t>(free - landings_.begin());
+  *free = std::make_unique<Landing>();
+  (*free)->moves_bytes = target.slot_bytes != 0;
+  for (const Signal& signal : signals) {
+    std::vector<Lane>& lanes = (*free)->lanes;
+    lanes.push_back(
+        {signal, endpoints.of(index, lanes.size()), 0, std::vector<bool>(static_cast<std::size_t>(target.depth))});
+  }
+  return index;
 }
 
-void Arrivals::landed(std::uint64_t number, std::size_t endpoint, const Spread& spread) noexcept {
+void Arrivals::landed(std::uint64_t number, std::size_t endpoint) noexcept {
   const std::uint64_t index = number & ((std::uint64_t{1} << manner_.index_bits) - 1);
   if (index >= landings_.size() || landings_[index] == nullptr) return;  // closed meanwhile: its peer has failed
   Landing& landing = *landings_[index];
-  Lane& lane = landing.lanes[spread.rail_of(index, endpoint) % landing.lanes.size()];
-  land(lane, epoch_of(number, lane.seen), landing.moves_bytes);
+  const auto lane = std::find_if(landing.lanes.begin(), landing.lanes.end(),
+                                 [&](const Lane& one) { return one.endpoint == endpoint; });
+  if (lane != landing.lanes.end()) land(*lane, epoch_of(number, lane->seen), landing.moves_bytes);
 }
 
 std::uint64_t Arrivals::epoch_of(std::uint64_t number, std::uint64_t seen) const noexcept {

@@ -11,17 +11,15 @@
 
 namespace sluice::backends::ofi {
 
-/// Which endpoint the rail of a landing uses, and the other way round. Landings begin in turn at one of the first
-/// `near`, so that those with few rails use the nearest devices.
-struct Spread {
-  std::size_t endpoints = 1;
-  std::size_t near = 1;
+/// Endpoints of this rank that a peer can reach, by number, the nearest first.
+struct Endpoints {
+  std::vector<std::size_t> numbers;
+  std::size_t near = 1;  ///< the first so many are as near as the first
 
-  constexpr std::size_t endpoint_of(std::uint64_t index, std::size_t rail) const noexcept {
-    return (index % near + rail) % endpoints;
-  }
-  constexpr std::size_t rail_of(std::uint64_t index, std::size_t endpoint) const noexcept {
-    return (endpoint + endpoints - index % near) % endpoints;
+  /// Which of them the rail of a landing uses. Landings begin in turn at one of the near ones, so that those with few
+  /// rails use the nearest devices.
+  std::size_t of(std::uint64_t index, std::size_t rail) const noexcept {
+    return numbers[(index % near + rail) % numbers.size()];
   }
 };
 
@@ -30,17 +28,18 @@ class Arrivals {
  public:
   explicit Arrivals(const Manner& manner) : manner_(manner) {}
 
-  /// Returns its index. `signals`: one a rail.
-  std::uint64_t add(std::span<const Signal> signals, const Slots& target);
+  /// Returns its index. `signals`: one a rail, no more than there are endpoints.
+  std::uint64_t add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints);
   void remove(std::uint64_t index) noexcept { landings_[index].reset(); }
 
   /// A put of `number` has landed, at one of our endpoints.
-  void landed(std::uint64_t number, std::size_t endpoint, const Spread& spread) noexcept;
+  void landed(std::uint64_t number, std::size_t endpoint) noexcept;
 
  private:
   /// One rail of one landing.
   struct Lane {
     Signal signal;
+    std::size_t endpoint = 0;
     std::uint64_t seen = 0;   // every epoch up to this one has landed
     std::vector<bool> early;  // by epoch mod depth: landed before an earlier one
   };

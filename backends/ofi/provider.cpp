@@ -5,7 +5,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 
 #include "base/env.hpp"
@@ -76,6 +78,17 @@ bool is_loopback(const fi_info& info) {
     return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
   return address->sa_family == AF_INET6 &&
          IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+/// Of the name of an endpoint; empty: it has none.
+std::span<const std::byte> ip_of(std::span<const std::byte> name) noexcept {
+  sa_family_t family = AF_UNSPEC;
+  if (name.size() >= sizeof(sockaddr_in))
+    std::memcpy(&family, name.data() + offsetof(sockaddr, sa_family), sizeof family);
+  if (family == AF_INET) return name.subspan(offsetof(sockaddr_in, sin_addr), sizeof(in_addr));
+  if (family == AF_INET6 && name.size() >= sizeof(sockaddr_in6))
+    return name.subspan(offsetof(sockaddr_in6, sin6_addr), sizeof(in6_addr));
+  return {};
 }
 
 bool is_link_local(const fi_info& info) {
@@ -180,6 +193,11 @@ Candidate candidate(const fi_info& device) {
     place.pci = PciAddress{pci.domain_id, pci.bus_id, pci.device_id, pci.function_id};
   }
   return place;
+}
+
+bool same_address(const std::vector<std::byte>& one, const std::vector<std::byte>& other) noexcept {
+  const std::span<const std::byte> address = ip_of(one);
+  return !address.empty() && std::ranges::equal(address, ip_of(other));
 }
 
 Choice choose_devices(const Provider& provider, const Settings& settings) {

@@ -2,6 +2,7 @@
 // The providers that libfabric has here, as far as they can carry channels.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ std::string backend_name(const Provider& provider);
 
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
 Info ask(const fi_info& hints, std::string& why);
+
+/// Whether two endpoints, by their names, have the same IP address.
+bool same_address(const std::vector<std::byte>& one, const std::vector<std::byte>& other) noexcept;
 
 /// Where a device is, as far as libfabric says.
 Candidate candidate(const fi_info& device);

@@ -40,14 +40,15 @@ Target target_of(const Key& key) {
   return target;
 }
 
-RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
+RmaLanding::RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target,
+                       std::span<const Signal> signals)
     : station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
   const auto reached = [&](const auto& rail) { return rail->registered_if_reached(target.memory) != nullptr; };
   if (target.memory.bytes != 0 && !std::all_of(station.rails.begin(), station.rails.end(), reached))
     staged_.emplace(target);
   const Slots& slots_here = staged_ ? staged_->slots() : target;
-  place_.index = station.arrivals.add(signals_, target);
+  place_.index = station.arrivals.add(signals_, target, endpoints);
   place_.slot_bytes = target.slot_bytes;
   place_.stride = slots_here.slot_bytes;
   place_.staged = staged_.has_value();
@@ -55,7 +56,7 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
   place_.rails = static_cast<std::uint32_t>(signals_.size());
   place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
   for (std::size_t i = 0; i < signals_.size(); ++i) {
-    const std::size_t endpoint = station.spread.endpoint_of(place_.index, i);
+    const std::size_t endpoint = endpoints.of(place_.index, i);
     Rail& rail = *station.rails[endpoint];
     const auto word = rail.registered(signals_[i].memory);
     const auto slots = target.memory.bytes == 0 ? word : rail.registered(slots_here.memory);
@@ -143,9 +144,11 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   try {
     Message message{epoch, part, share(rail, part.bytes + (place_.staged ? StageHeader::kBytes : 0))};
     if (message.range.bytes > lane.piece_bytes && !post_pieces(lane, message)) return false;
-    return post_last(lane, message);
+    if (!post_last(lane, message)) return false;
+    lane.refused = {};
+    return true;
   } catch (const std::runtime_error& reason) {
-    suspect(reason.what());
+    refused(lane, reason.what());
     return false;
   }
 }
@@ -276,6 +279,13 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
   }
 }
 
+/// Nothing has left, so it is tried again: a link may be down for a while. The loss of the peer ends that too.
+void RmaPut::refused(Lane& lane, const std::string& why) {
+  const auto now = base::Clock::now();
+  if (lane.refused == base::Clock::time_point()) lane.refused = now;
+  if (now - lane.refused >= station_.patience) suspect(why);
+}
+
 void RmaPut::suspect(const std::string& why) {
   if (!suspicion_.none()) return;
   suspicion_.raise(why);
@@ -299,7 +309,14 @@ bool RmaPut::write_words() {
   for (Lane& lane : lanes_) {
     if (lane.extra->posted || lane.delivered == lane.written) continue;
     lane.writing = lane.delivered;
-    left |= write_word(lane, lane.writing, true) == Posted::busy;
+    try {
+      const bool busy = write_word(lane, lane.writing, true) == Posted::busy;
+      if (!busy) lane.refused = {};
+      left |= busy;
+    } catch (const std::runtime_error& reason) {
+      refused(lane, reason.what());
+      left = true;
+    }
   }
   return left;
 }

@@ -9,7 +9,7 @@ namespace sluice::backends::ofi {
 
 class RmaLanding final : public Landing {
  public:
-  RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals);
+  RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
   ~RmaLanding() override;
   Key key() const override;
   bool direct() const noexcept override { return !staged_; }
@@ -60,6 +60,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended {
     std::uint64_t writing = 0;    // the word that is on its way
     std::uint64_t written = 0;
     bool flush_due = false;
+    base::Clock::time_point refused{};  // since when nothing can be written; zero: it can
 
     bool is_piece(const Operation& operation) const noexcept { return among(operation, pieces); }
     bool owns(const Operation& operation) const noexcept {
@@ -89,6 +90,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended {
   Range share(std::size_t rail, std::size_t bytes) const noexcept;
   bool write_words();
   void abandon(Lane& lane);
+  void refused(Lane& lane, const std::string& why);
   void suspect(const std::string& why);
   void flush(Lane& lane);
   /// Unordered, and the signal is a second write.

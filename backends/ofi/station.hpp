@@ -76,11 +76,11 @@ struct Station {
 
   std::mutex mutex;
   std::string provider;
+  std::chrono::nanoseconds patience{};  ///< with writes that are refused
   // What was under way to a peer that is lost: it may end at any time, or never.
   std::vector<std::unique_ptr<Operation>> orphans;
   std::vector<std::vector<Flight>> orphaned_flights;
   std::vector<std::unique_ptr<Rail>> rails;
-  Spread spread;
   Manner manner;
   Arrivals arrivals{manner};
   std::vector<WrittenWord> written_words;

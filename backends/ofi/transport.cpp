@@ -50,18 +50,19 @@ std::string text_of(const Blob& blob) { return {reinterpret_cast<const char*>(bl
 
 class OfiLink final : public Link {
  public:
-  OfiLink(Station& station, Routes routes, int rails) : station_(station), routes_(std::move(routes)), rails_(rails) {}
+  OfiLink(Station& station, Endpoints endpoints, Routes routes, int rails)
+      : station_(station), endpoints_(std::move(endpoints)), routes_(std::move(routes)), rails_(rails) {}
 
   std::size_t rails(const Slots& target) const override {
     if (target.memory.bytes == 0) return 1;
-    if (rails_ > 0) return static_cast<std::size_t>(rails_);
-    return target.slot_bytes < kStripedFrom ? 1 : std::min(station_.rails.size(), Place::kMostRails);
+    if (rails_ > 0) return std::min(endpoints_.numbers.size(), static_cast<std::size_t>(rails_));
+    return target.slot_bytes < kStripedFrom ? 1 : std::min(endpoints_.numbers.size(), Place::kMostRails);
   }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
     const bool countable = target.memory.bytes != 0 && target.depth <= CountedLanding::kDeepest;
     if (station_.manner.notice == Notice::counter && countable && in_one_write(target))
-      return std::make_unique<CountedLanding>(station_, target, signals);
-    return std::make_unique<RmaLanding>(station_, target, signals);
+      return std::make_unique<CountedLanding>(station_, endpoints_, target, signals);
+    return std::make_unique<RmaLanding>(station_, endpoints_, target, signals);
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
@@ -97,6 +98,7 @@ class OfiLink final : public Link {
   }
 
   Station& station_;
+  Endpoints endpoints_;  // those of ours where the peer's puts land
   Routes routes_;
   int rails_;
 };
@@ -122,13 +124,13 @@ class OfiTransport final : public Transport {
  public:
   OfiTransport(const std::string& name, const Provider& provider, const Settings& settings) : settings_(settings) {
     station_.provider = name;
+    station_.patience = settings.patience;
     const auto [devices, near] = choose_devices(provider, settings);
-    const std::size_t rails = settings.rails > 0 ? static_cast<std::size_t>(settings.rails) : devices.size();
+    const std::size_t rails = std::max(static_cast<std::size_t>(settings.rails), devices.size());
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
       station_.rails.push_back(
           std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4, settings.stage_all));
-    const std::size_t opened = station_.rails.size();
-    station_.spread = {opened, near == devices.size() ? opened : std::min(near, opened)};
+    near_ = near == devices.size() ? station_.rails.size() : near;
     station_.manner = choose_manner(station_.rails.front()->info(), settings.level);
     if (station_.manner.notice == Notice::counter) count_entries();
     open_rest();
@@ -157,11 +159,13 @@ class OfiTransport final : public Transport {
  private:
   void count_entries();
   void open_rest();
-  Route route_to(const std::string& network, const Blob& name, std::size_t endpoint) const;
+  Endpoints shared_with(const std::vector<Blob>& peer) const;
+  Route route_to(const std::string& network, const Blob& name, const Endpoints& ours, std::size_t endpoint) const;
 
   Settings settings_;
   mutable Station station_;
-  base::Fd rest_;  // readable when a rail may be polled
+  std::size_t near_ = 0;  // endpoints of smaller numbers are on the nearest devices
+  base::Fd rest_;         // readable when a rail may be polled
   bool connected_ = false;
 };
 
@@ -187,10 +191,36 @@ void OfiTransport::open_rest() {
   }
 }
 
-/// A rail on the same network, if it is known which that is.
-Route OfiTransport::route_to(const std::string& network, const Blob& name, std::size_t endpoint) const {
+/// Our endpoints on networks that the peer is on too; `peer`: the pieces of its address. On a network where it has our
+/// own address each host is alone (containers have such), unless it is on this host and so has all our addresses.
+Endpoints OfiTransport::shared_with(const std::vector<Blob>& peer) const {
+  std::vector<std::size_t> all;
+  std::vector<std::size_t> open;
+  std::vector<std::size_t> shared;
+  for (const auto& rail : station_.rails) {
+    const std::size_t endpoint = all.size();
+    const Blob name = rail->name();
+    bool alone = false;
+    bool on_both = false;
+    for (std::size_t i = 1; i + 1 < peer.size(); i += 2) {
+      alone |= same_address(peer[i + 1], name);
+      on_both |= text_of(peer[i]) == rail->network();
+    }
+    all.push_back(endpoint);
+    if (!alone) open.push_back(endpoint);
+    if (!alone && on_both) shared.push_back(endpoint);
+  }
+  if (shared.empty()) shared = open.empty() ? all : open;
+  const auto near = static_cast<std::size_t>(
+      std::count_if(shared.begin(), shared.end(), [&](std::size_t endpoint) { return endpoint < near_; }));
+  return {shared, near == 0 ? shared.size() : near};
+}
+
+/// From a rail on the same network, if it is known which that is.
+Route OfiTransport::route_to(const std::string& network, const Blob& name, const Endpoints& ours,
+                             std::size_t endpoint) const {
   const auto& rails = station_.rails;
-  Rail* chosen = rails[endpoint % rails.size()].get();
+  Rail* chosen = rails[ours.numbers[endpoint % ours.numbers.size()]].get();
   if (chosen->network() != network) {
     const auto same =
         std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
@@ -202,11 +232,12 @@ Route OfiTransport::route_to(const std::string& network, const Blob& name, std::
 std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
   const std::lock_guard lock(station_.mutex);
   const auto pieces = pieces_of(peer);
+  Endpoints ours = shared_with(pieces);
   Routes routes;
   for (std::size_t i = 1; i + 1 < pieces.size(); i += 2)
-    routes.push_back(route_to(text_of(pieces[i]), pieces[i + 1], routes.size()));
+    routes.push_back(route_to(text_of(pieces[i]), pieces[i + 1], ours, routes.size()));
   connected_ = true;
-  return std::make_unique<OfiLink>(station_, std::move(routes), settings_.rails);
+  return std::make_unique<OfiLink>(station_, std::move(ours), std::move(routes), settings_.rails);
 }
 
 bool OfiTransport::poll() {
@@ -215,7 +246,7 @@ bool OfiTransport::poll() {
   bool left = false;
   const auto& rails = station_.rails;
   for (std::size_t i = 0; i < rails.size(); ++i) {
-    rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i, station_.spread); });
+    rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i); });
     left |= rails[i]->under_way() > 0 && !rest_;
   }
   for (Attended* one : station_.attended) left |= one->attend();

@@ -45,18 +45,19 @@ Owned<fid_cntr> open_counter(const Rail& rail) {
   return Owned<fid_cntr>(counter);
 }
 
-CountedLanding::CountedLanding(Station& station, const Slots& target, std::span<const Signal> signals)
+CountedLanding::CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target,
+                               std::span<const Signal> signals)
     : station_(station) {
   const std::lock_guard lock(station.mutex);
   const bool by_offset = (station.rails.front()->info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
-  target_.index = station.arrivals.add(signals, target);
+  target_.index = station.arrivals.add(signals, target, endpoints);
   target_.slot_bytes = target.slot_bytes;
   target_.stride = by_offset ? 0 : target.slot_bytes;
   target_.depth = target.depth;
   target_.rails = static_cast<std::uint32_t>(signals.size());
   target_.notice = Notice::counter;
   for (std::size_t i = 0; i < signals.size(); ++i) {
-    const std::size_t endpoint = station.spread.endpoint_of(target_.index, i);
+    const std::size_t endpoint = endpoints.of(target_.index, i);
     Rail& rail = *station.rails[endpoint];
     target_.rail[i].endpoint = static_cast<std::uint32_t>(endpoint);
     target_.rail[i].slots = by_offset ? 0 : reinterpret_cast<std::uintptr_t>(target.memory.data);

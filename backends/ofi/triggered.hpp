@@ -15,7 +15,7 @@ class CountedLanding final : public Landing {
   /// With more slots than this they would take too many of the NIC's counters.
   static constexpr int kDeepest = 64;
 
-  CountedLanding(Station& station, const Slots& target, std::span<const Signal> signals);
+  CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
   ~CountedLanding() override;
   Key key() const override;
   bool direct() const noexcept override { return true; }
