@@ -108,6 +108,8 @@ class Link {
   virtual void arrived(Key& key) = 0;
   /// @throws std::exception if the peer's memory cannot be reached.
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
+  /// The peer is dead: puts to it that are under way may never be heard of again, and must be over all the same.
+  virtual void lost() = 0;
 };
 
 /// What the engine may sleep for, or how long.

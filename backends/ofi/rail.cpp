@@ -2,6 +2,7 @@
 #include "backends/ofi/rail.hpp"
 
 #include <stdexcept>
+#include <string_view>
 
 #include "backends/ofi/provider.hpp"
 #include "base/log.hpp"
@@ -48,14 +49,28 @@ Rail::Rail(const fi_info& device, bool triggers) : info_(best_of(device, trigger
   fid_av* addresses = nullptr;
   check(fi_av_open(domain, &table, &addresses, nullptr), "fi_av_open");
   addresses_.reset(addresses);
+  endpoint_ = open_endpoint();
+  flushes_ = registered({flushed_.data(), flushed_.size(), nullptr});
+}
+
+Owned<fid_ep> Rail::open_endpoint() const {
   fid_ep* endpoint = nullptr;
-  check(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "fi_endpoint");
-  endpoint_.reset(endpoint);
+  check(fi_endpoint(domain_.get(), info_.get(), &endpoint, nullptr), "fi_endpoint");
+  Owned<fid_ep> opened(endpoint);
   // Apart: sockets would keep the numbers of peers to itself if these were to complete selectively too.
   check(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
   check(fi_ep_bind(endpoint, &queue_->fid, FI_RECV), "fi_ep_bind");
-  check(fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
+  check(fi_ep_bind(endpoint, &addresses_->fid, 0), "fi_ep_bind");
   check(fi_enable(endpoint), "fi_enable");
+  return opened;
+}
+
+fid_ep* Rail::endpoint_to_peer() {
+  // An endpoint of shm hears the answers of its peers in the order in which it asked: all would wait for the dead one.
+  const bool answers_in_order = std::string_view(info_->fabric_attr->prov_name) == "shm";
+  if (!answers_in_order) return endpoint_.get();
+  endpoints_to_peers_.push_back(open_endpoint());
+  return endpoints_to_peers_.back().get();
 }
 
 void Rail::open_queue() {
@@ -125,9 +140,8 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
 Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
                    std::optional<std::uint64_t> number, bool delivered, Operation& operation) {
   if (!delivered && bytes <= info_->tx_attr->inject_size) {
-    const ssize_t code = number
-                             ? fi_inject_writedata(endpoint_.get(), from, bytes, *number, to.peer, to.address, to.key)
-                             : fi_inject_write(endpoint_.get(), from, bytes, to.peer, to.address, to.key);
+    const ssize_t code = number ? fi_inject_writedata(to.from, from, bytes, *number, to.peer, to.address, to.key)
+                                : fi_inject_write(to.from, from, bytes, to.peer, to.address, to.key);
     if (code == -FI_EAGAIN) return Posted::busy;
     check(code, "fi_inject_write");
     return Posted::over;
@@ -144,7 +158,7 @@ Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const R
   message.context = &operation.context;
   message.data = number.value_or(0);
   const std::uint64_t flags = FI_COMPLETION | (number ? FI_REMOTE_CQ_DATA : 0) | (delivered ? FI_DELIVERY_COMPLETE : 0);
-  const ssize_t code = fi_writemsg(endpoint_.get(), &message, flags);
+  const ssize_t code = fi_writemsg(to.from, &message, flags);
   if (code == -FI_EAGAIN) return Posted::busy;
   check(code, "fi_writemsg");
   ++under_way_;
@@ -153,9 +167,15 @@ Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const R
 }
 
 void Rail::end(Operation& operation, const std::string& why_not) {
+  if (operation.owner == nullptr) return;  // given up
   --under_way_;
   operation.posted = false;
-  if (operation.owner != nullptr) operation.owner->ended(operation, why_not);
+  operation.owner->ended(operation, why_not);
+}
+
+void Rail::give_up(Operation& operation) {
+  --under_way_;
+  operation.owner = nullptr;
 }
 
 void Rail::end_failed() {

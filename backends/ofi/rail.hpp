@@ -2,6 +2,7 @@
 // One endpoint on one network device, with the memory registered for it.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +41,8 @@ class Owner {
   virtual void ended(Operation& operation, const std::string& why_not) = 0;
   /// What was posted with this context has failed. False: it is not of this owner.
   virtual bool failed(void* context, const std::string& why) = 0;
+  /// Its peer is dead. The provider has a moment to tell how what is under way has ended; then it is over all the same.
+  virtual void peer_lost() = 0;
 };
 
 /// A write on its way; its owner keeps it until it has ended.
@@ -52,8 +55,9 @@ struct Operation {
 
 enum class Posted : std::uint8_t { busy, under_way, over };
 
-/// A place in a peer's memory.
+/// A place in a peer's memory, and the endpoint of ours that writes to it.
 struct Remote {
+  fid_ep* from = nullptr;
   fi_addr_t peer = FI_ADDR_UNSPEC;
   std::uint64_t address = 0;
   std::uint64_t key = 0;
@@ -78,15 +82,23 @@ class Rail {
   /// For the peers' `add`.
   Blob name() const;
   fi_addr_t add(const Blob& name);
+  /// The endpoint that writes to one more peer.
+  fid_ep* endpoint_to_peer();
 
   /// The registration that holds the memory, made if there is none. Ends with its last owner.
   std::shared_ptr<Registration> registered(const device::Extent& memory);
+
+  /// Bytes that anybody may overwrite: a peer's flush of its writes to us is one more write, and comes here. They are
+  /// known for as long as the rail is, since a flush may come when all landings are closed.
+  const Registration& flushes() const noexcept { return *flushes_; }
 
   /// From now on, and until `forget`, it hears of what has failed.
   void know(Owner& owner) { owners_.push_back(&owner); }
   void forget(Owner& owner) { std::erase(owners_, &owner); }
   /// `operation`, posted here, has ended.
   void end(Operation& operation, const std::string& why_not);
+  /// Nobody waits for the end of `operation` any more.
+  void give_up(Operation& operation);
   /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` hears of the end.
   /// `delivered`: over means that it has arrived. @throws std::runtime_error
   Posted write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
@@ -105,6 +117,7 @@ class Rail {
  private:
   static constexpr std::size_t kAtOnce = 16;
   void open_queue();
+  Owned<fid_ep> open_endpoint() const;
   void end_failed();
   ssize_t read(fi_cq_data_entry* entries) { return fi_cq_read(queue_.get(), entries, kAtOnce); }
 
@@ -114,12 +127,15 @@ class Rail {
   Owned<fid_cq> queue_;
   Owned<fid_av> addresses_;
   Owned<fid_ep> endpoint_;  // after what it is bound to, and so closed before
+  std::vector<Owned<fid_ep>> endpoints_to_peers_;
   int wait_fd_ = -1;
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;
   std::vector<Owner*> owners_;
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
+  std::array<std::byte, 8> flushed_{};
+  std::shared_ptr<Registration> flushes_;
 };
 
 template <class Landed>

@@ -4,11 +4,17 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 namespace sluice::backends::ofi {
 namespace {
 
-Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
+/// How long what is doubtful is waited for.
+constexpr auto kMoment = std::chrono::seconds(1);
+
+Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) {
+  return {route.from, route.address, address, key};
+}
 
 }  // namespace
 
@@ -26,10 +32,15 @@ RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Si
     Rail& rail = *station.rails[endpoint];
     const auto word = rail.registered(signals_[i].memory);
     const auto slots = target.memory.bytes == 0 ? word : rail.registered(target.memory);
+    const Registration& flushes = rail.flushes();
     const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
     place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
-                      target.memory.bytes == 0 ? word->address(at) : slots->address(target.memory.data), slots->key(),
-                      word->address(at), word->key()};
+                      target.memory.bytes == 0 ? word->address(at) : slots->address(target.memory.data),
+                      slots->key(),
+                      word->address(at),
+                      word->key(),
+                      flushes.address(flushes.data),
+                      flushes.key()};
     registered_.insert(registered_.end(), {word, slots});
     if (place_.notice == Notice::word) station.written_words.push_back({&signals_[i], 0});
   }
@@ -57,38 +68,61 @@ std::string RmaLanding::describe() const {
   return text + "; the engine raises the signal for the number that comes with it";
 }
 
-RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place)
-    : EnginePut(watch, place.depth, place.rails), station_(station), source_(source), place_(place),
+RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Place& place)
+    : EnginePut(watch, place.depth, place.rails), station_(station), there_(there), source_(source), place_(place),
       lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    const Place::OfRail& there = place.rail[i];
-    const Route& route = routes.at(there.endpoint);
+    const Place::OfRail& at = place.rail[i];
+    const Route& route = there.routes.at(at.endpoint);
     Lane& lane = lanes_[i];
     lane.rail = route.rail;
     if (source.slot_bytes > lane.rail->info().ep_attr->max_msg_size)
       throw std::runtime_error("a slot is larger than a message of this provider may be");
     if (source.memory.bytes != 0) lane.source = lane.rail->registered(source.memory);
-    lane.slots = remote(route, there.slots, there.slots_key);
-    lane.word = remote(route, there.word, there.word_key);
+    lane.slots = remote(route, at.slots, at.slots_key);
+    lane.word = remote(route, at.word, at.word_key);
+    lane.flushes = remote(route, at.flushes, at.flushes_key);
     lane.operations.resize(static_cast<std::size_t>(place.depth));
     lane.early.resize(lane.operations.size());
-    for (Operation& operation : lane.operations) operation.owner = this;
-    lane.extra->owner = this;
+    for (auto& operation : lane.operations) operation = new_operation();
+    lane.extra = new_operation();
     lane.rail->know(*this);
   }
-  if (has_words_to_follow()) station.attended.push_back(this);
+  there.know(*this);
+  if (has_words_to_follow()) need_attention();
+}
+
+std::unique_ptr<Operation> RmaPut::new_operation() {
+  auto operation = std::make_unique<Operation>();
+  operation->owner = this;
+  return operation;
+}
+
+void RmaPut::need_attention() {
+  auto& attended = station_.attended;
+  if (std::find(attended.begin(), attended.end(), this) == attended.end()) attended.push_back(this);
 }
 
 RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.attended, this);
+  there_.forget(*this);
   for (Lane& lane : lanes_) {
     lane.rail->forget(*this);
-    lane.source.reset();
-    lane.extra->owner = nullptr;
-    if (lane.extra->posted) station_.orphans.push_back(std::move(lane.extra));
+    for (auto& operation : lane.operations) {
+      if (operation->posted) leave(lane, operation);
+    }
+    if (lane.extra->posted) leave(lane, lane.extra);
   }
+  lanes_.clear();  // with the mutex
+}
+
+/// It is not this put's any more.
+void RmaPut::leave(const Lane& lane, std::unique_ptr<Operation>& operation) {
+  lane.rail->give_up(*operation);
+  station_.orphans.push_back(std::exchange(operation, new_operation()));
+  station_.orphaned_sources.push_back(lane.source);
 }
 
 /// A part is cut into pieces of whole lines, none of them tiny.
@@ -104,7 +138,7 @@ Range RmaPut::share(std::size_t rail, Range part) const noexcept {
 bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
   Lane& lane = lanes_[rail];
-  if (!broken_.empty()) return false;  // no epoch may pass one that was lost
+  if (!broken_.empty() || lost_) return false;  // no epoch may pass one that was lost
   try {
     part = share(rail, part);
     if (place_.notice == Notice::data) return post_with_number(lane, epoch, part);
@@ -118,8 +152,8 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
 
 bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
   const Manner& manner = station_.manner;
-  const auto& last = lane.operations[(epoch - 1) % lane.operations.size()];
-  if (manner.epoch_bits == 0 && !manner.ordered && last.posted) return false;  // the number does not name the epoch
+  if (manner.epoch_bits == 0 && !manner.ordered && lane.of(epoch - 1)->posted)
+    return false;  // the number does not name the epoch
   const Posted posted = write(lane, epoch, part, manner.number(place_.index, epoch), !manner.ordered);
   if (posted == Posted::over) over(epoch);
   return posted != Posted::busy;
@@ -128,7 +162,7 @@ bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
 /// The count of what has arrived is the epoch: in order, or one at a time.
 bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
   const bool ordered = station_.manner.ordered;
-  if (!ordered && lane.operations[(epoch - 1) % lane.operations.size()].posted) return false;
+  if (!ordered && lane.of(epoch - 1)->posted) return false;
   const Posted posted = write(lane, epoch, part, {}, !ordered);
   if (posted == Posted::over) over(epoch);
   return posted != Posted::busy;
@@ -141,7 +175,7 @@ bool RmaPut::post_then_word(Lane& lane, std::uint64_t epoch, Range part) {
   }
   if (write_word(lane, epoch, false) == Posted::busy) return false;
   lane.word_due = 0;
-  if (!lane.operations[epoch % lane.operations.size()].posted) over(epoch);  // the source was read already
+  if (!lane.of(epoch)->posted) over(epoch);  // the source was read already
   return true;
 }
 
@@ -154,7 +188,7 @@ bool RmaPut::post_delivered(Lane& lane, std::uint64_t epoch, Range part) {
 }
 
 Posted RmaPut::write(Lane& lane, std::uint64_t epoch, Range part, std::optional<std::uint64_t> number, bool delivered) {
-  Operation& operation = lane.operations[epoch % lane.operations.size()];
+  Operation& operation = *lane.of(epoch);
   operation.epoch = epoch;
   Remote to = lane.slots;
   to.address += place_.slot_bytes * (epoch % static_cast<std::uint64_t>(place_.depth)) + part.offset;
@@ -182,14 +216,22 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
 /// Writes to a peer that has died fail before its death is noticed. So the failure of the channel waits a moment for
 /// the better reason.
 void RmaPut::suspect(const std::string& why) {
-  constexpr auto kMoment = std::chrono::seconds(1);
   if (!broken_.empty()) return;
   broken_ = why;
   verdict_ = base::Clock::now() + kMoment;
-  if (!has_words_to_follow()) station_.attended.push_back(this);
+  need_attention();
+}
+
+void RmaPut::peer_lost() {
+  lost_ = true;
+  verdict_ = base::Clock::now() + kMoment;
+  need_attention();
 }
 
 bool RmaPut::attend() {
+  if (lost_ && base::Clock::now() >= verdict_) {
+    for (Lane& lane : lanes_) give_up(lane);
+  }
   if (watch().failed()) {
     for (Lane& lane : lanes_) {
       if (!lane.extra->posted) abandon(lane);
@@ -221,6 +263,17 @@ void RmaPut::abandon(Lane& lane) {
   }
 }
 
+/// What waits for an answer of the peer never ends.
+void RmaPut::give_up(Lane& lane) {
+  for (auto& operation : lane.operations) {
+    if (!operation->posted) continue;
+    if (lane.word_due != operation->epoch) lane.early[operation->epoch % lane.early.size()] = true;
+    leave(lane, operation);
+  }
+  if (lane.extra->posted) leave(lane, lane.extra);
+  abandon(lane);
+}
+
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
   if (lane->extra.get() == &operation && flushes_left_ > 0) {
@@ -241,20 +294,21 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
 
 bool RmaPut::failed(void* context, const std::string& why) {
   for (Lane& lane : lanes_) {
-    const auto is = [&](const Operation& one) { return &one.context == context && one.posted; };
+    const auto is = [&](const auto& one) { return &one->context == context && one->posted; };
     const auto found = std::find_if(lane.operations.begin(), lane.operations.end(), is);
-    if (found == lane.operations.end() && !is(*lane.extra)) continue;
-    lane.rail->end(found == lane.operations.end() ? *lane.extra : *found, why);
+    if (found == lane.operations.end() && !is(lane.extra)) continue;
+    lane.rail->end(found == lane.operations.end() ? *lane.extra : **found, why);
     return true;
   }
   return false;
 }
 
-/// By writes of no bytes that are over once they are delivered, and so is all before them.
+/// By writes that are over once they are delivered, and so is all before them. They have bytes: over shm, one that has
+/// none is never over (libfabric before 1.20).
 bool RmaPut::settled() {
   const std::lock_guard lock(station_.mutex);
   const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
-  if (!station_.manner.ordered || flushed_ >= done) return true;  // unordered: what is over is delivered
+  if (!station_.manner.ordered || flushed_ >= done || lost_) return true;  // unordered: what is over is delivered
   if (flushes_left_ == 0) {
     flushing_ = done;
     flushes_left_ = lanes_.size();
@@ -267,8 +321,9 @@ bool RmaPut::settled() {
 void RmaPut::flush(Lane& lane) {
   if (!lane.flush_due) return;
   try {
-    const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
-    lane.flush_due = lane.rail->write(nothing, 0, nullptr, lane.word, {}, true, *lane.extra) == Posted::busy;
+    const Registration& from = lane.rail->flushes();
+    lane.flush_due =
+        lane.rail->write(from.data, from.bytes, from.desc(), lane.flushes, {}, true, *lane.extra) == Posted::busy;
   } catch (const std::runtime_error&) {
     lane.flush_due = false;
     if (--flushes_left_ == 0) flushed_ = flushing_;

@@ -25,7 +25,7 @@ class RmaLanding final : public Landing {
 
 class RmaPut final : public EnginePut, private Owner {
  public:
-  RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
+  RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Place& place);
   ~RmaPut() override;
 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
@@ -41,23 +41,27 @@ class RmaPut final : public EnginePut, private Owner {
     std::shared_ptr<Registration> source;
     Remote slots;
     Remote word;
-    std::vector<Operation> operations;                                 // by epoch mod depth
-    std::unique_ptr<Operation> extra = std::make_unique<Operation>();  // of the word, or of a flush
-    std::uint64_t word_due = 0;   // ordered: the epoch whose word is still to be written
+    Remote flushes;
+    std::vector<std::unique_ptr<Operation>> operations;  // by epoch mod depth
+    std::unique_ptr<Operation> extra;                    // of the word, or of a flush
+    std::uint64_t word_due = 0;                          // ordered: the epoch whose word is still to be written
     std::vector<bool> early;      // by epoch mod depth: delivered before an earlier one, or ended after a failure
     std::uint64_t delivered = 0;  // and every epoch up to this one
     std::uint64_t writing = 0;    // the word that is on its way
     std::uint64_t written = 0;
     bool flush_due = false;
 
+    const std::unique_ptr<Operation>& of(std::uint64_t epoch) const noexcept {
+      return operations[epoch % operations.size()];
+    }
     bool owns(const Operation& operation) const noexcept {
-      const auto* const first = operations.data();
-      return &operation == extra.get() || (&operation >= first && &operation < first + operations.size());
+      return &operation == extra.get() || &operation == of(operation.epoch).get();
     }
   };
 
   void ended(Operation& operation, const std::string& why_not) override;
   bool failed(void* context, const std::string& why) override;
+  void peer_lost() override;
   bool post_with_number(Lane& lane, std::uint64_t epoch, Range part);
   bool post_then_word(Lane& lane, std::uint64_t epoch, Range part);
   bool post_counted(Lane& lane, std::uint64_t epoch, Range part);
@@ -68,19 +72,25 @@ class RmaPut final : public EnginePut, private Owner {
   Range share(std::size_t rail, Range part) const noexcept;
   bool write_words();
   void abandon(Lane& lane);
+  void give_up(Lane& lane);
+  void leave(const Lane& lane, std::unique_ptr<Operation>& operation);
+  std::unique_ptr<Operation> new_operation();
+  void need_attention();
   void suspect(const std::string& why);
   void flush(Lane& lane);
   /// Unordered, and the signal is a second write.
   bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
 
   Station& station_;
+  Destination& there_;
   Slots source_;
   Place place_;
   std::vector<Lane> lanes_;
-  std::string broken_;  // why a write failed, until it is known whether the peer is alive
-  base::Clock::time_point verdict_{};
-  std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
-  std::uint64_t flushing_ = 0;  // what a flush under way will make of it
+  bool lost_ = false;                  // the peer
+  std::string broken_;                 // why a write failed, until it is known whether the peer is alive
+  base::Clock::time_point verdict_{};  // on what is broken, or on what is under way to a peer that is lost
+  std::uint64_t flushed_ = 0;          // all epochs up to this one are over at the peer
+  std::uint64_t flushing_ = 0;         // what a flush under way will make of it
   std::size_t flushes_left_ = 0;
 };
 

@@ -42,6 +42,7 @@ struct Station {
   std::vector<std::unique_ptr<Operation>> orphans;
   std::vector<std::vector<Work>> orphaned_work;
   std::vector<std::unique_ptr<Rail>> rails;
+  std::vector<std::shared_ptr<Registration>> orphaned_sources;
   std::vector<Owned<fid_cntr>> orphaned_counters;
   Manner manner;
   Arrivals arrivals{manner};
@@ -54,12 +55,21 @@ struct Station {
   int entries_left = 0;        // of the NIC's trigger entries, those that this rank may still take
 };
 
-/// A peer as our rails reach it: for each of its endpoints the rail to use and its address there.
+/// How an endpoint of a peer is reached.
 struct Route {
   Rail* rail = nullptr;
+  fid_ep* from = nullptr;
   fi_addr_t address = FI_ADDR_UNSPEC;
 };
-using Routes = std::vector<Route>;
+
+/// A peer: the routes to its endpoints, and who writes to it.
+struct Destination {
+  std::vector<Route> routes;
+  std::vector<Owner*> puts;
+
+  void know(Owner& put) { puts.push_back(&put); }
+  void forget(Owner& put) { std::erase(puts, &put); }
+};
 
 /// Where puts of one direction land, as the peer gets to know it.
 struct Place {
@@ -69,6 +79,8 @@ struct Place {
     std::uint64_t slots_key = 0;
     std::uint64_t word = 0;
     std::uint64_t word_key = 0;
+    std::uint64_t flushes = 0;
+    std::uint64_t flushes_key = 0;
   };
   static constexpr std::size_t kMostRails = 8;
 

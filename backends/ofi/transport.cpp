@@ -47,9 +47,21 @@ std::vector<Blob> pieces_of(const Blob& blob) {
 
 std::string text_of(const Blob& blob) { return {reinterpret_cast<const char*>(blob.data()), blob.size()}; }
 
+/// To an endpoint of a peer: from a rail on the same network, if it is known which that is.
+Route route_to(Station& station, const std::string& network, const Blob& name, std::size_t endpoint) {
+  const auto& rails = station.rails;
+  Rail* chosen = rails[endpoint % rails.size()].get();
+  if (chosen->network() != network) {
+    const auto same =
+        std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
+    if (same != rails.end()) chosen = same->get();
+  }
+  return {chosen, chosen->endpoint_to_peer(), chosen->add(name)};
+}
+
 class OfiLink final : public Link {
  public:
-  OfiLink(Station& station, Routes routes, int rails) : station_(station), routes_(std::move(routes)), rails_(rails) {}
+  OfiLink(Station& station, const Blob& peer, int rails) : station_(station), peer_(pieces_of(peer)), rails_(rails) {}
 
   std::size_t rails(const Slots& target) const override {
     if (target.memory.bytes == 0) return 1;
@@ -67,11 +79,23 @@ class OfiLink final : public Link {
     if (key.bytes.size() != sizeof place) throw std::runtime_error("a key of the wrong size");
     std::memcpy(&place, key.bytes.data(), sizeof place);
     if (place.rails < 1 || place.rails > Place::kMostRails || place.depth < 1) throw std::runtime_error("a bad key");
-    if (can_be_armed(place)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
-    return std::make_unique<RmaPut>(station_, routes_, source, watch, place);
+    find_routes();
+    if (can_be_armed(place)) return std::make_unique<TriggeredPut>(station_, there_, source, watch, place);
+    return std::make_unique<RmaPut>(station_, there_, source, watch, place);
+  }
+  void lost() override {
+    const std::lock_guard lock(station_.mutex);
+    for (Owner* put : there_.puts) put->peer_lost();
   }
 
  private:
+  /// When something is to be put there: it takes memory and, for a moment, descriptors.
+  void find_routes() {
+    const std::lock_guard lock(station_.mutex);
+    std::vector<Route>& routes = there_.routes;
+    for (std::size_t i = 2 * routes.size() + 1; i + 1 < peer_.size(); i += 2)
+      routes.push_back(route_to(station_, text_of(peer_[i]), peer_[i + 1], routes.size()));
+  }
   /// Its arrivals are counted, or it is a word alone; and the NIC has entries left.
   bool can_be_armed(const Place& place) const {
     const std::lock_guard lock(station_.mutex);
@@ -81,7 +105,8 @@ class OfiLink final : public Link {
   }
 
   Station& station_;
-  Routes routes_;
+  std::vector<Blob> peer_;  // its address
+  Destination there_;
   int rails_;
 };
 
@@ -137,7 +162,6 @@ class OfiTransport final : public Transport {
  private:
   void count_entries();
   void open_rest();
-  Route route_to(const std::string& network, const Blob& name, std::size_t endpoint) const;
 
   Settings settings_;
   mutable Station station_;
@@ -167,26 +191,10 @@ void OfiTransport::open_rest() {
   }
 }
 
-/// A rail on the same network, if it is known which that is.
-Route OfiTransport::route_to(const std::string& network, const Blob& name, std::size_t endpoint) const {
-  const auto& rails = station_.rails;
-  Rail* chosen = rails[endpoint % rails.size()].get();
-  if (chosen->network() != network) {
-    const auto same =
-        std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
-    if (same != rails.end()) chosen = same->get();
-  }
-  return {chosen, chosen->add(name)};
-}
-
 std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
   const std::lock_guard lock(station_.mutex);
-  const auto pieces = pieces_of(peer);
-  Routes routes;
-  for (std::size_t i = 1; i + 1 < pieces.size(); i += 2)
-    routes.push_back(route_to(text_of(pieces[i]), pieces[i + 1], routes.size()));
   connected_ = true;
-  return std::make_unique<OfiLink>(station_, std::move(routes), settings_.rails);
+  return std::make_unique<OfiLink>(station_, peer, settings_.rails);
 }
 
 bool OfiTransport::poll() {

@@ -11,6 +11,8 @@ namespace {
 
 /// Epochs of a credit, which has no slots, that may be armed at a time.
 constexpr int kCreditsArmed = 4;
+/// As in RmaPut.
+constexpr auto kMoment = std::chrono::seconds(1);
 
 std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
   auto counter = open_counter(rail);
@@ -115,12 +117,12 @@ int TriggeredPut::entries_for(const Place& place) noexcept {
   return place.slot_bytes == 0 ? kCreditsArmed : place.depth;
 }
 
-TriggeredPut::TriggeredPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch,
+TriggeredPut::TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch,
                            const Place& place)
-    : RungPut(watch, nullptr), station_(station), source_(source), place_(place),
+    : RungPut(watch, nullptr), station_(station), there_(there), source_(source), place_(place),
       work_(static_cast<std::size_t>(entries_for(place))) {
   const std::lock_guard lock(station.mutex);
-  const Route& route = routes.at(place.rail[0].endpoint);
+  const Route& route = there.routes.at(place.rail[0].endpoint);
   rail_ = route.rail;
   peer_ = route.address;
   if (source.slot_bytes > rail_->info().ep_attr->max_msg_size)
@@ -128,6 +130,7 @@ TriggeredPut::TriggeredPut(Station& station, const Routes& routes, const Slots& 
   over_ = open_counter(*rail_);
   if (source.memory.bytes != 0) registered_ = rail_->registered(source.memory);
   rail_->know(*this);
+  there.know(*this);
   station.triggered.push_back(this);
   station.entries_left -= entries_for(place);
   use(make_bell(station, *rail_));
@@ -136,6 +139,7 @@ TriggeredPut::TriggeredPut(Station& station, const Routes& routes, const Slots& 
 TriggeredPut::~TriggeredPut() {
   const std::lock_guard lock(station_.mutex);
   rail_->forget(*this);
+  there_.forget(*this);
   std::erase(station_.triggered, this);
   registered_.reset();
   dispose();
@@ -221,12 +225,10 @@ void TriggeredPut::queue_armed() {
     Work& work = work_[(queued_ + 1) % work_.size()];
     const int code = fi_control(&rail_->domain()->fid, FI_QUEUE_WORK, &work.deferred);
     if (code == -FI_EAGAIN || code == -FI_ENOSPC) return;  // `look` tries again
-    if (code < 0 && broken_.empty()) {
-      broken_ = "arming a write over " + station_.provider + " failed: " + text_of(code);
-      verdict_ = base::Clock::now();
-    }
     ++queued_;
-    if (code < 0) ++failures_;
+    if (code == 0) continue;
+    ++failures_;
+    suspect("arming a write over " + station_.provider + " failed: " + text_of(code));
   }
 }
 
@@ -234,20 +236,33 @@ std::uint64_t TriggeredPut::ended() const {
   return fi_cntr_read(over_.get()) + std::max(fi_cntr_readerr(over_.get()), failures_);
 }
 
+/// Of what was rung for.
+std::uint64_t TriggeredPut::over() {
+  const bool given_up = lost_ && base::Clock::now() >= verdict_;
+  return given_up ? std::min(armed_, rung()) : ended() - disposed_;
+}
+
+/// As RmaPut's.
+void TriggeredPut::suspect(const std::string& why) {
+  if (!broken_.empty()) return;
+  broken_ = why;
+  verdict_ = base::Clock::now() + kMoment;
+}
+
+void TriggeredPut::peer_lost() {
+  lost_ = true;
+  verdict_ = base::Clock::now() + kMoment;
+}
+
 bool TriggeredPut::look() {
   queue_armed();
-  const std::uint64_t over = ended() - disposed_;
   const std::uint64_t failures = std::max(fi_cntr_readerr(over_.get()), failures_);
-  if (failures > 0 && broken_.empty() && !watch().failed()) {
-    constexpr auto kMoment = std::chrono::seconds(1);  // as RmaPut::suspect
-    broken_ = "a write over " + station_.provider + " failed";
-    verdict_ = base::Clock::now() + kMoment;
-  }
+  if (failures > 0 && !watch().failed()) suspect("a write over " + station_.provider + " failed");
   if (!broken_.empty() && !watch().failed()) {
     if (base::Clock::now() >= verdict_) watch().fail(Code::transport, broken_);
     return true;  // its end waits for the verdict
   }
-  std::uint64_t done = over;
+  std::uint64_t done = over();
   if (refused_ > done && done >= std::min(armed_, rung())) done = refused_;
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
   return queued_ < armed_;
@@ -257,10 +272,7 @@ bool TriggeredPut::failed(void* context, const std::string& why) {
   const auto is = [&](const Work& work) { return &work.deferred.context == context; };
   if (std::none_of(work_.begin(), work_.end(), is)) return false;
   ++failures_;
-  if (broken_.empty() && disposed_ == 0) {
-    broken_ = "a write over " + station_.provider + " failed: " + why;
-    verdict_ = base::Clock::now() + std::chrono::seconds(1);
-  }
+  if (disposed_ == 0) suspect("a write over " + station_.provider + " failed: " + why);
   return true;
 }
 

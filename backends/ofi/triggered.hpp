@@ -58,7 +58,7 @@ class TriggeredPut final : public RungPut, private Owner {
   /// How many epochs may be armed at a time. Each takes one trigger entry.
   static int entries_for(const Place& place) noexcept;
 
-  TriggeredPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Place& place);
+  TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Place& place);
   ~TriggeredPut() override;
 
   Fired fired() const noexcept override { return Fired::by_nic; }
@@ -76,13 +76,17 @@ class TriggeredPut final : public RungPut, private Owner {
  private:
   void ended(Operation&, const std::string&) override {}  // counters tell of what is over
   bool failed(void* context, const std::string& why) override;
+  void peer_lost() override;
   void prepare(std::uint64_t epoch, Range part);
   void queue_armed();
+  void suspect(const std::string& why);
   void dispose();
   std::uint64_t ended() const;
+  std::uint64_t over();
   std::uint64_t rung() { return epoch_of(bell().rings.load(std::memory_order_relaxed)); }
 
   Station& station_;
+  Destination& there_;
   Slots source_;
   Place place_;
   Rail* rail_ = nullptr;
@@ -96,7 +100,8 @@ class TriggeredPut final : public RungPut, private Owner {
   std::uint64_t disposed_ = 0;  // armed and never rung for: fired at the end
   std::uint64_t failures_ = 0;  // told by the queue
   std::string broken_;
-  base::Clock::time_point verdict_{};
+  bool lost_ = false;                  // the peer
+  base::Clock::time_point verdict_{};  // on what is broken, or on what is under way to a peer that is lost
 };
 
 }  // namespace sluice::backends::ofi

@@ -41,6 +41,7 @@ class ThreadLink final : public Link {
     return std::make_unique<ThreadLanding>(Place{target, signals.front()});
   }
   void arrived(Key&) override {}
+  void lost() override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     Place place;
     if (key.bytes.size() != sizeof place) throw std::runtime_error("a key of the wrong size");
