@@ -23,8 +23,9 @@ struct Ground {
   std::string name;     ///< in the names of tests
   std::string backend;  ///< Options::backends
   bool processes = false;
-  bool polled = false;  ///< nothing tells its engine when to look, so it looks often
-  bool slow = false;    ///< a hop takes milliseconds: fewer of them
+  bool polled = false;   ///< nothing tells its engine when to look, so it looks often
+  bool slow = false;     ///< a hop takes milliseconds: fewer of them
+  bool network = false;  ///< opening and closing takes milliseconds
 };
 
 /// The backends proper, of the networks those that the filter of this run names; and all, with the wrapped ones
