@@ -158,6 +158,8 @@ class Link {
   /// `local` is ours: what is got goes there. No more than `depth` requests are not over at a time.
   /// @throws std::exception if the peer's memory cannot be reached, or not be read.
   virtual std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) = 0;
+  /// The peer is dead: puts to it that are under way may never be heard of again, and must be over all the same.
+  virtual void lost() = 0;
 };
 
 /// What the engine may sleep for, or how long.

@@ -104,6 +104,7 @@ void World::linked(Peer& peer) {
 
 void World::lost(Peer& peer) {
   if (engine_.helper() != nullptr) engine_.look();  // what it sent last may have arrived, and not been seen yet
+  if (peer.link != nullptr) peer.link->lost();
   for (auto& [id, end] : ends_) {
     if (end->opening.key.world_peer == peer.rank) end->peer_lost(peer.why_lost);
   }

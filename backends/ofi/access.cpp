@@ -38,10 +38,12 @@ Key RmaOffer::key() const {
   return key;
 }
 
-RmaAccess::RmaAccess(Station& station, const Route& route, const device::Extent& local, int depth, device::Watch& watch,
+RmaAccess::RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
                      const Offered& offered)
-    : EngineAccess(bounds_of(*route.rail, local, offered), depth, watch), station_(station), rail_(*route.rail),
-      local_(local), offered_{route.address, offered.address, offered.key}, flights_(static_cast<std::size_t>(depth)) {
+    : EngineAccess(bounds_of(*there.routes.front().rail, local, offered), depth, watch), station_(station),
+      there_(there), rail_(*there.routes.front().rail),
+      local_(local), offered_{there.routes.front().from, there.routes.front().address, offered.address, offered.key},
+      flights_(static_cast<std::size_t>(depth)) {
   if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
   const std::lock_guard lock(station.mutex);
   if (local.bytes != 0) local_registered_ = rail_.registered(local);
@@ -49,15 +51,27 @@ RmaAccess::RmaAccess(Station& station, const Route& route, const device::Extent&
       rail_.registered({reinterpret_cast<std::byte*>(flights_.data()), flights_.size() * sizeof(Flight), nullptr});
   for (Flight& flight : flights_) flight.operation.owner = this;
   rail_.know(*this);
+  there.know(*this);
+}
+
+/// What is under way is nobody's any more: `each(epoch)`.
+template <class Each>
+void RmaAccess::give_up(Each each) {
+  for (Flight& flight : flights_) {
+    if (!flight.operation.posted || flight.operation.owner == nullptr) continue;
+    rail_.give_up(flight.operation);
+    each(flight.operation.epoch);
+  }
 }
 
 RmaAccess::~RmaAccess() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.attended, static_cast<Attended*>(this));
   rail_.forget(*this);
+  there_.forget(*this);
+  give_up([](std::uint64_t) {});
   local_registered_.reset();
   flights_registered_.reset();
-  for (Flight& flight : flights_) flight.operation.owner = nullptr;
   const auto under_way = [](const Flight& flight) { return flight.operation.posted; };
   if (std::any_of(flights_.begin(), flights_.end(), under_way))
     station_.orphaned_flights.push_back(std::move(flights_));
@@ -65,7 +79,7 @@ RmaAccess::~RmaAccess() {
 
 bool RmaAccess::post(std::uint64_t epoch, const Request& request) {
   const std::lock_guard lock(station_.mutex);
-  if (!suspicion_.none()) return false;  // the rest waits for the verdict too
+  if (!suspicion_.none() || loss_.raised()) return false;  // the rest waits for the verdict too
   try {
     Flight& flight = flights_[epoch % flights_.size()];
     flight.operation.epoch = epoch;
@@ -96,7 +110,12 @@ Posted RmaAccess::start(Flight& flight, const Request& request) {
 void RmaAccess::suspect(const std::string& why) {
   if (!suspicion_.none()) return;
   suspicion_.raise(why);
-  station_.attended.push_back(this);
+  station_.attend_to(*this);
+}
+
+void RmaAccess::peer_lost() {
+  loss_.raise();
+  station_.attend_to(*this);
 }
 
 void RmaAccess::ended(Operation& operation, const std::string& why_not) {
@@ -115,8 +134,9 @@ bool RmaAccess::failed(void* context, const std::string& why) {
 }
 
 bool RmaAccess::attend() {
+  if (loss_.over()) give_up([this](std::uint64_t epoch) { over(epoch); });
   if (!watch().failed()) {
-    suspicion_.judge(watch());
+    if (!suspicion_.none()) suspicion_.judge(watch());
     return true;
   }
   for (const std::uint64_t epoch : lost_) over(epoch);

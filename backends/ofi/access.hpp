@@ -28,10 +28,10 @@ class RmaOffer final : public Offer {
   Offered offered_;
 };
 
-class RmaAccess final : public EngineAccess, private Owner, private Attended {
+class RmaAccess final : public EngineAccess, private Owner, private Attended, private Mover {
  public:
   /// @throws std::runtime_error if the provider cannot read.
-  RmaAccess(Station& station, const Route& route, const device::Extent& local, int depth, device::Watch& watch,
+  RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
             const Offered& offered);
   ~RmaAccess() override;
 
@@ -42,10 +42,14 @@ class RmaAccess final : public EngineAccess, private Owner, private Attended {
   void ended(Operation& operation, const std::string& why_not) override;
   bool failed(void* context, const std::string& why) override;
   bool attend() override;
+  void peer_lost() override;
+  template <class Each>
+  void give_up(Each each);
   Posted start(Flight& flight, const Request& request);
   void suspect(const std::string& why);
 
   Station& station_;
+  Destination& there_;
   Rail& rail_;
   device::Extent local_;
   Remote offered_;
@@ -54,6 +58,7 @@ class RmaAccess final : public EngineAccess, private Owner, private Attended {
   std::shared_ptr<Registration> flights_registered_;
   std::vector<std::uint64_t> lost_;  // epochs whose end waits for the verdict
   Suspicion suspicion_;
+  Loss loss_;
 };
 
 }  // namespace sluice::backends::ofi

@@ -2,6 +2,7 @@
 #include "backends/ofi/rail.hpp"
 
 #include <stdexcept>
+#include <string_view>
 
 #include "backends/ofi/provider.hpp"
 #include "base/log.hpp"
@@ -55,15 +56,21 @@ Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
   fid_av* addresses = nullptr;
   check(fi_av_open(domain, &table, &addresses, nullptr), "fi_av_open");
   addresses_.reset(addresses);
+  endpoint_ = open_endpoint();
+  look_for_atomics();
+  flushes_ = registered({flushed_.data(), flushed_.size(), nullptr});
+}
+
+Owned<fid_ep> Rail::open_endpoint() const {
   fid_ep* endpoint = nullptr;
-  check(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "fi_endpoint");
-  endpoint_.reset(endpoint);
+  check(fi_endpoint(domain_.get(), info_.get(), &endpoint, nullptr), "fi_endpoint");
+  Owned<fid_ep> opened(endpoint);
   // Apart: sockets would keep the numbers of peers to itself if these were to complete selectively too.
   check(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
   check(fi_ep_bind(endpoint, &queue_->fid, FI_RECV), "fi_ep_bind");
-  check(fi_ep_bind(endpoint, &addresses->fid, 0), "fi_ep_bind");
+  check(fi_ep_bind(endpoint, &addresses_->fid, 0), "fi_ep_bind");
   check(fi_enable(endpoint), "fi_enable");
-  look_for_atomics();
+  return opened;
 }
 
 void Rail::look_for_atomics() {
@@ -77,6 +84,14 @@ void Rail::look_for_atomics() {
              absent(fi_compare_atomicvalid(endpoint, FI_UINT64, FI_CSWAP, &words))) {
     why_no_atomics_ = "the provider does not say that it has all of them for words of 64 bits";
   }
+}
+
+fid_ep* Rail::endpoint_to_peer() {
+  // An endpoint of shm hears the answers of its peers in the order in which it asked: all would wait for the dead one.
+  const bool answers_in_order = std::string_view(info_->fabric_attr->prov_name) == "shm";
+  if (!answers_in_order) return endpoint_.get();
+  endpoints_to_peers_.push_back(open_endpoint());
+  return endpoints_to_peers_.back().get();
 }
 
 void Rail::open_queue() {
@@ -159,9 +174,8 @@ std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& 
 Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
                    std::optional<std::uint64_t> number, bool delivered, Operation& operation) {
   if (!delivered && bytes <= info_->tx_attr->inject_size) {
-    const ssize_t code = number
-                             ? fi_inject_writedata(endpoint_.get(), from, bytes, *number, to.peer, to.address, to.key)
-                             : fi_inject_write(endpoint_.get(), from, bytes, to.peer, to.address, to.key);
+    const ssize_t code = number ? fi_inject_writedata(to.from, from, bytes, *number, to.peer, to.address, to.key)
+                                : fi_inject_write(to.from, from, bytes, to.peer, to.address, to.key);
     if (code == -FI_EAGAIN) return Posted::busy;
     check(code, "fi_inject_write");
     return Posted::over;
@@ -178,7 +192,7 @@ Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const R
   message.context = &operation.context;
   message.data = number.value_or(0);
   const std::uint64_t flags = FI_COMPLETION | (number ? FI_REMOTE_CQ_DATA : 0) | (delivered ? FI_DELIVERY_COMPLETE : 0);
-  return posted(fi_writemsg(endpoint_.get(), &message, flags), "fi_writemsg", operation);
+  return posted(fi_writemsg(to.from, &message, flags), "fi_writemsg", operation);
 }
 
 Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation) {
@@ -192,7 +206,7 @@ Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& fr
   message.rma_iov = &source;
   message.rma_iov_count = 1;
   message.context = &operation.context;
-  return posted(fi_readmsg(endpoint_.get(), &message, FI_COMPLETION), "fi_readmsg", operation);
+  return posted(fi_readmsg(from.from, &message, FI_COMPLETION), "fi_readmsg", operation);
 }
 
 Posted Rail::fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation) {
@@ -212,11 +226,10 @@ Posted Rail::fetch(const Change& change, std::byte* old, void* desc, const Remot
   message.op = change.op;
   message.context = &operation.context;
   if (change.op == FI_CSWAP) {
-    return posted(
-        fi_compare_atomicmsg(endpoint_.get(), &message, &compare, &words_desc, 1, &result, &desc, 1, FI_COMPLETION),
-        "fi_compare_atomicmsg", operation);
+    return posted(fi_compare_atomicmsg(word.from, &message, &compare, &words_desc, 1, &result, &desc, 1, FI_COMPLETION),
+                  "fi_compare_atomicmsg", operation);
   }
-  return posted(fi_fetch_atomicmsg(endpoint_.get(), &message, &result, &desc, 1, FI_COMPLETION), "fi_fetch_atomicmsg",
+  return posted(fi_fetch_atomicmsg(word.from, &message, &result, &desc, 1, FI_COMPLETION), "fi_fetch_atomicmsg",
                 operation);
 }
 
@@ -229,9 +242,15 @@ Posted Rail::posted(ssize_t code, const char* what, Operation& operation) {
 }
 
 void Rail::end(Operation& operation, const std::string& why_not) {
+  if (operation.owner == nullptr) return;  // given up
   --under_way_;
   operation.posted = false;
-  if (operation.owner != nullptr) operation.owner->ended(operation, why_not);
+  operation.owner->ended(operation, why_not);
+}
+
+void Rail::give_up(Operation& operation) {
+  --under_way_;
+  operation.owner = nullptr;
 }
 
 void Rail::end_failed() {

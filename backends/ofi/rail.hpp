@@ -2,6 +2,7 @@
 // One endpoint on one network device, with the memory registered for it.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,8 +53,9 @@ struct Operation {
 
 enum class Posted : std::uint8_t { busy, under_way, over };
 
-/// A place in a peer's memory.
+/// A place in a peer's memory, and the endpoint of ours that writes to it.
 struct Remote {
+  fid_ep* from = nullptr;
   fi_addr_t peer = FI_ADDR_UNSPEC;
   std::uint64_t address = 0;
   std::uint64_t key = 0;
@@ -92,6 +94,8 @@ class Rail {
   /// For the peers' `add`.
   Blob name() const;
   fi_addr_t add(const Blob& name);
+  /// The endpoint that writes to one more peer.
+  fid_ep* endpoint_to_peer();
 
   /// The registration that holds the memory, made if there is none. Ends with its last owner.
   /// @throws std::runtime_error
@@ -100,11 +104,17 @@ class Rail {
   std::shared_ptr<Registration> registered_if_reached(const device::Extent& memory);
   std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
+  /// Bytes that anybody may overwrite: a peer's flush of its writes to us is one more write, and comes here. They are
+  /// known for as long as the rail is, since a flush may come when all landings are closed.
+  const Registration& flushes() const noexcept { return *flushes_; }
+
   /// From now on, and until `forget`, it hears of what has failed.
   void know(Owner& owner) { owners_.push_back(&owner); }
   void forget(Owner& owner) { std::erase(owners_, &owner); }
   /// `operation`, posted here, has ended.
   void end(Operation& operation, const std::string& why_not);
+  /// Nobody waits for the end of `operation` any more.
+  void give_up(Operation& operation);
   /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` hears of the end.
   /// `delivered`: over means that it has arrived. @throws std::runtime_error
   Posted write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
@@ -128,6 +138,7 @@ class Rail {
   static constexpr std::size_t kAtOnce = 16;
   void open_queue();
   void look_for_atomics();
+  Owned<fid_ep> open_endpoint() const;
   void end_failed();
   /// What a call of this name has answered.
   Posted posted(ssize_t code, const char* what, Operation& operation);
@@ -140,6 +151,7 @@ class Rail {
   Owned<fid_av> addresses_;
   Owned<fid_ep> endpoint_;  // after what it is bound to, and so closed before
   std::string why_no_atomics_;
+  std::vector<Owned<fid_ep>> endpoints_to_peers_;
   int wait_fd_ = -1;
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;
@@ -147,6 +159,8 @@ class Rail {
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
   bool stage_all_;
+  std::array<std::byte, 8> flushed_{};
+  std::shared_ptr<Registration> flushes_;
 };
 
 template <class Landed>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "device/copy.hpp"
 
@@ -60,10 +61,15 @@ RmaLanding::RmaLanding(Station& station, const Endpoints& endpoints, const Slots
     Rail& rail = *station.rails[endpoint];
     const auto word = rail.registered(signals_[i].memory);
     const auto slots = target.memory.bytes == 0 ? word : rail.registered(slots_here.memory);
+    const Registration& flushes = rail.flushes();
     const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
     place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
                       target.memory.bytes == 0 ? word->address(at) : slots->address(slots_here.memory.data),
-                      slots->key(), word->address(at), word->key()};
+                      slots->key(),
+                      word->address(at),
+                      word->key(),
+                      flushes.address(flushes.data),
+                      flushes.key()};
     registered_.insert(registered_.end(), {word, slots});
     if (place_.notice == Notice::word) station.written_words.push_back({&signals_[i], 0});
   }
@@ -87,17 +93,26 @@ std::string RmaLanding::describe() const {
   return text + "; the engine raises the signal for the number that comes with it";
 }
 
-RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place)
-    : EnginePut(watch, place.depth, place.rails), station_(station), source_(source), place_(place),
+RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place)
+    : EnginePut(watch, place.depth, place.rails), station_(station), there_(there), source_(source), place_(place),
       lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
-  for (std::size_t i = 0; i < lanes_.size(); ++i) open(lanes_[i], routes.at(place.rail[i].endpoint), place.rail[i]);
-  if (has_words_to_follow()) station.attended.push_back(this);
+  for (std::size_t i = 0; i < lanes_.size(); ++i)
+    open(lanes_[i], there.routes.at(place.rail[i].endpoint), place.rail[i]);
+  there.know(*this);
+  if (has_words_to_follow()) station_.attend_to(*this);
+}
+
+std::unique_ptr<Operation> RmaPut::new_operation() {
+  auto operation = std::make_unique<Operation>();
+  operation->owner = this;
+  return operation;
 }
 
 void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   lane.rail = route.rail;
-  lane.word = {route.address, there.word, there.word_key};
+  lane.word = {route.from, route.address, there.word, there.word_key};
+  lane.flushes = {route.from, route.address, there.flushes, there.flushes_key};
   lane.operations.resize(static_cast<std::size_t>(place_.depth));
   lane.early.resize(lane.operations.size());
   lane.piece_bytes = lane.rail->largest_message();
@@ -106,23 +121,38 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
     const std::size_t whole = source_.slot_bytes + (place_.staged ? StageHeader::kBytes : 0);
     // Where writes are counted, an epoch is one.
     if (place_.notice != Notice::counter) lane.piece_bytes = std::min({lane.piece_bytes, whole, kPieceBytes});
-    lane.stage = std::make_unique<Stage>(*lane.rail, std::min(whole, lane.piece_bytes), kPieces);
+    lane.stage = std::make_shared<Stage>(*lane.rail, std::min(whole, lane.piece_bytes), kPieces);
   }
   lane.pieces.resize(kPieces);
-  for (Operation& operation : lane.operations) operation.owner = this;
-  for (Operation& operation : lane.pieces) operation.owner = this;
-  lane.extra->owner = this;
+  for (auto& operation : lane.operations) operation = new_operation();
+  for (auto& operation : lane.pieces) operation = new_operation();
+  lane.extra = new_operation();
   lane.rail->know(*this);
 }
 
 RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.attended, static_cast<Attended*>(this));
+  there_.forget(*this);
   for (Lane& lane : lanes_) {
     lane.rail->forget(*this);
-    lane.source.reset();
-    lane.extra->owner = nullptr;
-    if (lane.extra->posted) station_.orphans.push_back(std::move(lane.extra));
+    leave(lane, lane.operations);
+    leave(lane, lane.pieces);
+    if (lane.extra->posted) leave(lane, lane.extra);
+  }
+  lanes_.clear();  // with the mutex
+}
+
+/// It is not this put's any more.
+void RmaPut::leave(const Lane& lane, std::unique_ptr<Operation>& operation) {
+  lane.rail->give_up(*operation);
+  station_.orphans.push_back(std::exchange(operation, new_operation()));
+  station_.orphaned_memory.insert(station_.orphaned_memory.end(), {lane.source, lane.stage});
+}
+
+void RmaPut::leave(const Lane& lane, Operations& operations) {
+  for (auto& operation : operations) {
+    if (operation->posted) leave(lane, operation);
   }
 }
 
@@ -140,7 +170,7 @@ Range RmaPut::share(std::size_t rail, std::size_t bytes) const noexcept {
 bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
   Lane& lane = lanes_[rail];
-  if (!suspicion_.none()) return false;  // no epoch may pass one that was lost
+  if (!suspicion_.none() || loss_.raised()) return false;  // no epoch may pass one that was lost
   try {
     Message message{epoch, part, share(rail, part.bytes + (place_.staged ? StageHeader::kBytes : 0))};
     if (message.range.bytes > lane.piece_bytes && !post_pieces(lane, message)) return false;
@@ -158,12 +188,12 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
 bool RmaPut::post_pieces(Lane& lane, Message& message) {
   if (lane.cut.epoch != message.epoch) lane.cut = message;
   message = lane.cut;
-  const auto is_free = [](const Operation& piece) { return !piece.posted; };
+  const auto is_free = [](const auto& piece) { return !piece->posted; };
   while (message.range.bytes > lane.piece_bytes) {
     const auto piece = std::find_if(lane.pieces.begin(), lane.pieces.end(), is_free);
     if (piece == lane.pieces.end()) return false;
     const Message next{message.epoch, message.part, {message.range.offset, lane.piece_bytes}};
-    if (write(lane, next, {}, !station_.manner.ordered, *piece) == Posted::busy) return false;
+    if (write(lane, next, {}, !station_.manner.ordered, **piece) == Posted::busy) return false;
     message.range = {message.range.offset + lane.piece_bytes, message.range.bytes - lane.piece_bytes};
     lane.cut = message;
   }
@@ -173,7 +203,7 @@ bool RmaPut::post_pieces(Lane& lane, Message& message) {
 bool RmaPut::at_rest(std::size_t rail) {
   const std::lock_guard lock(station_.mutex);
   const auto& pieces = lanes_[rail].pieces;
-  return std::none_of(pieces.begin(), pieces.end(), [](const Operation& piece) { return piece.posted; });
+  return std::none_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece->posted; });
 }
 
 bool RmaPut::post_last(Lane& lane, const Message& message) {
@@ -184,8 +214,8 @@ bool RmaPut::post_last(Lane& lane, const Message& message) {
 
 bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   const Manner& manner = station_.manner;
-  const auto& last = lane.operations[(message.epoch - 1) % lane.operations.size()];
-  if (manner.epoch_bits == 0 && !manner.ordered && last.posted) return false;  // the number does not name the epoch
+  if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1)->posted)
+    return false;  // the number does not name the epoch
   const Posted posted = write(lane, message, manner.number(place_.index, message.epoch), !manner.ordered);
   if (posted == Posted::over) over(message.epoch);
   return posted != Posted::busy;
@@ -206,7 +236,7 @@ bool RmaPut::post_then_word(Lane& lane, const Message& message) {
   }
   if (write_word(lane, epoch, false) == Posted::busy) return false;
   lane.word_due = 0;
-  if (!lane.operations[epoch % lane.operations.size()].posted) over(epoch);  // the source was read already
+  if (!lane.of(epoch)->posted) over(epoch);  // the source was read already
   return true;
 }
 
@@ -219,7 +249,7 @@ bool RmaPut::post_delivered(Lane& lane, const Message& message) {
 }
 
 Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered) {
-  Operation& operation = lane.operations[message.epoch % lane.operations.size()];
+  Operation& operation = *lane.of(message.epoch);
   operation.epoch = message.epoch;
   return write(lane, message, number, delivered, operation);
 }
@@ -227,7 +257,7 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
 Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered,
                      Operation& operation) {
   const auto rail = static_cast<std::size_t>(&lane - lanes_.data());
-  Remote to{lane.word.peer, place_.address(rail, message.epoch) + message.range.offset,
+  Remote to{lane.word.from, lane.word.peer, place_.address(rail, message.epoch) + message.range.offset,
             place_.key(rail, message.epoch)};
   if (!place_.staged) to.address += message.part.offset;
   if (message.range.bytes == 0) {
@@ -289,10 +319,18 @@ void RmaPut::refused(Lane& lane, const std::string& why) {
 void RmaPut::suspect(const std::string& why) {
   if (!suspicion_.none()) return;
   suspicion_.raise(why);
-  if (!has_words_to_follow()) station_.attended.push_back(this);
+  station_.attend_to(*this);
+}
+
+void RmaPut::peer_lost() {
+  loss_.raise();
+  station_.attend_to(*this);
 }
 
 bool RmaPut::attend() {
+  if (loss_.over()) {
+    for (Lane& lane : lanes_) give_up(lane);
+  }
   if (watch().failed()) {
     for (Lane& lane : lanes_) {
       if (!lane.extra->posted) abandon(lane);
@@ -331,6 +369,18 @@ void RmaPut::abandon(Lane& lane) {
   }
 }
 
+/// What waits for an answer of the peer never ends.
+void RmaPut::give_up(Lane& lane) {
+  for (auto& operation : lane.operations) {
+    if (!operation->posted) continue;
+    if (lane.word_due != operation->epoch) lane.early[operation->epoch % lane.early.size()] = true;
+    leave(lane, operation);
+  }
+  leave(lane, lane.pieces);
+  if (lane.extra->posted) leave(lane, lane.extra);
+  abandon(lane);
+}
+
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
   if (lane->extra.get() == &operation && flushes_left_ > 0) {
@@ -360,11 +410,13 @@ bool RmaPut::failed(void* context, const std::string& why) {
   return false;
 }
 
-/// By writes of no bytes that are over once they are delivered, and so is all before them.
+/// By writes that are over once they are delivered, and so is all before them. They have bytes: over shm, one that has
+/// none is never over (libfabric before 1.20).
 bool RmaPut::settled() {
   const std::lock_guard lock(station_.mutex);
   const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
-  if (!station_.manner.ordered || flushed_ >= done) return true;  // unordered: what is over is delivered
+  if (!station_.manner.ordered || flushed_ >= done || loss_.raised())
+    return true;  // unordered: what is over is delivered
   if (flushes_left_ == 0) {
     flushing_ = done;
     flushes_left_ = lanes_.size();
@@ -377,8 +429,9 @@ bool RmaPut::settled() {
 void RmaPut::flush(Lane& lane) {
   if (!lane.flush_due) return;
   try {
-    const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
-    lane.flush_due = lane.rail->write(nothing, 0, nullptr, lane.word, {}, true, *lane.extra) == Posted::busy;
+    const Registration& from = lane.rail->flushes();
+    lane.flush_due =
+        lane.rail->write(from.data, from.bytes, from.desc(), lane.flushes, {}, true, *lane.extra) == Posted::busy;
   } catch (const std::runtime_error&) {
     lane.flush_due = false;
     if (--flushes_left_ == 0) flushed_ = flushing_;

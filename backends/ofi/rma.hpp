@@ -25,9 +25,9 @@ class RmaLanding final : public Landing {
   Target place_;
 };
 
-class RmaPut final : public EnginePut, private Owner, private Attended {
+class RmaPut final : public EnginePut, private Owner, private Attended, private Mover {
  public:
-  RmaPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place);
+  RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);
   ~RmaPut() override;
 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
@@ -43,37 +43,44 @@ class RmaPut final : public EnginePut, private Owner, private Attended {
     Range range;
   };
 
+  using Operations = std::vector<std::unique_ptr<Operation>>;
+
   /// One rail of the put.
   struct Lane {
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
-    std::unique_ptr<Stage> stage;  // null: the provider reads the source itself
+    std::shared_ptr<Stage> stage;  // null: the provider reads the source itself
     Remote word;
-    std::size_t piece_bytes = 0;                                       // at most, in one write
-    std::vector<Operation> pieces;                                     // of an epoch, all but the last
-    Message cut;                                                       // what the pieces so far have left of it
-    std::vector<Operation> operations;                                 // by epoch mod depth
-    std::unique_ptr<Operation> extra = std::make_unique<Operation>();  // of the word, or of a flush
-    std::uint64_t word_due = 0;   // ordered: the epoch whose word is still to be written
-    std::vector<bool> early;      // by epoch mod depth: delivered before an earlier one, or ended after a failure
-    std::uint64_t delivered = 0;  // and every epoch up to this one
-    std::uint64_t writing = 0;    // the word that is on its way
+    Remote flushes;
+    std::size_t piece_bytes = 0;       // at most, in one write
+    Operations pieces;                 // of an epoch, all but the last
+    Message cut;                       // what the pieces so far have left of it
+    Operations operations;             // by epoch mod depth
+    std::unique_ptr<Operation> extra;  // of the word, or of a flush
+    std::uint64_t word_due = 0;        // ordered: the epoch whose word is still to be written
+    std::vector<bool> early;           // by epoch mod depth: delivered before an earlier one, or ended after a failure
+    std::uint64_t delivered = 0;       // and every epoch up to this one
+    std::uint64_t writing = 0;         // the word that is on its way
     std::uint64_t written = 0;
     bool flush_due = false;
     base::Clock::time_point refused{};  // since when nothing can be written; zero: it can
 
+    const std::unique_ptr<Operation>& of(std::uint64_t epoch) const noexcept {
+      return operations[epoch % operations.size()];
+    }
     bool is_piece(const Operation& operation) const noexcept { return among(operation, pieces); }
     bool owns(const Operation& operation) const noexcept {
       return &operation == extra.get() || among(operation, operations) || is_piece(operation);
     }
-    static bool among(const Operation& one, const std::vector<Operation>& all) noexcept {
-      return &one >= all.data() && &one < all.data() + all.size();
+    static bool among(const Operation& one, const Operations& all) noexcept {
+      return std::any_of(all.begin(), all.end(), [&](const auto& other) { return other.get() == &one; });
     }
   };
 
   void ended(Operation& operation, const std::string& why_not) override;
   bool failed(void* context, const std::string& why) override;
   bool attend() override;
+  void peer_lost() override;
   void open(Lane& lane, const Route& route, const Place::OfRail& there);
   bool post_pieces(Lane& lane, Message& message);
   bool post_last(Lane& lane, const Message& message);
@@ -91,16 +98,22 @@ class RmaPut final : public EnginePut, private Owner, private Attended {
   bool write_words();
   void abandon(Lane& lane);
   void refused(Lane& lane, const std::string& why);
+  void give_up(Lane& lane);
+  void leave(const Lane& lane, std::unique_ptr<Operation>& operation);
+  void leave(const Lane& lane, Operations& operations);
+  std::unique_ptr<Operation> new_operation();
   void suspect(const std::string& why);
   void flush(Lane& lane);
   /// Unordered, and the signal is a second write.
   bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
 
   Station& station_;
+  Destination& there_;
   Slots source_;
   Target place_;
   std::vector<Lane> lanes_;
   Suspicion suspicion_;
+  Loss loss_;
   std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
   std::uint64_t flushing_ = 0;  // what a flush under way will make of it
   std::size_t flushes_left_ = 0;

@@ -4,6 +4,7 @@
 
 #include <rdma/fi_trigger.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 
@@ -38,13 +39,15 @@ class Attended {
   virtual bool attend() = 0;
 };
 
+/// How long the better reason for a failure is waited for, and the end of what is under way to a dead peer.
+constexpr auto kMoment = std::chrono::seconds(1);
+
 /// Why something failed, until it is known whether the peer is alive: what goes to a peer that has died fails before
 /// its death is noticed. So the failure of the watch waits a moment for the better reason.
 class Suspicion {
  public:
   bool none() const noexcept { return why_.empty(); }
   void raise(const std::string& why) {
-    constexpr auto kMoment = std::chrono::seconds(1);
     why_ = why;
     verdict_ = base::Clock::now() + kMoment;
   }
@@ -56,6 +59,17 @@ class Suspicion {
  private:
   std::string why_;
   base::Clock::time_point verdict_{};
+};
+
+/// Whether the peer is lost, and what is under way over all the same.
+class Loss {
+ public:
+  void raise() noexcept { over_ = base::Clock::now() + kMoment; }
+  bool raised() const noexcept { return over_ != base::Clock::time_point::max(); }
+  bool over() const noexcept { return base::Clock::now() >= over_; }
+
+ private:
+  base::Clock::time_point over_ = base::Clock::time_point::max();
 };
 
 class ArmedWork;
@@ -73,6 +87,10 @@ struct WrittenWord {
 struct Station {
   Station();
   ~Station();
+  /// From now on, until it is gone.
+  void attend_to(Attended& one) {
+    if (std::find(attended.begin(), attended.end(), &one) == attended.end()) attended.push_back(&one);
+  }
 
   std::mutex mutex;
   std::string provider;
@@ -81,6 +99,7 @@ struct Station {
   std::vector<std::unique_ptr<Operation>> orphans;
   std::vector<std::vector<Flight>> orphaned_flights;
   std::vector<std::unique_ptr<Rail>> rails;
+  std::vector<std::shared_ptr<void>> orphaned_memory;  // which that reads
   Manner manner;
   Arrivals arrivals{manner};
   std::vector<WrittenWord> written_words;
@@ -93,12 +112,29 @@ struct Station {
   std::vector<std::unique_ptr<ArmedWork>> left_work;  // of puts that are gone; last: it uses all the others
 };
 
-/// A peer as our rails reach it: for each of its endpoints the rail to use and its address there.
+/// How an endpoint of a peer is reached.
 struct Route {
   Rail* rail = nullptr;
+  fid_ep* from = nullptr;
   fi_addr_t address = FI_ADDR_UNSPEC;
 };
-using Routes = std::vector<Route>;
+
+/// Who moves something to or from a peer.
+class Mover {
+ public:
+  virtual ~Mover() = default;
+  /// The peer is dead. The provider has a moment to tell how what is under way has ended; then it is over all the same.
+  virtual void peer_lost() = 0;
+};
+
+/// A peer: the routes to its endpoints, and who uses them.
+struct Destination {
+  std::vector<Route> routes;
+  std::vector<Mover*> movers;
+
+  void know(Mover& mover) { movers.push_back(&mover); }
+  void forget(Mover& mover) { std::erase(movers, &mover); }
+};
 
 /// Where puts of one direction land, as the peer gets to know it.
 struct Place {
@@ -108,6 +144,8 @@ struct Place {
     std::uint64_t slots_key = 0;
     std::uint64_t word = 0;
     std::uint64_t word_key = 0;
+    std::uint64_t flushes = 0;
+    std::uint64_t flushes_key = 0;
   };
   static constexpr std::size_t kMostRails = 8;
 

@@ -48,10 +48,23 @@ std::vector<Blob> pieces_of(const Blob& blob) {
 
 std::string text_of(const Blob& blob) { return {reinterpret_cast<const char*>(blob.data()), blob.size()}; }
 
+/// To an endpoint of a peer: from a rail on the same network, if it is known which that is.
+Route route_to(const Station& station, const std::string& network, const Blob& name, const Endpoints& ours,
+               std::size_t endpoint) {
+  const auto& rails = station.rails;
+  Rail* chosen = rails[ours.numbers[endpoint % ours.numbers.size()]].get();
+  if (chosen->network() != network) {
+    const auto same =
+        std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
+    if (same != rails.end()) chosen = same->get();
+  }
+  return {chosen, chosen->endpoint_to_peer(), chosen->add(name)};
+}
+
 class OfiLink final : public Link {
  public:
-  OfiLink(Station& station, Endpoints endpoints, Routes routes, int rails)
-      : station_(station), endpoints_(std::move(endpoints)), routes_(std::move(routes)), rails_(rails) {}
+  OfiLink(Station& station, Endpoints endpoints, std::vector<Blob> peer, int rails)
+      : station_(station), endpoints_(std::move(endpoints)), peer_(std::move(peer)), rails_(rails) {}
 
   std::size_t rails(const Slots& target) const override {
     if (target.memory.bytes == 0) return 1;
@@ -67,8 +80,13 @@ class OfiLink final : public Link {
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     const Target place = target_of(key);
-    if (can_be_armed(place, source)) return std::make_unique<TriggeredPut>(station_, routes_, source, watch, place);
-    return std::make_unique<RmaPut>(station_, routes_, source, watch, place);
+    find_routes();
+    if (can_be_armed(place, source)) return std::make_unique<TriggeredPut>(station_, there_, source, watch, place);
+    return std::make_unique<RmaPut>(station_, there_, source, watch, place);
+  }
+  void lost() override {
+    const std::lock_guard lock(station_.mutex);
+    for (Mover* const mover : there_.movers) mover->peer_lost();
   }
   std::unique_ptr<Offer> offer(const device::Extent& memory) override {
     return std::make_unique<RmaOffer>(station_, memory);
@@ -77,10 +95,18 @@ class OfiLink final : public Link {
     Offered offered;
     if (key.bytes.size() != sizeof offered) throw std::runtime_error("a key of the wrong size");
     std::memcpy(&offered, key.bytes.data(), sizeof offered);
-    return std::make_unique<RmaAccess>(station_, routes_.front(), local, depth, watch, offered);
+    find_routes();
+    return std::make_unique<RmaAccess>(station_, there_, local, depth, watch, offered);
   }
 
  private:
+  /// When something is to be put there: it takes memory and, for a moment, descriptors.
+  void find_routes() {
+    const std::lock_guard lock(station_.mutex);
+    std::vector<Route>& routes = there_.routes;
+    for (std::size_t i = 2 * routes.size() + 1; i + 1 < peer_.size(); i += 2)
+      routes.push_back(route_to(station_, text_of(peer_[i]), peer_[i + 1], endpoints_, routes.size()));
+  }
   /// The provider reaches it, and a slot is not larger than a message may be.
   bool in_one_write(const Slots& slots) const {
     const std::lock_guard lock(station_.mutex);
@@ -98,8 +124,9 @@ class OfiLink final : public Link {
   }
 
   Station& station_;
-  Endpoints endpoints_;  // those of ours where the peer's puts land
-  Routes routes_;
+  Endpoints endpoints_;     // those of ours where the peer's puts land
+  std::vector<Blob> peer_;  // its address
+  Destination there_;
   int rails_;
 };
 
@@ -160,7 +187,6 @@ class OfiTransport final : public Transport {
   void count_entries();
   void open_rest();
   Endpoints shared_with(const std::vector<Blob>& peer) const;
-  Route route_to(const std::string& network, const Blob& name, const Endpoints& ours, std::size_t endpoint) const;
 
   Settings settings_;
   mutable Station station_;
@@ -216,28 +242,12 @@ Endpoints OfiTransport::shared_with(const std::vector<Blob>& peer) const {
   return {shared, near == 0 ? shared.size() : near};
 }
 
-/// From a rail on the same network, if it is known which that is.
-Route OfiTransport::route_to(const std::string& network, const Blob& name, const Endpoints& ours,
-                             std::size_t endpoint) const {
-  const auto& rails = station_.rails;
-  Rail* chosen = rails[ours.numbers[endpoint % ours.numbers.size()]].get();
-  if (chosen->network() != network) {
-    const auto same =
-        std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
-    if (same != rails.end()) chosen = same->get();
-  }
-  return {chosen, chosen->add(name)};
-}
-
 std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
   const std::lock_guard lock(station_.mutex);
-  const auto pieces = pieces_of(peer);
+  auto pieces = pieces_of(peer);
   Endpoints ours = shared_with(pieces);
-  Routes routes;
-  for (std::size_t i = 1; i + 1 < pieces.size(); i += 2)
-    routes.push_back(route_to(text_of(pieces[i]), pieces[i + 1], ours, routes.size()));
   connected_ = true;
-  return std::make_unique<OfiLink>(station_, std::move(ours), std::move(routes), settings_.rails);
+  return std::make_unique<OfiLink>(station_, std::move(ours), std::move(pieces), settings_.rails);
 }
 
 bool OfiTransport::poll() {

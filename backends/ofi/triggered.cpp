@@ -174,25 +174,26 @@ Station::~Station() {
   rails.clear();
 }
 
-TriggeredPut::TriggeredPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch,
+TriggeredPut::TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch,
                            const Target& place)
-    : RungPut(watch, nullptr), station_(station), source_(source), place_(place) {
+    : RungPut(watch, nullptr), station_(station), there_(there), source_(source), place_(place) {
   const std::lock_guard lock(station.mutex);
-  const Route& route = routes.at(place.rail[0].endpoint);
+  const Route& route = there.routes.at(place.rail[0].endpoint);
   rail_ = route.rail;
   peer_ = route.address;
   if (source.memory.bytes != 0) registered_ = rail_->registered(source.memory);
   use(make_bell(station, *rail_));
   work_ = std::make_unique<ArmedWork>(station, *rail_, entries_for(place));
+  there.know(*this);
   station.triggered.push_back(this);
 }
 
 TriggeredPut::~TriggeredPut() {
   const std::lock_guard lock(station_.mutex);
+  there_.forget(*this);
   std::erase(station_.triggered, this);
-  registered_.reset();
   dispose();
-  work_->keep(own_bell());
+  work_->keep(own_bell(), std::move(registered_));
   work_->look();
   station_.left_work.push_back(std::move(work_));
 }
@@ -269,23 +270,22 @@ void TriggeredPut::queue_armed() {
   }
 }
 
-/// As RmaPut::suspect.
 void TriggeredPut::suspect() {
-  constexpr auto kMoment = std::chrono::seconds(1);
-  if (!broken_.empty() || disposed_ != 0) return;
-  broken_ = "a write over " + station_.provider + " failed" + (work_->why().empty() ? "" : ": " + work_->why());
-  verdict_ = base::Clock::now() + kMoment;
+  if (!suspicion_.none() || disposed_ != 0) return;
+  suspicion_.raise("a write over " + station_.provider + " failed" + (work_->why().empty() ? "" : ": " + work_->why()));
 }
+
+/// Of what was rung for.
+std::uint64_t TriggeredPut::over() { return loss_.over() ? std::min(armed_, rung()) : work_->ended() - disposed_; }
 
 bool TriggeredPut::look() {
   queue_armed();
-  const std::uint64_t over = work_->ended() - disposed_;
   if (work_->failures() > 0) suspect();
-  if (!broken_.empty() && !watch().failed()) {
-    if (base::Clock::now() >= verdict_) watch().fail(Code::transport, broken_);
+  if (!suspicion_.none() && !watch().failed()) {
+    suspicion_.judge(watch());
     return true;  // its end waits for the verdict
   }
-  std::uint64_t done = over;
+  std::uint64_t done = over();
   if (refused_ > done && done >= std::min(armed_, rung())) done = refused_;
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
   return work_->queued() < armed_;

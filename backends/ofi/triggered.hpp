@@ -84,7 +84,10 @@ class ArmedWork final : public Owner {
   const std::string& why() const noexcept { return why_; }
 
   /// The put is gone.
-  void keep(std::shared_ptr<Doorbell> bell) { bell_ = std::move(bell); }
+  void keep(std::shared_ptr<Doorbell> bell, std::shared_ptr<Registration> source) {
+    bell_ = std::move(bell);
+    source_ = std::move(source);
+  }
   /// Gives its entries back once all is over. Who has the station's mutex calls it; returns whether it can go.
   bool look();
   /// What libfabric has pointers into, if this is to go before it is over.
@@ -98,6 +101,7 @@ class ArmedWork final : public Owner {
   Rail& rail_;
   int entries_;
   std::shared_ptr<Doorbell> bell_;  // of a put that is gone
+  std::shared_ptr<Registration> source_;
   Owned<fid_cntr> over_;
   std::vector<Work> work_;  // by epoch mod size
   std::uint64_t queued_ = 0;
@@ -106,12 +110,12 @@ class ArmedWork final : public Owner {
   bool was_over_ = false;
 };
 
-class TriggeredPut final : public RungPut {
+class TriggeredPut final : public RungPut, private Mover {
  public:
   /// How many epochs may be armed at a time. Each takes one trigger entry.
   static int entries_for(const Place& place) noexcept;
 
-  TriggeredPut(Station& station, const Routes& routes, const Slots& source, device::Watch& watch, const Target& place);
+  TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);
   ~TriggeredPut() override;
 
   Fired fired() const noexcept override { return Fired::by_nic; }
@@ -127,13 +131,16 @@ class TriggeredPut final : public RungPut {
   bool look();
 
  private:
+  void peer_lost() override { loss_.raise(); }
   void prepare(std::uint64_t epoch, Range part);
   void queue_armed();
   void dispose();
   void suspect();
+  std::uint64_t over();
   std::uint64_t rung() { return epoch_of(bell().rings.load(std::memory_order_relaxed)); }
 
   Station& station_;
+  Destination& there_;
   Slots source_;
   Target place_;
   Rail* rail_ = nullptr;
@@ -143,8 +150,8 @@ class TriggeredPut final : public RungPut {
   std::uint64_t armed_ = 0;     // epochs up to this one are prepared
   std::uint64_t refused_ = 0;   // the last epoch that was not armed, because the watch was shut
   std::uint64_t disposed_ = 0;  // armed and never rung for: fired at the end
-  std::string broken_;
-  base::Clock::time_point verdict_{};
+  Suspicion suspicion_;
+  Loss loss_;
 };
 
 }  // namespace sluice::backends::ofi

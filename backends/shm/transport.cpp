@@ -81,6 +81,7 @@ class ShmLink final : public Link {
   }
 
   void arrived(Key& key) override { mappings_.keep(key); }
+  void lost() override {}
 
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     const Target target = unpack(key);

@@ -62,6 +62,7 @@ class ThreadLink final : public Link {
     return std::make_unique<ThreadLanding>(Place{target, signals.front()});
   }
   void arrived(Key&) override {}
+  void lost() override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     const auto place = read<Place>(key);
     return std::make_unique<MappedPut>(source, place.target, place.signal, watch, Mapped{},

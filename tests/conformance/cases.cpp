@@ -27,6 +27,7 @@ std::vector<Case> with_each(const std::vector<Case>& cases, const std::vector<Va
 /// Each is a run of its own: loading libfabric alone takes a rank 0.2 s.
 const std::vector<Ground>& networks() {
   static const std::vector<Ground> all = {{"ofi_tcp", "ofi:tcp", true},
+                                          {"threads_ofi_tcp", "ofi:tcp", false},
                                           {"ofi_shm", "ofi:shm", true, true},
                                           {"ofi_sockets", "ofi:sockets", true, true, true, true},
                                           {"emucxi", "emucxi", true, true, true, true},
@@ -40,7 +41,9 @@ const std::vector<Ground>& grounds() {
   static const std::vector<Ground> all = [] {
     std::vector<Ground> named = {{"threads", "threads", false}, {"shm", "shm", true}};
     for (const Ground& network : networks()) {
-      if (GTEST_FLAG_GET(filter).find(network.name) != std::string::npos) named.push_back(network);
+      if (GTEST_FLAG_GET(filter).find(network.name) == std::string::npos) continue;
+      named.push_back(network);
+      named.back().network = true;
     }
     return named;
   }();

@@ -23,9 +23,10 @@ struct Ground {
   std::string name;     ///< in the names of tests
   std::string backend;  ///< Options::backends
   bool processes = false;
-  bool polled = false;  ///< nothing tells its engine when to look, so it looks often
-  bool slow = false;    ///< a hop takes milliseconds: fewer of them
-  bool arms = false;    ///< its puts are a NIC's, while there are trigger entries
+  bool polled = false;   ///< nothing tells its engine when to look, so it looks often
+  bool slow = false;     ///< a hop takes milliseconds: fewer of them
+  bool arms = false;     ///< its puts are a NIC's, while there are trigger entries
+  bool network = false;  ///< opening and closing takes milliseconds
 };
 
 /// The backends proper, of the networks those that the filter of this run names; the wrapped ones (tests/faults); and

@@ -19,6 +19,7 @@ constexpr Tag kTag = 41;
 constexpr std::size_t kGo = 0;  // on the board: the other side may go on
 constexpr std::size_t kClosed = 1;
 constexpr std::size_t kFreed = 2;
+constexpr std::size_t kTried = 3;
 
 class Closing : public testing::TestWithParam<Case> {};
 
@@ -181,6 +182,7 @@ TEST_P(Closing, close_waits_for_what_the_stream_has_not_done_yet) {
       host.run([slot = buffer.all()] { fill(bytes_of(slot), {0, kTag, 1}); });
       sender.put(stream);
       expect_code(Code::timeout, [&] { sender.close(30ms); });
+      board().await(kTried, 1);
       board().set(kGo, 1);
       sender.close();
       poison(buffer.bytes());
@@ -190,6 +192,7 @@ TEST_P(Closing, close_waits_for_what_the_stream_has_not_done_yet) {
       host.run([] { board().await(kClosed, 1); });
       host.run([slot = receiver.wait(stream)] { expect_and_poison(slot, {0, kTag, 1}); });
       expect_code(Code::timeout, [&] { receiver.close(30ms); });
+      board().set(kTried, 1);
       context.synchronize(stream);
       receiver.close();
     }

@@ -85,7 +85,10 @@ void expect_flat(const Case& one, int rounds) {
   });
 }
 
-TEST_P(Lifetime, opening_and_closing_leaves_nothing_behind) { expect_flat(GetParam(), kSanitized ? 300 : 5000); }
+TEST_P(Lifetime, opening_and_closing_leaves_nothing_behind) {
+  const int rounds = GetParam().ground.network ? 1000 : 5000;
+  expect_flat(GetParam(), kSanitized ? 300 : rounds);
+}
 
 class LongLifetime : public testing::TestWithParam<Case> {};
 

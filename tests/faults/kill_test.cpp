@@ -436,6 +436,51 @@ TEST_P(Kill, during_a_large_copy) {
   }));
 }
 
+/// Nobody answers for the dead rank, and nobody else waits for that.
+TEST_P(Kill, with_a_put_under_way_holds_up_no_other) {
+  expect_only_rank_1_killed(end_of_peers(ranks(3), [](Context& context) {
+    Case one = GetParam();
+    one.bytes = 100'000;
+    one.depth = 2;
+    Order order(one);
+    const Stream stream = order.stream();
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 2});
+      receiver.wait({});
+      can_be_stopped();
+      board().await(kResumed, 1);  // never: it is stopped somewhere in here
+    }
+    if (context.rank() == 2) {
+      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 2});
+      for (std::uint64_t epoch = 1; epoch <= 10; ++epoch) {
+        order.run([slot = receiver.wait(stream), epoch] { expect_and_poison(slot, {0, kTag, epoch}); });
+        receiver.release(stream);
+      }
+      return context.synchronize(stream);
+    }
+    const Buffer healthy(context, one);
+    Sender to_1 = context.sender(1, kTag, buffer.all(), {.depth = 2});
+    Sender to_2 = context.sender(2, kTag, healthy.all(), {.depth = 2});
+    to_1.put(stream);
+    const pid_t victim = stop();
+    to_1.put(stream);
+    context.synchronize(stream);
+    ::kill(victim, SIGKILL);
+    expect_loss_of_rank_1(context, [&] {
+      to_1.put(stream);  // is never credited
+      context.synchronize(stream);
+    });
+    for (std::uint64_t epoch = 1; epoch <= 10; ++epoch) {
+      order.run([slot = to_2.acquire(stream), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
+      to_2.put(stream);
+    }
+    to_2.drain();
+    to_2.close();
+    to_1.close();
+  }));
+}
+
 TEST_P(Kill, a_rank_that_is_stopped_is_not_dead) {
   run_peers(ranks(2), [](Context& context) {
     const Case& one = GetParam();

@@ -299,6 +299,7 @@ class WrappedTransport : public Transport {
       return inner_->land(target, signals);
     }
     void arrived(Key& key) override { inner_->arrived(key); }
+    void lost() override { inner_->lost(); }
     std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
       return owner_.wrap(*inner_, source, watch, std::move(key));
     }
