@@ -29,7 +29,8 @@ const std::vector<Ground>& networks() {
   static const std::vector<Ground> all = {{"ofi_tcp", "ofi:tcp", true},
                                           {"ofi_shm", "ofi:shm", true, true},
                                           {"ofi_sockets", "ofi:sockets", true, true, true},
-                                          {"emucxi", "emucxi", true, true, true}};
+                                          {"emucxi", "emucxi", true, true, true},
+                                          {"chaos", "ofi:chaos", true, false, true}};
   return all;
 }
 
