@@ -50,6 +50,11 @@ struct Operation {
   bool posted = false;
 };
 
+/// A signal that is written itself. The network may read it until it has ended.
+struct WordWrite : Operation {
+  std::uint64_t value = 0;
+};
+
 enum class Posted : std::uint8_t { busy, under_way, over };
 
 /// A place in a peer's memory.

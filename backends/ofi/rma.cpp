@@ -10,6 +10,10 @@ namespace {
 
 Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
 
+device::Extent word_of(WordWrite& write) {
+  return {reinterpret_cast<std::byte*>(&write.value), sizeof write.value, nullptr};
+}
+
 }  // namespace
 
 RmaLanding::RmaLanding(Station& station, const Slots& target, std::span<const Signal> signals)
@@ -75,6 +79,7 @@ RmaPut::RmaPut(Station& station, const Routes& routes, const Slots& source, devi
     lane.early.resize(lane.operations.size());
     for (Operation& operation : lane.operations) operation.owner = this;
     lane.extra->owner = this;
+    if (place.notice == Notice::word) lane.extra_source = lane.rail->registered(word_of(*lane.extra));
     lane.rail->know(*this);
   }
   if (has_words_to_follow()) station.attended.push_back(this);
@@ -86,6 +91,7 @@ RmaPut::~RmaPut() {
   for (Lane& lane : lanes_) {
     lane.rail->forget(*this);
     lane.source.reset();
+    lane.extra_source.reset();
     lane.extra->owner = nullptr;
     if (lane.extra->posted) station_.orphans.push_back(std::move(lane.extra));
   }
@@ -165,9 +171,11 @@ Posted RmaPut::write(Lane& lane, std::uint64_t epoch, Range part, std::optional<
 }
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
-  lane.extra->epoch = epoch;
-  return lane.rail->write(reinterpret_cast<const std::byte*>(&epoch), sizeof epoch, nullptr, lane.word, {}, delivered,
-                          *lane.extra);
+  WordWrite& word = *lane.extra;
+  if (word.posted) return Posted::busy;  // the last one is still read
+  word.value = epoch;
+  return lane.rail->write(word_of(word).data, sizeof word.value, lane.extra_source->desc(), lane.word, {}, delivered,
+                          word);
 }
 
 /// Unordered: the data of `epoch` is in place. Its word may be written once that of all before it is.
@@ -223,7 +231,7 @@ void RmaPut::abandon(Lane& lane) {
 
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
-  if (lane->extra.get() == &operation && flushes_left_ > 0) {
+  if (lane->extra.get() == &operation && flushes_left_ > 0 && !lane->flush_due) {
     if (--flushes_left_ == 0) flushed_ = flushing_;  // also if it failed: the peer is out of reach
     return;
   }
@@ -265,7 +273,7 @@ bool RmaPut::settled() {
 }
 
 void RmaPut::flush(Lane& lane) {
-  if (!lane.flush_due) return;
+  if (!lane.flush_due || lane.extra->posted) return;
   try {
     const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
     lane.flush_due = lane.rail->write(nothing, 0, nullptr, lane.word, {}, true, *lane.extra) == Posted::busy;

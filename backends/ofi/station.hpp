@@ -39,7 +39,7 @@ struct Station {
   std::mutex mutex;
   std::string provider;
   // What was under way to a peer that is lost: it may end at any time, or never.
-  std::vector<std::unique_ptr<Operation>> orphans;
+  std::vector<std::unique_ptr<WordWrite>> orphans;
   std::vector<std::vector<Work>> orphaned_work;
   std::vector<std::unique_ptr<Rail>> rails;
   std::vector<Owned<fid_cntr>> orphaned_counters;

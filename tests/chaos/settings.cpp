@@ -2,26 +2,10 @@
 #include "tests/chaos/settings.hpp"
 
 #include <bit>
-#include <cstdio>
-#include <random>
 
 #include "tests/layer/environment.hpp"
 
 namespace chaos {
-namespace {
-
-/// One for the process, told when it is chosen.
-std::uint64_t chosen_seed() {
-  static const std::uint64_t seed = [] {
-    const std::uint64_t chosen = std::random_device()() >> 1;
-    std::fprintf(stderr, "chaos: CHAOS_SEED=%llu\n", static_cast<unsigned long long>(chosen));
-    return chosen;
-  }();
-  return seed;
-}
-
-}  // namespace
-
 std::optional<Settings> settings_from_environment() {
   layer::Environment environment("chaos");
   Settings settings;
@@ -33,8 +17,7 @@ std::optional<Settings> settings_from_environment() {
   settings.piece = environment.number("CHAOS_PIECE", 1024, 8);
   settings.tx_size = environment.number("CHAOS_TX_SIZE", 16, 1);
   settings.longest = std::chrono::microseconds(environment.number("CHAOS_LONGEST_US", 400));
-  settings.seed = environment.number("CHAOS_SEED", 0);
-  if (settings.seed == 0) settings.seed = chosen_seed();
+  settings.seed = environment.number("CHAOS_SEED", 1);
   if (!environment.good) return std::nullopt;
   return settings;
 }

@@ -2,6 +2,9 @@
 #include "tests/conformance/cases.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <random>
 #include <set>
 
 namespace sluice::test {
@@ -34,13 +37,23 @@ const std::vector<Ground>& networks() {
   return all;
 }
 
+/// A new one for each run, told, unless it is given. Ranks get that of their test.
+void choose_seed() {
+  if (std::getenv("CHAOS_SEED") != nullptr) return;
+  const std::string seed = std::to_string(std::random_device()() >> 1);
+  std::cout << "CHAOS_SEED=" << seed << std::endl;
+  setenv("CHAOS_SEED", seed.c_str(), 1);
+}
+
 }  // namespace
 
 const std::vector<Ground>& grounds() {
   static const std::vector<Ground> all = [] {
     std::vector<Ground> named = {{"threads", "threads", false}, {"shm", "shm", true}};
     for (const Ground& network : networks()) {
-      if (GTEST_FLAG_GET(filter).find(network.name) != std::string::npos) named.push_back(network);
+      if (GTEST_FLAG_GET(filter).find(network.name) == std::string::npos) continue;
+      if (network.name == "chaos") choose_seed();
+      named.push_back(network);
     }
     return named;
   }();
