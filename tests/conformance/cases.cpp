@@ -33,7 +33,7 @@ const std::vector<Ground>& networks() {
                                           {"ofi_shm", "ofi:shm", true, true},
                                           {"ofi_sockets", "ofi:sockets", true, true, true},
                                           {"emucxi", "emucxi", true, true, true},
-                                          {"chaos", "ofi:chaos", true, false, true}};
+                                          {"chaos", "ofi:chaos", true, true, true}};
   return all;
 }
 
