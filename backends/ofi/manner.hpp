@@ -16,8 +16,8 @@ namespace sluice::backends::ofi {
 ///          Where it has no room for that (level 1), puts of a channel arrive in order, or go one at a time.
 /// `word`   A second write raises the signal itself. With write-after-write order it follows the data at once;
 ///          without, once the data is known to be delivered (FI_DELIVERY_COMPLETE).
-/// `counter` A counter bound to the receiver's memory counts what has arrived in it (FI_RMA_EVENT). Epochs arrive in
-///          order, or go one at a time, so the count is the epoch.
+/// `counter` A counter bound to the receiver's memory counts what has arrived in it (FI_RMA_EVENT). A rail has such
+///          counters only where writes arrive in order, so the count is the epoch.
 enum class Notice : std::uint8_t { data, word, counter };
 
 struct Manner {

@@ -131,11 +131,8 @@ bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
   return posted != Posted::busy;
 }
 
-/// The count of what has arrived is the epoch: in order, or one at a time.
 bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
-  const bool ordered = station_.manner.ordered;
-  if (!ordered && lane.operations[(epoch - 1) % lane.operations.size()].posted) return false;
-  const Posted posted = write(lane, epoch, part, {}, !ordered);
+  const Posted posted = write(lane, epoch, part, {}, false);
   if (posted == Posted::over) over(epoch);
   return posted != Posted::busy;
 }

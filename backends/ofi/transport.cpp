@@ -72,12 +72,11 @@ class OfiLink final : public Link {
   }
 
  private:
-  /// Its arrivals are counted, or it is a word alone; the NIC has entries left; and what is fired arrives in order,
-  /// since nobody holds back one that was armed until that before it has arrived.
+  /// Its arrivals are counted, or it is a word alone; and the NIC has entries left.
   bool can_be_armed(const Place& place) const {
     const std::lock_guard lock(station_.mutex);
     const bool fits = place.notice == Notice::counter || (place.notice == Notice::word && place.slot_bytes == 0);
-    return station_.manner.notice == Notice::counter && station_.manner.ordered && fits && place.rails == 1 &&
+    return station_.manner.notice == Notice::counter && fits && place.rails == 1 &&
            TriggeredPut::entries_for(place) <= station_.entries_left;
   }
 

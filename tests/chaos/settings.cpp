@@ -9,10 +9,11 @@ namespace chaos {
 std::optional<Settings> settings_from_environment() {
   layer::Environment environment("chaos");
   Settings settings;
-  settings.data_bytes = environment.number("CHAOS_DATA", 8);
-  if (settings.data_bytes > 8 || std::popcount(settings.data_bytes) > 1) environment.refuse("CHAOS_DATA");
   settings.ordered = environment.is("CHAOS_ORDER", "granted", "refused");
   settings.counters = environment.is("CHAOS_COUNTERS", "yes", "no");
+  settings.data_bytes = environment.number("CHAOS_DATA", settings.counters ? 0 : 8);
+  const std::size_t most = settings.counters ? 0 : 8;  // the network below carries either
+  if (settings.data_bytes > most || std::popcount(settings.data_bytes) > 1) environment.refuse("CHAOS_DATA");
   settings.inject = environment.number("CHAOS_INJECT", 64);
   settings.piece = environment.number("CHAOS_PIECE", 1024, 8);
   settings.tx_size = environment.number("CHAOS_TX_SIZE", 16, 1);
