@@ -131,10 +131,9 @@ bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
   return posted != Posted::busy;
 }
 
+/// Over when it is delivered: a flush would be counted too.
 bool RmaPut::post_counted(Lane& lane, std::uint64_t epoch, Range part) {
-  const Posted posted = write(lane, epoch, part, {}, false);
-  if (posted == Posted::over) over(epoch);
-  return posted != Posted::busy;
+  return write(lane, epoch, part, {}, true) != Posted::busy;
 }
 
 bool RmaPut::post_then_word(Lane& lane, std::uint64_t epoch, Range part) {
@@ -259,7 +258,8 @@ bool RmaPut::failed(void* context, const std::string& why) {
 bool RmaPut::settled() {
   const std::lock_guard lock(station_.mutex);
   const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
-  if (!station_.manner.ordered || flushed_ >= done) return true;  // unordered: what is over is delivered
+  const bool delivered = !station_.manner.ordered || place_.notice == Notice::counter;  // what is over is
+  if (delivered || flushed_ >= done) return true;
   if (flushes_left_ == 0) {
     flushing_ = done;
     flushes_left_ = lanes_.size();

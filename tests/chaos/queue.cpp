@@ -31,9 +31,8 @@ void Queue::locked(const std::function<void()>& call) {
 void Queue::progress() { domain_.turn(); }
 
 int Queue::close() {
-  return domain_.locked([&] {
+  return domain_.locked([this] {
     delete this;
-    domain_.stir();
     return 0;
   });
 }
