@@ -5,7 +5,12 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/seeded.hpp"
+
 namespace sluice::backends::ofi {
+
+using base::seeded;
+
 namespace {
 
 Remote remote(const Route& route, std::uint64_t address, std::uint64_t key) { return {route.address, address, key}; }
@@ -115,7 +120,8 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
     part = share(rail, part);
     if (place_.notice == Notice::data) return post_with_number(lane, epoch, part);
     if (place_.notice == Notice::counter) return post_counted(lane, epoch, part);
-    return station_.manner.ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
+    const bool ordered = station_.manner.ordered || seeded("word_before_delivery");
+    return ordered ? post_then_word(lane, epoch, part) : post_delivered(lane, epoch, part);
   } catch (const std::runtime_error& reason) {
     suspect(reason.what());
     return false;
@@ -125,9 +131,10 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
 bool RmaPut::post_with_number(Lane& lane, std::uint64_t epoch, Range part) {
   const Manner& manner = station_.manner;
   const auto& last = lane.operations[(epoch - 1) % lane.operations.size()];
-  if (manner.epoch_bits == 0 && !manner.ordered && last.posted) return false;  // the number does not name the epoch
+  if (manner.epoch_bits == 0 && !manner.ordered && last.posted && !seeded("unnamed_epochs_at_once"))
+    return false;  // the number does not name the epoch
   const Posted posted = write(lane, epoch, part, manner.number(place_.index, epoch), !manner.ordered);
-  if (posted == Posted::over) over(epoch);
+  if (posted == Posted::over || (posted == Posted::under_way && seeded("over_when_posted"))) over(epoch);
   return posted != Posted::busy;
 }
 
@@ -237,7 +244,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   } else if (!broken_.empty()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
-    if (lane->word_due != operation.epoch) over(operation.epoch);
+    if (lane->word_due != operation.epoch && !seeded("over_when_posted")) over(operation.epoch);
   } else {
     arrived(*lane, operation.epoch);
   }
