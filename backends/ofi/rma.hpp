@@ -42,7 +42,7 @@ class RmaPut final : public EnginePut, private Owner {
     std::shared_ptr<Registration> extra_source;
     Remote slots;
     Remote word;
-    std::vector<Operation> operations;  // by epoch mod depth
+    std::vector<Operation> operations;                                 // by epoch mod depth
     std::unique_ptr<WordWrite> extra = std::make_unique<WordWrite>();  // of the word, or of a flush
     std::uint64_t word_due = 0;   // ordered: the epoch whose word is still to be written
     std::vector<bool> early;      // by epoch mod depth: delivered before an earlier one, or ended after a failure

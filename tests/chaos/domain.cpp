@@ -40,8 +40,7 @@ int reg(fid* handle, const void* memory, std::size_t bytes, std::uint64_t access
   auto& domain = object<Domain>(handle);
   return domain.locked([&] {
     fid_mr* inner = nullptr;
-    const int bad =
-        fi_mr_reg(domain.inner, memory, bytes, access, offset, key, flags & ~FI_RMA_EVENT, &inner, nullptr);
+    const int bad = fi_mr_reg(domain.inner, memory, bytes, access, offset, key, flags & ~FI_RMA_EVENT, &inner, nullptr);
     if (!bad) *region = new Region(domain, inner, context);
     return bad;
   });

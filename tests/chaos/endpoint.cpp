@@ -134,8 +134,8 @@ bool Endpoint::send(const Step& step) {
   // Whose memory counts finds the counter by its key; none of these has remote data.
   message.data = domain_.settings.counters ? write.target.key : write.data;
   const bool notice = step.kind == Step::Kind::notice;
-  const ssize_t bad = fi_writemsg(inner, &message,
-                                  FI_COMPLETION | FI_DELIVERY_COMPLETE | (notice ? FI_REMOTE_CQ_DATA : 0));
+  const ssize_t bad =
+      fi_writemsg(inner, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE | (notice ? FI_REMOTE_CQ_DATA : 0));
   if (bad == -FI_EAGAIN) return false;
   void* const key = &sent->context;
   in_flight_.emplace(key, std::move(sent));

@@ -176,7 +176,6 @@ fi_ops fid_ops = {.size = sizeof(fi_ops),
                   .ops_set = kAbsent};
 fi_ops_cm cm_ops = layer::cm_with(getname);
 
-
 }  // namespace
 
 void set_endpoint_ops(Endpoint& endpoint) {

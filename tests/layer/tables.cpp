@@ -62,15 +62,15 @@ void lack_messages(fid_ep& endpoint) {
 
 fi_ops_cm cm_with(int (*getname)(fid_t, void*, std::size_t*)) {
   return {.size = sizeof(fi_ops_cm),
-                      .setname = kAbsent,
-                      .getname = getname,
-                      .getpeer = kAbsent,
-                      .connect = kAbsent,
-                      .listen = kAbsent,
-                      .accept = kAbsent,
-                      .reject = kAbsent,
-                      .shutdown = kAbsent,
-                      .join = kAbsent};
+          .setname = kAbsent,
+          .getname = getname,
+          .getpeer = kAbsent,
+          .connect = kAbsent,
+          .listen = kAbsent,
+          .accept = kAbsent,
+          .reject = kAbsent,
+          .shutdown = kAbsent,
+          .join = kAbsent};
 }
 
 }  // namespace layer
