@@ -53,7 +53,7 @@ class Region : public fid_mr {
   Region& operator=(const Region&) = delete;
 
   Domain& domain() const { return domain_; }
-  void landed() {
+  void landed() const {
     if (counter) counter->add(1, 0);
   }
 

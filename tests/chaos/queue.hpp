@@ -12,8 +12,7 @@ class Domain;
 
 class Queue : public layer::Queue {
  public:
-  Queue(Domain& domain, const fi_cq_attr& attributes, int descriptor, fid_cq* wrapped, int inner_descriptor,
-        void* context);
+  Queue(Domain& domain, const fi_cq_attr& attributes, int descriptor, fid_cq* wrapped, int below, void* context);
   ~Queue() override;
 
   void locked(const std::function<void()>& call) override;
