@@ -24,7 +24,11 @@ AT_ONCE = 8  # most bugs make ranks sleep until the limit
 INLINE = "threads_inline_allocated"
 HOST = "threads_host_allocated"
 
-# What each bug breaks, as a filter of tests. One or two that are sure to find it, not all that may. Settings may come before it.
+CHAOS = "chaos_host_allocated"
+SPREAD = "CHAOS_LONGEST_US=5000"  # so that who waits wakes between two arrivals
+
+# What each bug breaks, as a filter of tests, after the settings that they need. One or two that are sure to find it, not
+# all that may.
 BUGS = {
     "signal_before_data": f"Large/OneWay.*/{INLINE}_d1_64MiB",
     "ignore_credit": f"Quick/Credits.exactly_depth*/{INLINE}_d2_64B",
@@ -81,6 +85,11 @@ BUGS = {
     "shut_access_moves": f"Quick/Accesses.move_nothing*/{INLINE}_d4_64B",
     "request_offset_ignored": f"Quick/Accesses.get_every_byte*/{INLINE}_d4_64B",
     "request_overwritten": "Quick/Accesses.get_every_byte*/posted_inline_allocated_d4_64B",
+    "word_before_delivery": f"CHAOS_DATA=0 {SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
+    "epoch_in_number_ignored": f"{SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
+    "unnamed_epochs_at_once": f"CHAOS_DATA=1 {SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
+    "one_rail_awaited": f"SLUICE_RAILS=3 Quick/Epochs.every_byte*/{CHAOS}_d2_4097B",
+    "over_when_posted": f"CHAOS_ORDER=granted CHAOS_INJECT=0 Quick/Acquire.the_source*/{CHAOS}_d1_4096B",
     "kept_for_ever": f"Quick/Closing.a_destructor_that_runs_out*/{INLINE}_d1_64B",
     "ticks_and_credits_summed": f"Quick/Credits.exactly_depth_puts_land_where*/{HOST}_d2_64B",
     "shared_threshold_off_by_one": "Wrapped/Plans.move_every_byte*/rung_host_allocated_d2_64B",
@@ -93,7 +102,7 @@ BUGS = {
 
 
 def on_network(bug):
-    return re.search("/(ofi_|emucxi)", BUGS[bug]) is not None
+    return re.search("/(ofi_|emucxi|chaos)", BUGS[bug]) is not None
 
 
 def planted():
@@ -141,7 +150,8 @@ def check_clean(program, bugs):
 def check_bug(program, bug):
     """Returns whether the bug was found, and a line that says so."""
     start = time.monotonic()
-    passed, _, _ = run(program, BUGS[bug], bug, LIMIT_MS)
+    limit_ms = CLEAN_LIMIT_MS if CHAOS in BUGS[bug] else LIMIT_MS  # being late is not being found
+    passed, _, _ = run(program, BUGS[bug], bug, limit_ms)
     line = f"{'NOT FOUND' if passed else 'found':9} {bug} ({time.monotonic() - start:.1f} s): {BUGS[bug]}"
     return not passed, line
 
@@ -164,7 +174,7 @@ def main():
         print(f"{'in the sources, but not in this table' if bug in planted() else 'in this table, but not in the sources'}: {bug}")
         good = False
     bugs = [bug for bug in bugs if bug in planted()]
-    if "FI_PROVIDER_PATH" not in os.environ:  # built without networks, or not told where emucxi is
+    if "FI_PROVIDER_PATH" not in os.environ:  # built without networks, or not told where emucxi and chaos are
         print("not looked for: " + ", ".join(bug for bug in bugs if on_network(bug)))
         bugs = [bug for bug in bugs if not on_network(bug)]
     good = check_clean(program, bugs) and good

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <array>
+#include <csignal>
 #include <stdexcept>
 
 namespace sluice::backends::ofi {
@@ -16,7 +18,26 @@ void find(void* handle, Function& function, const char* name, const char* versio
   if (function == nullptr) why_not = std::string("libfabric.so.1 has no ") + name;
 }
 
+/// Undoes what the libraries that libfabric brings do to signals: psm handles those that end a program, and then leaves
+/// a file where it ran.
+class KeepSignals {
+ public:
+  KeepSignals() {
+    for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &before_.at(static_cast<std::size_t>(i)));
+  }
+  KeepSignals(const KeepSignals&) = delete;
+  KeepSignals& operator=(const KeepSignals&) = delete;
+  ~KeepSignals() {
+    for (int i = 1; i < kSignals; ++i) sigaction(i, &before_.at(static_cast<std::size_t>(i)), nullptr);
+  }
+
+ private:
+  static constexpr int kSignals = 32;  // those of real time are not touched
+  std::array<struct sigaction, kSignals> before_{};
+};
+
 Library load() {
+  const KeepSignals kept;
   Library library;
   void* const handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -8,12 +8,21 @@
 
 #include "device/copy.hpp"
 
+#include "base/seeded.hpp"
+
 namespace sluice::backends::ofi {
+
+using base::seeded;
+
 namespace {
 
 /// Of what is staged: the next is copied while one is on its way.
 constexpr std::size_t kPieceBytes = 512 * 1024;
 constexpr std::size_t kPieces = 4;
+
+device::Extent word_of(Operation& write) {
+  return {reinterpret_cast<std::byte*>(&write.value), sizeof write.value, nullptr};
+}
 
 }  // namespace
 
@@ -127,6 +136,7 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   for (auto& operation : lane.operations) operation = new_operation();
   for (auto& operation : lane.pieces) operation = new_operation();
   lane.extra = new_operation();
+  if (place_.notice == Notice::word) lane.extra_source = lane.rail->registered(word_of(*lane.extra));
   lane.rail->know(*this);
 }
 
@@ -147,7 +157,7 @@ RmaPut::~RmaPut() {
 void RmaPut::leave(const Lane& lane, std::unique_ptr<Operation>& operation) {
   lane.rail->give_up(*operation);
   station_.orphans.push_back(std::exchange(operation, new_operation()));
-  station_.orphaned_memory.insert(station_.orphaned_memory.end(), {lane.source, lane.stage});
+  station_.orphaned_memory.insert(station_.orphaned_memory.end(), {lane.source, lane.extra_source, lane.stage});
 }
 
 void RmaPut::leave(const Lane& lane, Operations& operations) {
@@ -209,28 +219,27 @@ bool RmaPut::at_rest(std::size_t rail) {
 bool RmaPut::post_last(Lane& lane, const Message& message) {
   if (place_.notice == Notice::data) return post_with_number(lane, message);
   if (place_.notice == Notice::counter) return post_counted(lane, message);
-  return station_.manner.ordered ? post_then_word(lane, message) : post_delivered(lane, message);
+  const bool ordered = station_.manner.ordered || seeded("word_before_delivery");
+  return ordered ? post_then_word(lane, message) : post_delivered(lane, message);
 }
 
 bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   const Manner& manner = station_.manner;
-  if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1)->posted)
+  if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1)->posted &&
+      !seeded("unnamed_epochs_at_once"))
     return false;  // the number does not name the epoch
   const Posted posted = write(lane, message, manner.number(place_.index, message.epoch), !manner.ordered);
-  if (posted == Posted::over) over(message.epoch);
+  if (posted == Posted::over || (posted == Posted::under_way && seeded("over_when_posted"))) over(message.epoch);
   return posted != Posted::busy;
 }
 
-bool RmaPut::post_counted(Lane& lane, const Message& message) {
-  const Posted posted = write(lane, message, {}, !station_.manner.ordered);
-  if (posted == Posted::over) over(message.epoch);
-  return posted != Posted::busy;
-}
+/// Over when it is delivered: a flush would be counted too.
+bool RmaPut::post_counted(Lane& lane, const Message& message) { return write(lane, message, {}, true) != Posted::busy; }
 
 bool RmaPut::post_then_word(Lane& lane, const Message& message) {
   const std::uint64_t epoch = message.epoch;
   if (lane.word_due != epoch) {
-    if (base::seeded("word_before_data")) write_word(lane, epoch, false);
+    if (seeded("word_before_data")) write_word(lane, epoch, false);
     if (message.range.bytes != 0 && write(lane, message, {}, false) == Posted::busy) return false;
     lane.word_due = epoch;
   }
@@ -295,9 +304,11 @@ void RmaPut::fill(std::byte* room, const Message& message) const {
 }
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
-  lane.extra->epoch = epoch;
-  return lane.rail->write(reinterpret_cast<const std::byte*>(&lane.extra->epoch), sizeof epoch, nullptr, lane.word, {},
-                          delivered, *lane.extra);
+  Operation& word = *lane.extra;
+  if (word.posted) return Posted::busy;  // the last one is still read
+  word.value = epoch;
+  return lane.rail->write(word_of(word).data, sizeof word.value, lane.extra_source->desc(), lane.word, {}, delivered,
+                          word);
 }
 
 /// Unordered: the data of `epoch` is in place. Its word may be written once that of all before it is.
@@ -383,7 +394,7 @@ void RmaPut::give_up(Lane& lane) {
 
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
-  if (lane->extra.get() == &operation && flushes_left_ > 0) {
+  if (lane->extra.get() == &operation && flushes_left_ > 0 && !lane->flush_due) {
     if (--flushes_left_ == 0) flushed_ = flushing_;  // also if it failed: the peer is out of reach
     return;
   }
@@ -394,7 +405,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   } else if (!suspicion_.none()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
-    if (lane->word_due != operation.epoch) over(operation.epoch);
+    if (lane->word_due != operation.epoch && !seeded("over_when_posted")) over(operation.epoch);
   } else {
     arrived(*lane, operation.epoch);
   }
@@ -415,8 +426,8 @@ bool RmaPut::failed(void* context, const std::string& why) {
 bool RmaPut::settled() {
   const std::lock_guard lock(station_.mutex);
   const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
-  if (!station_.manner.ordered || flushed_ >= done || loss_.raised())
-    return true;  // unordered: what is over is delivered
+  const bool delivered = !station_.manner.ordered || place_.notice == Notice::counter;  // what is over is
+  if (delivered || flushed_ >= done || loss_.raised()) return true;
   if (flushes_left_ == 0) {
     flushing_ = done;
     flushes_left_ = lanes_.size();
@@ -427,7 +438,7 @@ bool RmaPut::settled() {
 }
 
 void RmaPut::flush(Lane& lane) {
-  if (!lane.flush_due) return;
+  if (!lane.flush_due || lane.extra->posted) return;
   try {
     const Registration& from = lane.rail->flushes();
     lane.flush_due =

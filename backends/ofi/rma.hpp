@@ -50,6 +50,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
     std::shared_ptr<Stage> stage;  // null: the provider reads the source itself
+    std::shared_ptr<Registration> extra_source;
     Remote word;
     Remote flushes;
     std::size_t piece_bytes = 0;       // at most, in one write

@@ -255,6 +255,8 @@ void TriggeredPut::prepare(std::uint64_t epoch, Range part) {
   work.write.msg.addr = peer_;
   work.write.msg.rma_iov = &work.to;
   work.write.msg.rma_iov_count = 1;
+  // What is counted at its end has arrived, and so has all before it, whichever ends were counted.
+  work.write.flags = FI_DELIVERY_COMPLETE;
   work.write.msg.context = &work.deferred.context;  // sockets insists on it, cxi does not mind
   work.deferred.threshold = threshold(epoch);
   work.deferred.triggering_cntr = static_cast<TickBell&>(bell()).counter();

@@ -2,6 +2,9 @@
 #include "tests/conformance/cases.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <random>
 #include <set>
 
 namespace sluice::test {
@@ -31,8 +34,17 @@ const std::vector<Ground>& networks() {
                                           {"ofi_shm", "ofi:shm", true, true},
                                           {"ofi_sockets", "ofi:sockets", true, true, true, true},
                                           {"emucxi", "emucxi", true, true, true, true},
+                                          {"chaos", "ofi:chaos", true, true, true},
                                           {"cxi", "cxi", true, true, false, true}};
   return all;
+}
+
+/// A new one for each run, told, unless it is given. Ranks get that of their test.
+void choose_seed() {
+  if (std::getenv("CHAOS_SEED") != nullptr) return;
+  const std::string seed = std::to_string(std::random_device()() >> 1);
+  std::cout << "CHAOS_SEED=" << seed << std::endl;
+  setenv("CHAOS_SEED", seed.c_str(), 1);
 }
 
 }  // namespace
@@ -42,6 +54,7 @@ const std::vector<Ground>& grounds() {
     std::vector<Ground> named = {{"threads", "threads", false}, {"shm", "shm", true}};
     for (const Ground& network : networks()) {
       if (GTEST_FLAG_GET(filter).find(network.name) == std::string::npos) continue;
+      if (network.name == "chaos") choose_seed();
       named.push_back(network);
       named.back().network = true;
     }

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "tests/emucxi/domain.hpp"
-#include "tests/emucxi/object.hpp"
+#include "tests/layer/object.hpp"
 
 namespace emucxi {
 namespace {
+
+using layer::kAbsent;
+using layer::object;
 
 struct Packed {
   std::uint32_t host;

@@ -8,10 +8,13 @@
 
 #include "tests/emucxi/cxi.hpp"
 #include "tests/emucxi/domain.hpp"
-#include "tests/emucxi/object.hpp"
+#include "tests/layer/object.hpp"
 
 namespace emucxi {
 namespace {
+
+using layer::kAbsent;
+using layer::object;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 

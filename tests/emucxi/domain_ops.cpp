@@ -10,12 +10,15 @@
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/endpoint.hpp"
 #include "tests/emucxi/fabric.hpp"
-#include "tests/emucxi/object.hpp"
 #include "tests/emucxi/queue.hpp"
 #include "tests/emucxi/region.hpp"
+#include "tests/layer/object.hpp"
 
 namespace emucxi {
 namespace {
+
+using layer::kAbsent;
+using layer::object;
 
 int close(fid* handle) {
   auto& domain = object<Domain>(handle);

@@ -3,8 +3,6 @@
 #include "tests/emucxi/endpoint_ops.hpp"
 
 #include <rdma/fi_cm.h>
-#include <rdma/fi_collective.h>
-#include <rdma/fi_tagged.h>
 
 #include <memory>
 
@@ -12,11 +10,15 @@
 #include "tests/emucxi/counter.hpp"
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/endpoint.hpp"
-#include "tests/emucxi/object.hpp"
 #include "tests/emucxi/queue.hpp"
+#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace emucxi {
 namespace {
+
+using layer::kAbsent;
+using layer::object;
 
 Endpoint& endpoint_of(fid_ep* handle) { return *static_cast<Endpoint*>(handle); }
 
@@ -172,71 +174,16 @@ fi_ops fid_ops = {.size = sizeof(fi_ops),
                   .ops_open = kAbsent,
                   .tostr = kAbsent,
                   .ops_set = kAbsent};
-fi_ops_cm cm_ops = {.size = sizeof(fi_ops_cm),
-                    .setname = kAbsent,
-                    .getname = getname,
-                    .getpeer = kAbsent,
-                    .connect = kAbsent,
-                    .listen = kAbsent,
-                    .accept = kAbsent,
-                    .reject = kAbsent,
-                    .shutdown = kAbsent,
-                    .join = kAbsent};
-
-// --- what a backend that writes remote memory does not need ----------------------------------------------------------
-
-fi_ops_ep ep_ops = {.size = sizeof(fi_ops_ep),
-                    .cancel = kAbsent,
-                    .getopt = kAbsent,
-                    .setopt = kAbsent,
-                    .tx_ctx = kAbsent,
-                    .rx_ctx = kAbsent,
-                    .rx_size_left = kAbsent,
-                    .tx_size_left = kAbsent};
-fi_ops_msg msg_ops = {.size = sizeof(fi_ops_msg),
-                      .recv = kAbsent,
-                      .recvv = kAbsent,
-                      .recvmsg = kAbsent,
-                      .send = kAbsent,
-                      .sendv = kAbsent,
-                      .sendmsg = kAbsent,
-                      .inject = kAbsent,
-                      .senddata = kAbsent,
-                      .injectdata = kAbsent};
-fi_ops_tagged tagged_ops = {.size = sizeof(fi_ops_tagged),
-                            .recv = kAbsent,
-                            .recvv = kAbsent,
-                            .recvmsg = kAbsent,
-                            .send = kAbsent,
-                            .sendv = kAbsent,
-                            .sendmsg = kAbsent,
-                            .inject = kAbsent,
-                            .senddata = kAbsent,
-                            .injectdata = kAbsent};
-fi_ops_collective collective_ops = {.size = sizeof(fi_ops_collective),
-                                    .barrier = kAbsent,
-                                    .broadcast = kAbsent,
-                                    .alltoall = kAbsent,
-                                    .allreduce = kAbsent,
-                                    .allgather = kAbsent,
-                                    .reduce_scatter = kAbsent,
-                                    .reduce = kAbsent,
-                                    .scatter = kAbsent,
-                                    .gather = kAbsent,
-                                    .msg = kAbsent,
-                                    .barrier2 = kAbsent};
+fi_ops_cm cm_ops = layer::cm_with(getname);
 
 }  // namespace
 
 void set_endpoint_ops(Endpoint& endpoint) {
   endpoint.fid.ops = &fid_ops;
-  endpoint.ops = &ep_ops;
   endpoint.cm = &cm_ops;
-  endpoint.msg = &msg_ops;
   endpoint.rma = &rma_ops;
-  endpoint.tagged = &tagged_ops;
   endpoint.atomic = &atomic_ops;
-  endpoint.collective = &collective_ops;
+  layer::lack_messages(endpoint);
 }
 
 }  // namespace emucxi

@@ -3,11 +3,15 @@
 
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/info.hpp"
-#include "tests/emucxi/object.hpp"
 #include "tests/emucxi/queue.hpp"
+#include "tests/layer/object.hpp"
+#include "tests/layer/queue.hpp"
 
 namespace emucxi {
 namespace {
+
+using layer::kAbsent;
+using layer::object;
 
 int close(fid* handle) {
   auto& fabric = object<Fabric>(handle);
@@ -28,7 +32,7 @@ fi_ops_fabric calls = {.size = sizeof(fi_ops_fabric),
                        .passive_ep = kAbsent,
                        .eq_open = kAbsent,
                        .wait_open = kAbsent,
-                       .trywait = try_wait,
+                       .trywait = layer::try_wait,
                        .domain2 = kAbsent};
 
 }  // namespace

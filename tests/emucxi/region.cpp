@@ -6,10 +6,13 @@
 #include "tests/emucxi/counter.hpp"
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/endpoint.hpp"
-#include "tests/emucxi/object.hpp"
+#include "tests/layer/object.hpp"
 
 namespace emucxi {
 namespace {
+
+using layer::kAbsent;
+using layer::object;
 
 constexpr std::uint64_t kRemote = FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint64_t kProviderKey = std::uint64_t{1} << 63;

@@ -7,7 +7,7 @@
 
 #include <type_traits>
 
-namespace emucxi {
+namespace layer {
 
 /// Our object behind an fid. Each class derives from the fid structure it names `Fid`, whose first member is the fid.
 template <class T>
@@ -35,4 +35,4 @@ struct Absent {
 };
 inline constexpr Absent kAbsent;
 
-}  // namespace emucxi
+}  // namespace layer
