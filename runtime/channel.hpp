@@ -96,6 +96,8 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   bool beyond_final() const noexcept { return closed_by_peer && !failed() && epoch() > last_possible(*closed_by_peer); }
   virtual Final final() const noexcept = 0;
   void peer_let_go() noexcept { let_go_by_peer_ = true; }
+  /// The peer is gone: whether it had closed before, and something of it is still to come.
+  bool behind() { return closed_by_peer && !failed() && !complete_without(*closed_by_peer); }
   void peer_lost(const std::string& what) noexcept;
   /// This rank goes with the channel open: to the peer it is lost.
   void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }

@@ -13,6 +13,8 @@ using base::seeded;
 
 constexpr auto kLook = std::chrono::milliseconds(1);  // how often a closing looks at what streams have passed
 
+constexpr auto kSeenBy = std::chrono::milliseconds(500);  // an arrival, once it has come
+
 Error error_of(const Opening& opening, Code code, const std::string& what) {
   return {code, opening.rank, opening.peer, opening.key.tag, 0, what};
 }
@@ -102,8 +104,20 @@ void World::linked(Peer& peer) {
   for (ChannelEnd* end : waiting) announce(*end);
 }
 
+/// What a peer that is gone sent last may have arrived, and not been seen yet; if it has closed before, it has arrived.
+void World::see_all_of(const Peer& peer) {
+  if (engine_.helper() == nullptr) return;
+  const auto is_behind = [&](const auto& entry) {
+    return entry.second->opening.key.world_peer == peer.rank && entry.second->behind();
+  };
+  const auto deadline = Clock::now() + kSeenBy;
+  do {
+    engine_.look();
+  } while (std::any_of(ends_.begin(), ends_.end(), is_behind) && Clock::now() < deadline);
+}
+
 void World::lost(Peer& peer) {
-  if (engine_.helper() != nullptr) engine_.look();  // what it sent last may have arrived, and not been seen yet
+  see_all_of(peer);
   if (peer.link != nullptr) peer.link->lost();
   for (auto& [id, end] : ends_) {
     if (end->opening.key.world_peer == peer.rank) end->peer_lost(peer.why_lost);

@@ -75,6 +75,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void lost(Peer& peer) override;
   void unsent() override { engine_.wake(); }
 
+  void see_all_of(const Peer& peer);
   void announce(ChannelEnd& end);
   void announce_closing(const ChannelEnd& end);
   void match(ChannelEnd& end, RemoteEnd remote);

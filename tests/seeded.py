@@ -87,7 +87,7 @@ BUGS = {
     "request_overwritten": "Quick/Accesses.get_every_byte*/posted_inline_allocated_d4_64B",
     "word_before_delivery": f"CHAOS_DATA=0 {SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
     "epoch_in_number_ignored": f"{SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
-    "unnamed_epochs_at_once": f"CHAOS_DATA=1 {SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
+    "unnamed_epochs_at_once": "CHAOS_DATA=1 CHAOS_LONGEST_US=20000 Quick/OneWay.*/chaos_*_allocated_d8_13B",
     "one_rail_awaited": f"SLUICE_RAILS=3 Quick/Epochs.every_byte*/{CHAOS}_d2_4097B",
     "over_when_posted": f"CHAOS_ORDER=granted CHAOS_INJECT=0 Quick/Acquire.the_source*/{CHAOS}_d1_4096B",
     "kept_for_ever": f"Quick/Closing.a_destructor_that_runs_out*/{INLINE}_d1_64B",

@@ -174,7 +174,7 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
   auto& owner = *static_cast<Domain*>(domain);
   fid_ep* inner = nullptr;
   if (const int bad = fi_endpoint(owner.inner, owner.fabric.inner_info, &inner, nullptr)) return bad;
-  const bool ordered = (info->tx_attr->msg_order & FI_ORDER_WAW) != 0;
+  const bool ordered = (info->tx_attr->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW)) != 0;
   return owner.locked([&] {
     *endpoint = new Endpoint(owner, ordered, inner, context);
     return 0;
