@@ -117,8 +117,8 @@ void World::see_all_of(const Peer& peer) {
 }
 
 void World::lost(Peer& peer) {
+  if (peer.link != nullptr) peer.link->lost();  // first: what writes to a dead peer may hang in the provider
   see_all_of(peer);
-  if (peer.link != nullptr) peer.link->lost();
   for (auto& [id, end] : ends_) {
     if (end->opening.key.world_peer == peer.rank) end->peer_lost(peer.why_lost);
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <optional>
 
 #include "backends/ofi/cxi.hpp"
 #include "backends/ofi/provider.hpp"
@@ -18,7 +19,16 @@ namespace {
 using Value = Report::Value;
 using Facts = Report::Facts;
 
-Value known(const char* text) { return text == nullptr || *text == '\0' ? Value() : Value(std::string(text)); }
+Value known(const char* text) {
+  if (text == nullptr || *text == '\0') return {};
+  return std::string(text);
+}
+
+template <class Number>
+Value known(const std::optional<Number>& number) {
+  if (!number) return {};
+  return std::uint64_t{*number};
+}
 
 std::string version(std::uint32_t number) {
   return std::to_string(FI_MAJOR(number)) + "." + std::to_string(FI_MINOR(number));
@@ -48,7 +58,8 @@ Value address_of(const fi_info& device) {
 
 Value speed_of(const fi_info& device) {
   const fi_link_attr* const link = device.nic == nullptr ? nullptr : device.nic->link_attr;
-  return link == nullptr || link->speed == 0 ? Value() : Value(std::uint64_t{link->speed});
+  if (link == nullptr || link->speed == 0) return {};
+  return std::uint64_t{link->speed};
 }
 
 Value state_of(const fi_info& device) {
@@ -59,14 +70,13 @@ Value state_of(const fi_info& device) {
 
 Facts facts_of_device(const fi_info& device, const Topology& topology) {
   const Candidate place = candidate(device);
-  const auto node = topology.numa_node(place);
   return {{"device", place.name},
           {"network", known(place.network.c_str())},
           {"address", address_of(device)},
           {"link_bits_per_second", speed_of(device)},
           {"link", state_of(device)},
           {"pci", pci_of(place)},
-          {"numa_node", node ? Value(std::uint64_t{*node}) : Value()}};
+          {"numa_node", known(topology.numa_node(place))}};
 }
 
 std::string notice_of(const Manner& manner) {
@@ -118,7 +128,7 @@ Facts facts_of(const Rail& rail) {
   return {{"notice", notice_of(choose_manner(info, level_of(info)))},
           {"fired_by", fired_by(rail)},
           {"deferred_work", rail.triggers()},
-          {"trigger_entries", entries ? Value(std::uint64_t{*entries}) : Value()},
+          {"trigger_entries", known(entries)},
           {"engine_waits", std::string(rail.wait_fd() < 0 ? "polls every millisecond" : "sleeps on a descriptor")},
           {"remote_data_bytes", std::uint64_t{data_bytes(info)}},
           {"ordered_writes", choose_manner(info, 0).ordered},
