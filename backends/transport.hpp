@@ -188,14 +188,14 @@ class Transport {
 /// What the user may set for all backends.
 struct Settings {
   std::size_t bounce_max = 0;
-  int level = 4;            ///< support level: no more of the provider is used than this
-  int trigger_entries = 0;  ///< how many of the NIC's trigger entries this rank may take
-  int rails = 0;            ///< of a channel; 0: chosen by size
-  bool stage_all = false;   ///< memory of the user's is staged, as if no network reached it
-  std::string domains;      ///< network devices that may be used, best first; empty: chosen by locality
-  int node_size = 1;        ///< ranks on this host
-  int node_rank = 0;        ///< among them
-  bool one_host = true;     ///< all ranks of the job are on this host
+  int level = 4;                       ///< support level: no more of the provider is used than this
+  std::optional<int> trigger_entries;  ///< how many of the NIC's this rank may take, at most; none: its share
+  int rails = 0;                       ///< of a channel; 0: chosen by size
+  bool stage_all = false;              ///< memory of the user's is staged, as if no network reached it
+  std::string domains;                 ///< network devices that may be used, best first; empty: chosen by locality
+  int node_size = 1;                   ///< ranks on this host
+  int node_rank = 0;                   ///< among them
+  bool one_host = true;                ///< all ranks of the job are on this host
   std::chrono::nanoseconds patience = std::chrono::seconds(30);  ///< with a peer that cannot be reached
 };
 

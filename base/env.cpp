@@ -138,9 +138,9 @@ constexpr std::array kTable = {
         [](Env& env, std::string_view text) { env.nontemporal_min = size(text); }},
     Row{{"SLUICE_LEVEL", "4", "no more of a network is used than this support level offers, 0 to 4", Kind::number},
         [](Env& env, std::string_view text) { env.level = level_of(text); }},
-    Row{{"SLUICE_TRIGGER_ENTRIES", "1000000",
+    Row{{"SLUICE_TRIGGER_ENTRIES", "",
          "how many of a NIC's trigger entries each rank may take, at most; what finds none left is posted by the "
-         "engine",
+         "engine; unset: its share of what the NIC says that it has",
          Kind::number},
         [](Env& env, std::string_view text) { env.trigger_entries = number(text); }},
     Row{{"SLUICE_RAILS", "", "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots",

@@ -47,7 +47,7 @@ struct Env {
   std::size_t bounce_max = 0;                       ///< SLUICE_BOUNCE_MAX
   std::size_t nontemporal_min = 0;                  ///< SLUICE_NONTEMPORAL_MIN
   int level = 4;                                    ///< SLUICE_LEVEL
-  int trigger_entries = 0;                          ///< SLUICE_TRIGGER_ENTRIES
+  std::optional<int> trigger_entries;               ///< SLUICE_TRIGGER_ENTRIES; none: what the NIC says
   int rails = 0;                                    ///< SLUICE_RAILS; 0: by size
   bool stage_all = false;                           ///< SLUICE_STAGING
   std::string nics;                                 ///< SLUICE_NICS; empty: by locality

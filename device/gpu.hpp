@@ -32,12 +32,14 @@ class Helper {
   virtual void help() noexcept = 0;
 };
 
-/// Helps until `ready()`, for about as long as a wait yields. Returns whether it came.
+/// Helps until `ready()`, for a while: to wake the engine for each part of a large message would halve the bandwidth of
+/// a network. Returns whether it came.
 template <class Ready>
 bool help_until(Helper& helper, Ready ready, base::Clock::time_point deadline) {
+  constexpr auto kHelping = std::chrono::milliseconds(20);
   constexpr auto kAlone = std::chrono::microseconds(50);  // then other threads of this core may be what is waited for
   const auto began = base::Clock::now();
-  deadline = std::min(deadline, began + base::kYielding);
+  deadline = std::min(deadline, began + kHelping);
   for (auto now = began; now < deadline; now = base::Clock::now()) {
     for (int i = 0; i < 16; ++i) {
       helper.help();

@@ -3,9 +3,13 @@
 
 #include <cstring>
 
+#include "base/seeded.hpp"
 #include "device/copy.hpp"
 
 namespace sluice::backends::ofi {
+
+using base::seeded;
+
 namespace {
 
 constexpr std::size_t kLine = 64;
@@ -24,7 +28,8 @@ void StagedSlots::take(device::Lane lane, std::uint64_t epoch) {
   const std::byte* const from = slots_.at(epoch);
   StageHeader header;
   std::memcpy(&header, from, sizeof header);
-  device::copy(lane, target_.at(epoch) + header.offset, from + StageHeader::kBytes, header.bytes);
+  const std::size_t offset = seeded("stage_offset_ignored") ? 0 : header.offset;
+  device::copy(lane, target_.at(epoch) + offset, from + StageHeader::kBytes, header.bytes);
 }
 
 Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces) {
@@ -37,7 +42,7 @@ Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces) {
 
 std::pair<std::byte*, bool> Stage::room(std::uint64_t epoch, std::size_t at) noexcept {
   const Piece& piece = pieces_[next_];
-  if (piece.sender != nullptr && piece.sender->posted) return {nullptr, false};
+  if (piece.sender != nullptr && piece.sender->posted && !seeded("stage_reused")) return {nullptr, false};
   return {piece.data, std::exchange(filled_, {epoch, at}) == std::pair(epoch, at)};
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 
@@ -199,9 +200,13 @@ class OfiTransport final : public Transport {
 void OfiTransport::count_entries() {
   const Rail& rail = *station_.rails.front();
   station_.rings_by_page = pages_work(rail);
-  station_.entries_left = settings_.trigger_entries;
+  station_.entries_left = settings_.trigger_entries.value_or(std::numeric_limits<int>::max());
   const auto nic = armable(rail);
-  if (nic) station_.entries_left = std::min(station_.entries_left, static_cast<int>(*nic) / settings_.node_size);
+  if (nic) {
+    station_.entries_left = std::min(station_.entries_left, static_cast<int>(*nic) / settings_.node_size);
+  } else if (station_.rings_by_page && !settings_.trigger_entries) {
+    station_.entries_left = 0;  // a NIC that does not say may hang when it has none left
+  }
 }
 
 void OfiTransport::open_rest() {

@@ -315,10 +315,14 @@ TEST_P(LostOwner, ends_what_was_asked) {
     while (::kill(static_cast<pid_t>(board().word(kPid).load()), 0) == 0) std::this_thread::sleep_for(1ms);
     for (int i = 0; i < one.depth; ++i) asker.ask({Kind::get, 0, {0, 4096}});
     // A provider may try to reach it for ever. The layer above, which sees the sockets, ends that.
-    if (one.ground.name != "shm") asker.watch().fail(Code::peer_lost, "rank 0 has ended");
+    if (one.ground.name != "shm") {
+      asker.link().lost();
+      asker.watch().fail(Code::peer_lost, "rank 0 has ended");
+    }
     asker.finish();
     EXPECT_NE(asker.watch().failure(), "");
     asker.ask({Kind::get, 0, {0, 4096}});
+    expect_within(20s, [&] { return asker.all_over(); });
   });
   EXPECT_FALSE(ended.hung);
   EXPECT_EQ(ended.code, 128 + SIGKILL);

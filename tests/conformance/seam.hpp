@@ -81,6 +81,7 @@ class Asker {
   void ask(const backends::Request& request);
   /// Waits until all that was asked is over.
   void finish();
+  bool all_over() const { return watch_.done.value.load() >= last_; }
   /// The same for one; returns the word at the start of its local part.
   std::uint64_t ask_one(const backends::Request& request);
   /// Finishes, and returns when the others have too: nobody needs our memory any more.

@@ -343,7 +343,8 @@ class PostedTransport : public WrappedTransport {
 class RungTransport final : public PostedTransport {
  public:
   explicit RungTransport(const Settings& settings)
-      : PostedTransport(settings), nic_(std::make_shared<Nic>(settings.trigger_entries)) {}
+      : PostedTransport(settings),
+        nic_(std::make_shared<Nic>(settings.trigger_entries.value_or(std::numeric_limits<int>::max()))) {}
 
  private:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
