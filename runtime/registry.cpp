@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the two ends of a channel find each other, and how they part.
 #include <algorithm>
+#include <thread>
 
 #include "base/log.hpp"
 #include "runtime/world.hpp"
@@ -113,6 +114,7 @@ void World::see_all_of(const Peer& peer) {
   const auto deadline = Clock::now() + kSeenBy;
   do {
     engine_.look();
+    std::this_thread::yield();
   } while (std::any_of(ends_.begin(), ends_.end(), is_behind) && Clock::now() < deadline);
 }
 

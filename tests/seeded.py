@@ -86,7 +86,7 @@ BUGS = {
     "request_offset_ignored": f"Quick/Accesses.get_every_byte*/{INLINE}_d4_64B",
     "request_overwritten": "Quick/Accesses.get_every_byte*/posted_inline_allocated_d4_64B",
     "stage_offset_ignored": "SLUICE_STAGING=always Quick/Parts.*/ofi_tcp_inline_user_d2_4096B",
-    "stage_reused": "SLUICE_STAGING=always Quick/OneWay.*/ofi_tcp_inline_user_d8_1MiB",
+    "stage_reused": f"SLUICE_STAGING=always {SPREAD} Quick/OneWay.*/chaos_host_user_d8_13B",
     "word_before_delivery": f"CHAOS_DATA=0 {SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
     "epoch_in_number_ignored": f"{SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
     "unnamed_epochs_at_once": "CHAOS_DATA=1 CHAOS_LONGEST_US=20000 Quick/OneWay.*/chaos_*_allocated_d8_13B",

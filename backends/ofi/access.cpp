@@ -70,11 +70,18 @@ RmaAccess::~RmaAccess() {
   rail_.forget(*this);
   there_.forget(*this);
   give_up([](std::uint64_t) {});
+  const auto under_way = [](const Flight& flight) { return flight.operation.posted; };
+  if (std::any_of(flights_.begin(), flights_.end(), under_way)) keep_flights();
   local_registered_.reset();
   flights_registered_.reset();
-  const auto under_way = [](const Flight& flight) { return flight.operation.posted; };
-  if (std::any_of(flights_.begin(), flights_.end(), under_way))
-    station_.orphaned_flights.push_back(std::move(flights_));
+}
+
+/// The provider may still use them.
+void RmaAccess::keep_flights() {
+  rail_.disown(*local_registered_);
+  rail_.disown(*flights_registered_);
+  station_.orphaned_flights.push_back(std::move(flights_));
+  station_.orphaned_memory.insert(station_.orphaned_memory.end(), {local_registered_, flights_registered_});
 }
 
 bool RmaAccess::post(std::uint64_t epoch, const Request& request) {
@@ -108,7 +115,7 @@ Posted RmaAccess::start(Flight& flight, const Request& request) {
 }
 
 void RmaAccess::suspect(const std::string& why) {
-  if (!suspicion_.none()) return;
+  if (!suspicion_.none() || loss_.raised()) return;
   suspicion_.raise(why);
   station_.attend_to(*this);
 }
@@ -119,7 +126,7 @@ void RmaAccess::peer_lost() {
 }
 
 void RmaAccess::ended(Operation& operation, const std::string& why_not) {
-  if (why_not.empty()) return over(operation.epoch);
+  if (why_not.empty() || loss_.raised()) return over(operation.epoch);
   suspect("a request over " + station_.provider + " failed: " + why_not);
   lost_.push_back(operation.epoch);
 }

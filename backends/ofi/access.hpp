@@ -47,6 +47,7 @@ class RmaAccess final : public EngineAccess, private Owner, private Attended, pr
   void give_up(Each each);
   Posted start(Flight& flight, const Request& request);
   void suspect(const std::string& why);
+  void keep_flights();
 
   Station& station_;
   Destination& there_;

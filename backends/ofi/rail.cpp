@@ -171,6 +171,16 @@ std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& 
   }
 }
 
+void Rail::disown(const Registration& registration) {
+  std::erase_if(registrations_, [&](const auto& one) { return one.lock().get() == &registration; });
+}
+
+void Rail::close_endpoints() {
+  if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) return;
+  endpoints_to_peers_.clear();
+  endpoint_.reset();
+}
+
 Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
                    std::optional<std::uint64_t> number, bool delivered, Operation& operation) {
   if (!delivered && bytes <= info_->tx_attr->inject_size) {

@@ -103,11 +103,16 @@ class Rail {
   std::shared_ptr<Registration> registered(const device::Extent& memory);
   /// The same. Null: the provider does not reach this memory of the user's, so that it is staged.
   std::shared_ptr<Registration> registered_if_reached(const device::Extent& memory);
+  /// What is still under way may use it; from now on nobody else does, since its memory may go.
+  void disown(const Registration& registration);
   std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
   /// Bytes that anybody may overwrite: a peer's flush of its writes to us is one more write, and comes here. They are
   /// known for as long as the rail is, since a flush may come when all landings are closed.
   const Registration& flushes() const noexcept { return *flushes_; }
+
+  /// Nothing is under way from now on, if the provider lets go of registered memory only after that.
+  void close_endpoints();
 
   /// From now on, and until `forget`, it hears of what has failed.
   void know(Owner& owner) { owners_.push_back(&owner); }

@@ -65,23 +65,31 @@ RmaLanding::RmaLanding(Station& station, const Endpoints& endpoints, const Slots
   place_.depth = target.depth;
   place_.rails = static_cast<std::uint32_t>(signals_.size());
   place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
-  for (std::size_t i = 0; i < signals_.size(); ++i) {
-    const std::size_t endpoint = endpoints.of(place_.index, i);
-    Rail& rail = *station.rails[endpoint];
-    const auto word = rail.registered(signals_[i].memory);
-    const auto slots = target.memory.bytes == 0 ? word : rail.registered(slots_here.memory);
-    const Registration& flushes = rail.flushes();
-    const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
-    place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
-                      target.memory.bytes == 0 ? word->address(at) : slots->address(slots_here.memory.data),
-                      slots->key(),
-                      word->address(at),
-                      word->key(),
-                      flushes.address(flushes.data),
-                      flushes.key()};
-    registered_.insert(registered_.end(), {word, slots});
-    if (place_.notice == Notice::word) station.written_words.push_back({&signals_[i], 0});
+  try {
+    for (std::size_t i = 0; i < signals_.size(); ++i) open(i, endpoints.of(place_.index, i), slots_here.memory);
+  } catch (...) {
+    station.arrivals.remove(place_.index);
+    throw;
   }
+  if (place_.notice != Notice::word) return;
+  for (const Signal& signal : signals_) station.written_words.push_back({&signal, 0});
+}
+
+/// Rail `i`, at one of our endpoints. No bytes: its signal alone.
+void RmaLanding::open(std::size_t i, std::size_t endpoint, const device::Extent& memory) {
+  Rail& rail = *station_.rails[endpoint];
+  const auto word = rail.registered(signals_[i].memory);
+  const auto slots = memory.bytes == 0 ? word : rail.registered(memory);
+  const Registration& flushes = rail.flushes();
+  const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
+  place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
+                    memory.bytes == 0 ? word->address(at) : slots->address(memory.data),
+                    slots->key(),
+                    word->address(at),
+                    word->key(),
+                    flushes.address(flushes.data),
+                    flushes.key()};
+  registered_.insert(registered_.end(), {word, slots});
 }
 
 RmaLanding::~RmaLanding() {
@@ -108,6 +116,7 @@ RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device
   const std::lock_guard lock(station.mutex);
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     open(lanes_[i], there.routes.at(place.rail[i].endpoint), place.rail[i]);
+  for (const Lane& lane : lanes_) lane.rail->know(*this);
   there.know(*this);
   if (has_words_to_follow()) station_.attend_to(*this);
 }
@@ -137,7 +146,6 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   for (auto& operation : lane.pieces) operation = new_operation();
   lane.extra = new_operation();
   if (place_.notice == Notice::word) lane.extra_source = lane.rail->registered(word_of(*lane.extra));
-  lane.rail->know(*this);
 }
 
 RmaPut::~RmaPut() {
@@ -157,6 +165,7 @@ RmaPut::~RmaPut() {
 void RmaPut::leave(const Lane& lane, std::unique_ptr<Operation>& operation) {
   lane.rail->give_up(*operation);
   station_.orphans.push_back(std::exchange(operation, new_operation()));
+  if (lane.source != nullptr) lane.rail->disown(*lane.source);
   station_.orphaned_memory.insert(station_.orphaned_memory.end(), {lane.source, lane.extra_source, lane.stage});
 }
 
@@ -204,6 +213,7 @@ bool RmaPut::post_pieces(Lane& lane, Message& message) {
     if (piece == lane.pieces.end()) return false;
     const Message next{message.epoch, message.part, {message.range.offset, lane.piece_bytes}};
     if (write(lane, next, {}, !station_.manner.ordered, **piece) == Posted::busy) return false;
+    lane.refused = {};
     message.range = {message.range.offset + lane.piece_bytes, message.range.bytes - lane.piece_bytes};
     lane.cut = message;
   }
@@ -212,8 +222,11 @@ bool RmaPut::post_pieces(Lane& lane, Message& message) {
 
 bool RmaPut::at_rest(std::size_t rail) {
   const std::lock_guard lock(station_.mutex);
-  const auto& pieces = lanes_[rail].pieces;
-  return std::none_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece->posted; });
+  const Lane& lane = lanes_[rail];
+  const auto& pieces = lane.pieces;
+  const bool data_without_word = lane.word_due != 0 && lane.of(lane.word_due)->posted;
+  return !data_without_word &&
+         std::none_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece->posted; });
 }
 
 bool RmaPut::post_last(Lane& lane, const Message& message) {
@@ -328,7 +341,7 @@ void RmaPut::refused(Lane& lane, const std::string& why) {
 }
 
 void RmaPut::suspect(const std::string& why) {
-  if (!suspicion_.none()) return;
+  if (!suspicion_.none() || loss_.raised()) return;
   suspicion_.raise(why);
   station_.attend_to(*this);
 }
@@ -399,13 +412,13 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
     return;
   }
   if (!why_not.empty()) suspect("a write over " + station_.provider + " failed: " + why_not);
-  if (lane->is_piece(operation)) return;
+  if (lane->is_piece(operation) || lane->word_due == operation.epoch) return;  // the epoch ends with what follows
   if (lane->extra.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
   } else if (!suspicion_.none()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
-    if (lane->word_due != operation.epoch && !seeded("over_when_posted")) over(operation.epoch);
+    if (!seeded("over_when_posted")) over(operation.epoch);
   } else {
     arrived(*lane, operation.epoch);
   }

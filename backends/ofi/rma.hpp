@@ -18,6 +18,8 @@ class RmaLanding final : public Landing {
   std::string describe() const override;
 
  private:
+  void open(std::size_t i, std::size_t endpoint, const device::Extent& memory);
+
   Station& station_;
   std::vector<Signal> signals_;
   std::optional<StagedSlots> staged_;

@@ -24,12 +24,14 @@ StagedSlots::StagedSlots(const Slots& target)
           (StageHeader::kBytes + whole_lines(target.slot_bytes)) * static_cast<std::size_t>(target.depth), false)),
       slots_{memory_.extent(), StageHeader::kBytes + whole_lines(target.slot_bytes), target.depth} {}
 
+/// Never beyond our own memory, whatever the peer has written.
 void StagedSlots::take(device::Lane lane, std::uint64_t epoch) {
   const std::byte* const from = slots_.at(epoch);
   StageHeader header;
   std::memcpy(&header, from, sizeof header);
   const std::size_t offset = seeded("stage_offset_ignored") ? 0 : header.offset;
-  device::copy(lane, target_.at(epoch) + offset, from + StageHeader::kBytes, header.bytes);
+  const bool inside = header.offset <= target_.slot_bytes && header.bytes <= target_.slot_bytes - header.offset;
+  if (inside) device::copy(lane, target_.at(epoch) + offset, from + StageHeader::kBytes, header.bytes);
 }
 
 Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces) {

@@ -14,6 +14,7 @@
 #include "backends/ofi/cxi.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
+#include "base/log.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -74,15 +75,22 @@ class OfiLink final : public Link {
   }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
     const bool countable = target.memory.bytes != 0 && target.depth <= CountedLanding::kDeepest;
-    if (station_.manner.notice == Notice::counter && countable && in_one_write(target))
-      return std::make_unique<CountedLanding>(station_, endpoints_, target, signals);
+    if (station_.manner.notice == Notice::counter && countable && in_one_write(target)) {
+      if (auto landing = unless_short_of_counters(
+              [&] { return std::make_unique<CountedLanding>(station_, endpoints_, target, signals); }))
+        return landing;
+    }
     return std::make_unique<RmaLanding>(station_, endpoints_, target, signals);
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     const Target place = target_of(key);
     find_routes();
-    if (can_be_armed(place, source)) return std::make_unique<TriggeredPut>(station_, there_, source, watch, place);
+    if (can_be_armed(place, source)) {
+      if (auto put = unless_short_of_counters(
+              [&] { return std::make_unique<TriggeredPut>(station_, there_, source, watch, place); }))
+        return put;
+    }
     return std::make_unique<RmaPut>(station_, there_, source, watch, place);
   }
   void lost() override {
@@ -101,6 +109,16 @@ class OfiLink final : public Link {
   }
 
  private:
+  /// What `make` makes; null if the NIC has too few counters left for it: then the engine does it.
+  template <class Make>
+  static auto unless_short_of_counters(Make make) -> decltype(make()) {
+    try {
+      return make();
+    } catch (const std::runtime_error& reason) {
+      base::log(base::LogLevel::info, std::string("not by the NIC: ") + reason.what());
+      return nullptr;
+    }
+  }
   /// When something is to be put there: it takes memory and, for a moment, descriptors.
   void find_routes() {
     const std::lock_guard lock(station_.mutex);

@@ -56,21 +56,30 @@ CountedLanding::CountedLanding(Station& station, const Endpoints& endpoints, con
   target_.depth = target.depth;
   target_.rails = static_cast<std::uint32_t>(signals.size());
   target_.notice = Notice::counter;
-  for (std::size_t i = 0; i < signals.size(); ++i) {
-    const std::size_t endpoint = endpoints.of(target_.index, i);
-    Rail& rail = *station.rails[endpoint];
-    target_.rail[i].endpoint = static_cast<std::uint32_t>(endpoint);
-    target_.rail[i].slots = by_offset ? 0 : reinterpret_cast<std::uintptr_t>(target.memory.data);
-    Lane lane{signals[i], {}};
-    for (std::uint64_t slot = 0; slot < static_cast<std::uint64_t>(target.depth); ++slot) {
-      auto counter = open_counter(rail);
-      auto memory = register_counted(rail, target.at(slot), target.slot_bytes, counter.get());
-      target_.keys.push_back(fi_mr_key(memory.get()));
-      lane.slots.push_back({std::move(counter), std::move(memory)});
-    }
-    lanes_.push_back(std::move(lane));
+  try {
+    for (std::size_t i = 0; i < signals.size(); ++i) open(i, endpoints.of(target_.index, i), target, signals[i]);
+  } catch (...) {
+    station.arrivals.remove(target_.index);
+    lanes_.clear();
+    throw;
   }
   station.counted.push_back(this);
+}
+
+/// Rail `i`, at one of our endpoints.
+void CountedLanding::open(std::size_t i, std::size_t endpoint, const Slots& target, const Signal& signal) {
+  Rail& rail = *station_.rails[endpoint];
+  const bool by_offset = (rail.info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
+  target_.rail[i].endpoint = static_cast<std::uint32_t>(endpoint);
+  target_.rail[i].slots = by_offset ? 0 : reinterpret_cast<std::uintptr_t>(target.memory.data);
+  Lane lane{signal, {}};
+  for (std::uint64_t slot = 0; slot < static_cast<std::uint64_t>(target.depth); ++slot) {
+    auto counter = open_counter(rail);
+    auto memory = register_counted(rail, target.at(slot), target.slot_bytes, counter.get());
+    target_.keys.push_back(fi_mr_key(memory.get()));
+    lane.slots.push_back({std::move(counter), std::move(memory)});
+  }
+  lanes_.push_back(std::move(lane));
 }
 
 CountedLanding::~CountedLanding() {
@@ -109,6 +118,7 @@ TickBell::TickBell(Station& station, Owned<fid_cntr> counter) : station_(station
 TickBell::~TickBell() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.bells, this);
+  counter_.reset();
 }
 
 void TickBell::look() {
@@ -134,6 +144,7 @@ ArmedWork::ArmedWork(Station& station, Rail& rail, int entries)
 ArmedWork::~ArmedWork() {
   const std::lock_guard lock(station_.mutex);
   rail_.forget(*this);
+  source_.reset();
   over_.reset();
 }
 
@@ -171,6 +182,8 @@ Station::~Station() {
   std::vector<std::vector<Work>> memory;  // libfabric may look at it until its endpoint is closed
   for (const auto& work : left_work) memory.push_back(work->memory());
   left_work.clear();
+  for (const auto& rail : rails) rail->close_endpoints();
+  orphaned_memory.clear();
   rails.clear();
 }
 
@@ -193,6 +206,7 @@ TriggeredPut::~TriggeredPut() {
   there_.forget(*this);
   std::erase(station_.triggered, this);
   dispose();
+  if (registered_ != nullptr) rail_->disown(*registered_);
   work_->keep(own_bell(), std::move(registered_));
   work_->look();
   station_.left_work.push_back(std::move(work_));
@@ -278,7 +292,9 @@ void TriggeredPut::suspect() {
 }
 
 /// Of what was rung for.
-std::uint64_t TriggeredPut::over() { return loss_.over() ? std::min(armed_, rung()) : work_->ended() - disposed_; }
+std::uint64_t TriggeredPut::over() {
+  return loss_.over() || disposed_ != 0 ? std::min(armed_, rung()) : work_->ended();
+}
 
 bool TriggeredPut::look() {
   queue_armed();

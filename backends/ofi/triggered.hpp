@@ -39,6 +39,8 @@ class CountedLanding final : public Landing {
     bool arrived(std::uint64_t epoch) const;
   };
 
+  void open(std::size_t i, std::size_t endpoint, const Slots& target, const Signal& signal);
+
   Station& station_;
   std::vector<Lane> lanes_;
   Target target_;
