@@ -5,7 +5,8 @@
     tests/seeded.py CONFORMANCE_SEEDED [BUG ...]
 
 A bug counts as found when its tests fail, crash or hang. Before that the same tests must pass without any bug. Bugs of networks are
-looked for where FI_PROVIDER_PATH is set. Prints a line for each bug; exits 1 if a bug was not found, if a test fails without one, or if the table and the sources name different bugs.
+looked for where FI_PROVIDER_PATH is set. Prints a line for each bug; exits 1 if a bug was not found, if a test fails without one,
+or if the table and the sources name different bugs.
 """
 
 import concurrent.futures
