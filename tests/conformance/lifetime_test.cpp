@@ -74,7 +74,7 @@ void expect_flat(const Usage& before, const Usage& after) {
 
 void expect_flat(const Case& one, int rounds) {
   Peers peers = one.peers();
-  peers.limit = std::chrono::milliseconds(20'000 + rounds * 10);
+  peers.limit = std::chrono::milliseconds(20'000 + rounds * (one.ground.network ? 60 : 10));
   run_peers(peers, [&](Context& context) {
     open_and_close(context, one, rounds / 10);  // warm
     board().meet(context);
@@ -86,7 +86,8 @@ void expect_flat(const Case& one, int rounds) {
 }
 
 TEST_P(Lifetime, opening_and_closing_leaves_nothing_behind) {
-  const int rounds = GetParam().ground.network ? 1000 : 5000;
+  const Ground& ground = GetParam().ground;
+  const int rounds = !ground.network ? 5000 : ground.polled ? 300 : 1000;
   expect_flat(GetParam(), kSanitized ? 300 : rounds);
 }
 
