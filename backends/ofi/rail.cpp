@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/rail.hpp"
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <mutex>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "backends/ofi/provider.hpp"
 #include "base/log.hpp"
@@ -40,10 +46,27 @@ Info best_of(const fi_info& device, bool triggers) {
   return duplicate(device);
 }
 
+bool is_shm(const fi_info& info) { return std::string_view(info.fabric_attr->prov_name) == "shm"; }
+
+/// A rank that was killed leaves files named by its process number. When the number comes again, libfabric takes them
+/// for those of the new process, and is busy. Before the first endpoint of a process none of them can be its own.
+void remove_files_of_the_dead() {
+  static std::mutex mutex;
+  static pid_t done = 0;
+  const std::lock_guard lock(mutex);
+  if (std::exchange(done, getpid()) == getpid()) return;
+  const std::string prefix = std::to_string(getpid()) + ":" + std::to_string(getuid()) + ":";
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    if (file.path().filename().string().starts_with(prefix)) std::filesystem::remove(file.path(), ignored);
+  }
+}
+
 }  // namespace
 
 Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
     : info_(best_of(device, triggers)), next_key_(kFirstKey), stage_all_(stage_all) {
+  if (is_shm(*info_)) remove_files_of_the_dead();
   fid_fabric* fabric = nullptr;
   check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
   fabric_.reset(fabric);
@@ -88,8 +111,7 @@ void Rail::look_for_atomics() {
 
 fid_ep* Rail::endpoint_to_peer() {
   // An endpoint of shm hears the answers of its peers in the order in which it asked: all would wait for the dead one.
-  const bool answers_in_order = std::string_view(info_->fabric_attr->prov_name) == "shm";
-  if (!answers_in_order) return endpoint_.get();
+  if (!is_shm(*info_)) return endpoint_.get();
   endpoints_to_peers_.push_back(open_endpoint());
   return endpoints_to_peers_.back().get();
 }
