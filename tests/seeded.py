@@ -89,7 +89,7 @@ BUGS = {
     "stage_offset_ignored": "SLUICE_STAGING=always Quick/Parts.*/ofi_tcp_inline_user_d2_4096B",
     "stage_reused": f"SLUICE_STAGING=always {SPREAD} Quick/OneWay.*/chaos_host_user_d8_13B",
     "word_before_delivery": f"CHAOS_DATA=0 {SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
-    "epoch_in_number_ignored": f"{SPREAD} Quick/OneWay.*/{CHAOS}_d8_13B",
+    "epoch_in_number_ignored": "CHAOS_LONGEST_US=20000 Quick/OneWay.*/chaos_*_allocated_d8_13B",
     "unnamed_epochs_at_once": "CHAOS_DATA=1 CHAOS_LONGEST_US=20000 Quick/OneWay.*/chaos_*_allocated_d8_13B",
     "one_rail_awaited": f"SLUICE_RAILS=3 Quick/Epochs.every_byte*/{CHAOS}_d2_4097B",
     "over_when_posted": f"CHAOS_ORDER=granted CHAOS_INJECT=0 Quick/Acquire.the_source*/{CHAOS}_d1_4096B",

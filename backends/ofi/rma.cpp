@@ -412,9 +412,10 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
     return;
   }
   if (!why_not.empty()) suspect("a write over " + station_.provider + " failed: " + why_not);
-  if (lane->is_piece(operation) || lane->word_due == operation.epoch) return;  // the epoch ends with what follows
   if (lane->extra.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
+  } else if (lane->is_piece(operation) || lane->word_due == operation.epoch) {
+    return;  // the epoch ends with what follows
   } else if (!suspicion_.none()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
