@@ -371,11 +371,12 @@ def run_all(tests, options, left_out):
         print(f"SKIPPED-HERE: {tests.name}: {reason}")
         return 0
     options.bin = options.bin.resolve()
-    names = [name for name in dir(tests) if name.startswith("test_") and options.only in name]
+    full = getattr(options, "full", False)
+    names = [name for name in dir(tests) if name.startswith("test_") and options.only in name and (full or "full" not in name)]
     faults = 0
     for name in names:
         if left_out(name):
-            print(f"not run: {name} ({left_out(name)})")
+            print(f"SKIPPED-HERE: {tests.name}.{name}: {left_out(name)}")
             continue
         began = time.monotonic()
         try:

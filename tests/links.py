@@ -319,8 +319,6 @@ def main():
     options = parser.parse_args()
 
     def left_out(name):
-        if "full" in name and not options.full:
-            return "long"
         return "needs /dev/net/tun" if "delay" in name and not os.path.exists("/dev/net/tun") else ""
 
     return hosts.run_all(Tests, options, left_out)

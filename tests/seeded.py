@@ -178,7 +178,8 @@ def main():
         good = False
     bugs = [bug for bug in bugs if bug in planted()]
     if "FI_PROVIDER_PATH" not in os.environ:  # built without networks, or not told where emucxi and chaos are
-        print("not looked for: " + ", ".join(bug for bug in bugs if on_network(bug)))
+        unseen = ", ".join(bug for bug in bugs if on_network(bug))
+        print(f"SKIPPED-HERE: seeded: no networks in FI_PROVIDER_PATH: {unseen}")
         bugs = [bug for bug in bugs if not on_network(bug)]
     good = check_clean(program, bugs) and good
     found = check_bugs(program, bugs)

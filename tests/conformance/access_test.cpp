@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <random>
 #include <set>
@@ -292,7 +293,15 @@ TEST_P(NoAtomics, are_unsupported_where_there_is_no_way_and_the_description_says
 
 // ---- a peer that dies
 
-class LostOwner : public testing::TestWithParam<Case> {};
+class LostOwner : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const std::string why_not = why_not_kill(GetParam().ground);
+    if (why_not.empty()) return;
+    std::printf("SKIPPED-HERE: %s\n", why_not.c_str());
+    GTEST_SKIP() << why_not;
+  }
+};
 
 TEST_P(LostOwner, ends_what_was_asked) {
   Peers peers = GetParam().peers();

@@ -67,6 +67,9 @@ std::vector<Case> with_ranks(const std::vector<Case>& cases, const std::vector<i
 /// The same cases on other grounds.
 std::vector<Case> on(const std::vector<Ground>& grounds, const std::vector<Case>& cases);
 
+/// Empty: ranks may be killed over this ground in this run of the program. Else why not, as ./dev lists it.
+std::string why_not_kill(const Ground& ground);
+
 /// Whether the filter of this run of the program may match tests named Full.
 bool wants_full();
 /// For INSTANTIATE_TEST_SUITE_P(Full, ...): the cases that `make` returns. They are thousands: ranks of other tests,

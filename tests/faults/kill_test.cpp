@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -92,13 +93,24 @@ std::set<std::string> left_in_public_places() {
 
 class Kill : public testing::TestWithParam<Case> {
  protected:
-  void SetUp() override { before_ = left_in_public_places(); }
+  void SetUp() override {
+    before_ = left_in_public_places();
+    const std::string why_not = why_not_kill(GetParam().ground);
+    if (why_not.empty()) return;
+    leave_out(why_not);
+  }
   void TearDown() override {
     // Others may use this machine too: only what is new and still there counts.
     const std::set<std::string> after = left_in_public_places();
     std::vector<std::string> left;
     std::set_difference(after.begin(), after.end(), before_.begin(), before_.end(), std::back_inserter(left));
     EXPECT_EQ(left, std::vector<std::string>());
+  }
+
+  /// The same line for all that is left out for one reason: ./dev lists it once.
+  static void leave_out(const std::string& what_and_why) {
+    std::printf("SKIPPED-HERE: %s\n", what_and_why.c_str());
+    GTEST_SKIP() << what_and_why;
   }
 
   static Peers ranks(int count) {
@@ -114,7 +126,14 @@ class Kill : public testing::TestWithParam<Case> {
   std::set<std::string> before_;
 };
 
-class ArmedKill : public Kill {};
+class ArmedKill : public Kill {
+ protected:
+  void SetUp() override {
+    Kill::SetUp();
+    if (GetParam().ground.name == "ofi_sockets")
+      leave_out("ArmedKill over ofi_sockets: sockets may never say that a write to a dead rank has failed");
+  }
+};
 
 /// Rank 1 was killed, and nobody else had anything to say.
 void expect_only_rank_1_killed(const Ended& ended) {
@@ -515,12 +534,7 @@ std::vector<Case> processes(std::vector<Case> cases) {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Kill, testing::ValuesIn(processes(memory_cases())), CaseName());
-/// Sockets may never say that a write to a dead rank has failed.
-std::vector<Case> that_end(std::vector<Case> cases) {
-  std::erase_if(cases, [](const Case& one) { return one.ground.name == "ofi_sockets"; });
-  return cases;
-}
-INSTANTIATE_TEST_SUITE_P(Quick, ArmedKill, testing::ValuesIn(that_end(processes(stream_cases()))), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, ArmedKill, testing::ValuesIn(processes(stream_cases())), CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, Kill, full_cases([] {
                            return processes(with_sizes(memory_cases(), {0, 8, 100'000}));
                          }),

@@ -66,8 +66,9 @@ TEST(Info, says_of_every_network_what_is_used_of_it_or_why_it_is_not) {
 TEST(Info, says_who_rings_and_how_much_can_be_armed) {
   const json emulated = row_of(json::parse(sluice::info(true)).at("providers"), "emucxi");
   if (emulated.is_null()) {
-    std::printf("SKIPPED-HERE: info: no provider emucxi in FI_PROVIDER_PATH\n");
-    GTEST_SKIP();
+    constexpr const char* kWhyNot = "no provider emucxi in FI_PROVIDER_PATH";
+    std::printf("SKIPPED-HERE: Info.says_who_rings_and_how_much_can_be_armed: %s\n", kWhyNot);
+    GTEST_SKIP() << kWhyNot;
   }
   EXPECT_EQ(emulated.at("level"), 4);
   EXPECT_EQ(emulated.at("fired_by"), "NIC, rung by a store to its page; else engine");
