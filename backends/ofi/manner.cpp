@@ -30,9 +30,7 @@ std::size_t data_bytes(const fi_info& info) noexcept {
   return messages_only ? 0 : info.domain_attr->cq_data_size;
 }
 
-int level_of(const fi_info& info) noexcept {
-  return (~info.caps & (FI_TRIGGER | FI_RMA_EVENT)) == 0 ? 4 : data_level(info);
-}
+int level_of(const fi_info& info) noexcept { return (~info.caps & kTriggerCaps) == 0 ? 4 : data_level(info); }
 
 Manner choose_manner(const fi_info& info, int level) noexcept {
   Manner manner;

@@ -38,6 +38,9 @@ struct Manner {
 /// How many bytes may travel with a write.
 std::size_t data_bytes(const fi_info& info) noexcept;
 
+/// What deferred work and counted memory need.
+inline constexpr std::uint64_t kTriggerCaps = FI_TRIGGER | FI_RMA_EVENT;
+
 /// The support level of a provider: 4: work is fired and counted without a thread of ours, 3: 64 bits travel with a
 /// put, 2: 32, 1: 8 or 16, 0: none.
 int level_of(const fi_info& info) noexcept;

@@ -10,6 +10,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "backends/ofi/manner.hpp"
 #include "base/env.hpp"
 
 namespace sluice::backends::ofi {
@@ -143,11 +144,7 @@ std::vector<Provider> look() {
   }
   std::erase_if(found, [](const Provider& provider) { return provider.devices.empty(); });
   for (Provider& provider : found) {
-    const Info wanted = duplicate(*provider.devices.front());
-    wanted->caps |= FI_TRIGGER | FI_RMA_EVENT;
-    wanted->tx_attr->caps |= FI_TRIGGER | FI_RMA_EVENT;
-    wanted->rx_attr->caps |= FI_TRIGGER | FI_RMA_EVENT;
-    provider.triggers = ask(*wanted, why) != nullptr;
+    provider.triggers = ask(*wanting(*provider.devices.front(), kTriggerCaps), why) != nullptr;
   }
   return found;
 }
@@ -157,6 +154,14 @@ std::vector<Provider> look() {
 const std::vector<Provider>& providers() {
   static const std::vector<Provider> found = look();
   return found;
+}
+
+Info wanting(const fi_info& device, std::uint64_t caps) {
+  Info hints = duplicate(device);
+  hints->caps |= caps;
+  hints->tx_attr->caps |= caps & ~FI_REMOTE_READ;
+  hints->rx_attr->caps |= caps & ~FI_READ;
+  return hints;
 }
 
 Info ask(const fi_info& hints, std::string& why) {

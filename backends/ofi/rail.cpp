@@ -23,10 +23,7 @@ constexpr std::uint64_t kFirstKey = 100;
 /// asked for.
 Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
   std::string why;
-  const Info hints = duplicate(device);
-  hints->caps |= caps;
-  hints->tx_attr->caps |= caps & ~FI_REMOTE_READ;
-  hints->rx_attr->caps |= caps & ~FI_READ;
+  const Info hints = wanting(device, caps);
   hints->tx_attr->msg_order = order;
   hints->rx_attr->msg_order = order;
   return ask(*hints, why);
@@ -36,7 +33,7 @@ Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
 /// worth more.
 Info best_of(const fi_info& device, bool triggers) {
   using Bits = std::initializer_list<std::uint64_t>;
-  for (const std::uint64_t work : Bits{triggers ? Rail::kTriggerCaps : 0, 0}) {
+  for (const std::uint64_t work : Bits{triggers ? kTriggerCaps : 0, 0}) {
     for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
       for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
         if (Info info = with(device, order, work | access)) return info;
@@ -61,6 +58,29 @@ void remove_files_of_the_dead() {
     if (file.path().filename().string().starts_with(prefix)) std::filesystem::remove(file.path(), ignored);
   }
 }
+
+/// What a write or a read of one piece hands to libfabric; it points into itself.
+struct OnePiece {
+  OnePiece(std::byte* here, std::size_t bytes, void* desc, const Remote& there, Operation& operation)
+      : here_{here, bytes}, desc_(desc), there_{there.address, bytes, there.key} {
+    message.msg_iov = &here_;
+    message.desc = &desc_;
+    message.iov_count = 1;
+    message.addr = there.peer;
+    message.rma_iov = &there_;
+    message.rma_iov_count = 1;
+    message.context = &operation.context;
+  }
+  OnePiece(const OnePiece&) = delete;
+  OnePiece& operator=(const OnePiece&) = delete;
+
+  fi_msg_rma message{};
+
+ private:
+  iovec here_;
+  void* desc_;
+  fi_rma_iov there_;
+};
 
 }  // namespace
 
@@ -212,33 +232,15 @@ Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const R
     check(code, "fi_inject_write");
     return Posted::over;
   }
-  const iovec part{const_cast<std::byte*>(from), bytes};
-  const fi_rma_iov target{to.address, bytes, to.key};
-  fi_msg_rma message{};
-  message.msg_iov = &part;
-  message.desc = &desc;
-  message.iov_count = 1;
-  message.addr = to.peer;
-  message.rma_iov = &target;
-  message.rma_iov_count = 1;
-  message.context = &operation.context;
-  message.data = number.value_or(0);
+  OnePiece piece(const_cast<std::byte*>(from), bytes, desc, to, operation);
+  piece.message.data = number.value_or(0);
   const std::uint64_t flags = FI_COMPLETION | (number ? FI_REMOTE_CQ_DATA : 0) | (delivered ? FI_DELIVERY_COMPLETE : 0);
-  return posted(fi_writemsg(to.from, &message, flags), "fi_writemsg", operation);
+  return posted(fi_writemsg(to.from, &piece.message, flags), "fi_writemsg", operation);
 }
 
 Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation) {
-  const iovec part{to, bytes};
-  const fi_rma_iov source{from.address, bytes, from.key};
-  fi_msg_rma message{};
-  message.msg_iov = &part;
-  message.desc = &desc;
-  message.iov_count = 1;
-  message.addr = from.peer;
-  message.rma_iov = &source;
-  message.rma_iov_count = 1;
-  message.context = &operation.context;
-  return posted(fi_readmsg(from.from, &message, FI_COMPLETION), "fi_readmsg", operation);
+  const OnePiece piece(to, bytes, desc, from, operation);
+  return posted(fi_readmsg(from.from, &piece.message, FI_COMPLETION), "fi_readmsg", operation);
 }
 
 Posted Rail::fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation) {

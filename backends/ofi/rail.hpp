@@ -72,7 +72,6 @@ struct Change {
 
 class Rail {
  public:
-  static constexpr std::uint64_t kTriggerCaps = FI_TRIGGER | FI_RMA_EVENT;
   static constexpr std::uint64_t kReadCaps = FI_READ | FI_REMOTE_READ;
 
   /// @throws std::runtime_error

@@ -114,10 +114,7 @@ std::string registration(std::uint64_t mode) {
 /// Whether the device reads and writes the memory of GPUs itself.
 bool takes_device_memory(const fi_info& device) {
   std::string why;
-  const Info wanted = duplicate(device);
-  wanted->caps |= FI_HMEM;
-  wanted->tx_attr->caps |= FI_HMEM;
-  wanted->rx_attr->caps |= FI_HMEM;
+  const Info wanted = wanting(device, FI_HMEM);
   wanted->domain_attr->mr_mode |= FI_MR_HMEM;
   return ask(*wanted, why) != nullptr;
 }

@@ -6,9 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "device/copy.hpp"
-
 #include "base/seeded.hpp"
+#include "device/copy.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -25,30 +24,6 @@ device::Extent word_of(Operation& write) {
 }
 
 }  // namespace
-
-Key key_of(const Target& target) {
-  Key key;
-  const auto append = [&](const void* from, std::size_t bytes) {
-    const auto* const first = static_cast<const std::byte*>(from);
-    key.bytes.insert(key.bytes.end(), first, first + bytes);
-  };
-  append(static_cast<const Place*>(&target), sizeof(Place));
-  append(target.keys.data(), target.keys.size() * sizeof(std::uint64_t));
-  return key;
-}
-
-Target target_of(const Key& key) {
-  Target target;
-  if (key.bytes.size() < sizeof(Place)) throw std::runtime_error("a key of the wrong size");
-  std::memcpy(static_cast<Place*>(&target), key.bytes.data(), sizeof(Place));
-  if (target.rails < 1 || target.rails > Place::kMostRails || target.depth < 1) throw std::runtime_error("a bad key");
-  const std::size_t keys = target.notice == Notice::counter ? target.rails * static_cast<std::size_t>(target.depth) : 0;
-  if (key.bytes.size() != sizeof(Place) + keys * sizeof(std::uint64_t))
-    throw std::runtime_error("a key of the wrong size");
-  target.keys.resize(keys);
-  if (keys != 0) std::memcpy(target.keys.data(), key.bytes.data() + sizeof(Place), keys * sizeof(std::uint64_t));
-  return target;
-}
 
 RmaLanding::RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target,
                        std::span<const Signal> signals)

@@ -14,6 +14,7 @@
 #include "backends/ofi/cxi.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
+#include "backends/ofi/triggered.hpp"
 #include "base/log.hpp"
 
 namespace sluice::backends::ofi {

@@ -176,17 +176,6 @@ bool ArmedWork::look() {
   return std::exchange(was_over_, over);
 }
 
-Station::Station() = default;
-
-Station::~Station() {
-  std::vector<std::vector<Work>> memory;  // libfabric may look at it until its endpoint is closed
-  for (const auto& work : left_work) memory.push_back(work->memory());
-  left_work.clear();
-  for (const auto& rail : rails) rail->close_endpoints();
-  orphaned_memory.clear();
-  rails.clear();
-}
-
 TriggeredPut::TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch,
                            const Target& place)
     : RungPut(watch, nullptr), station_(station), there_(there), source_(source), place_(place) {

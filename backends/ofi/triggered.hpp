@@ -5,7 +5,7 @@
 // failed (test: FailedWrites.are_never_believed*).
 #pragma once
 
-#include "backends/ofi/rma.hpp"
+#include "backends/ofi/station.hpp"
 
 namespace sluice::backends::ofi {
 
