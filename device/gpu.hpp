@@ -59,9 +59,9 @@ class Watch {
   virtual ~Watch() { base::give_back(progress_); }
 
   /// Failed: waits end, puts move nothing.
-  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  bool failed() const noexcept { return state_.load(std::memory_order_acquire) == State::failed; }
   /// Puts move nothing: failed, or the peer has closed its end and needs no more.
-  bool shut() const noexcept { return shut_.load(std::memory_order_acquire); }
+  bool shut() const noexcept { return state_.load(std::memory_order_acquire) != State::open; }
 
   /// Records the failure, if it is the first, and releases every wait. Any thread.
   virtual void fail(Code code, const std::string& what) noexcept = 0;
@@ -79,8 +79,16 @@ class Watch {
   base::Parking& done_parking;
 
  protected:
-  std::atomic<bool> failed_{false};
-  std::atomic<bool> shut_{false};
+  void set_failed() noexcept { state_.store(State::failed); }
+  void set_shut() noexcept {
+    State open = State::open;
+    state_.compare_exchange_strong(open, State::shut);
+  }
+
+ private:
+  /// One word: whoever is released by the failure finds its put shut.
+  enum class State : std::uint8_t { open, shut, failed };
+  std::atomic<State> state_{State::open};
 };
 
 /// A wait for one word.

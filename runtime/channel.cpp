@@ -76,7 +76,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   } catch (const std::exception& reason) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
   }
-  if (put_ == nullptr) shut_.store(true);
+  if (put_ == nullptr) set_shut();
   rung_ = dynamic_cast<backends::RungPut*>(put_.get());
   if (rung_ != nullptr) world_->engine().watch(*rung_);
   on_connect(remote.depth);
@@ -114,9 +114,8 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   // In this order: whoever is woken by the poison finds the failure recorded.
   if (!seeded("error_not_recorded")) world_->record(*failure_);
   if (code == Code::aborted && seeded("abort_keeps_waits")) return;
-  failed_.store(true);  // first: who meets the new limit says why
+  set_failed();  // first: who meets the new limit says why
   limit_.store(0);
-  shut_.store(true);
   poison();
   world_->notice_failure(*this, code, what, tell_peer);
 }
@@ -262,7 +261,7 @@ bool ChannelEnd::close_by(Clock::time_point deadline) {
   lower_limit(0);
   if (!world_->close(*this, deadline)) return false;
   if (rung_ != nullptr) world_->engine().forget(*rung_);
-  shut_.store(true);  // the peer's memory is not ours to write any more
+  set_shut();  // the peer's memory is not ours to write any more
   closed_ = true;
   return true;
 }

@@ -127,13 +127,13 @@ bool ReceiverCore::let_go() {
   // The sender needs the credits for what it has announced; more than those it does not.
   const auto depth = static_cast<std::uint64_t>(opening.options.depth);
   if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
-  shut_.store(true);
+  set_shut();
   base::heavy_fence();
   return done.value.load(std::memory_order_acquire) >= released_.load(std::memory_order_relaxed) && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {
-  shut_.store(true);
+  set_shut();
   return landed(final.wanted) || seeded("loss_while_closing_unnoticed");
 }
 

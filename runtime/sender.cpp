@@ -95,14 +95,14 @@ bool SenderCore::let_go() {
   // What the peer still waits for must come first; the rest of what was credited moves nothing: nobody will look.
   if (!failed() && done.value.load(std::memory_order_acquire) < closed_by_peer->wanted)
     return seeded("close_frees_early");
-  shut_.store(true);
+  set_shut();
   base::heavy_fence();
   return passed() && settled();
 }
 
 bool SenderCore::complete_without(const Final& final) {
   // Credits that the peer's streams would still have given.
-  shut_.store(true);
+  set_shut();
   if (word_.word->value.load(std::memory_order_relaxed) < final.credited)
     base::raise(*word_.word, final.credited, *word_.parking);
   return true;

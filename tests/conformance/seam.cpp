@@ -60,8 +60,7 @@ void SeamWatch::fail(Code code, const std::string& what) noexcept {
     if (!failure_.empty()) return;
     failure_ = std::string(name(code)) + ": " + what;
   }
-  failed_.store(true);
-  shut_.store(true);
+  set_failed();
   done_parking.wake();
 }
 
