@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/posting.hpp"
 
+#include <algorithm>
+
 namespace sluice::backends {
 
 using base::seeded;
@@ -20,18 +22,37 @@ bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {
   if (seeded("merged_doorbell") && rung > posted + 1) posted = rung - 1;
   while (posted < rung) {
     const std::uint64_t epoch = posted + 1;
-    // What is not posted any more waits its turn as if it were: no more than depth epochs are under way.
-    if (epoch > done_ + shares_over_.size()) return true;
+    const std::uint64_t allowed = last_allowed(rail, rung);
+    if (epoch > allowed) return true;
     if (watch_.shut()) {
       if (!at_rest(rail)) return true;
       over(epoch);
-    } else if (!post_share(rail, epoch)) {
+      posted = epoch;
+      continue;
+    }
+    const std::uint64_t last = cumulative() ? allowed : epoch;
+    if (!post_share(rail, last)) {
       if (seeded("busy_put_lost")) posted = epoch;
       return true;
     }
-    posted = epoch;
+    while (++posted < last) over(posted);
   }
   return false;
+}
+
+std::uint64_t Posting::last_allowed(std::size_t rail, std::uint64_t rung) const noexcept {
+  // With nothing under way, those that need not be posted are over at once.
+  if (cumulative() && posted_.size() == 1 && posted_[rail] == done_) return rung;
+  return std::min<std::uint64_t>(rung, done_ + shares_over_.size());
+}
+
+std::uint64_t Posting::next_along() const noexcept {
+  const std::uint64_t last = last_allowed(0, rung());
+  return last > posted_.front() && !watch_.shut() ? last : 0;
+}
+
+void Posting::posted_along(std::uint64_t epoch) noexcept {
+  while (posted_.front() < epoch) over(++posted_.front());
 }
 
 void Posting::over(std::uint64_t epoch) noexcept {

@@ -23,7 +23,17 @@ class Posting {
   /// who has the engine's turn calls it.
   bool post_rung();
 
+  /// An epoch stands for all before it, which need not be posted then.
+  virtual bool cumulative() const noexcept { return false; }
+  /// How many epochs were rung for and not posted yet, on the first rail. Only who has the engine's turn calls it.
+  std::uint64_t pending() const noexcept { return rung() - posted_.front(); }
+
  protected:
+  /// The last epoch that may be posted now, if one is left to: 0: none. For what goes with something else, on its only
+  /// rail: it is over with `posted_along`. Only who has the engine's turn calls these.
+  std::uint64_t next_along() const noexcept;
+  void posted_along(std::uint64_t epoch) noexcept;
+
   /// One rail's share of `epoch` is over. Raises `watch.done` to the last epoch up to which all is.
   void over(std::uint64_t epoch) noexcept;
 
@@ -35,6 +45,8 @@ class Posting {
   /// No `post_share` of this rail that was busy has left anything under way.
   virtual bool at_rest(std::size_t rail) = 0;
   bool post_rung(std::size_t rail, std::uint64_t rung);
+  /// What is not posted any more waits its turn as if it were: no more than depth epochs are under way.
+  std::uint64_t last_allowed(std::size_t rail, std::uint64_t rung) const noexcept;
 
   device::Watch& watch_;
   std::vector<std::size_t> shares_over_;  // of the outstanding epochs

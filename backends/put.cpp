@@ -28,8 +28,9 @@ void Doorbell::ring(device::Lane) noexcept {
   const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
   rings.store(count, std::memory_order_relaxed);
   Listener* const awake = listener_;  // once the word has risen, the put may be over, and its bell gone
+  const Haste haste = haste_;
   word.value.store(count, std::memory_order_release);
-  if (awake != nullptr) awake->heard();
+  if (awake != nullptr) awake->heard(haste);
 }
 
 EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t rails)

@@ -42,11 +42,14 @@ class MappedPut : public Put {
 /// Raises `signal` to `epoch`: the last act of every put that a CPU does.
 void raise_signal(const Signal& signal, std::uint64_t epoch) noexcept;
 
+/// When what a bell fires has to leave. Credits may leave behind the next put, which somebody waits for.
+enum class Haste : std::uint8_t { now, soon };
+
 /// Who must be awake when a bell was rung.
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual void heard() noexcept = 0;
+  virtual void heard(Haste haste) noexcept = 0;
 };
 
 /// One 64-bit word that fires puts: a count of rings, which its listener looks at. A NIC's own is a class of its own.
@@ -60,13 +63,17 @@ class Doorbell {
   /// In the lane's order: one ring more.
   virtual void ring(device::Lane lane) noexcept;
   /// From now on hears it. Nothing is outstanding.
-  void listen(Listener* listener) noexcept { listener_ = listener; }
+  void listen(Listener* listener, Haste haste) noexcept {
+    listener_ = listener;
+    haste_ = haste;
+  }
 
   base::Word word;
   std::atomic<std::uint64_t> rings{0};  // one stream rings it
 
  private:
   Listener* listener_ = nullptr;
+  Haste haste_ = Haste::now;
 };
 
 /// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.

@@ -4,6 +4,8 @@
 
 #include <sluice/types.hpp>
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -162,13 +164,6 @@ class Link {
   virtual void lost() = 0;
 };
 
-/// What the engine may sleep for, or how long.
-struct Rest {
-  static constexpr int kNoLimit = -1;
-  int fd = -1;             ///< readable when there is something to poll for; -1: none
-  int at_most = kNoLimit;  ///< milliseconds
-};
-
 /// One backend, open, in one rank.
 class Transport {
  public:
@@ -181,8 +176,10 @@ class Transport {
   virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address) = 0;
   /// Moves what is under way; only who has the engine's turn calls it. Returns whether anything is still under way.
   virtual bool poll() = 0;
-  /// Nothing is under way: what the engine waits for before it polls again. Only who has the engine's turn calls it.
-  virtual Rest rest() = 0;
+  /// Nothing is under way: adds what tells the engine that there is something to poll for. Returns how many
+  /// milliseconds it may sleep at most. Only who has the engine's turn calls it.
+  virtual int rest(std::vector<pollfd>& tellers) = 0;
+  static constexpr int kNoLimit = -1;
 };
 
 /// What the user may set for all backends.

@@ -78,7 +78,13 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   }
   if (put_ == nullptr) set_shut();
   rung_ = dynamic_cast<backends::RungPut*>(put_.get());
-  if (rung_ != nullptr) world_->engine().watch(*rung_);
+  if (rung_ != nullptr) {
+    if (opening.key.role == Role::sender) {
+      world_->engine().watch(*rung_);
+    } else {
+      world_->engine().watch_credits(*rung_, opening.options.depth);
+    }
+  }
   on_connect(remote.depth);
   if (!failed()) base::raise(connected_word_, 1, done_parking);
   word_.parking->wake();  // who waits for what the peer has put may look at all of it now

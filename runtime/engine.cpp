@@ -14,6 +14,10 @@
 #include "base/signals.hpp"
 
 namespace sluice::runtime {
+
+using backends::Haste;
+using base::Clock;
+
 namespace {
 
 constexpr int kAttendedMs = 1;
@@ -68,13 +72,15 @@ int Engine::rest(int patience) {
   const bool attended = helped != helped_before_;
   helped_before_ = helped;
   attended_.store(attended);
-  if (attended) return at_most(patience, kAttendedMs);
+  if (attended) {
+    if (put_off_at_.load() != 0) turn();
+    return at_most(patience, kAttendedMs);
+  }
   if (turn()) return 0;
   const std::lock_guard turn(turn_);
   for (auto* transport : transports_) {
-    const backends::Rest rest = transport->rest();
-    if (rest.fd >= 0) sockets_.push_back({rest.fd, POLLIN, 0});
-    if (rest.at_most >= 0) patience = at_most(patience, rest.at_most);
+    const int limit = transport->rest(sockets_);
+    if (limit != backends::Transport::kNoLimit) patience = at_most(patience, limit);
   }
   return patience;
 }
@@ -107,7 +113,8 @@ void Engine::wake() noexcept {
   [[maybe_unused]] const auto put = write(bell_.get(), &one, sizeof one);
 }
 
-void Engine::heard() noexcept {
+void Engine::heard(Haste haste) noexcept {
+  if (haste == Haste::soon && put_off()) return;
   again_.store(true);
   help();
 }
@@ -135,29 +142,88 @@ void Engine::look() {
   busy_.store(work());
 }
 
+/// Leaves what was rung to the next turn, if one comes soon.
+bool Engine::put_off() noexcept {
+  Clock::rep none = 0;
+  put_off_at_.compare_exchange_strong(none, Clock::now().time_since_epoch().count());
+  if (const int left = at_once_.load(std::memory_order_relaxed); left > 0) {
+    at_once_.store(left - 1, std::memory_order_relaxed);
+    return false;
+  }
+  return attended_.load();  // else the engine's thread may be about to sleep, and has not seen the bell
+}
+
+void Engine::learn(Clock::duration late) noexcept {
+  constexpr auto kSoon = std::chrono::microseconds(50);
+  constexpr int kMostPenalty = 1 << 16;
+  constexpr int kGood = kLeastPenalty;
+  if (late > kSoon) {
+    at_once_.store(penalty_, std::memory_order_relaxed);
+    penalty_ = std::min(2 * penalty_, kMostPenalty);
+    in_time_ = 0;
+  } else if (++in_time_ >= kGood) {
+    penalty_ = kLeastPenalty;
+    in_time_ = 0;
+  }
+}
+
 bool Engine::work() {
   bool left = false;
-  for (auto* posting : postings_) left |= posting->post_rung();
+  for (auto* put : puts_) left |= put->post_rung();
+  if (!base::seeded("credits_await_a_put")) left |= post_credits();
   for (auto* transport : transports_) left |= transport->poll();
+  return left;
+}
+
+bool Engine::post_credits() {
+  constexpr auto kMostPatience = std::chrono::milliseconds(1);
+  const Clock::rep since = put_off_at_.load();
+  const auto late = since == 0 ? Clock::duration::zero() : Clock::now().time_since_epoch() - Clock::duration(since);
+  const bool patient = since != 0 && late < kMostPatience && attended_.load();
+  bool left = false;
+  bool waits = false;
+  put_off_at_.store(0);  // first: what is rung for from now on is seen below, or put off anew
+  for (const Credits& credits : credits_) {
+    if (patient && credits.may_wait()) {
+      waits = true;
+    } else {
+      left |= credits.posting->post_rung();
+    }
+  }
+  if (waits) {
+    put_off_at_.store(since);
+  } else if (since != 0) {
+    learn(late);
+  }
   return left;
 }
 
 void Engine::watch(backends::Doorbell& bell, backends::Posting* posting) {
   const std::lock_guard turn(turn_);
-  bell.listen(this);
-  if (posting != nullptr) postings_.push_back(posting);
+  bell.listen(this, Haste::now);
+  if (posting != nullptr) puts_.push_back(posting);
+  watched_.fetch_add(1);
+}
+
+void Engine::watch_credits(backends::RungPut& put, int depth) {
+  auto* const posting = dynamic_cast<backends::Posting*>(&put);
+  if (posting == nullptr) return watch(put);
+  const std::lock_guard turn(turn_);
+  put.bell().listen(this, Haste::soon);
+  credits_.push_back({posting, static_cast<std::uint64_t>(depth)});
   watched_.fetch_add(1);
 }
 
 void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs) {
   const std::lock_guard turn(turn_);
-  bell->listen(this);
+  bell->listen(this, Haste::now);
   put.share(bell, epochs);
 }
 
 void Engine::forget(const backends::Posting* posting) {
   const std::lock_guard turn(turn_);
-  std::erase(postings_, posting);
+  std::erase(puts_, posting);
+  std::erase_if(credits_, [&](const Credits& credits) { return credits.posting == posting; });
   watched_.fetch_sub(1);
 }
 

@@ -44,8 +44,8 @@ class InOrder : public Contender {
       for (long i = 0; i < count; ++i) {
         if (case_.first) pair_.put({});
         use(case_, pair_.wait({}));
-        if (!case_.first) pair_.put({});
         pair_.release({});
+        if (!case_.first) pair_.put({});
       }
     });
   }
@@ -77,8 +77,8 @@ class OnHostStream : public Contender {
     if (case_.first) pair_.put(stream);
     const std::byte* const payload = pair_.wait(stream);
     if (case_.options.touch) queue_.run([this, payload] { use(case_, payload); });
-    if (!case_.first) pair_.put(stream);
     pair_.release(stream);
+    if (!case_.first) pair_.put(stream);
   }
 
   const Case case_;

@@ -21,20 +21,32 @@ std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target
   return index;
 }
 
+namespace {
+
+std::uint64_t bits(int count) noexcept { return (std::uint64_t{1} << count) - 1; }
+
+std::uint64_t epoch_of(std::uint64_t number, const Manner& manner, std::uint64_t seen) noexcept {
+  if (manner.epoch_bits == 0 || base::seeded("epoch_in_number_ignored")) return seen + 1;
+  const std::uint64_t mask = bits(manner.epoch_bits);
+  const std::uint64_t ahead = ((number >> manner.index_bits) - seen) & mask;
+  return ahead > mask / 2 ? seen : seen + ahead;
+}
+
+}  // namespace
+
 void Arrivals::landed(std::uint64_t number, std::size_t endpoint) noexcept {
-  const std::uint64_t index = number & ((std::uint64_t{1} << manner_.index_bits) - 1);
+  if (!manner_.takes_two() || (number & kTwo) == 0) return landed(number, manner_, endpoint);
+  landed(number & bits(kHalfBits), half(), endpoint);
+  landed(number >> kHalfBits & bits(kHalfBits), half(), endpoint);
+}
+
+void Arrivals::landed(std::uint64_t number, const Manner& manner, std::size_t endpoint) noexcept {
+  const std::uint64_t index = number & bits(manner.index_bits);
   if (index >= landings_.size() || landings_[index] == nullptr) return;  // closed meanwhile: its peer has failed
   Landing& landing = *landings_[index];
   const auto lane = std::find_if(landing.lanes.begin(), landing.lanes.end(),
                                  [&](const Lane& one) { return one.endpoint == endpoint; });
-  if (lane != landing.lanes.end()) land(*lane, epoch_of(number, lane->seen), landing.moves_bytes);
-}
-
-std::uint64_t Arrivals::epoch_of(std::uint64_t number, std::uint64_t seen) const noexcept {
-  if (manner_.epoch_bits == 0 || base::seeded("epoch_in_number_ignored")) return seen + 1;
-  const std::uint64_t mask = (std::uint64_t{1} << manner_.epoch_bits) - 1;
-  const std::uint64_t ahead = ((number >> manner_.index_bits) - seen) & mask;
-  return ahead > mask / 2 ? seen : seen + ahead;
+  if (lane != landing.lanes.end()) land(*lane, epoch_of(number, manner, lane->seen), landing.moves_bytes);
 }
 
 void Arrivals::land(Lane& lane, std::uint64_t epoch, bool moves_bytes) noexcept {

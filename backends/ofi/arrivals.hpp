@@ -48,7 +48,8 @@ class Arrivals {
     bool moves_bytes = false;
   };
 
-  std::uint64_t epoch_of(std::uint64_t number, std::uint64_t seen) const noexcept;
+  /// `number` is as `manner` says.
+  void landed(std::uint64_t number, const Manner& manner, std::size_t endpoint) noexcept;
   static void land(Lane& lane, std::uint64_t epoch, bool moves_bytes) noexcept;
 
   const Manner& manner_;

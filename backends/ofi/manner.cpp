@@ -47,8 +47,16 @@ Manner choose_manner(const fi_info& info, int level) noexcept {
     manner.index_bits = data_bytes(info) == 1 ? 8 : 16;
   } else {
     manner.index_bits = level == 2 ? 20 : 32;
-    manner.epoch_bits = level == 2 ? 12 : 32;
+    manner.epoch_bits = level == 2 ? 12 : 31;
   }
+  return manner;
+}
+
+Manner half() noexcept {
+  Manner manner;
+  manner.notice = Notice::data;
+  manner.index_bits = 20;
+  manner.epoch_bits = kHalfBits - manner.index_bits;
   return manner;
 }
 

@@ -33,7 +33,17 @@ struct Manner {
   }
   /// Whether a landing of this number and depth can be told of in so few bits.
   bool has_room(std::uint64_t index, int depth) const noexcept;
+  /// A number has room for two of `half()`: for a credit that goes with a put.
+  bool takes_two() const noexcept { return index_bits + epoch_bits == 63; }
 };
+
+/// What each of two in one number has.
+Manner half() noexcept;
+inline constexpr int kHalfBits = 31;
+inline constexpr std::uint64_t kTwo = std::uint64_t{1} << 63;  ///< the bit that tells
+inline std::uint64_t two_in_one(std::uint64_t first, std::uint64_t second) noexcept {
+  return kTwo | second << kHalfBits | first;
+}
 
 /// How many bytes may travel with a write.
 std::size_t data_bytes(const fi_info& info) noexcept;

@@ -48,6 +48,7 @@ struct Operation {
   fi_context2 context{};  // first: libfabric hands its address back
   Owner* owner = nullptr;
   std::uint64_t epoch = 0;
+  std::uint64_t rider = 0;  // which landing at the peer was told of as well, +1; 0: none
   std::uint64_t value = 0;  // of a signal that is written itself: the network may read it until it has ended
   bool posted = false;
 };

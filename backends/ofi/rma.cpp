@@ -93,6 +93,7 @@ RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device
     open(lanes_[i], there.routes.at(place.rail[i].endpoint), place.rail[i]);
   for (const Lane& lane : lanes_) lane.rail->know(*this);
   there.know(*this);
+  if (cumulative() && lanes_.size() == 1 && half().has_room(place_.index, place_.depth)) there.riders.push_back(this);
   if (has_words_to_follow()) station_.attend_to(*this);
 }
 
@@ -127,6 +128,7 @@ RmaPut::~RmaPut() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.attended, static_cast<Attended*>(this));
   there_.forget(*this);
+  std::erase(there_.riders, this);
   for (Lane& lane : lanes_) {
     lane.rail->forget(*this);
     leave(lane, lane.operations);
@@ -216,9 +218,39 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1)->posted &&
       !seeded("unnamed_epochs_at_once"))
     return false;  // the number does not name the epoch
-  const Posted posted = write(lane, message, manner.number(place_.index, message.epoch), !manner.ordered);
+  RmaPut* const with = rider(lane);
+  const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();
+  std::uint64_t number = manner.number(place_.index, message.epoch);
+  if (with != nullptr && !seeded("rider_forgotten"))
+    number = two_in_one(half().number(place_.index, message.epoch), half().number(with->place_.index, epoch_with));
+  const Posted posted = write(lane, message, number, !manner.ordered);
+  if (with != nullptr && posted != Posted::busy) {
+    with->posted_along(epoch_with);
+    lane.of(message.epoch)->rider = with->place_.index + 1;
+  }
   if (posted == Posted::over || (posted == Posted::under_way && seeded("over_when_posted"))) over(message.epoch);
   return posted != Posted::busy;
+}
+
+/// What moves no bytes and is for the same endpoint of the peer. In order alone: else it would be over before it has
+/// arrived.
+RmaPut* RmaPut::rider(const Lane& lane) const {
+  const Manner& manner = station_.manner;
+  if (!manner.ordered || !manner.takes_two() || !half().has_room(place_.index, place_.depth)) return nullptr;
+  const auto one = std::find_if(there_.riders.begin(), there_.riders.end(),
+                                [&](const RmaPut* other) { return other != this && other->may_ride(lane); });
+  return one == there_.riders.end() ? nullptr : *one;
+}
+
+bool RmaPut::may_ride(const Lane& lane) const {
+  const Remote& mine = lanes_.front().word;
+  return mine.from == lane.word.from && mine.peer == lane.word.peer && suspicion_.none() && !loss_.raised() &&
+         next_along() != 0;
+}
+
+/// No bytes: a later epoch says that all before it are over.
+bool RmaPut::cumulative() const noexcept {
+  return place_.slot_bytes == 0 && place_.notice == Notice::data && station_.manner.epoch_bits != 0;
 }
 
 /// Over when it is delivered: a flush would be counted too.
@@ -248,6 +280,7 @@ bool RmaPut::post_delivered(Lane& lane, const Message& message) {
 Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered) {
   Operation& operation = *lane.of(message.epoch);
   operation.epoch = message.epoch;
+  operation.rider = 0;
   return write(lane, message, number, delivered, operation);
 }
 
@@ -386,7 +419,13 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
     if (--flushes_left_ == 0) flushed_ = flushing_;  // also if it failed: the peer is out of reach
     return;
   }
-  if (!why_not.empty()) suspect("a write over " + station_.provider + " failed: " + why_not);
+  if (!why_not.empty()) {
+    const std::string why = "a write over " + station_.provider + " failed: " + why_not;
+    suspect(why);
+    for (RmaPut* const other : there_.riders) {
+      if (other->place_.index + 1 == operation.rider) other->suspect(why);
+    }
+  }
   if (lane->extra.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
   } else if (lane->is_piece(operation) || lane->word_due == operation.epoch) {

@@ -35,6 +35,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
   bool at_rest(std::size_t rail) override;
   bool settled() override;
+  bool cumulative() const noexcept override;
   std::string describe() const override;
 
  private:
@@ -89,6 +90,9 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   bool post_last(Lane& lane, const Message& message);
   bool post_with_number(Lane& lane, const Message& message);
   bool post_then_word(Lane& lane, const Message& message);
+  /// Who may tell its epoch with a number that goes this way. Null: nobody has one to tell.
+  RmaPut* rider(const Lane& lane) const;
+  bool may_ride(const Lane& lane) const;
   bool post_counted(Lane& lane, const Message& message);
   bool post_delivered(Lane& lane, const Message& message);
   Posted write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered);

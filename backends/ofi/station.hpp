@@ -127,10 +127,13 @@ class Mover {
   virtual void peer_lost() = 0;
 };
 
+class RmaPut;
+
 /// A peer: the routes to its endpoints, and who uses them.
 struct Destination {
   std::vector<Route> routes;
   std::vector<Mover*> movers;
+  std::vector<RmaPut*> riders;  ///< which may go with others' puts
 
   void know(Mover& mover) { movers.push_back(&mover); }
   void forget(Mover& mover) { std::erase(movers, &mover); }

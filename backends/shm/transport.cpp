@@ -133,7 +133,7 @@ class ShmTransport final : public Transport {
     return std::make_unique<ShmLink>(parse(peer), settings_);
   }
   bool poll() override { return false; }
-  Rest rest() override { return {}; }
+  int rest(std::vector<pollfd>&) override { return kNoLimit; }
 
  private:
   static Address parse(const Blob& blob) {

@@ -89,7 +89,7 @@ class ThreadTransport final : public Transport {
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ThreadPin>(); }
   std::unique_ptr<Link> connect(Rank, const Blob&) override { return std::make_unique<ThreadLink>(); }
   bool poll() override { return false; }
-  Rest rest() override { return {}; }
+  int rest(std::vector<pollfd>&) override { return kNoLimit; }
 };
 
 }  // namespace

@@ -188,6 +188,37 @@ TEST_P(Credits, a_receiver_that_only_waits_gives_none) {
 }
 
 /// The source may have other slots than the target.
+/// Credits may wait for the next put that goes to the sender, but not when none comes.
+TEST_P(Credits, arrive_though_the_receiver_calls_nothing_more) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr int kTurns = 200;  // as long as it takes that the engine leaves the work to those who wait
+    const Case one = GetParam();
+    const auto depth = static_cast<int>(one.depth);
+    const Buffer source(context, one);
+    const Buffer target(context, one);
+    Sender sender = context.sender(1 - context.rank(), kTag, source.all(), {.depth = depth});
+    Receiver receiver = context.receiver(1 - context.rank(), kTag, target.all(), {.depth = depth});
+    const auto take = [&] {
+      receiver.wait({});
+      receiver.release({});
+    };
+    for (int turn = 0; turn < kTurns; ++turn) {
+      if (context.rank() == 0) sender.put({});
+      take();
+      if (context.rank() == 1) sender.put({});
+    }
+    if (context.rank() == 0) {
+      for (int i = 0; i <= depth; ++i) sender.put({});  // the last needs the credit of the first
+      board().set(kPutsFired, 1);
+    } else {
+      take();
+      board().await(kPutsFired, 1);
+      for (int i = 0; i < depth; ++i) take();
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(Credits, source_and_target_have_depths_of_their_own) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();

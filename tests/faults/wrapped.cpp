@@ -320,7 +320,7 @@ class PostedTransport : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
   bool poll() override { return under_way_->poll(); }
-  Rest rest() override { return {}; }
+  int rest(std::vector<pollfd>&) override { return kNoLimit; }
 
  protected:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {

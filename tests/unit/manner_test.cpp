@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/ofi/arrivals.hpp"
+
 #include <string>
 
 namespace sluice::backends::ofi {
@@ -41,7 +43,7 @@ TEST(Manner, of_a_level_needs_no_more_than_that) {
   const Told told("some", 8, FI_RMA | kTriggers);
   EXPECT_EQ(choose_manner(told.info, 4).notice, Notice::counter);
   EXPECT_EQ(choose_manner(told.info, 0).notice, Notice::word);
-  for (const auto& [level, bits] : {std::pair{1, 16}, {2, 32}, {3, 64}}) {
+  for (const auto& [level, bits] : {std::pair{1, 16}, {2, 32}, {3, 63}}) {
     const Manner manner = choose_manner(told.info, level);
     EXPECT_EQ(manner.notice, Notice::data);
     EXPECT_EQ(manner.index_bits + manner.epoch_bits, bits);
@@ -51,6 +53,34 @@ TEST(Manner, of_a_level_needs_no_more_than_that) {
 TEST(Manner, without_bits_below_level_4_is_a_second_write) {
   const Told told("some", 0, FI_RMA | kTriggers);
   for (const int level : {3, 2, 1, 0}) EXPECT_EQ(choose_manner(told.info, level).notice, Notice::word) << level;
+}
+
+TEST(Manner, of_64_bits_has_room_for_a_put_and_a_credit) {
+  const Told told("some", 8, FI_RMA);
+  const Manner manner = choose_manner(told.info, 3);
+  EXPECT_TRUE(manner.takes_two());
+  EXPECT_FALSE(choose_manner(told.info, 2).takes_two());
+  Arrivals arrivals(manner);
+  base::Word words[2];
+  base::Parking parking;
+  Slots slots;
+  slots.depth = 2;
+  for (base::Word& word : words) {
+    const Signal signal{&word, &parking, {}};
+    slots.slot_bytes = &word == words ? 8 : 0;  // the first moves bytes, the second is of credits
+    arrivals.add(std::span(&signal, 1), slots, {{0}, 1});
+  }
+  const std::uint64_t index_bits = half().index_bits;
+  for (std::uint64_t epoch = 1; epoch <= 5000; ++epoch) {  // further than the bits of a half count
+    arrivals.landed(two_in_one(half().number(0, epoch), half().number(1, 3 * epoch)), 0);
+    ASSERT_EQ(words[0].value.load(), epoch);
+    ASSERT_EQ(words[1].value.load(), 3 * epoch);
+  }
+  arrivals.landed(manner.number(1, 20000), 0);
+  EXPECT_EQ(words[1].value.load(), 20000U);
+  EXPECT_TRUE(half().has_room((1U << index_bits) - 1, 1023));
+  EXPECT_FALSE(half().has_room(1U << index_bits, 1));
+  EXPECT_FALSE(half().has_room(0, 1024));
 }
 
 // Its writes refuse the data that its messages take.
