@@ -25,8 +25,12 @@ class Posting {
 
   /// An epoch stands for all before it, which need not be posted then.
   virtual bool cumulative() const noexcept { return false; }
-  /// How many epochs were rung for and not posted yet, on the first rail. Only who has the engine's turn calls it.
-  std::uint64_t pending() const noexcept { return rung() - posted_.front(); }
+  // On the first rail; only who has the engine's turn calls these.
+  std::uint64_t posted() const noexcept { return posted_.front(); }
+  /// Epochs that were rung for and not posted yet.
+  std::uint64_t pending() const noexcept { return rung() - posted(); }
+  /// What is posted next holds up what is posted behind it.
+  virtual bool next_is_long() const noexcept { return false; }
 
  protected:
   /// The last epoch that may be posted now, if one is left to: 0: none. For what goes with something else, on its only

@@ -33,9 +33,9 @@ void Doorbell::ring(device::Lane) noexcept {
   if (awake != nullptr) awake->heard(haste);
 }
 
-EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t rails)
+EnginePut::EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails)
     : RungPut(watch, std::make_shared<Doorbell>()), Posting(watch, depth, rails),
-      parts_(static_cast<std::size_t>(depth)) {}
+      parts_(moves_bytes ? static_cast<std::size_t>(depth) : 0) {}
 
 /// Whatever their backend: the engine looks at the bell.
 const void* EnginePut::bell_kind() const noexcept {

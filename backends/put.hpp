@@ -130,14 +130,15 @@ class RungPut : public Put {
 class EnginePut : public RungPut, public Posting {
  public:
   /// `depth` is the target's: no more epochs are under way.
-  EnginePut(device::Watch& watch, int depth, std::size_t rails = 1);
+  /// Without bytes no part of an epoch is kept.
+  EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails = 1);
 
   Fired fired() const noexcept final { return Fired::by_engine; }
   void announce(std::uint64_t, Range) final {}
   bool disarmed(bool) final { return true; }
   bool arm(std::uint64_t epoch, Range part) final {
     // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.
-    if (!watch().failed()) parts_[epoch % parts_.size()] = part;
+    if (!watch().failed() && !parts_.empty()) parts_[epoch % parts_.size()] = part;
     return true;
   }
   std::uint64_t most_armed() const noexcept final { return std::numeric_limits<std::uint64_t>::max(); }
@@ -149,10 +150,13 @@ class EnginePut : public RungPut, public Posting {
   virtual bool post(std::size_t rail, std::uint64_t epoch, Range part) = 0;
 
  private:
-  std::uint64_t rung() const noexcept final { return epoch_of(bell().word.value.load(std::memory_order_acquire)); }
-  bool post_share(std::size_t rail, std::uint64_t epoch) final {
-    return post(rail, epoch, parts_[epoch % parts_.size()]);
+  bool next_is_long() const noexcept final {
+    constexpr std::size_t kLong = 16 * 1024;
+    return !parts_.empty() && pending() != 0 && part_of(posted() + 1).bytes > kLong;
   }
+  std::uint64_t rung() const noexcept final { return epoch_of(bell().word.value.load(std::memory_order_acquire)); }
+  bool post_share(std::size_t rail, std::uint64_t epoch) final { return post(rail, epoch, part_of(epoch)); }
+  Range part_of(std::uint64_t epoch) const noexcept { return parts_.empty() ? Range{} : parts_[epoch % parts_.size()]; }
 
   std::vector<Range> parts_;  // of the outstanding epochs, at most depth: written before the ring, read after it
 };

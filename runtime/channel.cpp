@@ -82,7 +82,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     if (opening.key.role == Role::sender) {
       world_->engine().watch(*rung_);
     } else {
-      world_->engine().watch_credits(*rung_, opening.options.depth);
+      world_->engine().watch_credits(*rung_, opening.options.depth, *word_.word);
     }
   }
   on_connect(remote.depth);

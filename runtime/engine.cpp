@@ -16,7 +16,6 @@
 namespace sluice::runtime {
 
 using backends::Haste;
-using base::Clock;
 
 namespace {
 
@@ -73,7 +72,7 @@ int Engine::rest(int patience) {
   helped_before_ = helped;
   attended_.store(attended);
   if (attended) {
-    if (put_off_at_.load() != 0) turn();
+    if (credits_.any_wait()) turn();
     return at_most(patience, kAttendedMs);
   }
   if (turn()) return 0;
@@ -114,7 +113,8 @@ void Engine::wake() noexcept {
 }
 
 void Engine::heard(Haste haste) noexcept {
-  if (haste == Haste::soon && put_off()) return;
+  // An engine that is not attended may be about to sleep, and not have seen the bell.
+  if (haste == Haste::soon && credits_.put_off() && attended_.load()) return;
   again_.store(true);
   help();
 }
@@ -142,59 +142,19 @@ void Engine::look() {
   busy_.store(work());
 }
 
-/// Leaves what was rung to the next turn, if one comes soon.
-bool Engine::put_off() noexcept {
-  Clock::rep none = 0;
-  put_off_at_.compare_exchange_strong(none, Clock::now().time_since_epoch().count());
-  if (const int left = at_once_.load(std::memory_order_relaxed); left > 0) {
-    at_once_.store(left - 1, std::memory_order_relaxed);
-    return false;
-  }
-  return attended_.load();  // else the engine's thread may be about to sleep, and has not seen the bell
-}
-
-void Engine::learn(Clock::duration late) noexcept {
-  constexpr auto kSoon = std::chrono::microseconds(50);
-  constexpr int kMostPenalty = 1 << 16;
-  constexpr int kGood = kLeastPenalty;
-  if (late > kSoon) {
-    at_once_.store(penalty_, std::memory_order_relaxed);
-    penalty_ = std::min(2 * penalty_, kMostPenalty);
-    in_time_ = 0;
-  } else if (++in_time_ >= kGood) {
-    penalty_ = kLeastPenalty;
-    in_time_ = 0;
-  }
-}
-
 bool Engine::work() {
   bool left = false;
-  for (auto* put : puts_) left |= put->post_rung();
-  if (!base::seeded("credits_await_a_put")) left |= post_credits();
+  bool credits_posted = base::seeded("credits_await_a_put");
+  const auto post_credits = [&] {
+    if (!credits_posted) left |= credits_.post(attended_.load());
+    credits_posted = true;
+  };
+  for (auto* put : puts_) {
+    if (put->next_is_long()) post_credits();
+    left |= put->post_rung();
+  }
+  post_credits();
   for (auto* transport : transports_) left |= transport->poll();
-  return left;
-}
-
-bool Engine::post_credits() {
-  constexpr auto kMostPatience = std::chrono::milliseconds(1);
-  const Clock::rep since = put_off_at_.load();
-  const auto late = since == 0 ? Clock::duration::zero() : Clock::now().time_since_epoch() - Clock::duration(since);
-  const bool patient = since != 0 && late < kMostPatience && attended_.load();
-  bool left = false;
-  bool waits = false;
-  put_off_at_.store(0);  // first: what is rung for from now on is seen below, or put off anew
-  for (const Credits& credits : credits_) {
-    if (patient && credits.may_wait()) {
-      waits = true;
-    } else {
-      left |= credits.posting->post_rung();
-    }
-  }
-  if (waits) {
-    put_off_at_.store(since);
-  } else if (since != 0) {
-    learn(late);
-  }
   return left;
 }
 
@@ -205,12 +165,12 @@ void Engine::watch(backends::Doorbell& bell, backends::Posting* posting) {
   watched_.fetch_add(1);
 }
 
-void Engine::watch_credits(backends::RungPut& put, int depth) {
+void Engine::watch_credits(backends::RungPut& put, int depth, const base::Word& landed) {
   auto* const posting = dynamic_cast<backends::Posting*>(&put);
   if (posting == nullptr) return watch(put);
   const std::lock_guard turn(turn_);
   put.bell().listen(this, Haste::soon);
-  credits_.push_back({posting, static_cast<std::uint64_t>(depth)});
+  credits_.add(*posting, depth, landed);
   watched_.fetch_add(1);
 }
 
@@ -223,7 +183,7 @@ void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbe
 void Engine::forget(const backends::Posting* posting) {
   const std::lock_guard turn(turn_);
   std::erase(puts_, posting);
-  std::erase_if(credits_, [&](const Credits& credits) { return credits.posting == posting; });
+  credits_.remove(posting);
   watched_.fetch_sub(1);
 }
 

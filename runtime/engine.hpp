@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/access.hpp"
+#include "runtime/credits.hpp"
 
 namespace sluice::runtime {
 
@@ -43,8 +44,8 @@ class Engine final : public backends::Listener, public device::Helper {
   void add(backends::Transport& transport) { transports_.push_back(&transport); }
   /// Hears its bell from now on; until `forget` has returned.
   void watch(backends::RungPut& put) { watch(put.bell(), dynamic_cast<backends::Posting*>(&put)); }
-  /// The same for credits of so many slots, which may leave a little later.
-  void watch_credits(backends::RungPut& put, int depth);
+  /// The same for credits of so many slots, which may leave a little later. `landed`: what has arrived in them.
+  void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
   void forget(backends::RungPut& put) { forget(dynamic_cast<backends::Posting*>(&put)); }
   void watch(backends::EngineAccess& access) { watch(access.bell(), &access); }
   void forget(backends::EngineAccess& access) { forget(static_cast<backends::Posting*>(&access)); }
@@ -68,9 +69,6 @@ class Engine final : public backends::Listener, public device::Helper {
   void loop();
   bool turn() noexcept;
   bool work();
-  bool put_off() noexcept;
-  bool post_credits();
-  void learn(base::Clock::duration late) noexcept;
   int rest(int patience);
   void sleep(int timeout_ms);
   void pause() const;
@@ -95,22 +93,7 @@ class Engine final : public backends::Listener, public device::Helper {
   std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
   std::vector<backends::Posting*> puts_;
-  struct Credits {
-    backends::Posting* posting = nullptr;
-    std::uint64_t depth = 1;
-    /// The sender has half of its slots left, and what is told now may be told with what comes next.
-    bool may_wait() const { return posting->cumulative() && posting->pending() != 0 && 2 * posting->pending() < depth; }
-  };
-  std::vector<Credits> credits_;
-
-  // A credit waits for the next turn, which posts puts before it or lets it go with one: so it is not on the way of the
-  // answer that most programs send at once. Where the next turn has come late, credits leave at once for a while. While
-  // the sender has half of its slots left they wait longer, and one tells of several.
-  std::atomic<base::Clock::rep> put_off_at_{0};  // the oldest that waits; 0: none
-  std::atomic<int> at_once_{0};                  // so many credits more leave at once
-  int penalty_ = kLeastPenalty;                  // so many after the next that was late
-  int in_time_ = 0;                              // in a row
-  static constexpr int kLeastPenalty = 16;
+  Credits credits_;
 };
 
 }  // namespace sluice::runtime

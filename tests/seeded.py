@@ -92,6 +92,8 @@ BUGS = {
     "epoch_in_number_ignored": "CHAOS_LONGEST_US=20000 Quick/OneWay.*/chaos_*_allocated_d8_13B",
     "unnamed_epochs_at_once": "CHAOS_DATA=1 CHAOS_LONGEST_US=20000 Quick/OneWay.*/chaos_*_allocated_d8_13B",
     "one_rail_awaited": f"SLUICE_RAILS=3 Quick/Epochs.every_byte*/{CHAOS}_d2_4097B",
+    "credits_leap_far": "Quick/DeepCredits.*/ofi_tcp_inline_allocated_d1_8B",
+    "armed_credit_left": "Quick/Armed.a_credit_that_was_armed*/ofi_sockets_inline_allocated_d4_64B",
     "rider_forgotten": "Quick/Credits.arrive_though*/ofi_tcp_inline_allocated_d2_64B",
     "credits_await_a_put": "Quick/Credits.arrive_though*/ofi_tcp_inline_allocated_d2_64B",
     "over_when_posted": f"CHAOS_ORDER=granted CHAOS_INJECT=0 Quick/Acquire.the_source*/{CHAOS}_d1_4096B",

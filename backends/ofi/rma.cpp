@@ -86,8 +86,8 @@ std::string RmaLanding::describe() const {
 }
 
 RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place)
-    : EnginePut(watch, place.depth, place.rails), station_(station), there_(there), source_(source), place_(place),
-      lanes_(place.rails) {
+    : EnginePut(watch, place.depth, place.slot_bytes != 0, place.rails), station_(station), there_(there),
+      source_(source), place_(place), lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     open(lanes_[i], there.routes.at(place.rail[i].endpoint), place.rail[i]);
@@ -219,12 +219,12 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
       !seeded("unnamed_epochs_at_once"))
     return false;  // the number does not name the epoch
   RmaPut* const with = rider(lane);
-  const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();
+  const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();  // 0 if that end has failed meanwhile
   std::uint64_t number = manner.number(place_.index, message.epoch);
-  if (with != nullptr && !seeded("rider_forgotten"))
+  if (epoch_with != 0 && !seeded("rider_forgotten"))
     number = two_in_one(half().number(place_.index, message.epoch), half().number(with->place_.index, epoch_with));
   const Posted posted = write(lane, message, number, !manner.ordered);
-  if (with != nullptr && posted != Posted::busy) {
+  if (epoch_with != 0 && posted != Posted::busy) {
     with->posted_along(epoch_with);
     lane.of(message.epoch)->rider = with->place_.index + 1;
   }

@@ -99,6 +99,59 @@ TEST_P(Armed, puts_that_the_stream_never_fires_move_nothing) {
   });
 }
 
+constexpr std::size_t kReleased = 4;  // on the board: the stream may release
+constexpr std::size_t kClosed = 5;    // the first receiver is closed
+
+/// The sender closes between the call of release and the stream's coming to it. The word of the credit is soon that of
+/// the next channel.
+TEST_P(Armed, a_credit_that_was_armed_before_its_peer_closed_reaches_no_other_channel) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    HostStream host;
+    const Stream stream = Stream::host(host);
+    const Buffer buffer(context, one, 2 * one.bytes);
+    const Slice first = buffer.all().slice(0, one.bytes);
+    const Slice second = buffer.all().slice(one.bytes, one.bytes);
+    const Slice none = buffer.all().slice(0, 0);
+    if (context.rank() == 0) {
+      const Sender other = context.sender(1, kTag + 2, none);  // its word keeps theirs known to the network
+      {
+        Sender sender = context.sender(1, kTag, first);
+        sender.put({});
+        board().await(kEnqueued, 1);
+        board().set(kClosing, 1);
+      }  // is closed, and its word is free
+      Sender next = context.sender(1, kTag + 1, second);
+      next.put(stream);
+      next.put(stream);
+      host.run([] { board().set(kMayPut, 1); });
+      board().await(kClosed, 1);
+      expect_for(20ms, [] { return board().word(kMayPut) == 0; });  // the second has no credit
+      board().set(kMayWait, 1);
+      context.synchronize(stream);
+    } else {
+      const Receiver other = context.receiver(0, kTag + 2, none);
+      Receiver receiver = context.receiver(0, kTag, first);
+      receiver.wait_connected();  // what is called from now on is armed
+      receiver.wait(stream);
+      host.run([] { board().await(kReleased, 1); });
+      receiver.release(stream);
+      board().set(kEnqueued, 1);
+      board().await(kClosing, 1);
+      std::this_thread::sleep_for(50ms);  // it is told
+      board().set(kReleased, 1);
+      Receiver next = context.receiver(0, kTag + 1, second);
+      receiver.close();
+      board().set(kClosed, 1);
+      board().await(kMayWait, 1);
+      for (int epoch = 1; epoch <= 2; ++epoch) {
+        next.wait({});
+        next.release({});
+      }
+    }
+  });
+}
+
 class Budgets : public testing::TestWithParam<Case> {};
 
 auto fired_by(const std::string& who, const std::vector<Sender>& senders) {

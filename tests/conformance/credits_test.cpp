@@ -187,38 +187,87 @@ TEST_P(Credits, a_receiver_that_only_waits_gives_none) {
   });
 }
 
-/// The source may have other slots than the target.
-/// Credits may wait for the next put that goes to the sender, but not when none comes.
+void take(Receiver& receiver) {
+  receiver.wait({});
+  receiver.release({});
+}
+
+/// Each epoch is answered, until the engines leave the work to those who wait.
+void ping_pong_for_a_while(Context& context, Sender& sender, Receiver& receiver, std::uint64_t round = 1) {
+  using Clock = std::chrono::steady_clock;
+  if (context.rank() == 0) {
+    const auto end = Clock::now() + 10ms;
+    for (bool last = false; !last;) {
+      last = Clock::now() >= end;
+      if (last) board().set(kStart, round);
+      sender.put({});
+      take(receiver);
+    }
+  } else {
+    for (bool last = false; !last; sender.put({})) {
+      take(receiver);
+      last = board().word(kStart) == round;
+    }
+  }
+}
+
+/// Credits may wait for the next put that goes to the sender: also when none comes, and when none follows that one.
 TEST_P(Credits, arrive_though_the_receiver_calls_nothing_more) {
   run_peers(GetParam().peers(), [](Context& context) {
-    constexpr int kTurns = 200;  // as long as it takes that the engine leaves the work to those who wait
     const Case one = GetParam();
-    const auto depth = static_cast<int>(one.depth);
     const Buffer source(context, one);
     const Buffer target(context, one);
-    Sender sender = context.sender(1 - context.rank(), kTag, source.all(), {.depth = depth});
-    Receiver receiver = context.receiver(1 - context.rank(), kTag, target.all(), {.depth = depth});
-    const auto take = [&] {
-      receiver.wait({});
-      receiver.release({});
-    };
-    for (int turn = 0; turn < kTurns; ++turn) {
-      if (context.rank() == 0) sender.put({});
-      take();
-      if (context.rank() == 1) sender.put({});
-    }
-    if (context.rank() == 0) {
-      for (int i = 0; i <= depth; ++i) sender.put({});  // the last needs the credit of the first
-      board().set(kPutsFired, 1);
-    } else {
-      take();
-      board().await(kPutsFired, 1);
-      for (int i = 0; i < depth; ++i) take();
+    Sender sender = context.sender(1 - context.rank(), kTag, source.all(), {.depth = one.depth});
+    Receiver receiver = context.receiver(1 - context.rank(), kTag, target.all(), {.depth = one.depth});
+    for (const std::uint64_t round : {1, 2}) {
+      const bool put_follows = round == 2;
+      ping_pong_for_a_while(context, sender, receiver, round);
+      if (context.rank() == 0) {
+        for (int i = 0; i <= one.depth; ++i) sender.put({});  // the last needs the credit of the first
+        board().set(kPutsFired, round);
+        if (put_follows) take(receiver);
+      } else {
+        take(receiver);
+        if (put_follows) sender.put({});
+        board().await(kPutsFired, round);
+        for (int i = 0; i < one.depth; ++i) take(receiver);
+      }
     }
     board().meet(context);
   });
 }
 
+class DeepCredits : public testing::TestWithParam<Case> {};
+
+/// As many as that are more than the bits that may tell of a credit.
+TEST_P(DeepCredits, of_thousands_of_slots_are_told_at_once) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr int kSlots = 2500;
+    const Memory memory = context.allocate(8 * kSlots);
+    const Memory answer = context.allocate(8);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, memory.all(), {.depth = kSlots});
+      Receiver receiver = context.receiver(1, kTag + 1, answer.all());
+      ping_pong_for_a_while(context, sender, receiver);
+      for (int i = 0; i < kSlots; ++i) sender.put({});
+      take(receiver);
+      for (int i = 0; i < kSlots; ++i) sender.put({});
+      sender.drain();
+    } else {
+      Receiver receiver = context.receiver(0, kTag, memory.all(), {.depth = kSlots});
+      Sender sender = context.sender(0, kTag + 1, answer.all());
+      ping_pong_for_a_while(context, sender, receiver);
+      for (int i = 0; i < kSlots; ++i) receiver.wait({});
+      for (int i = 0; i < kSlots; ++i) receiver.release({});
+      sender.put({});
+      for (int i = 0; i < kSlots; ++i) receiver.wait({});
+      for (int i = 0; i < kSlots; ++i) receiver.release({});
+    }
+    board().meet(context);
+  });
+}
+
+/// The source may have other slots than the target.
 TEST_P(Credits, source_and_target_have_depths_of_their_own) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
@@ -306,6 +355,9 @@ INSTANTIATE_TEST_SUITE_P(
       return with_sizes(with_depths(on(all_grounds(), memory_cases()), {1, 2, 3, 8}), {8, 4097, 1024 * 1024});
     }),
     CaseName());
+
+INSTANTIATE_TEST_SUITE_P(Quick, DeepCredits, testing::ValuesIn(with_sizes(with_depths(stream_cases(), {1}), {8})),
+                         CaseName());
 
 INSTANTIATE_TEST_SUITE_P(Quick, Acquire, testing::ValuesIn(with_sizes(stream_cases(), {4096})), CaseName());
 INSTANTIATE_TEST_SUITE_P(Wrapped, Acquire, testing::ValuesIn(on(wrapped_grounds(), with_depths(stream_cases(), {2}))),

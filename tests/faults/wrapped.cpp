@@ -115,7 +115,7 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
 
   PostedPut(device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Put> inner,
             std::shared_ptr<UnderWay> under_way)
-      : EnginePut(watch, kOutstanding), inner_watch_(std::move(inner_watch)), inner_(std::move(inner)),
+      : EnginePut(watch, kOutstanding, true), inner_watch_(std::move(inner_watch)), inner_(std::move(inner)),
         under_way_(std::move(under_way)) {}
   ~PostedPut() override { under_way_->finish(this); }
 
