@@ -33,7 +33,7 @@ class Posting {
   virtual bool next_is_long() const noexcept { return false; }
 
  protected:
-  /// The last epoch that may be posted now, if one is left to: 0: none. For what goes with something else, on its only
+  /// The last epoch that may be posted now; 0: none is left. For what goes with something else, on its only
   /// rail: it is over with `posted_along`. Only who has the engine's turn calls these.
   std::uint64_t next_along() const noexcept;
   void posted_along(std::uint64_t epoch) noexcept;

@@ -20,13 +20,15 @@ bool Credits::put_off() noexcept {
   return left <= 0;
 }
 
+void Credits::begin_turn() noexcept { turn_began_ = any_wait() ? Clock::now().time_since_epoch().count() : 0; }
+
 bool Credits::post(bool may_hold) {
   constexpr auto kHeldAtMost = std::chrono::milliseconds(1);
-  const bool rung = put_off_.exchange(0) != 0;
+  const bool rung = put_off_.exchange(0) != 0 && turn_began_ != 0;
   const Ticks held_since = held_since_.load(std::memory_order_relaxed);
-  const Ticks now = rung || held_since != 0 ? Clock::now().time_since_epoch().count() : 0;
-  const Ticks oldest = held_since != 0 ? held_since : now;
-  may_hold = may_hold && Clock::duration(now - oldest) < kHeldAtMost;
+  const Ticks oldest = held_since != 0 ? held_since : turn_began_;
+  // What nobody said may wait does not: there would be no end to it.
+  may_hold = may_hold && oldest != 0 && Clock::duration(turn_began_ - oldest) < kHeldAtMost;
   bool left = false;
   bool posts = false;
   bool holds = false;
@@ -40,7 +42,8 @@ bool Credits::post(bool may_hold) {
     }
   }
   held_since_.store(holds ? oldest : 0, std::memory_order_relaxed);
-  if (rung && posts) learn(Clock::duration(now - put_off_at_.load(std::memory_order_relaxed)));
+  // Also where it went along with a put.
+  if (rung && (posts || !holds)) learn(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
   return left;
 }
 
@@ -51,7 +54,7 @@ void Credits::learn(Clock::duration late) noexcept {
     not_put_off_.store(penalty_, std::memory_order_relaxed);
     penalty_ = std::min(2 * penalty_, kMostPenalty);
     in_time_ = 0;
-  } else if (++in_time_ >= kLeastPenalty) {
+  } else if (not_put_off_.load(std::memory_order_relaxed) == 0 && ++in_time_ >= kLeastPenalty) {
     penalty_ = kLeastPenalty;
     in_time_ = 0;
   }

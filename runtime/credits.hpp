@@ -12,7 +12,8 @@ namespace sluice::runtime {
 
 /// A credit that leaves before the put that its rank sends next is on the way of that put, and a message more. So it is
 /// put off to the next turn, which posts puts first; where such turns have come late, credits are not put off for a
-/// while. While the sender has half of its slots left, a credit is held a little longer: the next one may tell of it.
+/// while. While fewer than half of the slots hold what has arrived and was not credited, a credit is held a little
+/// longer: the next one may tell of it.
 class Credits {
  public:
   /// `landed`: the last epoch that has arrived for which these are.
@@ -27,6 +28,8 @@ class Credits {
   bool any_wait() const noexcept { return put_off_.load() != 0 || held_since_.load() != 0; }
 
   // For who has the engine's turn.
+  /// Before puts are posted, some of which take credits along.
+  void begin_turn() noexcept;
   /// Posts what does not wait; returns whether something is left. `may_hold`: another turn comes soon.
   bool post(bool may_hold);
 
@@ -36,7 +39,6 @@ class Credits {
     std::uint64_t depth = 1;
     const base::Word* landed = nullptr;
 
-    /// Less than half of the slots hold what the sender was not told of.
     bool may_wait() const noexcept {
       return posting->cumulative() && 2 * (landed->value.load(std::memory_order_relaxed) - posting->posted()) < depth;
     }
@@ -53,9 +55,10 @@ class Credits {
   std::atomic<Ticks> held_since_{0};  // 0: none is held
 
   static constexpr int kLeastPenalty = 16;
-  std::atomic<int> not_put_off_{0};  // so many more are not
-  int penalty_ = kLeastPenalty;      // so many after the next that was late
+  std::atomic<int> not_put_off_{0};  // credits that are still to leave at once
+  int penalty_ = kLeastPenalty;      // how many after the next that is late
   int in_time_ = 0;                  // in a row
+  Ticks turn_began_ = 0;             // 0: nothing waited then
 };
 
 }  // namespace sluice::runtime

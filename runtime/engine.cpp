@@ -145,6 +145,7 @@ void Engine::look() {
 bool Engine::work() {
   bool left = false;
   bool credits_posted = base::seeded("credits_await_a_put");
+  credits_.begin_turn();
   const auto post_credits = [&] {
     if (!credits_posted) left |= credits_.post(attended_.load());
     credits_posted = true;

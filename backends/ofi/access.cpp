@@ -92,9 +92,10 @@ bool RmaAccess::post(std::uint64_t epoch, const Request& request) {
     flight.operation.epoch = epoch;
     const Posted posted = start(flight, request);
     if (posted == Posted::over) over(epoch);
+    if (posted != Posted::busy) refused_.end();
     return posted != Posted::busy;
   } catch (const std::runtime_error& reason) {
-    suspect(reason.what());
+    if (refused_.last(station_.patience)) suspect(reason.what());
     return false;
   }
 }

@@ -58,6 +58,7 @@ class RmaAccess final : public EngineAccess, private Owner, private Attended, pr
   std::shared_ptr<Registration> local_registered_;
   std::shared_ptr<Registration> flights_registered_;
   std::vector<std::uint64_t> lost_;  // epochs whose end waits for the verdict
+  Refusals refused_;
   Suspicion suspicion_;
   Loss loss_;
 };

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <stdexcept>
@@ -214,6 +215,8 @@ std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& 
 }
 
 void Rail::disown(const Registration& registration) {
+  const auto is = [&](const auto& kept) { return kept.get() == &registration; };
+  if (std::any_of(kept_.begin(), kept_.end(), is)) return;  // its memory does not go
   std::erase_if(registrations_, [&](const auto& one) { return one.lock().get() == &registration; });
 }
 

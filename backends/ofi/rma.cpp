@@ -171,7 +171,7 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
     Message message{epoch, part, share(rail, part.bytes + (place_.staged ? StageHeader::kBytes : 0))};
     if (message.range.bytes > lane.piece_bytes && !post_pieces(lane, message)) return false;
     if (!post_last(lane, message)) return false;
-    lane.refused = {};
+    lane.refused.end();
     return true;
   } catch (const std::runtime_error& reason) {
     refused(lane, reason.what());
@@ -190,7 +190,7 @@ bool RmaPut::post_pieces(Lane& lane, Message& message) {
     if (piece == lane.pieces.end()) return false;
     const Message next{message.epoch, message.part, {message.range.offset, lane.piece_bytes}};
     if (write(lane, next, {}, !station_.manner.ordered, **piece) == Posted::busy) return false;
-    lane.refused = {};
+    lane.refused.end();
     message.range = {message.range.offset + lane.piece_bytes, message.range.bytes - lane.piece_bytes};
     lane.cut = message;
   }
@@ -341,11 +341,9 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
   }
 }
 
-/// Nothing has left, so it is tried again: a link may be down for a while. The loss of the peer ends that too.
+/// The loss of the peer ends that too.
 void RmaPut::refused(Lane& lane, const std::string& why) {
-  const auto now = base::Clock::now();
-  if (lane.refused == base::Clock::time_point()) lane.refused = now;
-  if (now - lane.refused >= station_.patience) suspect(why);
+  if (lane.refused.last(station_.patience)) suspect(why);
 }
 
 void RmaPut::suspect(const std::string& why) {
@@ -381,7 +379,7 @@ bool RmaPut::write_words() {
     lane.writing = lane.delivered;
     try {
       const bool busy = write_word(lane, lane.writing, true) == Posted::busy;
-      if (!busy) lane.refused = {};
+      if (!busy) lane.refused.end();
       left |= busy;
     } catch (const std::runtime_error& reason) {
       refused(lane, reason.what());
@@ -471,9 +469,11 @@ void RmaPut::flush(Lane& lane) {
     const Registration& from = lane.rail->flushes();
     lane.flush_due =
         lane.rail->write(from.data, from.bytes, from.desc(), lane.flushes, {}, true, *lane.extra) == Posted::busy;
+    if (!lane.flush_due) lane.refused.end();
   } catch (const std::runtime_error&) {
+    if (!lane.refused.last(station_.patience)) return;  // once more in the next turn
     lane.flush_due = false;
-    if (--flushes_left_ == 0) flushed_ = flushing_;
+    if (--flushes_left_ == 0) flushed_ = flushing_;  // the peer is out of reach
   }
 }
 

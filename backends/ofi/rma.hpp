@@ -67,7 +67,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     std::uint64_t writing = 0;         // the word that is on its way
     std::uint64_t written = 0;
     bool flush_due = false;
-    base::Clock::time_point refused{};  // since when nothing can be written; zero: it can
+    Refusals refused;
 
     const std::unique_ptr<Operation>& of(std::uint64_t epoch) const noexcept {
       return operations[epoch % operations.size()];

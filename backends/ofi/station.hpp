@@ -61,6 +61,22 @@ class Suspicion {
   base::Clock::time_point verdict_{};
 };
 
+/// Since when the network refuses what is posted. Nothing has left then, and it is tried again: a link may be down for a
+/// while.
+class Refusals {
+ public:
+  void end() noexcept { since_ = {}; }
+  /// One more: whether there was nothing else for so long.
+  bool last(std::chrono::nanoseconds patience) noexcept {
+    const auto now = base::Clock::now();
+    if (since_ == base::Clock::time_point()) since_ = now;
+    return now - since_ >= patience;
+  }
+
+ private:
+  base::Clock::time_point since_{};
+};
+
 /// Whether the peer is lost, and what is under way over all the same.
 class Loss {
  public:

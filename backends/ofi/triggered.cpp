@@ -201,8 +201,8 @@ TriggeredPut::~TriggeredPut() {
   station_.left_work.push_back(std::move(work_));
 }
 
-/// Fires what nobody will ever ring for: puts, whose memory the peer has closed. Credits are all rung for: their word
-/// may be another channel's by then, and its memory is never closed.
+/// Fires what nobody will ever ring for: puts, whose memory the peer has closed. Credits are all rung for: their word,
+/// whose memory is never closed, may be another channel's by then.
 void TriggeredPut::dispose() {
   const std::uint64_t left = armed_ - std::min(armed_, rung()) - disposed_;
   if (left == 0) return;
@@ -227,8 +227,9 @@ void TriggeredPut::announce(std::uint64_t epoch, Range part) {
 
 bool TriggeredPut::arm(std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
-  const bool credit_is_armed = place_.notice == Notice::word && armed_ >= epoch && !base::seeded("armed_credit_left");
-  if (watch().shut() && !credit_is_armed) {
+  // A word alone, which is never closed (see `dispose`).
+  const bool must_fire = place_.notice == Notice::word && armed_ >= epoch && !base::seeded("armed_credit_left");
+  if (watch().shut() && !must_fire) {
     refused_ = epoch;
     return false;
   }

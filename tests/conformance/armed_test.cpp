@@ -138,7 +138,15 @@ TEST_P(Armed, a_credit_that_was_armed_before_its_peer_closed_reaches_no_other_ch
       receiver.release(stream);
       board().set(kEnqueued, 1);
       board().await(kClosing, 1);
-      std::this_thread::sleep_for(50ms);  // it is told
+      const auto is_told = [&] {
+        try {
+          return receiver.test() && false;
+        } catch (const Error& error) {
+          return error.code() == Code::misuse;
+        }
+      };
+      expect_within(10s, is_told);
+      expect_for(50ms, is_told);  // and its engine has let go
       board().set(kReleased, 1);
       Receiver next = context.receiver(0, kTag + 1, second);
       receiver.close();
