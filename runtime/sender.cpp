@@ -80,6 +80,7 @@ void SenderCore::on_connect(int remote_depth) {
 Final SenderCore::final() const noexcept { return {epoch(), epoch()}; }
 
 void SenderCore::on_peer_closed(const Final& final) noexcept {
+  if (has_done(final)) set_shut();  // before anybody finds a put refused: what is enqueued beyond moves nothing
   lower_limit(last_possible(final));
   base::heavy_fence();
 }
@@ -93,8 +94,7 @@ void SenderCore::refuse_enqueued() {
 
 bool SenderCore::let_go() {
   // What the peer still waits for must come first; the rest of what was credited moves nothing: nobody will look.
-  if (!failed() && done.value.load(std::memory_order_acquire) < closed_by_peer->wanted)
-    return seeded("close_frees_early");
+  if (!has_done(*closed_by_peer)) return seeded("close_frees_early");
   set_shut();
   base::heavy_fence();
   return passed() && settled();

@@ -29,6 +29,10 @@ class SenderCore final : public runtime::ChannelEnd {
   std::uint64_t last_possible(const runtime::Final& final) const noexcept override {
     return final.credited + target_depth_.load(std::memory_order_relaxed);
   }
+  /// All that the peer waits for, or ever will.
+  bool has_done(const runtime::Final& final) const noexcept {
+    return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
+  }
   bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
   backends::Slots source() const override { return slots_; }
   std::string why_refused(std::uint64_t epoch) const override;

@@ -94,6 +94,8 @@ class Receiver {
   Slice wait(Stream stream);
 
   /// Gives back the oldest epoch that was waited for: the sender may overwrite its slot.
+  /// Over a network the sender may hear of it with the next put of this rank to it; if none comes, a millisecond or two
+  /// later.
   /// @throws Error{Code::misuse} if every epoch waited for was released already.
   void release(Stream stream);
 

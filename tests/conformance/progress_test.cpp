@@ -109,7 +109,9 @@ TEST_P(Progress, who_waits_uses_no_processor) {
       receiver.wait(stream);
     }
     context.synchronize(stream);
-    EXPECT_LT(cpu_used() - before, 50ms * (kSanitized ? 4 : 1));
+    // Where nothing tells of what arrives (ofi:shm), the engine looks every millisecond; who spins uses all of the
+    // second.
+    EXPECT_LT(cpu_used() - before, kSanitized ? 500ms : 250ms);
     if (context.rank() == 1) {
       EXPECT_EQ(difference(target.bytes(), {0, kTag, 1}), "");
     }
@@ -130,7 +132,7 @@ TEST_P(Progress, who_has_nothing_to_do_uses_no_processor) {
     }
     const auto before = cpu_used();
     std::this_thread::sleep_for(1s);
-    EXPECT_LT(cpu_used() - before, 50ms * (kSanitized ? 4 : 1));
+    EXPECT_LT(cpu_used() - before, kSanitized ? 500ms : 250ms);
   });
 }
 

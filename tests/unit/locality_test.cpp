@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which network devices a rank uses first, on the node that four_nics.xml describes.
+// Which network devices a rank uses first, on the node that four_nics.xml describes: four NUMA nodes, each with two L3
+// caches of two cores, and behind one host bridge a NIC (hsn0 to hsn3) and two GPU dies, one of them behind the same
+// switch as the NIC. The NICs are not in the order of the NUMA nodes. The file has no comments: without its plugin for
+// libxml, hwloc does not read such.
 #include "backends/ofi/locality.hpp"
 
 #include <gtest/gtest.h>
