@@ -61,8 +61,8 @@ class Suspicion {
   base::Clock::time_point verdict_{};
 };
 
-/// Since when the network refuses what is posted. Nothing has left then, and it is tried again: a link may be down for a
-/// while.
+/// Since when the network refuses what is posted. Nothing has left then, and it is tried again: a link may be down for
+/// a while.
 class Refusals {
  public:
   void end() noexcept { since_ = {}; }
