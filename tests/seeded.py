@@ -94,7 +94,7 @@ BUGS = {
     "one_rail_awaited": f"SLUICE_RAILS=3 Quick/Epochs.every_byte*/{CHAOS}_d2_4097B",
     "credits_leap_far": "Quick/DeepCredits.*/ofi_tcp_inline_allocated_d1_8B",
     "armed_credit_left": "Quick/Armed.a_credit_that_was_armed*/ofi_sockets_inline_allocated_d4_64B",
-    "rider_forgotten": "Quick/Credits.arrive_though*/ofi_tcp_inline_allocated_d2_64B",
+    "rider_replaces_put": "Quick/Credits.arrive_though*/ofi_tcp_inline_allocated_d2_64B",
     "credits_await_a_put": "Quick/Credits.arrive_though*/ofi_tcp_inline_allocated_d2_64B",
     "over_when_posted": f"CHAOS_ORDER=granted CHAOS_INJECT=0 Quick/Acquire.the_source*/{CHAOS}_d1_4096B",
     "kept_for_ever": f"Quick/Closing.a_destructor_that_runs_out*/{INLINE}_d1_64B",

@@ -221,8 +221,10 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   RmaPut* const with = rider(lane);
   const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();  // 0 if that end has failed meanwhile
   std::uint64_t number = manner.number(place_.index, message.epoch);
-  if (epoch_with != 0 && !seeded("rider_forgotten"))
-    number = two_in_one(half().number(place_.index, message.epoch), half().number(with->place_.index, epoch_with));
+  if (epoch_with != 0) {
+    const std::uint64_t credit = half().number(with->place_.index, epoch_with);
+    number = two_in_one(seeded("rider_replaces_put") ? credit : half().number(place_.index, message.epoch), credit);
+  }
   const Posted posted = write(lane, message, number, !manner.ordered);
   if (epoch_with != 0 && posted != Posted::busy) {
     with->posted_along(epoch_with);

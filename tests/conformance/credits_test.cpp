@@ -219,8 +219,8 @@ TEST_P(Credits, arrive_though_the_receiver_calls_nothing_more) {
     const Buffer target(context, one);
     Sender sender = context.sender(1 - context.rank(), kTag, source.all(), {.depth = one.depth});
     Receiver receiver = context.receiver(1 - context.rank(), kTag, target.all(), {.depth = one.depth});
-    for (const std::uint64_t round : {1, 2}) {
-      const bool put_follows = round == 2;
+    for (const std::uint64_t round : {1, 2, 3, 4}) {
+      const bool put_follows = round % 2 == 0;
       ping_pong_for_a_while(context, sender, receiver, round);
       if (context.rank() == 0) {
         for (int i = 0; i <= one.depth; ++i) sender.put({});  // the last needs the credit of the first
