@@ -108,6 +108,10 @@ BUGS = {
 }
 
 
+# They show only where ranks answer soon (runtime/credits.hpp): no other bug runs beside them, and they have three tries.
+ALONE = {"rider_replaces_put", "credits_leap_far"}
+
+
 def on_network(bug):
     return re.search("/(ofi_|emucxi|chaos)", BUGS[bug]) is not None
 
@@ -158,7 +162,7 @@ def check_bug(program, bug):
     """Returns whether the bug was found, and a line that says so."""
     start = time.monotonic()
     limit_ms = CLEAN_LIMIT_MS if "/chaos_" in BUGS[bug] else LIMIT_MS  # being late is not being found
-    passed, _, _ = run(program, BUGS[bug], bug, limit_ms)
+    passed = all(run(program, BUGS[bug], bug, limit_ms)[0] for _ in range(3 if bug in ALONE else 1))
     line = f"{'NOT FOUND' if passed else 'found':9} {bug} ({time.monotonic() - start:.1f} s): {BUGS[bug]}"
     return not passed, line
 
@@ -166,10 +170,11 @@ def check_bug(program, bug):
 def check_bugs(program, bugs):
     """Returns how many were found."""
     count = 0
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for found, line in pool.map(lambda bug: check_bug(program, bug), bugs):
-            count += found
-            print(line, flush=True)
+    for at_once, chosen in ((AT_ONCE, set(bugs) - ALONE), (1, ALONE & set(bugs))):
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            for found, line in pool.map(lambda bug: check_bug(program, bug), sorted(chosen)):
+                count += found
+                print(line, flush=True)
     return count
 
 
