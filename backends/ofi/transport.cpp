@@ -284,8 +284,7 @@ bool OfiTransport::poll() {
   return left;
 }
 
-// The descriptors are in no set of ours while nobody sleeps: each packet would wake the set, which takes a tenth of the
-// bandwidth of tcp.
+// The descriptors are in no set of ours while nobody sleeps: each packet would wake the set.
 int OfiTransport::rest(std::vector<pollfd>& tellers) {
   constexpr int kLookMs = 1;  // where nothing tells
   const std::lock_guard lock(station_.mutex);
