@@ -63,6 +63,7 @@ std::uint64_t change(std::byte* at, const Request& request) noexcept {
 void check_offered(const device::Extent& memory) {
   if (reinterpret_cast<std::uintptr_t>(memory.data) % kWord != 0)
     throw std::invalid_argument("offered memory must begin at a multiple of 8 bytes");
+  if (memory.driver != nullptr) throw std::invalid_argument("memory of a GPU cannot be offered");
 }
 
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {

@@ -12,7 +12,7 @@ Posting::Posting(device::Watch& watch, int depth, std::size_t rails)
 
 bool Posting::post_rung() {
   const std::uint64_t last = rung();
-  bool left = false;
+  bool left = awaited() && !seeded("engine_sleeps_on");
   for (std::size_t rail = 0; rail < posted_.size(); ++rail) left |= post_rung(rail, last);
   return left;
 }

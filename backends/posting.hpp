@@ -44,6 +44,8 @@ class Posting {
  private:
   /// The last epoch that was rung for.
   virtual std::uint64_t rung() const noexcept = 0;
+  /// Another will be rung for, by a GPU's stream, which tells nobody.
+  virtual bool awaited() const noexcept = 0;
   /// Starts this rail's share of `epoch`. False: busy, ask again next turn. Ends with `over`, now or in `poll`.
   virtual bool post_share(std::size_t rail, std::uint64_t epoch) = 0;
   /// No `post_share` of this rail that was busy has left anything under way.

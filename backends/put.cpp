@@ -1,41 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/put.hpp"
 
+#include <algorithm>
+
 #include "device/copy.hpp"
 
 namespace sluice::backends {
 
 using base::seeded;
 
-void raise_signal(const Signal& signal, std::uint64_t epoch) noexcept {
+void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) {
   if (seeded("lost_signal") && epoch % 64 == 63) return;
-  base::raise(*signal.word, epoch, *signal.parking);
+  device::raise(lane, *signal.word, epoch, *signal.parking);
+}
+
+void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Watch& watch,
+                 device::Reached& reached) {
+  for (const auto& mapping : mapped) mapping->reach_from(driver);
+  const device::Reached words = device::reach(driver, signal.memory);
+  reached.insert(reached.end(), words.begin(), words.end());
+  signal.parking->silence();
+  watch.done_parking.silence();
+}
+
+void MappedPut::reach_from(device::Driver& driver) {
+  reached_ = device::reach(driver, target_.memory);
+  reach_words(driver, signal_, mapped_, watch_, reached_);
 }
 
 void MappedPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
   if (!watch_.shut() || seeded("poison_permits")) {
-    if (seeded("signal_before_data")) raise_signal(signal_, epoch);
+    if (seeded("signal_before_data")) {
+      raise_signal(lane, signal_, epoch);
+      if (lane.gpu != nullptr) lane.gpu->issue();
+    }
     if (part.bytes != 0) {
       const std::size_t offset = seeded("partial_offset_ignored") ? 0 : part.offset;
-      device::copy(lane, target_.at(epoch) + offset, source_.at(epoch) + part.offset, part.bytes);
+      device::copy(lane, target_.at(epoch) + offset, source_.at(epoch) + part.offset, part.bytes, gpus_);
     }
-    if (!seeded("zero_byte_no_signal") || part.bytes != 0 || target_.slot_bytes == 0) raise_signal(signal_, epoch);
+    if (!seeded("zero_byte_no_signal") || part.bytes != 0 || target_.slot_bytes == 0)
+      raise_signal(lane, signal_, epoch);
   }
-  base::raise(watch_.done, epoch, watch_.done_parking);
+  device::raise(lane, watch_.done, epoch, watch_.done_parking);
 }
 
-void Doorbell::ring(device::Lane) noexcept {
+void Doorbell::ring(device::Lane lane) {
   const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
   rings.store(count, std::memory_order_relaxed);
   Listener* const awake = listener_;  // once the word has risen, the put may be over, and its bell gone
   const Haste haste = haste_;
-  word.value.store(count, std::memory_order_release);
+  if (lane.gpu != nullptr) {
+    lane.gpu->write(word, count);
+  } else {
+    word.value.store(count, std::memory_order_release);
+  }
   if (awake != nullptr) awake->heard(haste);
 }
 
 EnginePut::EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails)
     : RungPut(watch, std::make_shared<Doorbell>()), Posting(watch, depth, rails),
       parts_(moves_bytes ? static_cast<std::size_t>(depth) : 0) {}
+
+/// Nothing is outstanding.
+void EnginePut::reach_from(device::Driver& driver) {
+  constexpr std::size_t kFarAhead = 4096;  // epochs that a host may have enqueued and that have not left
+  RungPut::reach_from(driver);
+  if (!parts_.empty()) parts_.resize(std::max(parts_.size(), kFarAhead));
+  far_ahead_ = true;
+}
 
 /// Whatever their backend: the engine looks at the bell.
 const void* EnginePut::bell_kind() const noexcept {

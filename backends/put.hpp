@@ -10,6 +10,7 @@
 #include "backends/posting.hpp"
 #include "backends/transport.hpp"
 #include "base/seeded.hpp"
+#include "device/reach.hpp"
 
 namespace sluice::backends {
 
@@ -22,10 +23,11 @@ class MappedPut : public Put {
   /// `target` and `signal` are the peer's, as mapped here.
   MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how)
       : source_(source), target_(target), signal_(signal), watch_(watch), mapped_(std::move(mapped)),
-        how_(std::move(how)) {}
+        how_(std::move(how)), gpus_(source.memory.driver != nullptr ? source.memory.driver : target.memory.driver) {}
 
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
+  void reach_from(device::Driver& driver) override;
   bool settled() override { return true; }
   bool disarmed(bool) override { return true; }
   std::string describe() const override { return how_; }
@@ -37,10 +39,18 @@ class MappedPut : public Put {
   device::Watch& watch_;
   Mapped mapped_;
   std::string how_;
+  device::Driver* gpus_;  // whose memory it reads or writes; null: the processor's
+  device::Reached reached_;
 };
 
-/// Raises `signal` to `epoch`: the last act of every put that a CPU does.
-void raise_signal(const Signal& signal, std::uint64_t epoch) noexcept;
+/// Raises `signal` to `epoch`: the last act of every put that a stream does.
+void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch);
+inline void raise_signal(const Signal& signal, std::uint64_t epoch) { raise_signal({}, signal, epoch); }
+
+/// What a GPU's stream will raise: its driver is given the words of the peer, and of the end itself, and nobody will be
+/// woken for either.
+void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Watch& watch,
+                 device::Reached& reached);
 
 /// When what a bell fires has to leave. Credits may leave behind the next put, which somebody waits for.
 enum class Haste : std::uint8_t { now, soon };
@@ -54,22 +64,32 @@ class Listener {
 
 /// One 64-bit word that fires puts: a count of rings, which its listener looks at. A NIC's own is a class of its own.
 class Doorbell {
+  base::Progress& progress_ = base::take_progress();
+
  public:
-  Doorbell() = default;
+  Doorbell() : word(progress_.word) {}
   Doorbell(const Doorbell&) = delete;
   Doorbell& operator=(const Doorbell&) = delete;
-  virtual ~Doorbell() = default;
+  virtual ~Doorbell() { base::give_back(progress_); }
 
   /// In the lane's order: one ring more.
-  virtual void ring(device::Lane lane) noexcept;
+  virtual void ring(device::Lane lane);
+  /// From now on streams of the driver's GPUs ring it.
+  virtual void reach_from(device::Driver& driver) {
+    device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
+  }
+  /// A GPU's stream will ring it, and has not done so yet.
+  bool awaited() const noexcept {
+    return word.value.load(std::memory_order_relaxed) < rings.load(std::memory_order_relaxed);
+  }
   /// From now on hears it. Nothing is outstanding.
   void listen(Listener* listener, Haste haste) noexcept {
     listener_ = listener;
     haste_ = haste;
   }
 
-  base::Word word;
-  std::atomic<std::uint64_t> rings{0};  // one stream rings it
+  base::Word& word;
+  std::atomic<std::uint64_t> rings{0};  // one stream rings it; a GPU's will have rung it so often
 
  private:
   Listener* listener_ = nullptr;
@@ -85,12 +105,14 @@ class RungPut : public Put {
     if (arm(epoch, part)) bell_->ring(lane);
   }
 
+  void reach_from(device::Driver& driver) override { bell_->reach_from(driver); }
+
   /// By the host, when the epoch is enqueued, in order: may be armed already now. At most `most_armed` are.
   virtual void announce(std::uint64_t epoch, Range part) = 0;
-  /// On the lane: makes `epoch` ready to be fired by ring number `threshold(epoch)`. Epochs come in order. False: the
-  /// watch is shut, and nothing is to be fired.
+  /// On the lane, of a GPU's when it is enqueued: makes `epoch` ready to be fired by ring number `threshold(epoch)`.
+  /// Epochs come in order. False: the watch is shut, and nothing is to be fired.
   virtual bool arm(std::uint64_t epoch, Range part) = 0;
-  /// The lane waits until no more than this many epochs are not over before it arms one more.
+  /// The lane (for a GPU's, the host) waits until no more than this many epochs are not over before it arms one more.
   virtual std::uint64_t most_armed() const noexcept = 0;
 
   /// A bell that puts of the same `bell_kind` may share.
@@ -141,7 +163,10 @@ class EnginePut : public RungPut, public Posting {
     if (!watch().failed() && !parts_.empty()) parts_[epoch % parts_.size()] = part;
     return true;
   }
-  std::uint64_t most_armed() const noexcept final { return std::numeric_limits<std::uint64_t>::max(); }
+  std::uint64_t most_armed() const noexcept final {
+    return far_ahead_ && !parts_.empty() ? parts_.size() : std::numeric_limits<std::uint64_t>::max();
+  }
+  void reach_from(device::Driver& driver) final;
   std::shared_ptr<Doorbell> new_bell() final { return std::make_shared<Doorbell>(); }
   const void* bell_kind() const noexcept final;
 
@@ -154,11 +179,15 @@ class EnginePut : public RungPut, public Posting {
     constexpr std::size_t kLong = 16 * 1024;
     return !parts_.empty() && pending() != 0 && part_of(posted() + 1).bytes > kLong;
   }
+  bool awaited() const noexcept final { return bell().awaited(); }
   std::uint64_t rung() const noexcept final { return epoch_of(bell().word.value.load(std::memory_order_acquire)); }
   bool post_share(std::size_t rail, std::uint64_t epoch) final { return post(rail, epoch, part_of(epoch)); }
   Range part_of(std::uint64_t epoch) const noexcept { return parts_.empty() ? Range{} : parts_[epoch % parts_.size()]; }
 
-  std::vector<Range> parts_;  // of the outstanding epochs, at most depth: written before the ring, read after it
+  // Of the outstanding epochs: written before the ring, read after it. At most depth; on a GPU's stream they are given
+  // long before the credits that they wait for.
+  std::vector<Range> parts_;
+  bool far_ahead_ = false;
 };
 
 }  // namespace sluice::backends

@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/facts.hpp"
 #include "base/fd.hpp"
 #include "base/words.hpp"
 #include "device/gpu.hpp"
@@ -75,7 +76,7 @@ class Landing {
   virtual Key key() const = 0;
   /// Whether bytes land in the target itself. If not, `take` brings them there.
   virtual bool direct() const noexcept = 0;
-  /// On the lane, after the signal of `epoch` was seen: moves what landed elsewhere into the target.
+  /// After the signal of `epoch` was seen, by a CPU: moves what landed elsewhere into the target.
   virtual void take(device::Lane lane, std::uint64_t epoch) = 0;
   /// Whether puts into it may be left armed, so that the peer must hear when its key is closed.
   virtual bool closing_awaited() const noexcept = 0;
@@ -92,6 +93,8 @@ class Put {
   /// In the lane's order: moves `part` of the slot of `epoch`, then raises the signal to `epoch`, then `watch.done`.
   /// Moves nothing if the watch is shut. Epochs come in order.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;
+  /// From now on it is enqueued on streams of the driver's GPUs. @throws device::GpuError
+  virtual void reach_from(device::Driver& driver) = 0;
   /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so
   /// that its memory may go. Asked again until it is.
   virtual bool settled() = 0;
@@ -223,8 +226,7 @@ std::vector<Backend> default_backends(bool other_hosts);
 
 /// What sluice-info says of a provider of networks. Facts are shown in their order; one without a value is not known.
 struct Report {
-  using Value = std::variant<std::monostate, bool, std::uint64_t, std::string>;
-  using Facts = std::vector<std::pair<std::string, Value>>;
+  using Facts = base::Facts;
 
   std::string name;  ///< of its backend, if it can be one
   int level = 0;

@@ -11,6 +11,7 @@
 #include <climits>
 #include <ctime>
 #include <mutex>
+#include <new>
 #include <vector>
 
 namespace sluice::base {
@@ -22,6 +23,7 @@ namespace {
 constexpr int kPlainSpins = 400;  // without `pause`, which takes 140 cycles on current cores: as much as a hop
 constexpr int kPausedSpins = 64;  // about 3 us
 constexpr auto kNap = std::chrono::milliseconds(1);
+constexpr auto kSilentNap = std::chrono::microseconds(100);
 
 int membarrier(int command) noexcept { return static_cast<int>(syscall(SYS_membarrier, command, 0, 0)); }
 
@@ -80,14 +82,15 @@ Progress& take_progress() {
   const std::lock_guard lock(pool().mutex);
   auto& free = pool().free;
   if (free.empty()) {
-    constexpr std::size_t kAtOnce = 32;
+    constexpr std::size_t kAtOnce = Progress::kPage / sizeof(Progress);
     free.reserve(free.capacity() + kAtOnce);  // room for all there are: giving back never allocates
-    auto* const fresh = new Progress[kAtOnce];
+    auto* const fresh = new (std::align_val_t(Progress::kPage)) Progress[kAtOnce];
     for (std::size_t i = 0; i < kAtOnce; ++i) free.push_back(fresh + i);
   }
   Progress& progress = *free.back();
   free.pop_back();
   progress.word.value.store(0, std::memory_order_relaxed);
+  progress.parking.silent.store(0, std::memory_order_relaxed);
   return progress;
 }
 
@@ -115,6 +118,7 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
 void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {
   parking.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = parking.changes.load(std::memory_order_acquire);
+  if (parking.silent.load(std::memory_order_seq_cst) != 0) deadline = std::min(deadline, Clock::now() + kSilentNap);
   // Twice: by the end of the nap a raiser that did not see this sleeper has long made its word visible (Parking::wake).
   if (!ready(argument)) sleep(parking.changes, seen, std::min(deadline, Clock::now() + kNap));
   if (!ready(argument)) sleep(parking.changes, seen, deadline);

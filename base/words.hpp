@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/seeded.hpp"
@@ -29,6 +30,13 @@ inline constexpr std::uint64_t kPoison = std::uint64_t{1} << 62;
 struct alignas(64) Parking {
   std::atomic<std::uint32_t> sleepers{0};
   std::atomic<std::uint32_t> changes{0};
+  /// Somebody raises words here who wakes nobody, a GPU: sleepers get up now and then to look.
+  std::atomic<std::uint32_t> silent{0};
+
+  /// From now on raised by who wakes nobody.
+  void silence() noexcept {
+    if (silent.exchange(1, std::memory_order_seq_cst) == 0) wake_sleepers();
+  }
 
   /// Wakes all sleepers. Call after raising a word.
   void wake() noexcept {
@@ -66,13 +74,22 @@ inline void raise(Word& word, std::uint64_t value, Parking& parking) noexcept {
 }
 
 /// A word with its own parking. Lies in memory that is used for nothing else ever after: who raised the word may still
-/// look for sleepers when its owner has given it back already, having seen it raised.
+/// look for sleepers when its owner has given it back already, having seen it raised. Whole pages hold nothing else, so
+/// that a GPU can be given access to them.
 struct Progress {
   Word word;
   Parking parking;
+
+  static constexpr std::size_t kPage = 4096;
 };
+static_assert(Progress::kPage % sizeof(Progress) == 0);
 Progress& take_progress();
 void give_back(Progress& progress) noexcept;
+
+/// The page of a Progress whose word this is.
+inline void* page_of(Word& word) noexcept {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&word) & ~(Progress::kPage - 1));
+}
 
 inline bool reached(const Word& word, std::uint64_t at_least) noexcept {
   return word.value.load(std::memory_order_acquire) >= at_least;

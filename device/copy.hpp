@@ -17,8 +17,12 @@ inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>
 /// Complete when it returns: what is stored later is seen later.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-/// Copies in the lane's order, choosing the way by size. Not for overlapping memory.
-inline void copy(Lane, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+/// Copies in the lane's order, choosing the way by size. Not for overlapping memory. `gpus`: the driver of the GPU
+/// whose memory either is.
+inline void copy(Lane lane, std::byte* to, const std::byte* from, std::size_t bytes, Driver* gpus = nullptr) {
+  if (lane.gpu != nullptr) return lane.gpu->copy(to, from, bytes);
+  if (gpus != nullptr) [[unlikely]]
+    return gpus->copy_now(to, from, bytes);
   if (bytes >= nontemporal_min.load(std::memory_order_relaxed)) [[unlikely]]
     return copy_past_cache(to, from, bytes);
   std::memcpy(to, from, bytes);

@@ -23,10 +23,15 @@ void sleep_until(Lane lane, const Wait& wait, Clock::time_point deadline, Watch&
 
 void check_supported(Stream stream, Rank rank) {
   if (!usable(stream)) throw Error(Code::misuse, rank, -1, 0, 0, "the host stream is empty: it was moved from");
-  if (stream.kind() == Stream::Kind::cuda || stream.kind() == Stream::Kind::hip) {
+  if (!of_gpu(stream)) return;
+  const Driver* const vendor = driver(stream.kind());
+  const char* const name = stream.kind() == Stream::Kind::cuda ? "CUDA" : "HIP";
+  if (vendor == nullptr) {
     throw Error(Code::unsupported, rank, -1, 0, 0,
-                "this build of Sluice has no GPU support: use a host stream or program order");
+                std::string("this build of Sluice has no ") + name + ": use a host stream or program order");
   }
+  if (!vendor->why_not().empty())
+    throw Error(Code::unsupported, rank, -1, 0, 0, std::string(name) + " streams: " + vendor->why_not());
 }
 
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {

@@ -14,14 +14,16 @@
 #include <utility>
 
 #include "base/words.hpp"
+#include "device/gpu_call.hpp"
 #include "device/host_stream.hpp"
 
 namespace sluice::device {
 
 /// Where operations go, in order. On the CPU: the calling thread, which is the stream now; of a HostStream if `host` is
-/// set.
+/// set. With `gpu` they happen later, in the order of a GPU's stream, and nothing has happened when a verb returns.
 struct Lane {
   HostStream::Impl* host = nullptr;
+  GpuCall* gpu = nullptr;
 };
 
 /// Runs while a CPU thread waits, so that it does the engine's work and no change of thread is needed.
@@ -108,12 +110,27 @@ template <class F>
   host->enqueue([work, host]() mutable { work(Lane{host}); });
 }
 
-/// Issues `work(lane)` in the order of `stream`: now in program order, later on a HostStream.
-/// @throws Error{Code::unsupported} for a stream that this build cannot drive.
+/// Whether it is a GPU's.
+inline bool of_gpu(Stream stream) noexcept {
+  return stream.kind() == Stream::Kind::cuda || stream.kind() == Stream::Kind::hip;
+}
+
+template <class F>
+[[gnu::noinline]] void on_gpu(Stream stream, F work) {
+  GpuCall call(stream);
+  work(Lane{nullptr, &call});
+  call.issue();
+}
+
+/// Issues `work(lane)` in the order of `stream`: now in program order, later on a HostStream; on a GPU's the work gives
+/// its operations to the stream now.
+/// @throws GpuError
 template <class F>
 void in_order(Stream stream, F work) {
   if (stream.kind() == Stream::Kind::program_order) {
     work(Lane{});
+  } else if (of_gpu(stream)) {
+    on_gpu(stream, std::move(work));
   } else {
     on_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
   }
@@ -124,9 +141,18 @@ void check_supported(Stream stream, Rank rank);
 
 /// Later work on the lane runs only when the word is reached, or when `watch` has failed.
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept;
-inline void wait(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {
-  if (!base::reached(*wait.word, wait.at_least)) [[unlikely]]
-    wait_slowly(lane, wait, watch, helper);
+inline void wait(Lane lane, const Wait& wait, Watch& watch, Helper* helper) {
+  if (base::reached(*wait.word, wait.at_least)) [[likely]]
+    return;
+  if (lane.gpu != nullptr) return lane.gpu->wait(*wait.word, wait.at_least);
+  wait_slowly(lane, wait, watch, helper);
+}
+
+/// In the lane's order: raises the word. Everything written before is visible to who sees the value. A GPU wakes nobody
+/// who sleeps for it: see base::Parking::silence.
+inline void raise(Lane lane, base::Word& word, std::uint64_t value, base::Parking& parking) {
+  if (lane.gpu != nullptr) return lane.gpu->write(word, value);
+  base::raise(word, value, parking);
 }
 
 }  // namespace sluice::device

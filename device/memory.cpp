@@ -5,14 +5,16 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <vector>
+
+#include "device/retire.hpp"
 
 namespace sluice::device {
 namespace {
@@ -21,6 +23,9 @@ constexpr std::size_t kLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmall = 64 * 1024;  // up to this size an allocation shares a segment with others
 constexpr std::size_t kSharedBytes = 1024 * 1024;
+constexpr std::size_t kGpuLine = 256;
+constexpr std::size_t kGpuSmall = 512 * 1024;
+constexpr std::size_t kGpuSharedBytes = 4 * 1024 * 1024;  // a driver gives 2 MiB at least
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
@@ -33,28 +38,81 @@ void populate_pages(std::byte* data, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += kPage) static_cast<volatile std::byte*>(data)[at] = std::byte{0};
 }
 
+/// Not before its pages were taken back from GPUs.
+void unmap_reached(std::byte* data, std::size_t bytes, Reached& reached) {
+  if (reached.empty()) {
+    munmap(data, bytes);
+    return;
+  }
+  reached.clear();
+  retire([data, bytes] { munmap(data, bytes); });
+}
+
+/// All segments, by id.
+struct Segments {
+  std::mutex mutex;
+  std::uint64_t last_id = 0;
+  std::map<std::uint64_t, std::weak_ptr<Segment>> all;
+};
+
+Segments& segments() {
+  static auto* const all = new Segments;  // never destroyed: memory may be freed by static destructors
+  return *all;
+}
+
+std::shared_ptr<Segment> registered(std::shared_ptr<Segment> segment) {
+  const std::lock_guard lock(segments().mutex);
+  segment->id = ++segments().last_id;
+  segments().all[segment->id] = segment;
+  return segment;
+}
+
 std::shared_ptr<Segment> new_segment(std::size_t bytes, bool populate) {
   struct sysinfo machine {};
   // The kernel would promise more than it has, and end the process later.
   if (sysinfo(&machine) == 0 && bytes > machine.totalram * machine.mem_unit) throw std::bad_alloc();
-  static std::atomic<std::uint64_t> next_id{1};
   auto segment = std::make_shared<Segment>();
-  segment->id = next_id.fetch_add(1);
-  segment->fd = base::Fd(memfd_create("sluice", MFD_CLOEXEC));
-  if (!segment->fd) fail("memfd_create");
-  if (ftruncate(segment->fd.get(), static_cast<off_t>(bytes)) != 0)
-    fail("reserving " + std::to_string(bytes) + " bytes");
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, segment->fd.get(), 0);
+  base::Fd& fd = segment->share.fd;
+  fd = base::Fd(memfd_create("sluice", MFD_CLOEXEC));
+  if (!fd) fail("memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("reserving " + std::to_string(bytes) + " bytes");
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (data == MAP_FAILED) fail("mapping " + std::to_string(bytes) + " bytes");
   segment->data = static_cast<std::byte*>(data);
   segment->bytes = bytes;
   if (populate) populate_pages(segment->data, bytes);
+  return registered(std::move(segment));
+}
+
+/// A GPU's memory that peers can map, if its driver says so.
+std::shared_ptr<Segment> describe(Driver& driver, const GpuMemory& memory) {
+  auto share = driver.share(memory);
+  if (!share) return nullptr;
+  auto segment = std::make_shared<Segment>();
+  segment->share = std::move(*share);
+  segment->data = memory.data;
+  segment->bytes = memory.bytes;
+  segment->driver = &driver;
+  return registered(std::move(segment));
+}
+
+std::shared_ptr<Segment> new_segment_on(Driver& driver, int device, std::size_t bytes) {
+  const GpuMemory memory = driver.allocate(device, bytes);
+  auto segment = describe(driver, memory);
+  if (segment == nullptr) {
+    driver.free(memory);
+    throw GpuError("the driver gives other processes no access to memory of this GPU");
+  }
+  segment->gpu = memory;
   return segment;
 }
 
 /// Many small allocations in few segments: first fit, neighbours merged.
 class Heap {
  public:
+  using Source = std::function<std::shared_ptr<Segment>(std::size_t)>;
+  Heap(Source source, std::size_t segment_bytes) : source_(std::move(source)), segment_bytes_(segment_bytes) {}
+
   std::byte* take(std::size_t bytes, std::size_t alignment, std::shared_ptr<Segment>& segment) {
     const std::lock_guard lock(mutex_);
     for (auto& pool : pools_) {
@@ -63,9 +121,9 @@ class Heap {
         return data;
       }
     }
-    auto fresh = new_segment(kSharedBytes, true);
+    auto fresh = source_(segment_bytes_);
     fresh->shared = true;
-    pools_.push_back({fresh, {{0, kSharedBytes}}});
+    pools_.push_back({fresh, {{0, segment_bytes_}}});
     segment = fresh;
     return take_from(pools_.back(), bytes, alignment);
   }
@@ -114,18 +172,57 @@ class Heap {
   }
 
   std::mutex mutex_;
+  Source source_;
+  std::size_t segment_bytes_;
   std::vector<Pool> pools_;
 };
 
+// Heaps are never destroyed: memory may be freed by static destructors.
 Heap& heap() {
-  static auto* const heap = new Heap;  // never destroyed: memory may be freed by static destructors
+  static auto* const heap = new Heap([](std::size_t bytes) { return new_segment(bytes, true); }, kSharedBytes);
+  return *heap;
+}
+
+Heap& heap(Driver& driver, int device) {
+  static std::mutex mutex;
+  static auto* const heaps = new std::map<std::pair<Driver*, int>, std::unique_ptr<Heap>>;
+  const std::lock_guard lock(mutex);
+  auto& heap = (*heaps)[{&driver, device}];
+  if (heap == nullptr) {
+    const auto source = [&driver, device](std::size_t bytes) { return new_segment_on(driver, device, bytes); };
+    heap = std::make_unique<Heap>(source, kGpuSharedBytes);
+  }
   return *heap;
 }
 
 }  // namespace
 
 Segment::~Segment() {
-  if (data != nullptr) munmap(data, bytes);
+  {
+    const std::lock_guard lock(segments().mutex);
+    segments().all.erase(id);
+  }
+  if (driver == nullptr && data != nullptr) {
+    unmap_reached(data, bytes, reached);
+  } else if (gpu.data != nullptr) {
+    retire([driver = driver, gpu = gpu] { driver->free(gpu); });
+  }
+}
+
+std::shared_ptr<const Segment> find_segment(std::uint64_t id) {
+  const std::lock_guard lock(segments().mutex);
+  const auto segment = segments().all.find(id);
+  return segment == segments().all.end() ? nullptr : segment->second.lock();
+}
+
+Reached reach(Driver& driver, const Extent& memory) {
+  if (memory.driver != nullptr || memory.bytes == 0) return {};
+  if (memory.segment == nullptr) return reach(driver, memory.data, memory.bytes);
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const Segment& segment = *memory.segment;
+  if (segment.reached.empty()) segment.reached = reach(driver, segment.data, segment.bytes);
+  return {};
 }
 
 Allocation allocate(std::size_t bytes, bool populate) {
@@ -135,6 +232,9 @@ Allocation allocate(std::size_t bytes, bool populate) {
     const std::size_t rounded = round_up(bytes, alignment);
     allocation.extent_.data = heap().take(rounded, alignment, allocation.segment_);
     std::memset(allocation.extent_.data, 0, rounded);
+    allocation.give_back_ = [rounded](const Extent& extent) {
+      heap().give_back(*extent.segment, extent.offset(), rounded);
+    };
   } else {
     allocation.segment_ = new_segment(round_up(bytes, kPage), populate);
     allocation.extent_.data = allocation.segment_->data;
@@ -144,18 +244,74 @@ Allocation allocate(std::size_t bytes, bool populate) {
   return allocation;
 }
 
-Allocation::~Allocation() {
-  if (segment_ == nullptr || !segment_->shared) return;
-  const std::size_t alignment = extent_.bytes >= kPage ? kPage : kLine;
-  heap().give_back(*segment_, extent_.offset(), round_up(extent_.bytes, alignment));
+Allocation allocate_on(Driver& driver, int device, std::size_t bytes) {
+  Allocation allocation;
+  const std::size_t rounded = round_up(bytes, kGpuLine);
+  if (bytes <= kGpuSmall) {
+    Heap& from = heap(driver, device);
+    allocation.extent_.data = from.take(rounded, kGpuLine, allocation.segment_);
+    allocation.give_back_ = [&from](const Extent& extent) {
+      from.give_back(*extent.segment, extent.offset(), round_up(extent.bytes, kGpuLine));
+    };
+  } else {
+    allocation.segment_ = new_segment_on(driver, device, rounded);
+    allocation.extent_.data = allocation.segment_->data;
+  }
+  allocation.extent_.bytes = bytes;
+  allocation.extent_.segment = allocation.segment_.get();
+  allocation.extent_.driver = &driver;
+  driver.zero({device, allocation.extent_.data, rounded});
+  return allocation;
 }
 
-Mapping::Mapping(const base::Fd& fd, std::size_t bytes) : bytes_(bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+Allocation adopt(void* data, std::size_t bytes) {
+  Allocation allocation;
+  allocation.extent_ = {static_cast<std::byte*>(data), bytes, nullptr, nullptr};
+  for (Driver* driver : drivers_in_use()) {
+    const auto memory = driver->find(data);
+    if (!memory) continue;
+    static auto* const known = new std::map<std::pair<Driver*, std::uint64_t>, std::weak_ptr<Segment>>;
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    auto& one = (*known)[{driver, memory->id}];
+    allocation.segment_ = one.lock();
+    if (allocation.segment_ == nullptr) one = allocation.segment_ = describe(*driver, *memory);
+    allocation.extent_.segment = allocation.segment_.get();
+    allocation.extent_.driver = driver;
+  }
+  return allocation;
+}
+
+Allocation::~Allocation() {
+  if (give_back_) give_back_(extent_);
+}
+
+Mapping::Mapping(const GpuExport& share, std::size_t bytes, Driver* driver) : bytes_(bytes), driver_(driver) {
+  if (driver != nullptr) {
+    gpu_ = driver->map(share, bytes);
+    data_ = gpu_.data;
+    return;
+  }
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, share.fd.get(), 0);
   if (data == MAP_FAILED) fail("mapping " + std::to_string(bytes) + " bytes of a peer");
   data_ = static_cast<std::byte*>(data);
 }
 
-Mapping::~Mapping() { munmap(data_, bytes_); }
+Mapping::Mapping(std::shared_ptr<const Segment> own)
+    : data_(own->data), bytes_(own->bytes), driver_(own->driver), own_(std::move(own)) {}
+
+void Mapping::reach_from(Driver& driver) {
+  const std::lock_guard lock(mutex_);
+  if (driver_ == nullptr && reached_.empty()) reached_ = reach(driver, data_, bytes_);
+}
+
+Mapping::~Mapping() {
+  if (own_ != nullptr) return;
+  if (driver_ != nullptr) {
+    retire([driver = driver_, gpu = gpu_] { driver->unmap(gpu); });
+  } else {
+    unmap_reached(data_, bytes_, reached_);
+  }
+}
 
 }  // namespace sluice::device

@@ -16,6 +16,7 @@ struct Block : std::enable_shared_from_this<Block> {
   device::Allocation allocation;  ///< empty for the user's memory
   device::Extent extent;
   Space space = Space::host;          ///< as asked for
+  bool gpus_here = false;             ///< when that was not the host's
   std::shared_ptr<const void> world;  ///< the transports that pinned it; outlives the pins
   std::vector<std::unique_ptr<backends::Pin>> pins;
   Rank rank = -1;

@@ -22,10 +22,15 @@ std::string seconds(Clock::duration duration) {
 
 device::Extent extent_of(const Slice& memory) {
   const auto& block = detail::SliceAccess::block(memory);
-  return {memory.data(), memory.bytes(), block == nullptr ? nullptr : block->extent.segment};
+  if (block == nullptr) return {memory.data(), memory.bytes()};
+  return {memory.data(), memory.bytes(), block->extent.segment, block->extent.driver};
 }
 
 }  // namespace
+
+void reach_progress(device::Driver& driver, base::Word& word) {
+  device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
+}
 
 ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
     : world_(std::move(world)), opening(std::move(what)), id(world_->next_id()),
@@ -37,6 +42,7 @@ ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
 }
 
 ChannelEnd::~ChannelEnd() {
+  if (gpus() != nullptr) device::remove_user(*this);
   landing_.reset();  // first: it may raise the words
   world_->give_back_word(opening.key.world_peer, word_);
   for (const auto& word : more_words_) world_->give_back_word(opening.key.world_peer, word);
@@ -129,6 +135,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
 void ChannelEnd::poison() noexcept {
   base::raise(*word_.word, base::kPoison, *word_.parking);
   for (const auto& word : more_words_) base::raise(*word.word, base::kPoison, *word.parking);
+  if (taken_ != nullptr) base::raise(taken_->word, base::kPoison, taken_->parking);
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
   done_parking.wake();
 }
@@ -140,6 +147,7 @@ void ChannelEnd::poison_again() const noexcept {
   };
   again(word_);
   for (const auto& word : more_words_) again(word);
+  if (taken_ != nullptr) again({&taken_->word, &taken_->parking, {}});
 }
 
 void ChannelEnd::throw_failure() const {
@@ -210,7 +218,51 @@ void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
 void ChannelEnd::bind_slowly(Stream stream) {
   check_bindable(stream);
   if (stream.kind() == Stream::Kind::program_order) wait_connected({});
+  if (device::of_gpu(stream)) bind_to_gpu(stream);
   bound_ = static_cast<int>(stream.kind());
+}
+
+/// Nothing can be mapped behind a parked stream, so all is mapped now.
+void ChannelEnd::bind_to_gpu(Stream stream) {
+  device::Driver& driver = *device::driver(stream.kind());
+  try {
+    const int gpu = driver.device_of(stream.handle());
+    if (driver.capturing(stream.handle()))
+      throw error(Code::unsupported, epoch(), "the stream captures a graph, which this version cannot be part of");
+    if (gpus() != nullptr) {
+      if (gpu != gpu_) misuse(epoch(), "the channel is used with streams of another GPU");
+      return;
+    }
+    wait_connected({});
+    const device::OnDevice current(driver, gpu);
+    reached_ = device::reach(driver, slots_.memory);
+    device::reach(driver, word_.memory);
+    for (const auto& word : more_words_) device::reach(driver, word.memory);
+    reach_own(driver);
+    if (rung_ != nullptr) {
+      world_->engine().reach(*rung_, driver);
+    } else if (put_ != nullptr) {
+      put_->reach_from(driver);
+    }
+    gpu_ = gpu;
+    gpus_.store(&driver, std::memory_order_release);
+    device::add_user(*this);
+    world_->engine().wake();
+  } catch (const device::GpuError& reason) {
+    throw error(Code::out_of_resources, epoch(), reason.what());
+  }
+}
+
+void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
+  lane.gpu->issue();
+  const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last_done || failed(); };
+  await_in_host(done_parking, ready, world_->limits().wait);
+}
+
+void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
+  const std::uint64_t epoch = failed() ? 0 : waits_for();
+  if (std::exchange(asked_for_, epoch) != epoch) asked_since_ = now;
+  if (epoch != 0) waited(epoch, now - asked_since_, kForever);
 }
 
 void ChannelEnd::check_bindable(Stream stream) {
@@ -248,7 +300,8 @@ std::string ChannelEnd::describe() const {
   constexpr const char* kBy[] = {"fired by the stream", "fired by the NIC", "fired by the engine"};
   text += put_->describe();
   const auto& block = detail::SliceAccess::block(opening.memory);
-  if (block != nullptr && block->space != Space::host) text += ", from host memory, since there is no GPU here";
+  if (block != nullptr && block->space != Space::host && !block->gpus_here)
+    text += ", from host memory, since there is no GPU here";
   return text + "; " + kBy[static_cast<int>(put_->fired())];
 }
 

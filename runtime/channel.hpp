@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "backends/put.hpp"
+#include "device/retire.hpp"
 #include "runtime/block.hpp"
 
 namespace sluice::detail {
@@ -25,6 +26,9 @@ namespace sluice::runtime {
 
 class World;
 struct Peer;
+
+/// The driver's GPUs will raise `word`, which is one of a base::Progress.
+void reach_progress(device::Driver& driver, base::Word& word);
 
 /// Saturates: `kForever` from now is never.
 base::Clock::time_point deadline_after(Timeout timeout) noexcept;
@@ -70,7 +74,7 @@ struct RemoteEnd {
 
 /// What both ends are. The hot path reads and writes only what the verbs own; everything else is guarded by the world's
 /// mutex.
-class ChannelEnd : public device::Watch, public std::enable_shared_from_this<ChannelEnd> {
+class ChannelEnd : public device::Watch, public device::StreamUser, public std::enable_shared_from_this<ChannelEnd> {
   const std::shared_ptr<World> world_;  // first: the transports outlive what they made
 
  public:
@@ -107,6 +111,11 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
   base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
+  bool may_be_parked() const noexcept override { return gpus() != nullptr && !passed(); }
+  /// A GPU's stream that waits asks nobody for how long it may: the engine does, now and then.
+  void ask_for_stream(base::Clock::time_point now) noexcept;
+  /// The driver of the GPU whose streams it is used on; null: no GPU's.
+  device::Driver* gpus() const noexcept { return gpus_.load(std::memory_order_acquire); }
 
   // For the user's thread.
   /// The last epoch enqueued: puts of a sender, waits of a receiver.
@@ -167,7 +176,11 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   virtual bool complete_without(const Final& final) = 0;
   /// Of the epochs of a channel whose peer has closed.
   virtual std::uint64_t last_possible(const Final& final) const noexcept = 0;
-  virtual bool passed() const noexcept = 0;    ///< all enqueued work has run
+  virtual bool passed() const noexcept = 0;  ///< all enqueued work has run
+  /// The epoch whose word some enqueued work may be waiting for; 0: none.
+  virtual std::uint64_t waits_for() const noexcept = 0;
+  /// All of this end that its stream will use, once connected.
+  virtual void reach_own(device::Driver& driver) = 0;
   virtual backends::Slots source() const = 0;  ///< what our puts read; none: they only raise a word
   /// Why an epoch beyond the limit is refused, when the peer has closed its end.
   virtual std::string why_refused(std::uint64_t epoch) const = 0;
@@ -199,6 +212,16 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
     if (used_by == Stream::Kind::program_order) return SliceAccess::lend(opening.memory, slots_.at(epoch), slot_bytes);
     return SliceAccess::make(SliceAccess::block(opening.memory), slots_.at(epoch), slot_bytes);
   }
+  /// As device::in_order. What a GPU's driver refuses fails the channel.
+  template <class F>
+  void issue(Stream stream, F work) {
+    if (!device::of_gpu(stream)) return device::in_order(stream, std::move(work));
+    try {
+      device::in_order(stream, std::move(work));
+    } catch (const device::GpuError& reason) {
+      fail(Code::transport, reason.what());
+    }
+  }
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
   }
@@ -208,7 +231,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
       if (rung_ != nullptr) await_armable(lane, *rung_, epoch);
       put_->enqueue(lane, epoch, part);
     } else {
-      base::raise(done, epoch, done_parking);
+      device::raise(lane, done, epoch, done_parking);
     }
   }
   /// By the host: what can be armed ahead of the stream is.
@@ -217,8 +240,12 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   }
   void await_armable(device::Lane lane, const backends::RungPut& put, std::uint64_t epoch) {
     const std::uint64_t most = put.most_armed();
-    if (epoch > most) device::wait(lane, {&done, epoch - most, &done_parking, epoch}, *this, helper_);
+    if (epoch <= most) return;
+    if (lane.gpu != nullptr) return await_room(lane, epoch - most);
+    device::wait(lane, {&done, epoch - most, &done_parking, epoch}, *this, helper_);
   }
+  /// Blocks the host: what follows cannot be given to a GPU's stream before.
+  void await_room(device::Lane lane, std::uint64_t last_done);
   /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.
   bool settled() const { return put_ == nullptr || put_->settled(); }
   bool disarmed() const { return put_ == nullptr || put_->disarmed(key_closed_); }
@@ -260,7 +287,8 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
 
   /// The stream of a call is of the kind that this channel is used with.
   void bind(Stream stream) {
-    if (bound_ != static_cast<int>(stream.kind()) || !device::usable(stream)) bind_slowly(stream);
+    if (bound_ != static_cast<int>(stream.kind()) || !device::usable(stream) || device::of_gpu(stream)) [[unlikely]]
+      bind_slowly(stream);
   }
 
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
@@ -274,6 +302,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   device::Helper* helper_ = nullptr;
   backends::Signal word_;                     ///< the one that the peer raises
   std::vector<backends::Signal> more_words_;  ///< of a striped channel, which rise with it
+  base::Progress* taken_ = nullptr;           ///< what the engine has taken from the landing for a GPU's stream
 
  private:
   friend class sluice::detail::PlanCore;
@@ -286,6 +315,7 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
   [[gnu::cold]] void bind_slowly(Stream stream);
   void check_bindable(Stream stream);
+  void bind_to_gpu(Stream stream);
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
 
@@ -293,6 +323,11 @@ class ChannelEnd : public device::Watch, public std::enable_shared_from_this<Cha
   static constexpr int kPlanned = -2;  // a plan drives it
   static constexpr int kClosed = -3;   // closed here
   int bound_ = kUnbound;
+  std::atomic<device::Driver*> gpus_{nullptr};
+  int gpu_ = 0;                  // the device of its streams
+  device::Reached reached_;      // by the driver
+  std::uint64_t asked_for_ = 0;  // the epoch that a GPU's stream was seen to wait for
+  base::Clock::time_point asked_since_{};
   bool planned_ = false;  // a plan has it, committed or not
 
   std::atomic<std::uint64_t> enqueued_{0};

@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "device/host_stream.hpp"
+#include "device/retire.hpp"
 #include "runtime/handles.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/world.hpp"
@@ -28,7 +29,7 @@ auto with_resources(Take take, Lacking lacking) {
     return take();
   } catch (const std::bad_alloc&) {
     throw lacking("more memory than this machine has");
-  } catch (const std::system_error& reason) {
+  } catch (const std::runtime_error& reason) {  // of the system, or of a GPU's driver
     throw lacking(reason.what());
   }
 }
@@ -142,20 +143,33 @@ std::shared_ptr<detail::Block> new_block(const std::shared_ptr<World>& world, Ra
   return block;
 }
 
+void synchronize_gpu(Stream stream, Rank rank) {
+  try {
+    device::driver(stream.kind())->synchronize(stream.handle());
+  } catch (const device::GpuError& reason) {
+    throw Error(Code::transport, rank, -1, 0, 0, reason.what());
+  }
+  device::reap();
+}
+
 }  // namespace
 
 Memory Context::allocate(std::size_t bytes, Space space, int device) {
   if (bytes == 0) throw in().error(Code::bad_argument, -1, 0, "0 bytes cannot be allocated");
-  if (device < -1 || device > 0)
+  device::Driver* const gpus = space == Space::host ? nullptr : device::any_driver();
+  if (device < -1 || device >= std::max(1, gpus == nullptr ? 0 : gpus->devices()))
     throw in().error(Code::bad_argument, -1, 0, "there is no device " + std::to_string(device));
+  const auto allocate = [&] {
+    if (gpus == nullptr || space != Space::device) return device::allocate(bytes, true);
+    return device::allocate_on(*gpus, device < 0 ? gpus->current_device() : device, bytes);
+  };
   auto block = new_block(in().world, in().rank);
-  block->allocation = with_resources([&] { return device::allocate(bytes, true); },
-                                     [&](const char* why) {
-                                       return in().error(Code::out_of_resources, -1, 0,
-                                                         "allocating " + std::to_string(bytes) + " bytes: " + why);
-                                     });
+  block->allocation = with_resources(allocate, [&](const char* why) {
+    return in().error(Code::out_of_resources, -1, 0, "allocating " + std::to_string(bytes) + " bytes: " + why);
+  });
   block->extent = block->allocation.extent();
   block->space = space;
+  block->gpus_here = gpus != nullptr;
   block->pins = in().world->pin(block->extent);
   return Memory(std::move(block));
 }
@@ -163,7 +177,8 @@ Memory Context::allocate(std::size_t bytes, Space space, int device) {
 Region Context::region(void* memory, std::size_t bytes) {
   if (memory == nullptr && bytes > 0) throw in().error(Code::bad_argument, -1, 0, "a region without memory");
   auto block = new_block(in().world, in().rank);
-  block->extent = {static_cast<std::byte*>(memory), bytes, nullptr};
+  block->allocation = device::adopt(memory, bytes);
+  block->extent = block->allocation.extent();
   block->pins = in().world->pin(block->extent);
   return Region(std::move(block));
 }
@@ -228,6 +243,7 @@ void Context::synchronize(Stream stream) {
     if (stream.handle() == nullptr) detail::throw_empty();
     static_cast<HostStream::Impl*>(stream.handle())->synchronize();
   }
+  if (device::of_gpu(stream)) synchronize_gpu(stream, in().rank);
   check();
 }
 

@@ -156,6 +156,7 @@ bool Engine::work() {
   }
   post_credits();
   for (auto* transport : transports_) left |= transport->poll();
+  for (auto* taker : takers_) left |= taker->take_landed();
   return left;
 }
 
@@ -179,6 +180,23 @@ void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbe
   const std::lock_guard turn(turn_);
   bell->listen(this, Haste::now);
   put.share(bell, epochs);
+}
+
+void Engine::watch(Taker& taker) {
+  const std::lock_guard turn(turn_);
+  takers_.push_back(&taker);
+  watched_.fetch_add(1);
+}
+
+void Engine::forget(Taker& taker) {
+  const std::lock_guard turn(turn_);
+  std::erase(takers_, &taker);
+  watched_.fetch_sub(1);
+}
+
+void Engine::reach(backends::RungPut& put, device::Driver& driver) {
+  const std::lock_guard turn(turn_);
+  put.reach_from(driver);
 }
 
 void Engine::forget(const backends::Posting* posting) {

@@ -28,6 +28,14 @@ class Engine final : public backends::Listener, public device::Helper {
     virtual void serve() = 0;
   };
 
+  /// Takes from its landing what a GPU's stream waits for.
+  class Taker {
+   public:
+    virtual ~Taker() = default;
+    /// In the engine's turn: what has landed. Returns whether something is still to come.
+    virtual bool take_landed() = 0;
+  };
+
   struct Options {
     int cpu = -1;                  ///< core of the engine's thread; -1: any
     base::Clock::duration poll{};  ///< sleep between two turns while something is under way; 0: yield
@@ -47,10 +55,15 @@ class Engine final : public backends::Listener, public device::Helper {
   /// The same for credits of so many slots, which may leave a little later. `landed`: what has arrived in them.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
   void forget(backends::RungPut& put) { forget(dynamic_cast<backends::Posting*>(&put)); }
+  void watch(Taker& taker);
+  void forget(Taker& taker);
   void watch(backends::EngineAccess& access) { watch(access.bell(), &access); }
   void forget(backends::EngineAccess& access) { forget(static_cast<backends::Posting*>(&access)); }
   /// The put listens to `bell` from the next epoch on. Nothing of it is outstanding.
   void move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs);
+
+  /// The put is enqueued on streams of the driver's GPUs from now on. Nothing of it is outstanding.
+  void reach(backends::RungPut& put, device::Driver& driver);
 
   /// For who waits: null while no turn can move anything.
   device::Helper* helper() noexcept { return watched_.load(std::memory_order_acquire) > 0 ? this : nullptr; }
@@ -93,6 +106,7 @@ class Engine final : public backends::Listener, public device::Helper {
   std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
   std::vector<backends::Posting*> puts_;
+  std::vector<Taker*> takers_;
   Credits credits_;
 };
 

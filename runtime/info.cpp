@@ -55,7 +55,7 @@ std::string json_of_row(const Row& row) {
 
 std::string json_of(const backends::Backend& backend) { return "{" + json_of_row(backend) + "}"; }
 
-std::string json_of(const Report::Value& value) {
+std::string json_of(const base::Fact& value) {
   if (const auto* const fact = std::get_if<bool>(&value)) return *fact ? "true" : "false";
   if (const auto* const number = std::get_if<std::uint64_t>(&value)) return std::to_string(*number);
   const auto* const text = std::get_if<std::string>(&value);
@@ -128,7 +128,7 @@ std::string line_of_row(const Row& row) {
                  why_not.empty() ? "usable, level " + std::to_string(row.level) : "not usable here: " + why_not, 16);
 }
 
-std::string text_of(const Report::Value& value) {
+std::string text_of(const base::Fact& value) {
   if (const auto* const fact = std::get_if<bool>(&value)) return *fact ? "yes" : "no";
   const auto* const text = std::get_if<std::string>(&value);
   return text == nullptr ? json_of(value) : *text;

@@ -66,6 +66,10 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   for (auto& in : in_) in.core->drain(left());
   for (auto& [core, first] : out_) core->check_bindable(stream);
   for (auto& in : in_) in.core->check_bindable(stream);
+  if (device::of_gpu(stream)) {
+    for (auto& [core, first] : out_) core->bind_to_gpu(stream);
+    for (auto& in : in_) in.core->bind_to_gpu(stream);
+  }
   // From here on nothing throws: a commit that failed may be tried again.
   for (auto& out : out_) {
     take(*out.core);
@@ -77,7 +81,8 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
     in.first_release = in.core->released_.load();
   }
   share_bells();
-  kind_ = stream.kind();
+  if (device::of_gpu(stream)) reach_bells(*device::driver(stream.kind()));
+  stream_ = stream;
   committed_ = true;
 }
 
@@ -96,14 +101,19 @@ void PlanCore::share_bells() {
   credit_bells_ = fuse(world_->engine(), credits);
 }
 
+void PlanCore::reach_bells(device::Driver& driver) {
+  for (const auto& bell : put_bells_) bell->reach_from(driver);
+  for (const auto& bell : credit_bells_) bell->reach_from(driver);
+}
+
 void PlanCore::check_stream(Stream stream) const {
   if (!committed_) throw misuse("the plan is not committed yet");
   device::check_supported(stream, rank_);
-  if (stream.kind() != kind_) throw misuse("the plan was committed for another kind of stream");
+  if (stream.kind() != stream_.kind()) throw misuse("the plan was committed for another kind of stream");
 }
 
 void PlanCore::check_failures(Stream stream) const {
-  if (stream.kind() != Stream::Kind::program_order) return;
+  if (stream.kind() == Stream::Kind::host) return;
   for (const auto& out : out_) out.core->check();
   for (const auto& in : in_) in.core->check();
 }
@@ -134,6 +144,9 @@ void PlanCore::start(Stream stream) {
 
 void PlanCore::fire(device::Lane lane, std::uint64_t start) {
   const auto last = seeded("plan_skips_last") && out_.size() > 1 ? out_.end() - 1 : out_.end();
+  if (lane.gpu != nullptr) {  // all waits in one operation
+    for (auto it = out_.begin(); it != last; ++it) it->core->await_credit(lane, it->first + start);
+  }
   for (auto it = out_.begin(); it != last; ++it) {
     const std::uint64_t epoch = it->first + start;
     if (it->core->rung_ == nullptr) {
@@ -182,14 +195,14 @@ void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
 Slice PlanCore::slot(const SenderCore& sender) const {
   const auto it = std::find_if(out_.begin(), out_.end(), [&](const auto& out) { return out.core.get() == &sender; });
   if (it == out_.end()) throw misuse("the sender is not in this plan");
-  return sender.slot(sender.epoch() + 1, kind_);
+  return sender.slot(sender.epoch() + 1, stream_.kind());
 }
 
 Slice PlanCore::slot(const ReceiverCore& receiver) const {
   const auto it = std::find_if(in_.begin(), in_.end(), [&](const auto& in) { return in.core.get() == &receiver; });
   if (it == in_.end()) throw misuse("the receiver is not in this plan");
   if (receiver.epoch() == 0) throw misuse("nothing was waited for yet");
-  return receiver.slot(receiver.epoch(), kind_);
+  return receiver.slot(receiver.epoch(), stream_.kind());
 }
 
 std::string PlanCore::describe() const {

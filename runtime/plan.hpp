@@ -49,13 +49,26 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void check_failures(Stream stream) const;
   static void take(runtime::ChannelEnd& end) noexcept;
   void share_bells();
+  void reach_bells(device::Driver& driver);
   /// As device::in_order; work that a host stream still has keeps the plan alive.
   template <class F>
   void issue(Stream stream, F work) {
     if (stream.kind() == Stream::Kind::program_order) {
       work(device::Lane{});
+    } else if (device::of_gpu(stream)) {
+      issue_on_gpu(stream, std::move(work));
     } else {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable { work(lane); });
+    }
+  }
+  /// What the driver refuses fails all channels.
+  template <class F>
+  void issue_on_gpu(Stream stream, F work) {
+    try {
+      device::in_order(stream, std::move(work));
+    } catch (const device::GpuError& reason) {
+      for (const auto& out : out_) out.core->fail(Code::transport, reason.what());
+      for (const auto& in : in_) in.core->fail(Code::transport, reason.what());
     }
   }
   void fire(device::Lane lane, std::uint64_t start);
@@ -64,7 +77,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   std::shared_ptr<runtime::World> world_;
   Rank rank_;
   bool committed_ = false;
-  Stream::Kind kind_ = Stream::Kind::program_order;
+  Stream stream_;  // of this kind
   std::vector<Out> out_;
   std::vector<In> in_;
   std::vector<std::shared_ptr<backends::Doorbell>> put_bells_;

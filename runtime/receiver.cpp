@@ -12,7 +12,13 @@ namespace sluice::detail {
 using base::seeded;
 using runtime::Final;
 
-ReceiverCore::~ReceiverCore() = default;
+ReceiverCore::~ReceiverCore() {
+  if (taken_ != nullptr) {
+    world().engine().forget(static_cast<runtime::Engine::Taker&>(*this));
+    base::give_back(*taken_);
+  }
+  base::give_back(landed_);
+}
 
 std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
   return "epoch " + std::to_string(epoch) + " will never come: rank " + std::to_string(opening.peer) +
@@ -22,17 +28,61 @@ std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
 Slice ReceiverCore::wait(Stream stream) {
   bind(stream);
   const std::uint64_t epoch = begin();
-  device::in_order(stream, [this, epoch](device::Lane lane) { land(lane, epoch); });
-  if (stream.kind() == Stream::Kind::program_order) check();
+  issue(stream, [this, epoch](device::Lane lane) { land(lane, epoch); });
+  if (stream.kind() != Stream::Kind::host) check();
   return slot(epoch, stream.kind());
 }
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
+  if (lane.gpu != nullptr && taken_ != nullptr) {
+    have_taken(epoch);
+    lane.gpu->wait(taken_->word, epoch);
+    return pass(lane);
+  }
   if (epoch > signal_seen_) await_signal(lane, seeded("stale_epoch") ? epoch - 1 : epoch);
   take(lane, epoch);
-  landed_.store(landed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  pass(lane);
   if (seeded("credit_too_early") && put_ != nullptr && !failed()) put_->enqueue(lane, epoch, {});
+}
+
+void ReceiverCore::pass(device::Lane lane) {
+  std::atomic<std::uint64_t>& passed = landed_.word.value;
+  if (lane.gpu != nullptr) return lane.gpu->write(landed_.word, ++given_);
+  passed.store(passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void ReceiverCore::reach_own(device::Driver& driver) {
+  runtime::reach_progress(driver, done);
+  runtime::reach_progress(driver, landed_.word);
+  if (landing_ == nullptr || landing_->direct()) return;
+  // How much has landed where is known when it has: a stream that was given its work long before cannot copy it.
+  base::Progress& taken = base::take_progress();
+  taken.word.value.store(epoch());
+  to_take_.store(epoch());
+  runtime::reach_progress(driver, taken.word);
+  taken_ = &taken;
+  world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
+}
+
+void ReceiverCore::have_taken(std::uint64_t epoch) {
+  to_take_.store(epoch);
+  world().engine().heard(backends::Haste::now);
+}
+
+bool ReceiverCore::take_landed() {
+  const std::uint64_t last = to_take_.load();
+  std::uint64_t next = taken_->word.value.load(std::memory_order_relaxed) + 1;
+  for (; next <= last && landed(next) && !failed(); ++next) {
+    landing_->take({}, next);
+    base::raise(taken_->word, next, taken_->parking);
+  }
+  return next <= last;
+}
+
+std::uint64_t ReceiverCore::waits_for() const noexcept {
+  const std::uint64_t next = waits_passed() + 1;
+  return next <= epoch() && !landed(next) ? next : 0;
 }
 
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
@@ -71,7 +121,7 @@ void ReceiverCore::release(Stream stream) {
   check();
   const std::uint64_t epoch = begin_release();
   announce(epoch, {});
-  device::in_order(stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); });
+  issue(stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); });
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
@@ -95,8 +145,14 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   if (!came) return std::nullopt;
   await_connected({});  // the peer may know of this end before this end knows of the peer
   begin();
-  take({}, next);
-  taken_.store(taken_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (taken_ == nullptr) {
+    take({}, next);
+  } else {
+    have_taken(next);
+    await_in_host(
+        taken_->parking, [&] { return base::reached(taken_->word, next) || failed(); }, kForever);
+  }
+  by_host_.store(by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
   return slot(next, Stream::Kind::host);
 }

@@ -2,10 +2,11 @@
 #pragma once
 
 #include "runtime/channel.hpp"
+#include "runtime/engine.hpp"
 
 namespace sluice::detail {
 
-class ReceiverCore final : public runtime::ChannelEnd {
+class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::Taker {
  public:
   using ChannelEnd::ChannelEnd;
   ~ReceiverCore() override;
@@ -30,24 +31,31 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool complete_without(const runtime::Final& final) override;
   std::uint64_t last_possible(const runtime::Final& final) const noexcept override { return final.wanted; }
   bool passed() const noexcept override;
+  std::uint64_t waits_for() const noexcept override;
+  void reach_own(device::Driver& driver) override;
   backends::Slots source() const override { return {}; }
   std::string why_refused(std::uint64_t epoch) const override;
 
   std::uint64_t begin_release();
   void land(device::Lane lane, std::uint64_t epoch);
+  void pass(device::Lane lane);
+  bool take_landed() override;
+  void have_taken(std::uint64_t epoch);
   void await_signal(device::Lane lane, std::uint64_t epoch);
   /// On all rails.
   bool landed(std::uint64_t epoch) const noexcept;
   void take(device::Lane lane, std::uint64_t epoch);
   std::uint64_t waits_passed() const noexcept {
-    return landed_.load(std::memory_order_acquire) + taken_.load(std::memory_order_acquire);
+    return landed_.word.value.load(std::memory_order_acquire) + by_host_.load(std::memory_order_acquire);
   }
   void give_back(device::Lane lane, std::uint64_t epoch);
 
-  std::uint64_t signal_seen_ = 0;         // by the stream: looking at the word again takes its line from who raises it
-  std::atomic<std::uint64_t> landed_{0};  // waits that have passed on their stream
-  std::atomic<std::uint64_t> taken_{0};   // and those of host forms, which may pass before an enqueued one
-  std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed
+  std::uint64_t signal_seen_ = 0;  // by the stream: looking at the word again takes its line from who raises it
+  base::Progress& landed_ = base::take_progress();  // waits that have passed on their stream
+  std::uint64_t given_ = 0;                         // waits given to a GPU's stream
+  std::atomic<std::uint64_t> to_take_{0};           // the last epoch that the engine is to take
+  std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
+  std::atomic<std::uint64_t> released_{0};          // releases enqueued; `done` counts those that have passed
 };
 
 }  // namespace sluice::detail

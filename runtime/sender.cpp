@@ -28,10 +28,17 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
     await_source({}, next);
     return check();
   }
+  if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
   // An acquire is no put that closing would wait for: it keeps the channel's memory itself.
-  device::in_order(stream, [self = shared_from_this(), next](device::Lane lane) {
+  issue(stream, [self = shared_from_this(), next](device::Lane lane) {
     static_cast<SenderCore&>(*self).await_source(lane, next);
   });
+}
+
+std::uint64_t SenderCore::waits_for() const noexcept {
+  const std::uint64_t next = done.value.load(std::memory_order_acquire) + 1;
+  const std::uint64_t credited = word_.word->value.load(std::memory_order_relaxed) + target_depth_.load();
+  return next <= epoch() && credited < next ? next : 0;
 }
 
 std::string SenderCore::why_refused(std::uint64_t epoch) const {
@@ -50,8 +57,8 @@ void SenderCore::put(Stream stream, backends::Range part) {
   if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
   announce(epoch, part);
-  device::in_order(stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
-  if (stream.kind() == Stream::Kind::program_order) check();
+  issue(stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
+  if (stream.kind() != Stream::Kind::host) check();
 }
 
 void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {

@@ -34,6 +34,8 @@ class SenderCore final : public runtime::ChannelEnd {
     return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
   }
   bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
+  std::uint64_t waits_for() const noexcept override;
+  void reach_own(device::Driver& driver) override { runtime::reach_progress(driver, done); }
   backends::Slots source() const override { return slots_; }
   std::string why_refused(std::uint64_t epoch) const override;
 

@@ -49,6 +49,11 @@ World::World(Place place, const base::Env& env, const Options& options)
       engine_(*this, {env.engine_cpu, env.engine_poll}) {
   device::nontemporal_min.store(env.nontemporal_min);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
+  constexpr Timeout kOftenest = std::chrono::milliseconds(1);
+  constexpr Timeout kRarest = std::chrono::seconds(10);
+  Timeout shortest = limits_.wait;
+  if (limits_.warn > Timeout::zero()) shortest = std::min(shortest, limits_.warn);
+  ask_every_ = std::chrono::duration_cast<std::chrono::milliseconds>(std::clamp(shortest / 8, kOftenest, kRarest));
 }
 
 std::shared_ptr<World> World::open(Place place, const base::Env& env, const Options& options) {
@@ -154,6 +159,7 @@ int World::prepare(std::vector<pollfd>& sockets) {
   int patience = peers_.prepare(sockets);
   const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
   if (failing_.load()) at_most(static_cast<int>(kPoisonEvery.count()));
+  if (asks_for_streams()) at_most(static_cast<int>(ask_every_.count()));
   for (const auto& [id, end] : ends_) {
     if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told)) continue;
     // A peer that closes waits for streams of ours, perhaps long.
@@ -173,6 +179,7 @@ void World::serve() {
     send_failures();
     let_go();
     repeat_poison();
+    ask_for_streams();
     peers_.flush();
     if (!lack.empty()) throw std::runtime_error(lack);
     complaint_.clear();
@@ -184,6 +191,17 @@ void World::serve() {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   changed_.notify_all();
+}
+
+bool World::asks_for_streams() const {
+  return std::any_of(ends_.begin(), ends_.end(), [](const auto& entry) { return entry.second->gpus() != nullptr; });
+}
+
+void World::ask_for_streams() {
+  const auto now = Clock::now();
+  for (auto& [id, end] : ends_) {
+    if (end->gpus() != nullptr) end->ask_for_stream(now);
+  }
 }
 
 void World::repeat_poison() {

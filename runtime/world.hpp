@@ -89,6 +89,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void let_go();
   void tell_let_go(ChannelEnd& end);
   void repeat_poison();
+  bool asks_for_streams() const;
+  void ask_for_streams();
   void close_key(ChannelEnd& end);
   void unregister(ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
@@ -97,6 +99,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   Place place_;
   Limits limits_;
+  std::chrono::milliseconds ask_every_{};  // whether GPUs' streams wait too long
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> transports_;
 
   std::mutex mutex_;  // everything below, and what the ends say is guarded by it

@@ -16,7 +16,7 @@
 namespace sluice::backends::ofi {
 namespace {
 
-using Value = Report::Value;
+using Value = base::Fact;
 using Facts = Report::Facts;
 
 Value known(const char* text) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/bounce.hpp"
 
+#include <array>
 #include <cstring>
 
 #include "device/copy.hpp"
@@ -15,6 +16,16 @@ BounceHeader header_of(Range part, bool in_target) {
   return {part.offset, static_cast<std::uint32_t>(part.bytes), in_target ? high | BounceHeader::kInTarget : high};
 }
 
+void write_header(device::Lane lane, std::byte* at, const BounceHeader& header) {
+  if (lane.gpu == nullptr) {
+    std::memcpy(at, &header, sizeof header);
+    return;
+  }
+  std::array<std::uint64_t, sizeof header / sizeof(std::uint64_t)> words{};
+  std::memcpy(words.data(), &header, sizeof header);
+  for (std::size_t i = 0; i < words.size(); ++i) lane.gpu->write(at + i * sizeof(std::uint64_t), words[i]);
+}
+
 }  // namespace
 
 Key BounceLanding::key() const {
@@ -25,7 +36,7 @@ Key BounceLanding::key() const {
   target.stride = bounce_.stride;
   target.depth = target_.depth;
   target.bounced = true;
-  target.address = reinterpret_cast<std::uintptr_t>(target_.memory.data);
+  if (target_.memory.driver == nullptr) target.address = reinterpret_cast<std::uintptr_t>(target_.memory.data);
   target.word = where(signal_.memory, signal_.word);
   target.parking = where(signal_.memory, signal_.parking);
   const device::Segment* slots = bounce.segment;
@@ -41,7 +52,7 @@ void BounceLanding::take(device::Lane lane, std::uint64_t epoch) {
   const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
   if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
     return;  // never beyond our own memory
-  device::copy(lane, target_.at(epoch) + part.offset, at + sizeof header, part.bytes);
+  device::copy(lane, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
 }
 
 std::string BounceLanding::describe() const {
@@ -55,22 +66,22 @@ bool BouncePut::write_target(std::uint64_t epoch, Range part) {
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   if (seeded("bounce_offset_ignored")) part.offset = 0;
-  const bool in_target = part.bytes > bounce_max_ && (kernel_.pid != 0 || seeded("forbidden_copy_tried"));
+  const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
+  const bool in_target = part.bytes > bounce_max_ && (by_kernel || seeded("forbidden_copy_tried"));
   std::byte* at = bounce_.at(epoch);
-  if (seeded("bounce_signal_before_data")) raise_signal(signal_, epoch);
+  if (seeded("bounce_signal_before_data")) raise_signal(lane, signal_, epoch);
   if (in_target) {
     if (!write_target(epoch, part)) return;
   } else {
-    device::copy(lane, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes);
+    device::copy(lane, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes, source_.memory.driver);
   }
-  const BounceHeader header = header_of(part, in_target);
-  std::memcpy(at, &header, sizeof header);
-  raise_signal(signal_, epoch);
+  write_header(lane, at, header_of(part, in_target));
+  raise_signal(lane, signal_, epoch);
 }
 
 void BouncePut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
   if (!watch_.shut()) move(lane, epoch, part);
-  base::raise(watch_.done, epoch, watch_.done_parking);
+  device::raise(lane, watch_.done, epoch, watch_.done_parking);
 }
 
 std::string BouncePut::describe() const {

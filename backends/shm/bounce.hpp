@@ -52,7 +52,7 @@ class BounceLanding final : public Landing {
 class BouncePut final : public Put {
  public:
   /// `bounce` is the peer's, as mapped here, `stride` bytes apart; parts above `bounce_max` go by `kernel` where
-  /// allowed.
+  /// allowed, but for those of GPUs.
   BouncePut(Slots source, Slots bounce, std::size_t slot_bytes, Signal signal, device::Watch& watch, Mapped mapped,
             CrossMemory kernel, std::size_t bounce_max)
       : source_(source), bounce_(bounce), slot_bytes_(slot_bytes), signal_(signal), watch_(watch),
@@ -60,6 +60,7 @@ class BouncePut final : public Put {
 
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
+  void reach_from(device::Driver& driver) override { reach_words(driver, signal_, mapped_, watch_, reached_); }
   bool settled() override { return true; }
   bool disarmed(bool) override { return true; }
   std::string describe() const override;
@@ -76,6 +77,7 @@ class BouncePut final : public Put {
   Mapped mapped_;
   CrossMemory kernel_;
   std::size_t bounce_max_;
+  device::Reached reached_;
 };
 
 }  // namespace sluice::backends::shm

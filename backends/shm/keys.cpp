@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/keys.hpp"
 
+#include <array>
 #include <cstring>
 #include <stdexcept>
 
@@ -8,12 +9,45 @@ namespace sluice::backends::shm {
 
 namespace {
 
-/// Names the segment of a descriptor that goes with a key.
+/// A segment that goes with a key, by a descriptor or by a handle.
 struct Sending {
   std::uint64_t segment = 0;
   std::uint64_t bytes = 0;
   bool keep = false;  ///< the segment lives as long as its process
+  bool by_descriptor = false;
+  Stream::Kind vendor = Stream::Kind::host;  ///< of a GPU's memory
+  std::array<std::byte, 64> handle{};
+  std::array<std::byte, 16> device{};
+
+  explicit Sending(const device::Segment& of)
+      : segment(of.id), bytes(of.bytes), keep(of.shared), by_descriptor(bool(of.share.fd)),
+        vendor(of.driver == nullptr ? Stream::Kind::host : of.driver->kind()), handle(of.share.handle),
+        device(of.share.device) {}
+  Sending() = default;
 };
+
+std::size_t count_of(const Key& key) { return (key.bytes.size() - sizeof(Target)) / sizeof(Sending); }
+
+Sending sending(const Key& key, std::size_t i) {
+  Sending sending;
+  std::memcpy(&sending, key.bytes.data() + sizeof(Target) + i * sizeof sending, sizeof sending);
+  return sending;
+}
+
+/// Maps what came with a key, with the next of its descriptors if it needs one.
+std::shared_ptr<device::Mapping> map(const Sending& what, base::Fd* descriptor) {
+  device::GpuExport share{{}, what.handle, what.device};
+  if (descriptor != nullptr) share.fd = std::move(*descriptor);
+  device::Driver* driver = nullptr;
+  if (what.vendor != Stream::Kind::host) {
+    driver = device::driver(what.vendor);
+    if (driver == nullptr || !driver->why_not().empty())
+      throw std::runtime_error("it is memory of a GPU, and there is no driver for that here");
+  }
+  if (what.by_descriptor && !share.fd)
+    throw std::runtime_error("the descriptor of its segment did not come: too few may be open (ulimit -n)");
+  return std::make_shared<device::Mapping>(share, what.bytes, driver);
+}
 
 }  // namespace
 
@@ -28,8 +62,8 @@ Key pack(const Target& target, std::initializer_list<const device::Segment*> seg
   std::vector<Sending> sendings;
   for (const device::Segment* segment : segments) {
     if (segment == nullptr || (segment->shared && !sent.insert(segment->id).second)) continue;
-    sendings.push_back({segment->id, segment->bytes, segment->shared});
-    key.sent.push_back(segment->fd.get());
+    sendings.emplace_back(*segment);
+    if (segment->share.fd) key.sent.push_back(segment->share.fd.get());
   }
   const std::size_t bytes = sendings.size() * sizeof(Sending);
   key.bytes.resize(sizeof target + bytes);
@@ -45,46 +79,44 @@ Target unpack(const Key& key) {
   return target;
 }
 
-namespace {
-
-/// What came with descriptor number `i` of the key.
-Sending sending(const Key& key, std::size_t i) {
-  Sending sending;
-  const std::size_t at = sizeof(Target) + i * sizeof sending;
-  if (at + sizeof sending > key.bytes.size()) throw std::runtime_error("a key with more descriptors than it names");
-  std::memcpy(&sending, key.bytes.data() + at, sizeof sending);
-  return sending;
+void Mappings::keep(Key& key) {
+  if (key.bytes.size() < sizeof(Target)) return;
+  std::size_t descriptor = 0;
+  for (std::size_t i = 0; i < count_of(key); ++i) {
+    const Sending one = sending(key, i);
+    base::Fd* const fd = one.by_descriptor && descriptor < key.received.size() ? &key.received[descriptor] : nullptr;
+    descriptor += one.by_descriptor ? 1 : 0;
+    if (!one.keep || (own_ && one.vendor != Stream::Kind::host)) continue;
+    auto mapping = map(one, fd);
+    mapped_[one.segment] = mapping;
+    kept_.push_back(std::move(mapping));
+  }
 }
 
-base::Fd take_descriptor(Key& key, std::uint64_t segment) {
-  for (std::size_t i = 0; i < key.received.size(); ++i) {
-    if (sending(key, i).segment == segment && key.received[i]) return std::move(key.received[i]);
+/// Maps the segment, which came with the key.
+std::shared_ptr<device::Mapping> Mappings::take(std::uint64_t segment, Key& key) {
+  std::size_t descriptor = 0;
+  for (std::size_t i = 0; i < count_of(key); ++i) {
+    const Sending one = sending(key, i);
+    base::Fd* const fd = one.by_descriptor && descriptor < key.received.size() ? &key.received[descriptor] : nullptr;
+    descriptor += one.by_descriptor ? 1 : 0;
+    if (one.segment == segment) return map(one, fd);
   }
   throw std::runtime_error("the descriptor of its segment did not come: too few may be open (ulimit -n)");
 }
 
-}  // namespace
-
-void Mappings::keep(Key& key) {
-  for (std::size_t i = 0; i < key.received.size(); ++i) {
-    const Sending one = sending(key, i);
-    if (!one.keep) continue;
-    auto mapping = std::make_shared<device::Mapping>(key.received[i], one.bytes);
-    mapped_[one.segment] = mapping;
-    kept_.push_back(std::move(mapping));
-    key.received[i] = base::Fd();
-  }
-}
-
-std::byte* Mappings::find(const Where& where, Key& key, Mapped& in_use) {
+std::byte* Mappings::find(const Where& where, Key& key, Mapped& in_use, device::Driver** driver) {
   if (where.segment == 0) return nullptr;
   std::shared_ptr<device::Mapping> mapping = mapped_[where.segment].lock();
   if (mapping == nullptr) {
-    mapping = std::make_shared<device::Mapping>(take_descriptor(key, where.segment), where.segment_bytes);
+    const auto ours = own_ ? device::find_segment(where.segment) : nullptr;
+    mapping =
+        ours != nullptr && ours->driver != nullptr ? std::make_shared<device::Mapping>(ours) : take(where.segment, key);
     std::erase_if(mapped_, [](const auto& entry) { return entry.second.expired(); });
     mapped_[where.segment] = mapping;
   }
   in_use.push_back(mapping);
+  if (driver != nullptr) *driver = mapping->driver();
   return mapping->data() + where.offset;
 }
 

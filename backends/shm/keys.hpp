@@ -24,7 +24,7 @@ struct Target {
   std::uint64_t stride = 0;
   std::int32_t depth = 1;
   bool bounced = false;       ///< of an offer: cannot be mapped
-  std::uint64_t address = 0;  ///< bounced: of the target in its owner's address space
+  std::uint64_t address = 0;  ///< bounced: of the target in its owner's address space; 0: of a GPU
   Where word;
   Where parking;
 };
@@ -40,12 +40,17 @@ Target unpack(const Key& key);
 /// The segments of one peer that are mapped here. A segment is mapped once, however many channels use it.
 class Mappings {
  public:
+  /// `own`: the peer is in this process, where GPUs' memory is at the same address.
+  explicit Mappings(bool own) : own_(own) {}
   /// A key has come: maps the shared segments that came with it, which later keys count on.
   void keep(Key& key);
-  /// Takes the descriptors that came with `key`.
-  std::byte* find(const Where& where, Key& key, Mapped& in_use);
+  /// Takes the descriptors that came with `key`. `driver`: set to that of the GPU whose memory it is.
+  std::byte* find(const Where& where, Key& key, Mapped& in_use, device::Driver** driver = nullptr);
 
  private:
+  std::shared_ptr<device::Mapping> take(std::uint64_t segment, Key& key);
+
+  bool own_;
   std::map<std::uint64_t, std::weak_ptr<device::Mapping>> mapped_;
   std::vector<std::shared_ptr<device::Mapping>> kept_;
 };

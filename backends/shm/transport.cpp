@@ -70,7 +70,8 @@ class MappedLanding final : public Landing {
 class ShmLink final : public Link {
  public:
   ShmLink(const Address& peer, const Settings& settings)
-      : pid_(kernel_lets_us_reach(peer) ? static_cast<pid_t>(peer.pid) : 0), settings_(settings) {}
+      : pid_(kernel_lets_us_reach(peer) ? static_cast<pid_t>(peer.pid) : 0), settings_(settings),
+        mappings_(peer.token == base::process_token()) {}
 
   std::size_t rails(const Slots&) const override { return 1; }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
@@ -90,7 +91,7 @@ class ShmLink final : public Link {
     signal.word = reinterpret_cast<base::Word*>(mappings_.find(target.word, key, mapped));
     signal.parking = reinterpret_cast<base::Parking*>(mappings_.find(target.parking, key, mapped));
     Slots slots;
-    slots.memory.data = mappings_.find(target.slots, key, mapped);
+    slots.memory.data = mappings_.find(target.slots, key, mapped, &slots.memory.driver);
     slots.slot_bytes = target.stride;
     slots.depth = target.depth;
     if (!target.bounced) {
@@ -98,7 +99,8 @@ class ShmLink final : public Link {
                                          "shm: copied by the stream into the target, which is mapped");
     }
     return std::make_unique<BouncePut>(source, slots, target.slot_bytes, signal, watch, std::move(mapped),
-                                       CrossMemory{pid_, target.address}, settings_.bounce_max);
+                                       CrossMemory{target.address == 0 ? 0 : pid_, target.address},
+                                       settings_.bounce_max);
   }
   std::unique_ptr<Offer> offer(const device::Extent& memory) override {
     return std::make_unique<ShmOffer>(memory, sent_);

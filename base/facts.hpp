@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of a device or a library, by name, in the order in which it is shown.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace sluice::base {
+
+/// Without a value: not known.
+using Fact = std::variant<std::monostate, bool, std::uint64_t, std::string>;
+using Facts = std::vector<std::pair<std::string, Fact>>;
+
+}  // namespace sluice::base

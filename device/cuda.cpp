@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA's driver. Its entry points are taken at run time: a program that is linked with Sluice starts without it.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "device/driver.hpp"
+#include "device/vendors.hpp"
+
+namespace sluice::device {
+namespace {
+
+// Their names are macros of cuda.h, which choose a version of each; asked for is the name itself.
+#define SLUICE_CUDA_CALLS(X)                \
+  X(cuInit)                                 \
+  X(cuDriverGetVersion)                     \
+  X(cuGetErrorName)                         \
+  X(cuDeviceGetCount)                       \
+  X(cuDeviceGet)                            \
+  X(cuDeviceGetName)                        \
+  X(cuDeviceGetUuid)                        \
+  X(cuDeviceGetPCIBusId)                    \
+  X(cuDeviceTotalMem)                       \
+  X(cuDeviceGetAttribute)                   \
+  X(cuDevicePrimaryCtxRetain)               \
+  X(cuCtxGetCurrent)                        \
+  X(cuCtxGetDevice)                         \
+  X(cuCtxPushCurrent)                       \
+  X(cuCtxPopCurrent)                        \
+  X(cuStreamGetCtx)                         \
+  X(cuStreamCreate)                         \
+  X(cuStreamSynchronize)                    \
+  X(cuStreamIsCapturing)                    \
+  X(cuStreamBatchMemOp)                     \
+  X(cuThreadExchangeStreamCaptureMode)      \
+  X(cuMemcpyAsync)                          \
+  X(cuMemsetD8Async)                        \
+  X(cuMemAlloc)                             \
+  X(cuMemFree)                              \
+  X(cuMemHostRegister)                      \
+  X(cuMemHostUnregister)                    \
+  X(cuPointerGetAttribute)                  \
+  X(cuMemGetAddressRange)                   \
+  X(cuMemGetAllocationGranularity)          \
+  X(cuMemCreate)                            \
+  X(cuMemAddressReserve)                    \
+  X(cuMemMap)                               \
+  X(cuMemSetAccess)                         \
+  X(cuMemRetainAllocationHandle)            \
+  X(cuMemExportToShareableHandle)           \
+  X(cuMemImportFromShareableHandle)         \
+  X(cuMemGetAllocationPropertiesFromHandle) \
+  X(cuMemUnmap)                             \
+  X(cuMemRelease)                           \
+  X(cuMemAddressFree)                       \
+  X(cuIpcGetMemHandle)                      \
+  X(cuIpcOpenMemHandle)                     \
+  X(cuIpcCloseMemHandle)
+
+struct Calls {
+#define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
+  SLUICE_CUDA_CALLS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+};
+
+/// Returns why there are none; empty: all are there.
+std::string load(Calls& calls) {
+  constexpr int kVersion = 12000;  // the oldest whose calls are as we use them
+  constexpr const char* kTooOld = "the CUDA driver is older than version 12.0";
+  void* const library = dlopen(kCudaLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return "there is no CUDA driver (libcuda.so.1)";
+  const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"));
+  if (find == nullptr) return kTooOld;
+  const auto get = [&](const char* name, void** call) {
+    return find(name, call, kVersion, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) == CUDA_SUCCESS && *call != nullptr;
+  };
+#define SLUICE_GET(call) \
+  if (!get(#call, reinterpret_cast<void**>(&calls.call))) return kTooOld;
+  SLUICE_CUDA_CALLS(SLUICE_GET)
+#undef SLUICE_GET
+  return {};
+}
+
+CUdeviceptr address(const void* pointer) noexcept { return reinterpret_cast<CUdeviceptr>(pointer); }
+std::byte* pointer(CUdeviceptr address) noexcept { return reinterpret_cast<std::byte*>(address); }
+
+class Cuda final : public Driver {
+ public:
+  Cuda() : why_not_(load(calls_)) {
+    if (why_not_.empty()) why_not_ = start();
+  }
+
+  Stream::Kind kind() const noexcept override { return Stream::Kind::cuda; }
+  const char* name() const noexcept override { return "cuda"; }
+  const std::string& why_not() const noexcept override { return why_not_; }
+  int devices() const noexcept override { return static_cast<int>(gpus_.size()); }
+  base::Facts facts(int device) override;
+  int current_device() override;
+
+  int device_of(void* stream) override;
+  void* enter(int device) override;
+  void leave(void* entered) noexcept override;
+  void operate(void* stream, std::span<const WordOp> ops) override;
+  void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
+    check(calls_.cuMemcpyAsync(address(to), address(from), bytes, static_cast<CUstream>(stream)), "cuMemcpyAsync");
+  }
+  bool capturing(void* stream) override;
+  void synchronize(void* stream) override {
+    check(calls_.cuStreamSynchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
+  }
+  void copy_now(void* to, const void* from, std::size_t bytes) override;
+
+  std::optional<GpuMemory> find(const void* at) override;
+  GpuMemory allocate(int device, std::size_t bytes) override;
+  void free(const GpuMemory& memory) noexcept override;
+  std::optional<GpuExport> share(const GpuMemory& memory) override;
+  GpuMemory map(const GpuExport& what, std::size_t bytes) override;
+  void unmap(const GpuMemory& memory) noexcept override;
+  void zero(const GpuMemory& memory) override;
+
+  void reach(void* pages, std::size_t bytes) override;
+  void give_up(void* pages) noexcept override;
+
+ private:
+  /// One that we see. Its streams are those of its primary context, which the runtime API uses.
+  struct Gpu {
+    CUdevice device = 0;
+    CUcontext context = nullptr;  // retained at first use: it takes memory of the GPU
+    CUuuid uuid{};
+    std::vector<CUstream> idle;  // of ours, for copies that no stream orders
+  };
+
+  /// A stream of ours on a GPU, which is current meanwhile, whatever the calling thread captures.
+  class Aside {
+   public:
+    Aside(Cuda& cuda, int device);
+    Aside(const Aside&) = delete;
+    Aside& operator=(const Aside&) = delete;
+    ~Aside();
+    CUstream stream() const noexcept { return stream_; }
+
+   private:
+    Cuda& cuda_;
+    int device_;
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+    OnDevice current_;
+    CUstream stream_ = nullptr;
+  };
+
+  std::string start();
+  void check(CUresult result, const char* call) const;
+  int attribute(int device, CUdevice_attribute which) const;
+  CUcontext context(int device);
+  int ordinal(CUdevice device) const;
+  std::optional<int> ordinal(const std::array<std::byte, 16>& uuid) const;
+  template <class T>
+  T about(const void* at, CUpointer_attribute which) const {
+    T value{};
+    if (calls_.cuPointerGetAttribute(&value, which, address(at)) != CUDA_SUCCESS) value = {};
+    return value;
+  }
+  CUmemAllocationProp shareable(int device) const;
+  GpuMemory place(CUmemGenericAllocationHandle handle, std::size_t bytes);
+  void grant(CUdeviceptr at, std::size_t bytes, int owner);
+
+  Calls calls_;
+  std::vector<Gpu> gpus_;
+  std::mutex mutex_;  // contexts and idle streams
+  std::string why_not_;
+};
+
+std::string Cuda::start() {
+  const CUresult result = calls_.cuInit(0);
+  if (result == CUDA_ERROR_NO_DEVICE) return "no NVIDIA GPU is here";
+  if (result != CUDA_SUCCESS) return "cuInit failed with error " + std::to_string(static_cast<int>(result));
+  int count = 0;
+  if (calls_.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) return "no NVIDIA GPU is here";
+  for (int i = 0; i < count; ++i) {
+    Gpu gpu;
+    if (calls_.cuDeviceGet(&gpu.device, i) != CUDA_SUCCESS ||
+        calls_.cuDeviceGetUuid(&gpu.uuid, gpu.device) != CUDA_SUCCESS)
+      return "GPU " + std::to_string(i) + " does not answer";
+    gpus_.push_back(std::move(gpu));
+    // Host memory is then at one address for the processor and for the GPU.
+    if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) == 0)
+      return "GPU " + std::to_string(i) + " sees host memory at other addresses than the processor";
+  }
+  return {};
+}
+
+void Cuda::check(CUresult result, const char* call) const {
+  if (result == CUDA_SUCCESS) return;
+  const char* text = nullptr;
+  if (calls_.cuGetErrorName(result, &text) != CUDA_SUCCESS) text = "an unknown error";
+  throw GpuError(std::string(call) + ": " + text);
+}
+
+int Cuda::attribute(int device, CUdevice_attribute which) const {
+  int value = 0;
+  const CUdevice gpu = gpus_[static_cast<std::size_t>(device)].device;
+  return calls_.cuDeviceGetAttribute(&value, which, gpu) == CUDA_SUCCESS ? value : 0;
+}
+
+base::Facts Cuda::facts(int device) {
+  const Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
+  char model[128] = {};
+  char bus[32] = {};
+  std::size_t bytes = 0;
+  int version = 0;
+  check(calls_.cuDeviceGetName(model, sizeof model, gpu.device), "cuDeviceGetName");
+  check(calls_.cuDeviceGetPCIBusId(bus, sizeof bus, gpu.device), "cuDeviceGetPCIBusId");
+  check(calls_.cuDeviceTotalMem(&bytes, gpu.device), "cuDeviceTotalMem");
+  check(calls_.cuDriverGetVersion(&version), "cuDriverGetVersion");
+  const auto has = [&](CUdevice_attribute which) { return attribute(device, which) != 0; };
+  return {{"vendor", std::string("cuda")},
+          {"device", static_cast<std::uint64_t>(device)},
+          {"model", std::string(model)},
+          {"bus", std::string(bus)},
+          {"memory_bytes", static_cast<std::uint64_t>(bytes)},
+          {"driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
+          {"word_operations", has(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)},
+          {"flushes_remote_writes", has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)},
+          {"shared_by_descriptor", has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)},
+          {"dma_buf", has(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)}};
+}
+
+int Cuda::ordinal(CUdevice device) const {
+  const auto is = [&](const Gpu& gpu) { return gpu.device == device; };
+  return static_cast<int>(std::find_if(gpus_.begin(), gpus_.end(), is) - gpus_.begin());
+}
+
+std::optional<int> Cuda::ordinal(const std::array<std::byte, 16>& uuid) const {
+  const auto is = [&](const Gpu& gpu) { return std::memcmp(gpu.uuid.bytes, uuid.data(), uuid.size()) == 0; };
+  const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), is);
+  return gpu == gpus_.end() ? std::nullopt : std::optional(static_cast<int>(gpu - gpus_.begin()));
+}
+
+int Cuda::current_device() {
+  CUdevice device = 0;
+  return calls_.cuCtxGetDevice(&device) == CUDA_SUCCESS ? ordinal(device) : 0;
+}
+
+CUcontext Cuda::context(int device) {
+  Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
+  const std::lock_guard lock(mutex_);
+  if (gpu.context == nullptr)
+    check(calls_.cuDevicePrimaryCtxRetain(&gpu.context, gpu.device), "cuDevicePrimaryCtxRetain");
+  return gpu.context;
+}
+
+int Cuda::device_of(void* stream) {
+  CUcontext own = nullptr;
+  check(calls_.cuStreamGetCtx(static_cast<CUstream>(stream), &own), "cuStreamGetCtx");
+  for (int device = 0; device < devices(); ++device) {
+    if (context(device) == own) return device;
+  }
+  throw GpuError("the stream is not of the primary context of a GPU, which the CUDA runtime uses");
+}
+
+void* Cuda::enter(int device) {
+  CUcontext now = nullptr;
+  CUcontext const wanted = context(device);
+  check(calls_.cuCtxGetCurrent(&now), "cuCtxGetCurrent");
+  if (now == wanted) return nullptr;
+  check(calls_.cuCtxPushCurrent(wanted), "cuCtxPushCurrent");
+  return wanted;
+}
+
+void Cuda::leave(void* entered) noexcept {
+  CUcontext popped = nullptr;
+  if (entered != nullptr) calls_.cuCtxPopCurrent(&popped);
+}
+
+void Cuda::operate(void* stream, std::span<const WordOp> ops) {
+  constexpr std::size_t kAtOnce = 64;  // the driver takes 255
+  CUstreamBatchMemOpParams batch[kAtOnce];
+  while (!ops.empty()) {
+    const std::size_t count = std::min(ops.size(), kAtOnce);
+    std::memset(batch, 0, count * sizeof batch[0]);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (ops[i].kind == WordOp::Kind::wait) {
+        batch[i].waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_64, address(ops[i].word), {}, CU_STREAM_WAIT_VALUE_GEQ, 0};
+        batch[i].waitValue.value64 = ops[i].value;
+      } else {
+        batch[i].writeValue = {
+            CU_STREAM_MEM_OP_WRITE_VALUE_64, address(ops[i].word), {}, CU_STREAM_WRITE_VALUE_DEFAULT, 0};
+        batch[i].writeValue.value64 = ops[i].value;
+      }
+    }
+    check(calls_.cuStreamBatchMemOp(static_cast<CUstream>(stream), static_cast<unsigned>(count), batch, 0),
+          "cuStreamBatchMemOp");
+    ops = ops.subspan(count);
+  }
+}
+
+bool Cuda::capturing(void* stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // The legacy stream cannot be captured; asking is an error while another stream is.
+  return calls_.cuStreamIsCapturing(static_cast<CUstream>(stream), &status) == CUDA_SUCCESS &&
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), current_(cuda, device) {
+  cuda.calls_.cuThreadExchangeStreamCaptureMode(&mode_);
+  {
+    const std::lock_guard lock(cuda.mutex_);
+    auto& idle = cuda.gpus_[static_cast<std::size_t>(device)].idle;
+    if (!idle.empty()) {
+      stream_ = idle.back();
+      idle.pop_back();
+    }
+  }
+  // Non-blocking: the legacy stream of the program does not wait for it, nor it for that.
+  if (stream_ == nullptr && cuda.calls_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    stream_ = CU_STREAM_PER_THREAD;
+}
+
+Cuda::Aside::~Aside() {
+  if (stream_ != CU_STREAM_PER_THREAD) {
+    const std::lock_guard lock(cuda_.mutex_);
+    cuda_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
+  }
+  cuda_.calls_.cuThreadExchangeStreamCaptureMode(&mode_);
+}
+
+void Cuda::copy_now(void* to, const void* from, std::size_t bytes) {
+  auto memory = find(to);
+  if (!memory) memory = find(from);
+  const Aside aside(*this, memory ? memory->device : 0);
+  copy(aside.stream(), to, from, bytes);
+  synchronize(aside.stream());
+}
+
+void Cuda::zero(const GpuMemory& memory) {
+  const Aside aside(*this, memory.device);
+  check(calls_.cuMemsetD8Async(address(memory.data), 0, memory.bytes, aside.stream()), "cuMemsetD8Async");
+  synchronize(aside.stream());
+}
+
+std::optional<GpuMemory> Cuda::find(const void* at) {
+  if (about<CUmemorytype>(at, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) != CU_MEMORYTYPE_DEVICE ||
+      about<unsigned>(at, CU_POINTER_ATTRIBUTE_IS_MANAGED) != 0)
+    return std::nullopt;
+  CUdeviceptr data = 0;
+  GpuMemory memory;
+  check(calls_.cuMemGetAddressRange(&data, &memory.bytes, address(at)), "cuMemGetAddressRange");
+  memory.device = about<int>(at, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+  memory.data = pointer(data);
+  memory.id = about<unsigned long long>(at, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+  return memory;
+}
+
+CUmemAllocationProp Cuda::shareable(int device) const {
+  CUmemAllocationProp wanted{};
+  wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, {gpus_[static_cast<std::size_t>(device)].device}};
+  if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0)
+    wanted.allocFlags.gpuDirectRDMACapable = 1;
+  return wanted;
+}
+
+/// Memory that goes to other processes by a descriptor, where the driver has that; else as cudaMalloc's does.
+GpuMemory Cuda::allocate(int device, std::size_t bytes) {
+  const OnDevice current(*this, device);
+  if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0) {
+    const CUmemAllocationProp wanted = shareable(device);
+    std::size_t step = 0;
+    check(calls_.cuMemGetAllocationGranularity(&step, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+          "cuMemGetAllocationGranularity");
+    bytes = (bytes + step - 1) / step * step;
+    CUmemGenericAllocationHandle handle = 0;
+    check(calls_.cuMemCreate(&handle, bytes, &wanted, 0), "cuMemCreate");
+    return place(handle, bytes);
+  }
+  CUdeviceptr data = 0;
+  check(calls_.cuMemAlloc(&data, bytes), "cuMemAlloc");
+  return {device, pointer(data), bytes, 0, false};
+}
+
+/// Maps it where all GPUs that can reach it do. The handle is not needed after that.
+GpuMemory Cuda::place(CUmemGenericAllocationHandle handle, std::size_t bytes) {
+  CUmemAllocationProp what{};
+  check(calls_.cuMemGetAllocationPropertiesFromHandle(&what, handle), "cuMemGetAllocationPropertiesFromHandle");
+  CUdeviceptr at = 0;
+  check(calls_.cuMemAddressReserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve");
+  GpuMemory memory{what.location.id, pointer(at), bytes, 0, true};
+  const CUresult mapped = calls_.cuMemMap(at, bytes, 0, handle, 0);
+  calls_.cuMemRelease(handle);
+  if (mapped != CUDA_SUCCESS) calls_.cuMemAddressFree(at, bytes);
+  check(mapped, "cuMemMap");
+  try {
+    grant(at, bytes, memory.device);
+  } catch (...) {
+    unmap(memory);
+    throw;
+  }
+  return memory;
+}
+
+void Cuda::grant(CUdeviceptr at, std::size_t bytes, int owner) {
+  const auto access = [&](int device) {
+    CUmemAccessDesc wanted{};
+    wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    wanted.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return calls_.cuMemSetAccess(at, bytes, &wanted, 1);
+  };
+  bool any = false;
+  for (int device = 0; device < devices(); ++device) {
+    const CUresult result = access(device);
+    any |= result == CUDA_SUCCESS;
+    if (device == owner) check(result, "cuMemSetAccess");
+  }
+  if (!any) throw GpuError("cuMemSetAccess: no GPU of this process reaches the memory");
+}
+
+void Cuda::free(const GpuMemory& memory) noexcept {
+  if (memory.mapped) return unmap(memory);
+  calls_.cuMemFree(address(memory.data));
+}
+
+void Cuda::unmap(const GpuMemory& memory) noexcept {
+  if (memory.mapped) {
+    calls_.cuMemUnmap(address(memory.data), memory.bytes);
+    calls_.cuMemAddressFree(address(memory.data), memory.bytes);
+  } else {
+    calls_.cuIpcCloseMemHandle(address(memory.data));
+  }
+}
+
+std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
+  GpuExport share;
+  std::memcpy(share.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, share.device.size());
+  CUmemGenericAllocationHandle handle = 0;
+  if (calls_.cuMemRetainAllocationHandle(&handle, memory.data) == CUDA_SUCCESS) {
+    int fd = -1;
+    const CUresult result =
+        calls_.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    calls_.cuMemRelease(handle);
+    if (result != CUDA_SUCCESS) return std::nullopt;
+    share.fd = base::Fd(fd);
+    return share;
+  }
+  if (about<unsigned>(memory.data, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) == 0) return std::nullopt;
+  CUipcMemHandle ipc{};
+  if (calls_.cuIpcGetMemHandle(&ipc, address(memory.data)) != CUDA_SUCCESS) return std::nullopt;
+  static_assert(sizeof ipc.reserved == sizeof share.handle);
+  std::memcpy(share.handle.data(), ipc.reserved, share.handle.size());
+  return share;
+}
+
+GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
+  const int device = ordinal(what.device).value_or(0);  // one that this process does not see is reached from another
+  const OnDevice current(*this, device);
+  if (what.fd) {
+    CUmemGenericAllocationHandle handle = 0;
+    check(calls_.cuMemImportFromShareableHandle(&handle,
+                                                reinterpret_cast<void*>(static_cast<std::uintptr_t>(what.fd.get())),
+                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+          "cuMemImportFromShareableHandle");
+    return place(handle, bytes);
+  }
+  CUipcMemHandle ipc{};
+  std::memcpy(ipc.reserved, what.handle.data(), what.handle.size());
+  CUdeviceptr at = 0;
+  check(calls_.cuIpcOpenMemHandle(&at, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
+  return {device, pointer(at), bytes, 0, false};
+}
+
+void Cuda::reach(void* pages, std::size_t bytes) {
+  const OnDevice current(*this, current_device());
+  check(calls_.cuMemHostRegister(pages, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+        "cuMemHostRegister");
+}
+
+void Cuda::give_up(void* pages) noexcept { calls_.cuMemHostUnregister(pages); }
+
+}  // namespace
+
+Driver& cuda_driver() {
+  static auto* const driver = new Cuda;  // never destroyed: streams may be used to the end of the process
+  return *driver;
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// A vendor's driver, as we use it: one implementation a vendor, taken from the machine at run time, so that a program
+// starts and does without where there is none.
+#pragma once
+
+#include <sluice/stream.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/facts.hpp"
+#include "base/fd.hpp"
+
+namespace sluice::device {
+
+/// A call of a driver failed.
+class GpuError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What a stream does with a 64-bit word, in memory that GPUs reach.
+struct WordOp {
+  enum class Kind : std::uint8_t { wait, write };
+  Kind kind = Kind::wait;
+  void* word = nullptr;
+  std::uint64_t value = 0;  ///< wait: at least this
+};
+
+/// A whole allocation of a GPU's memory.
+struct GpuMemory {
+  int device = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t id = 0;  ///< the driver's, in this process, never used again; 0: not asked for
+  bool mapped = false;   ///< by us, at an address of our choice
+};
+
+/// How another process gets at a GPU's memory: by a descriptor, or by the handle.
+struct GpuExport {
+  base::Fd fd;
+  std::array<std::byte, 64> handle{};
+  std::array<std::byte, 16> device{};  ///< which GPU, the same in all processes
+};
+
+/// Any thread may call all of it. What fails throws GpuError.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  virtual Stream::Kind kind() const noexcept = 0;
+  virtual const char* name() const noexcept = 0;
+  /// Empty: there is a GPU that streams of ours can be used on.
+  virtual const std::string& why_not() const noexcept = 0;
+  virtual int devices() const noexcept = 0;
+  virtual base::Facts facts(int device) = 0;
+  /// Of the calling thread.
+  virtual int current_device() = 0;
+
+  // In the order of a stream. Between `enter` and `leave` the stream's GPU is the calling thread's current one.
+  virtual int device_of(void* stream) = 0;
+  virtual void* enter(int device) = 0;
+  virtual void leave(void* entered) noexcept = 0;
+  /// In this order, and behind all that the stream was given before; what it wrote before is visible to who sees a word
+  /// written.
+  virtual void operate(void* stream, std::span<const WordOp> ops) = 0;
+  virtual void copy(void* stream, void* to, const void* from, std::size_t bytes) = 0;
+  virtual bool capturing(void* stream) = 0;
+  virtual void synchronize(void* stream) = 0;
+
+  /// Copies now, whatever streams wait for. Not while the calling thread captures a graph.
+  virtual void copy_now(void* to, const void* from, std::size_t bytes) = 0;
+
+  /// Null: it is no GPU's memory.
+  virtual std::optional<GpuMemory> find(const void* address) = 0;
+  /// At least so many bytes, of whatever.
+  virtual GpuMemory allocate(int device, std::size_t bytes) = 0;
+  virtual void free(const GpuMemory& memory) noexcept = 0;
+  /// Nothing: no other process can be given it.
+  virtual std::optional<GpuExport> share(const GpuMemory& memory) = 0;
+  virtual GpuMemory map(const GpuExport& what, std::size_t bytes) = 0;
+  virtual void unmap(const GpuMemory& memory) noexcept = 0;
+  virtual void zero(const GpuMemory& memory) = 0;
+
+  /// Pages of host memory.
+  virtual void reach(void* pages, std::size_t bytes) = 0;
+  virtual void give_up(void* pages) noexcept = 0;
+};
+
+/// A GPU is the calling thread's current one while this lives.
+class OnDevice {
+ public:
+  OnDevice(Driver& driver, int device) : driver_(driver), entered_(driver.enter(device)) {}
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() { driver_.leave(entered_); }
+
+ private:
+  Driver& driver_;
+  void* entered_;
+};
+
+/// The vendor's, loaded at first use; null: this build has none.
+Driver* driver(Stream::Kind kind);
+/// The first that has a GPU; null: none has.
+Driver* any_driver();
+/// All of this build.
+std::vector<Driver*> drivers();
+/// Those that this process uses already, and so may have memory of: a driver takes long to load.
+std::vector<Driver*> drivers_in_use();
+
+}  // namespace sluice::device

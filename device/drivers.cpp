@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The drivers of this build: the only file that knows which vendors there are.
+#include <dlfcn.h>
+
+#include "device/vendors.hpp"
+
+namespace sluice::device {
+namespace {
+
+struct Vendor {
+  Stream::Kind kind;
+  const char* library;
+  Driver& (*driver)();
+};
+
+const std::vector<Vendor>& vendors() {
+  static const std::vector<Vendor> all = {
+#ifdef SLUICE_HAS_CUDA
+      {Stream::Kind::cuda, kCudaLibrary, cuda_driver},
+#endif
+#ifdef SLUICE_HAS_HIP
+      {Stream::Kind::hip, kHipLibrary, hip_driver},
+#endif
+  };
+  return all;
+}
+
+}  // namespace
+
+std::vector<Driver*> drivers() {
+  std::vector<Driver*> all;
+  for (const Vendor& vendor : vendors()) all.push_back(&vendor.driver());
+  return all;
+}
+
+std::vector<Driver*> drivers_in_use() {
+  std::vector<Driver*> all;
+  for (const Vendor& vendor : vendors()) {
+    void* const library = dlopen(vendor.library, RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) continue;
+    dlclose(library);  // one count less; it stays
+    if (vendor.driver().why_not().empty()) all.push_back(&vendor.driver());
+  }
+  return all;
+}
+
+Driver* driver(Stream::Kind kind) {
+  for (const Vendor& vendor : vendors()) {
+    if (vendor.kind == kind) return &vendor.driver();
+  }
+  return nullptr;
+}
+
+Driver* any_driver() {
+  for (Driver* one : drivers()) {
+    if (one->why_not().empty()) return one;
+  }
+  return nullptr;
+}
+
+}  // namespace sluice::device

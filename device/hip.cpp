@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// HIP's runtime. Its entry points are taken at run time: a program that is linked with Sluice starts without it. What
+// cuda.cpp has and this has not: memory that goes to other processes by a descriptor, and operations on words in
+// batches, both of which came after HIP 5.2.
+#ifndef __HIP_PLATFORM_AMD__
+#define __HIP_PLATFORM_AMD__
+#endif
+#include <dlfcn.h>
+#include <hip/hip_runtime_api.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "device/driver.hpp"
+#include "device/vendors.hpp"
+
+namespace sluice::device {
+
+// The structures of the header are those of its major version.
+#define SLUICE_TEXT(number) #number
+#define SLUICE_TEXT_OF(macro) SLUICE_TEXT(macro)
+const char* const kHipLibrary = "libamdhip64.so." SLUICE_TEXT_OF(HIP_VERSION_MAJOR);
+
+namespace {
+
+// With their types: the header overloads some of them by templates.
+#define SLUICE_HIP_CALLS(X)                                                           \
+  X(hipInit, unsigned)                                                                \
+  X(hipDriverGetVersion, int*)                                                        \
+  X(hipGetDeviceCount, int*)                                                          \
+  X(hipGetDevice, int*)                                                               \
+  X(hipSetDevice, int)                                                                \
+  X(hipDeviceGetName, char*, int, hipDevice_t)                                        \
+  X(hipDeviceGetUuid, hipUUID*, hipDevice_t)                                          \
+  X(hipDeviceGetPCIBusId, char*, int, int)                                            \
+  X(hipDeviceTotalMem, std::size_t*, hipDevice_t)                                     \
+  X(hipDeviceGetAttribute, int*, hipDeviceAttribute_t, int)                           \
+  X(hipStreamCreateWithFlags, hipStream_t*, unsigned)                                 \
+  X(hipStreamSynchronize, hipStream_t)                                                \
+  X(hipStreamIsCapturing, hipStream_t, hipStreamCaptureStatus*)                       \
+  X(hipStreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t) \
+  X(hipStreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)               \
+  X(hipThreadExchangeStreamCaptureMode, hipStreamCaptureMode*)                        \
+  X(hipMalloc, void**, std::size_t)                                                   \
+  X(hipFree, void*)                                                                   \
+  X(hipMemcpyAsync, void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)      \
+  X(hipMemsetAsync, void*, int, std::size_t, hipStream_t)                             \
+  X(hipHostRegister, void*, std::size_t, unsigned)                                    \
+  X(hipHostUnregister, void*)                                                         \
+  X(hipHostGetDevicePointer, void**, void*, unsigned)                                 \
+  X(hipPointerGetAttributes, hipPointerAttribute_t*, const void*)                     \
+  X(hipPointerGetAttribute, void*, hipPointer_attribute, hipDeviceptr_t)              \
+  X(hipMemGetAddressRange, hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)             \
+  X(hipIpcGetMemHandle, hipIpcMemHandle_t*, void*)                                    \
+  X(hipIpcOpenMemHandle, void**, hipIpcMemHandle_t, unsigned)                         \
+  X(hipIpcCloseMemHandle, void*)
+
+struct Calls {
+#define SLUICE_DECLARE(call, ...) hipError_t (*call)(__VA_ARGS__) = nullptr;
+  SLUICE_HIP_CALLS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+};
+
+/// Returns why there are none; empty: all are there.
+std::string load(Calls& calls) {
+  void* const library = dlopen(kHipLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::string("there is no HIP runtime (") + kHipLibrary + ")";
+#define SLUICE_GET(call, ...)                                                        \
+  calls.call = reinterpret_cast<hipError_t (*)(__VA_ARGS__)>(dlsym(library, #call)); \
+  if (calls.call == nullptr) return std::string("the HIP runtime has no ") + #call;
+  SLUICE_HIP_CALLS(SLUICE_GET)
+#undef SLUICE_GET
+  return {};
+}
+
+hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(pointer); }
+
+class Hip final : public Driver {
+ public:
+  Hip() : why_not_(load(calls_)) {
+    if (why_not_.empty()) why_not_ = start();
+  }
+
+  Stream::Kind kind() const noexcept override { return Stream::Kind::hip; }
+  const char* name() const noexcept override { return "hip"; }
+  const std::string& why_not() const noexcept override { return why_not_; }
+  int devices() const noexcept override { return static_cast<int>(gpus_.size()); }
+  base::Facts facts(int device) override;
+  int current_device() override;
+
+  int device_of(void* stream) override;
+  void* enter(int device) override;
+  void leave(void* entered) noexcept override;
+  void operate(void* stream, std::span<const WordOp> ops) override;
+  void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
+    check(calls_.hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, static_cast<hipStream_t>(stream)), "hipMemcpyAsync");
+  }
+  bool capturing(void* stream) override;
+  void synchronize(void* stream) override {
+    check(calls_.hipStreamSynchronize(static_cast<hipStream_t>(stream)), "hipStreamSynchronize");
+  }
+  void copy_now(void* to, const void* from, std::size_t bytes) override;
+
+  std::optional<GpuMemory> find(const void* at) override;
+  GpuMemory allocate(int device, std::size_t bytes) override;
+  void free(const GpuMemory& memory) noexcept override { static_cast<void>(calls_.hipFree(memory.data)); }
+  std::optional<GpuExport> share(const GpuMemory& memory) override;
+  GpuMemory map(const GpuExport& what, std::size_t bytes) override;
+  void unmap(const GpuMemory& memory) noexcept override { static_cast<void>(calls_.hipIpcCloseMemHandle(memory.data)); }
+  void zero(const GpuMemory& memory) override;
+
+  void reach(void* pages, std::size_t bytes) override;
+  void give_up(void* pages) noexcept override { static_cast<void>(calls_.hipHostUnregister(pages)); }
+
+ private:
+  struct Gpu {
+    hipUUID uuid{};
+    std::vector<hipStream_t> idle;  // of ours, for copies that no stream orders
+  };
+
+  /// A stream of ours on a GPU, which is current meanwhile, whatever the calling thread captures.
+  class Aside {
+   public:
+    Aside(Hip& hip, int device);
+    Aside(const Aside&) = delete;
+    Aside& operator=(const Aside&) = delete;
+    ~Aside();
+    hipStream_t stream() const noexcept { return stream_; }
+
+   private:
+    Hip& hip_;
+    int device_;
+    hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;
+    OnDevice current_;
+    hipStream_t stream_ = nullptr;
+  };
+
+  std::string start();
+  static void check(hipError_t result, const char* call) {
+    if (result != hipSuccess) throw GpuError(std::string(call) + ": error " + std::to_string(result) + " of HIP");
+  }
+  int attribute(int device, hipDeviceAttribute_t which) const {
+    int value = 0;
+    return calls_.hipDeviceGetAttribute(&value, which, device) == hipSuccess ? value : 0;
+  }
+
+  Calls calls_;
+  std::vector<Gpu> gpus_;
+  std::mutex mutex_;  // idle streams
+  std::string why_not_;
+};
+
+std::string Hip::start() {
+  int count = 0;
+  if (calls_.hipInit(0) != hipSuccess || calls_.hipGetDeviceCount(&count) != hipSuccess || count == 0)
+    return "no AMD GPU is here";
+  for (int i = 0; i < count; ++i) {
+    if (attribute(i, hipDeviceAttributeCanUseStreamWaitValue) == 0)
+      return "streams of GPU " + std::to_string(i) + " cannot wait for a word";
+    Gpu gpu;
+    if (calls_.hipDeviceGetUuid(&gpu.uuid, i) != hipSuccess) return "GPU " + std::to_string(i) + " does not answer";
+    gpus_.push_back(std::move(gpu));
+  }
+  return {};
+}
+
+base::Facts Hip::facts(int device) {
+  char model[128] = {};
+  char bus[32] = {};
+  std::size_t bytes = 0;
+  int version = 0;
+  check(calls_.hipDeviceGetName(model, sizeof model, device), "hipDeviceGetName");
+  check(calls_.hipDeviceGetPCIBusId(bus, sizeof bus, device), "hipDeviceGetPCIBusId");
+  check(calls_.hipDeviceTotalMem(&bytes, device), "hipDeviceTotalMem");
+  check(calls_.hipDriverGetVersion(&version), "hipDriverGetVersion");
+  return {{"vendor", std::string("hip")},
+          {"device", static_cast<std::uint64_t>(device)},
+          {"model", std::string(model)},
+          {"bus", std::string(bus)},
+          {"memory_bytes", static_cast<std::uint64_t>(bytes)},
+          {"driver", std::to_string(version)},
+          {"word_operations", true},
+          {"flushes_remote_writes", false},
+          {"shared_by_descriptor", false},
+          {"dma_buf", base::Fact{}}};
+}
+
+int Hip::current_device() {
+  int device = 0;
+  return calls_.hipGetDevice(&device) == hipSuccess ? device : 0;
+}
+
+/// HIP 5 cannot be asked for a stream's device: it is the current one's.
+int Hip::device_of(void*) { return current_device(); }
+
+/// Returns one more than the device that was current, if another becomes it.
+void* Hip::enter(int device) {
+  const int now = current_device();
+  if (now == device) return nullptr;
+  check(calls_.hipSetDevice(device), "hipSetDevice");
+  return reinterpret_cast<void*>(static_cast<std::intptr_t>(now) + 1);
+}
+
+void Hip::leave(void* entered) noexcept {
+  if (entered != nullptr)
+    static_cast<void>(calls_.hipSetDevice(static_cast<int>(reinterpret_cast<std::intptr_t>(entered) - 1)));
+}
+
+void Hip::operate(void* stream, std::span<const WordOp> ops) {
+  for (const WordOp& op : ops) {
+    if (op.kind == WordOp::Kind::wait) {
+      check(calls_.hipStreamWaitValue64(static_cast<hipStream_t>(stream), op.word, op.value, hipStreamWaitValueGte,
+                                        ~std::uint64_t{0}),
+            "hipStreamWaitValue64");
+    } else {
+      check(calls_.hipStreamWriteValue64(static_cast<hipStream_t>(stream), op.word, op.value, 0),
+            "hipStreamWriteValue64");
+    }
+  }
+}
+
+bool Hip::capturing(void* stream) {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  return calls_.hipStreamIsCapturing(static_cast<hipStream_t>(stream), &status) == hipSuccess &&
+         status != hipStreamCaptureStatusNone;
+}
+
+Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), current_(hip, device) {
+  static_cast<void>(hip.calls_.hipThreadExchangeStreamCaptureMode(&mode_));
+  {
+    const std::lock_guard lock(hip.mutex_);
+    auto& idle = hip.gpus_[static_cast<std::size_t>(device)].idle;
+    if (!idle.empty()) {
+      stream_ = idle.back();
+      idle.pop_back();
+    }
+  }
+  if (stream_ == nullptr)
+    check(hip.calls_.hipStreamCreateWithFlags(&stream_, hipStreamNonBlocking), "hipStreamCreateWithFlags");
+}
+
+Hip::Aside::~Aside() {
+  {
+    const std::lock_guard lock(hip_.mutex_);
+    hip_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
+  }
+  static_cast<void>(hip_.calls_.hipThreadExchangeStreamCaptureMode(&mode_));
+}
+
+void Hip::copy_now(void* to, const void* from, std::size_t bytes) {
+  auto memory = find(to);
+  if (!memory) memory = find(from);
+  const Aside aside(*this, memory ? memory->device : 0);
+  copy(aside.stream(), to, from, bytes);
+  synchronize(aside.stream());
+}
+
+void Hip::zero(const GpuMemory& memory) {
+  const Aside aside(*this, memory.device);
+  check(calls_.hipMemsetAsync(memory.data, 0, memory.bytes, aside.stream()), "hipMemsetAsync");
+  synchronize(aside.stream());
+}
+
+std::optional<GpuMemory> Hip::find(const void* at) {
+  hipPointerAttribute_t attributes{};
+  if (calls_.hipPointerGetAttributes(&attributes, at) != hipSuccess || attributes.isManaged != 0 ||
+      attributes.memoryType != hipMemoryTypeDevice)
+    return std::nullopt;
+  GpuMemory memory;
+  hipDeviceptr_t data = nullptr;
+  check(calls_.hipMemGetAddressRange(&data, &memory.bytes, address(at)), "hipMemGetAddressRange");
+  memory.device = attributes.device;
+  memory.data = static_cast<std::byte*>(data);
+  if (calls_.hipPointerGetAttribute(&memory.id, HIP_POINTER_ATTRIBUTE_BUFFER_ID, address(at)) != hipSuccess)
+    memory.id = reinterpret_cast<std::uintptr_t>(data);
+  return memory;
+}
+
+GpuMemory Hip::allocate(int device, std::size_t bytes) {
+  const OnDevice current(*this, device);
+  void* data = nullptr;
+  check(calls_.hipMalloc(&data, bytes), "hipMalloc");
+  return {device, static_cast<std::byte*>(data), bytes};
+}
+
+std::optional<GpuExport> Hip::share(const GpuMemory& memory) {
+  GpuExport share;
+  hipIpcMemHandle_t ipc{};
+  if (calls_.hipIpcGetMemHandle(&ipc, memory.data) != hipSuccess) return std::nullopt;
+  static_assert(sizeof ipc.reserved == sizeof share.handle);
+  std::memcpy(share.handle.data(), ipc.reserved, share.handle.size());
+  std::memcpy(share.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, share.device.size());
+  return share;
+}
+
+GpuMemory Hip::map(const GpuExport& what, std::size_t bytes) {
+  int device = 0;
+  for (int i = 0; i < devices(); ++i) {
+    if (std::memcmp(gpus_[static_cast<std::size_t>(i)].uuid.bytes, what.device.data(), what.device.size()) == 0)
+      device = i;
+  }
+  const OnDevice current(*this, device);
+  hipIpcMemHandle_t ipc{};
+  std::memcpy(ipc.reserved, what.handle.data(), what.handle.size());
+  void* at = nullptr;
+  check(calls_.hipIpcOpenMemHandle(&at, ipc, hipIpcMemLazyEnablePeerAccess), "hipIpcOpenMemHandle");
+  return {device, static_cast<std::byte*>(at), bytes};
+}
+
+void Hip::reach(void* pages, std::size_t bytes) {
+  check(calls_.hipHostRegister(pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped), "hipHostRegister");
+  void* seen = nullptr;
+  check(calls_.hipHostGetDevicePointer(&seen, pages, 0), "hipHostGetDevicePointer");
+  if (seen == pages) return;
+  give_up(pages);
+  throw GpuError("the GPU sees host memory at other addresses than the processor");
+}
+
+}  // namespace
+
+Driver& hip_driver() {
+  static auto* const driver = new Hip;  // never destroyed: streams may be used to the end of the process
+  return *driver;
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/reach.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "device/retire.hpp"
+
+namespace sluice::device {
+namespace {
+
+constexpr std::uintptr_t kPage = 4096;
+
+using Key = std::pair<Driver*, std::uintptr_t>;  // of the first page
+
+struct Given {
+  std::uintptr_t end = 0;
+  int owners = 0;
+};
+
+struct Book {
+  std::recursive_mutex mutex;
+  std::map<Key, Given> given;
+};
+
+Book& book() {
+  static auto* const all = new Book;  // never destroyed: memory may be freed by static destructors
+  return *all;
+}
+
+std::atomic<bool> in_parts{false};
+
+/// Unless somebody owns it again.
+void take_back(const Key& key) {
+  const std::lock_guard lock(book().mutex);
+  const auto given = book().given.find(key);
+  if (given == book().given.end() || given->second.owners > 0) return;
+  book().given.erase(given);
+  key.first->give_up(reinterpret_cast<void*>(key.second));
+}
+
+void leave(const Key& key) {
+  {
+    const std::lock_guard lock(book().mutex);
+    if (--book().given.at(key).owners > 0) return;
+  }
+  retire([key] { take_back(key); });
+}
+
+std::shared_ptr<const void> own(const Key& key, Given& given) {
+  ++given.owners;
+  return {nullptr, [key](const void*) { leave(key); }};
+}
+
+}  // namespace
+
+Reached reach(Driver& driver, const void* data, std::size_t bytes) {
+  const auto first = reinterpret_cast<std::uintptr_t>(data);
+  std::uintptr_t at = first / kPage * kPage;
+  const std::uintptr_t end = (first + std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  Reached reached;
+  const std::lock_guard lock(book().mutex);
+  auto& given = book().given;
+  while (at < end) {
+    auto next = given.upper_bound({&driver, at});
+    const auto before = next == given.begin() ? given.end() : std::prev(next);
+    if (before != given.end() && before->first.first == &driver && before->second.end > at) {
+      reached.push_back(own(before->first, before->second));
+      at = before->second.end;
+      continue;
+    }
+    const bool bounded = next != given.end() && next->first.first == &driver && next->first.second < end;
+    const std::uintptr_t until = bounded ? next->first.second : end;
+    driver.reach(reinterpret_cast<void*>(at), until - at);
+    reached.push_back(own({&driver, at}, given[{&driver, at}] = {until, 0}));
+    at = until;
+  }
+  if (reached.size() > 1) in_parts.store(true);
+  return reached;
+}
+
+void reach_for_ever(Driver& driver, void* page, std::size_t bytes) {
+  static std::mutex mutex;
+  static auto* const owned = new std::map<Key, Reached>;
+  const std::lock_guard lock(mutex);
+  Reached& reached = (*owned)[{&driver, reinterpret_cast<std::uintptr_t>(page)}];
+  if (reached.empty()) reached = reach(driver, page, bytes);
+}
+
+bool any_in_parts() noexcept { return in_parts.load(std::memory_order_relaxed); }
+
+void for_each_part(const void* data, std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& part) {
+  const auto first = reinterpret_cast<std::uintptr_t>(data);
+  const std::lock_guard lock(book().mutex);
+  std::vector<std::size_t> cuts;
+  for (const auto& [key, given] : book().given) {
+    if (key.second > first && key.second < first + bytes) cuts.push_back(key.second - first);
+  }
+  cuts.push_back(bytes);
+  std::sort(cuts.begin(), cuts.end());
+  std::size_t at = 0;
+  for (const std::size_t cut : cuts) {
+    if (cut > at) part(at, cut - at);
+    at = cut;
+  }
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host memory that the streams of GPUs use. Whole pages are given to the driver, once, however many pieces of memory
+// lie in them.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "device/driver.hpp"
+
+namespace sluice::device {
+
+/// Pages that a driver was given; taken back with the last owner.
+using Reached = std::vector<std::shared_ptr<const void>>;
+
+/// Any thread. @throws GpuError
+Reached reach(Driver& driver, const void* data, std::size_t bytes);
+
+/// For good: pages of words.
+void reach_for_ever(Driver& driver, void* page, std::size_t bytes);
+
+/// Calls `part(offset, bytes)` for the parts of [data, data + bytes) that a driver was given in one piece each: no copy
+/// may go beyond one.
+void for_each_part(const void* data, std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& part);
+
+/// Whether there is any memory that is given in more than one piece.
+bool any_in_parts() noexcept;
+
+}  // namespace sluice::device

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/retire.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/seeded.hpp"
+
+namespace sluice::device {
+namespace {
+
+struct Retired {
+  std::mutex mutex;
+  std::vector<const StreamUser*> users;
+  std::vector<std::function<void()>> waiting;
+
+  bool any_parked() const {
+    return std::any_of(users.begin(), users.end(), [](const auto* user) { return user->may_be_parked(); });
+  }
+};
+
+Retired& retired() {
+  static auto* const all = new Retired;  // never destroyed: memory may be freed by static destructors
+  return *all;
+}
+
+}  // namespace
+
+void add_user(const StreamUser& user) {
+  const std::lock_guard lock(retired().mutex);
+  retired().users.push_back(&user);
+}
+
+void remove_user(const StreamUser& user) noexcept {
+  const std::lock_guard lock(retired().mutex);
+  std::erase(retired().users, &user);
+}
+
+void retire(std::function<void()> free) {
+  {
+    const std::lock_guard lock(retired().mutex);
+    retired().waiting.push_back(std::move(free));
+  }
+  reap();
+}
+
+void reap() {
+  std::vector<std::function<void()>> due;
+  {
+    const std::lock_guard lock(retired().mutex);
+    if (retired().waiting.empty() || (retired().any_parked() && !base::seeded("freed_behind_parked"))) return;
+    due.swap(retired().waiting);
+  }
+  for (const auto& free : due) free();
+}
+
+}  // namespace sluice::device
