@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/emucuda/context.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "tests/emucuda/backoff.hpp"
+#include "tests/emucuda/driver.hpp"
+
+namespace emucuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Says when nothing has moved for too long.
+class Watch {
+ public:
+  explicit Watch(std::chrono::milliseconds limit) : limit_(limit) {}
+
+  bool stuck(const Marks& marks) {
+    std::uint64_t done = 0;
+    for (const Mark& mark : marks) done += mark.stream->completed.load();
+    const auto now = Clock::now();
+    if (done != done_) since_ = now;
+    done_ = done;
+    return now - since_ > limit_;
+  }
+
+ private:
+  const std::chrono::milliseconds limit_;
+  Clock::time_point since_ = Clock::now();
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace
+
+Context::Context(int device, const Settings& settings) : device_(device), settings_(settings) {
+  for (std::size_t i = 0; i < settings.queues; ++i) {
+    const std::uint64_t seed = settings.seed * 1000 + static_cast<std::uint64_t>(device) * 100 + i;
+    queues_.push_back(std::make_unique<Queue>(settings.slow_us, seed));
+  }
+}
+
+void Context::retain() { ++retained_; }
+
+bool Context::release() {
+  if (retained_.load() == 0) return false;
+  if (--retained_ == 0) reset();
+  return true;
+}
+
+void Context::reset() {
+  synchronize("cuDevicePrimaryCtxRelease");
+  driver().forget(*this);
+  const std::lock_guard lock(mutex_);
+  streams_.clear();
+  legacy_ = nullptr;
+  ++generation_;
+  peers = 0;
+  error_ = CUDA_SUCCESS;
+}
+
+void Context::fail(CUresult error) {
+  int none = CUDA_SUCCESS;
+  if (error != CUDA_SUCCESS) error_.compare_exchange_strong(none, error);
+}
+
+// --- streams ---------------------------------------------------------------------------------------------------------
+
+StreamPtr Context::add_stream(unsigned with_flags, int priority) {
+  std::erase_if(streams_, [](const StreamPtr& stream) { return stream.use_count() == 1 && stream->idle(); });
+  Queue& queue = *queues_[next_queue_++ % queues_.size()];
+  streams_.push_back(std::make_shared<Stream>(*this, with_flags, priority, queue));
+  return streams_.back();
+}
+
+StreamPtr Context::create_stream(unsigned with_flags, int priority) {
+  const std::lock_guard lock(mutex_);
+  return add_stream(with_flags, priority);
+}
+
+StreamPtr Context::legacy_stream() {
+  const std::lock_guard lock(mutex_);
+  if (!legacy_) legacy_ = add_stream(CU_STREAM_DEFAULT, 0);
+  return legacy_;
+}
+
+StreamPtr Context::per_thread_stream() {
+  struct Own {
+    std::uint64_t generation;
+    StreamPtr stream;
+  };
+  thread_local std::map<Context*, Own> streams;
+  Own& own = streams[this];
+  if (!own.stream || own.generation != generation_) own = {generation_, create_stream(CU_STREAM_DEFAULT, 0)};
+  return own.stream;
+}
+
+// --- order -----------------------------------------------------------------------------------------------------------
+
+/// The legacy stream waits for all blocking streams, and they wait for it.
+Marks Context::predecessors(const StreamPtr& stream) {
+  Marks marks;
+  if (!stream->blocking()) return marks;
+  for (const StreamPtr& other : streams_) {
+    const bool ordered = other != stream && other->blocking() && (stream == legacy_ || other == legacy_);
+    if (ordered && !other->idle()) marks.push_back({other, other->submitted.load()});
+  }
+  return marks;
+}
+
+Mark Context::submit(const StreamPtr& stream, Work work) {
+  const std::lock_guard lock(mutex_);
+  Marks after = predecessors(stream);
+  const std::uint64_t ticket = ++stream->submitted;
+  stream->queue.push({stream, ticket, std::move(after), std::move(work)});
+  return {stream, ticket};
+}
+
+Marks Context::before(const StreamPtr& stream) {
+  const std::lock_guard lock(mutex_);
+  Marks marks = predecessors(stream);
+  // For a stream that is not the legacy one, what it waits for is in front of its own last operation already.
+  if (stream != legacy_) marks.clear();
+  marks.push_back({stream, stream->submitted.load()});
+  return marks;
+}
+
+Marks Context::everything() {
+  const std::lock_guard lock(mutex_);
+  Marks marks;
+  for (const StreamPtr& stream : streams_) marks.push_back({stream, stream->submitted.load()});
+  return marks;
+}
+
+// --- waiting ---------------------------------------------------------------------------------------------------------
+
+CUresult Context::wait(const Marks& marks) const {
+  Backoff backoff;
+  for (const Mark& mark : marks) {
+    while (!mark.reached()) backoff.pause();
+  }
+  return error();
+}
+
+CUresult Context::wait_implicitly(const char* call, const Marks& marks) {
+  Backoff backoff;
+  Watch watch(settings_.deadlock);
+  for (const Mark& mark : marks) {
+    for (; !mark.reached(); backoff.pause()) {
+      if (watch.stuck(marks)) report_deadlock(call);
+    }
+  }
+  return error();
+}
+
+void Context::report_deadlock(const char* call) {
+  const std::lock_guard lock(mutex_);
+  for (const StreamPtr& stream : streams_) {
+    const std::uint64_t word = stream->parked_at.load();
+    if (word == 0) continue;
+    std::fprintf(stderr, "emucuda: deadlock: %s waits for a stream that is parked at word 0x%llx, for the value %llu\n",
+                 call, static_cast<unsigned long long>(word),
+                 static_cast<unsigned long long>(stream->parked_for.load()));
+    std::abort();
+  }
+  std::fprintf(stderr, "emucuda: deadlock: %s waits for a stream that does not come to an end\n", call);
+  std::abort();
+}
+
+}  // namespace emucuda

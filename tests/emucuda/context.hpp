@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The primary context of a device: its streams, which of them wait for which, and its error, which it keeps.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tests/emucuda/queue.hpp"
+#include "tests/emucuda/settings.hpp"
+#include "tests/emucuda/stream.hpp"
+
+namespace emucuda {
+
+class Context {
+ public:
+  Context(int device, const Settings& settings);
+
+  CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
+  int device() const { return device_; }
+
+  void retain();
+  /// False if it was not retained. Who releases last, waits for all streams and frees all memory.
+  bool release();
+  bool active() const { return retained_.load() > 0; }
+
+  /// Sticky: once set, every call that uses the context returns it, and no stream does anything.
+  CUresult error() const { return static_cast<CUresult>(error_.load()); }
+  void fail(CUresult error);
+
+  StreamPtr create_stream(unsigned flags, int priority);
+  StreamPtr legacy_stream();
+  StreamPtr per_thread_stream();
+
+  /// Puts an operation behind what the rules say it must wait for.
+  Mark submit(const StreamPtr& stream, Work work);
+  /// What the stream's next operation would wait for, its own last one included.
+  Marks before(const StreamPtr& stream);
+  /// All that was submitted, to any stream.
+  Marks everything();
+  CUresult wait(const Marks& marks) const;
+  /// As wait, for calls in which CUDA itself waits: if nothing moves for EMUCUDA_DEADLOCK_MS, tells why and aborts.
+  CUresult wait_implicitly(const char* call, const Marks& marks);
+  CUresult synchronize(const char* call) { return wait_implicitly(call, everything()); }
+
+  std::atomic<std::uint64_t> peers{0};  // a bit for each device whose memory it may use
+  std::atomic<unsigned> flags{0};
+
+ private:
+  StreamPtr add_stream(unsigned flags, int priority);
+  Marks predecessors(const StreamPtr& stream);
+  void reset();
+  [[noreturn]] void report_deadlock(const char* call);
+
+  const int device_;
+  const Settings& settings_;
+  std::atomic<int> retained_{0};
+  std::atomic<int> error_{CUDA_SUCCESS};
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::size_t next_queue_ = 0;
+  std::vector<StreamPtr> streams_;  // those that were destroyed as well, until they are idle
+  StreamPtr legacy_;
+  std::atomic<std::uint64_t> generation_{0};
+};
+
+}  // namespace emucuda

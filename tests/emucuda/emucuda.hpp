@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the emulated driver exports besides CUDA's functions: kernels are host functions here, which tests register.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+/// `params` are copies, as cuLaunchKernel makes them; device pointers among them must go through emucuda_alias.
+using EmucudaKernel = void (*)(void** params, unsigned grid[3], unsigned block[3]);
+
+/// From now on cuModuleGetFunction finds `name`, in every module. It runs once a launch, not once a thread.
+void emucuda_register_kernel(const char* name, EmucudaKernel kernel);
+
+/// The sizes of the kernel's parameters, which a launch must copy. Without them a launch may only use `extra`, or
+/// nothing.
+void emucuda_kernel_parameters(const char* name, std::size_t count, const std::size_t* bytes);
+
+/// Where this process can read and write what a device sees at `pointer`; null if that is no memory, or gone. The bytes
+/// that follow are good up to the end of the allocation, or of the mapping.
+void* emucuda_alias(CUdeviceptr pointer);
+}
+#pragma GCC visibility pop

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What CUDA's handles stand for. A handle is a number that is never used twice, and no address: a stale one is found.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace emucuda {
+
+inline std::uintptr_t next_handle() {
+  static std::atomic<std::uintptr_t> last{0x1000};
+  return last += 16;
+}
+
+template <class T>
+class Handles {
+ public:
+  /// `Handle` is one of CUDA's pointer types, or its integer for memory.
+  template <class Handle>
+  void add(const std::shared_ptr<T>& object, Handle* handle) {
+    const std::uintptr_t number = next_handle();
+    const std::lock_guard lock(mutex_);
+    objects_[number] = object;
+    *handle = (Handle)number;
+  }
+
+  template <class Handle>
+  std::shared_ptr<T> find(Handle handle) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find((std::uintptr_t)handle);
+    return found == objects_.end() ? nullptr : found->second;
+  }
+
+  /// Finds it, and forgets it.
+  template <class Handle>
+  std::shared_ptr<T> take(Handle handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find((std::uintptr_t)handle);
+    if (found == objects_.end()) return nullptr;
+    const std::shared_ptr<T> object = found->second;
+    objects_.erase(found);
+    return object;
+  }
+
+  template <class Predicate>
+  void forget_if(Predicate predicate) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(objects_, [&](const auto& entry) { return predicate(*entry.second); });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uintptr_t, std::shared_ptr<T>> objects_;
+};
+
+}  // namespace emucuda

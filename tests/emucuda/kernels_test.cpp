@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "tests/emucuda/emucuda.hpp"
+#include "tests/emucuda/rig.hpp"
+
+namespace emucuda::test {
+namespace {
+
+/// Writes `value` and the number of threads to where the first parameter points.
+void note(void** params, unsigned grid[3], unsigned block[3]) {
+  CUdeviceptr pointer = 0;
+  std::uint64_t value = 0;
+  std::memcpy(&pointer, params[0], sizeof(pointer));
+  std::memcpy(&value, params[1], sizeof(value));
+  auto* const words = static_cast<std::uint64_t*>(emucuda_alias(pointer));
+  words[0] = value;
+  words[1] = std::uint64_t{grid[0]} * block[0];
+}
+
+class Kernels : public Gpu {
+ protected:
+  Kernels() {
+    constexpr std::size_t kSizes[] = {sizeof(CUdeviceptr), sizeof(std::uint64_t)};
+    emucuda_register_kernel("note", note);
+    emucuda_kernel_parameters("note", 2, kSizes);
+    emucuda_register_kernel("unsized", note);
+    EXPECT_OK(cuModuleLoadData(&module_, "anything"));
+  }
+  ~Kernels() override { EXPECT_OK(cuModuleUnload(module_)); }
+
+  CUfunction function(const char* name) {
+    CUfunction result = nullptr;
+    EXPECT_OK(cuModuleGetFunction(&result, module_, name));
+    return result;
+  }
+
+  CUmodule module_ = nullptr;
+};
+
+TEST_F(Kernels, run_in_their_turn_on_copies_of_their_parameters) {
+  CUstream s = stream();
+  CUdeviceptr pointer = memory(16);
+  const CUdeviceptr target = pointer;
+  std::uint64_t& go = word();
+  std::uint64_t value = 5;
+  void* params[] = {&pointer, &value};
+  EXPECT_OK(cuStreamWaitValue64(s, at(&go), 1, 0));
+  EXPECT_OK(cuLaunchKernel(function("note"), 3, 1, 1, 32, 1, 1, 0, s, params, nullptr));
+  value = 6;
+  pointer = 0;
+  store(go, 1);
+  EXPECT_OK(cuStreamSynchronize(s));
+  EXPECT_EQ(word_of(target), 5u);
+  EXPECT_EQ(word_of(target + 8), 96u);
+}
+
+TEST_F(Kernels, refuse_what_cannot_be_launched) {
+  CUfunction none = nullptr;
+  EXPECT_EQ(cuModuleGetFunction(&none, module_, "unknown"), CUDA_ERROR_NOT_FOUND);
+  CUdeviceptr pointer = memory(16);
+  std::uint64_t value = 5;
+  void* params[] = {&pointer, &value};
+  EXPECT_EQ(cuLaunchKernel(function("note"), 1, 1, 1, 1025, 1, 1, 0, stream(), params, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuLaunchKernel(function("note"), 0, 1, 1, 32, 1, 1, 0, stream(), params, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuLaunchKernel(function("unsized"), 1, 1, 1, 1, 1, 1, 0, stream(), params, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
+}  // namespace
+}  // namespace emucuda::test

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests stand on: a current context on device 0, and what they ask of it.
+#pragma once
+
+#include <cuda.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#define EXPECT_OK(call) EXPECT_EQ(call, CUDA_SUCCESS)
+#define ASSERT_OK(call) ASSERT_EQ(call, CUDA_SUCCESS)
+
+namespace emucuda::test {
+
+class Gpu : public testing::Test {
+ protected:
+  Gpu();
+  ~Gpu() override;
+
+  /// What is asked for is given back at the end of the test.
+  CUdeviceptr memory(std::size_t bytes);
+  CUstream stream(unsigned flags = CU_STREAM_NON_BLOCKING);
+  /// A word of registered memory, 0.
+  std::uint64_t& word();
+  static CUdeviceptr at(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+  CUcontext context() const { return context_; }
+
+ private:
+  CUcontext context_ = nullptr;
+  std::vector<CUdeviceptr> memory_;
+  std::vector<CUstream> streams_;
+  std::vector<void*> host_;
+};
+
+/// Words as a program must read and write them that a stream uses as well.
+void store(std::uint64_t& word, std::uint64_t value);
+std::uint64_t load(const std::uint64_t& word);
+
+/// Reads memory of a device, on a stream of its own that waits for no other.
+std::vector<std::uint8_t> bytes_of(CUdeviceptr pointer, std::size_t bytes);
+std::uint64_t word_of(CUdeviceptr pointer);
+
+/// Runs another test of this program as a process with more environment; that test has DISABLED in its name. Its
+/// status.
+int run_alone(const std::string& test, const std::vector<std::string>& environment);
+const char* asked(const char* name);
+
+}  // namespace emucuda::test

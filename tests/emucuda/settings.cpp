@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/emucuda/settings.hpp"
+
+#include "tests/layer/environment.hpp"
+
+namespace emucuda {
+
+std::optional<Settings> settings_from_environment() {
+  layer::Environment environment("emucuda");
+  Settings settings;
+  settings.devices = environment.number("EMUCUDA_DEVICES", settings.devices);
+  settings.deadlock = std::chrono::milliseconds(environment.number("EMUCUDA_DEADLOCK_MS", 5000, 1));
+  settings.can_flush = environment.is("EMUCUDA_FLUSH", "1", "0");
+  settings.slow_us = environment.number("EMUCUDA_SLOW_US", 0);
+  settings.seed = environment.number("EMUCUDA_SEED", settings.seed);
+  settings.queues = environment.number("CUDA_DEVICE_MAX_CONNECTIONS", settings.queues, 1);
+  if (!environment.good) return std::nullopt;
+  return settings;
+}
+
+}  // namespace emucuda

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment sets, read by cuInit.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace emucuda {
+
+struct Settings {
+  std::size_t devices = 2;                   // EMUCUDA_DEVICES
+  std::chrono::milliseconds deadlock{5000};  // EMUCUDA_DEADLOCK_MS
+  bool can_flush = false;                    // EMUCUDA_FLUSH
+  std::uint64_t slow_us = 0;                 // EMUCUDA_SLOW_US
+  std::uint64_t seed = 1;                    // EMUCUDA_SEED
+  std::size_t queues = 8;                    // CUDA_DEVICE_MAX_CONNECTIONS, the driver's own
+};
+
+/// Nothing, and a line on stderr, if a variable has a bad value.
+std::optional<Settings> settings_from_environment();
+
+}  // namespace emucuda

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream: operations numbered in the order of submission, done in that order by the thread of its queue.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tests/emucuda/addresses.hpp"
+#include "tests/emucuda/cuda_api.hpp"
+
+namespace emucuda {
+
+class Context;
+class Queue;
+class Turn;
+
+/// What runs on a stream. Anything but success is the context's error from then on.
+using Work = std::function<CUresult(Turn&)>;
+
+struct Stream {
+  Stream(Context& owner, unsigned with_flags, int with_priority, Queue& on)
+      : context(owner), flags(with_flags), priority(with_priority), queue(on) {}
+
+  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+  bool idle() const { return completed.load() >= submitted.load(); }
+
+  Context& context;
+  const unsigned flags;
+  const int priority;
+  Queue& queue;
+  std::atomic<std::uint64_t> submitted{0};
+  std::atomic<std::uint64_t> completed{0};
+  std::atomic<std::uint64_t> parked_at{0};  // the word it waits for, as the program calls it; 0: none
+  std::atomic<std::uint64_t> parked_for{0};
+};
+using StreamPtr = std::shared_ptr<Stream>;
+
+/// A point in a stream.
+struct Mark {
+  StreamPtr stream;
+  std::uint64_t ticket = 0;
+  bool reached() const { return !stream || stream->completed.load() >= ticket; }
+};
+using Marks = std::vector<Mark>;
+
+struct Item {
+  StreamPtr stream;
+  std::uint64_t ticket;
+  Marks after;
+  Work work;
+};
+
+/// What an operation may do while it runs.
+class Turn {
+ public:
+  Turn(Stream& stream, Queue& queue) : stream_(stream), queue_(queue) {}
+
+  Context& context() const;
+  /// A random time, where EMUCUDA_SLOW_US asks for it.
+  void dawdle();
+  /// Waits until `ready()`, which looks at `word`. False: the word was freed, or the context has failed.
+  bool park(const Piece& word, std::uintptr_t address, std::uint64_t value, const std::function<bool()>& ready);
+  /// Waits for something that other streams do.
+  void wait(const std::function<bool()>& ready) const;
+
+ private:
+  Stream& stream_;
+  Queue& queue_;
+};
+
+}  // namespace emucuda
