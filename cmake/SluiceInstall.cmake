@@ -25,7 +25,8 @@ if(SLUICE_ENABLE_APPS)
   endif()
 endif()
 
-# Who links an archive links what it uses; a shared library brings that itself. libfabric is loaded, not linked.
+# Who links an archive links what it uses; a shared library brings that itself. libfabric and GPU
+# drivers are loaded, not linked.
 set(SLUICE_LINKS_HWLOC OFF)
 set(SLUICE_PC_REQUIRES "")
 get_target_property(sluice_type sluice TYPE)
@@ -34,7 +35,7 @@ if(SLUICE_ENABLE_HWLOC AND sluice_type STREQUAL "STATIC_LIBRARY")
   set(SLUICE_PC_REQUIRES "hwloc")
 endif()
 set(SLUICE_PC_LIBS "")
-if(SLUICE_ENABLE_OFI AND CMAKE_DL_LIBS)
+if((SLUICE_ENABLE_OFI OR SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_HIP) AND CMAKE_DL_LIBS)
   set(SLUICE_PC_LIBS "-l${CMAKE_DL_LIBS}")
 endif()
 

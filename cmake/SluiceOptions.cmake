@@ -2,9 +2,9 @@
 # The options, each ON, OFF or AUTO (what is found), and a line each that says what was chosen and why.
 
 # Declares SLUICE_ENABLE_<name>, and sets it to ON or OFF here. NEEDS are variables that are true if what it needs is there.
-# ON with something missing ends the configuration.
+# ON with something missing ends the configuration. FOUND says what was found.
 function(sluice_option name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HELP;DEFAULT" "NEEDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "HELP;DEFAULT;FOUND" "NEEDS")
   set(missing "")
   foreach(need IN LISTS arg_NEEDS)
     if(NOT ${need})
@@ -28,7 +28,11 @@ function(sluice_option name)
     message(FATAL_ERROR "Sluice: SLUICE_ENABLE_${name}=${asked}, but missing: ${missing}")
   elseif(asked OR asked STREQUAL "AUTO")
     set(chosen ON)
-    message(STATUS "Sluice: ${name}: yes")
+    set(found "")
+    if(arg_FOUND)
+      set(found " (${arg_FOUND})")
+    endif()
+    message(STATUS "Sluice: ${name}: yes${found}")
   else()
     message(STATUS "Sluice: ${name}: no (switched off)")
   endif()
@@ -50,15 +54,6 @@ macro(sluice_find name package target)
   endif()
 endmacro()
 
-# Parts that the design has a place for and this version does not have. Asking for one is an error, not a silent nothing.
-function(sluice_not_in_this_version name)
-  set(asked "${SLUICE_ENABLE_${name}}")
-  if(asked AND NOT asked STREQUAL "AUTO")
-    message(FATAL_ERROR "Sluice: SLUICE_ENABLE_${name}=${asked}, but version ${PROJECT_VERSION} has no ${name} part")
-  endif()
-  message(STATUS "Sluice: ${name}: no (not in this version)")
-endfunction()
-
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
@@ -76,13 +71,25 @@ endif()
 sluice_option(OFI HELP "Networks through libfabric" NEEDS libfabric_FOUND)
 sluice_option(HWLOC HELP "The nearest network devices first" NEEDS hwloc_FOUND SLUICE_ENABLE_OFI)
 
-# `./dev` installs Kokkos there. Debian 12 has Kokkos 3.4, which the version asked for keeps out.
+# `./dev` installs there what Debian 12 does not have.
 set(sluice_cache "$ENV{HOME}/.cache/sluice")
 if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(sluice_cache "$ENV{XDG_CACHE_HOME}/sluice")
 endif()
+# Debian 12 has Kokkos 3.4, which the version asked for keeps out.
 sluice_find(KOKKOS Kokkos Kokkos::kokkos 4.5 HINTS "${sluice_cache}/kokkos-4.7.0")
 sluice_option(KOKKOS HELP "Applications on Kokkos" NEEDS Kokkos_FOUND)
+
+include(SluiceKernels)
+if(NOT DEFINED SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_CUDA STREQUAL "AUTO")
+  sluice_find_cuda()
+endif()
+sluice_option(CUDA HELP "NVIDIA GPUs" NEEDS "nvcc 12.0_FOUND" cuda.h_FOUND FOUND "${SLUICE_CUDA_SUMMARY}")
+if(NOT DEFINED SLUICE_ENABLE_HIP OR SLUICE_ENABLE_HIP OR SLUICE_ENABLE_HIP STREQUAL "AUTO")
+  sluice_find_hip()
+endif()
+sluice_option(HIP HELP "AMD GPUs" NEEDS "clang 15 with its lld and clang-offload-bundler_FOUND"
+              hip/hip_runtime_api.h_FOUND FOUND "${SLUICE_HIP_SUMMARY}")
 
 # A project that adds Sluice as a subfolder gets the library alone, unless it asks.
 set(sluice_extras AUTO)
@@ -97,7 +104,3 @@ sluice_option(APPS HELP "Applications, benchmarks and command-line programs" DEF
               NEEDS CLI11_FOUND fmt_FOUND nlohmann_json_FOUND PNG_FOUND)
 sluice_find(TESTS GTest GTest::gtest_main)
 sluice_option(TESTS HELP "Tests" DEFAULT ${sluice_extras} NEEDS GTest_FOUND SLUICE_ENABLE_APPS)
-
-foreach(part CUDA HIP)
-  sluice_not_in_this_version(${part})
-endforeach()

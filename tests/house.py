@@ -16,7 +16,7 @@ import tempfile
 FLOORS = ["base", "include", "device", "backends", "runtime"]
 # Folders outside the library and what they may include besides the public API and the standard library.
 OUTSIDE = ["apps", "tests", "examples"]
-CODE = {".cpp", ".hpp"}
+CODE = {".cpp", ".hpp", ".cu"}
 SOURCES = CODE | {".cmake", ".py", ".sh"}
 
 MPI_PLACES = [r"include/sluice/mpi\.hpp", r"runtime/mpi\.cpp", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
@@ -149,8 +149,8 @@ def unlisted_findings(root):
             continue
         for word in re.findall(r"[\w./-]+", (root / listing).read_text()):
             known |= {os.path.normpath(listing.parent / (word + end)) for end in ("", ".cpp", "_test.cpp")}
-    for source in files(root, {".cpp"}):
-        if source.suffix == ".cpp" and str(source) not in known:
+    for source in files(root, {".cpp", ".cu"}):
+        if source.suffix in (".cpp", ".cu") and str(source) not in known:
             yield f"{source}: in no CMakeLists.txt"
 
 
@@ -180,6 +180,8 @@ PLANTS = [
     ("base/x.hpp", SPDX + '#include "runtime/engine.hpp"\n', "never points up"),
     ("include/sluice/x.hpp", SPDX + '#include "base/words.hpp"\n', "nothing of ours but itself"),
     ("device/x.cpp", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
+    ("device/x.cu", SPDX + '#include "backends/transport.hpp"\n', "never points up"),
+    ("device/x.cu", "int x;\n", "no SPDX"),
     ("backends/shm/x.cpp", SPDX + '#include "backends/threads/transport.hpp"\n', "only backends/backends.cpp"),
     ("backends/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
     ("runtime/x.cpp", SPDX + '#include "backends/shm/transport.hpp"\n', "only backends/backends.cpp"),
@@ -199,6 +201,7 @@ PLANTS = [
     ("runtime/x.cpp", "int x;\n", "no SPDX"),
     ("backends/new/x.cpp", SPDX, "no README.md"),
     ("runtime/stray.cpp", SPDX, "in no CMakeLists.txt"),
+    ("device/stray.cu", SPDX, "in no CMakeLists.txt"),
     ("docs/x.md", "look at /" + "home/someone/file\n", "path of one machine"),
 ]
 
@@ -224,7 +227,7 @@ def write_tree(root, extra):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         if "stray" not in name:
-            names = " ".join(["x.cpp", *(pathlib.PurePosixPath(n).name for n in GOOD)])
+            names = " ".join(["x.cpp", "x.cu", *(pathlib.PurePosixPath(n).name for n in GOOD)])
             (path.parent / "CMakeLists.txt").write_text("# " + SPDX[3:] + names + "\n")
         if name in GOOD:
             (path.parent / "README.md").write_text("about\n")

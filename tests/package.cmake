@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
 # pkg-config, and runs what came out. Without BUILD it makes one first, of a shared library.
-# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -P package.cmake
+# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -DCUDA= -DHIP= -P package.cmake
 cmake_minimum_required(VERSION 3.25)
 
 function(step)
@@ -16,7 +16,7 @@ file(REMOVE_RECURSE "${WORK}")
 if(NOT BUILD)
   set(BUILD "${WORK}/shared")
   step("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${BUILD}" -G Ninja -DBUILD_SHARED_LIBS=ON -DSLUICE_ENABLE_TESTS=OFF
-       -DSLUICE_ENABLE_KOKKOS=OFF "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
+       -DSLUICE_ENABLE_KOKKOS=OFF "-DSLUICE_ENABLE_CUDA=${CUDA}" "-DSLUICE_ENABLE_HIP=${HIP}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
   step("${CMAKE_COMMAND}" --build "${BUILD}")
 endif()
 step("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${prefix}")
@@ -38,15 +38,23 @@ if(EXISTS "${prefix}/bin/life")
   step(${run} "${prefix}/bin/jacobi" -nx 64 -ny 64 -niter 10 --verify)
 endif()
 
-# An unknown component must be refused, not passed over.
-file(WRITE "${WORK}/unknown/CMakeLists.txt"
-     "cmake_minimum_required(VERSION 3.25)\nproject(Unknown LANGUAGES CXX)\n"
-     "find_package(Sluice CONFIG REQUIRED COMPONENTS no_such_part)\n")
-execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}/unknown" -B "${WORK}/unknown/build" -G Ninja
-                        "-DCMAKE_PREFIX_PATH=${prefix}" RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
-if(status EQUAL 0)
-  message(FATAL_ERROR "find_package accepted a component that does not exist")
-endif()
+# A component that this build does not have must be refused, not passed over; one that it has must be found.
+function(check_component component there)
+  file(WRITE "${WORK}/${component}/CMakeLists.txt"
+       "cmake_minimum_required(VERSION 3.25)\nproject(Asks LANGUAGES CXX)\n"
+       "find_package(Sluice CONFIG REQUIRED COMPONENTS ${component})\n")
+  execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}/${component}" -B "${WORK}/${component}/build" -G Ninja
+                          "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CXX}"
+                  RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+  if(there AND NOT status EQUAL 0)
+    message(FATAL_ERROR "find_package refused the component ${component}, which this build has")
+  elseif(NOT there AND status EQUAL 0)
+    message(FATAL_ERROR "find_package accepted the component ${component}, which this build does not have")
+  endif()
+endfunction()
+check_component(no_such_part FALSE)
+check_component(cuda "${CUDA}")
+check_component(hip "${HIP}")
 
 find_program(pkg_config pkg-config REQUIRED)
 file(GLOB_RECURSE pc_files "${prefix}/sluice.pc")

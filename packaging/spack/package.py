@@ -4,7 +4,7 @@
 from spack.package import *
 
 
-class Sluice(CMakePackage):
+class Sluice(CMakePackage, CudaPackage, ROCmPackage):
     """Persistent one-way channels between processes, driven by streams without the host waiting."""
 
     license("Apache-2.0")
@@ -32,6 +32,10 @@ class Sluice(CMakePackage):
     depends_on("googletest", type="test")
     depends_on("python@3:", type="test")
 
+    depends_on("cuda@12:", when="+cuda")
+    depends_on("hip", when="+rocm")
+    depends_on("llvm-amdgpu", type="build", when="+rocm")
+
     conflicts("%gcc@:11")
     conflicts("%clang@:13")
 
@@ -41,12 +45,25 @@ class Sluice(CMakePackage):
             env.prepend_path("LD_LIBRARY_PATH", self.spec["libfabric"].prefix.lib)
 
     def cmake_args(self):
-        return [
+        args = [
             self.define_from_variant("BUILD_SHARED_LIBS", "shared"),
             self.define_from_variant("SLUICE_ENABLE_MPI", "mpi"),
             self.define_from_variant("SLUICE_ENABLE_OFI", "ofi"),
             self.define_from_variant("SLUICE_ENABLE_HWLOC", "hwloc"),
             self.define_from_variant("SLUICE_ENABLE_APPS", "apps"),
             self.define_from_variant("SLUICE_ENABLE_KOKKOS", "kokkos"),
+            self.define_from_variant("SLUICE_ENABLE_CUDA", "cuda"),
+            self.define_from_variant("SLUICE_ENABLE_HIP", "rocm"),
             self.define("SLUICE_ENABLE_TESTS", self.run_tests and self.spec.satisfies("+apps")),
         ]
+        # A GPU that is named gets code of its own; the defaults of the build know the usual ones.
+        if self.spec.satisfies("+cuda"):
+            args.append(self.define("SLUICE_NVCC", self.spec["cuda"].prefix.bin.nvcc))
+            if self.spec.variants["cuda_arch"].value[0] != "none":
+                args.append(self.define("SLUICE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
+        if self.spec.satisfies("+rocm"):
+            args.append(self.define("SLUICE_HIP_CLANG", join_path(self.spec["llvm-amdgpu"].prefix.bin, "clang++")))
+            args.append(self.define("SLUICE_HIP_INCLUDE_DIR", self.spec["hip"].prefix.include))
+            if self.spec.variants["amdgpu_target"].value[0] != "none":
+                args.append(self.define("SLUICE_HIP_ARCHITECTURES", self.spec.variants["amdgpu_target"].value))
+        return args

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compilers made of the kernels: images in ELF, which are read here, as no tool for them need be at hand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/kernel_images.hpp"
+#include "device/kernels.hpp"
+
+namespace sluice::device {
+namespace {
+
+constexpr std::array kKernels{PutArgs::kKernel, WaitArgs::kKernel, WriteArgs::kKernel};
+
+/// The program for one architecture within an image: from its ELF header to the next one's, or to the end.
+struct Program {
+  std::uint16_t machine;  // of the ELF header
+  std::uint32_t flags;
+  std::string_view bytes;
+};
+
+std::string_view text(std::span<const std::byte> image) {
+  return {reinterpret_cast<const char*>(image.data()), image.size()};
+}
+
+template <class T>
+T at(std::string_view bytes, std::size_t offset) {
+  T value{};
+  if (offset + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+std::vector<Program> programs(std::string_view image) {
+  constexpr std::string_view kMagic =
+      "\x7f"
+      "ELF\2\1";  // of 64 bits, little endian
+  std::vector<Program> found;
+  for (std::size_t begin = image.find(kMagic); begin != image.npos;) {
+    const std::size_t end = image.find(kMagic, begin + 1);
+    const std::string_view bytes = image.substr(begin, end == image.npos ? end : end - begin);
+    found.push_back({at<std::uint16_t>(bytes, 18), at<std::uint32_t>(bytes, 48), bytes});
+    begin = end;
+  }
+  return found;
+}
+
+std::vector<std::string> words(const char* list) {
+  std::istringstream stream(list);
+  std::vector<std::string> all;
+  for (std::string word; stream >> word;) all.push_back(word);
+  return all;
+}
+
+/// With the end of its name, so that it is no beginning of another.
+bool has_name(std::string_view bytes, const std::string& name) {
+  return bytes.find(name + '\0') != std::string_view::npos;
+}
+
+/// Whether this build has the part; else that is said, and its image must be empty.
+bool has_part(const char* name, const char* architectures, std::span<const std::byte> image) {
+  if (*architectures != '\0') return true;
+  EXPECT_TRUE(image.empty());
+  std::cout << "SKIPPED-HERE: device.kernels: built without " << name << "\n";
+  return false;
+}
+
+TEST(Images, cuda_has_every_kernel_for_every_architecture) {
+  if (!has_part("CUDA", CUDA_ARCHITECTURES, cuda_kernels())) return;
+  constexpr std::uint16_t kCuda = 190;
+  const auto image = text(cuda_kernels());
+  const auto found = programs(image);
+  std::size_t real = 0;
+  for (const std::string& architecture : words(CUDA_ARCHITECTURES)) {
+    const auto number = static_cast<std::uint32_t>(std::stoul(architecture));
+    if (architecture.ends_with("-virtual")) {
+      EXPECT_NE(image.find(".target sm_" + std::to_string(number)), image.npos) << architecture;
+      for (const char* kernel : kKernels) EXPECT_NE(image.find(std::string(".entry ") + kernel + "("), image.npos);
+      continue;
+    }
+    ++real;
+    // In the lowest byte of the flags before CUDA 13, in the next one since.
+    const auto program = std::ranges::find_if(found, [&](const Program& one) {
+      return one.machine == kCuda && ((one.flags & 0xff) == number || (one.flags >> 8 & 0xff) == number);
+    });
+    ASSERT_NE(program, found.end()) << architecture;
+    for (const char* kernel : kKernels) EXPECT_TRUE(has_name(program->bytes, std::string(".text.") + kernel)) << kernel;
+  }
+  EXPECT_EQ(found.size(), real);
+}
+
+TEST(Images, hip_has_every_kernel_for_every_architecture) {
+  if (!has_part("HIP", HIP_ARCHITECTURES, hip_kernels())) return;
+  constexpr std::uint16_t kAmdGpu = 224;
+  const auto image = text(hip_kernels());
+  EXPECT_TRUE(image.starts_with("__CLANG_OFFLOAD_BUNDLE__"));
+  const auto found = programs(image);
+  const auto architectures = words(HIP_ARCHITECTURES);
+  EXPECT_EQ(found.size(), architectures.size());
+  for (const std::string& architecture : architectures) {
+    EXPECT_NE(image.find("amdgcn-amd-amdhsa--" + architecture), image.npos) << architecture;
+    const auto program = std::ranges::find_if(found, [&](const Program& one) {
+      return one.machine == kAmdGpu && one.bytes.find("amdgcn-amd-amdhsa--" + architecture) != one.bytes.npos;
+    });
+    ASSERT_NE(program, found.end()) << architecture;
+    for (const char* kernel : kKernels) EXPECT_TRUE(has_name(program->bytes, std::string(kernel) + ".kd")) << kernel;
+  }
+}
+
+// A release first writes the cache back (buffer_wbl2), waits for that (s_waitcnt vmcnt(0)), then stores. Compilers have
+// left out the wait: the signal could overtake the data. Encodings: "MI200 ISA", "MI300 ISA", chapter "Microcode
+// formats".
+TEST(Images, hip_waits_for_the_cache_before_it_stores_a_word) {
+  if (!has_part("HIP", HIP_ARCHITECTURES, hip_kernels())) return;
+  const auto is_write_back = [](std::uint32_t first, std::uint32_t second) {
+    return (first & ~std::uint32_t{0xc000}) == 0xe0a00000 && second == 0;
+  };
+  const auto is_wait = [](std::uint32_t word) { return (word & 0xffffc00f) == 0xbf8c0000; };
+  const auto is_memory_access = [](std::uint32_t word) { return word >> 26 == 0x37; };  // the format of global_store
+  for (const Program& program : programs(text(hip_kernels()))) {
+    constexpr std::size_t kWord = sizeof(std::uint32_t);
+    int releases = 0;
+    for (std::size_t i = 0; i + 2 * kWord <= program.bytes.size(); i += kWord) {
+      const auto word = [&](std::size_t ahead) { return at<std::uint32_t>(program.bytes, i + ahead * kWord); };
+      if (!is_write_back(word(0), word(1))) continue;
+      ++releases;
+      std::size_t next = 2;
+      while (!is_wait(word(next)) && !is_memory_access(word(next)) && next < 64) ++next;
+      EXPECT_TRUE(is_wait(word(next))) << "flags " << program.flags << ", at byte " << i;
+    }
+    const std::uint32_t target = program.flags & 0xff;  // EF_AMDGPU_MACH
+    if (target == 0x3f || target == 0x4c) {             // gfx90a, gfx942: caches of others need no writing back
+      EXPECT_GE(releases, 4);                           // of put two, of wait one, of write one
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::device
