@@ -29,19 +29,21 @@ void MappedPut::reach_from(device::Driver& driver) {
 }
 
 void MappedPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (!watch_.shut() || seeded("poison_permits")) {
-    if (seeded("signal_before_data")) {
-      raise_signal(lane, signal_, epoch);
-      if (lane.gpu != nullptr) lane.gpu->issue();
-    }
-    if (part.bytes != 0) {
-      const std::size_t offset = seeded("partial_offset_ignored") ? 0 : part.offset;
-      device::copy(lane, target_.at(epoch) + offset, source_.at(epoch) + part.offset, part.bytes, gpus_);
-    }
-    if (!seeded("zero_byte_no_signal") || part.bytes != 0 || target_.slot_bytes == 0)
-      raise_signal(lane, signal_, epoch);
-  }
+  if (!watch_.shut() || seeded("poison_permits")) move(lane, epoch, part);
   device::raise(lane, watch_.done, epoch, watch_.done_parking);
+}
+
+void MappedPut::move(device::Lane lane, std::uint64_t epoch, Range part) {
+  if (seeded("signal_before_data")) {
+    raise_signal(lane, signal_, epoch);
+    if (lane.gpu != nullptr) lane.gpu->issue();
+  }
+  if (part.bytes != 0) {
+    const std::size_t offset = seeded("partial_offset_ignored") ? 0 : part.offset;
+    if (!device::copy(lane, watch_, target_.at(epoch) + offset, source_.at(epoch) + part.offset, part.bytes, gpus_))
+      return;
+  }
+  if (!seeded("zero_byte_no_signal") || part.bytes != 0 || target_.slot_bytes == 0) raise_signal(lane, signal_, epoch);
 }
 
 void Doorbell::ring(device::Lane lane) {

@@ -33,6 +33,8 @@ class MappedPut : public Put {
   std::string describe() const override { return how_; }
 
  private:
+  void move(device::Lane lane, std::uint64_t epoch, Range part);
+
   Slots source_;
   Slots target_;
   Signal signal_;

@@ -76,8 +76,8 @@ class Landing {
   virtual Key key() const = 0;
   /// Whether bytes land in the target itself. If not, `take` brings them there.
   virtual bool direct() const noexcept = 0;
-  /// After the signal of `epoch` was seen, by a CPU: moves what landed elsewhere into the target.
-  virtual void take(device::Lane lane, std::uint64_t epoch) = 0;
+  /// After the signal of `epoch` was seen, by a CPU: moves what landed elsewhere into the target, or fails the watch.
+  virtual void take(device::Watch& watch, std::uint64_t epoch) = 0;
   /// Whether puts into it may be left armed, so that the peer must hear when its key is closed.
   virtual bool closing_awaited() const noexcept = 0;
   virtual std::string describe() const = 0;

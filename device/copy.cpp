@@ -28,4 +28,14 @@ void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) no
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
 #endif
 
+bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  try {
+    gpus.copy_now(to, from, bytes);
+    return true;
+  } catch (const GpuError& reason) {
+    watch.fail(Code::transport, reason.what());
+    return false;
+  }
+}
+
 }  // namespace sluice::device

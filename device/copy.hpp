@@ -17,15 +17,23 @@ inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>
 /// Complete when it returns: what is stored later is seen later.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-/// Copies in the lane's order, choosing the way by size. Not for overlapping memory. `gpus`: the driver of the GPU
-/// whose memory either is.
-inline void copy(Lane lane, std::byte* to, const std::byte* from, std::size_t bytes, Driver* gpus = nullptr) {
+/// Now, by the driver: memory of a GPU. False: it refused, which has failed the watch.
+bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+
+/// Copies in the lane's order, choosing the way by size. Not for overlapping memory.
+inline void copy(Lane lane, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (lane.gpu != nullptr) return lane.gpu->copy(to, from, bytes);
-  if (gpus != nullptr) [[unlikely]]
-    return gpus->copy_now(to, from, bytes);
   if (bytes >= nontemporal_min.load(std::memory_order_relaxed)) [[unlikely]]
     return copy_past_cache(to, from, bytes);
   std::memcpy(to, from, bytes);
+}
+
+/// The same. `gpus`: the driver of the GPU whose memory either is. False: it refused, which has failed the watch.
+inline bool copy(Lane lane, Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes, Driver* gpus) {
+  if (lane.gpu == nullptr && gpus != nullptr) [[unlikely]]
+    return copy_now(watch, *gpus, to, from, bytes);
+  copy(lane, to, from, bytes);
+  return true;
 }
 
 }  // namespace sluice::device

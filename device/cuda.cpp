@@ -346,8 +346,9 @@ std::optional<GpuMemory> Cuda::find(const void* at) {
     return std::nullopt;
   CUdeviceptr data = 0;
   GpuMemory memory;
-  check(calls_.cuMemGetAddressRange(&data, &memory.bytes, address(at)), "cuMemGetAddressRange");
   memory.device = about<int>(at, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+  const OnDevice current(*this, memory.device);
+  check(calls_.cuMemGetAddressRange(&data, &memory.bytes, address(at)), "cuMemGetAddressRange");
   memory.data = pointer(data);
   memory.id = about<unsigned long long>(at, CU_POINTER_ATTRIBUTE_BUFFER_ID);
   return memory;

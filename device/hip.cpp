@@ -2,9 +2,6 @@
 // HIP's runtime. Its entry points are taken at run time: a program that is linked with Sluice starts without it. What
 // cuda.cpp has and this has not: memory that goes to other processes by a descriptor, and operations on words in
 // batches, both of which came after HIP 5.2.
-#ifndef __HIP_PLATFORM_AMD__
-#define __HIP_PLATFORM_AMD__
-#endif
 #include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 

@@ -42,7 +42,6 @@ ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
 }
 
 ChannelEnd::~ChannelEnd() {
-  if (gpus() != nullptr) device::remove_user(*this);
   landing_.reset();  // first: it may raise the words
   world_->give_back_word(opening.key.world_peer, word_);
   for (const auto& word : more_words_) world_->give_back_word(opening.key.world_peer, word);
@@ -322,6 +321,7 @@ bool ChannelEnd::close_by(Clock::time_point deadline) {
   if (rung_ != nullptr) world_->engine().forget(*rung_);
   set_shut();  // the peer's memory is not ours to write any more
   closed_ = true;
+  if (gpus() != nullptr) device::remove_user(*this);  // all that was enqueued has passed
   return true;
 }
 

@@ -160,8 +160,11 @@ Memory Context::allocate(std::size_t bytes, Space space, int device) {
   if (device < -1 || device >= std::max(1, gpus == nullptr ? 0 : gpus->devices()))
     throw in().error(Code::bad_argument, -1, 0, "there is no device " + std::to_string(device));
   const auto allocate = [&] {
-    if (gpus == nullptr || space != Space::device) return device::allocate(bytes, true);
-    return device::allocate_on(*gpus, device < 0 ? gpus->current_device() : device, bytes);
+    if (gpus != nullptr && space == Space::device)
+      return device::allocate_on(*gpus, device < 0 ? gpus->current_device() : device, bytes);
+    device::Allocation memory = device::allocate(bytes, true);
+    if (gpus != nullptr) device::reach(*gpus, memory.extent());
+    return memory;
   };
   auto block = new_block(in().world, in().rank);
   block->allocation = with_resources(allocate, [&](const char* why) {

@@ -41,7 +41,7 @@ void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
     return pass(lane);
   }
   if (epoch > signal_seen_) await_signal(lane, seeded("stale_epoch") ? epoch - 1 : epoch);
-  take(lane, epoch);
+  take(epoch);
   pass(lane);
   if (seeded("credit_too_early") && put_ != nullptr && !failed()) put_->enqueue(lane, epoch, {});
 }
@@ -74,7 +74,8 @@ bool ReceiverCore::take_landed() {
   const std::uint64_t last = to_take_.load();
   std::uint64_t next = taken_->word.value.load(std::memory_order_relaxed) + 1;
   for (; next <= last && landed(next) && !failed(); ++next) {
-    landing_->take({}, next);
+    landing_->take(*this, next);
+    if (failed()) return false;
     base::raise(taken_->word, next, taken_->parking);
   }
   return next <= last;
@@ -102,8 +103,8 @@ bool ReceiverCore::landed(std::uint64_t epoch) const noexcept {
   return reached(word_) && connected() && std::all_of(more_words_.begin(), more_words_.end(), reached);
 }
 
-void ReceiverCore::take(device::Lane lane, std::uint64_t epoch) {
-  if (!failed() && !landing_->direct()) landing_->take(lane, epoch);
+void ReceiverCore::take(std::uint64_t epoch) {
+  if (!failed() && !landing_->direct()) landing_->take(*this, epoch);
 }
 
 std::uint64_t ReceiverCore::begin_release() {
@@ -146,7 +147,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   await_connected({});  // the peer may know of this end before this end knows of the peer
   begin();
   if (taken_ == nullptr) {
-    take({}, next);
+    take(next);
   } else {
     have_taken(next);
     await_in_host(

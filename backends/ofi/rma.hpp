@@ -14,7 +14,7 @@ class RmaLanding final : public Landing {
   Key key() const override;
   bool direct() const noexcept override { return !staged_; }
   bool closing_awaited() const noexcept override { return station_.manner.notice == Notice::counter; }
-  void take(device::Lane lane, std::uint64_t epoch) override { staged_->take(lane, epoch); }
+  void take(device::Watch& watch, std::uint64_t epoch) override { staged_->take(watch, epoch); }
   std::string describe() const override;
 
  private:

@@ -21,7 +21,7 @@ class StagedSlots {
  public:
   explicit StagedSlots(const Slots& target);
   const Slots& slots() const noexcept { return slots_; }
-  void take(device::Lane lane, std::uint64_t epoch);
+  void take(device::Watch& watch, std::uint64_t epoch);
 
  private:
   Slots target_;

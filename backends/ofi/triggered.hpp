@@ -20,7 +20,7 @@ class CountedLanding final : public Landing {
   Key key() const override;
   bool direct() const noexcept override { return true; }
   bool closing_awaited() const noexcept override { return true; }
-  void take(device::Lane, std::uint64_t) override {}
+  void take(device::Watch&, std::uint64_t) override {}
   std::string describe() const override;
   /// Raises the signals to what has arrived. Who has the station's mutex calls it.
   void look();

@@ -43,7 +43,7 @@ Key BounceLanding::key() const {
   return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
 }
 
-void BounceLanding::take(device::Lane lane, std::uint64_t epoch) {
+void BounceLanding::take(device::Watch& watch, std::uint64_t epoch) {
   const std::uint64_t slot = target_.index(seeded("bounce_copies_other_slot") ? epoch + 1 : epoch);
   const std::byte* at = bounce_.memory.extent().data + slot * bounce_.stride;
   BounceHeader header;
@@ -52,7 +52,7 @@ void BounceLanding::take(device::Lane lane, std::uint64_t epoch) {
   const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
   if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
     return;  // never beyond our own memory
-  device::copy(lane, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
+  device::copy({}, watch, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
 }
 
 std::string BounceLanding::describe() const {
@@ -72,8 +72,9 @@ void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   if (seeded("bounce_signal_before_data")) raise_signal(lane, signal_, epoch);
   if (in_target) {
     if (!write_target(epoch, part)) return;
-  } else {
-    device::copy(lane, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes, source_.memory.driver);
+  } else if (!device::copy(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes,
+                           source_.memory.driver)) {
+    return;
   }
   write_header(lane, at, header_of(part, in_target));
   raise_signal(lane, signal_, epoch);

@@ -38,7 +38,7 @@ class BounceLanding final : public Landing {
   Key key() const override;
   bool direct() const noexcept override { return false; }
   bool closing_awaited() const noexcept override { return false; }
-  void take(device::Lane lane, std::uint64_t epoch) override;
+  void take(device::Watch& watch, std::uint64_t epoch) override;
   std::string describe() const override;
 
  private:

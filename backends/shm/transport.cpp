@@ -58,7 +58,7 @@ class MappedLanding final : public Landing {
   }
   bool direct() const noexcept override { return true; }
   bool closing_awaited() const noexcept override { return false; }
-  void take(device::Lane, std::uint64_t) override {}
+  void take(device::Watch&, std::uint64_t) override {}
   std::string describe() const override { return "shm: lands in the target itself, which the peer maps"; }
 
  private:

@@ -38,7 +38,7 @@ class ThreadLanding final : public Landing {
   Key key() const override { return key_of(place_); }
   bool direct() const noexcept override { return true; }
   bool closing_awaited() const noexcept override { return false; }
-  void take(device::Lane, std::uint64_t) override {}
+  void take(device::Watch&, std::uint64_t) override {}
   std::string describe() const override { return "threads: lands in the target itself"; }
 
  private:

@@ -79,8 +79,12 @@ const std::vector<Ground>& all_grounds() {
 }
 
 std::string Case::name() const {
-  return ground.name + (host ? "_host" : "_inline") + (user ? "_user" : "_allocated") + "_d" + std::to_string(depth) +
-         "_" + size_name(bytes) + (ranks == 2 ? "" : "_" + std::to_string(ranks) + "ranks");
+  return ground.name +
+         (cuda   ? "_cuda"
+          : host ? "_host"
+                 : "_inline") +
+         (user ? "_user" : "_allocated") + "_d" + std::to_string(depth) + "_" + size_name(bytes) +
+         (ranks == 2 ? "" : "_" + std::to_string(ranks) + "ranks");
 }
 
 Peers Case::peers() const {
@@ -96,7 +100,12 @@ std::ostream& operator<<(std::ostream& out, const Case& one) { return out << one
 std::vector<Case> stream_cases() {
   const auto cases =
       with_each(std::vector<Case>(1), grounds(), [](Case& one, const Ground& ground) { one.ground = ground; });
-  return with_each(cases, std::vector<int>{0, 1}, [](Case& one, int host) { one.host = host != 0; });
+  std::vector<int> kinds = {0, 1};
+  if (GTEST_FLAG_GET(filter).find("cuda") != std::string::npos) kinds.push_back(2);
+  return with_each(cases, kinds, [](Case& one, int kind) {
+    one.host = kind != 0;
+    one.cuda = kind == 2;
+  });
 }
 
 std::vector<Case> memory_cases() {

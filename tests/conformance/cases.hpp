@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/conformance/payload.hpp"
+#include "tests/gpu_stream.hpp"
 #include "tests/peers.hpp"
 
 namespace sluice::test {
@@ -38,6 +39,9 @@ const std::vector<Ground>& all_grounds();
 struct Case {
   Ground ground = {};
   bool host = false;  ///< a HostStream; else program order
+  bool cuda = false;  ///< with `host`: a stream of a GPU instead
+  /// Work on a channel whose peer has not opened its end is left to the stream; else the host waits.
+  bool opens_later() const { return host && !cuda; }
   bool user = false;  ///< malloc'ed memory; else Sluice's
   int ranks = 2;
   int depth = 1;
@@ -56,7 +60,7 @@ struct CaseName {
   std::string operator()(const testing::TestParamInfo<Case>& info) const { return info.param.name(); }
 };
 
-/// Grounds x {program order, host stream}, with the defaults.
+/// Grounds x {program order, host stream, and, if the filter of this run names it, CUDA's stream}, with the defaults.
 std::vector<Case> stream_cases();
 /// Those x {Sluice's memory, malloc'ed}.
 std::vector<Case> memory_cases();
@@ -83,16 +87,25 @@ auto full_cases(F make) {
 class Order {
  public:
   explicit Order(const Case& one) {
-    if (one.host) host_.emplace();
+    if (one.cuda) {
+      gpu_.emplace();
+    } else if (one.host) {
+      host_.emplace();
+    }
   }
 
-  Stream stream() { return host_ ? Stream::host(*host_) : Stream::program_order(); }
-  bool host() const { return host_.has_value(); }
+  Stream stream() {
+    if (gpu_) return gpu_->stream();
+    return host_ ? Stream::host(*host_) : Stream::program_order();
+  }
+  bool host() const { return host_.has_value() || gpu_.has_value(); }
 
   /// Calls `work()` in the order of the stream.
   template <class F>
   void run(F work) {
-    if (host_) {
+    if (gpu_) {
+      gpu_->run(std::move(work));
+    } else if (host_) {
       host_->run(std::move(work));
     } else {
       work();
@@ -101,6 +114,7 @@ class Order {
 
  private:
   std::optional<HostStream> host_;
+  std::optional<GpuStream> gpu_;
 };
 
 /// Poisoned memory of the case's kind.

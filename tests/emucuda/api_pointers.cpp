@@ -11,7 +11,7 @@ namespace {
 
 template <class T>
 CUresult give(void* to, T value) {
-  std::memcpy(to, &value, sizeof(value));
+  *static_cast<T*>(to) = value;
   return CUDA_SUCCESS;
 }
 

@@ -14,11 +14,10 @@ struct Row {
   int since;  // who asks for an older version would get a function that is not the header's; 0: it was always so
 };
 
-#define ROW(function, since) \
-  Row { #function, reinterpret_cast < void*>(&function), since }
+// clang-format off
+#define ROW(function, since) Row{#function, reinterpret_cast<void*>(&(function)), (since)}
 
 const std::array kRows = {
-    // clang-format off
     ROW(cuCtxDisablePeerAccess, 0),
     ROW(cuCtxEnablePeerAccess, 0),
     ROW(cuCtxGetCurrent, 0),
@@ -140,8 +139,8 @@ const std::array kRows = {
     ROW(cuStreamWriteValue32, 11070),
     ROW(cuStreamWriteValue64, 11070),
     ROW(cuThreadExchangeStreamCaptureMode, 0),
-    // clang-format on
 };
+// clang-format on
 
 #undef ROW
 

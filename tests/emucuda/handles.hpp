@@ -40,7 +40,7 @@ class Handles {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find((std::uintptr_t)handle);
     if (found == objects_.end()) return nullptr;
-    const std::shared_ptr<T> object = found->second;
+    std::shared_ptr<T> object = found->second;
     objects_.erase(found);
     return object;
   }

@@ -8,6 +8,7 @@ namespace emucuda::test {
 namespace {
 
 /// Writes `value` and the number of threads to where the first parameter points.
+// NOLINTNEXTLINE(readability-non-const-parameter): it is an EmucudaKernel
 void note(void** params, unsigned grid[3], unsigned block[3]) {
   CUdeviceptr pointer = 0;
   std::uint64_t value = 0;
@@ -19,7 +20,7 @@ void note(void** params, unsigned grid[3], unsigned block[3]) {
 }
 
 class Kernels : public Gpu {
- protected:
+ public:
   Kernels() {
     constexpr std::size_t kSizes[] = {sizeof(CUdeviceptr), sizeof(std::uint64_t)};
     emucuda_register_kernel("note", note);
@@ -29,6 +30,7 @@ class Kernels : public Gpu {
   }
   ~Kernels() override { EXPECT_OK(cuModuleUnload(module_)); }
 
+ protected:
   CUfunction function(const char* name) {
     CUfunction result = nullptr;
     EXPECT_OK(cuModuleGetFunction(&result, module_, name));

@@ -59,8 +59,10 @@ TEST_F(Memory, of_another_device_needs_peer_access) {
 }
 
 class Registered : public Gpu {
- protected:
+ public:
   ~Registered() override { std::free(pages_); }
+
+ protected:
   char* pages() { return pages_; }
 
  private:

@@ -16,10 +16,11 @@
 namespace emucuda::test {
 
 class Gpu : public testing::Test {
- protected:
+ public:
   Gpu();
   ~Gpu() override;
 
+ protected:
   /// What is asked for is given back at the end of the test.
   CUdeviceptr memory(std::size_t bytes);
   CUstream stream(unsigned flags = CU_STREAM_NON_BLOCKING);

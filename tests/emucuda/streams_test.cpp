@@ -129,9 +129,11 @@ TEST_F(Legacy, per_thread_streams_are_blocking_and_a_thread_s_own) {
 // --- events ----------------------------------------------------------------------------------------------------------
 
 class Events : public Gpu {
- protected:
+ public:
   Events() { EXPECT_OK(cuEventCreate(&event_, 0)); }
   ~Events() override { EXPECT_OK(cuEventDestroy(event_)); }
+
+ protected:
   CUevent event_ = nullptr;
 };
 

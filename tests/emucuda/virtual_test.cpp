@@ -42,6 +42,7 @@ TEST_F(Virtual, memory_needs_a_mapping_and_access) {
   // One copy over both.
   std::vector<std::uint8_t> data(4096, 7);
   EXPECT_OK(cuMemcpyHtoD(pointer + kChunk - 2048, data.data(), data.size()));
+  EXPECT_OK(cuCtxSynchronize()) << "it may be under way still";
   EXPECT_EQ(bytes_of(pointer + kChunk - 2048, data.size()), data);
 
   EXPECT_OK(cuMemRelease(first));

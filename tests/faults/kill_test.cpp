@@ -341,13 +341,13 @@ TEST_P(Kill, of_a_rank_that_has_not_opened_its_end_yet) {
     Order order(one);
     const Buffer buffer(context, one);
     Sender sender = context.sender(1, kTag, buffer.all());
-    if (one.host) {
+    if (one.opens_later()) {
       sender.put(order.stream());  // parked
       board().set(kReady, 1);
       expect_loss_of_rank_1(context, [&] { context.synchronize(order.stream()); });
     } else {
       board().set(kReady, 1);
-      expect_loss_of_rank_1(context, [&] { sender.put({}); });
+      expect_loss_of_rank_1(context, [&] { sender.put(order.stream()); });
     }
   }));
 }

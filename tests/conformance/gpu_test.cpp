@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of GPUs, and what only their streams do. Runs where there is a GPU, and elsewhere on an emulated one
+// (tests/emucuda), whose memory the processor cannot touch.
+#include <cstring>
+#include <thread>
+
+#include "tests/conformance/cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 61;
+constexpr std::uint64_t kEpochs = 20;
+
+/// Whose memory a slice is.
+enum class Whose { hosts, ours, users };
+
+struct GpuCase {
+  Ground ground;
+  bool inline_order = false;  ///< program order instead of a GPU's stream
+  Whose source = Whose::ours;
+  Whose target = Whose::ours;
+  int depth = 1;
+  std::size_t bytes = 64;
+};
+
+std::string name_of(const GpuCase& one) {
+  constexpr const char* kWhose[] = {"hosts", "ours", "users"};
+  return one.ground.name + (one.inline_order ? "_inline_" : "_cuda_") + kWhose[static_cast<int>(one.source)] + "_to_" +
+         kWhose[static_cast<int>(one.target)] + "_d" + std::to_string(one.depth) + "_" + std::to_string(one.bytes) +
+         "B";
+}
+
+std::ostream& operator<<(std::ostream& out, const GpuCase& one) { return out << name_of(one); }
+
+struct GpuCaseName {
+  std::string operator()(const testing::TestParamInfo<GpuCase>& info) const { return name_of(info.param); }
+};
+
+std::vector<GpuCase> gpu_cases() {
+  std::vector<GpuCase> cases;
+  if (GTEST_FLAG_GET(filter).find("cuda") == std::string::npos) return cases;
+  const std::vector<Ground> all = {{"threads", "threads", false},
+                                   {"shm", "shm", true},
+                                   {"shm_between_threads", "shm", false},
+                                   {"posted", "posted", false},
+                                   {.name = "rung", .backend = "rung", .arms = true}};
+  for (const Ground& ground : all) {
+    for (const bool inline_order : {false, true}) {
+      for (const auto& [source, target] :
+           {std::pair(Whose::ours, Whose::ours), std::pair(Whose::users, Whose::users),
+            std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::hosts)}) {
+        cases.push_back({ground, inline_order, source, target, 1, 13});
+        cases.push_back({ground, inline_order, source, target, 3, 100'000});
+      }
+    }
+  }
+  return cases;
+}
+
+Peers peers_of(const GpuCase& one, int ranks = 2) {
+  Peers peers;
+  peers.ranks = ranks;
+  peers.processes = one.ground.processes;
+  peers.backend = one.ground.backend;
+  return peers;
+}
+
+/// So many slots.
+class Piece {
+ public:
+  Piece(Context& context, Whose whose, std::size_t bytes) {
+    if (whose == Whose::users) {
+      users_ = std::make_unique<GpuBuffer>(bytes + 64);
+      slice_ = context.region(users_->data() + 64, bytes).all();  // not where the allocation begins
+    } else {
+      slice_ = context.allocate(bytes, whose == Whose::ours ? Space::device : Space::host).all();
+    }
+  }
+  const Slice& slice() const { return slice_; }
+
+ private:
+  std::unique_ptr<GpuBuffer> users_;  // outlives the slice
+  Slice slice_;
+};
+
+/// The order of a case, with what stands for a user's kernels: they fill a slot, and look at one.
+class Kernels {
+ public:
+  Kernels(Context& context, const GpuCase& one) : one_(one) {
+    if (!one.inline_order) stream_ = std::make_unique<GpuStream>();
+    // As large as all epochs: a copy reads what is there when it happens, not when it is enqueued.
+    bytes_ = context.allocate(one.bytes * (kEpochs + 1), Space::pinned);
+  }
+
+  Stream stream() const { return stream_ == nullptr ? Stream() : stream_->stream(); }
+
+  void fill(const Slice& slot, const Stamp& stamp) {
+    const std::span<std::byte> bytes = bytes_of(bytes_.slice(stamp.epoch * one_.bytes, one_.bytes));
+    test::fill(bytes, stamp);
+    copy(slot.data(), bytes.data());
+  }
+
+  void expect(const Slice& slot, const Stamp& stamp) {
+    const std::span<std::byte> bytes = bytes_of(bytes_.slice(stamp.epoch * one_.bytes, one_.bytes));
+    copy(bytes.data(), slot.data());
+    const auto look = [bytes, stamp] { EXPECT_EQ(difference(bytes, stamp), "") << "epoch " << stamp.epoch; };
+    if (stream_ == nullptr) return look();
+    stream_->run(look);
+  }
+
+ private:
+  void copy(std::byte* to, const std::byte* from) {
+    if (stream_ == nullptr) return gpu_copy(to, from, one_.bytes);
+    stream_->copy(to, from, one_.bytes);
+  }
+
+  GpuCase one_;
+  std::unique_ptr<GpuStream> stream_;
+  Memory bytes_;
+};
+
+class GpuMemory : public testing::TestWithParam<GpuCase> {};
+
+TEST_P(GpuMemory, gets_every_byte_of_every_epoch_in_order) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+    const Piece source(context, one.source, bytes);
+    const Piece target(context, one.target, bytes);
+    Kernels kernels(context, one);
+    const Rank other = 1 - context.rank();
+    board().meet(context);  // a GPU gives no memory behind a parked stream
+    Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth});
+    Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth});
+    for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+      kernels.fill(sender.acquire(kernels.stream()), {context.rank(), kTag, epoch});
+      sender.put(kernels.stream());
+      kernels.expect(receiver.wait(kernels.stream()), {other, kTag, epoch});
+      receiver.release(kernels.stream());
+    }
+    context.synchronize(kernels.stream());
+    EXPECT_EQ(sender.describe().find("no GPU"), std::string::npos) << sender.describe();
+    board().meet(context);
+  });
+}
+
+/// A host that enqueues far more than there are slots.
+TEST_P(GpuMemory, is_not_overwritten_by_a_sender_that_runs_ahead) {
+  if (GetParam().inline_order) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+    Kernels kernels(context, one);
+    if (context.rank() == 0) {
+      const Piece source(context, one.source, bytes);
+      board().meet(context);
+      Sender sender = context.sender(1, kTag, source.slice(), {.depth = one.depth});
+      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+        kernels.fill(sender.acquire(kernels.stream()), {0, kTag, epoch});
+        sender.put(kernels.stream());
+      }
+      board().set(0, 1);
+      context.synchronize(kernels.stream());
+      board().meet(context);
+    } else {
+      const Piece target(context, one.target, bytes);
+      board().meet(context);
+      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = one.depth});
+      receiver.wait_connected();
+      board().await(0, 1);
+      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+        kernels.expect(receiver.wait(kernels.stream()), {0, kTag, epoch});
+        receiver.release(kernels.stream());
+      }
+      context.synchronize(kernels.stream());
+      board().meet(context);
+    }
+  });
+}
+
+TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+    const std::size_t offset = one.bytes / 3;
+    const std::size_t part = one.bytes / 2;
+    Kernels kernels(context, one);
+    if (context.rank() == 0) {
+      const Piece source(context, one.source, bytes);
+      board().meet(context);
+      Sender sender = context.sender(1, kTag, source.slice(), {.depth = one.depth});
+      kernels.fill(sender.acquire(kernels.stream()), {0, kTag, 1});
+      sender.put(kernels.stream(), offset, part);
+      sender.put(kernels.stream(), 0, 0);
+      context.synchronize(kernels.stream());
+      board().meet(context);
+    } else {
+      const Piece target(context, one.target, bytes);
+      std::vector<std::byte> seen(bytes);
+      poison(seen);
+      gpu_copy(target.slice().data(), seen.data(), bytes);
+      board().meet(context);
+      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = one.depth});
+      const Slice slot = receiver.wait(kernels.stream());
+      context.synchronize(kernels.stream());
+      gpu_copy(seen.data(), slot.data(), one.bytes);
+      const auto all = std::span(seen).first(one.bytes);
+      EXPECT_EQ(unlike_poison(all.first(offset)), "");
+      EXPECT_EQ(difference(all.subspan(offset, part), {0, kTag, 1}, offset), "");
+      EXPECT_EQ(unlike_poison(all.subspan(offset + part)), "");
+      receiver.release(kernels.stream());
+      receiver.wait(kernels.stream());
+      receiver.release(kernels.stream());
+      context.synchronize(kernels.stream());
+      board().meet(context);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
+
+class GpuStreams : public testing::TestWithParam<GpuCase> {};
+
+/// Every neighbour's slots, in as few operations as a plan can make of them.
+TEST_P(GpuStreams, take_a_plan) {
+  run_peers(peers_of(GetParam(), 3), [](Context& context) {
+    constexpr int kPeers = 2;
+    const GpuCase& one = GetParam();
+    GpuStream stream;
+    std::vector<std::unique_ptr<Piece>> pieces;
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    std::vector<Rank> others;
+    for (int i = 1; i <= kPeers; ++i) others.push_back((context.rank() + i) % context.size());
+    Memory seen = context.allocate(one.bytes * kPeers, Space::pinned);
+    Memory filled = context.allocate(one.bytes * kEpochs * kPeers, Space::pinned);
+    Plan plan = context.plan();
+    for (const Rank other : others) {
+      pieces.push_back(std::make_unique<Piece>(context, one.source, one.bytes * 2));
+      senders.push_back(context.sender(other, kTag, pieces.back()->slice(), {.depth = 2}));
+      pieces.push_back(std::make_unique<Piece>(context, one.target, one.bytes * 2));
+      receivers.push_back(context.receiver(other, kTag, pieces.back()->slice(), {.depth = 2}));
+    }
+    for (auto& sender : senders) plan.add(sender);
+    for (auto& receiver : receivers) plan.add(receiver);
+    board().meet(context);  // a GPU gives no memory behind a parked stream
+    plan.commit(stream.stream());
+    for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+      plan.acquire(stream.stream());
+      for (std::size_t i = 0; i < kPeers; ++i) {
+        const Slice bytes = filled.slice(((epoch - 1) * kPeers + i) * one.bytes, one.bytes);
+        fill(bytes_of(bytes), {context.rank(), kTag + static_cast<Tag>(others[i]), epoch});
+        stream.copy(plan.slot(senders[i]).data(), bytes.data(), one.bytes);
+      }
+      plan.start(stream.stream());
+      plan.wait(stream.stream());
+      for (std::size_t i = 0; i < kPeers; ++i) {
+        const Slice bytes = seen.slice(i * one.bytes, one.bytes);
+        stream.copy(bytes.data(), plan.slot(receivers[i]).data(), one.bytes);
+        const Stamp stamp{others[i], kTag + static_cast<Tag>(context.rank()), epoch};
+        stream.run([bytes, stamp] { EXPECT_EQ(difference(bytes_of(bytes), stamp), ""); });
+      }
+      plan.release(stream.stream());
+    }
+    context.synchronize(stream.stream());
+    board().meet(context);
+  });
+}
+
+/// What is freed, taken back or unmapped while a stream is parked waits for it: the driver would wait for the stream,
+/// and this rank with it, though it is this rank that lets the stream go on.
+TEST_P(GpuStreams, that_are_parked_hold_up_no_closing) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    GpuStream parked;
+    GpuStream other;
+    const Piece target(context, one.target, one.bytes);
+    const Piece source(context, one.source, one.bytes);
+    const Piece users(context, one.source, one.bytes);
+    Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
+    Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
+    board().meet(context);
+    receiver.wait(parked.stream());
+    board().meet(context);
+    for (int i = 0; i < 3; ++i) {
+      const Piece ours(context, Whose::ours, one.bytes);
+      Sender to = context.sender(1 - context.rank(), kTag + 1, users.slice());
+      Receiver from = context.receiver(1 - context.rank(), kTag + 1, ours.slice());
+      to.put(other.stream());
+      from.wait(other.stream());
+      from.release(other.stream());
+      to.close();
+      from.close();
+    }
+    sender.put(other.stream());
+    context.synchronize(parked.stream());
+    context.synchronize(other.stream());
+    board().meet(context);
+  });
+}
+
+TEST_P(GpuStreams, that_wait_are_released_by_an_abort_and_the_gpu_stays_usable) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    GpuStream stream;
+    const Piece target(context, one.target, one.bytes);
+    Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
+    const Piece source(context, one.source, one.bytes);
+    const Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
+    board().meet(context);
+    receiver.wait(stream.stream());
+    board().meet(context);
+    if (context.rank() == 0) context.abort("enough");
+    expect_code(Code::aborted, [&] { context.synchronize(stream.stream()); });
+    std::vector<std::byte> bytes(one.bytes);
+    std::vector<std::byte> back(one.bytes);
+    fill(bytes, {context.rank(), kTag, 9});
+    gpu_copy(target.slice().data(), bytes.data(), one.bytes);
+    gpu_copy(back.data(), target.slice().data(), one.bytes);
+    EXPECT_EQ(difference(back, {context.rank(), kTag, 9}), "");
+    board().meet(context);
+  });
+}
+
+TEST_P(GpuStreams, that_wait_too_long_are_released) {
+  Peers peers = peers_of(GetParam());
+  peers.timeout = 100ms;
+  run_peers(peers, [](Context& context) {
+    const GpuCase& one = GetParam();
+    if (context.rank() == 1) {
+      const Piece source(context, one.source, one.bytes);
+      const Sender sender = context.sender(0, kTag, source.slice());
+      board().meet(context);
+      board().meet(context);
+      return;
+    }
+    GpuStream stream;
+    const Piece target(context, one.target, one.bytes);
+    Receiver receiver = context.receiver(1, kTag, target.slice());
+    board().meet(context);
+    receiver.wait(stream.stream());
+    expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); });
+    expect_code(Code::timeout, [&] { receiver.wait(stream.stream()); });
+    board().meet(context);
+  });
+}
+
+TEST_P(GpuStreams, of_another_kind_or_gpu_are_misuse) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    GpuStream stream;
+    HostStream host;
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, one.bytes);
+    Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
+    const Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
+    board().meet(context);
+    sender.put(stream.stream());
+    expect_code(Code::misuse, [&] { sender.put({}); });
+    expect_code(Code::misuse, [&] { sender.put(Stream::host(host)); });
+    expect_code(Code::misuse, [&] { sender.put(Stream::hip(nullptr)); });
+    context.synchronize(stream.stream());
+    board().meet(context);
+  });
+}
+
+/// Nobody wakes a host that waits for what a GPU raises: it must look.
+TEST_P(GpuStreams, are_noticed_by_hosts) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, one.bytes);
+    if (context.rank() == 0) {
+      GpuStream stream;
+      Sender sender = context.sender(1, kTag, source.slice());
+      for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+        board().await(0, epoch);
+        std::this_thread::sleep_for(20ms);  // the other has gone to sleep
+        sender.put(stream.stream());
+      }
+      sender.drain();
+    } else {
+      Receiver receiver = context.receiver(0, kTag, target.slice());
+      for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+        board().set(0, epoch);
+        EXPECT_TRUE(receiver.wait_for(10s).has_value());
+        receiver.release({});
+      }
+    }
+    board().meet(context);
+  });
+}
+
+std::vector<GpuCase> stream_gpu_cases() {
+  std::vector<GpuCase> cases = gpu_cases();
+  std::erase_if(cases, [](const GpuCase& one) {
+    return one.inline_order || one.depth != 1 || one.source == Whose::hosts || one.target == Whose::hosts;
+  });
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuStreams, testing::ValuesIn(stream_gpu_cases()), GpuCaseName());
+
+}  // namespace

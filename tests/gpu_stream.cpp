@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/gpu_stream.hpp"
+
+#include <stdexcept>
+#include <string>
+
+#ifdef SLUICE_TESTS_HAVE_CUDA
+#include <cuda.h>
+#include <dlfcn.h>
+
+namespace sluice::test {
+namespace {
+
+#define SLUICE_CALLS(X)       \
+  X(cuInit)                   \
+  X(cuDeviceGet)              \
+  X(cuDevicePrimaryCtxRetain) \
+  X(cuCtxSetCurrent)          \
+  X(cuStreamCreate)           \
+  X(cuStreamDestroy)          \
+  X(cuStreamSynchronize)      \
+  X(cuLaunchHostFunc)         \
+  X(cuMemcpyAsync)            \
+  X(cuMemAlloc)               \
+  X(cuMemFree)
+
+#define SLUICE_QUOTED(call) #call
+
+class Cuda {
+ public:
+  static Cuda& here() {
+    static Cuda cuda;
+    return cuda;
+  }
+
+#define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
+  SLUICE_CALLS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+  std::string why_not;
+
+  void check(CUresult result) const {
+    if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(static_cast<int>(result)));
+  }
+  /// Of the calling thread.
+  void use() const { check(cuCtxSetCurrent(context_)); }
+
+ private:
+  Cuda() {
+    void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+    why_not = library == nullptr ? "no libcuda.so.1" : start(library);
+  }
+
+  std::string start(void* library) {
+    // The name of the version that the header's macro chose.
+#define SLUICE_GET(call)                                                           \
+  call = reinterpret_cast<decltype(&::call)>(dlsym(library, SLUICE_QUOTED(call))); \
+  if (call == nullptr) return "the driver has no " SLUICE_QUOTED(call);
+    SLUICE_CALLS(SLUICE_GET)
+#undef SLUICE_GET
+    CUdevice device = 0;
+    if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS) return "no GPU is here";
+    if (cuDevicePrimaryCtxRetain(&context_, device) != CUDA_SUCCESS) return "the GPU cannot be used";
+    return {};
+  }
+
+  CUcontext context_ = nullptr;
+};
+
+}  // namespace
+
+const std::string& why_no_gpu() { return Cuda::here().why_not; }
+
+GpuStream::GpuStream() {
+  Cuda& cuda = Cuda::here();
+  cuda.use();
+  cuda.check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+}
+
+GpuStream::~GpuStream() { Cuda::here().cuStreamDestroy(stream_); }
+
+Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
+
+void GpuStream::run(std::function<void()> work) {
+  constexpr auto call = [](void* held) {
+    const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(held));
+    (*owned)();
+  };
+  Cuda& cuda = Cuda::here();
+  cuda.check(cuda.cuLaunchHostFunc(stream_, call, new std::function<void()>(std::move(work))));
+}
+
+void GpuStream::copy(void* to, const void* from, std::size_t bytes) {
+  Cuda& cuda = Cuda::here();
+  cuda.check(
+      cuda.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes, stream_));
+}
+
+void GpuStream::synchronize() { Cuda::here().check(Cuda::here().cuStreamSynchronize(stream_)); }
+
+GpuBuffer::GpuBuffer(std::size_t bytes) {
+  Cuda& cuda = Cuda::here();
+  cuda.use();
+  CUdeviceptr data = 0;
+  cuda.check(cuda.cuMemAlloc(&data, bytes));
+  data_ = reinterpret_cast<std::byte*>(data);
+}
+
+GpuBuffer::~GpuBuffer() { Cuda::here().cuMemFree(reinterpret_cast<CUdeviceptr>(data_)); }
+
+void gpu_copy(void* to, const void* from, std::size_t bytes) {
+  GpuStream aside;
+  aside.copy(to, from, bytes);
+  aside.synchronize();
+}
+
+}  // namespace sluice::test
+
+#else
+
+namespace sluice::test {
+
+namespace {
+[[noreturn]] void refuse() { throw std::runtime_error(why_no_gpu()); }
+}  // namespace
+
+const std::string& why_no_gpu() {
+  static const std::string why = "this build has no CUDA part";
+  return why;
+}
+GpuStream::GpuStream() { refuse(); }
+GpuStream::~GpuStream() = default;
+Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
+void GpuStream::run(std::function<void()>) { refuse(); }
+void GpuStream::copy(void*, const void*, std::size_t) { refuse(); }
+void GpuStream::synchronize() {}
+GpuBuffer::GpuBuffer(std::size_t) { refuse(); }
+GpuBuffer::~GpuBuffer() = default;
+void gpu_copy(void*, const void*, std::size_t) { refuse(); }
+
+}  // namespace sluice::test
+
+#endif

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream of a GPU, as a program has it that uses CUDA's driver; or of an emulated one (tests/emucuda).
+#pragma once
+
+#include <sluice/stream.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace sluice::test {
+
+/// Empty: there is a GPU. Else why not.
+const std::string& why_no_gpu();
+
+class GpuStream {
+ public:
+  GpuStream();
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+  /// Does not wait for what is left on it.
+  ~GpuStream();
+
+  Stream stream() const noexcept;
+  /// Calls it in the order of the stream. It may use no stream and no memory of the GPU.
+  void run(std::function<void()> work);
+  /// In the order of the stream, between memory of any kind.
+  void copy(void* to, const void* from, std::size_t bytes);
+  void synchronize();
+
+ private:
+  CUstream_st* stream_ = nullptr;
+};
+
+/// Memory of the GPU as a program allocates it: nobody knows of it but the driver.
+class GpuBuffer {
+ public:
+  explicit GpuBuffer(std::size_t bytes);
+  GpuBuffer(const GpuBuffer&) = delete;
+  GpuBuffer& operator=(const GpuBuffer&) = delete;
+  ~GpuBuffer();
+  std::byte* data() const noexcept { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+};
+
+/// Copies now, whatever streams wait for.
+void gpu_copy(void* to, const void* from, std::size_t bytes);
+
+}  // namespace sluice::test
