@@ -81,7 +81,7 @@ class Doorbell {
     device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
   }
   /// A GPU's stream will ring it, and has not done so yet.
-  bool awaited() const noexcept {
+  virtual bool awaited() const noexcept {
     return word.value.load(std::memory_order_relaxed) < rings.load(std::memory_order_relaxed);
   }
   /// From now on hears it. Nothing is outstanding.

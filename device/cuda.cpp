@@ -8,6 +8,8 @@
 #include <mutex>
 
 #include "device/driver.hpp"
+#include "device/kernel_images.hpp"
+#include "device/kernels.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {
@@ -58,7 +60,12 @@ namespace {
   X(cuMemAddressFree)                       \
   X(cuIpcGetMemHandle)                      \
   X(cuIpcOpenMemHandle)                     \
-  X(cuIpcCloseMemHandle)
+  X(cuIpcCloseMemHandle)                    \
+  X(cuLaunchHostFunc)                       \
+  X(cuLaunchKernel)                         \
+  X(cuModuleLoadData)                       \
+  X(cuModuleGetFunction)                    \
+  X(cuMemHostGetDevicePointer)
 
 struct Calls {
 #define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
@@ -107,10 +114,15 @@ class Cuda final : public Driver {
   void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
     check(calls_.cuMemcpyAsync(address(to), address(from), bytes, static_cast<CUstream>(stream)), "cuMemcpyAsync");
   }
+  void write_by_kernel(void* stream, void* word, std::uint64_t value) override;
+  void call(void* stream, void (*function)(void*), void* argument) override {
+    check(calls_.cuLaunchHostFunc(static_cast<CUstream>(stream), function, argument), "cuLaunchHostFunc");
+  }
   bool capturing(void* stream) override;
   void synchronize(void* stream) override {
     check(calls_.cuStreamSynchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
   }
+  void aside(int device, const std::function<void(void*)>& work) override;
   void copy_now(void* to, const void* from, std::size_t bytes) override;
 
   std::optional<GpuMemory> find(const void* at) override;
@@ -122,6 +134,7 @@ class Cuda final : public Driver {
   void zero(const GpuMemory& memory) override;
 
   void reach(void* pages, std::size_t bytes) override;
+  void* reach_registers(void* pages, std::size_t bytes) override;
   void give_up(void* pages) noexcept override;
 
  private:
@@ -130,7 +143,8 @@ class Cuda final : public Driver {
     CUdevice device = 0;
     CUcontext context = nullptr;  // retained at first use: it takes memory of the GPU
     CUuuid uuid{};
-    std::vector<CUstream> idle;  // of ours, for copies that no stream orders
+    std::vector<CUstream> idle;   // of ours, for what no stream of the user's orders
+    CUfunction writer = nullptr;  // the kernel, loaded at first use
   };
 
   /// A stream of ours on a GPU, which is current meanwhile, whatever the calling thread captures.
@@ -162,6 +176,7 @@ class Cuda final : public Driver {
     if (calls_.cuPointerGetAttribute(&value, which, address(at)) != CUDA_SUCCESS) value = {};
     return value;
   }
+  CUfunction writer(int device);
   CUmemAllocationProp shareable(int device) const;
   GpuMemory place(CUmemGenericAllocationHandle handle, std::size_t bytes);
   void grant(CUdeviceptr at, std::size_t bytes, int owner);
@@ -326,18 +341,43 @@ Cuda::Aside::~Aside() {
   cuda_.calls_.cuThreadExchangeStreamCaptureMode(&mode_);
 }
 
-void Cuda::copy_now(void* to, const void* from, std::size_t bytes) {
-  auto memory = find(to);
-  if (!memory) memory = find(from);
-  const Aside aside(*this, memory ? memory->device : 0);
-  copy(aside.stream(), to, from, bytes);
+void Cuda::aside(int device, const std::function<void(void*)>& work) {
+  const Aside aside(*this, device);
+  work(aside.stream());
   synchronize(aside.stream());
 }
 
+void Cuda::copy_now(void* to, const void* from, std::size_t bytes) {
+  auto memory = find(to);
+  if (!memory) memory = find(from);
+  aside(memory ? memory->device : 0, [&](void* stream) { copy(stream, to, from, bytes); });
+}
+
 void Cuda::zero(const GpuMemory& memory) {
-  const Aside aside(*this, memory.device);
-  check(calls_.cuMemsetD8Async(address(memory.data), 0, memory.bytes, aside.stream()), "cuMemsetD8Async");
-  synchronize(aside.stream());
+  aside(memory.device, [&](void* stream) {
+    check(calls_.cuMemsetD8Async(address(memory.data), 0, memory.bytes, static_cast<CUstream>(stream)),
+          "cuMemsetD8Async");
+  });
+}
+
+/// To be called once before any stream is parked: the driver loads kernels when all are idle.
+CUfunction Cuda::writer(int device) {
+  Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
+  const std::lock_guard lock(mutex_);
+  if (gpu.writer == nullptr) {
+    CUmodule module = nullptr;
+    check(calls_.cuModuleLoadData(&module, cuda_kernels().data()), "cuModuleLoadData");
+    check(calls_.cuModuleGetFunction(&gpu.writer, module, WriteArgs::kKernel), "cuModuleGetFunction");
+  }
+  return gpu.writer;
+}
+
+void Cuda::write_by_kernel(void* stream, void* word, std::uint64_t value) {
+  WriteArgs args{static_cast<std::uint64_t*>(word), value};
+  void* parameters[] = {&args};
+  check(calls_.cuLaunchKernel(writer(current_device()), 1, 1, 1, 1, 1, 1, 0, static_cast<CUstream>(stream), parameters,
+                              nullptr),
+        "cuLaunchKernel");
 }
 
 std::optional<GpuMemory> Cuda::find(const void* at) {
@@ -475,6 +515,16 @@ void Cuda::reach(void* pages, std::size_t bytes) {
   const OnDevice current(*this, current_device());
   check(calls_.cuMemHostRegister(pages, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
         "cuMemHostRegister");
+}
+
+void* Cuda::reach_registers(void* pages, std::size_t bytes) {
+  const OnDevice current(*this, current_device());
+  constexpr unsigned kRegisters =
+      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY;
+  check(calls_.cuMemHostRegister(pages, bytes, kRegisters), "cuMemHostRegister");
+  CUdeviceptr at = 0;
+  check(calls_.cuMemHostGetDevicePointer(&at, pages, 0), "cuMemHostGetDevicePointer");
+  return pointer(at);
 }
 
 void Cuda::give_up(void* pages) noexcept { calls_.cuMemHostUnregister(pages); }

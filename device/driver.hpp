@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -71,10 +72,16 @@ class Driver {
   /// written.
   virtual void operate(void* stream, std::span<const WordOp> ops) = 0;
   virtual void copy(void* stream, void* to, const void* from, std::size_t bytes) = 0;
+  /// By a kernel of one thread, where `operate` cannot write.
+  virtual void write_by_kernel(void* stream, void* word, std::uint64_t value) = 0;
+  /// Calls it in the stream's order, in a thread of the driver's, where no call of the driver is allowed.
+  virtual void call(void* stream, void (*function)(void*), void* argument) = 0;
   virtual bool capturing(void* stream) = 0;
   virtual void synchronize(void* stream) = 0;
 
-  /// Copies now, whatever streams wait for. Not while the calling thread captures a graph.
+  /// Gives `work` a stream of ours that waits for no other, and returns when what it has enqueued has happened.
+  virtual void aside(int device, const std::function<void(void* stream)>& work) = 0;
+  /// Copies now, whatever streams wait for.
   virtual void copy_now(void* to, const void* from, std::size_t bytes) = 0;
 
   /// Null: it is no GPU's memory.
@@ -90,6 +97,8 @@ class Driver {
 
   /// Pages of host memory.
   virtual void reach(void* pages, std::size_t bytes) = 0;
+  /// Pages of a device's registers. Returns where streams find them.
+  virtual void* reach_registers(void* pages, std::size_t bytes) = 0;
   virtual void give_up(void* pages) noexcept = 0;
 };
 

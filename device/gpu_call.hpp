@@ -32,6 +32,14 @@ class GpuCall {
   void write(base::Word& word, std::uint64_t value) { write(static_cast<void*>(&word), value); }
   void write(void* word, std::uint64_t value) { add({WordOp::Kind::write, word, value}); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
+  void write_by_kernel(void* word, std::uint64_t value) {
+    issue();
+    driver_.write_by_kernel(stream_, word, value);
+  }
+  void call(void (*function)(void*), void* argument) {
+    issue();
+    driver_.call(stream_, function, argument);
+  }
   /// Gives the stream what was gathered; the last thing that is called.
   void issue();
 

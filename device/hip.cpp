@@ -9,6 +9,8 @@
 #include <mutex>
 
 #include "device/driver.hpp"
+#include "device/kernel_images.hpp"
+#include "device/kernels.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {
@@ -21,36 +23,41 @@ const char* const kHipLibrary = "libamdhip64.so." SLUICE_TEXT_OF(HIP_VERSION_MAJ
 namespace {
 
 // With their types: the header overloads some of them by templates.
-#define SLUICE_HIP_CALLS(X)                                                           \
-  X(hipInit, unsigned)                                                                \
-  X(hipDriverGetVersion, int*)                                                        \
-  X(hipGetDeviceCount, int*)                                                          \
-  X(hipGetDevice, int*)                                                               \
-  X(hipSetDevice, int)                                                                \
-  X(hipDeviceGetName, char*, int, hipDevice_t)                                        \
-  X(hipDeviceGetUuid, hipUUID*, hipDevice_t)                                          \
-  X(hipDeviceGetPCIBusId, char*, int, int)                                            \
-  X(hipDeviceTotalMem, std::size_t*, hipDevice_t)                                     \
-  X(hipDeviceGetAttribute, int*, hipDeviceAttribute_t, int)                           \
-  X(hipStreamCreateWithFlags, hipStream_t*, unsigned)                                 \
-  X(hipStreamSynchronize, hipStream_t)                                                \
-  X(hipStreamIsCapturing, hipStream_t, hipStreamCaptureStatus*)                       \
-  X(hipStreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t) \
-  X(hipStreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)               \
-  X(hipThreadExchangeStreamCaptureMode, hipStreamCaptureMode*)                        \
-  X(hipMalloc, void**, std::size_t)                                                   \
-  X(hipFree, void*)                                                                   \
-  X(hipMemcpyAsync, void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)      \
-  X(hipMemsetAsync, void*, int, std::size_t, hipStream_t)                             \
-  X(hipHostRegister, void*, std::size_t, unsigned)                                    \
-  X(hipHostUnregister, void*)                                                         \
-  X(hipHostGetDevicePointer, void**, void*, unsigned)                                 \
-  X(hipPointerGetAttributes, hipPointerAttribute_t*, const void*)                     \
-  X(hipPointerGetAttribute, void*, hipPointer_attribute, hipDeviceptr_t)              \
-  X(hipMemGetAddressRange, hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)             \
-  X(hipIpcGetMemHandle, hipIpcMemHandle_t*, void*)                                    \
-  X(hipIpcOpenMemHandle, void**, hipIpcMemHandle_t, unsigned)                         \
-  X(hipIpcCloseMemHandle, void*)
+#define SLUICE_HIP_CALLS(X)                                                                                     \
+  X(hipInit, unsigned)                                                                                          \
+  X(hipDriverGetVersion, int*)                                                                                  \
+  X(hipGetDeviceCount, int*)                                                                                    \
+  X(hipGetDevice, int*)                                                                                         \
+  X(hipSetDevice, int)                                                                                          \
+  X(hipDeviceGetName, char*, int, hipDevice_t)                                                                  \
+  X(hipDeviceGetUuid, hipUUID*, hipDevice_t)                                                                    \
+  X(hipDeviceGetPCIBusId, char*, int, int)                                                                      \
+  X(hipDeviceTotalMem, std::size_t*, hipDevice_t)                                                               \
+  X(hipDeviceGetAttribute, int*, hipDeviceAttribute_t, int)                                                     \
+  X(hipStreamCreateWithFlags, hipStream_t*, unsigned)                                                           \
+  X(hipStreamSynchronize, hipStream_t)                                                                          \
+  X(hipStreamIsCapturing, hipStream_t, hipStreamCaptureStatus*)                                                 \
+  X(hipStreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)                           \
+  X(hipStreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)                                         \
+  X(hipThreadExchangeStreamCaptureMode, hipStreamCaptureMode*)                                                  \
+  X(hipMalloc, void**, std::size_t)                                                                             \
+  X(hipFree, void*)                                                                                             \
+  X(hipMemcpyAsync, void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)                                \
+  X(hipMemsetAsync, void*, int, std::size_t, hipStream_t)                                                       \
+  X(hipHostRegister, void*, std::size_t, unsigned)                                                              \
+  X(hipHostUnregister, void*)                                                                                   \
+  X(hipHostGetDevicePointer, void**, void*, unsigned)                                                           \
+  X(hipPointerGetAttributes, hipPointerAttribute_t*, const void*)                                               \
+  X(hipPointerGetAttribute, void*, hipPointer_attribute, hipDeviceptr_t)                                        \
+  X(hipMemGetAddressRange, hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)                                       \
+  X(hipIpcGetMemHandle, hipIpcMemHandle_t*, void*)                                                              \
+  X(hipIpcOpenMemHandle, void**, hipIpcMemHandle_t, unsigned)                                                   \
+  X(hipIpcCloseMemHandle, void*)                                                                                \
+  X(hipLaunchHostFunc, hipStream_t, void (*)(void*), void*)                                                     \
+  X(hipModuleLoadData, hipModule_t*, const void*)                                                               \
+  X(hipModuleGetFunction, hipFunction_t*, hipModule_t, const char*)                                             \
+  X(hipModuleLaunchKernel, hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+    hipStream_t, void**, void**)
 
 struct Calls {
 #define SLUICE_DECLARE(call, ...) hipError_t (*call)(__VA_ARGS__) = nullptr;
@@ -92,10 +99,15 @@ class Hip final : public Driver {
   void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
     check(calls_.hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, static_cast<hipStream_t>(stream)), "hipMemcpyAsync");
   }
+  void write_by_kernel(void* stream, void* word, std::uint64_t value) override;
+  void call(void* stream, void (*function)(void*), void* argument) override {
+    check(calls_.hipLaunchHostFunc(static_cast<hipStream_t>(stream), function, argument), "hipLaunchHostFunc");
+  }
   bool capturing(void* stream) override;
   void synchronize(void* stream) override {
     check(calls_.hipStreamSynchronize(static_cast<hipStream_t>(stream)), "hipStreamSynchronize");
   }
+  void aside(int device, const std::function<void(void*)>& work) override;
   void copy_now(void* to, const void* from, std::size_t bytes) override;
 
   std::optional<GpuMemory> find(const void* at) override;
@@ -107,12 +119,14 @@ class Hip final : public Driver {
   void zero(const GpuMemory& memory) override;
 
   void reach(void* pages, std::size_t bytes) override;
+  void* reach_registers(void* pages, std::size_t bytes) override;
   void give_up(void* pages) noexcept override { static_cast<void>(calls_.hipHostUnregister(pages)); }
 
  private:
   struct Gpu {
     hipUUID uuid{};
-    std::vector<hipStream_t> idle;  // of ours, for copies that no stream orders
+    std::vector<hipStream_t> idle;   // of ours, for what no stream of the user's orders
+    hipFunction_t writer = nullptr;  // the kernel, loaded at first use
   };
 
   /// A stream of ours on a GPU, which is current meanwhile, whatever the calling thread captures.
@@ -133,6 +147,7 @@ class Hip final : public Driver {
   };
 
   std::string start();
+  hipFunction_t writer(int device);
   static void check(hipError_t result, const char* call) {
     if (result != hipSuccess) throw GpuError(std::string(call) + ": error " + std::to_string(result) + " of HIP");
   }
@@ -244,18 +259,42 @@ Hip::Aside::~Aside() {
   static_cast<void>(hip_.calls_.hipThreadExchangeStreamCaptureMode(&mode_));
 }
 
-void Hip::copy_now(void* to, const void* from, std::size_t bytes) {
-  auto memory = find(to);
-  if (!memory) memory = find(from);
-  const Aside aside(*this, memory ? memory->device : 0);
-  copy(aside.stream(), to, from, bytes);
+void Hip::aside(int device, const std::function<void(void*)>& work) {
+  const Aside aside(*this, device);
+  work(aside.stream());
   synchronize(aside.stream());
 }
 
+void Hip::copy_now(void* to, const void* from, std::size_t bytes) {
+  auto memory = find(to);
+  if (!memory) memory = find(from);
+  aside(memory ? memory->device : 0, [&](void* stream) { copy(stream, to, from, bytes); });
+}
+
 void Hip::zero(const GpuMemory& memory) {
-  const Aside aside(*this, memory.device);
-  check(calls_.hipMemsetAsync(memory.data, 0, memory.bytes, aside.stream()), "hipMemsetAsync");
-  synchronize(aside.stream());
+  aside(memory.device, [&](void* stream) {
+    check(calls_.hipMemsetAsync(memory.data, 0, memory.bytes, static_cast<hipStream_t>(stream)), "hipMemsetAsync");
+  });
+}
+
+/// To be called once before any stream is parked: kernels may be loaded only when all are idle.
+hipFunction_t Hip::writer(int device) {
+  Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
+  const std::lock_guard lock(mutex_);
+  if (gpu.writer == nullptr) {
+    hipModule_t module = nullptr;
+    check(calls_.hipModuleLoadData(&module, hip_kernels().data()), "hipModuleLoadData");
+    check(calls_.hipModuleGetFunction(&gpu.writer, module, WriteArgs::kKernel), "hipModuleGetFunction");
+  }
+  return gpu.writer;
+}
+
+void Hip::write_by_kernel(void* stream, void* word, std::uint64_t value) {
+  WriteArgs args{static_cast<std::uint64_t*>(word), value};
+  void* parameters[] = {&args};
+  check(calls_.hipModuleLaunchKernel(writer(current_device()), 1, 1, 1, 1, 1, 1, 0, static_cast<hipStream_t>(stream),
+                                     parameters, nullptr),
+        "hipModuleLaunchKernel");
 }
 
 std::optional<GpuMemory> Hip::find(const void* at) {
@@ -311,6 +350,14 @@ void Hip::reach(void* pages, std::size_t bytes) {
   if (seen == pages) return;
   give_up(pages);
   throw GpuError("the GPU sees host memory at other addresses than the processor");
+}
+
+void* Hip::reach_registers(void* pages, std::size_t bytes) {
+  constexpr unsigned kRegisters = hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory;
+  check(calls_.hipHostRegister(pages, bytes, kRegisters), "hipHostRegister");
+  void* at = nullptr;
+  check(calls_.hipHostGetDevicePointer(&at, pages, 0), "hipHostGetDevicePointer");
+  return at;
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ Posted RmaAccess::start(Flight& flight, const Request& request) {
   there.address += request.offset;
   if (request.kind == Request::Kind::get) return rail_.read(here, request.local.bytes, desc, there, flight.operation);
   if (request.kind == Request::Kind::put)
-    return rail_.write(here, request.local.bytes, desc, there, {}, true, flight.operation);
+    return rail_.write({here, request.local.bytes, desc}, there, {}, true, flight.operation);
   flight.operand = request.operand;
   flight.compare = request.compare;
   const Change change{op_of(request.kind), &flight.operand, &flight.compare, flights_registered_->desc()};

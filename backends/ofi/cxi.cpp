@@ -28,11 +28,6 @@ bool is_emulated(const Rail& rail) {
   return name != nullptr && std::string_view(name).starts_with("emu");
 }
 
-void store(const CounterPage& page, std::uint64_t delta) noexcept {
-  while (page.paced && page.add->load(std::memory_order_acquire) != 0) std::this_thread::yield();
-  page.add->store(delta, std::memory_order_release);
-}
-
 /// One ring must count as one.
 bool arrives(const CounterPage& page, fid_cntr* counter) {
   constexpr auto kPatience = std::chrono::seconds(2);
@@ -69,9 +64,9 @@ std::optional<std::size_t> armable(const Rail& rail) {
   return std::nullopt;
 }
 
-void PageBell::ring(device::Lane) noexcept {
-  rings.store(rings.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  store(page_, base::seeded("page_stores_a_total") ? rings.load(std::memory_order_relaxed) : 1);
+void store(const CounterPage& page, std::uint64_t delta) noexcept {
+  while (page.paced && page.add->load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  page.add->store(delta, std::memory_order_release);
 }
 
 }  // namespace sluice::backends::ofi

@@ -26,15 +26,7 @@ bool pages_work(const Rail& rail);
 /// How many operations may be armed at the NIC, by all ranks on it together; nothing if it does not say.
 std::optional<std::size_t> armable(const Rail& rail);
 
-/// Rung by a store to the NIC: no thread of ours takes part.
-class PageBell final : public TickBell {
- public:
-  PageBell(Station& station, Owned<fid_cntr> counter, CounterPage page)
-      : TickBell(station, std::move(counter)), page_(page) {}
-  void ring(device::Lane lane) noexcept override;
-
- private:
-  CounterPage page_;
-};
+/// Adds to the counter.
+void store(const CounterPage& page, std::uint64_t delta) noexcept;
 
 }  // namespace sluice::backends::ofi

@@ -161,6 +161,7 @@ Info wanting(const fi_info& device, std::uint64_t caps) {
   hints->caps |= caps;
   hints->tx_attr->caps |= caps & ~FI_REMOTE_READ;
   hints->rx_attr->caps |= caps & ~FI_READ;
+  if ((caps & FI_HMEM) != 0) hints->domain_attr->mr_mode |= FI_MR_HMEM;
   return hints;
 }
 

@@ -30,16 +30,23 @@ Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
   return ask(*hints, why);
 }
 
-/// With what can be had of deferred work, write-after-write order, and reads and atomics; the earlier of these are
-/// worth more.
-Info best_of(const fi_info& device, bool triggers) {
+/// With what can be had of write-after-write order, and of reads and atomics; the first of these is worth more.
+Info best_of(const fi_info& device, std::uint64_t basic) {
   using Bits = std::initializer_list<std::uint64_t>;
-  for (const std::uint64_t work : Bits{triggers ? kTriggerCaps : 0, 0}) {
-    for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
-      for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
-        if (Info info = with(device, order, work | access)) return info;
-      }
+  for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
+    for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
+      if (Info info = with(device, order, basic | access)) return info;
     }
+  }
+  return {};
+}
+
+/// With deferred work and GPUs' memory, where both can be had; then with the first that can.
+Info best_of(const fi_info& device, bool triggers, bool gpus) {
+  const std::uint64_t work = triggers ? kTriggerCaps : 0;
+  const std::uint64_t memory = gpus ? FI_HMEM : 0;
+  for (const std::uint64_t basic : {work | memory, work, memory, std::uint64_t{0}}) {
+    if (Info info = best_of(device, basic)) return info;
   }
   return duplicate(device);
 }
@@ -86,7 +93,7 @@ struct OnePiece {
 }  // namespace
 
 Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
-    : info_(best_of(device, triggers)), next_key_(kFirstKey), stage_all_(stage_all) {
+    : info_(best_of(device, triggers, device::any_driver() != nullptr)), next_key_(kFirstKey), stage_all_(stage_all) {
   if (is_shm(*info_)) remove_files_of_the_dead();
   fid_fabric* fabric = nullptr;
   check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
@@ -179,16 +186,15 @@ fi_addr_t Rail::add(const Blob& name) {
 std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   const bool shared = memory.segment != nullptr;
   const device::Extent whole =
-      shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment} : memory;
+      shared ? device::Extent{memory.segment->data, memory.segment->bytes, memory.segment, memory.driver} : memory;
   std::erase_if(registrations_, [](const auto& one) { return one.expired(); });
   for (const auto& one : registrations_) {
     if (auto registration = one.lock(); registration != nullptr && registration->holds(whole.data, whole.bytes))
       return registration;
   }
-  fid_mr* mr = nullptr;
-  const std::uint64_t ways = FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0);
-  check(fi_mr_reg(domain_.get(), whole.data, whole.bytes, ways, 0, next_key_++, 0, &mr, nullptr), "fi_mr_reg");
+  fid_mr* const mr = register_whole(whole);
   auto registration = std::make_shared<Registration>();
+  registration->of_gpu = whole.driver != nullptr;
   registration->mr.reset(mr);
   registration->data = whole.data;
   registration->bytes = whole.bytes;
@@ -202,8 +208,27 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   return registration;
 }
 
+fid_mr* Rail::register_whole(const device::Extent& memory) {
+  if (memory.driver != nullptr && (info_->caps & FI_HMEM) == 0)
+    throw std::runtime_error("the provider reaches no memory of GPUs");
+  const iovec whole{memory.data, memory.bytes};
+  fi_mr_attr attributes{};
+  attributes.mr_iov = &whole;
+  attributes.iov_count = 1;
+  attributes.access = FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0);
+  attributes.requested_key = next_key_++;
+  if (memory.driver != nullptr) {
+    const auto gpu = memory.driver->find(memory.data);
+    attributes.iface = memory.driver->kind() == Stream::Kind::cuda ? FI_HMEM_CUDA : FI_HMEM_ROCR;
+    attributes.device.cuda = gpu ? gpu->device : 0;
+  }
+  fid_mr* mr = nullptr;
+  check(fi_mr_regattr(domain_.get(), &attributes, 0, &mr), "fi_mr_regattr");
+  return mr;
+}
+
 std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& memory) {
-  const bool users = memory.segment == nullptr;
+  const bool users = memory.segment == nullptr || memory.driver != nullptr;
   if (users && stage_all_) return nullptr;
   try {
     return registered(memory);
@@ -226,16 +251,17 @@ void Rail::close_endpoints() {
   endpoint_.reset();
 }
 
-Posted Rail::write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
-                   std::optional<std::uint64_t> number, bool delivered, Operation& operation) {
-  if (!delivered && bytes <= info_->tx_attr->inject_size) {
-    const ssize_t code = number ? fi_inject_writedata(to.from, from, bytes, *number, to.peer, to.address, to.key)
-                                : fi_inject_write(to.from, from, bytes, to.peer, to.address, to.key);
+Posted Rail::write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
+                   Operation& operation) {
+  if (!delivered && !from.of_gpu && from.bytes <= info_->tx_attr->inject_size) {
+    const ssize_t code = number
+                             ? fi_inject_writedata(to.from, from.data, from.bytes, *number, to.peer, to.address, to.key)
+                             : fi_inject_write(to.from, from.data, from.bytes, to.peer, to.address, to.key);
     if (code == -FI_EAGAIN) return Posted::busy;
     check(code, "fi_inject_write");
     return Posted::over;
   }
-  OnePiece piece(const_cast<std::byte*>(from), bytes, desc, to, operation);
+  OnePiece piece(const_cast<std::byte*>(from.data), from.bytes, from.desc, to, operation);
   piece.message.data = number.value_or(0);
   const std::uint64_t flags = FI_COMPLETION | (number ? FI_REMOTE_CQ_DATA : 0) | (delivered ? FI_DELIVERY_COMPLETE : 0);
   return posted(fi_writemsg(to.from, &piece.message, flags), "fi_writemsg", operation);

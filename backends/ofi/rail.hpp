@@ -15,6 +15,7 @@ namespace sluice::backends::ofi {
 
 /// Memory registered at one rail.
 struct Registration {
+  bool of_gpu = false;
   Owned<fid_mr> mr;
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -29,6 +30,14 @@ struct Registration {
   std::uint64_t address(const std::byte* at) const noexcept {
     return by_offset ? static_cast<std::uint64_t>(at - data) : reinterpret_cast<std::uintptr_t>(at);
   }
+};
+
+/// What a write reads.
+struct Local {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  void* desc = nullptr;
+  bool of_gpu = false;  ///< which the provider cannot inject
 };
 
 struct Operation;
@@ -123,8 +132,8 @@ class Rail {
   void give_up(Operation& operation);
   /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` hears of the end.
   /// `delivered`: over means that it has arrived. @throws std::runtime_error
-  Posted write(const std::byte* from, std::size_t bytes, void* desc, const Remote& to,
-               std::optional<std::uint64_t> number, bool delivered, Operation& operation);
+  Posted write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
+               Operation& operation);
   /// `operation` hears of the end. @throws std::runtime_error
   Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);
   /// The same; `old` takes the word as it was.
@@ -162,6 +171,8 @@ class Rail {
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;
   std::vector<Owner*> owners_;
+  fid_mr* register_whole(const device::Extent& memory);
+
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
   bool stage_all_;

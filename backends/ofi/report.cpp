@@ -115,7 +115,6 @@ std::string registration(std::uint64_t mode) {
 bool takes_device_memory(const fi_info& device) {
   std::string why;
   const Info wanted = wanting(device, FI_HMEM);
-  wanted->domain_attr->mr_mode |= FI_MR_HMEM;
   return ask(*wanted, why) != nullptr;
 }
 

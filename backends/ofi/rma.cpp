@@ -294,23 +294,24 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
   if (!place_.staged) to.address += message.part.offset;
   if (message.range.bytes == 0) {
     const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
-    return lane.rail->write(nothing, 0, nullptr, to, number, delivered, operation);
+    return lane.rail->write({nothing}, to, number, delivered, operation);
   }
   if (lane.stage == nullptr) {
     const std::byte* const from = source_.at(message.epoch) + message.part.offset + message.range.offset;
-    return lane.rail->write(from, message.range.bytes, lane.source->desc(), to, number, delivered, operation);
+    return lane.rail->write({from, message.range.bytes, lane.source->desc(), lane.source->of_gpu}, to, number,
+                            delivered, operation);
   }
   const auto [room, filled] = lane.stage->room(message.epoch, message.range.offset);
   if (room == nullptr) return Posted::busy;
-  if (!filled) fill(room, message);
+  if (!filled && !fill(room, message)) return Posted::busy;  // its end has failed
   const Posted posted =
-      lane.rail->write(room, message.range.bytes, lane.stage->desc(), to, number, delivered, operation);
+      lane.rail->write({room, message.range.bytes, lane.stage->desc()}, to, number, delivered, operation);
   if (posted != Posted::busy) lane.stage->sent(operation);
   return posted;
 }
 
 /// With the header, if it begins there.
-void RmaPut::fill(std::byte* room, const Message& message) const {
+bool RmaPut::fill(std::byte* room, const Message& message) {
   std::size_t at = message.range.offset;
   std::size_t bytes = message.range.bytes;
   if (place_.staged) {
@@ -323,14 +324,15 @@ void RmaPut::fill(std::byte* room, const Message& message) const {
       at -= StageHeader::kBytes;
     }
   }
-  if (bytes != 0) device::copy({}, room, source_.at(message.epoch) + message.part.offset + at, bytes);
+  const std::byte* const from = source_.at(message.epoch) + message.part.offset + at;
+  return bytes == 0 || device::copy({}, watch(), room, from, bytes, source_.memory.driver);
 }
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
   Operation& word = *lane.extra;
   if (word.posted) return Posted::busy;  // the last one is still read
   word.value = epoch;
-  return lane.rail->write(word_of(word).data, sizeof word.value, lane.extra_source->desc(), lane.word, {}, delivered,
+  return lane.rail->write({word_of(word).data, sizeof word.value, lane.extra_source->desc()}, lane.word, {}, delivered,
                           word);
 }
 
@@ -470,7 +472,7 @@ void RmaPut::flush(Lane& lane) {
   try {
     const Registration& from = lane.rail->flushes();
     lane.flush_due =
-        lane.rail->write(from.data, from.bytes, from.desc(), lane.flushes, {}, true, *lane.extra) == Posted::busy;
+        lane.rail->write({from.data, from.bytes, from.desc()}, lane.flushes, {}, true, *lane.extra) == Posted::busy;
     if (!lane.flush_due) lane.refused.end();
   } catch (const std::runtime_error&) {
     if (!lane.refused.last(station_.patience)) return;  // once more in the next turn

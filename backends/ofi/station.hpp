@@ -122,6 +122,7 @@ struct Station {
   std::vector<Attended*> attended;
   std::vector<CountedLanding*> counted;
   std::vector<TickBell*> bells;
+  std::optional<int> ringer;  // who rings pages for GPUs' streams, once it is known
   std::vector<TriggeredPut*> triggered;
   bool rings_by_page = false;  ///< counters have a page that a stream can store to
   int entries_left = 0;        // of the NIC's trigger entries, those that this rank may still take

@@ -269,7 +269,10 @@ bool OfiTransport::poll() {
     left |= rails[i]->under_way() > 0 && !tells_;
   }
   for (Attended* one : station_.attended) left |= one->attend();
-  for (TickBell* bell : station_.bells) bell->look();
+  for (TickBell* bell : station_.bells) {
+    bell->look();
+    left |= bell->awaited();
+  }
   for (CountedLanding* landing : station_.counted) landing->look();
   for (TriggeredPut* put : station_.triggered) left |= put->look();
   auto& left_work = station_.left_work;

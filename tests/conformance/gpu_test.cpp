@@ -28,7 +28,7 @@ struct GpuCase {
 
 std::string name_of(const GpuCase& one) {
   constexpr const char* kWhose[] = {"hosts", "ours", "users"};
-  return one.ground.name + (one.inline_order ? "_inline_" : "_cuda_") + kWhose[static_cast<int>(one.source)] + "_to_" +
+  return one.ground.name + (one.inline_order ? "_inline_cuda_" : "_cuda_") + kWhose[static_cast<int>(one.source)] + "_to_" +
          kWhose[static_cast<int>(one.target)] + "_d" + std::to_string(one.depth) + "_" + std::to_string(one.bytes) +
          "B";
 }
@@ -42,11 +42,10 @@ struct GpuCaseName {
 std::vector<GpuCase> gpu_cases() {
   std::vector<GpuCase> cases;
   if (GTEST_FLAG_GET(filter).find("cuda") == std::string::npos) return cases;
-  const std::vector<Ground> all = {{"threads", "threads", false},
-                                   {"shm", "shm", true},
-                                   {"shm_between_threads", "shm", false},
-                                   {"posted", "posted", false},
-                                   {.name = "rung", .backend = "rung", .arms = true}};
+  std::vector<Ground> all = all_grounds();
+  for (const Ground& ground : grounds()) {
+    if (ground.network) all.push_back(ground);
+  }
   for (const Ground& ground : all) {
     for (const bool inline_order : {false, true}) {
       for (const auto& [source, target] :

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/page_bell.hpp"
+
+#include <thread>
+
+#include "base/log.hpp"
+#include "device/retire.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+void store_one(void* page) { store(*static_cast<const CounterPage*>(page), 1); }
+
+/// One ring, in the way of `ringer`, in the order of `stream`. An emulated page, where two stores in a row are one, is
+/// rung by who can wait.
+void ring_once(Ringer ringer, device::Driver& driver, void* stream, void* seen_by_gpus, CounterPage& page) {
+  if (page.paced && ringer != Ringer::host_function) throw device::GpuError("the page is emulated");
+  switch (ringer) {
+    case Ringer::stream: {
+      const device::WordOp one{device::WordOp::Kind::write, seen_by_gpus, 1};
+      return driver.operate(stream, {&one, 1});
+    }
+    case Ringer::kernel: return driver.write_by_kernel(stream, seen_by_gpus, 1);
+    case Ringer::host_function: return driver.call(stream, store_one, &page);
+    case Ringer::engine: return;
+  }
+}
+
+bool counts(Ringer ringer, device::Driver& driver, const Rail& rail) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  const auto counter = open_counter(rail);
+  auto page = page_of(rail, counter.get());
+  if (!page) return false;
+  void* seen = nullptr;
+  const bool by_gpu = ringer != Ringer::host_function;
+  try {
+    if (by_gpu && !page->paced) seen = driver.reach_registers(page->add, kPageBytes);
+    driver.aside(driver.current_device(), [&](void* stream) { ring_once(ringer, driver, stream, seen, *page); });
+    const auto deadline = base::Clock::now() + kPatience;
+    while (fi_cntr_read(counter.get()) == 0 && base::Clock::now() < deadline) std::this_thread::yield();
+  } catch (const device::GpuError& reason) {
+    base::log(base::LogLevel::info, std::string("not rung by a ") + name(ringer) + ": " + reason.what());
+  }
+  if (seen != nullptr) driver.give_up(page->add);
+  return fi_cntr_read(counter.get()) == 1;
+}
+
+}  // namespace
+
+const char* name(Ringer ringer) noexcept {
+  constexpr const char* kNames[] = {"stream", "kernel of one thread", "host function", "engine"};
+  return kNames[static_cast<int>(ringer)];
+}
+
+Ringer choose_ringer(device::Driver& driver, const Rail& rail) {
+  for (const Ringer ringer : {Ringer::stream, Ringer::kernel, Ringer::host_function}) {
+    if (counts(ringer, driver, rail)) return ringer;
+  }
+  return Ringer::engine;
+}
+
+/// With the station's mutex, as all of libfabric.
+void PageBell::reach_from(device::Driver& driver) {
+  TickBell::reach_from(driver);
+  if (driver_ != nullptr) return;
+  driver_ = &driver;
+  const std::lock_guard lock(station_.mutex);
+  if (!station_.ringer) station_.ringer = static_cast<int>(choose_ringer(driver, rail_));
+  ringer_ = static_cast<Ringer>(*station_.ringer);
+  if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
+    seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
+}
+
+PageBell::~PageBell() {
+  if (seen_by_gpus_ != nullptr) driver_->give_up(page_.add);
+}
+
+void PageBell::ring(device::Lane lane) {
+  if (lane.gpu != nullptr && ringer_ == Ringer::engine) return TickBell::ring(lane);
+  rings.store(rings.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (lane.gpu == nullptr)
+    return store(page_, base::seeded("page_stores_a_total") ? rings.load(std::memory_order_relaxed) : 1);
+  switch (ringer_) {
+    case Ringer::stream: return lane.gpu->write(seen_by_gpus_, 1);
+    case Ringer::kernel: return lane.gpu->write_by_kernel(seen_by_gpus_, 1);
+    case Ringer::host_function: return lane.gpu->call(store_one, &page_);
+    case Ringer::engine: return;
+  }
+}
+
+}  // namespace sluice::backends::ofi

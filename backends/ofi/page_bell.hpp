@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bell that is a page of the NIC's: who rings it for a stream.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/ofi/cxi.hpp"
+
+namespace sluice::backends::ofi {
+
+/// Who stores to the page for a GPU's stream; the first of these that was seen to work.
+enum class Ringer : std::uint8_t { stream, kernel, host_function, engine };
+
+const char* name(Ringer ringer) noexcept;
+
+/// Finds out, on a counter of its own. Before anything is parked: takes up to 2 s for each that does not work.
+Ringer choose_ringer(device::Driver& driver, const Rail& rail);
+
+/// Rung by a store to the NIC: no thread of ours takes part, unless a GPU cannot do without.
+class PageBell final : public TickBell {
+ public:
+  PageBell(Station& station, const Rail& rail, Owned<fid_cntr> counter, CounterPage page)
+      : TickBell(station, std::move(counter)), station_(station), rail_(rail), page_(page) {}
+  ~PageBell() override;
+  void ring(device::Lane lane) override;
+  void reach_from(device::Driver& driver) override;
+  bool awaited() const noexcept override { return ringer_ == Ringer::engine && TickBell::awaited(); }
+
+ private:
+  Station& station_;
+  const Rail& rail_;
+  CounterPage page_;
+  Ringer ringer_ = Ringer::engine;
+  device::Driver* driver_ = nullptr;
+  void* seen_by_gpus_ = nullptr;
+};
+
+}  // namespace sluice::backends::ofi
