@@ -74,6 +74,7 @@ bool ReceiverCore::take_landed() {
   const std::uint64_t last = to_take_.load();
   std::uint64_t next = taken_->word.value.load(std::memory_order_relaxed) + 1;
   for (; next <= last && landed(next) && !failed(); ++next) {
+    if (seeded("taken_before_it_was")) base::raise(taken_->word, next, taken_->parking);
     landing_->take(*this, next);
     if (failed()) return false;
     base::raise(taken_->word, next, taken_->parking);

@@ -5,7 +5,7 @@
     tests/seeded.py CONFORMANCE_SEEDED [BUG ...]
 
 A bug counts as found when its tests fail, crash or hang. Before that the same tests must pass without any bug. Bugs of networks are
-looked for where FI_PROVIDER_PATH is set. Prints a line for each bug; exits 1 if a bug was not found, if a test fails without one,
+looked for where FI_PROVIDER_PATH is set, those of GPUs where SLUICE_USER_EMUCUDA names the folder of the emulated driver. Prints a line for each bug; exits 1 if a bug was not found, if a test fails without one,
 or if the table and the sources name different bugs.
 """
 
@@ -104,6 +104,12 @@ BUGS = {
     "entries_kept": "Quick/Budgets.are_kept*/ofi_sockets_inline_allocated_d1_64B",
     "leftovers_fired_early": "Quick/Armed.puts_that_the_stream_never*/emucxi_inline_allocated_d4_64B",
     "slots_counted_together": "Quick/FailedWrites.*/emucxi_inline_allocated_d1_4096B",
+    "copy_before_wait": "Quick/GpuMemory.is_not_overwritten*/threads_cuda_ours_to_ours_d1_13B",
+    "engine_sleeps_on": "Quick/GpuMemory.gets_every*/posted_cuda_ours_to_ours_d1_13B",
+    "freed_behind_parked": "EMUCUDA_DEADLOCK_MS=1000 Quick/GpuStreams.that_are_parked*/threads_cuda_ours_to_ours_d1_13B",
+    "hosts_not_told": "Quick/GpuStreams.are_noticed*/threads_cuda_ours_to_ours_d1_13B",
+    "taken_before_it_was": "Quick/OneWay.*/shm_cuda_user_d8_1MiB",
+    "streams_not_asked": "Quick/GpuStreams.that_wait_too_long*/threads_cuda_ours_to_ours_d1_13B",
     "page_stores_a_total": "Quick/Armed.puts_wait_for*/emucxi_inline_allocated_d4_64B",
 }
 
@@ -114,6 +120,10 @@ ALONE = {"rider_replaces_put", "credits_leap_far"}
 
 def on_network(bug):
     return re.search("/(ofi_|emucxi|chaos)", BUGS[bug]) is not None
+
+
+def on_gpu(bug):
+    return "_cuda_" in BUGS[bug]
 
 
 def planted():
@@ -130,6 +140,8 @@ def run(program, tests, bug, limit_ms):
     *settings, tests = tests.split()
     environment = dict(os.environ, SLUICE_USER_TEST_LIMIT_MS=str(limit_ms))
     environment.update(setting.split("=") for setting in settings)
+    if "_cuda_" in tests:
+        environment["LD_LIBRARY_PATH"] = environment["SLUICE_USER_EMUCUDA"]
     if bug:
         environment["SLUICE_USER_SEEDED_BUG"] = bug
     # The tests of a group end by their own limit. This one is for a test program that hangs itself.
@@ -191,6 +203,10 @@ def main():
         unseen = ", ".join(bug for bug in bugs if on_network(bug))
         print(f"SKIPPED-HERE: seeded: no networks in FI_PROVIDER_PATH: {unseen}")
         bugs = [bug for bug in bugs if not on_network(bug)]
+    if "SLUICE_USER_EMUCUDA" not in os.environ:  # built without CUDA, or not told where the emulated driver is
+        unseen = ", ".join(bug for bug in bugs if on_gpu(bug))
+        print(f"SKIPPED-HERE: seeded: no GPU in SLUICE_USER_EMUCUDA: {unseen}")
+        bugs = [bug for bug in bugs if not on_gpu(bug)]
     good = check_clean(program, bugs) and good
     found = check_bugs(program, bugs)
     print(f"{found} of {len(bugs)} bugs found")
