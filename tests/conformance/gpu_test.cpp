@@ -278,14 +278,15 @@ TEST_P(GpuStreams, that_are_parked_hold_up_no_closing) {
     GpuStream other;
     const Piece target(context, one.target, one.bytes);
     const Piece source(context, one.source, one.bytes);
-    const Piece users(context, one.source, one.bytes);
+    constexpr std::size_t kOwnAllocation = 1024 * 1024;  // small ones share theirs, which stays
+    const Piece users(context, one.source, kOwnAllocation);
     Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
     Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
     board().meet(context);
     receiver.wait(parked.stream());
     board().meet(context);
     for (int i = 0; i < 3; ++i) {
-      const Piece ours(context, Whose::ours, one.bytes);
+      const Piece ours(context, Whose::ours, kOwnAllocation);
       Sender to = context.sender(1 - context.rank(), kTag + 1, users.slice());
       Receiver from = context.receiver(1 - context.rank(), kTag + 1, ours.slice());
       to.put(other.stream());
