@@ -53,7 +53,6 @@ namespace {
   X(hipIpcGetMemHandle, hipIpcMemHandle_t*, void*)                                                              \
   X(hipIpcOpenMemHandle, void**, hipIpcMemHandle_t, unsigned)                                                   \
   X(hipIpcCloseMemHandle, void*)                                                                                \
-  X(hipLaunchHostFunc, hipStream_t, void (*)(void*), void*)                                                     \
   X(hipModuleLoadData, hipModule_t*, const void*)                                                               \
   X(hipModuleGetFunction, hipFunction_t*, hipModule_t, const char*)                                             \
   X(hipModuleLaunchKernel, hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
@@ -63,6 +62,7 @@ struct Calls {
 #define SLUICE_DECLARE(call, ...) hipError_t (*call)(__VA_ARGS__) = nullptr;
   SLUICE_HIP_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
+  hipError_t (*hipLaunchHostFunc)(hipStream_t, void (*)(void*), void*) = nullptr;  // null: before HIP 5.3
 };
 
 /// Returns why there are none; empty: all are there.
@@ -74,6 +74,7 @@ std::string load(Calls& calls) {
   if (calls.call == nullptr) return std::string("the HIP runtime has no ") + #call;
   SLUICE_HIP_CALLS(SLUICE_GET)
 #undef SLUICE_GET
+  calls.hipLaunchHostFunc = reinterpret_cast<decltype(calls.hipLaunchHostFunc)>(dlsym(library, "hipLaunchHostFunc"));
   return {};
 }
 
@@ -101,6 +102,7 @@ class Hip final : public Driver {
   }
   void write_by_kernel(void* stream, void* word, std::uint64_t value) override;
   void call(void* stream, void (*function)(void*), void* argument) override {
+    if (calls_.hipLaunchHostFunc == nullptr) throw GpuError("this HIP has no host functions");
     check(calls_.hipLaunchHostFunc(static_cast<hipStream_t>(stream), function, argument), "hipLaunchHostFunc");
   }
   bool capturing(void* stream) override;

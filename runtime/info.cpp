@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 namespace sluice {
 
@@ -76,6 +77,21 @@ std::string json_of(const Report& report) {
          devices + "]}";
 }
 
+/// Of all vendors that have a driver here.
+std::vector<base::Facts> gpus() {
+  std::vector<base::Facts> all;
+  for (device::Driver* driver : device::drivers()) {
+    for (int gpu = 0; gpu < driver->devices() && driver->why_not().empty(); ++gpu) all.push_back(driver->facts(gpu));
+  }
+  return all;
+}
+
+std::string json_of_gpus() {
+  std::string json;
+  for (const base::Facts& gpu : gpus()) json += (json.empty() ? "\n    {" : ",\n    {") + json_of(gpu) + "}";
+  return json.empty() ? "[]" : "[" + json + "\n  ]";
+}
+
 std::string json_of(const base::Variable& variable) {
   return "{\"name\": " + quoted(variable.name) + ", \"kind\": " + quoted(base::name(variable.kind)) +
          ", \"default\": " + quoted_or_null(variable.default_value) +
@@ -91,7 +107,7 @@ std::string json_list(const Range& items) {
 
 std::string as_json() {
   return "{\n  \"version\": " + quoted(SLUICE_VERSION) + ",\n  \"backends\": " + json_list(backends::backends()) +
-         ",\n  \"gpus\": [],\n  \"providers\": " + json_list(backends::reports()) +
+         ",\n  \"gpus\": " + json_of_gpus() + ",\n  \"providers\": " + json_list(backends::reports()) +
          ",\n  \"variables\": " + json_list(base::variables()) + "\n}\n";
 }
 
@@ -153,6 +169,16 @@ std::string lines_of(const Report& report) {
   return lines;
 }
 
+std::string lines_of_gpus() {
+  std::string lines;
+  for (const base::Facts& gpu : gpus()) lines += wrapped("  ", text_of(gpu), 4);
+  for (const device::Driver* driver : device::drivers()) {
+    if (!driver->why_not().empty())
+      lines += wrapped("  " + padded(driver->name(), 12), "not usable here: " + driver->why_not(), 16);
+  }
+  return lines.empty() ? "  this build has no part for any\n" : lines;
+}
+
 std::string line_of(const base::Variable& variable, std::size_t width) {
   const std::string_view value = value_of(variable);
   std::string meaning = variable.meaning;
@@ -165,7 +191,7 @@ std::string line_of(const base::Variable& variable, std::size_t width) {
 std::string as_text() {
   std::string text = "Sluice " SLUICE_VERSION "\nBackends, best first\n";
   for (const backends::Backend& backend : backends::backends()) text += line_of_row(backend);
-  text += "GPUs\n  none\nProviders of networks, best first\n";
+  text += "GPUs\n" + lines_of_gpus() + "Providers of networks, best first\n";
   for (const Report& report : backends::reports()) text += lines_of(report);
   text += "Variables\n";
   std::size_t width = 0;

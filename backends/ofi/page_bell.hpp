@@ -24,6 +24,7 @@ class PageBell final : public TickBell {
   ~PageBell() override;
   void ring(device::Lane lane) override;
   void reach_from(device::Driver& driver) override;
+  std::string rung_for_gpus_by() const override { return driver_ == nullptr ? std::string() : name(ringer_); }
   bool awaited() const noexcept override { return ringer_ == Ringer::engine && TickBell::awaited(); }
 
  private:

@@ -10,7 +10,7 @@
 #include <exception>
 #include <optional>
 
-#include "backends/ofi/cxi.hpp"
+#include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/provider.hpp"
 
 namespace sluice::backends::ofi {
@@ -97,6 +97,14 @@ std::string fired_by(const Rail& rail) {
   return pages_work(rail) ? "NIC, rung by a store to its page; else engine" : "NIC, rung by the engine; else engine";
 }
 
+/// Who rings the NIC's page for a GPU's stream.
+Value rung_for_gpus_by(const Rail& rail) {
+  device::Driver* const driver = device::any_driver();
+  if (driver == nullptr || !rail.triggers() || !pages_work(rail)) return {};
+  const device::OnDevice current(*driver, 0);
+  return std::string(name(choose_ringer(*driver, rail)));
+}
+
 std::string registration(std::uint64_t mode) {
   constexpr std::array<std::pair<std::uint64_t, const char*>, 6> kBits = {{{FI_MR_LOCAL, "local"},
                                                                            {FI_MR_VIRT_ADDR, "virt_addr"},
@@ -123,6 +131,7 @@ Facts facts_of(const Rail& rail) {
   const auto entries = rail.triggers() ? armable(rail) : std::nullopt;
   return {{"notice", notice_of(choose_manner(info, level_of(info)))},
           {"fired_by", fired_by(rail)},
+          {"rung_for_gpus_by", rung_for_gpus_by(rail)},
           {"deferred_work", rail.triggers()},
           {"trigger_entries", known(entries)},
           {"engine_waits", std::string(rail.wait_fd() < 0 ? "polls every millisecond" : "sleeps on a descriptor")},

@@ -314,8 +314,9 @@ bool TriggeredPut::disarmed(bool key_closed) {
 }
 
 std::string TriggeredPut::describe() const {
+  const std::string by = static_cast<const TickBell&>(bell()).rung_for_gpus_by();
   return station_.provider + ": armed ahead, and written into the target when the " +
-         (station_.rings_by_page ? "NIC's counter is rung" : "bell is rung") +
+         (station_.rings_by_page ? "NIC's counter is rung" : "bell is rung") + (by.empty() ? "" : " by the " + by) +
          (place_.notice == Notice::counter ? ", where arrivals are counted" : "");
 }
 

@@ -54,6 +54,8 @@ class TickBell : public Doorbell {
   TickBell(Station& station, Owned<fid_cntr> counter);
   ~TickBell() override;
   fid_cntr* counter() const noexcept { return counter_.get(); }
+  /// Who rings it for a GPU's stream; empty: no GPU's does, or the stream does as any other.
+  virtual std::string rung_for_gpus_by() const { return {}; }
   /// What was rung and not yet counted, is: where the bell is a word of ours, whose listener calls this.
   void look();
   /// Fires what no ring does: armed work that nobody will ever ring for.

@@ -28,9 +28,9 @@ struct GpuCase {
 
 std::string name_of(const GpuCase& one) {
   constexpr const char* kWhose[] = {"hosts", "ours", "users"};
-  return one.ground.name + (one.inline_order ? "_inline_cuda_" : "_cuda_") + kWhose[static_cast<int>(one.source)] + "_to_" +
-         kWhose[static_cast<int>(one.target)] + "_d" + std::to_string(one.depth) + "_" + std::to_string(one.bytes) +
-         "B";
+  return one.ground.name + (one.inline_order ? "_inline_cuda_" : "_cuda_") + kWhose[static_cast<int>(one.source)] +
+         "_to_" + kWhose[static_cast<int>(one.target)] + "_d" + std::to_string(one.depth) + "_" +
+         std::to_string(one.bytes) + "B";
 }
 
 std::ostream& operator<<(std::ostream& out, const GpuCase& one) { return out << name_of(one); }
