@@ -91,9 +91,21 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     }
   }
   on_connect(remote.depth);
+  reach_named_stream();
   if (!failed()) base::raise(connected_word_, 1, done_parking);
   word_.parking->wake();  // who waits for what the peer has put may look at all of it now
   if (remote.final) peer_closed(*remote.final);
+}
+
+/// The stream that was named at opening: then nothing is left to be mapped at its first use.
+void ChannelEnd::reach_named_stream() {
+  const auto& stream = opening.options.stream;
+  if (!stream || !device::of_gpu(*stream) || failed()) return;
+  try {
+    reach_from(*device::driver(stream->kind()), opening.gpu);
+  } catch (const device::GpuError& reason) {
+    record(Code::out_of_resources, reason.what(), true);
+  }
 }
 
 void ChannelEnd::peer_closed(const Final& final) {
@@ -233,23 +245,28 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
       return;
     }
     wait_connected({});
-    const device::OnDevice current(driver, gpu);
-    reached_ = device::reach(driver, slots_.memory);
-    device::reach(driver, word_.memory);
-    for (const auto& word : more_words_) device::reach(driver, word.memory);
-    reach_own(driver);
-    if (rung_ != nullptr) {
-      world_->engine().reach(*rung_, driver);
-    } else if (put_ != nullptr) {
-      put_->reach_from(driver);
-    }
-    gpu_ = gpu;
-    gpus_.store(&driver, std::memory_order_release);
-    device::add_user(*this);
+    reach_from(driver, gpu);
     world_->engine().wake();
   } catch (const device::GpuError& reason) {
     throw error(Code::out_of_resources, epoch(), reason.what());
   }
+}
+
+/// Nothing of it is outstanding.
+void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
+  const device::OnDevice current(driver, gpu);
+  reached_ = device::reach(driver, slots_.memory);
+  device::reach(driver, word_.memory);
+  for (const auto& word : more_words_) device::reach(driver, word.memory);
+  reach_own(driver);
+  if (rung_ != nullptr) {
+    world_->engine().reach(*rung_, driver);
+  } else if (put_ != nullptr) {
+    put_->reach_from(driver);
+  }
+  gpu_ = gpu;
+  gpus_.store(&driver, std::memory_order_release);
+  device::add_user(*this);
 }
 
 void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {

@@ -54,6 +54,7 @@ struct Opening {
   Slice memory;
   ChannelOptions options;
   std::string name;
+  int gpu = -1;  ///< of the stream that the options name, if that is a GPU's
 };
 
 /// What an end announces when it closes. A sender: its last epoch, twice.
@@ -316,6 +317,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   [[gnu::cold]] void bind_slowly(Stream stream);
   void check_bindable(Stream stream);
   void bind_to_gpu(Stream stream);
+  void reach_from(device::Driver& driver, int gpu);
+  void reach_named_stream();
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
 

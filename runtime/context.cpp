@@ -90,6 +90,11 @@ struct detail::ContextAccess {
     runtime::Opening opening{{in.world_rank(peer), scope, tag, role}, in.rank, peer,
                              SliceAccess::own(std::move(memory)),     options, std::string(options.name)};
     opening.options.name = {};
+    if (options.stream && device::of_gpu(*options.stream)) {
+      opening.gpu = with_resources(
+          [&] { return device::driver(options.stream->kind())->device_of(options.stream->handle()); },
+          [&](const char* why) { return in.error(Code::bad_argument, peer, tag, std::string("its stream: ") + why); });
+    }
     auto core = with_resources(
         [&] { return std::make_shared<Core>(in.world, std::move(opening)); },
         [&](const char* why) { return in.error(Code::out_of_resources, peer, tag, std::string("opening: ") + why); });

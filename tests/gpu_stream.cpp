@@ -42,7 +42,10 @@ class Cuda {
     if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(static_cast<int>(result)));
   }
   /// Of the calling thread.
-  void use() const { check(cuCtxSetCurrent(context_)); }
+  void use() const {
+    if (!why_not.empty()) throw std::runtime_error(why_not);
+    check(cuCtxSetCurrent(context_));
+  }
 
  private:
   Cuda() {

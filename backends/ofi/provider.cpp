@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <span>
 #include <stdexcept>
@@ -108,10 +109,24 @@ std::vector<unsigned> own_cores() {
   return cores;
 }
 
+/// Of the GPU that the calling thread uses, if there is any.
+std::optional<PciAddress> own_gpu() {
+  device::Driver* const driver = device::any_driver();
+  if (driver == nullptr) return std::nullopt;
+  for (const auto& [name, fact] : driver->facts(driver->current_device())) {
+    const auto* const text = std::get_if<std::string>(&fact);
+    unsigned domain = 0, bus = 0, device = 0, function = 0;
+    if (name == "bus" && text != nullptr &&
+        std::sscanf(text->c_str(), "%x:%x:%x.%x", &domain, &bus, &device, &function) == 4)
+      return PciAddress{domain, bus, device, function};
+  }
+  return std::nullopt;
+}
+
 Choice in_order(const Devices& devices, int node_rank) {
   std::vector<Candidate> places;
   for (const auto& device : devices) places.push_back(candidate(*device));
-  const Order order = nearest_first(places, {own_cores(), std::nullopt, node_rank});
+  const Order order = nearest_first(places, {own_cores(), own_gpu(), node_rank});
   Choice choice{{}, order.near};
   for (const std::size_t i : order.devices) choice.devices.push_back(devices[i]);
   return choice;

@@ -131,9 +131,10 @@ TEST_P(GpuMemory, gets_every_byte_of_every_epoch_in_order) {
     const Piece target(context, one.target, bytes);
     Kernels kernels(context, one);
     const Rank other = 1 - context.rank();
-    board().meet(context);  // a GPU gives no memory behind a parked stream
-    Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth});
-    Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth});
+    board().meet(context);                  // a GPU gives no memory behind a parked stream
+    const Stream named = kernels.stream();  // mapped when it connects
+    Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth, .stream = named});
+    Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth, .stream = named});
     for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
       kernels.fill(sender.acquire(kernels.stream()), {context.rank(), kTag, epoch});
       sender.put(kernels.stream());
