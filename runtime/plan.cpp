@@ -110,6 +110,8 @@ void PlanCore::check_stream(Stream stream) const {
   if (!committed_) throw misuse("the plan is not committed yet");
   device::check_supported(stream, rank_);
   if (stream.kind() != stream_.kind()) throw misuse("the plan was committed for another kind of stream");
+  if (device::of_gpu(stream) && device::driver(stream.kind())->capturing(stream.handle()))
+    throw Error(Code::unsupported, rank_, -1, 0, 0, "the stream captures a graph, which this version cannot be part of");
 }
 
 void PlanCore::check_failures(Stream stream) const {

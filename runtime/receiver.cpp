@@ -73,7 +73,10 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
 bool ReceiverCore::take_landed() {
   const std::uint64_t last = to_take_.load();
   std::uint64_t next = taken_->word.value.load(std::memory_order_relaxed) + 1;
-  for (; next <= last && landed(next) && !failed(); ++next) {
+  const auto depth = static_cast<std::uint64_t>(opening.options.depth);
+  // Nobody reads the slot any more: its release has passed. The peer knew that before, but here nothing says so.
+  const auto is_free = [&] { return next <= depth || base::reached(done, next - depth); };
+  for (; next <= last && landed(next) && is_free() && !failed(); ++next) {
     if (seeded("taken_before_it_was")) base::raise(taken_->word, next, taken_->parking);
     landing_->take(*this, next);
     if (failed()) return false;
