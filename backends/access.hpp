@@ -73,6 +73,7 @@ class EngineAccess : public Access, public Posting {
   Fired fired() const noexcept final { return Fired::by_engine; }
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
   Doorbell& bell() noexcept { return bell_; }
+  bool awaited() const noexcept final { return bell_.awaited(); }
 
  protected:
   const Bounds& bounds() const noexcept { return bounds_; }
@@ -81,7 +82,6 @@ class EngineAccess : public Access, public Posting {
  private:
   /// Starts to carry the request out. False: busy, ask again next turn. Ends with `over`, now or in `poll`.
   virtual bool post(std::uint64_t epoch, const Request& request) = 0;
-  bool awaited() const noexcept final { return bell_.awaited(); }
   std::uint64_t rung() const noexcept final { return bell_.word.value.load(std::memory_order_acquire); }
   bool post_share(std::size_t, std::uint64_t epoch) final { return post(epoch, requests_[epoch % requests_.size()]); }
   bool at_rest(std::size_t) final { return true; }

@@ -29,6 +29,8 @@ class Posting {
   std::uint64_t posted() const noexcept { return posted_.front(); }
   /// Epochs that were rung for and not posted yet.
   std::uint64_t pending() const noexcept { return rung() - posted(); }
+  /// An epoch will be rung for by a GPU's stream, which tells nobody.
+  virtual bool awaited() const noexcept = 0;
   /// What is posted next holds up what is posted behind it.
   virtual bool next_is_long() const noexcept { return false; }
 
@@ -44,8 +46,6 @@ class Posting {
  private:
   /// The last epoch that was rung for.
   virtual std::uint64_t rung() const noexcept = 0;
-  /// Another will be rung for, by a GPU's stream, which tells nobody.
-  virtual bool awaited() const noexcept = 0;
   /// Starts this rail's share of `epoch`. False: busy, ask again next turn. Ends with `over`, now or in `poll`.
   virtual bool post_share(std::size_t rail, std::uint64_t epoch) = 0;
   /// No `post_share` of this rail that was busy has left anything under way.

@@ -14,18 +14,16 @@ void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) 
   device::raise(lane, *signal.word, epoch, *signal.parking);
 }
 
-void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Watch& watch,
-                 device::Reached& reached) {
+void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Reached& reached) {
   for (const auto& mapping : mapped) mapping->reach_from(driver);
   const device::Reached words = device::reach(driver, signal.memory);
   reached.insert(reached.end(), words.begin(), words.end());
   if (!seeded("hosts_not_told")) signal.parking->silence();
-  watch.done_parking.silence();
 }
 
 void MappedPut::reach_from(device::Driver& driver) {
   reached_ = device::reach(driver, target_.memory);
-  reach_words(driver, signal_, mapped_, watch_, reached_);
+  reach_words(driver, signal_, mapped_, reached_);
 }
 
 void MappedPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {

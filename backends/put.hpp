@@ -49,10 +49,8 @@ class MappedPut : public Put {
 void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch);
 inline void raise_signal(const Signal& signal, std::uint64_t epoch) { raise_signal({}, signal, epoch); }
 
-/// What a GPU's stream will raise: its driver is given the words of the peer, and of the end itself, and nobody will be
-/// woken for either.
-void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Watch& watch,
-                 device::Reached& reached);
+/// A GPU's stream will raise it: its driver is given what is mapped of the peer, where nobody will be woken for it.
+void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Reached& reached);
 
 /// When what a bell fires has to leave. Credits may leave behind the next put, which somebody waits for.
 enum class Haste : std::uint8_t { now, soon };
@@ -76,6 +74,8 @@ class Doorbell {
 
   /// In the lane's order: one ring more.
   virtual void ring(device::Lane lane);
+  /// Rings that the stream has come to.
+  virtual std::uint64_t rung() const noexcept { return word.value.load(std::memory_order_acquire); }
   /// From now on streams of the driver's GPUs ring it.
   virtual void reach_from(device::Driver& driver) {
     device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
@@ -168,6 +168,7 @@ class EnginePut : public RungPut, public Posting {
   std::uint64_t most_armed() const noexcept final {
     return far_ahead_ && !parts_.empty() ? parts_.size() : std::numeric_limits<std::uint64_t>::max();
   }
+  bool awaited() const noexcept final { return bell().awaited(); }
   void reach_from(device::Driver& driver) final;
   std::shared_ptr<Doorbell> new_bell() final { return std::make_shared<Doorbell>(); }
   const void* bell_kind() const noexcept final;
@@ -181,7 +182,7 @@ class EnginePut : public RungPut, public Posting {
     constexpr std::size_t kLong = 16 * 1024;
     return !parts_.empty() && pending() != 0 && part_of(posted() + 1).bytes > kLong;
   }
-  bool awaited() const noexcept final { return bell().awaited(); }
+
   std::uint64_t rung() const noexcept final { return epoch_of(bell().word.value.load(std::memory_order_acquire)); }
   bool post_share(std::size_t rail, std::uint64_t epoch) final { return post(rail, epoch, part_of(epoch)); }
   Range part_of(std::uint64_t epoch) const noexcept { return parts_.empty() ? Range{} : parts_[epoch % parts_.size()]; }

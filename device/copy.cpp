@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "device/reach.hpp"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -30,7 +31,15 @@ void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) no
 
 bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   try {
-    gpus.copy_now(to, from, bytes);
+    if (!any_in_parts()) {
+      gpus.copy_now(to, from, bytes);
+      return true;
+    }
+    for_each_part(to, bytes, [&](std::size_t at, std::size_t part) {
+      for_each_part(from + at, part, [&](std::size_t inner, std::size_t some) {
+        gpus.copy_now(to + at + inner, from + at + inner, some);
+      });
+    });
     return true;
   } catch (const GpuError& reason) {
     watch.fail(Code::transport, reason.what());

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "base/log.hpp"
 #include "device/driver.hpp"
 #include "device/kernel_images.hpp"
 #include "device/kernels.hpp"
@@ -33,7 +34,6 @@ namespace {
   X(cuCtxPushCurrent)                       \
   X(cuCtxPopCurrent)                        \
   X(cuStreamGetCtx)                         \
-  X(cuStreamCreate)                         \
   X(cuStreamSynchronize)                    \
   X(cuStreamIsCapturing)                    \
   X(cuStreamBatchMemOp)                     \
@@ -65,7 +65,9 @@ namespace {
   X(cuLaunchKernel)                         \
   X(cuModuleLoadData)                       \
   X(cuModuleGetFunction)                    \
-  X(cuMemHostGetDevicePointer)
+  X(cuMemHostGetDevicePointer)              \
+  X(cuStreamCreateWithPriority)             \
+  X(cuCtxSynchronize)
 
 struct Calls {
 #define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
@@ -106,6 +108,10 @@ class Cuda final : public Driver {
   int devices() const noexcept override { return static_cast<int>(gpus_.size()); }
   base::Facts facts(int device) override;
   int current_device() override;
+  bool orders_writes_of_others(int device) override {
+    return attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+           CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+  }
 
   int device_of(void* stream) override;
   void* enter(int device) override;
@@ -133,6 +139,7 @@ class Cuda final : public Driver {
   void unmap(const GpuMemory& memory) noexcept override;
   void zero(const GpuMemory& memory) override;
 
+  std::size_t reached(const void* at) override;
   void reach(void* pages, std::size_t bytes) override;
   void* reach_registers(void* pages, std::size_t bytes) override;
   void give_up(void* pages) noexcept override;
@@ -176,6 +183,16 @@ class Cuda final : public Driver {
     if (calls_.cuPointerGetAttribute(&value, which, address(at)) != CUDA_SUCCESS) value = {};
     return value;
   }
+  /// What cannot throw says what went wrong in the log. In any thread, also one that uses no GPU.
+  template <class F>
+  void on_device(int device, F work) noexcept {
+    try {
+      const OnDevice current(*this, device);
+      work();
+    } catch (const GpuError& reason) {
+      base::log(base::LogLevel::warn, reason.what());
+    }
+  }
   CUfunction writer(int device);
   CUmemAllocationProp shareable(int device) const;
   GpuMemory place(CUmemGenericAllocationHandle handle, std::size_t bytes);
@@ -184,6 +201,7 @@ class Cuda final : public Driver {
   Calls calls_;
   std::vector<Gpu> gpus_;
   std::mutex mutex_;  // contexts and idle streams
+  int home_ = -1;     // the first GPU that was used
   std::string why_not_;
 };
 
@@ -202,6 +220,8 @@ std::string Cuda::start() {
     // Host memory is then at one address for the processor and for the GPU.
     if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) == 0)
       return "GPU " + std::to_string(i) + " sees host memory at other addresses than the processor";
+    if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0)
+      return "streams of GPU " + std::to_string(i) + " cannot wait for words of 64 bits";
   }
   return {};
 }
@@ -261,17 +281,24 @@ int Cuda::current_device() {
 CUcontext Cuda::context(int device) {
   Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
   const std::lock_guard lock(mutex_);
-  if (gpu.context == nullptr)
+  if (gpu.context == nullptr) {
     check(calls_.cuDevicePrimaryCtxRetain(&gpu.context, gpu.device), "cuDevicePrimaryCtxRetain");
+    if (home_ < 0) home_ = device;
+  }
   return gpu.context;
 }
 
 int Cuda::device_of(void* stream) {
   CUcontext own = nullptr;
+  CUdevice device = 0;
   check(calls_.cuStreamGetCtx(static_cast<CUstream>(stream), &own), "cuStreamGetCtx");
-  for (int device = 0; device < devices(); ++device) {
-    if (context(device) == own) return device;
-  }
+  check(calls_.cuCtxPushCurrent(own), "cuCtxPushCurrent");
+  const CUresult result = calls_.cuCtxGetDevice(&device);
+  CUcontext popped = nullptr;
+  calls_.cuCtxPopCurrent(&popped);
+  check(result, "cuCtxGetDevice");
+  // That of no other GPU: a context takes memory, and a GPU may be another process's alone.
+  if (context(ordinal(device)) == own) return ordinal(device);
   throw GpuError("the stream is not of the primary context of a GPU, which the CUDA runtime uses");
 }
 
@@ -329,7 +356,10 @@ Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), curre
     }
   }
   // Non-blocking: the legacy stream of the program does not wait for it, nor it for that.
-  if (stream_ == nullptr && cuda.calls_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+  // Of the highest priority, which has hardware queues of its own: behind no stream that waits.
+  constexpr int kHighest = -100;
+  if (stream_ == nullptr &&
+      cuda.calls_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, kHighest) != CUDA_SUCCESS)
     stream_ = CU_STREAM_PER_THREAD;
 }
 
@@ -459,20 +489,23 @@ void Cuda::grant(CUdeviceptr at, std::size_t bytes, int owner) {
 }
 
 void Cuda::free(const GpuMemory& memory) noexcept {
-  if (memory.mapped) return unmap(memory);
-  calls_.cuMemFree(address(memory.data));
+  on_device(memory.device, [&] {
+    check(calls_.cuCtxSynchronize(), "cuCtxSynchronize");  // kernels may use it still; unmapping does not wait for them
+    if (memory.mapped) return unmap(memory);
+    check(calls_.cuMemFree(address(memory.data)), "cuMemFree");
+  });
 }
 
 void Cuda::unmap(const GpuMemory& memory) noexcept {
-  if (memory.mapped) {
-    calls_.cuMemUnmap(address(memory.data), memory.bytes);
-    calls_.cuMemAddressFree(address(memory.data), memory.bytes);
-  } else {
-    calls_.cuIpcCloseMemHandle(address(memory.data));
-  }
+  on_device(memory.device, [&] {
+    if (!memory.mapped) return check(calls_.cuIpcCloseMemHandle(address(memory.data)), "cuIpcCloseMemHandle");
+    check(calls_.cuMemUnmap(address(memory.data), memory.bytes), "cuMemUnmap");
+    check(calls_.cuMemAddressFree(address(memory.data), memory.bytes), "cuMemAddressFree");
+  });
 }
 
 std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
+  const OnDevice current(*this, memory.device);
   GpuExport share;
   std::memcpy(share.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, share.device.size());
   CUmemGenericAllocationHandle handle = 0;
@@ -494,7 +527,8 @@ std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
 }
 
 GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
-  const int device = ordinal(what.device).value_or(0);  // one that this process does not see is reached from another
+  // By the GPU that this process uses, whosever the memory is.
+  const int device = home_ >= 0 ? home_ : ordinal(what.device).value_or(0);
   const OnDevice current(*this, device);
   if (what.fd) {
     CUmemGenericAllocationHandle handle = 0;
@@ -509,6 +543,15 @@ GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
   CUdeviceptr at = 0;
   check(calls_.cuIpcOpenMemHandle(&at, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
   return {device, pointer(at), bytes, 0, false};
+}
+
+std::size_t Cuda::reached(const void* at) {
+  const bool known = about<CUmemorytype>(at, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) == CU_MEMORYTYPE_HOST ||
+                     about<unsigned>(at, CU_POINTER_ATTRIBUTE_IS_MANAGED) != 0;
+  if (!known) return 0;
+  const auto start = about<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+  const auto bytes = about<std::size_t>(at, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+  return start <= address(at) && address(at) < start + bytes ? start + bytes - address(at) : 0;
 }
 
 void Cuda::reach(void* pages, std::size_t bytes) {
@@ -527,7 +570,9 @@ void* Cuda::reach_registers(void* pages, std::size_t bytes) {
   return pointer(at);
 }
 
-void Cuda::give_up(void* pages) noexcept { calls_.cuMemHostUnregister(pages); }
+void Cuda::give_up(void* pages) noexcept {
+  on_device(std::max(home_, 0), [&] { check(calls_.cuMemHostUnregister(pages), "cuMemHostUnregister"); });
+}
 
 }  // namespace
 

@@ -64,6 +64,10 @@ class Driver {
   /// Of the calling thread.
   virtual int current_device() = 0;
 
+  /// Whether the GPU's streams see what a NIC has written into its memory once they see what that wrote later
+  /// elsewhere.
+  virtual bool orders_writes_of_others(int device) = 0;
+
   // In the order of a stream. Between `enter` and `leave` the stream's GPU is the calling thread's current one.
   virtual int device_of(void* stream) = 0;
   virtual void* enter(int device) = 0;
@@ -95,6 +99,8 @@ class Driver {
   virtual void unmap(const GpuMemory& memory) noexcept = 0;
   virtual void zero(const GpuMemory& memory) = 0;
 
+  /// How much of host memory from there on the driver reaches without us; 0: none of it.
+  virtual std::size_t reached(const void* at) = 0;
   /// Pages of host memory.
   virtual void reach(void* pages, std::size_t bytes) = 0;
   /// Pages of a device's registers. Returns where streams find them.

@@ -52,8 +52,8 @@ Driver* driver(Stream::Kind kind) {
 }
 
 Driver* any_driver() {
-  for (Driver* one : drivers()) {
-    if (one->why_not().empty()) return one;
+  for (const Vendor& vendor : vendors()) {  // no more of them are loaded than it takes
+    if (vendor.driver().why_not().empty()) return &vendor.driver();
   }
   return nullptr;
 }

@@ -78,6 +78,14 @@ std::string load(Calls& calls) {
   return {};
 }
 
+hipMemoryType type_of(const hipPointerAttribute_t& attributes) noexcept {
+#if HIP_VERSION_MAJOR >= 6
+  return attributes.type;
+#else
+  return attributes.memoryType;
+#endif
+}
+
 hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(pointer); }
 
 class Hip final : public Driver {
@@ -92,6 +100,7 @@ class Hip final : public Driver {
   int devices() const noexcept override { return static_cast<int>(gpus_.size()); }
   base::Facts facts(int device) override;
   int current_device() override;
+  bool orders_writes_of_others(int) override { return true; }  // as MPI libraries on AMD count on; nobody says so
 
   int device_of(void* stream) override;
   void* enter(int device) override;
@@ -120,6 +129,7 @@ class Hip final : public Driver {
   void unmap(const GpuMemory& memory) noexcept override { static_cast<void>(calls_.hipIpcCloseMemHandle(memory.data)); }
   void zero(const GpuMemory& memory) override;
 
+  std::size_t reached(const void* at) override;
   void reach(void* pages, std::size_t bytes) override;
   void* reach_registers(void* pages, std::size_t bytes) override;
   void give_up(void* pages) noexcept override { static_cast<void>(calls_.hipHostUnregister(pages)); }
@@ -302,7 +312,7 @@ void Hip::write_by_kernel(void* stream, void* word, std::uint64_t value) {
 std::optional<GpuMemory> Hip::find(const void* at) {
   hipPointerAttribute_t attributes{};
   if (calls_.hipPointerGetAttributes(&attributes, at) != hipSuccess || attributes.isManaged != 0 ||
-      attributes.memoryType != hipMemoryTypeDevice)
+      type_of(attributes) != hipMemoryTypeDevice)
     return std::nullopt;
   GpuMemory memory;
   hipDeviceptr_t data = nullptr;
@@ -343,6 +353,19 @@ GpuMemory Hip::map(const GpuExport& what, std::size_t bytes) {
   void* at = nullptr;
   check(calls_.hipIpcOpenMemHandle(&at, ipc, hipIpcMemLazyEnablePeerAccess), "hipIpcOpenMemHandle");
   return {device, static_cast<std::byte*>(at), bytes};
+}
+
+/// Of pinned memory HIP says where it begins and how long it is.
+std::size_t Hip::reached(const void* at) {
+  hipPointerAttribute_t attributes{};
+  if (calls_.hipPointerGetAttributes(&attributes, at) != hipSuccess) return 0;
+  if (type_of(attributes) != hipMemoryTypeHost && attributes.isManaged == 0) return 0;
+  hipDeviceptr_t data = nullptr;
+  std::size_t bytes = 0;
+  if (calls_.hipMemGetAddressRange(&data, &bytes, address(at)) != hipSuccess) return 0;
+  const auto* const end = static_cast<const std::byte*>(data) + bytes;
+  return static_cast<const std::byte*>(at) < end ? static_cast<std::size_t>(end - static_cast<const std::byte*>(at))
+                                                 : 0;
 }
 
 void Hip::reach(void* pages, std::size_t bytes) {

@@ -270,6 +270,14 @@ Allocation adopt(void* data, std::size_t bytes) {
   for (Driver* driver : drivers_in_use()) {
     const auto memory = driver->find(data);
     if (!memory) continue;
+    allocation.extent_.driver = driver;
+    // Several allocations that look like one, side by side, cannot be mapped as one.
+    if (allocation.extent_.data + bytes > memory->data + memory->bytes) break;
+    if (memory->id == 0) {
+      allocation.segment_ = describe(*driver, *memory);
+      allocation.extent_.segment = allocation.segment_.get();
+      break;
+    }
     static auto* const known = new std::map<std::pair<Driver*, std::uint64_t>, std::weak_ptr<Segment>>;
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
@@ -277,7 +285,7 @@ Allocation adopt(void* data, std::size_t bytes) {
     allocation.segment_ = one.lock();
     if (allocation.segment_ == nullptr) one = allocation.segment_ = describe(*driver, *memory);
     allocation.extent_.segment = allocation.segment_.get();
-    allocation.extent_.driver = driver;
+    break;
   }
   return allocation;
 }

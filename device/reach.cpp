@@ -55,28 +55,45 @@ std::shared_ptr<const void> own(const Key& key, Given& given) {
   return {nullptr, [key](const void*) { leave(key); }};
 }
 
+/// The next piece from `at` on, at most to `end`: what is given already, or is given now. Moves `at` behind it.
+void add_piece(Driver& driver, std::uintptr_t& at, std::uintptr_t end, Reached& reached) {
+  auto& given = book().given;
+  const auto next = given.upper_bound({&driver, at});
+  const auto before = next == given.begin() ? given.end() : std::prev(next);
+  if (before != given.end() && before->first.first == &driver && before->second.end > at) {
+    // Its owner may have freed it, and others have come to its address: the driver would use the old pages.
+    if (before->second.owners == 0) throw GpuError("the memory that was here before is still used by a parked stream");
+    reached.push_back(own(before->first, before->second));
+    at = before->second.end;
+    return;
+  }
+  if (const std::size_t known = driver.reached(reinterpret_cast<void*>(at)); known != 0) {
+    at += (known + kPage - 1) / kPage * kPage;
+    return;
+  }
+  const bool bounded = next != given.end() && next->first.first == &driver && next->first.second < end;
+  const std::uintptr_t until = bounded ? next->first.second : end;
+  driver.reach(reinterpret_cast<void*>(at), until - at);
+  reached.push_back(own({&driver, at}, given[{&driver, at}] = {until, 0}));
+  at = until;
+}
+
 }  // namespace
 
 Reached reach(Driver& driver, const void* data, std::size_t bytes) {
   const auto first = reinterpret_cast<std::uintptr_t>(data);
-  std::uintptr_t at = first / kPage * kPage;
-  const std::uintptr_t end = (first + std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  const std::uintptr_t last = first + std::max<std::size_t>(bytes, 1);
+  const std::uintptr_t begin = first / kPage * kPage;
+  const std::uintptr_t end = (last + kPage - 1) / kPage * kPage;
   Reached reached;
+  reap();
   const std::lock_guard lock(book().mutex);
-  auto& given = book().given;
-  while (at < end) {
-    auto next = given.upper_bound({&driver, at});
-    const auto before = next == given.begin() ? given.end() : std::prev(next);
-    if (before != given.end() && before->first.first == &driver && before->second.end > at) {
-      reached.push_back(own(before->first, before->second));
-      at = before->second.end;
-      continue;
-    }
-    const bool bounded = next != given.end() && next->first.first == &driver && next->first.second < end;
-    const std::uintptr_t until = bounded ? next->first.second : end;
-    driver.reach(reinterpret_cast<void*>(at), until - at);
-    reached.push_back(own({&driver, at}, given[{&driver, at}] = {until, 0}));
-    at = until;
+  // Pages that are shared with other memory are pieces of their own: they stay as long as that does, and no others.
+  const std::uintptr_t whole_begin = first == begin ? begin : std::min(begin + kPage, end);
+  const std::uintptr_t whole_end = last == end ? end : std::max(end - kPage, whole_begin);
+  for (std::uintptr_t at = begin; at < end;) {
+    const std::uintptr_t limit = at < whole_begin ? whole_begin : at < whole_end ? whole_end : end;
+    add_piece(driver, at, limit, reached);
   }
   if (reached.size() > 1) in_parts.store(true);
   return reached;

@@ -15,6 +15,7 @@ struct Retired {
   std::mutex mutex;
   std::vector<const StreamUser*> users;
   std::vector<std::function<void()>> waiting;
+  std::recursive_mutex reaping;  // in order: pages are taken back before they are unmapped
 
   bool any_parked() const {
     return std::any_of(users.begin(), users.end(), [](const auto* user) { return user->may_be_parked(); });
@@ -38,6 +39,11 @@ void remove_user(const StreamUser& user) noexcept {
   std::erase(retired().users, &user);
 }
 
+bool any_parked() {
+  const std::lock_guard lock(retired().mutex);
+  return retired().any_parked();
+}
+
 void retire(std::function<void()> free) {
   {
     const std::lock_guard lock(retired().mutex);
@@ -47,6 +53,7 @@ void retire(std::function<void()> free) {
 }
 
 void reap() {
+  const std::lock_guard one_at_a_time(retired().reaping);
   std::vector<std::function<void()>> due;
   {
     const std::lock_guard lock(retired().mutex);

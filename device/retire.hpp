@@ -22,5 +22,7 @@ void remove_user(const StreamUser& user) noexcept;
 /// Calls `free` now, or as soon as nothing may be parked any more and one of these two is called again.
 void retire(std::function<void()> free);
 void reap();
+/// Whether work of any user may not have run yet.
+bool any_parked();
 
 }  // namespace sluice::device

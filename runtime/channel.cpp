@@ -146,7 +146,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
 void ChannelEnd::poison() noexcept {
   base::raise(*word_.word, base::kPoison, *word_.parking);
   for (const auto& word : more_words_) base::raise(*word.word, base::kPoison, *word.parking);
-  if (taken_ != nullptr) base::raise(taken_->word, base::kPoison, taken_->parking);
+  if (base::Progress* const taken = taken_) base::raise(taken->word, base::kPoison, taken->parking);
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
   done_parking.wake();
 }
@@ -158,7 +158,7 @@ void ChannelEnd::poison_again() const noexcept {
   };
   again(word_);
   for (const auto& word : more_words_) again(word);
-  if (taken_ != nullptr) again({&taken_->word, &taken_->parking, {}});
+  if (base::Progress* const taken = taken_) again({&taken->word, &taken->parking, {}});
 }
 
 void ChannelEnd::throw_failure() const {
@@ -259,6 +259,7 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   device::reach(driver, word_.memory);
   for (const auto& word : more_words_) device::reach(driver, word.memory);
   reach_own(driver);
+  done_parking.silence();
   if (rung_ != nullptr) {
     world_->engine().reach(*rung_, driver);
   } else if (put_ != nullptr) {
@@ -272,7 +273,8 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
 void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
   lane.gpu->issue();
   const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last_done || failed(); };
-  await_in_host(done_parking, ready, world_->limits().wait);
+  if (!await_in_host(done_parking, ready, world_->limits().wait))
+    fail(Code::timeout, "the host waited for room for one more epoch; " + state());
 }
 
 void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
@@ -338,7 +340,11 @@ bool ChannelEnd::close_by(Clock::time_point deadline) {
   if (rung_ != nullptr) world_->engine().forget(*rung_);
   set_shut();  // the peer's memory is not ours to write any more
   closed_ = true;
-  if (gpus() != nullptr) device::remove_user(*this);  // all that was enqueued has passed
+  if (gpus() != nullptr) {  // all that was enqueued has passed
+    device::remove_user(*this);
+    reached_.clear();
+    device::reap();
+  }
   return true;
 }
 

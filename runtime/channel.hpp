@@ -162,6 +162,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   bool parted() const noexcept { return passed() && let_go_by_peer_; }
   /// Ends what the peer can write to. Returns whether it waits to hear of that.
   bool close_key() {
+    if (landing_ != nullptr) stop_taking();
     const bool awaited = landing_ != nullptr && landing_->closing_awaited();
     landing_.reset();
     return awaited;
@@ -182,6 +183,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   virtual std::uint64_t waits_for() const noexcept = 0;
   /// All of this end that its stream will use, once connected.
   virtual void reach_own(device::Driver& driver) = 0;
+  /// The engine does not touch the landing any more.
+  virtual void stop_taking() noexcept = 0;
   virtual backends::Slots source() const = 0;  ///< what our puts read; none: they only raise a word
   /// Why an epoch beyond the limit is refused, when the peer has closed its end.
   virtual std::string why_refused(std::uint64_t epoch) const = 0;
@@ -213,13 +216,14 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     if (used_by == Stream::Kind::program_order) return SliceAccess::lend(opening.memory, slots_.at(epoch), slot_bytes);
     return SliceAccess::make(SliceAccess::block(opening.memory), slots_.at(epoch), slot_bytes);
   }
-  /// As device::in_order. What a GPU's driver refuses fails the channel.
+  /// As device::in_order. What a GPU's driver refuses fails the channel, and is counted: it will never pass.
   template <class F>
-  void issue(Stream stream, F work) {
+  void issue(Stream stream, std::atomic<std::uint64_t>& refused, F work) {
     if (!device::of_gpu(stream)) return device::in_order(stream, std::move(work));
     try {
       device::in_order(stream, std::move(work));
     } catch (const device::GpuError& reason) {
+      ++refused;
       fail(Code::transport, reason.what());
     }
   }
@@ -301,9 +305,9 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   backends::RungPut* rung_ = nullptr;  // the same, if it is one; set before `connected`
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;
-  backends::Signal word_;                     ///< the one that the peer raises
-  std::vector<backends::Signal> more_words_;  ///< of a striped channel, which rise with it
-  base::Progress* taken_ = nullptr;           ///< what the engine has taken from the landing for a GPU's stream
+  backends::Signal word_;                        ///< the one that the peer raises
+  std::vector<backends::Signal> more_words_;     ///< of a striped channel, which rise with it
+  std::atomic<base::Progress*> taken_{nullptr};  ///< what the engine has taken from the landing for a GPU's stream
 
  private:
   friend class sluice::detail::PlanCore;

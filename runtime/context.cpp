@@ -185,7 +185,11 @@ Memory Context::allocate(std::size_t bytes, Space space, int device) {
 Region Context::region(void* memory, std::size_t bytes) {
   if (memory == nullptr && bytes > 0) throw in().error(Code::bad_argument, -1, 0, "a region without memory");
   auto block = new_block(in().world, in().rank);
-  block->allocation = device::adopt(memory, bytes);
+  block->allocation =
+      with_resources([&] { return device::adopt(memory, bytes); },
+                     [&](const char* why) {
+                       return in().error(Code::out_of_resources, -1, 0, std::string("the region's memory: ") + why);
+                     });
   block->extent = block->allocation.extent();
   block->pins = in().world->pin(block->extent);
   return Region(std::move(block));

@@ -71,7 +71,7 @@ int Engine::rest(int patience) {
   const bool attended = helped != helped_before_;
   helped_before_ = helped;
   attended_.store(attended);
-  if (attended) {
+  if (attended && !listens_.load()) {
     if (credits_.any_wait()) turn();
     return at_most(patience, kAttendedMs);
   }
@@ -150,13 +150,16 @@ bool Engine::work() {
     if (!credits_posted) left |= credits_.post(attended_.load());
     credits_posted = true;
   };
+  bool listens = false;
   for (auto* put : puts_) {
+    listens |= put->awaited();
     if (put->next_is_long()) post_credits();
     left |= put->post_rung();
   }
   post_credits();
   for (auto* transport : transports_) left |= transport->poll();
   for (auto* taker : takers_) left |= taker->take_landed();
+  listens_.store(listens, std::memory_order_relaxed);
   return left;
 }
 

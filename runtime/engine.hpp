@@ -98,8 +98,9 @@ class Engine final : public backends::Listener, public device::Helper {
   // thread leaves the work to them, and looks once a millisecond whether they still do: two threads that poll for one
   // another on one core slow both down.
   std::mutex turn_;
-  std::atomic<bool> again_{false};  // a bell was rung while somebody else had the turn
-  std::atomic<bool> busy_{false};   // after the last turn something was still under way
+  std::atomic<bool> again_{false};    // a bell was rung while somebody else had the turn
+  std::atomic<bool> listens_{false};  // a GPU's stream will ring
+  std::atomic<bool> busy_{false};     // after the last turn something was still under way
   std::atomic<int> watched_{0};
   std::atomic<std::uint32_t> helped_{0};  // turns of other threads than the engine's
   std::uint32_t helped_before_ = 0;

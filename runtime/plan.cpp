@@ -102,8 +102,12 @@ void PlanCore::share_bells() {
 }
 
 void PlanCore::reach_bells(device::Driver& driver) {
-  for (const auto& bell : put_bells_) bell->reach_from(driver);
-  for (const auto& bell : credit_bells_) bell->reach_from(driver);
+  try {
+    for (const auto& bell : put_bells_) bell->reach_from(driver);
+    for (const auto& bell : credit_bells_) bell->reach_from(driver);
+  } catch (const device::GpuError& reason) {
+    throw Error(Code::out_of_resources, rank_, -1, 0, 0, reason.what());
+  }
 }
 
 void PlanCore::check_stream(Stream stream) const {
@@ -111,7 +115,8 @@ void PlanCore::check_stream(Stream stream) const {
   device::check_supported(stream, rank_);
   if (stream.kind() != stream_.kind()) throw misuse("the plan was committed for another kind of stream");
   if (device::of_gpu(stream) && device::driver(stream.kind())->capturing(stream.handle()))
-    throw Error(Code::unsupported, rank_, -1, 0, 0, "the stream captures a graph, which this version cannot be part of");
+    throw Error(Code::unsupported, rank_, -1, 0, 0,
+                "the stream captures a graph, which this version cannot be part of");
 }
 
 void PlanCore::check_failures(Stream stream) const {
@@ -151,10 +156,10 @@ void PlanCore::fire(device::Lane lane, std::uint64_t start) {
   }
   for (auto it = out_.begin(); it != last; ++it) {
     const std::uint64_t epoch = it->first + start;
+    if (lane.gpu == nullptr) it->core->await_credit(lane, epoch);
     if (it->core->rung_ == nullptr) {
-      it->core->fire(lane, epoch, it->core->whole());
+      it->core->enqueue(lane, epoch, it->core->whole());
     } else {
-      it->core->await_credit(lane, epoch);
       it->core->await_armable(lane, *it->core->rung_, epoch);
       it->core->rung_->arm(epoch, it->core->whole());
     }

@@ -13,11 +13,13 @@ using base::seeded;
 using runtime::Final;
 
 ReceiverCore::~ReceiverCore() {
-  if (taken_ != nullptr) {
-    world().engine().forget(static_cast<runtime::Engine::Taker&>(*this));
-    base::give_back(*taken_);
-  }
+  stop_taking();
+  if (taken_ != nullptr) base::give_back(*taken_);
   base::give_back(landed_);
+}
+
+void ReceiverCore::stop_taking() noexcept {
+  if (std::exchange(takes_, false)) world().engine().forget(static_cast<runtime::Engine::Taker&>(*this));
 }
 
 std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
@@ -28,7 +30,7 @@ std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
 Slice ReceiverCore::wait(Stream stream) {
   bind(stream);
   const std::uint64_t epoch = begin();
-  issue(stream, [this, epoch](device::Lane lane) { land(lane, epoch); });
+  issue(stream, refused_waits_, [this, epoch](device::Lane lane) { land(lane, epoch); });
   if (stream.kind() != Stream::Kind::host) check();
   return slot(epoch, stream.kind());
 }
@@ -37,7 +39,7 @@ void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
   if (lane.gpu != nullptr && taken_ != nullptr) {
     have_taken(epoch);
-    lane.gpu->wait(taken_->word, epoch);
+    lane.gpu->wait(taken_.load()->word, epoch);
     return pass(lane);
   }
   if (epoch > signal_seen_) await_signal(lane, seeded("stale_epoch") ? epoch - 1 : epoch);
@@ -62,6 +64,7 @@ void ReceiverCore::reach_own(device::Driver& driver) {
   to_take_.store(epoch());
   runtime::reach_progress(driver, taken.word);
   taken_ = &taken;
+  takes_ = true;
   world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
 }
 
@@ -72,15 +75,15 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
 
 bool ReceiverCore::take_landed() {
   const std::uint64_t last = to_take_.load();
-  std::uint64_t next = taken_->word.value.load(std::memory_order_relaxed) + 1;
+  std::uint64_t next = taken_.load()->word.value.load(std::memory_order_relaxed) + 1;
   const auto depth = static_cast<std::uint64_t>(opening.options.depth);
   // Nobody reads the slot any more: its release has passed. The peer knew that before, but here nothing says so.
   const auto is_free = [&] { return next <= depth || base::reached(done, next - depth); };
   for (; next <= last && landed(next) && is_free() && !failed(); ++next) {
-    if (seeded("taken_before_it_was")) base::raise(taken_->word, next, taken_->parking);
+    if (seeded("taken_before_it_was")) base::raise(taken_.load()->word, next, taken_.load()->parking);
     landing_->take(*this, next);
     if (failed()) return false;
-    base::raise(taken_->word, next, taken_->parking);
+    base::raise(taken_.load()->word, next, taken_.load()->parking);
   }
   return next <= last;
 }
@@ -126,7 +129,7 @@ void ReceiverCore::release(Stream stream) {
   check();
   const std::uint64_t epoch = begin_release();
   announce(epoch, {});
-  issue(stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); });
+  issue(stream, refused_releases_, [this, epoch](device::Lane lane) { give_back(lane, epoch); });
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
@@ -155,7 +158,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   } else {
     have_taken(next);
     await_in_host(
-        taken_->parking, [&] { return base::reached(taken_->word, next) || failed(); }, kForever);
+        taken_.load()->parking, [&] { return base::reached(taken_.load()->word, next) || failed(); }, kForever);
   }
   by_host_.store(by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
@@ -168,7 +171,7 @@ Final ReceiverCore::final() const noexcept { return {epoch(), released_.load(std
 
 bool ReceiverCore::passed() const noexcept {
   return waits_passed() >= epoch() &&
-         done.value.load(std::memory_order_acquire) >= released_.load(std::memory_order_relaxed);
+         done.value.load(std::memory_order_acquire) + refused_releases_ >= released_.load(std::memory_order_relaxed);
 }
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {

@@ -33,6 +33,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   bool passed() const noexcept override;
   std::uint64_t waits_for() const noexcept override;
   void reach_own(device::Driver& driver) override;
+  void stop_taking() noexcept override;
   backends::Slots source() const override { return {}; }
   std::string why_refused(std::uint64_t epoch) const override;
 
@@ -46,16 +47,20 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   bool landed(std::uint64_t epoch) const noexcept;
   void take(std::uint64_t epoch);
   std::uint64_t waits_passed() const noexcept {
-    return landed_.word.value.load(std::memory_order_acquire) + by_host_.load(std::memory_order_acquire);
+    return landed_.word.value.load(std::memory_order_acquire) + refused_waits_ +
+           by_host_.load(std::memory_order_acquire);
   }
   void give_back(device::Lane lane, std::uint64_t epoch);
 
   std::uint64_t signal_seen_ = 0;  // by the stream: looking at the word again takes its line from who raises it
   base::Progress& landed_ = base::take_progress();  // waits that have passed on their stream
-  std::uint64_t given_ = 0;                         // waits given to a GPU's stream
-  std::atomic<std::uint64_t> to_take_{0};           // the last epoch that the engine is to take
-  std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
-  std::atomic<std::uint64_t> released_{0};          // releases enqueued; `done` counts those that have passed
+  std::atomic<std::uint64_t> refused_waits_{0};     // which a GPU's driver refused, as it did releases
+  std::atomic<std::uint64_t> refused_releases_{0};
+  std::uint64_t given_ = 0;                 // waits given to a GPU's stream
+  bool takes_ = false;                      // the engine does, for a GPU's stream
+  std::atomic<std::uint64_t> to_take_{0};   // the last epoch that the engine is to take
+  std::atomic<std::uint64_t> by_host_{0};   // and those of host forms, which may pass before an enqueued one
+  std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed
 };
 
 }  // namespace sluice::detail

@@ -13,7 +13,16 @@ namespace sluice::detail {
 using base::seeded;
 using runtime::Final;
 
-SenderCore::~SenderCore() = default;
+SenderCore::~SenderCore() {
+  if (acquired_ != nullptr) base::give_back(*acquired_);
+}
+
+void SenderCore::reach_own(device::Driver& driver) {
+  runtime::reach_progress(driver, done);
+  if (rung_ == nullptr) return;  // the stream that puts reads the source itself
+  acquired_ = &base::take_progress();
+  runtime::reach_progress(driver, acquired_->word);
+}
 
 Slice SenderCore::acquire(Stream stream) {
   bind(stream);
@@ -30,9 +39,11 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
   }
   if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
   // An acquire is no put that closing would wait for: it keeps the channel's memory itself.
-  issue(stream, [self = shared_from_this(), next](device::Lane lane) {
+  std::atomic<std::uint64_t> refused{0};
+  issue(stream, refused, [self = shared_from_this(), next](device::Lane lane) {
     static_cast<SenderCore&>(*self).await_source(lane, next);
   });
+  acquires_ -= refused;
 }
 
 std::uint64_t SenderCore::waits_for() const noexcept {
@@ -57,7 +68,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
   if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
   announce(epoch, part);
-  issue(stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
+  issue(stream, refused_, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 
@@ -75,6 +86,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (seeded("source_not_awaited")) return;
   const device::Wait free{&done, epoch - static_cast<std::uint64_t>(opening.options.depth), &done_parking, epoch};
   device::wait(lane, free, *this, helper_);
+  if (lane.gpu != nullptr && acquired_ != nullptr) lane.gpu->write(acquired_->word, ++acquires_);
 }
 
 void SenderCore::drain(std::optional<Timeout> timeout) { drain_until(epoch(), timeout); }

@@ -33,9 +33,13 @@ class SenderCore final : public runtime::ChannelEnd {
   bool has_done(const runtime::Final& final) const noexcept {
     return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
   }
-  bool passed() const noexcept override { return done.value.load(std::memory_order_acquire) >= epoch(); }
+  bool passed() const noexcept override {
+    return done.value.load(std::memory_order_acquire) + refused_ >= epoch() &&
+           (acquired_ == nullptr || base::reached(acquired_->word, acquires_));
+  }
   std::uint64_t waits_for() const noexcept override;
-  void reach_own(device::Driver& driver) override { runtime::reach_progress(driver, done); }
+  void reach_own(device::Driver& driver) override;
+  void stop_taking() noexcept override {}
   backends::Slots source() const override { return slots_; }
   std::string why_refused(std::uint64_t epoch) const override;
 
@@ -54,6 +58,9 @@ class SenderCore final : public runtime::ChannelEnd {
   void await_source(device::Lane lane, std::uint64_t epoch);
 
   std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
+  base::Progress* acquired_ = nullptr;          // waits for the source that have passed on a GPU's stream
+  std::atomic<std::uint64_t> acquires_{0};      // and that were given to it
+  std::atomic<std::uint64_t> refused_{0};       // puts that the driver refused
   std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
 };
 

@@ -61,33 +61,34 @@ Ringer choose_ringer(device::Driver& driver, const Rail& rail) {
   return Ringer::engine;
 }
 
-/// With the station's mutex, as all of libfabric.
+/// With the station's mutex, as all of libfabric. Behind a parked stream nothing can be tried, and the engine rings.
 void PageBell::reach_from(device::Driver& driver) {
   TickBell::reach_from(driver);
   if (driver_ != nullptr) return;
   driver_ = &driver;
   const std::lock_guard lock(station_.mutex);
-  if (!station_.ringer) station_.ringer = static_cast<int>(choose_ringer(driver, rail_));
-  ringer_ = static_cast<Ringer>(*station_.ringer);
+  if (!station_.ringer && !device::any_parked()) station_.ringer = static_cast<int>(choose_ringer(driver, rail_));
+  ringer_ = static_cast<Ringer>(station_.ringer.value_or(static_cast<int>(Ringer::engine)));
   if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
     seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
 }
 
 PageBell::~PageBell() {
-  if (seen_by_gpus_ != nullptr) driver_->give_up(page_.add);
+  if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
 }
 
 void PageBell::ring(device::Lane lane) {
-  if (lane.gpu != nullptr && ringer_ == Ringer::engine) return TickBell::ring(lane);
-  rings.store(rings.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (lane.gpu == nullptr)
-    return store(page_, base::seeded("page_stores_a_total") ? rings.load(std::memory_order_relaxed) : 1);
+  if (driver_ != nullptr && ringer_ == Ringer::engine) return TickBell::ring(lane);
+  const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
+  rings.store(count, std::memory_order_relaxed);
+  if (lane.gpu == nullptr) return store(page_, base::seeded("page_stores_a_total") ? count : 1);
   switch (ringer_) {
-    case Ringer::stream: return lane.gpu->write(seen_by_gpus_, 1);
-    case Ringer::kernel: return lane.gpu->write_by_kernel(seen_by_gpus_, 1);
-    case Ringer::host_function: return lane.gpu->call(store_one, &page_);
-    case Ringer::engine: return;
+    case Ringer::stream: lane.gpu->write(seen_by_gpus_, 1); break;
+    case Ringer::kernel: lane.gpu->write_by_kernel(seen_by_gpus_, 1); break;
+    case Ringer::host_function: lane.gpu->call(store_one, &page_); break;
+    case Ringer::engine: break;
   }
+  lane.gpu->write(word, count);
 }
 
 }  // namespace sluice::backends::ofi

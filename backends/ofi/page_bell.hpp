@@ -25,6 +25,13 @@ class PageBell final : public TickBell {
   void ring(device::Lane lane) override;
   void reach_from(device::Driver& driver) override;
   std::string rung_for_gpus_by() const override { return driver_ == nullptr ? std::string() : name(ringer_); }
+  void look() override {
+    if (driver_ != nullptr && ringer_ == Ringer::engine) TickBell::look();
+  }
+  /// A GPU's stream writes the word behind each ring of the page.
+  std::uint64_t rung() const noexcept override {
+    return driver_ == nullptr ? rings.load(std::memory_order_relaxed) : TickBell::rung();
+  }
   bool awaited() const noexcept override { return ringer_ == Ringer::engine && TickBell::awaited(); }
 
  private:

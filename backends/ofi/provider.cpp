@@ -111,8 +111,9 @@ std::vector<unsigned> own_cores() {
 
 /// Of the GPU that the calling thread uses, if there is any.
 std::optional<PciAddress> own_gpu() {
-  device::Driver* const driver = device::any_driver();
-  if (driver == nullptr) return std::nullopt;
+  const auto drivers = device::drivers_in_use();
+  if (drivers.empty()) return std::nullopt;
+  device::Driver* const driver = drivers.front();
   for (const auto& [name, fact] : driver->facts(driver->current_device())) {
     const auto* const text = std::get_if<std::string>(&fact);
     unsigned domain = 0, bus = 0, device = 0, function = 0;

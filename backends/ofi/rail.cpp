@@ -41,6 +41,13 @@ Info best_of(const fi_info& device, std::uint64_t basic) {
   return {};
 }
 
+/// Providers in software copy GPUs' memory in a way that waits for streams (of CUDA the legacy stream): a parked one
+/// would hold up what it waits for.
+bool is_a_nic(const fi_info& device) {
+  const fi_bus_attr* const bus = device.nic == nullptr ? nullptr : device.nic->bus_attr;
+  return bus != nullptr && bus->bus_type == FI_BUS_PCI;
+}
+
 /// With deferred work and GPUs' memory, where both can be had; then with the first that can.
 Info best_of(const fi_info& device, bool triggers, bool gpus) {
   const std::uint64_t work = triggers ? kTriggerCaps : 0;
@@ -93,7 +100,8 @@ struct OnePiece {
 }  // namespace
 
 Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
-    : info_(best_of(device, triggers, device::any_driver() != nullptr)), next_key_(kFirstKey), stage_all_(stage_all) {
+    : info_(best_of(device, triggers, is_a_nic(device) && !device::drivers_in_use().empty())), next_key_(kFirstKey),
+      stage_all_(stage_all) {
   if (is_shm(*info_)) remove_files_of_the_dead();
   fid_fabric* fabric = nullptr;
   check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
@@ -208,6 +216,15 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   return registration;
 }
 
+void Rail::say_whose(fi_mr_attr& attributes, const device::Extent& memory) {
+  if (memory.driver == nullptr) return;
+  const auto gpu = memory.driver->find(memory.data);
+  if (!gpu || !memory.driver->orders_writes_of_others(gpu->device))
+    throw std::runtime_error("writes of a NIC into this GPU's memory may be seen after their signal");
+  attributes.iface = memory.driver->kind() == Stream::Kind::cuda ? FI_HMEM_CUDA : FI_HMEM_ROCR;
+  attributes.device.cuda = gpu->device;
+}
+
 fid_mr* Rail::register_whole(const device::Extent& memory) {
   if (memory.driver != nullptr && (info_->caps & FI_HMEM) == 0)
     throw std::runtime_error("the provider reaches no memory of GPUs");
@@ -217,11 +234,7 @@ fid_mr* Rail::register_whole(const device::Extent& memory) {
   attributes.iov_count = 1;
   attributes.access = FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0);
   attributes.requested_key = next_key_++;
-  if (memory.driver != nullptr) {
-    const auto gpu = memory.driver->find(memory.data);
-    attributes.iface = memory.driver->kind() == Stream::Kind::cuda ? FI_HMEM_CUDA : FI_HMEM_ROCR;
-    attributes.device.cuda = gpu ? gpu->device : 0;
-  }
+  say_whose(attributes, memory);
   fid_mr* mr = nullptr;
   check(fi_mr_regattr(domain_.get(), &attributes, 0, &mr), "fi_mr_regattr");
   return mr;

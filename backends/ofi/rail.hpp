@@ -114,6 +114,8 @@ class Rail {
   std::shared_ptr<Registration> registered_if_reached(const device::Extent& memory);
   /// What is still under way may use it; from now on nobody else does, since its memory may go.
   void disown(const Registration& registration);
+  /// Where the memory to be registered lies, for the provider.
+  static void say_whose(fi_mr_attr& attributes, const device::Extent& memory);
   std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
   /// Bytes that anybody may overwrite: a peer's flush of its writes to us is one more write, and comes here. They are

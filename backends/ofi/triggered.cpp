@@ -22,10 +22,17 @@ std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
 }
 
 /// In the order that cxi insists on.
-Owned<fid_mr> register_counted(Rail& rail, const std::byte* from, std::size_t bytes, fid_cntr* counter) {
+Owned<fid_mr> register_counted(Rail& rail, const std::byte* from, std::size_t bytes, device::Driver* gpus,
+                               fid_cntr* counter) {
+  const iovec slot{const_cast<std::byte*>(from), bytes};
+  fi_mr_attr attributes{};
+  attributes.mr_iov = &slot;
+  attributes.iov_count = 1;
+  attributes.access = FI_REMOTE_WRITE;
+  attributes.requested_key = rail.new_key();
+  Rail::say_whose(attributes, {const_cast<std::byte*>(from), bytes, nullptr, gpus});
   fid_mr* mr = nullptr;
-  check(fi_mr_reg(rail.domain(), from, bytes, FI_REMOTE_WRITE, 0, rail.new_key(), FI_RMA_EVENT, &mr, nullptr),
-        "fi_mr_reg");
+  check(fi_mr_regattr(rail.domain(), &attributes, FI_RMA_EVENT, &mr), "fi_mr_regattr");
   Owned<fid_mr> registered(mr);
   const bool by_endpoint = (rail.info().domain_attr->mr_mode & FI_MR_ENDPOINT) != 0;
   if (by_endpoint) check(fi_mr_bind(mr, &rail.endpoint()->fid, 0), "fi_mr_bind");
@@ -75,7 +82,7 @@ void CountedLanding::open(std::size_t i, std::size_t endpoint, const Slots& targ
   Lane lane{signal, {}};
   for (std::uint64_t slot = 0; slot < static_cast<std::uint64_t>(target.depth); ++slot) {
     auto counter = open_counter(rail);
-    auto memory = register_counted(rail, target.at(slot), target.slot_bytes, counter.get());
+    auto memory = register_counted(rail, target.at(slot), target.slot_bytes, target.memory.driver, counter.get());
     target_.keys.push_back(fi_mr_key(memory.get()));
     lane.slots.push_back({std::move(counter), std::move(memory)});
   }

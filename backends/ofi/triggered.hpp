@@ -57,7 +57,7 @@ class TickBell : public Doorbell {
   /// Who rings it for a GPU's stream; empty: no GPU's does, or the stream does as any other.
   virtual std::string rung_for_gpus_by() const { return {}; }
   /// What was rung and not yet counted, is: where the bell is a word of ours, whose listener calls this.
-  void look();
+  virtual void look();
   /// Fires what no ring does: armed work that nobody will ever ring for.
   void add(std::uint64_t more);
 
@@ -141,7 +141,7 @@ class TriggeredPut final : public RungPut, private Mover {
   void dispose();
   void suspect();
   std::uint64_t over();
-  std::uint64_t rung() { return epoch_of(bell().rings.load(std::memory_order_relaxed)); }
+  std::uint64_t rung() { return epoch_of(bell().rung()); }
 
   Station& station_;
   Destination& there_;

@@ -60,7 +60,7 @@ class BouncePut final : public Put {
 
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
-  void reach_from(device::Driver& driver) override { reach_words(driver, signal_, mapped_, watch_, reached_); }
+  void reach_from(device::Driver& driver) override { reach_words(driver, signal_, mapped_, reached_); }
   bool settled() override { return true; }
   bool disarmed(bool) override { return true; }
   std::string describe() const override;

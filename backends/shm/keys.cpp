@@ -87,14 +87,22 @@ void Mappings::keep(Key& key) {
     base::Fd* const fd = one.by_descriptor && descriptor < key.received.size() ? &key.received[descriptor] : nullptr;
     descriptor += one.by_descriptor ? 1 : 0;
     if (!one.keep || (own_ && one.vendor != Stream::Kind::host)) continue;
-    auto mapping = map(one, fd);
-    mapped_[one.segment] = mapping;
-    kept_.push_back(std::move(mapping));
+    try {
+      auto mapping = map(one, fd);
+      mapped_[one.segment] = mapping;
+      kept_.push_back(std::move(mapping));
+    } catch (const device::GpuError& reason) {
+      not_mapped_[one.segment] = reason.what();
+    } catch (const std::runtime_error& reason) {
+      if (one.vendor == Stream::Kind::host) throw;
+      not_mapped_[one.segment] = reason.what();
+    }
   }
 }
 
 /// Maps the segment, which came with the key.
 std::shared_ptr<device::Mapping> Mappings::take(std::uint64_t segment, Key& key) {
+  if (const auto why = not_mapped_.find(segment); why != not_mapped_.end()) throw std::runtime_error(why->second);
   std::size_t descriptor = 0;
   for (std::size_t i = 0; i < count_of(key); ++i) {
     const Sending one = sending(key, i);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "backends/put.hpp"
 
@@ -53,6 +54,7 @@ class Mappings {
   bool own_;
   std::map<std::uint64_t, std::weak_ptr<device::Mapping>> mapped_;
   std::vector<std::shared_ptr<device::Mapping>> kept_;
+  std::map<std::uint64_t, std::string> not_mapped_;  // segments that came once, and why they cannot be mapped
 };
 
 }  // namespace sluice::backends::shm
