@@ -22,7 +22,9 @@ namespace {
   X(cuLaunchHostFunc)         \
   X(cuMemcpyAsync)            \
   X(cuMemAlloc)               \
-  X(cuMemFree)
+  X(cuMemFree)                \
+  X(cuMemAllocHost)           \
+  X(cuMemFreeHost)
 
 #define SLUICE_QUOTED(call) #call
 
@@ -110,6 +112,16 @@ GpuBuffer::GpuBuffer(std::size_t bytes) {
 
 GpuBuffer::~GpuBuffer() { Cuda::here().cuMemFree(reinterpret_cast<CUdeviceptr>(data_)); }
 
+PinnedBuffer::PinnedBuffer(std::size_t bytes) {
+  Cuda& cuda = Cuda::here();
+  cuda.use();
+  void* data = nullptr;
+  cuda.check(cuda.cuMemAllocHost(&data, bytes));
+  data_ = static_cast<std::byte*>(data);
+}
+
+PinnedBuffer::~PinnedBuffer() { Cuda::here().cuMemFreeHost(data_); }
+
 void gpu_copy(void* to, const void* from, std::size_t bytes) {
   GpuStream aside;
   aside.copy(to, from, bytes);
@@ -138,6 +150,8 @@ void GpuStream::copy(void*, const void*, std::size_t) { refuse(); }
 void GpuStream::synchronize() {}
 GpuBuffer::GpuBuffer(std::size_t) { refuse(); }
 GpuBuffer::~GpuBuffer() = default;
+PinnedBuffer::PinnedBuffer(std::size_t) { refuse(); }
+PinnedBuffer::~PinnedBuffer() = default;
 void gpu_copy(void*, const void*, std::size_t) { refuse(); }
 
 }  // namespace sluice::test

@@ -46,6 +46,19 @@ class GpuBuffer {
   std::byte* data_ = nullptr;
 };
 
+/// Memory of the host that the program has pinned itself.
+class PinnedBuffer {
+ public:
+  explicit PinnedBuffer(std::size_t bytes);
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+  ~PinnedBuffer();
+  std::byte* data() const noexcept { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+};
+
 /// Copies now, whatever streams wait for.
 void gpu_copy(void* to, const void* from, std::size_t bytes);
 

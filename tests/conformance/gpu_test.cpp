@@ -368,6 +368,44 @@ TEST_P(GpuStreams, of_another_kind_or_gpu_are_misuse) {
   });
 }
 
+/// Memory of the host that the program has pinned, and two regions that share a page.
+TEST_P(GpuStreams, use_memory_that_is_pinned_already_and_regions_that_share_a_page) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr std::size_t kBytes = 5000;
+    GpuStream stream;
+    const PinnedBuffer pinned(kBytes);
+    const Memory both = context.allocate(4 * kBytes);  // for its addresses: pages of this rank alone
+    std::byte* const begin = both.data() + 123;
+    const Rank other = 1 - context.rank();
+    Sender from_pinned = context.sender(other, kTag, context.region(pinned.data(), kBytes).all());
+    Receiver first = context.receiver(other, kTag, context.region(begin, kBytes).all());
+    Sender from_first = context.sender(other, kTag + 1, context.region(begin, kBytes).all());
+    Receiver second = context.receiver(other, kTag + 1, context.region(begin + kBytes, kBytes).all());
+    board().meet(context);
+    fill({pinned.data(), kBytes}, {context.rank(), kTag, 1});
+    from_pinned.put(stream.stream());
+    first.wait(stream.stream());
+    from_first.put(stream.stream());
+    second.wait(stream.stream());
+    context.synchronize(stream.stream());
+    EXPECT_EQ(difference({begin, kBytes}, {other, kTag, 1}), "");
+    EXPECT_EQ(difference({begin + kBytes, kBytes}, {context.rank(), kTag, 1}), "");
+    board().meet(context);
+  });
+}
+
+/// A thread that has used no GPU gives back what others have.
+TEST_P(GpuStreams, need_no_context_in_the_thread_that_frees) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    std::thread([&] {
+      for (int i = 0; i < 5; ++i) {
+        context.allocate(1024 * 1024, Space::pinned);
+        context.allocate(1024 * 1024, Space::device);
+      }
+    }).join();
+  });
+}
+
 /// Nobody wakes a host that waits for what a GPU raises: it must look.
 TEST_P(GpuStreams, are_noticed_by_hosts) {
   run_peers(peers_of(GetParam()), [](Context& context) {
