@@ -29,6 +29,10 @@ class MappedPut : public Put {
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override;
   bool settled() override { return true; }
+  void forget_peer() noexcept override {
+    reached_.clear();
+    mapped_.clear();
+  }
   bool disarmed(bool) override { return true; }
   std::string describe() const override { return how_; }
 
@@ -108,6 +112,7 @@ class RungPut : public Put {
   }
 
   void reach_from(device::Driver& driver) override { bell_->reach_from(driver); }
+  void forget_peer() noexcept override {}  // what is registered with a network is the peer's own affair
 
   /// By the host, when the epoch is enqueued, in order: may be armed already now. At most `most_armed` are.
   virtual void announce(std::uint64_t epoch, Range part) = 0;

@@ -98,6 +98,8 @@ class Put {
   /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so
   /// that its memory may go. Asked again until it is.
   virtual bool settled() = 0;
+  /// The memory of the peer goes: nothing of it is touched, or held, from now on. What is enqueued moves nothing.
+  virtual void forget_peer() noexcept = 0;
   /// After that: whether nothing is left that was armed and never fired. It can be disposed of once `key_closed`:
   /// nothing of the peer can be written through the key of this put any more. Asked again until it is so.
   virtual bool disarmed(bool key_closed) = 0;

@@ -70,7 +70,7 @@ namespace {
   X(cuCtxSynchronize)
 
 struct Calls {
-#define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
+#define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;  // NOLINT(bugprone-macro-parentheses): a name
   SLUICE_CUDA_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
 };
@@ -304,7 +304,7 @@ int Cuda::device_of(void* stream) {
 
 void* Cuda::enter(int device) {
   CUcontext now = nullptr;
-  CUcontext const wanted = context(device);
+  CUcontext wanted = context(device);
   check(calls_.cuCtxGetCurrent(&now), "cuCtxGetCurrent");
   if (now == wanted) return nullptr;
   check(calls_.cuCtxPushCurrent(wanted), "cuCtxPushCurrent");
@@ -428,7 +428,8 @@ CUmemAllocationProp Cuda::shareable(int device) const {
   CUmemAllocationProp wanted{};
   wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, {gpus_[static_cast<std::size_t>(device)].device}};
+  wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  wanted.location.id = gpus_[static_cast<std::size_t>(device)].device;
   if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0)
     wanted.allocFlags.gpuDirectRDMACapable = 1;
   return wanted;
@@ -475,7 +476,8 @@ GpuMemory Cuda::place(CUmemGenericAllocationHandle handle, std::size_t bytes) {
 void Cuda::grant(CUdeviceptr at, std::size_t bytes, int owner) {
   const auto access = [&](int device) {
     CUmemAccessDesc wanted{};
-    wanted.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    wanted.location.id = gpus_[static_cast<std::size_t>(device)].device;
     wanted.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     return calls_.cuMemSetAccess(at, bytes, &wanted, 1);
   };

@@ -245,6 +245,7 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
       return;
     }
     wait_connected({});
+    const std::lock_guard lock(world_->mutex());  // the peer may be about to go
     reach_from(driver, gpu);
     world_->engine().wake();
   } catch (const device::GpuError& reason) {

@@ -167,6 +167,10 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     landing_.reset();
     return awaited;
   }
+  /// The peer hears next that nothing here touches its memory.
+  void forget_peer() noexcept {
+    if (put_ != nullptr) put_->forget_peer();
+  }
   /// The peer's end is no more, nor is what our puts wrote to.
   void peer_gone() noexcept { key_closed_ = true; }
 

@@ -242,6 +242,7 @@ void World::let_go() {
 
 void World::tell_let_go(ChannelEnd& end) {
   end.peer_told = true;
+  end.forget_peer();
   peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::let_go).put(end.remote_id).take(), {}});
 }
 

@@ -20,8 +20,9 @@ SenderCore::~SenderCore() {
 void SenderCore::reach_own(device::Driver& driver) {
   runtime::reach_progress(driver, done);
   if (rung_ == nullptr) return;  // the stream that puts reads the source itself
-  acquired_ = &base::take_progress();
-  runtime::reach_progress(driver, acquired_->word);
+  base::Progress& acquired = base::take_progress();
+  runtime::reach_progress(driver, acquired.word);
+  acquired_ = &acquired;
 }
 
 Slice SenderCore::acquire(Stream stream) {
@@ -40,10 +41,11 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
   if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
   // An acquire is no put that closing would wait for: it keeps the channel's memory itself.
   std::atomic<std::uint64_t> refused{0};
+  const std::uint64_t before = acquires_;
   issue(stream, refused, [self = shared_from_this(), next](device::Lane lane) {
     static_cast<SenderCore&>(*self).await_source(lane, next);
   });
-  acquires_ -= refused;
+  if (refused != 0) acquires_ = before;
 }
 
 std::uint64_t SenderCore::waits_for() const noexcept {
@@ -86,7 +88,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (seeded("source_not_awaited")) return;
   const device::Wait free{&done, epoch - static_cast<std::uint64_t>(opening.options.depth), &done_parking, epoch};
   device::wait(lane, free, *this, helper_);
-  if (lane.gpu != nullptr && acquired_ != nullptr) lane.gpu->write(acquired_->word, ++acquires_);
+  if (lane.gpu != nullptr && acquired_ != nullptr) lane.gpu->write(acquired_.load()->word, ++acquires_);
 }
 
 void SenderCore::drain(std::optional<Timeout> timeout) { drain_until(epoch(), timeout); }

@@ -35,7 +35,7 @@ class SenderCore final : public runtime::ChannelEnd {
   }
   bool passed() const noexcept override {
     return done.value.load(std::memory_order_acquire) + refused_ >= epoch() &&
-           (acquired_ == nullptr || base::reached(acquired_->word, acquires_));
+           (acquired_ == nullptr || base::reached(acquired_.load()->word, acquires_));
   }
   std::uint64_t waits_for() const noexcept override;
   void reach_own(device::Driver& driver) override;
@@ -57,10 +57,10 @@ class SenderCore final : public runtime::ChannelEnd {
   void look_for_credit(device::Lane lane, std::uint64_t epoch);
   void await_source(device::Lane lane, std::uint64_t epoch);
 
-  std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
-  base::Progress* acquired_ = nullptr;          // waits for the source that have passed on a GPU's stream
-  std::atomic<std::uint64_t> acquires_{0};      // and that were given to it
-  std::atomic<std::uint64_t> refused_{0};       // puts that the driver refused
+  std::atomic<std::uint64_t> target_depth_{0};      // 0: not connected yet
+  std::atomic<base::Progress*> acquired_{nullptr};  // waits for the source that have passed on a GPU's stream
+  std::atomic<std::uint64_t> acquires_{0};          // and that were given to it
+  std::atomic<std::uint64_t> refused_{0};           // puts that the driver refused
   std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
 };
 

@@ -35,6 +35,7 @@ class Cuda {
     return cuda;
   }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): names
 #define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
   SLUICE_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
@@ -62,6 +63,7 @@ class Cuda {
   if (call == nullptr) return "the driver has no " SLUICE_QUOTED(call);
     SLUICE_CALLS(SLUICE_GET)
 #undef SLUICE_GET
+    // NOLINTEND(bugprone-macro-parentheses)
     CUdevice device = 0;
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS) return "no GPU is here";
     if (cuDevicePrimaryCtxRetain(&context_, device) != CUDA_SUCCESS) return "the GPU cannot be used";

@@ -62,6 +62,10 @@ class BouncePut final : public Put {
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override { reach_words(driver, signal_, mapped_, reached_); }
   bool settled() override { return true; }
+  void forget_peer() noexcept override {
+    reached_.clear();
+    mapped_.clear();
+  }
   bool disarmed(bool) override { return true; }
   std::string describe() const override;
 
