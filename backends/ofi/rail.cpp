@@ -216,27 +216,31 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   return registration;
 }
 
-void Rail::say_whose(fi_mr_attr& attributes, const device::Extent& memory) {
-  if (memory.driver == nullptr) return;
-  const auto gpu = memory.driver->find(memory.data);
-  if (!gpu || !memory.driver->orders_writes_of_others(gpu->device))
-    throw std::runtime_error("writes of a NIC into this GPU's memory may be seen after their signal");
-  attributes.iface = memory.driver->kind() == Stream::Kind::cuda ? FI_HMEM_CUDA : FI_HMEM_ROCR;
-  attributes.device.cuda = gpu->device;
-}
-
 fid_mr* Rail::register_whole(const device::Extent& memory) {
   if (memory.driver != nullptr && (info_->caps & FI_HMEM) == 0)
     throw std::runtime_error("the provider reaches no memory of GPUs");
+  return register_memory(memory, FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0), 0);
+}
+
+fid_mr* Rail::register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags) {
+  fid_mr* mr = nullptr;
+  const std::uint64_t key = next_key_++;
+  if (memory.driver == nullptr) {
+    check(fi_mr_reg(domain_.get(), memory.data, memory.bytes, access, 0, key, flags, &mr, nullptr), "fi_mr_reg");
+    return mr;
+  }
+  const auto gpu = memory.driver->find(memory.data);
+  if (!gpu || !memory.driver->orders_writes_of_others(gpu->device))
+    throw std::runtime_error("writes of a NIC into this GPU's memory may be seen after their signal");
   const iovec whole{memory.data, memory.bytes};
   fi_mr_attr attributes{};
   attributes.mr_iov = &whole;
   attributes.iov_count = 1;
-  attributes.access = FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0);
-  attributes.requested_key = next_key_++;
-  say_whose(attributes, memory);
-  fid_mr* mr = nullptr;
-  check(fi_mr_regattr(domain_.get(), &attributes, 0, &mr), "fi_mr_regattr");
+  attributes.access = access;
+  attributes.requested_key = key;
+  attributes.iface = memory.driver->kind() == Stream::Kind::cuda ? FI_HMEM_CUDA : FI_HMEM_ROCR;
+  attributes.device.cuda = gpu->device;
+  check(fi_mr_regattr(domain_.get(), &attributes, flags, &mr), "fi_mr_regattr");
   return mr;
 }
 

@@ -92,7 +92,6 @@ class Rail {
   const fi_info& info() const noexcept { return *info_; }
   fid_domain* domain() const noexcept { return domain_.get(); }
   fid_ep* endpoint() const noexcept { return endpoint_.get(); }
-  std::uint64_t new_key() noexcept { return next_key_++; }
   /// It takes deferred work, and counts what lands in a piece of memory.
   bool triggers() const noexcept { return (~info_->caps & kTriggerCaps) == 0; }
   /// It reads the memory of peers.
@@ -114,8 +113,8 @@ class Rail {
   std::shared_ptr<Registration> registered_if_reached(const device::Extent& memory);
   /// What is still under way may use it; from now on nobody else does, since its memory may go.
   void disown(const Registration& registration);
-  /// Where the memory to be registered lies, for the provider.
-  static void say_whose(fi_mr_attr& attributes, const device::Extent& memory);
+  /// Not yet bound or enabled. @throws std::runtime_error
+  fid_mr* register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags);
   std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
   /// Bytes that anybody may overwrite: a peer's flush of its writes to us is one more write, and comes here. They are

@@ -24,15 +24,8 @@ std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
 /// In the order that cxi insists on.
 Owned<fid_mr> register_counted(Rail& rail, const std::byte* from, std::size_t bytes, device::Driver* gpus,
                                fid_cntr* counter) {
-  const iovec slot{const_cast<std::byte*>(from), bytes};
-  fi_mr_attr attributes{};
-  attributes.mr_iov = &slot;
-  attributes.iov_count = 1;
-  attributes.access = FI_REMOTE_WRITE;
-  attributes.requested_key = rail.new_key();
-  Rail::say_whose(attributes, {const_cast<std::byte*>(from), bytes, nullptr, gpus});
-  fid_mr* mr = nullptr;
-  check(fi_mr_regattr(rail.domain(), &attributes, FI_RMA_EVENT, &mr), "fi_mr_regattr");
+  fid_mr* const mr =
+      rail.register_memory({const_cast<std::byte*>(from), bytes, nullptr, gpus}, FI_REMOTE_WRITE, FI_RMA_EVENT);
   Owned<fid_mr> registered(mr);
   const bool by_endpoint = (rail.info().domain_attr->mr_mode & FI_MR_ENDPOINT) != 0;
   if (by_endpoint) check(fi_mr_bind(mr, &rail.endpoint()->fid, 0), "fi_mr_bind");

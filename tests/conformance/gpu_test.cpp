@@ -122,6 +122,7 @@ class Kernels {
 };
 
 class GpuMemory : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemory);
 
 TEST_P(GpuMemory, gets_every_byte_of_every_epoch_in_order) {
   run_peers(peers_of(GetParam()), [](Context& context) {
@@ -223,6 +224,7 @@ TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
 INSTANTIATE_TEST_SUITE_P(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
 
 class GpuStreams : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuStreams);
 
 /// Every neighbour's slots, in as few operations as a plan can make of them.
 TEST_P(GpuStreams, take_a_plan) {
