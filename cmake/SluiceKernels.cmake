@@ -77,7 +77,7 @@ function(sluice_find_hip)
     sluice_find_clang()
     set(SLUICE_HIP_ARCHITECTURES gfx90a PARENT_SCOPE)
   endif()
-  set("clang 15 with its lld and clang-offload-bundler_FOUND" ${works} PARENT_SCOPE)
+  set("clang 15 with its lld, clang-offload-bundler and llvm-objcopy_FOUND" ${works} PARENT_SCOPE)
   find_path(SLUICE_HIP_INCLUDE_DIR hip/hip_runtime_api.h HINTS ENV ROCM_PATH ENV HIP_PATH PATHS /opt/rocm
             PATH_SUFFIXES include DOC "The folder above hip/hip_runtime_api.h")
   if(SLUICE_HIP_INCLUDE_DIR)

@@ -88,7 +88,7 @@ sluice_option(CUDA HELP "NVIDIA GPUs" NEEDS "nvcc 12.0_FOUND" cuda.h_FOUND FOUND
 if(NOT DEFINED SLUICE_ENABLE_HIP OR SLUICE_ENABLE_HIP OR SLUICE_ENABLE_HIP STREQUAL "AUTO")
   sluice_find_hip()
 endif()
-sluice_option(HIP HELP "AMD GPUs" NEEDS "clang 15 with its lld and clang-offload-bundler_FOUND"
+sluice_option(HIP HELP "AMD GPUs" NEEDS "clang 15 with its lld, clang-offload-bundler and llvm-objcopy_FOUND"
               hip/hip_runtime_api.h_FOUND FOUND "${SLUICE_HIP_SUMMARY}")
 
 # A project that adds Sluice as a subfolder gets the library alone, unless it asks.

@@ -47,11 +47,13 @@ class Context {
   int node_rank() const noexcept;
   int node_size() const noexcept;
 
-  /// Pinned, zeroed, peer-mappable memory, aligned to 64 bytes (to a page from 4096 bytes on).
-  /// @throws Error{Code::out_of_resources}, {Code::bad_argument} for 0 bytes.
+  /// Pinned, zeroed, peer-mappable memory, aligned to 64 bytes (to a page from 4096 bytes on; a GPU's to 256 bytes).
+  /// `device`: of Space::device, a GPU as the vendor's runtime counts them; -1: the calling thread's current one.
+  /// @throws Error{Code::out_of_resources}, {Code::bad_argument} for 0 bytes or no such device.
   Memory allocate(std::size_t bytes, Space space = Space::host, int device = -1);
 
-  /// Pins `bytes` bytes of the user's memory, which stays the user's.
+  /// Pins `bytes` bytes of the user's memory, the host's or a GPU's, which stays the user's.
+  /// @throws Error{Code::out_of_resources, Code::bad_argument}
   Region region(void* memory, std::size_t bytes);
 
   /// Opens the out-end of a channel to `peer`; returns at once, and is not collective. The i-th opening of (peer, tag)
