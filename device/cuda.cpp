@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 
@@ -200,8 +201,8 @@ class Cuda final : public Driver {
 
   Calls calls_;
   std::vector<Gpu> gpus_;
-  std::mutex mutex_;  // contexts and idle streams
-  int home_ = -1;     // the first GPU that was used
+  std::mutex mutex_;           // contexts and idle streams
+  std::atomic<int> home_{-1};  // the first GPU that was used
   std::string why_not_;
 };
 
@@ -530,7 +531,8 @@ std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
 
 GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
   // By the GPU that this process uses, whosever the memory is.
-  const int device = home_ >= 0 ? home_ : ordinal(what.device).value_or(0);
+  const int home = home_;
+  const int device = home >= 0 ? home : ordinal(what.device).value_or(0);
   const OnDevice current(*this, device);
   if (what.fd) {
     CUmemGenericAllocationHandle handle = 0;
@@ -573,7 +575,7 @@ void* Cuda::reach_registers(void* pages, std::size_t bytes) {
 }
 
 void Cuda::give_up(void* pages) noexcept {
-  on_device(std::max(home_, 0), [&] { check(calls_.cuMemHostUnregister(pages), "cuMemHostUnregister"); });
+  on_device(std::max(home_.load(), 0), [&] { check(calls_.cuMemHostUnregister(pages), "cuMemHostUnregister"); });
 }
 
 }  // namespace
