@@ -121,7 +121,8 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 CUresult cuCtxSynchronize() {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
+  if (const CUresult error = driver().captures.use_all(*context)) return error;
   return context->synchronize("cuCtxSynchronize");
 }
 

@@ -38,7 +38,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   std::shared_ptr<Event> event;
   StreamPtr stream;
   if (const CUresult error = use_event(handle, event)) return error;
-  if (const CUresult error = use_stream(stream_handle, stream)) return error;
+  if (const CUresult error = use_stream(stream_handle, stream, IfCapturing::refuse)) return error;
   if (&event->context != &stream->context) return CUDA_ERROR_INVALID_HANDLE;
   const auto recording = std::make_shared<Recording>();
   const std::lock_guard lock(event->mutex);
@@ -54,6 +54,7 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
 CUresult cuEventQuery(CUevent handle) {
   std::shared_ptr<Event> event;
   if (const CUresult error = use_event(handle, event)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   const auto recording = event->recording();
   return !recording || recording->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -87,7 +88,7 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int 
   std::shared_ptr<Event> event;
   StreamPtr stream;
   if (const CUresult error = use_event(handle, event)) return error;
-  if (const CUresult error = use_stream(stream_handle, stream)) return error;
+  if (const CUresult error = use_stream(stream_handle, stream, IfCapturing::refuse)) return error;
   if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   const auto recording = event->recording();
   if (!recording) return CUDA_SUCCESS;

@@ -49,7 +49,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigned int flags) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   if (!pointer || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   Ticket ticket{};
   std::memcpy(&ticket, &handle, sizeof(ticket));
@@ -66,7 +66,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   const RangePtr range = driver().addresses.at(pointer);
   if (!range || range->base != pointer || range->kind != Kind::ipc) return CUDA_ERROR_INVALID_VALUE;
   const CUresult error = range->context->synchronize("cuIpcCloseMemHandle");

@@ -52,7 +52,7 @@ extern "C" {
 
 CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   if (!pointer || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = context->synchronize("cuMemAlloc")) return error;
   std::size_t free = 0;
@@ -69,7 +69,7 @@ CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
 
 CUresult cuMemFree(CUdeviceptr pointer) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   RangePtr range = begins_at(pointer, Kind::device);
   if (!range) range = begins_at(pointer, Kind::pool);
   if (!range || range->freeing) return CUDA_ERROR_INVALID_VALUE;
@@ -79,7 +79,7 @@ CUresult cuMemFree(CUdeviceptr pointer) {
 CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned int flags) {
   constexpr unsigned kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   if (!pointer || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -92,7 +92,7 @@ CUresult cuMemAllocHost(void** pointer, size_t bytes) { return cuMemHostAlloc(po
 
 CUresult cuMemFreeHost(void* pointer) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   const RangePtr range = begins_at(reinterpret_cast<std::uintptr_t>(pointer), Kind::host);
   return range ? free_range("cuMemFreeHost", range) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -100,7 +100,7 @@ CUresult cuMemFreeHost(void* pointer) {
 CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned int flags) {
   constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   if ((flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY)) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if (!pointer || bytes == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -116,7 +116,7 @@ CUresult cuMemHostRegister(void* pointer, size_t bytes, unsigned int flags) {
 
 CUresult cuMemHostUnregister(void* pointer) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   const RangePtr range = begins_at(reinterpret_cast<std::uintptr_t>(pointer), Kind::registered);
   return range ? free_range("cuMemHostUnregister", range) : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

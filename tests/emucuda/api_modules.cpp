@@ -61,10 +61,10 @@ CUresult copy_buffer(void** extra, Arguments& arguments) {
   return CUDA_SUCCESS;
 }
 
-CUresult run_kernel(EmucudaKernel kernel, const std::shared_ptr<Arguments>& arguments, Dimensions grid,
-                    Dimensions block) {
+/// By value: what a kernel writes to its parameters, the next launch of a graph must not see.
+CUresult run_kernel(EmucudaKernel kernel, Arguments arguments, Dimensions grid, Dimensions block) {
   std::vector<void*> parameters;
-  for (auto& value : arguments->values) parameters.push_back(value.data());
+  for (auto& value : arguments.values) parameters.push_back(value.data());
   in_stream_function() = true;
   kernel(parameters.data(), grid.data(), block.data());
   in_stream_function() = false;
@@ -86,10 +86,10 @@ CUresult launch(CUfunction handle, Dimensions grid, Dimensions block, CUstream s
   if (!function || &function->context != &stream->context) return CUDA_ERROR_INVALID_HANDLE;
   const auto kernel = kernels().find(function->name);
   if (!kernel || !valid(grid, block) || (parameters && extra)) return CUDA_ERROR_INVALID_VALUE;
-  const auto arguments = std::make_shared<Arguments>();
+  Arguments arguments;
   CUresult error = CUDA_SUCCESS;
-  if (parameters) error = copy_parameters(*function, *kernel, parameters, *arguments);
-  if (extra) error = copy_buffer(extra, *arguments);
+  if (parameters) error = copy_parameters(*function, *kernel, parameters, arguments);
+  if (extra) error = copy_buffer(extra, arguments);
   if (error) return error;
   stream->context.submit(
       stream, [run = kernel->run, arguments, grid, block](Turn&) { return run_kernel(run, arguments, grid, block); });
@@ -108,7 +108,7 @@ extern "C" {
 
 CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   if (!handle || !image) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = context->synchronize("cuModuleLoadData")) return error;
   driver().modules.add(std::make_shared<Module>(Module{*context}), handle);
@@ -121,7 +121,7 @@ CUresult cuModuleLoadDataEx(CUmodule* handle, const void* image, unsigned int, C
 
 CUresult cuModuleUnload(CUmodule handle) {
   Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  if (const CUresult error = use_context_unsafely(context)) return error;
   if (!driver().modules.take(handle)) return CUDA_ERROR_INVALID_HANDLE;
   driver().functions.forget_if([&](const Function& function) { return function.module == handle; });
   return CUDA_SUCCESS;

@@ -104,7 +104,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute, void* v
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPool handle, CUstream stream_handle) {
   std::shared_ptr<Pool> pool;
   StreamPtr stream;
-  if (const CUresult error = use_stream(stream_handle, stream)) return error;
+  if (const CUresult error = use_stream(stream_handle, stream, IfCapturing::refuse)) return error;
   if (const CUresult error = use_pool(handle, pool)) return error;
   if (!pointer || bytes == 0 || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   auto block = Block::create(bytes, driver().machine_ordinal(pool->device), pool->handle_types);
@@ -124,13 +124,13 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPoo
 
 CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream_handle) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(stream_handle, stream)) return error;
+  if (const CUresult error = use_stream(stream_handle, stream, IfCapturing::refuse)) return error;
   return cuMemAllocFromPoolAsync(pointer, bytes, default_pool(stream->context.device()), stream_handle);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream_handle) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(stream_handle, stream)) return error;
+  if (const CUresult error = use_stream(stream_handle, stream, IfCapturing::refuse)) return error;
   const RangePtr range = of_pool(pointer);
   if (!range || range->freeing.exchange(true)) return CUDA_ERROR_INVALID_VALUE;
   stream->context.submit(stream, [range](Turn&) {

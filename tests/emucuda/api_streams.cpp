@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, and host functions on them. Nothing is ever captured.
+// Streams, and host functions on them.
 #include "tests/emucuda/driver.hpp"
 
 using namespace emucuda;
@@ -18,20 +18,20 @@ CUresult cuStreamCreate(CUstream* handle, unsigned int flags) { return cuStreamC
 
 /// Returns at once; what was submitted is still done.
 CUresult cuStreamDestroy(CUstream handle) {
-  Context* context = nullptr;
-  if (const CUresult error = use_context(context)) return error;
+  StreamPtr stream;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::refuse)) return error;
   return driver().streams.take(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuStreamSynchronize(CUstream handle) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::refuse)) return error;
   return stream->context.wait(stream->context.before(stream));
 }
 
 CUresult cuStreamQuery(CUstream handle) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::refuse)) return error;
   for (const Mark& mark : stream->context.before(stream)) {
     if (!mark.reached()) return CUDA_ERROR_NOT_READY;
   }
@@ -40,7 +40,7 @@ CUresult cuStreamQuery(CUstream handle) {
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   *flags = stream->flags;
   return CUDA_SUCCESS;
@@ -48,7 +48,7 @@ CUresult cuStreamGetFlags(CUstream handle, unsigned int* flags) {
 
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
   if (!priority) return CUDA_ERROR_INVALID_VALUE;
   *priority = stream->priority;
   return CUDA_SUCCESS;
@@ -57,7 +57,7 @@ CUresult cuStreamGetPriority(CUstream handle, int* priority) {
 /// Unlike its handle, it tells the default streams of different contexts apart.
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
   if (!id) return CUDA_ERROR_INVALID_VALUE;
   *id = reinterpret_cast<std::uintptr_t>(stream.get());
   return CUDA_SUCCESS;
@@ -65,7 +65,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   *context = stream->context.handle();
   return CUDA_SUCCESS;
@@ -73,30 +73,9 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
 
 CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   *device = stream->context.device();
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing(CUstream handle, CUstreamCaptureStatus* status) {
-  StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream)) return error;
-  if (!status) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*,
-                                const CUgraphNode**, const CUgraphEdgeData**, size_t*) {
-  return cuStreamIsCapturing(handle, status);
-}
-
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  if (const CUresult error = use_driver()) return error;
-  if (!mode) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(*mode, current);
   return CUDA_SUCCESS;
 }
 

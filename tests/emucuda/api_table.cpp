@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions by name, as cuGetProcAddress gives them: without the suffixes that the header's macros add.
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -56,6 +55,12 @@ const std::array kRows = {
     ROW(cuGetErrorName, 0),
     ROW(cuGetErrorString, 0),
     ROW(cuGetProcAddress, 12000),
+    ROW(cuGraphDestroy, 0),
+    ROW(cuGraphExecDestroy, 0),
+    ROW(cuGraphGetNodes, 0),
+    ROW(cuGraphInstantiate, 12000),
+    ROW(cuGraphInstantiateWithFlags, 11040),
+    ROW(cuGraphLaunch, 0),
     ROW(cuInit, 0),
     ROW(cuIpcCloseMemHandle, 0),
     ROW(cuIpcGetMemHandle, 0),
@@ -121,9 +126,12 @@ const std::array kRows = {
     ROW(cuPointerGetAttributes, 0),
     ROW(cuPointerSetAttribute, 0),
     ROW(cuStreamBatchMemOp, 11070),
+    ROW(cuStreamBeginCapture, 10010),
     ROW(cuStreamCreate, 0),
     ROW(cuStreamCreateWithPriority, 0),
     ROW(cuStreamDestroy, 0),
+    ROW(cuStreamEndCapture, 0),
+    Row{"cuStreamGetCaptureInfo", reinterpret_cast<void*>(&cuStreamGetCaptureInfo_v2), 11030},
     ROW(cuStreamGetCaptureInfo, 12030),
     ROW(cuStreamGetCtx, 0),
     ROW(cuStreamGetDevice, 12080),
@@ -157,14 +165,15 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
   if (!name || !function || (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
-  const auto* const row =
-      std::find_if(kRows.begin(), kRows.end(), [&](const Row& it) { return !std::strcmp(it.name, name); });
-  if (row == kRows.end()) return CUDA_ERROR_NOT_FOUND;
-  *result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-  if (version < row->since || version > CUDA_VERSION) return CUDA_ERROR_NOT_FOUND;
-  *result = CU_GET_PROC_ADDRESS_SUCCESS;
-  *function = row->function;
-  return CUDA_SUCCESS;
+  // Of several versions the last that is old enough.
+  for (const Row& row : kRows) {
+    if (std::strcmp(row.name, name) != 0) continue;
+    if (!*function) *result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+    if (version < row.since || version > CUDA_VERSION) continue;
+    *result = CU_GET_PROC_ADDRESS_SUCCESS;
+    *function = row.function;
+  }
+  return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 #undef cuGetProcAddress

@@ -109,6 +109,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
   if (const CUresult error = use_driver()) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   const auto ranges = mappings(pointer, bytes);
   if (ranges.empty()) return CUDA_ERROR_INVALID_VALUE;
   for (int device = 0; device < driver().devices(); ++device) {

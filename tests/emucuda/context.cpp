@@ -86,6 +86,11 @@ StreamPtr Context::legacy_stream() {
   return legacy_;
 }
 
+bool Context::is_legacy(const StreamPtr& stream) {
+  const std::lock_guard lock(mutex_);
+  return stream == legacy_;
+}
+
 StreamPtr Context::per_thread_stream() {
   struct Own {
     std::uint64_t generation;
@@ -110,12 +115,21 @@ Marks Context::predecessors(const StreamPtr& stream) {
   return marks;
 }
 
-Mark Context::submit(const StreamPtr& stream, Work work) {
+Mark Context::submit(const StreamPtr& stream, Operations operations, const Mark& also) {
+  if (driver().captures.record(stream, operations)) return {};
   const std::lock_guard lock(mutex_);
-  Marks after = predecessors(stream);
-  const std::uint64_t ticket = ++stream->submitted;
-  stream->queue.push({stream, ticket, std::move(after), std::move(work)});
-  return {stream, ticket};
+  for (Work& work : operations) {
+    Marks after = predecessors(stream);
+    after.push_back(also);
+    stream->queue.push({stream, ++stream->submitted, std::move(after), std::move(work)});
+  }
+  return {stream, stream->submitted.load()};
+}
+
+Mark Context::submit(const StreamPtr& stream, Work work) {
+  Operations one;
+  one.push_back(std::move(work));
+  return submit(stream, std::move(one), {});
 }
 
 Marks Context::before(const StreamPtr& stream) {

@@ -33,7 +33,12 @@ class Context {
   StreamPtr legacy_stream();
   StreamPtr per_thread_stream();
 
-  /// Puts an operation behind what the rules say it must wait for.
+  /// The legacy stream need not be there yet.
+  bool is_legacy(const StreamPtr& stream);
+
+  /// Puts operations behind what the rules say they must wait for, and behind `also`; nothing comes between them. If
+  /// the stream captures, they are recorded, and the mark is none.
+  Mark submit(const StreamPtr& stream, Operations operations, const Mark& also);
   Mark submit(const StreamPtr& stream, Work work);
   /// What the stream's next operation would wait for, its own last one included.
   Marks before(const StreamPtr& stream);

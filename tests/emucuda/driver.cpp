@@ -134,6 +134,9 @@ void Driver::forget(Context& context) {
   for (const RangePtr& range : addresses.all()) {
     if (range->context == &context) displace(*range);
   }
+  captures.forget(context);
+  graph_execs.forget_if([&](const GraphExec& exec) { return &exec.graph->context == &context; });
+  graphs.forget_if([&](const Graph& graph) { return &graph.context == &context; });
   streams.forget_if([&](const Stream& stream) { return &stream.context == &context; });
 }
 
@@ -151,7 +154,12 @@ CUresult use_context(Context*& context) {
   return context->active() ? context->error() : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-CUresult use_stream(CUstream handle, StreamPtr& stream) {
+CUresult use_context_unsafely(Context*& context) {
+  if (const CUresult error = use_context(context)) return error;
+  return driver().captures.use_unsafely();
+}
+
+CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what) {
   Context* context = nullptr;
   if (const CUresult error = use_context(context)) return error;
   if (!handle || handle == CU_STREAM_LEGACY) {
@@ -161,7 +169,9 @@ CUresult use_stream(CUstream handle, StreamPtr& stream) {
   } else {
     stream = driver().streams.find(handle);
   }
-  return stream ? stream->context.error() : CUDA_ERROR_INVALID_HANDLE;
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult error = stream->context.error()) return error;
+  return driver().captures.use(stream, what);
 }
 
 }  // namespace emucuda

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/emucuda/addresses.hpp"
+#include "tests/emucuda/capture.hpp"
 #include "tests/emucuda/context.hpp"
 #include "tests/emucuda/handles.hpp"
 #include "tests/emucuda/settings.hpp"
@@ -49,12 +50,15 @@ class Driver {
   void forget(Context& context);
 
   Addresses addresses;
+  Captures captures;
   Handles<Stream> streams;
   Handles<Event> events;
   Handles<Module> modules;
   Handles<Function> functions;
   Handles<Physical> physical;
   Handles<Pool> pools;
+  Handles<Graph> graphs;
+  Handles<GraphExec> graph_execs;
 
  private:
   CUresult find_devices();
@@ -77,7 +81,10 @@ std::vector<Context*>& current_contexts();
 /// What a call that needs the driver, or also a context, does first.
 CUresult use_driver();
 CUresult use_context(Context*& context);
-/// The stream behind a handle; the default streams are the current context's.
-CUresult use_stream(CUstream handle, StreamPtr& stream);
+/// For calls that CUDA calls potentially unsafe while there is a capture.
+CUresult use_context_unsafely(Context*& context);
+/// The stream behind a handle; the default streams are the current context's. What is submitted is recorded if it
+/// captures.
+CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what = IfCapturing::record);
 
 }  // namespace emucuda

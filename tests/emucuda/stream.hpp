@@ -19,6 +19,7 @@ class Turn;
 
 /// What runs on a stream. Anything but success is the context's error from then on.
 using Work = std::function<CUresult(Turn&)>;
+using Operations = std::vector<Work>;
 
 struct Stream {
   Stream(Context& owner, unsigned with_flags, int with_priority, Queue& on)
