@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu_stream.hpp"
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -19,6 +20,12 @@ namespace {
   X(cuStreamCreate)           \
   X(cuStreamDestroy)          \
   X(cuStreamSynchronize)      \
+  X(cuStreamBeginCapture)     \
+  X(cuStreamEndCapture)       \
+  X(cuGraphInstantiate)       \
+  X(cuGraphLaunch)            \
+  X(cuGraphDestroy)           \
+  X(cuGraphExecDestroy)       \
   X(cuLaunchHostFunc)         \
   X(cuMemcpyAsync)            \
   X(cuMemAlloc)               \
@@ -88,12 +95,15 @@ GpuStream::~GpuStream() { Cuda::here().cuStreamDestroy(stream_); }
 Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
 
 void GpuStream::run(std::function<void()> work) {
-  constexpr auto call = [](void* held) {
+  constexpr CUhostFn again = [](void* held) { (*static_cast<std::function<void()>*>(held))(); };
+  constexpr CUhostFn once = [](void* held) {
     const std::unique_ptr<std::function<void()>> owned(static_cast<std::function<void()>*>(held));
-    (*owned)();
+    again(held);
   };
+  auto held = std::make_unique<std::function<void()>>(std::move(work));
   Cuda& cuda = Cuda::here();
-  cuda.check(cuda.cuLaunchHostFunc(stream_, call, new std::function<void()>(std::move(work))));
+  cuda.check(cuda.cuLaunchHostFunc(stream_, captured_ ? again : once, held.get()));
+  captured_ ? captured_->push_back(std::move(held)) : static_cast<void>(held.release());
 }
 
 void GpuStream::copy(void* to, const void* from, std::size_t bytes) {
@@ -103,6 +113,31 @@ void GpuStream::copy(void* to, const void* from, std::size_t bytes) {
 }
 
 void GpuStream::synchronize() { Cuda::here().check(Cuda::here().cuStreamSynchronize(stream_)); }
+
+GpuGraph::GpuGraph(GpuStream& stream, const std::function<void()>& work, CaptureMode mode) {
+  Cuda& cuda = Cuda::here();
+  cuda.check(cuda.cuStreamBeginCapture(stream.stream_, static_cast<CUstreamCaptureMode>(mode)));
+  stream.captured_ = &functions_;
+  std::exception_ptr failure;
+  try {
+    work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  stream.captured_ = nullptr;
+  CUgraph graph = nullptr;
+  CUresult result = cuda.cuStreamEndCapture(stream.stream_, &graph);
+  if (graph != nullptr) {
+    if (!failure) result = cuda.cuGraphInstantiate(&exec_, graph, 0);
+    cuda.cuGraphDestroy(graph);
+  }
+  if (failure) std::rethrow_exception(failure);
+  cuda.check(result);
+}
+
+GpuGraph::~GpuGraph() { Cuda::here().cuGraphExecDestroy(exec_); }
+
+void GpuGraph::launch(GpuStream& on) { Cuda::here().check(Cuda::here().cuGraphLaunch(exec_, on.stream_)); }
 
 GpuBuffer::GpuBuffer(std::size_t bytes) {
   Cuda& cuda = Cuda::here();
@@ -150,6 +185,9 @@ Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
 void GpuStream::run(std::function<void()>) { refuse(); }
 void GpuStream::copy(void*, const void*, std::size_t) { refuse(); }
 void GpuStream::synchronize() {}
+GpuGraph::GpuGraph(GpuStream&, const std::function<void()>&, CaptureMode) { refuse(); }
+GpuGraph::~GpuGraph() = default;
+void GpuGraph::launch(GpuStream&) { refuse(); }
 GpuBuffer::GpuBuffer(std::size_t) { refuse(); }
 GpuBuffer::~GpuBuffer() = default;
 PinnedBuffer::PinnedBuffer(std::size_t) { refuse(); }

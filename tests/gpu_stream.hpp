@@ -8,6 +8,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
+
+struct CUgraphExec_st;  // CUgraphExec is a pointer to this
 
 namespace sluice::test {
 
@@ -30,7 +33,32 @@ class GpuStream {
   void synchronize();
 
  private:
+  friend class GpuGraph;
+  using Functions = std::vector<std::unique_ptr<std::function<void()>>>;
+
   CUstream_st* stream_ = nullptr;
+  Functions* captured_ = nullptr;  // where functions stay that may run more than once
+};
+
+/// What a capture forbids to whom, as cuThreadExchangeStreamCaptureMode says.
+enum class CaptureMode { global, of_thread, relaxed };
+
+/// What was given to a stream, to be given again any number of times.
+class GpuGraph {
+ public:
+  /// Captures what `work` gives to `stream`, which does nothing of it. What `work` throws ends the capture.
+  GpuGraph(GpuStream& stream, const std::function<void()>& work, CaptureMode mode = CaptureMode::global);
+  GpuGraph(const GpuGraph&) = delete;
+  GpuGraph& operator=(const GpuGraph&) = delete;
+  /// When its launches have been waited for.
+  ~GpuGraph();
+
+  /// In the order of the stream, and behind the last launch.
+  void launch(GpuStream& on);
+
+ private:
+  GpuStream::Functions functions_;
+  CUgraphExec_st* exec_ = nullptr;
 };
 
 /// Memory of the GPU as a program allocates it: nobody knows of it but the driver.

@@ -4,11 +4,13 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/emucuda/cuda_api.hpp"
 #include "tests/emucuda/emucuda.hpp"
 #include "tests/emucuda/rig.hpp"
+#include "tests/gpu_stream.hpp"
 
 namespace emucuda::test {
 namespace {
@@ -220,6 +222,56 @@ TEST(Names, of_graphs_have_versions) {
   EXPECT_EQ(at("cuGraphInstantiate", 12000), dlsym(library, "cuGraphInstantiateWithFlags"));
   EXPECT_EQ(at("cuGraphInstantiateWithFlags", 13000), dlsym(library, "cuGraphInstantiateWithFlags"));
   dlclose(library);
+}
+
+// --- as the tests of the library have them ---------------------------------------------------------------------------
+
+using sluice::test::CaptureMode;
+using sluice::test::GpuBuffer;
+using sluice::test::GpuGraph;
+using sluice::test::GpuStream;
+using sluice::test::PinnedBuffer;
+
+TEST(GpuGraph, gives_again_what_was_given) {
+  ASSERT_EQ(sluice::test::why_no_gpu(), "");
+  GpuStream stream;
+  GpuStream other;
+  const GpuBuffer between(8);
+  const PinnedBuffer from(8);
+  const PinnedBuffer to(8);
+  int calls = 0;
+  for (const CaptureMode mode : {CaptureMode::global, CaptureMode::of_thread, CaptureMode::relaxed}) {
+    const auto work = [&] {
+      stream.run([&calls, one = std::make_shared<int>(1)] { calls += *one; });
+      stream.copy(between.data(), from.data(), 8);
+      stream.copy(to.data(), between.data(), 8);
+    };
+    GpuGraph graph(stream, work, mode);
+    calls = 0;
+    for (int launch = 1; launch <= 3; ++launch) {
+      std::memset(from.data(), launch, 8);
+      GpuStream& on = launch == 2 ? other : stream;
+      graph.launch(on);
+      on.synchronize();
+      EXPECT_EQ(std::to_integer<int>(to.data()[7]), launch);
+      EXPECT_EQ(calls, launch);
+    }
+  }
+}
+
+TEST(GpuGraph, lets_the_stream_go_if_its_work_throws_or_cannot_be_captured) {
+  ASSERT_EQ(sluice::test::why_no_gpu(), "");
+  GpuStream stream;
+  const auto fail = [&] {
+    stream.run([] {});
+    throw std::logic_error("of the work");
+  };
+  EXPECT_THROW(GpuGraph(stream, fail), std::logic_error);
+  EXPECT_THROW(GpuGraph(stream, [&] { stream.synchronize(); }), std::runtime_error);
+  bool called = false;
+  stream.run([&] { called = true; });
+  stream.synchronize();
+  EXPECT_TRUE(called);
 }
 
 }  // namespace
