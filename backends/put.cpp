@@ -26,6 +26,13 @@ void MappedPut::reach_from(device::Driver& driver) {
   reach_words(driver, signal_, mapped_, reached_);
 }
 
+/// Memory of a GPU is not the host's kernels'.
+std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
+  if (driver == nullptr && gpus_ != nullptr) return std::nullopt;
+  signal_.parking->silence();
+  return ByKernel{target_, signal_.word};
+}
+
 void MappedPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
   if (!watch_.shut() || seeded("poison_permits")) move(lane, epoch, part);
   device::raise(lane, watch_.done, epoch, watch_.done_parking);
@@ -67,6 +74,20 @@ void EnginePut::reach_from(device::Driver& driver) {
   RungPut::reach_from(driver);
   if (!parts_.empty()) parts_.resize(std::max(parts_.size(), kFarAhead));
   far_ahead_ = true;
+}
+
+/// Nothing is outstanding.
+std::optional<ByKernel> EnginePut::by_kernel(device::Driver* driver) {
+  ByKernel what;
+  what.raised = &bell().word;
+  what.ahead = threshold(0);
+  what.rings = true;
+  if (parts_.empty()) return what;
+  static_assert(sizeof(Range) == 2 * sizeof(std::uint64_t));
+  if (driver != nullptr) parts_reached_ = device::reach(*driver, parts_.data(), parts_.size() * sizeof(Range));
+  what.parts = reinterpret_cast<std::uint64_t*>(parts_.data());
+  what.kept = parts_.size();
+  return what;
 }
 
 /// Whatever their backend: the engine looks at the bell.

@@ -28,6 +28,7 @@ class MappedPut : public Put {
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override;
+  std::optional<ByKernel> by_kernel(device::Driver* driver) override;
   bool settled() override { return true; }
   void forget_peer() noexcept override {
     reached_.clear();
@@ -84,6 +85,8 @@ class Doorbell {
   virtual void reach_from(device::Driver& driver) {
     device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
   }
+  /// Kernels ring it, and tell nobody how often they will: its listener never rests.
+  void keep_awaited() noexcept { rings.store(std::numeric_limits<std::uint64_t>::max()); }
   /// A GPU's stream will ring it, and has not done so yet.
   virtual bool awaited() const noexcept {
     return word.value.load(std::memory_order_relaxed) < rings.load(std::memory_order_relaxed);
@@ -175,6 +178,7 @@ class EnginePut : public RungPut, public Posting {
   }
   bool awaited() const noexcept final { return bell().awaited(); }
   void reach_from(device::Driver& driver) final;
+  std::optional<ByKernel> by_kernel(device::Driver* driver) final;
   std::shared_ptr<Doorbell> new_bell() final { return std::make_shared<Doorbell>(); }
   const void* bell_kind() const noexcept final;
 
@@ -195,6 +199,7 @@ class EnginePut : public RungPut, public Posting {
   // Of the outstanding epochs: written before the ring, read after it. At most depth; on a GPU's stream they are given
   // long before the credits that they wait for.
   std::vector<Range> parts_;
+  device::Reached parts_reached_;
   bool far_ahead_ = false;
 };
 

@@ -83,6 +83,16 @@ class Landing {
   virtual std::string describe() const = 0;
 };
 
+/// What a kernel writes that does a put itself.
+struct ByKernel {
+  Slots target;                    ///< as mapped here, unless it rings
+  base::Word* raised = nullptr;    ///< the peer's signal, or the doorbell of whoever moves the bytes
+  std::uint64_t ahead = 0;         ///< what is stored there is so much more than the epoch
+  bool rings = false;              ///< it is a doorbell, and whoever hears it raises `watch.done`
+  std::uint64_t* parts = nullptr;  ///< where whoever hears it looks for offset and bytes of an epoch, which is there
+  std::uint64_t kept = 0;          ///< modulo this
+};
+
 enum class Fired : std::uint8_t { by_stream, by_nic, by_engine };
 
 /// The sending side of one direction, made ready once and fired many times. A credit is a put of no bytes.
@@ -95,6 +105,9 @@ class Put {
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;
   /// From now on it is enqueued on streams of the driver's GPUs. @throws device::GpuError
   virtual void reach_from(device::Driver& driver) = 0;
+  /// From now on kernels may do what `enqueue` does, on the driver's GPUs (null: on the host), and wake nobody who
+  /// sleeps for a word. Nothing: no kernel can. @throws device::GpuError
+  virtual std::optional<ByKernel> by_kernel(device::Driver* driver) = 0;
   /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so
   /// that its memory may go. Asked again until it is.
   virtual bool settled() = 0;

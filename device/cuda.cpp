@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <mutex>
 
 #include "base/log.hpp"
 #include "device/driver.hpp"
 #include "device/kernel_images.hpp"
-#include "device/kernels.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {
@@ -36,7 +36,6 @@ namespace {
   X(cuCtxPopCurrent)                        \
   X(cuStreamGetCtx)                         \
   X(cuStreamSynchronize)                    \
-  X(cuStreamIsCapturing)                    \
   X(cuStreamBatchMemOp)                     \
   X(cuThreadExchangeStreamCaptureMode)      \
   X(cuMemcpyAsync)                          \
@@ -74,6 +73,9 @@ struct Calls {
 #define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;  // NOLINT(bugprone-macro-parentheses): a name
   SLUICE_CUDA_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
+  // As of that version; cuda.h may have a later one.
+  CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                     std::size_t*) = nullptr;
 };
 
 /// Returns why there are none; empty: all are there.
@@ -90,6 +92,7 @@ std::string load(Calls& calls) {
 #define SLUICE_GET(call) \
   if (!get(#call, reinterpret_cast<void**>(&calls.call))) return kTooOld;
   SLUICE_CUDA_CALLS(SLUICE_GET)
+  SLUICE_GET(cuStreamGetCaptureInfo)
 #undef SLUICE_GET
   return {};
 }
@@ -121,11 +124,12 @@ class Cuda final : public Driver {
   void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
     check(calls_.cuMemcpyAsync(address(to), address(from), bytes, static_cast<CUstream>(stream)), "cuMemcpyAsync");
   }
-  void write_by_kernel(void* stream, void* word, std::uint64_t value) override;
+  void launch(void* stream, const Launch& what) override;
+  void load_kernels(int device) override { functions(device); }
   void call(void* stream, void (*function)(void*), void* argument) override {
     check(calls_.cuLaunchHostFunc(static_cast<CUstream>(stream), function, argument), "cuLaunchHostFunc");
   }
-  bool capturing(void* stream) override;
+  std::uint64_t capture(void* stream) override;
   void synchronize(void* stream) override {
     check(calls_.cuStreamSynchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
   }
@@ -151,11 +155,29 @@ class Cuda final : public Driver {
     CUdevice device = 0;
     CUcontext context = nullptr;  // retained at first use: it takes memory of the GPU
     CUuuid uuid{};
-    std::vector<CUstream> idle;   // of ours, for what no stream of the user's orders
-    CUfunction writer = nullptr;  // the kernel, loaded at first use
+    std::vector<CUstream> idle;  // of ours, for what no stream of the user's orders
+    CUmodule module = nullptr;
+    std::array<CUfunction, kKernelNames.size()> kernels{};
+    std::atomic<bool> loaded{false};
   };
 
-  /// A stream of ours on a GPU, which is current meanwhile, whatever the calling thread captures.
+  /// A GPU is current, and calls that no capture may have in it disturb none: they are not part of it.
+  class Apart {
+   public:
+    Apart(Cuda& cuda, int device) : cuda_(cuda), current_(cuda, device) {
+      cuda.calls_.cuThreadExchangeStreamCaptureMode(&mode_);
+    }
+    Apart(const Apart&) = delete;
+    Apart& operator=(const Apart&) = delete;
+    ~Apart() { cuda_.calls_.cuThreadExchangeStreamCaptureMode(&mode_); }
+
+   private:
+    Cuda& cuda_;
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+    OnDevice current_;
+  };
+
+  /// A stream of ours.
   class Aside {
    public:
     Aside(Cuda& cuda, int device);
@@ -167,8 +189,7 @@ class Cuda final : public Driver {
    private:
     Cuda& cuda_;
     int device_;
-    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-    OnDevice current_;
+    Apart apart_;
     CUstream stream_ = nullptr;
   };
 
@@ -188,19 +209,19 @@ class Cuda final : public Driver {
   template <class F>
   void on_device(int device, F work) noexcept {
     try {
-      const OnDevice current(*this, device);
+      const Apart apart(*this, device);
       work();
     } catch (const GpuError& reason) {
       base::log(base::LogLevel::warn, reason.what());
     }
   }
-  CUfunction writer(int device);
+  const Gpu& functions(int device);
   CUmemAllocationProp shareable(int device) const;
   GpuMemory place(CUmemGenericAllocationHandle handle, std::size_t bytes);
   void grant(CUdeviceptr at, std::size_t bytes, int owner);
 
   Calls calls_;
-  std::vector<Gpu> gpus_;
+  std::deque<Gpu> gpus_;
   std::mutex mutex_;           // contexts and idle streams
   std::atomic<int> home_{-1};  // the first GPU that was used
   std::string why_not_;
@@ -213,11 +234,10 @@ std::string Cuda::start() {
   int count = 0;
   if (calls_.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) return "no NVIDIA GPU is here";
   for (int i = 0; i < count; ++i) {
-    Gpu gpu;
+    Gpu& gpu = gpus_.emplace_back();
     if (calls_.cuDeviceGet(&gpu.device, i) != CUDA_SUCCESS ||
         calls_.cuDeviceGetUuid(&gpu.uuid, gpu.device) != CUDA_SUCCESS)
       return "GPU " + std::to_string(i) + " does not answer";
-    gpus_.push_back(std::move(gpu));
     // Host memory is then at one address for the processor and for the GPU.
     if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) == 0)
       return "GPU " + std::to_string(i) + " sees host memory at other addresses than the processor";
@@ -339,15 +359,16 @@ void Cuda::operate(void* stream, std::span<const WordOp> ops) {
   }
 }
 
-bool Cuda::capturing(void* stream) {
+std::uint64_t Cuda::capture(void* stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
   // The legacy stream cannot be captured; asking is an error while another stream is.
-  return calls_.cuStreamIsCapturing(static_cast<CUstream>(stream), &status) == CUDA_SUCCESS &&
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result =
+      calls_.cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, &id, nullptr, nullptr, nullptr);
+  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE ? id : 0;
 }
 
-Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), current_(cuda, device) {
-  cuda.calls_.cuThreadExchangeStreamCaptureMode(&mode_);
+Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), apart_(cuda, device) {
   {
     const std::lock_guard lock(cuda.mutex_);
     auto& idle = cuda.gpus_[static_cast<std::size_t>(device)].idle;
@@ -365,11 +386,9 @@ Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), curre
 }
 
 Cuda::Aside::~Aside() {
-  if (stream_ != CU_STREAM_PER_THREAD) {
-    const std::lock_guard lock(cuda_.mutex_);
-    cuda_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
-  }
-  cuda_.calls_.cuThreadExchangeStreamCaptureMode(&mode_);
+  if (stream_ == CU_STREAM_PER_THREAD) return;
+  const std::lock_guard lock(cuda_.mutex_);
+  cuda_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
 }
 
 void Cuda::aside(int device, const std::function<void(void*)>& work) {
@@ -391,23 +410,23 @@ void Cuda::zero(const GpuMemory& memory) {
   });
 }
 
-/// To be called once before any stream is parked: the driver loads kernels when all are idle.
-CUfunction Cuda::writer(int device) {
+const Cuda::Gpu& Cuda::functions(int device) {
   Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
+  if (gpu.loaded.load(std::memory_order_acquire)) return gpu;
+  const Apart apart(*this, device);
   const std::lock_guard lock(mutex_);
-  if (gpu.writer == nullptr) {
-    CUmodule module = nullptr;
-    check(calls_.cuModuleLoadData(&module, cuda_kernels().data()), "cuModuleLoadData");
-    check(calls_.cuModuleGetFunction(&gpu.writer, module, WriteArgs::kKernel), "cuModuleGetFunction");
-  }
-  return gpu.writer;
+  if (gpu.loaded) return gpu;
+  if (gpu.module == nullptr) check(calls_.cuModuleLoadData(&gpu.module, cuda_kernels().data()), "cuModuleLoadData");
+  for (std::size_t i = 0; i < gpu.kernels.size(); ++i)
+    check(calls_.cuModuleGetFunction(&gpu.kernels[i], gpu.module, kKernelNames[i]), "cuModuleGetFunction");
+  gpu.loaded.store(true, std::memory_order_release);
+  return gpu;
 }
 
-void Cuda::write_by_kernel(void* stream, void* word, std::uint64_t value) {
-  WriteArgs args{static_cast<std::uint64_t*>(word), value};
-  void* parameters[] = {&args};
-  check(calls_.cuLaunchKernel(writer(current_device()), 1, 1, 1, 1, 1, 1, 0, static_cast<CUstream>(stream), parameters,
-                              nullptr),
+void Cuda::launch(void* stream, const Launch& what) {
+  void* parameters[] = {what.args};
+  check(calls_.cuLaunchKernel(functions(current_device()).kernels[static_cast<std::size_t>(what.kernel)], what.blocks,
+                              what.rows, 1, what.threads, 1, 1, 0, static_cast<CUstream>(stream), parameters, nullptr),
         "cuLaunchKernel");
 }
 
@@ -438,7 +457,7 @@ CUmemAllocationProp Cuda::shareable(int device) const {
 
 /// Memory that goes to other processes by a descriptor, where the driver has that; else as cudaMalloc's does.
 GpuMemory Cuda::allocate(int device, std::size_t bytes) {
-  const OnDevice current(*this, device);
+  const Apart apart(*this, device);
   if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0) {
     const CUmemAllocationProp wanted = shareable(device);
     std::size_t step = 0;
@@ -508,7 +527,7 @@ void Cuda::unmap(const GpuMemory& memory) noexcept {
 }
 
 std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
-  const OnDevice current(*this, memory.device);
+  const Apart apart(*this, memory.device);
   GpuExport share;
   std::memcpy(share.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, share.device.size());
   CUmemGenericAllocationHandle handle = 0;
@@ -533,7 +552,7 @@ GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
   // By the GPU that this process uses, whosever the memory is.
   const int home = home_;
   const int device = home >= 0 ? home : ordinal(what.device).value_or(0);
-  const OnDevice current(*this, device);
+  const Apart apart(*this, device);
   if (what.fd) {
     CUmemGenericAllocationHandle handle = 0;
     check(calls_.cuMemImportFromShareableHandle(&handle,
@@ -559,13 +578,13 @@ std::size_t Cuda::reached(const void* at) {
 }
 
 void Cuda::reach(void* pages, std::size_t bytes) {
-  const OnDevice current(*this, current_device());
+  const Apart apart(*this, current_device());
   check(calls_.cuMemHostRegister(pages, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
         "cuMemHostRegister");
 }
 
 void* Cuda::reach_registers(void* pages, std::size_t bytes) {
-  const OnDevice current(*this, current_device());
+  const Apart apart(*this, current_device());
   constexpr unsigned kRegisters =
       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY;
   check(calls_.cuMemHostRegister(pages, bytes, kRegisters), "cuMemHostRegister");

@@ -18,6 +18,7 @@
 
 #include "base/facts.hpp"
 #include "base/fd.hpp"
+#include "device/kernel_images.hpp"
 
 namespace sluice::device {
 
@@ -33,6 +34,15 @@ struct WordOp {
   Kind kind = Kind::wait;
   void* word = nullptr;
   std::uint64_t value = 0;  ///< wait: at least this
+};
+
+/// A kernel of ours, and its arguments: the struct that kernels.hpp has for it.
+struct Launch {
+  Kernel kernel = Kernel::write;
+  void* args = nullptr;
+  unsigned threads = 1;  ///< of a block
+  unsigned blocks = 1;   ///< in x
+  unsigned rows = 1;     ///< in y
 };
 
 /// A whole allocation of a GPU's memory.
@@ -76,11 +86,13 @@ class Driver {
   /// written.
   virtual void operate(void* stream, std::span<const WordOp> ops) = 0;
   virtual void copy(void* stream, void* to, const void* from, std::size_t bytes) = 0;
-  /// By a kernel of one thread, where `operate` cannot write.
-  virtual void write_by_kernel(void* stream, void* word, std::uint64_t value) = 0;
+  virtual void launch(void* stream, const Launch& what) = 0;
+  /// What `launch` does at first use: a driver loads kernels when all streams are idle.
+  virtual void load_kernels(int device) = 0;
   /// Calls it in the stream's order, in a thread of the driver's, where no call of the driver is allowed.
   virtual void call(void* stream, void (*function)(void*), void* argument) = 0;
-  virtual bool capturing(void* stream) = 0;
+  /// The number of the capture that the stream is in, which no other has; 0: it is in none.
+  virtual std::uint64_t capture(void* stream) = 0;
   virtual void synchronize(void* stream) = 0;
 
   /// Gives `work` a stream of ours that waits for no other, and returns when what it has enqueued has happened.

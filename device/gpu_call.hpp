@@ -32,9 +32,9 @@ class GpuCall {
   void write(base::Word& word, std::uint64_t value) { write(static_cast<void*>(&word), value); }
   void write(void* word, std::uint64_t value) { add({WordOp::Kind::write, word, value}); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
-  void write_by_kernel(void* word, std::uint64_t value) {
+  void launch(const Launch& what) {
     issue();
-    driver_.write_by_kernel(stream_, word, value);
+    driver_.launch(stream_, what);
   }
   void call(void (*function)(void*), void* argument) {
     issue();

@@ -5,12 +5,13 @@
 #include <dlfcn.h>
 #include <hip/hip_runtime_api.h>
 
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <mutex>
 
 #include "device/driver.hpp"
 #include "device/kernel_images.hpp"
-#include "device/kernels.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {
@@ -36,7 +37,7 @@ namespace {
   X(hipDeviceGetAttribute, int*, hipDeviceAttribute_t, int)                                                     \
   X(hipStreamCreateWithFlags, hipStream_t*, unsigned)                                                           \
   X(hipStreamSynchronize, hipStream_t)                                                                          \
-  X(hipStreamIsCapturing, hipStream_t, hipStreamCaptureStatus*)                                                 \
+  X(hipStreamGetCaptureInfo, hipStream_t, hipStreamCaptureStatus*, unsigned long long*)                         \
   X(hipStreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)                           \
   X(hipStreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)                                         \
   X(hipThreadExchangeStreamCaptureMode, hipStreamCaptureMode*)                                                  \
@@ -109,12 +110,13 @@ class Hip final : public Driver {
   void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
     check(calls_.hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, static_cast<hipStream_t>(stream)), "hipMemcpyAsync");
   }
-  void write_by_kernel(void* stream, void* word, std::uint64_t value) override;
+  void launch(void* stream, const Launch& what) override;
+  void load_kernels(int device) override { functions(device); }
   void call(void* stream, void (*function)(void*), void* argument) override {
     if (calls_.hipLaunchHostFunc == nullptr) throw GpuError("this HIP has no host functions");
     check(calls_.hipLaunchHostFunc(static_cast<hipStream_t>(stream), function, argument), "hipLaunchHostFunc");
   }
-  bool capturing(void* stream) override;
+  std::uint64_t capture(void* stream) override;
   void synchronize(void* stream) override {
     check(calls_.hipStreamSynchronize(static_cast<hipStream_t>(stream)), "hipStreamSynchronize");
   }
@@ -137,11 +139,29 @@ class Hip final : public Driver {
  private:
   struct Gpu {
     hipUUID uuid{};
-    std::vector<hipStream_t> idle;   // of ours, for what no stream of the user's orders
-    hipFunction_t writer = nullptr;  // the kernel, loaded at first use
+    std::vector<hipStream_t> idle;  // of ours, for what no stream of the user's orders
+    hipModule_t module = nullptr;
+    std::array<hipFunction_t, kKernelNames.size()> kernels{};
+    std::atomic<bool> loaded{false};
   };
 
-  /// A stream of ours on a GPU, which is current meanwhile, whatever the calling thread captures.
+  /// A GPU is current, and calls that no capture may have in it disturb none: they are not part of it.
+  class Apart {
+   public:
+    Apart(Hip& hip, int device) : hip_(hip), current_(hip, device) {
+      static_cast<void>(hip.calls_.hipThreadExchangeStreamCaptureMode(&mode_));
+    }
+    Apart(const Apart&) = delete;
+    Apart& operator=(const Apart&) = delete;
+    ~Apart() { static_cast<void>(hip_.calls_.hipThreadExchangeStreamCaptureMode(&mode_)); }
+
+   private:
+    Hip& hip_;
+    hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;
+    OnDevice current_;
+  };
+
+  /// A stream of ours.
   class Aside {
    public:
     Aside(Hip& hip, int device);
@@ -153,13 +173,12 @@ class Hip final : public Driver {
    private:
     Hip& hip_;
     int device_;
-    hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;
-    OnDevice current_;
+    Apart apart_;
     hipStream_t stream_ = nullptr;
   };
 
   std::string start();
-  hipFunction_t writer(int device);
+  const Gpu& functions(int device);
   static void check(hipError_t result, const char* call) {
     if (result != hipSuccess) throw GpuError(std::string(call) + ": error " + std::to_string(result) + " of HIP");
   }
@@ -169,7 +188,7 @@ class Hip final : public Driver {
   }
 
   Calls calls_;
-  std::vector<Gpu> gpus_;
+  std::deque<Gpu> gpus_;
   std::mutex mutex_;  // idle streams
   std::string why_not_;
 };
@@ -181,9 +200,8 @@ std::string Hip::start() {
   for (int i = 0; i < count; ++i) {
     if (attribute(i, hipDeviceAttributeCanUseStreamWaitValue) == 0)
       return "streams of GPU " + std::to_string(i) + " cannot wait for a word";
-    Gpu gpu;
-    if (calls_.hipDeviceGetUuid(&gpu.uuid, i) != hipSuccess) return "GPU " + std::to_string(i) + " does not answer";
-    gpus_.push_back(std::move(gpu));
+    if (calls_.hipDeviceGetUuid(&gpus_.emplace_back().uuid, i) != hipSuccess)
+      return "GPU " + std::to_string(i) + " does not answer";
   }
   return {};
 }
@@ -243,14 +261,14 @@ void Hip::operate(void* stream, std::span<const WordOp> ops) {
   }
 }
 
-bool Hip::capturing(void* stream) {
+std::uint64_t Hip::capture(void* stream) {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-  return calls_.hipStreamIsCapturing(static_cast<hipStream_t>(stream), &status) == hipSuccess &&
-         status != hipStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  const hipError_t result = calls_.hipStreamGetCaptureInfo(static_cast<hipStream_t>(stream), &status, &id);
+  return result == hipSuccess && status != hipStreamCaptureStatusNone ? id : 0;
 }
 
-Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), current_(hip, device) {
-  static_cast<void>(hip.calls_.hipThreadExchangeStreamCaptureMode(&mode_));
+Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), apart_(hip, device) {
   {
     const std::lock_guard lock(hip.mutex_);
     auto& idle = hip.gpus_[static_cast<std::size_t>(device)].idle;
@@ -264,11 +282,8 @@ Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), current_(h
 }
 
 Hip::Aside::~Aside() {
-  {
-    const std::lock_guard lock(hip_.mutex_);
-    hip_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
-  }
-  static_cast<void>(hip_.calls_.hipThreadExchangeStreamCaptureMode(&mode_));
+  const std::lock_guard lock(hip_.mutex_);
+  hip_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
 }
 
 void Hip::aside(int device, const std::function<void(void*)>& work) {
@@ -289,22 +304,23 @@ void Hip::zero(const GpuMemory& memory) {
   });
 }
 
-/// To be called once before any stream is parked: kernels may be loaded only when all are idle.
-hipFunction_t Hip::writer(int device) {
+const Hip::Gpu& Hip::functions(int device) {
   Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
+  if (gpu.loaded.load(std::memory_order_acquire)) return gpu;
+  const Apart apart(*this, device);
   const std::lock_guard lock(mutex_);
-  if (gpu.writer == nullptr) {
-    hipModule_t module = nullptr;
-    check(calls_.hipModuleLoadData(&module, hip_kernels().data()), "hipModuleLoadData");
-    check(calls_.hipModuleGetFunction(&gpu.writer, module, WriteArgs::kKernel), "hipModuleGetFunction");
-  }
-  return gpu.writer;
+  if (gpu.loaded) return gpu;
+  if (gpu.module == nullptr) check(calls_.hipModuleLoadData(&gpu.module, hip_kernels().data()), "hipModuleLoadData");
+  for (std::size_t i = 0; i < gpu.kernels.size(); ++i)
+    check(calls_.hipModuleGetFunction(&gpu.kernels[i], gpu.module, kKernelNames[i]), "hipModuleGetFunction");
+  gpu.loaded.store(true, std::memory_order_release);
+  return gpu;
 }
 
-void Hip::write_by_kernel(void* stream, void* word, std::uint64_t value) {
-  WriteArgs args{static_cast<std::uint64_t*>(word), value};
-  void* parameters[] = {&args};
-  check(calls_.hipModuleLaunchKernel(writer(current_device()), 1, 1, 1, 1, 1, 1, 0, static_cast<hipStream_t>(stream),
+void Hip::launch(void* stream, const Launch& what) {
+  void* parameters[] = {what.args};
+  check(calls_.hipModuleLaunchKernel(functions(current_device()).kernels[static_cast<std::size_t>(what.kernel)],
+                                     what.blocks, what.rows, 1, what.threads, 1, 1, 0, static_cast<hipStream_t>(stream),
                                      parameters, nullptr),
         "hipModuleLaunchKernel");
 }
@@ -325,7 +341,7 @@ std::optional<GpuMemory> Hip::find(const void* at) {
 }
 
 GpuMemory Hip::allocate(int device, std::size_t bytes) {
-  const OnDevice current(*this, device);
+  const Apart apart(*this, device);
   void* data = nullptr;
   check(calls_.hipMalloc(&data, bytes), "hipMalloc");
   return {device, static_cast<std::byte*>(data), bytes};
@@ -347,7 +363,7 @@ GpuMemory Hip::map(const GpuExport& what, std::size_t bytes) {
     if (std::memcmp(gpus_[static_cast<std::size_t>(i)].uuid.bytes, what.device.data(), what.device.size()) == 0)
       device = i;
   }
-  const OnDevice current(*this, device);
+  const Apart apart(*this, device);
   hipIpcMemHandle_t ipc{};
   std::memcpy(ipc.reserved, what.handle.data(), what.handle.size());
   void* at = nullptr;

@@ -3,10 +3,16 @@
 // asked for.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace sluice::device {
+
+enum class Kernel : std::uint8_t { write, acquire, put, begin_put, copy, end_put, wait, release };
+inline constexpr std::array kKernelNames{"sluice_write", "sluice_acquire", "sluice_put",  "sluice_begin_put",
+                                         "sluice_copy",  "sluice_end_put", "sluice_wait", "sluice_release"};
 
 /// A fat binary for cuModuleLoadData; empty if this build has no CUDA part.
 std::span<const std::byte> cuda_kernels() noexcept;

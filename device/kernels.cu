@@ -4,14 +4,25 @@
 
 namespace sluice::device {
 
-SLUICE_KERNEL sluice_put(PutArgs args) { kernel::put(kernel::Block(), args); }
-
-SLUICE_KERNEL sluice_wait(WaitArgs args) {
-  if (kernel::Block().index() == 0) kernel::wait(args);
-}
-
 SLUICE_KERNEL sluice_write(WriteArgs args) {
   if (kernel::Block().index() == 0) kernel::write(args);
 }
+
+SLUICE_KERNEL sluice_acquire(AcquireArgs args) { kernel::acquire(kernel::Block(), args); }
+
+SLUICE_KERNEL sluice_put(PutArgs args) { kernel::put(kernel::Block(), args, kernel::Grid().x()); }
+
+SLUICE_KERNEL sluice_begin_put(BeginPutArgs args) { kernel::begin_put(kernel::Block(), args); }
+
+SLUICE_KERNEL sluice_copy(CopyArgs args) {
+  const kernel::Grid grid;
+  kernel::copy(kernel::Block(), args, grid.y(), grid.x(), grid.size_x());
+}
+
+SLUICE_KERNEL sluice_end_put(EndPutArgs args) { kernel::end_put(kernel::Block(), args); }
+
+SLUICE_KERNEL sluice_wait(WaitArgs args) { kernel::wait(kernel::Block(), args); }
+
+SLUICE_KERNEL sluice_release(ReleaseArgs args) { kernel::release(kernel::Block(), args); }
 
 }  // namespace sluice::device

@@ -1,39 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU does for a channel where its streams' own operations cannot: what each kernel takes, and its body, which
-// is compiled for CUDA, for HIP and, by the tests, for the host. A kernel takes its arguments as one struct, by value.
+// What a GPU does for channels where its streams' own operations cannot: what each kernel takes, and its body, which is
+// compiled for CUDA, for HIP and, by the tests, for the host. A kernel takes its arguments as one struct, by value.
+//
+// A plan that was captured is driven by these: a replay does again what was captured, so every epoch comes from memory
+// (kernel::Count). Nothing is copied but by a kernel that has looked whether it may be.
 #pragma once
+
+#include <sluice/device.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
-#include "device/kernel_words.hpp"
-
 namespace sluice::device {
-
-/// Moves bytes and raises two words. A grid of one block of up to 1024 threads. Pointers of any alignment; the two
-/// ranges do not overlap.
-struct PutArgs {
-  static constexpr const char* kKernel = "sluice_put";
-  std::byte* to;
-  const std::byte* from;
-  std::uint64_t bytes;
-  std::uint64_t* signal;  ///< where the receiver waits: raised when all bytes are there
-  std::uint64_t epoch;
-  std::uint64_t* done;  ///< where the sender looks, or null: raised after `signal`
-  std::uint64_t done_epoch;
-};
-
-/// Polls until `word` is reached; a grid of one block of one thread, which holds a multiprocessor meanwhile. It ends at
-/// the latest when the host stores the poison into `word` or raises `stop`.
-struct WaitArgs {
-  static constexpr const char* kKernel = "sluice_wait";
-  const std::uint64_t* word;
-  std::uint64_t at_least;
-  const std::uint64_t* stop;  ///< or null
-  std::uint64_t stop_at_least;
-  std::uint64_t* passed;  ///< or null: raised when the wait is over
-  std::uint64_t passed_value;
-};
 
 /// Stores a word, for words that the stream's own operation cannot write (a NIC's doorbell, say). One block of one
 /// thread.
@@ -43,71 +21,152 @@ struct WriteArgs {
   std::uint64_t value;
 };
 
-namespace kernel {
-
-struct alignas(16) [[gnu::may_alias]] Sixteen {
-  std::uint64_t low, high;
+/// Some ends of a plan that advance together. `step`: which start, or which wait, this is for whoever uses the slots,
+/// whose number counts modulo the slots; a channel that has not come there waits until it is failed for it.
+template <class End>
+struct Ends {
+  const End* ends;
+  std::uint64_t count;
+  std::uint64_t step;
+  std::uint64_t eager;  ///< 1: this is no part of a graph
 };
-using Eight [[gnu::may_alias]] = std::uint64_t;
-using Four [[gnu::may_alias]] = std::uint32_t;
 
-/// Four loads before the first store: a load takes far longer than the loop.
-template <class Unit, class Block>
-SLUICE_DEVICE void copy_units(const Block& block, Unit* to, const Unit* from, std::uint64_t count) {
-  const std::uint64_t step = block.size();
-  std::uint64_t i = block.index();
-  for (; i + 3 * step < count; i += 4 * step) {
-    const Unit a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
-    to[i] = a, to[i + step] = b, to[i + 2 * step] = c, to[i + 3 * step] = d;
-  }
-  for (; i < count; i += step) to[i] = from[i];
-}
+/// Waits until the sources may be overwritten. One block.
+struct AcquireArgs : Ends<kernel::Out> {
+  static constexpr const char* kKernel = "sluice_acquire";
+};
 
-/// By units where both pointers are aligned to them, by bytes before and after. They are apart by a multiple of a unit.
-template <class Unit, class Block>
-SLUICE_DEVICE void copy_by(const Block& block, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  const std::uint64_t to_aligned = (sizeof(Unit) - reinterpret_cast<std::uintptr_t>(to) % sizeof(Unit)) % sizeof(Unit);
-  const std::uint64_t head = to_aligned < bytes ? to_aligned : bytes;
-  const std::uint64_t units = (bytes - head) / sizeof(Unit);
-  const std::uint64_t tail = head + units * sizeof(Unit);
-  copy_units(block, to, from, head);
-  copy_units(block, reinterpret_cast<Unit*>(to + head), reinterpret_cast<const Unit*>(from + head), units);
-  copy_units(block, to + tail, from + tail, bytes - tail);
-}
+/// The whole put of each sender. A block for each.
+struct PutArgs : Ends<kernel::Out> {
+  static constexpr const char* kKernel = "sluice_put";
+};
 
-template <class Block>
-SLUICE_DEVICE void copy(const Block& block, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  const std::uintptr_t apart = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
-  if (apart % 16 == 0) {
-    copy_by<Sixteen>(block, to, from, bytes);
-  } else if (apart % 8 == 0) {
-    copy_by<Eight>(block, to, from, bytes);
-  } else if (apart % 4 == 0) {
-    copy_by<Four>(block, to, from, bytes);
-  } else {
-    copy_units(block, to, from, bytes);
-  }
-}
+/// The same in three: waits for the credits (one block), copies (as many blocks as it pleases for each sender, in x),
+/// raises the signals (one block).
+struct BeginPutArgs : Ends<kernel::Out> {
+  static constexpr const char* kKernel = "sluice_begin_put";
+};
+struct CopyArgs : Ends<kernel::Out> {
+  static constexpr const char* kKernel = "sluice_copy";
+};
+struct EndPutArgs : Ends<kernel::Out> {
+  static constexpr const char* kKernel = "sluice_end_put";
+};
 
-/// Every thread of the block runs it.
-template <class Block>
-SLUICE_DEVICE void put(const Block& block, const PutArgs& args) {
-  copy(block, args.to, args.from, args.bytes);
-  block.sync();
-  if (block.index() != 0) return;
-  store_release(*args.signal, args.epoch);
-  if (args.done != nullptr) store_release(*args.done, args.done_epoch);
-}
+/// Waits for the next epoch of each receiver. One block.
+struct WaitArgs : Ends<kernel::In> {
+  static constexpr const char* kKernel = "sluice_wait";
+};
 
-SLUICE_DEVICE void wait(const WaitArgs& args) {
-  while (load_acquire(*args.word) < args.at_least) {
-    if (args.stop != nullptr && load_acquire(*args.stop) >= args.stop_at_least) break;
-    pause();
-  }
-  if (args.passed != nullptr) store_release(*args.passed, args.passed_value);
-}
+/// Gives back the oldest epoch of each receiver. One block.
+struct ReleaseArgs : Ends<kernel::In> {
+  static constexpr const char* kKernel = "sluice_release";
+};
 
-SLUICE_DEVICE void write(const WriteArgs& args) { store_release(*args.word, args.value); }
-
-}  // namespace kernel
 }  // namespace sluice::device
+
+namespace sluice::kernel {
+
+SLUICE_DEVICE void write(const device::WriteArgs& args) { store_release(*args.word, args.value); }
+
+/// Whether the next epoch uses the slot that it is expected to. If not, that is told, and this returns when the channel
+/// has failed for it: whoever comes next has a wrong slot in hand.
+template <class End>
+SLUICE_DEVICE bool in_step(const End& end, const Count& count, std::uint64_t slots, std::uint64_t step,
+                           const std::uint64_t& poisoned) {
+  if ((count.begun + 1 - end.first) % slots == step % slots || load_acquire(count.closed) != 0) return true;
+  store_release(*end.fault, 1);
+  poll(kUntilFailed, [&] { return load_acquire(poisoned) >= kPoison; });
+  return false;
+}
+
+SLUICE_DEVICE bool in_step(const Out& out, std::uint64_t step) {
+  return in_step(out, *out.count, out.source_slots, step, *out.credit);
+}
+
+/// Calls it for each end, each by one of the block's threads.
+template <class Block, class End, class Work>
+SLUICE_DEVICE void for_each(const Block& block, const device::Ends<End>& args, Work work) {
+  for (std::uint64_t i = block.index(); i < args.count; i += block.size()) work(args.ends[i]);
+}
+
+template <class Block>
+SLUICE_DEVICE void acquire(const Block& block, const device::AcquireArgs& args) {
+  for_each(block, args, [&](const Out& out) {
+    if (in_step(out, args.step)) await_source(out, kUntilFailed);
+  });
+}
+
+SLUICE_DEVICE void count_eager(Count& count, std::uint64_t eager) { store_release(count.eager, count.eager + eager); }
+
+SLUICE_DEVICE std::uint64_t begin_in_step(const Out& out, const device::Ends<Out>& args) {
+  const bool begins = in_step(out, args.step);
+  const std::uint64_t epoch = begins ? begin_put(out, kUntilFailed) : kFailed;
+  count_eager(*out.count, args.eager);
+  return epoch;
+}
+
+/// This block's share of the whole slot; `blocks` have one each.
+template <class Block>
+SLUICE_DEVICE void copy_share(const Block& block, const Out& out, std::uint64_t epoch, std::uint32_t share,
+                              std::uint32_t blocks) {
+  constexpr std::uint64_t kLine = 128;
+  const std::uint64_t most = ((out.slot_bytes + blocks - 1) / blocks + kLine - 1) / kLine * kLine;
+  const std::uint64_t begin = most * share;
+  if (begin >= out.slot_bytes) return;
+  const std::uint64_t left = out.slot_bytes - begin;
+  copy(block, out.target + epoch % out.target_slots * out.target_stride + begin,
+       out.source + epoch % out.source_slots * out.slot_bytes + begin, left < most ? left : most);
+}
+
+template <class Block>
+SLUICE_DEVICE void put(const Block& block, const device::PutArgs& args, std::uint32_t which) {
+  const Out& out = args.ends[which];
+  std::uint64_t epoch = 0;
+  if (block.index() == 0) epoch = begin_in_step(out, args);
+  epoch = block.from_first(epoch);
+  if (epoch >= kClosed) return;
+  if (!out.rings) copy_share(block, out, epoch, 0, 1);
+  block.sync();
+  if (block.index() == 0) end_put(out, epoch, 0, out.slot_bytes);
+}
+
+template <class Block>
+SLUICE_DEVICE void begin_put(const Block& block, const device::BeginPutArgs& args) {
+  for_each(block, args, [&](const Out& out) {
+    const std::uint64_t epoch = begin_in_step(out, args);
+    out.count->moves = epoch >= kClosed ? 0 : epoch;
+  });
+}
+
+template <class Block>
+SLUICE_DEVICE void copy(const Block& block, const device::CopyArgs& args, std::uint32_t which, std::uint32_t share,
+                        std::uint32_t blocks) {
+  const Out& out = args.ends[which];
+  if (out.count->moves != 0 && !out.rings) copy_share(block, out, out.count->moves, share, blocks);
+}
+
+template <class Block>
+SLUICE_DEVICE void end_put(const Block& block, const device::EndPutArgs& args) {
+  for_each(block, args, [&](const Out& out) {
+    if (out.count->moves != 0) end_put(out, out.count->moves, 0, out.slot_bytes);
+  });
+}
+
+template <class Block>
+SLUICE_DEVICE void wait(const Block& block, const device::WaitArgs& args) {
+  for_each(block, args, [&](const In& in) {
+    if (in_step(in, *in.waits, in.slots, args.step, *in.signals[0])) begin_wait(in, kUntilFailed);
+    count_eager(*in.waits, args.eager);
+  });
+}
+
+template <class Block>
+SLUICE_DEVICE void release(const Block& block, const device::ReleaseArgs& args) {
+  for_each(block, args, [&](const In& in) {
+    give_back(in);
+    count_eager(*in.releases, args.eager);
+  });
+}
+
+}  // namespace sluice::kernel

@@ -26,6 +26,15 @@ device::Extent extent_of(const Slice& memory) {
   return {memory.data(), memory.bytes(), block->extent.segment, block->extent.driver};
 }
 
+/// While nothing of ours is parked yet, which the driver would wait for. Whoever needs them hears why there are none.
+void load_kernels(device::Driver& driver, int gpu) noexcept {
+  try {
+    driver.load_kernels(gpu);
+  } catch (const device::GpuError& reason) {
+    base::log(base::LogLevel::info, std::string("no kernels: ") + reason.what());
+  }
+}
+
 }  // namespace
 
 void reach_progress(device::Driver& driver, base::Word& word) {
@@ -138,6 +147,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   if (!seeded("error_not_recorded")) world_->record(*failure_);
   if (code == Code::aborted && seeded("abort_keeps_waits")) return;
   set_failed();  // first: who meets the new limit says why
+  hold_kernels();
   limit_.store(0);
   poison();
   world_->notice_failure(*this, code, what, tell_peer);
@@ -238,8 +248,8 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
   device::Driver& driver = *device::driver(stream.kind());
   try {
     const int gpu = driver.device_of(stream.handle());
-    if (driver.capturing(stream.handle()))
-      throw error(Code::unsupported, epoch(), "the stream captures a graph, which this version cannot be part of");
+    if (driver.capture(stream.handle()) != 0)
+      throw error(Code::unsupported, epoch(), "the stream captures a graph: only a plan can be part of one");
     if (gpus() != nullptr) {
       if (gpu != gpu_) misuse(epoch(), "the channel is used with streams of another GPU");
       return;
@@ -256,6 +266,7 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
 /// Nothing of it is outstanding.
 void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   const device::OnDevice current(driver, gpu);
+  load_kernels(driver, gpu);
   reached_ = device::reach(driver, slots_.memory);
   device::reach(driver, word_.memory);
   for (const auto& word : more_words_) device::reach(driver, word.memory);
@@ -278,7 +289,36 @@ void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
     fail(Code::timeout, "the host waited for room for one more epoch; " + state());
 }
 
+void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault) {
+  epochs.begun = enqueued_.load();
+  epochs.limit = kNoLimit;
+  fired.limit = kNoLimit;
+  fault_ = &fault;
+  fired_.store(&fired);
+  counted_.store(&epochs, std::memory_order_release);
+  if (shut()) hold_kernels();
+  if (rung_ != nullptr) rung_->bell().keep_awaited();
+  world_->engine().wake();
+}
+
+std::unique_lock<std::mutex> ChannelEnd::lock_world() { return std::unique_lock(world_->mutex()); }
+
+void ChannelEnd::hold_kernels() noexcept {
+  if (kernel::Count* const fired = fired_) std::atomic_ref(fired->limit).store(0);
+}
+
+/// What was enqueued, and no graph replays, has begun. False: not before the deadline.
+bool ChannelEnd::await_kernels(Clock::time_point deadline) {
+  const auto begun = [](const kernel::Count* count) {
+    return count == nullptr || kernel::load_acquire(count->eager) >= count->launched;
+  };
+  return await_in_host(
+      done_parking, [&] { return begun(counted_) && begun(fired_); }, deadline - Clock::now());
+}
+
 void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
+  if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0)
+    fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
   const std::uint64_t epoch = failed() ? 0 : waits_for();
   if (std::exchange(asked_for_, epoch) != epoch) asked_since_ = now;
   if (epoch != 0) waited(epoch, now - asked_since_, kForever);
@@ -297,7 +337,9 @@ void ChannelEnd::check_bindable(Stream stream) {
 
 void ChannelEnd::refuse_bound() const {
   check();
-  misuse(epoch(), bound_ == kClosed ? "the channel is closed here" : "a plan drives this channel");
+  misuse(epoch(), bound_ == kClosed    ? "the channel is closed here"
+                  : bound_ == kKernels ? "kernels drive this channel"
+                                       : "a plan drives this channel");
 }
 
 void ChannelEnd::join_plan() {
@@ -335,11 +377,15 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_by(Clock::time_point deadline) {
+  if (counted() && !await_kernels(deadline)) return false;
   bound_ = kClosed;
   lower_limit(0);
   if (!world_->close(*this, deadline)) return false;
   if (rung_ != nullptr) world_->engine().forget(*rung_);
   set_shut();  // the peer's memory is not ours to write any more
+  for (kernel::Count* const count : {counted_.load(), fired_.load()}) {
+    if (count != nullptr) std::atomic_ref(count->closed).store(1);
+  }
   closed_ = true;
   if (gpus() != nullptr) {  // all that was enqueued has passed
     device::remove_user(*this);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sluice/channel.hpp>
+#include <sluice/device.hpp>
 #include <sluice/error.hpp>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <tuple>
 
 #include "backends/put.hpp"
+#include "device/ledger.hpp"
 #include "device/retire.hpp"
 #include "runtime/block.hpp"
 
@@ -26,6 +28,11 @@ namespace sluice::runtime {
 
 class World;
 struct Peer;
+
+/// A word, for kernels.
+inline std::uint64_t* as_kernels_see(base::Word& word) noexcept {
+  return reinterpret_cast<std::uint64_t*>(&word.value);
+}
 
 /// The driver's GPUs will raise `word`, which is one of a base::Progress.
 void reach_progress(device::Driver& driver, base::Word& word);
@@ -115,12 +122,17 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   bool may_be_parked() const noexcept override { return gpus() != nullptr && !passed(); }
   /// A GPU's stream that waits asks nobody for how long it may: the engine does, now and then.
   void ask_for_stream(base::Clock::time_point now) noexcept;
+  /// Kernels count its epochs, and tell nobody.
+  bool counted() const noexcept { return counted_.load(std::memory_order_acquire) != nullptr; }
   /// The driver of the GPU whose streams it is used on; null: no GPU's.
   device::Driver* gpus() const noexcept { return gpus_.load(std::memory_order_acquire); }
 
   // For the user's thread.
-  /// The last epoch enqueued: puts of a sender, waits of a receiver.
-  std::uint64_t epoch() const noexcept { return enqueued_.load(std::memory_order_relaxed); }
+  /// The last epoch enqueued: puts of a sender, waits of a receiver. Where kernels count: the last one begun.
+  std::uint64_t epoch() const noexcept {
+    const kernel::Count* const counted = counted_.load(std::memory_order_acquire);
+    return counted == nullptr ? enqueued_.load(std::memory_order_relaxed) : kernel::load_acquire(counted->begun);
+  }
   void check() const {
     if (failed() && !base::seeded("failure_not_sticky")) throw_failure();
   }
@@ -195,7 +207,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
 
   /// Takes the number of the next epoch, unless it is refused.
   std::uint64_t begin() {
-    const std::uint64_t epoch = this->epoch() + 1;
+    const std::uint64_t epoch = enqueued_.load(std::memory_order_relaxed) + 1;
     const bool counts = base::seeded("refused_epoch_counted");
     // Before the engine takes it for enqueued.
     if (epoch > limit_.load(std::memory_order_acquire) && !counts) refuse(epoch);
@@ -212,6 +224,35 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
   void count_for_plan();
+
+  /// From now on kernels count the epochs of this end in `epochs`, and what its put fires in `fired`, which are the
+  /// same for a sender; they raise `fault` when they are used wrongly. With the world's mutex.
+  void let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault);
+  /// What kernels began, and moved nothing for.
+  std::uint64_t refused_by_kernels() const noexcept {
+    const kernel::Count* const fired = fired_.load(std::memory_order_acquire);
+    return fired == nullptr ? 0 : kernel::load_acquire(fired->refused);
+  }
+  /// Kernels on streams of this kind are to drive this end, if `by_kernel(ledger, driver, fault)` says how: then `use`
+  /// is called with that, and the world's mutex. Returns it.
+  template <class ByKernel, class Use>
+  auto hand_to_kernels(Stream stream, ByKernel by_kernel, Use use) {
+    bind(stream);
+    wait_connected({});
+    if (!passed()) misuse(epoch(), "work of this channel is enqueued and not over");
+    device::Driver* const driver = device::of_gpu(stream) ? device::driver(stream.kind()) : nullptr;
+    auto end = ready_for_kernels(driver, by_kernel);
+    if (!end) throw error(Code::unsupported, epoch(), "no kernel can drive this end: " + describe());
+    bound_ = kKernels;
+    const auto locked = lock_world();
+    use(*end);
+    return *end;
+  }
+  /// As device::Watch, for kernels too: once it has returned, a put has begun or will touch nothing of the peer.
+  void set_shut() noexcept {
+    Watch::set_shut();
+    hold_kernels();
+  }
 
   /// Lent in program order, where counting an owner in and out takes as long as a small put; work on any other stream
   /// may outlive the channel.
@@ -312,6 +353,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   backends::Signal word_;                        ///< the one that the peer raises
   std::vector<backends::Signal> more_words_;     ///< of a striped channel, which rise with it
   std::atomic<base::Progress*> taken_{nullptr};  ///< what the engine has taken from the landing for a GPU's stream
+  std::atomic<kernel::Count*> counted_{nullptr};
+  std::atomic<kernel::Count*> fired_{nullptr};
 
  private:
   friend class sluice::detail::PlanCore;
@@ -329,10 +372,25 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void reach_named_stream();
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
+  void hold_kernels() noexcept;
+  bool await_kernels(base::Clock::time_point deadline);
+  std::unique_lock<std::mutex> lock_world();
+  template <class ByKernel>
+  auto ready_for_kernels(device::Driver* driver, ByKernel by_kernel) {
+    try {
+      device::Ledger ledger(driver, kLedger);
+      return by_kernel(ledger, driver, *ledger.take<std::uint64_t>());
+    } catch (const device::GpuError& reason) {
+      throw error(Code::out_of_resources, epoch(), reason.what());
+    }
+  }
+
+  static constexpr std::size_t kLedger = 4096;  // what kernels count of one end
 
   static constexpr int kUnbound = -1;
   static constexpr int kPlanned = -2;  // a plan drives it
-  static constexpr int kClosed = -3;   // closed here
+  static constexpr int kKernels = -3;  // kernels drive it
+  static constexpr int kClosed = -4;   // closed here
   int bound_ = kUnbound;
   std::atomic<device::Driver*> gpus_{nullptr};
   int gpu_ = 0;                  // the device of its streams
@@ -340,6 +398,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   std::uint64_t asked_for_ = 0;  // the epoch that a GPU's stream was seen to wait for
   base::Clock::time_point asked_since_{};
   bool planned_ = false;  // a plan has it, committed or not
+  const std::uint64_t* fault_ = nullptr;
 
   std::atomic<std::uint64_t> enqueued_{0};
   base::Word connected_word_;

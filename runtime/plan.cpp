@@ -81,7 +81,10 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
     in.first_release = in.core->released_.load();
   }
   share_bells();
-  if (device::of_gpu(stream)) reach_bells(*device::driver(stream.kind()));
+  if (device::of_gpu(stream)) {
+    reach_bells(*device::driver(stream.kind()));
+    prepare_kernels(stream);
+  }
   stream_ = stream;
   committed_ = true;
 }
@@ -110,13 +113,55 @@ void PlanCore::reach_bells(device::Driver& driver) {
   }
 }
 
-void PlanCore::check_stream(Stream stream) const {
+void PlanCore::prepare_kernels(Stream stream) {
+  device::Driver& driver = *device::driver(stream.kind());
+  std::vector<std::shared_ptr<SenderCore>> senders;
+  std::vector<std::shared_ptr<ReceiverCore>> receivers;
+  for (const auto& out : out_) senders.push_back(out.core);
+  for (const auto& in : in_) receivers.push_back(in.core);
+  const device::OnDevice current(driver, driver.device_of(stream.handle()));
+  kernels_ = std::make_unique<KernelPlan>(driver, std::move(senders), std::move(receivers));
+}
+
+/// A stream may begin to capture, or have ended, since it was last used.
+void PlanCore::look_at_capture(Stream stream) {
+  const std::uint64_t now = device::driver(stream.kind())->capture(stream.handle());
+  if (now == capture_) return;
+  if (std::exchange(capture_, 0) != 0) end_capture();
+  if (now == 0) return;
+  let_kernels_drive();
+  at_capture_ = counts_;
+  capture_ = now;
+}
+
+/// What was captured must leave every channel at the slot where it finds it.
+void PlanCore::end_capture() {
+  const Counts captured{counts_.starts - at_capture_.starts, counts_.waits - at_capture_.waits,
+                        counts_.releases - at_capture_.releases};
+  counts_ = at_capture_;
+  const auto check = [&](const runtime::ChannelEnd& end, std::uint64_t epochs) {
+    if (epochs % static_cast<std::uint64_t>(end.opening.options.depth) == 0) return;
+    end.misuse(epochs, "the graph that was captured last must not be launched: it moves a channel of " +
+                           std::to_string(end.opening.options.depth) + " slots on by " + std::to_string(epochs) +
+                           ", and a replay would find another slot than was captured");
+  };
+  for (const auto& out : out_) check(*out.core, captured.starts);
+  for (const auto& in : in_) check(*in.core, captured.waits);
+}
+
+void PlanCore::let_kernels_drive() {
+  if (kernels_->begun()) return;
+  if (!kernels_->why_not().empty())
+    throw Error(Code::unsupported, rank_, -1, 0, 0, "the plan cannot be captured: " + kernels_->why_not());
+  const std::lock_guard lock(world_->mutex());
+  kernels_->begin();
+}
+
+void PlanCore::check_stream(Stream stream) {
   if (!committed_) throw misuse("the plan is not committed yet");
   device::check_supported(stream, rank_);
   if (stream.kind() != stream_.kind()) throw misuse("the plan was committed for another kind of stream");
-  if (device::of_gpu(stream) && device::driver(stream.kind())->capturing(stream.handle()))
-    throw Error(Code::unsupported, rank_, -1, 0, 0,
-                "the stream captures a graph, which this version cannot be part of");
+  if (device::of_gpu(stream)) look_at_capture(stream);
 }
 
 void PlanCore::check_failures(Stream stream) const {
@@ -128,7 +173,8 @@ void PlanCore::check_failures(Stream stream) const {
 void PlanCore::acquire(Stream stream) {
   check_stream(stream);
   for (const auto& out : out_) out.core->check_driven();
-  const std::uint64_t next = starts_ + 1;
+  const std::uint64_t next = counts_.starts + 1;
+  if (kernels_drive()) return launch([&] { kernels_->acquire(stream, next, capture_ != 0); });
   issue(stream, [this, next](device::Lane lane) {
     for (auto& [core, first] : out_) {
       const auto epoch = first + next;
@@ -141,9 +187,13 @@ void PlanCore::acquire(Stream stream) {
 
 void PlanCore::start(Stream stream) {
   check_stream(stream);
+  if (kernels_drive()) {
+    check_failures(stream);
+    return launch([&] { kernels_->start(stream, ++counts_.starts, capture_ != 0); });
+  }
   for (auto& [core, first] : out_) core->check_next();
   for (auto& [core, first] : out_) core->count_for_plan();
-  const std::uint64_t start = ++starts_;
+  const std::uint64_t start = ++counts_.starts;
   for (auto& [core, first] : out_) core->announce(core->epoch(), core->whole());
   issue(stream, [this, start](device::Lane lane) { fire(lane, start); });
   check_failures(stream);
@@ -169,9 +219,13 @@ void PlanCore::fire(device::Lane lane, std::uint64_t start) {
 
 void PlanCore::wait(Stream stream) {
   check_stream(stream);
+  if (kernels_drive()) {
+    check_failures(stream);
+    return launch([&] { kernels_->wait(stream, ++counts_.waits, capture_ != 0); });
+  }
   for (auto& in : in_) in.core->check_next();
   for (auto& in : in_) in.core->count_for_plan();
-  const std::uint64_t wait = ++waits_;
+  const std::uint64_t wait = ++counts_.waits;
   issue(stream, [this, wait](device::Lane lane) {
     for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
   });
@@ -180,9 +234,13 @@ void PlanCore::wait(Stream stream) {
 
 void PlanCore::release(Stream stream) {
   check_stream(stream);
-  if (releases_ >= waits_) throw misuse("release without a wait");
+  if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   for (auto& in : in_) in.core->check_driven();
-  const std::uint64_t release = ++releases_;
+  if (kernels_drive()) {
+    ++counts_.releases;
+    return launch([&] { kernels_->release(stream, capture_ != 0); });
+  }
+  const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
   issue(stream, [this, release](device::Lane lane) { give_back(lane, release); });
 }
@@ -202,14 +260,14 @@ void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
 Slice PlanCore::slot(const SenderCore& sender) const {
   const auto it = std::find_if(out_.begin(), out_.end(), [&](const auto& out) { return out.core.get() == &sender; });
   if (it == out_.end()) throw misuse("the sender is not in this plan");
-  return sender.slot(sender.epoch() + 1, stream_.kind());
+  return sender.slot(it->first + counts_.starts + 1, stream_.kind());
 }
 
 Slice PlanCore::slot(const ReceiverCore& receiver) const {
   const auto it = std::find_if(in_.begin(), in_.end(), [&](const auto& in) { return in.core.get() == &receiver; });
   if (it == in_.end()) throw misuse("the receiver is not in this plan");
-  if (receiver.epoch() == 0) throw misuse("nothing was waited for yet");
-  return receiver.slot(receiver.epoch(), stream_.kind());
+  if (it->first_wait + counts_.waits == 0) throw misuse("nothing was waited for yet");
+  return receiver.slot(it->first_wait + counts_.waits, stream_.kind());
 }
 
 std::string PlanCore::describe() const {
@@ -217,6 +275,8 @@ std::string PlanCore::describe() const {
   for (const auto& out : out_) text += out.core->describe() + "\n";
   for (const auto& in : in_) text += in.core->describe() + "\n";
   if (!committed_) return text + "not committed";
+  if (kernels_drive())
+    return text + "driven by kernels, since it was captured: they copy, write words and wait for them";
   const auto by_stream =
       std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung_ == nullptr; });
   return text + "a start: " + std::to_string(by_stream) + " puts by the stream itself, " +

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/receiver.hpp"
-#include "runtime/sender.hpp"
+#include "runtime/kernel_plan.hpp"
 
 namespace sluice::detail {
 
@@ -45,27 +44,32 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   Error misuse(const std::string& what) const { return {Code::misuse, rank_, -1, 0, 0, what}; }
   void check_adding() const;
   void join(runtime::ChannelEnd& end) const;
-  void check_stream(Stream stream) const;
+  void check_stream(Stream stream);
+  void look_at_capture(Stream stream);
+  void end_capture();
+  void let_kernels_drive();
+  bool kernels_drive() const noexcept { return kernels_ != nullptr && kernels_->begun(); }
   void check_failures(Stream stream) const;
   static void take(runtime::ChannelEnd& end) noexcept;
   void share_bells();
   void reach_bells(device::Driver& driver);
+  void prepare_kernels(Stream stream);
   /// As device::in_order; work that a host stream still has keeps the plan alive.
   template <class F>
   void issue(Stream stream, F work) {
     if (stream.kind() == Stream::Kind::program_order) {
       work(device::Lane{});
     } else if (device::of_gpu(stream)) {
-      issue_on_gpu(stream, std::move(work));
+      launch([&] { device::in_order(stream, std::move(work)); });
     } else {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable { work(lane); });
     }
   }
   /// What the driver refuses fails all channels.
   template <class F>
-  void issue_on_gpu(Stream stream, F work) {
+  void launch(F work) {
     try {
-      device::in_order(stream, std::move(work));
+      work();
     } catch (const device::GpuError& reason) {
       for (const auto& out : out_) out.core->fail(Code::transport, reason.what());
       for (const auto& in : in_) in.core->fail(Code::transport, reason.what());
@@ -82,9 +86,16 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   std::vector<In> in_;
   std::vector<std::shared_ptr<backends::Doorbell>> put_bells_;
   std::vector<std::shared_ptr<backends::Doorbell>> credit_bells_;
-  std::uint64_t starts_ = 0;
-  std::uint64_t waits_ = 0;
-  std::uint64_t releases_ = 0;
+  /// As far as the host knows: once the plan was captured that is right modulo the slots of every channel.
+  struct Counts {
+    std::uint64_t starts = 0;
+    std::uint64_t waits = 0;
+    std::uint64_t releases = 0;
+  };
+  Counts counts_;
+  std::unique_ptr<KernelPlan> kernels_;  // on streams of GPUs
+  std::uint64_t capture_ = 0;            // the number of the one under way; 0: none
+  Counts at_capture_;                    // when it began
 };
 
 }  // namespace sluice::detail

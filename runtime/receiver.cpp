@@ -27,6 +27,47 @@ std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
          " has closed its end";
 }
 
+std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device::Driver* driver,
+                                                  std::uint64_t& fault) {
+  kernel::In in{};
+  if (more_words_.size() + 1 > kernel::In::kMostRails || (taken_ == nullptr && landing_ && !landing_->direct()))
+    return std::nullopt;
+  in.waits = ledger.take<kernel::Count>();
+  in.releases = ledger.take<kernel::Count>();
+  in.signals[in.rails++] = runtime::as_kernels_see(taken_ == nullptr ? *word_.word : taken_.load()->word);
+  if (taken_ == nullptr) {
+    for (const auto& word : more_words_) in.signals[in.rails++] = runtime::as_kernels_see(*word.word);
+  }
+  in.passed = runtime::as_kernels_see(landed_.word);
+  in.target = opening.memory.data();
+  in.slots = static_cast<std::uint64_t>(opening.options.depth);
+  in.slot_bytes = slot_bytes;
+  in.done = runtime::as_kernels_see(done);
+  in.fault = &fault;
+  in.first = epoch();
+  word_.parking->silence();
+  done_parking.silence();
+  if (put_ == nullptr) return in;  // the peer has closed its end: it needs no credit
+  const auto what = put_->by_kernel(driver);
+  if (!what) return std::nullopt;
+  in.rings = what->rings;
+  in.raised = runtime::as_kernels_see(*what->raised);
+  in.ahead = what->ahead;
+  return in;
+}
+
+DeviceReceiver ReceiverCore::on_device(Stream stream) {
+  drain({});
+  return DeviceReceiver(hand_to_kernels(
+      stream, [this](auto&... with) { return by_kernel(with...); }, [this](const auto& in) { let_kernels_wait(in); }));
+}
+
+void ReceiverCore::let_kernels_wait(const kernel::In& in) {
+  in.releases->begun = released_.load();
+  if (taken_ != nullptr) have_taken(kNoLimit);
+  let_kernels_count(*in.waits, *in.releases, *in.fault);
+}
+
 Slice ReceiverCore::wait(Stream stream) {
   bind(stream);
   const std::uint64_t epoch = begin();
@@ -136,9 +177,7 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   enqueue(lane, epoch, {});
 }
 
-void ReceiverCore::drain(std::optional<Timeout> timeout) {
-  drain_until(released_.load(std::memory_order_relaxed), timeout);
-}
+void ReceiverCore::drain(std::optional<Timeout> timeout) { drain_until(released(), timeout); }
 
 std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }
 
@@ -166,11 +205,11 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
 
 void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 
-Final ReceiverCore::final() const noexcept { return {epoch(), released_.load(std::memory_order_relaxed)}; }
+Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
 
 bool ReceiverCore::passed() const noexcept {
   return waits_passed() >= epoch() &&
-         done.value.load(std::memory_order_acquire) + refused_releases_ >= released_.load(std::memory_order_relaxed);
+         done.value.load(std::memory_order_acquire) + refused_releases_ + refused_by_kernels() >= released();
 }
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {
@@ -192,7 +231,7 @@ bool ReceiverCore::let_go() {
   if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
   set_shut();
   base::heavy_fence();
-  return done.value.load(std::memory_order_acquire) >= released_.load(std::memory_order_relaxed) && settled();
+  return done.value.load(std::memory_order_acquire) + refused_by_kernels() >= released() && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {
@@ -204,8 +243,7 @@ std::string ReceiverCore::state() const {
   const std::uint64_t signal = word_.word->value.load(std::memory_order_relaxed);
   return "enqueued " + std::to_string(epoch()) + " waits, landed " +
          (signal >= base::kPoison ? "poison" : std::to_string(signal)) + ", waited " + std::to_string(waits_passed()) +
-         ", released " + std::to_string(released_.load(std::memory_order_relaxed)) + ", " +
-         (connected() ? "connected" : "not connected");
+         ", released " + std::to_string(released()) + ", " + (connected() ? "connected" : "not connected");
 }
 
 }  // namespace sluice::detail
@@ -225,6 +263,7 @@ Receiver::~Receiver() { runtime::ChannelEnd::abandon(std::move(core_)); }
 
 Slice Receiver::wait(Stream stream) { return opened(core_).wait(stream); }
 void Receiver::release(Stream stream) { opened(core_).release(stream); }
+DeviceReceiver Receiver::on_device(Stream stream) { return opened(core_).on_device(stream); }
 std::optional<Slice> Receiver::test() { return opened(core_).test(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return opened(core_).wait_for(timeout); }
 bool Receiver::connected() const { return opened(core_).connected(); }

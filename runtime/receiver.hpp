@@ -17,6 +17,11 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   void drain(std::optional<Timeout> timeout);
   std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
+  /// What kernels need for its waits and releases, which `fault` is for too; once connected. Nothing: they cannot.
+  std::optional<kernel::In> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
+  DeviceReceiver on_device(Stream stream);
+  /// From now on they do. With the world's mutex.
+  void let_kernels_wait(const kernel::In& in);
 
   backends::Slots target() const override { return slots_; }
   bool let_go() override;
@@ -51,6 +56,10 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
            by_host_.load(std::memory_order_acquire);
   }
   void give_back(device::Lane lane, std::uint64_t epoch);
+  std::uint64_t released() const noexcept {
+    const kernel::Count* const fired = fired_.load(std::memory_order_acquire);
+    return fired == nullptr ? released_.load(std::memory_order_relaxed) : kernel::load_acquire(fired->begun);
+  }
 
   std::uint64_t signal_seen_ = 0;  // by the stream: looking at the word again takes its line from who raises it
   base::Progress& landed_ = base::take_progress();  // waits that have passed on their stream

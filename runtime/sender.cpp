@@ -25,6 +25,37 @@ void SenderCore::reach_own(device::Driver& driver) {
   acquired_ = &acquired;
 }
 
+std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault) {
+  kernel::Out out{};
+  out.count = ledger.take<kernel::Count>();
+  out.credit = runtime::as_kernels_see(*word_.word);
+  out.target_slots = target_depth_;
+  out.slot_bytes = slot_bytes;
+  out.source = opening.memory.data();
+  out.source_slots = static_cast<std::uint64_t>(opening.options.depth);
+  out.done = runtime::as_kernels_see(done);
+  out.fault = &fault;
+  out.first = epoch();
+  if (put_ == nullptr) return out;  // the peer has closed its end: nothing moves
+  const auto what = put_->by_kernel(driver);
+  if (!what) return std::nullopt;
+  out.target = what->target.memory.data;
+  out.target_stride = what->target.slot_bytes;
+  out.rings = what->rings;
+  out.raised = runtime::as_kernels_see(*what->raised);
+  out.ahead = what->ahead;
+  out.parts = what->parts;
+  out.kept = what->kept;
+  done_parking.silence();
+  return out;
+}
+
+DeviceSender SenderCore::on_device(Stream stream) {
+  drain({});
+  return DeviceSender(hand_to_kernels(
+      stream, [this](auto&... with) { return by_kernel(with...); }, [this](const auto& out) { let_kernels_put(out); }));
+}
+
 Slice SenderCore::acquire(Stream stream) {
   bind(stream);
   check_next();
@@ -156,6 +187,7 @@ Sender::~Sender() { runtime::ChannelEnd::abandon(std::move(core_)); }
 Slice Sender::acquire(Stream stream) { return opened(core_).acquire(stream); }
 void Sender::put(Stream stream) { opened(core_).put(stream, core_->whole()); }
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) { opened(core_).put(stream, {offset, bytes}); }
+DeviceSender Sender::on_device(Stream stream) { return opened(core_).on_device(stream); }
 void Sender::drain(std::optional<Timeout> timeout) { opened(core_).drain(timeout); }
 bool Sender::connected() const { return opened(core_).connected(); }
 void Sender::wait_connected(std::optional<Timeout> timeout) { opened(core_).wait_connected(timeout); }

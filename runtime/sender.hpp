@@ -14,6 +14,11 @@ class SenderCore final : public runtime::ChannelEnd {
   void put(Stream stream, backends::Range part);
   void drain(std::optional<Timeout> timeout);
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
+  /// What kernels need for its puts, which `fault` is for too; once connected. Nothing: they cannot do them.
+  std::optional<kernel::Out> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
+  DeviceSender on_device(Stream stream);
+  /// From now on they do. With the world's mutex.
+  void let_kernels_put(const kernel::Out& out) { let_kernels_count(*out.count, *out.count, *out.fault); }
 
   backends::Slots target() const override { return {}; }
   bool let_go() override;
@@ -34,7 +39,7 @@ class SenderCore final : public runtime::ChannelEnd {
     return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
   }
   bool passed() const noexcept override {
-    return done.value.load(std::memory_order_acquire) + refused_ >= epoch() &&
+    return done.value.load(std::memory_order_acquire) + refused_ + refused_by_kernels() >= epoch() &&
            (acquired_ == nullptr || base::reached(acquired_.load()->word, acquires_));
   }
   std::uint64_t waits_for() const noexcept override;

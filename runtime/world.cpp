@@ -17,6 +17,7 @@ using base::Clock;
 constexpr auto kLeaving = std::chrono::seconds(5);
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
+constexpr int kKernelsMs = 10;  // how often to look at what kernels count
 
 std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const Place& place,
                                                                                           const base::Env& env) {
@@ -160,6 +161,8 @@ int World::prepare(std::vector<pollfd>& sockets) {
   const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
   if (failing_.load()) at_most(static_cast<int>(kPoisonEvery.count()));
   if (asks_for_streams()) at_most(static_cast<int>(ask_every_.count()));
+  const auto is_counted = [](const auto& entry) { return entry.second->counted(); };
+  if (std::any_of(ends_.begin(), ends_.end(), is_counted)) at_most(kKernelsMs);
   for (const auto& [id, end] : ends_) {
     if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told)) continue;
     // A peer that closes waits for streams of ours, perhaps long.
@@ -200,7 +203,8 @@ bool World::asks_for_streams() const {
 void World::ask_for_streams() {
   const auto now = Clock::now();
   for (auto& [id, end] : ends_) {
-    if (end->gpus() != nullptr && !base::seeded("streams_not_asked")) end->ask_for_stream(now);
+    const bool asks = end->gpus() != nullptr || end->counted();
+    if (asks && !base::seeded("streams_not_asked")) end->ask_for_stream(now);
   }
 }
 

@@ -9,6 +9,8 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include "tests/gpu_kernels.hpp"
+
 namespace sluice::test {
 namespace {
 
@@ -71,6 +73,7 @@ class Cuda {
     SLUICE_CALLS(SLUICE_GET)
 #undef SLUICE_GET
     // NOLINTEND(bugprone-macro-parentheses)
+    add_kernels(library);
     CUdevice device = 0;
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS) return "no GPU is here";
     if (cuDevicePrimaryCtxRetain(&context_, device) != CUDA_SUCCESS) return "the GPU cannot be used";

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "device/kernels.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::backends::ofi {
@@ -12,6 +13,12 @@ namespace {
 constexpr std::size_t kPageBytes = 4096;
 
 void store_one(void* page) { store(*static_cast<const CounterPage*>(page), 1); }
+
+template <class Launcher>
+void write_by_kernel(void* word, Launcher launch) {
+  device::WriteArgs one{static_cast<std::uint64_t*>(word), 1};
+  launch(device::Launch{device::Kernel::write, &one});
+}
 
 /// One ring, in the way of `ringer`, in the order of `stream`. An emulated page, where two stores in a row are one, is
 /// rung by who can wait.
@@ -22,7 +29,7 @@ void ring_once(Ringer ringer, device::Driver& driver, void* stream, void* seen_b
       const device::WordOp one{device::WordOp::Kind::write, seen_by_gpus, 1};
       return driver.operate(stream, {&one, 1});
     }
-    case Ringer::kernel: return driver.write_by_kernel(stream, seen_by_gpus, 1);
+    case Ringer::kernel: return write_by_kernel(seen_by_gpus, [&](const auto& what) { driver.launch(stream, what); });
     case Ringer::host_function: return driver.call(stream, store_one, &page);
     case Ringer::engine: return;
   }
@@ -84,7 +91,9 @@ void PageBell::ring(device::Lane lane) {
   if (lane.gpu == nullptr) return store(page_, base::seeded("page_stores_a_total") ? count : 1);
   switch (ringer_) {
     case Ringer::stream: lane.gpu->write(seen_by_gpus_, 1); break;
-    case Ringer::kernel: lane.gpu->write_by_kernel(seen_by_gpus_, 1); break;
+    case Ringer::kernel:
+      write_by_kernel(seen_by_gpus_, [&](const device::Launch& what) { lane.gpu->launch(what); });
+      break;
     case Ringer::host_function: lane.gpu->call(store_one, &page_); break;
     case Ringer::engine: break;
   }

@@ -123,6 +123,8 @@ class TriggeredPut final : public RungPut, private Mover {
   ~TriggeredPut() override;
 
   Fired fired() const noexcept override { return Fired::by_nic; }
+  /// Somebody would have to arm what a kernel fires, before it does.
+  std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   void announce(std::uint64_t epoch, Range part) override;
   bool arm(std::uint64_t epoch, Range part) override;
   std::uint64_t most_armed() const noexcept override { return work_->size(); }

@@ -61,6 +61,8 @@ class BouncePut final : public Put {
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override { reach_words(driver, signal_, mapped_, reached_); }
+  /// They would have to know who moves the bytes, for each size.
+  std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   bool settled() override { return true; }
   void forget_peer() noexcept override {
     reached_.clear();

@@ -13,6 +13,9 @@
 
 namespace sluice {
 
+class DeviceReceiver;
+class DeviceSender;
+
 namespace detail {
 class SenderCore;
 class ReceiverCore;
@@ -58,6 +61,12 @@ class Sender {
 
   bool connected() const;
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
+
+  /// The same end inside kernels (sluice/device.hpp), which drive it from now on, alone. They run on streams of the
+  /// kind and device of `stream`, where a kernel of the host is any function. Blocks the host until connected.
+  /// @throws Error{Code::unsupported} if no kernel can: a NIC fires its puts, or the kernel of the host's system makes
+  /// them.
+  DeviceSender on_device(Stream stream);
 
   /// Announces that no put follows, and returns when the source memory may be freed: every enqueued put has fired, and
   /// the peer's engine has let go of this end. The peer need not close at the same time. After a
@@ -107,6 +116,9 @@ class Receiver {
 
   bool connected() const;
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
+
+  /// As Sender::on_device.
+  DeviceReceiver on_device(Stream stream);
 
   /// Announces that no release follows, and returns when the target memory may be freed: all enqueued work has passed,
   /// and the peer's engine has let go of this end. The peer need not close at the same time. After a

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "tests/conformance/cases.hpp"
+#include "tests/conformance/gpu_cases.hpp"
 
 namespace {
 
@@ -14,39 +14,9 @@ using namespace sluice::test;
 constexpr Tag kTag = 61;
 constexpr std::uint64_t kEpochs = 20;
 
-/// Whose memory a slice is.
-enum class Whose { hosts, ours, users };
-
-struct GpuCase {
-  Ground ground;
-  bool inline_order = false;  ///< program order instead of a GPU's stream
-  Whose source = Whose::ours;
-  Whose target = Whose::ours;
-  int depth = 1;
-  std::size_t bytes = 64;
-};
-
-std::string name_of(const GpuCase& one) {
-  constexpr const char* kWhose[] = {"hosts", "ours", "users"};
-  return one.ground.name + (one.inline_order ? "_inline_cuda_" : "_cuda_") + kWhose[static_cast<int>(one.source)] +
-         "_to_" + kWhose[static_cast<int>(one.target)] + "_d" + std::to_string(one.depth) + "_" +
-         std::to_string(one.bytes) + "B";
-}
-
-std::ostream& operator<<(std::ostream& out, const GpuCase& one) { return out << name_of(one); }
-
-struct GpuCaseName {
-  std::string operator()(const testing::TestParamInfo<GpuCase>& info) const { return name_of(info.param); }
-};
-
 std::vector<GpuCase> gpu_cases() {
   std::vector<GpuCase> cases;
-  if (GTEST_FLAG_GET(filter).find("cuda") == std::string::npos) return cases;
-  std::vector<Ground> all = all_grounds();
-  for (const Ground& ground : grounds()) {
-    if (ground.network) all.push_back(ground);
-  }
-  for (const Ground& ground : all) {
+  for (const Ground& ground : gpu_grounds()) {
     for (const bool inline_order : {false, true}) {
       for (const auto& [source, target] :
            {std::pair(Whose::ours, Whose::ours), std::pair(Whose::users, Whose::users),
@@ -58,32 +28,6 @@ std::vector<GpuCase> gpu_cases() {
   }
   return cases;
 }
-
-Peers peers_of(const GpuCase& one, int ranks = 2) {
-  Peers peers;
-  peers.ranks = ranks;
-  peers.processes = one.ground.processes;
-  peers.backend = one.ground.backend;
-  return peers;
-}
-
-/// So many slots.
-class Piece {
- public:
-  Piece(Context& context, Whose whose, std::size_t bytes) {
-    if (whose == Whose::users) {
-      users_ = std::make_unique<GpuBuffer>(bytes + 64);
-      slice_ = context.region(users_->data() + 64, bytes).all();  // not where the allocation begins
-    } else {
-      slice_ = context.allocate(bytes, whose == Whose::ours ? Space::device : Space::host).all();
-    }
-  }
-  const Slice& slice() const { return slice_; }
-
- private:
-  std::unique_ptr<GpuBuffer> users_;  // outlives the slice
-  Slice slice_;
-};
 
 /// The order of a case, with what stands for a user's kernels: they fill a slot, and look at one.
 class Kernels {

@@ -256,6 +256,7 @@ class ArmedPut final : public RungPut {
   Fired fired() const noexcept override { return Fired::by_nic; }
   bool settled() override { return inner_->settled(); }
   void announce(std::uint64_t, Range) override {}
+  std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   bool disarmed(bool) override { return true; }
   bool arm(std::uint64_t epoch, Range part) override {
     nic_->arm({this, inner_.get(), threshold(epoch), epoch, part});

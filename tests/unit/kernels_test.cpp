@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <barrier>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -12,38 +11,18 @@
 
 #include "base/words.hpp"
 #include "device/kernels.hpp"
+#include "tests/host_block.hpp"
 
 namespace sluice::device {
 namespace {
 
-/// What a GPU's block is to a kernel: here, some threads.
-class Threads {
- public:
-  Threads(std::uint32_t index, std::uint32_t size, std::barrier<>& all) : index_(index), size_(size), all_(&all) {}
-  std::uint32_t index() const { return index_; }
-  std::uint32_t size() const { return size_; }
-  void sync() const { all_->arrive_and_wait(); }
-
- private:
-  std::uint32_t index_;
-  std::uint32_t size_;
-  std::barrier<>* all_;
-};
-
-/// Runs the kernel as a block of so many threads.
-void run_put(std::uint32_t threads, const PutArgs& args) {
-  std::barrier<> all(threads);
-  std::vector<std::jthread> others;
-  for (std::uint32_t i = 1; i < threads; ++i) {
-    others.emplace_back([i, threads, &all, &args] { kernel::put(Threads(i, threads, all), args); });
-  }
-  kernel::put(Threads(0, threads, all), args);
-}
+using test::HostBlock;
+using test::run_block;
 
 /// The same copy by a block of any size, one thread after the other: what a thread copies does not depend on others.
 void run_copy(std::uint32_t threads, std::byte* to, const std::byte* from, std::uint64_t bytes) {
-  std::barrier<> unused(1);
-  for (std::uint32_t i = 0; i < threads; ++i) kernel::copy(Threads(i, threads, unused), to, from, bytes);
+  HostBlock::Shared unused(1);
+  for (std::uint32_t i = 0; i < threads; ++i) kernel::copy(HostBlock(i, threads, unused), to, from, bytes);
 }
 
 std::byte stamp(std::size_t i) { return static_cast<std::byte>(i * 31 + i / 256 * 7 + 1); }
@@ -97,39 +76,80 @@ TEST(Kernels, put_copies_large_messages_by_large_blocks) {
   }
 }
 
-TEST(Kernels, put_raises_its_signal_after_the_data_and_done_after_the_signal) {
-  constexpr std::size_t kWords = 20'000;
-  constexpr std::uint64_t kEpochs = 100;
-  std::vector<std::uint64_t> from(kWords);
-  std::vector<std::uint64_t> to(kWords, ~std::uint64_t{0});
+/// Both ends of a channel of one slot, in the memory of this test.
+struct Channel {
+  explicit Channel(std::size_t bytes) : from(bytes), to(bytes) {
+    out.count = &puts;
+    out.credit = &credit;
+    out.target_slots = out.source_slots = 1;
+    out.slot_bytes = out.target_stride = bytes;
+    out.source = from.data();
+    out.target = to.data();
+    out.raised = &signal;
+    out.done = &done;
+    out.fault = &fault;
+    in.waits = &waits;
+    in.releases = &releases;
+    in.signals[0] = &signal;
+    in.rails = 1;
+    in.passed = &passed;
+    in.target = to.data();
+    in.slots = 1;
+    in.slot_bytes = bytes;
+    in.raised = &credit;
+    in.done = &released;
+    in.fault = &fault;
+    puts.limit = releases.limit = ~std::uint64_t{0};
+  }
+  PutArgs put(std::uint64_t step) const { return {{&out, 1, step, 1}}; }
+  WaitArgs wait(std::uint64_t step) const { return {{&in, 1, step, 1}}; }
+  ReleaseArgs release() const { return {{&in, 1, 0, 1}}; }
+
+  std::vector<std::byte> from, to;
   alignas(64) std::uint64_t signal = 0;
+  alignas(64) std::uint64_t credit = 0;
   alignas(64) std::uint64_t done = 0;
-  alignas(64) std::uint64_t taken = 0;
-  std::size_t wrong = 0;  // words of data that were not there when the signal was
+  std::uint64_t passed = 0;
+  std::uint64_t released = 0;
+  std::uint64_t fault = 0;
+  kernel::Count puts{}, waits{}, releases{};
+  kernel::Out out{};
+  kernel::In in{};
+};
+
+constexpr kernel::Thread kThread;
+
+TEST(Kernels, put_raises_its_signal_after_the_data_and_done_after_the_signal) {
+  constexpr std::uint64_t kEpochs = 100;
+  Channel channel(160'000);
+  std::size_t wrong = 0;  // bytes that were not there when the signal was
   std::size_t early = 0;  // done words that were there before the signal
   std::jthread receiver([&] {
     for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
-      kernel::wait({&signal, epoch, nullptr, 0, nullptr, 0});
-      for (std::size_t i = 0; i < kWords; ++i) wrong += to[i] != epoch * 1000 + i;
-      kernel::store_release(taken, epoch);
+      kernel::wait(kThread, channel.wait(epoch));
+      wrong += channel.to != std::vector(channel.to.size(), static_cast<std::byte>(epoch));
+      kernel::release(kThread, channel.release());
     }
   });
   std::jthread watcher([&] {
     for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
-      kernel::wait({&done, epoch, nullptr, 0, nullptr, 0});
-      early += kernel::load_acquire(signal) < epoch;
+      while (kernel::load_acquire(channel.done) < epoch) std::this_thread::yield();
+      early += kernel::load_acquire(channel.signal) < epoch;
     }
   });
   for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
-    for (std::size_t i = 0; i < kWords; ++i) from[i] = epoch * 1000 + i;
-    run_put(3, {reinterpret_cast<std::byte*>(to.data()), reinterpret_cast<const std::byte*>(from.data()),
-                kWords * sizeof(std::uint64_t), &signal, epoch, &done, epoch});
-    kernel::wait({&taken, epoch, nullptr, 0, nullptr, 0});
+    while (kernel::load_acquire(channel.credit) + 1 < epoch) std::this_thread::yield();
+    std::ranges::fill(channel.from, static_cast<std::byte>(epoch));
+    run_block(3, [&](const auto& block) { kernel::put(block, channel.put(epoch), 0); });
   }
   receiver.join();
   watcher.join();
   EXPECT_EQ(wrong, 0U);
   EXPECT_EQ(early, 0U);
+  EXPECT_EQ(channel.passed, kEpochs);
+  EXPECT_EQ(channel.released, kEpochs);
+  EXPECT_EQ(channel.puts.eager, kEpochs);
+  EXPECT_EQ(channel.fault, 0U);
 }
 
 /// The last thread of a block to come to the barrier, when all others have: what is there then, and what is not yet?
@@ -137,66 +157,80 @@ struct AtBarrier {
   std::uint32_t index() const { return 0; }
   std::uint32_t size() const { return 1; }
   void sync() const {
-    EXPECT_EQ(*signal, 0U);
-    EXPECT_EQ(*done, 0U);
-    EXPECT_TRUE(std::ranges::equal(*from, *to));
+    EXPECT_EQ(channel->signal, 0U);
+    EXPECT_EQ(channel->done, 0U);
+    EXPECT_EQ(channel->from, channel->to);
   }
-  const std::uint64_t* signal;
-  const std::uint64_t* done;
-  const std::vector<std::byte>* from;
-  const std::vector<std::byte>* to;
+  std::uint64_t from_first(std::uint64_t value) const { return value; }
+  const Channel* channel;
 };
 
 TEST(Kernels, put_raises_nothing_before_the_whole_block_has_copied) {
-  const auto from = stamped(300);
-  std::vector<std::byte> to(300);
-  std::uint64_t signal = 0;
-  std::uint64_t done = 0;
-  kernel::put(AtBarrier{&signal, &done, &from, &to}, {to.data(), from.data(), 300, &signal, 1, &done, 2});
-  EXPECT_EQ(signal, 1U);
-  EXPECT_EQ(done, 2U);
+  Channel channel(300);
+  channel.from = stamped(300);
+  channel.out.source = channel.from.data();
+  kernel::put(AtBarrier{&channel}, channel.put(1), 0);
+  EXPECT_EQ(channel.signal, 1U);
+  EXPECT_EQ(channel.done, 1U);
 }
 
-TEST(Kernels, put_without_a_done_word_raises_its_signal_only) {
-  std::uint64_t signal = 0;
-  run_put(1, {nullptr, nullptr, 0, &signal, 5, nullptr, 9});
-  EXPECT_EQ(signal, 5U);
-}
-
-TEST(Kernels, wait_passes_what_was_reached_already_and_says_so) {
-  const std::uint64_t word = 7;
-  std::uint64_t passed = 0;
-  kernel::wait({&word, 7, nullptr, 0, &passed, 3});
-  EXPECT_EQ(passed, 3U);
-  kernel::wait({&word, 0, nullptr, 0, nullptr, 0});
-}
-
-/// What a wait needs to be over must reach it while it polls.
-template <class Release>
-void expect_released_by(Release release) {
-  std::uint64_t word = 1;
-  std::uint64_t stop = 0;
-  std::uint64_t passed = 0;
-  {
-    std::jthread waiting([&] { kernel::wait({&word, 2, &stop, 4, &passed, 1}); });
-    kernel::store_release(stop, 3);  // not enough
-    std::this_thread::yield();
-    EXPECT_EQ(kernel::load_acquire(passed), 0U);
-    release(word, stop);
+TEST(Kernels, a_put_in_three_copies_every_byte_by_any_number_of_blocks) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{127}, std::size_t{70'001}}) {
+    for (const std::uint32_t blocks : {1U, 2U, 7U, 300U}) {
+      Channel channel(bytes);
+      channel.from = stamped(bytes);
+      channel.out.source = channel.from.data();
+      const Ends<kernel::Out> ends = channel.put(1);
+      kernel::begin_put(kThread, BeginPutArgs{ends});
+      for (std::uint32_t share = 0; share < blocks; ++share) kernel::copy(kThread, CopyArgs{ends}, 0, share, blocks);
+      EXPECT_EQ(channel.signal, 0U);
+      kernel::end_put(kThread, EndPutArgs{ends});
+      EXPECT_EQ(channel.signal, 1U);
+      EXPECT_EQ(channel.to, channel.from) << bytes << " bytes, " << blocks << " blocks";
+    }
   }
-  EXPECT_EQ(passed, 1U);
 }
 
-TEST(Kernels, wait_ends_when_the_word_is_reached) {
-  expect_released_by([](std::uint64_t& word, std::uint64_t&) { kernel::write({&word, 2}); });
+/// Puts, waits and releases of a failed channel end, and move nothing.
+TEST(Kernels, a_failure_releases_what_waits_and_nothing_is_moved) {
+  Channel channel(64);
+  channel.from = stamped(64);
+  channel.out.source = channel.from.data();
+  kernel::put(kThread, channel.put(1), 0);
+  std::ranges::fill(channel.from, std::byte{7});
+  {
+    std::jthread putting([&] { kernel::put(kThread, channel.put(2), 0); });
+    kernel::write({&channel.puts.limit, 0});
+    kernel::write({&channel.credit, base::kPoison});
+  }
+  EXPECT_EQ(channel.to, stamped(64));
+  EXPECT_EQ(channel.signal, 1U);
+  EXPECT_EQ(channel.puts.begun, 2U);
+  EXPECT_EQ(channel.puts.refused, 1U);
+  kernel::wait(kThread, channel.wait(1));
+  {
+    std::jthread waiting([&] { kernel::wait(kThread, channel.wait(2)); });
+    kernel::write({&channel.signal, base::kPoison});
+  }
+  EXPECT_EQ(channel.passed, 2U);
+  kernel::write({&channel.releases.limit, 0});
+  kernel::release(kThread, channel.release());
+  EXPECT_EQ(channel.credit, base::kPoison);
+  EXPECT_EQ(channel.releases.refused, 1U);
 }
 
-TEST(Kernels, wait_ends_by_the_poison_that_a_failure_stores) {
-  expect_released_by([](std::uint64_t& word, std::uint64_t&) { kernel::write({&word, base::kPoison}); });
-}
-
-TEST(Kernels, wait_ends_when_it_is_stopped) {
-  expect_released_by([](std::uint64_t&, std::uint64_t& stop) { kernel::write({&stop, 4}); });
+TEST(Kernels, that_find_another_slot_say_so_and_wait_for_the_failure) {
+  Channel channel(64);
+  channel.out.source_slots = 2;
+  {
+    std::jthread putting([&] { kernel::put(kThread, channel.put(2), 0); });  // its first epoch is of the other slot
+    while (kernel::load_acquire(channel.fault) == 0) std::this_thread::yield();
+    EXPECT_EQ(kernel::load_acquire(channel.puts.eager), 0U);
+    kernel::write({&channel.credit, base::kPoison});
+  }
+  EXPECT_EQ(channel.signal, 0U);
+  EXPECT_EQ(channel.puts.begun, 0U);
+  EXPECT_EQ(channel.puts.eager, 1U);
 }
 
 }  // namespace

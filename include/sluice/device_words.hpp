@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels are made of, for CUDA, HIP and the host: words that another processor reads or writes meanwhile, and the
+// threads that do one thing together. The only file with a word of a vendor's device language in it. It needs no vendor
+// header and no device library, so that a compiler alone makes the kernels.
+#pragma once
+
+#include <cstdint>
+
+#if !defined(__CUDACC__) && !defined(__HIP__)
+#include <atomic>
+#include <thread>
+#endif
+
+#if defined(__HIP__)
+#define SLUICE_DEVICE __attribute__((device)) inline
+#define SLUICE_KERNEL extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 1024))) void
+#elif defined(__CUDACC__)
+#define SLUICE_DEVICE __device__ inline
+#define SLUICE_KERNEL extern "C" __global__ __launch_bounds__(1024) void
+#else
+#define SLUICE_DEVICE inline
+#endif
+
+namespace sluice::kernel {
+
+#if defined(__HIP__)
+
+SLUICE_DEVICE std::uint64_t load_acquire(const std::uint64_t& word) {
+  return __hip_atomic_load(&word, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+/// After a release fence, which starts to write the cache back. clang 19, like others until early 2026, leaves out the
+/// wait for its end if no store of this thread is under way (llvm/llvm-project pull request 178316; test:
+/// Images.hip_waits_for_the_cache).
+SLUICE_DEVICE void wait_for_cache() {
+#if defined(__GFX9__)
+  asm volatile("s_waitcnt vmcnt(0)" ::: "memory");
+#endif
+}
+
+/// All that this thread has stored before is there for every other processor.
+SLUICE_DEVICE void write_back() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+  wait_for_cache();
+}
+
+SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
+  write_back();
+  __hip_atomic_store(&word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+/// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
+SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
+  store_release(mine, value);
+  write_back();
+  return __hip_atomic_load(&theirs, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+SLUICE_DEVICE void pause() { __builtin_amdgcn_s_sleep(1); }
+
+#elif defined(__CUDACC__)
+
+// PTX, because <cuda/atomic> says the same and takes five seconds more to compile.
+SLUICE_DEVICE std::uint64_t load_acquire(const std::uint64_t& word) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.b64 %0, [%1];" : "=l"(value) : "l"(&word) : "memory");
+  return value;
+}
+
+// Cumulative: what other threads stored before a barrier that this thread has passed comes first, too.
+SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
+  asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(&word), "l"(value) : "memory");
+}
+
+/// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
+SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
+  store_release(mine, value);
+  asm volatile("fence.sc.sys;" ::: "memory");
+  return load_acquire(theirs);
+}
+
+SLUICE_DEVICE void pause() { __nanosleep(20); }
+
+#else
+
+SLUICE_DEVICE std::uint64_t load_acquire(const std::uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
+/// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
+SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
+  std::atomic_ref(mine).store(value, std::memory_order_seq_cst);
+  return __atomic_load_n(&theirs, __ATOMIC_SEQ_CST);
+}
+
+SLUICE_DEVICE void pause() { std::this_thread::yield(); }
+
+#endif
+
+/// A thread by itself.
+struct Thread {
+  SLUICE_DEVICE std::uint32_t index() const { return 0; }
+  SLUICE_DEVICE std::uint32_t size() const { return 1; }
+  SLUICE_DEVICE void sync() const {}
+  /// What thread 0 has, for all of them.
+  SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const { return value; }
+};
+
+#if defined(__HIP__)
+
+/// All threads of a wavefront.
+struct Warp {
+  SLUICE_DEVICE std::uint32_t index() const {
+    return __builtin_amdgcn_mbcnt_hi(~0U, __builtin_amdgcn_mbcnt_lo(~0U, 0));
+  }
+  SLUICE_DEVICE std::uint32_t size() const { return __builtin_amdgcn_wavefrontsize(); }
+  SLUICE_DEVICE void sync() const {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+    wait_for_cache();
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+  }
+  SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const {
+    const auto low = static_cast<std::uint32_t>(__builtin_amdgcn_readfirstlane(static_cast<int>(value)));
+    const auto high = static_cast<std::uint32_t>(__builtin_amdgcn_readfirstlane(static_cast<int>(value >> 32)));
+    return std::uint64_t{high} << 32 | low;
+  }
+};
+
+/// All threads of a workgroup.
+struct Block {
+  SLUICE_DEVICE std::uint32_t index() const {
+    return __builtin_amdgcn_workitem_id_x() +
+           __builtin_amdgcn_workgroup_size_x() *
+               (__builtin_amdgcn_workitem_id_y() +
+                __builtin_amdgcn_workgroup_size_y() * __builtin_amdgcn_workitem_id_z());
+  }
+  SLUICE_DEVICE std::uint32_t size() const {
+    return std::uint32_t{__builtin_amdgcn_workgroup_size_x()} * __builtin_amdgcn_workgroup_size_y() *
+           __builtin_amdgcn_workgroup_size_z();
+  }
+  SLUICE_DEVICE void sync() const {
+    // Of the device, not of the block: at that scope a wave does not wait for its stores, only for their order, and the
+    // release of another wave waits for its own stores alone.
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+    wait_for_cache();
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+  }
+  SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const {
+    static __attribute__((shared)) std::uint64_t first;
+    sync();  // all have read what was here before
+    if (index() == 0) first = value;
+    sync();
+    return first;
+  }
+};
+
+/// Which block of a grid this is, in x and y, and how many there are in x.
+struct Grid {
+  SLUICE_DEVICE std::uint32_t x() const { return __builtin_amdgcn_workgroup_id_x(); }
+  SLUICE_DEVICE std::uint32_t y() const { return __builtin_amdgcn_workgroup_id_y(); }
+  SLUICE_DEVICE std::uint32_t size_x() const { return __builtin_amdgcn_grid_size_x() / Block().size(); }
+};
+
+#elif defined(__CUDACC__)
+
+/// All threads of a warp.
+struct Warp {
+  SLUICE_DEVICE std::uint32_t index() const {
+    std::uint32_t lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+  }
+  SLUICE_DEVICE std::uint32_t size() const { return 32; }
+  SLUICE_DEVICE void sync() const { __syncwarp(); }
+  SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const { return __shfl_sync(0xffffffffU, value, 0); }
+};
+
+/// All threads of a block.
+struct Block {
+  SLUICE_DEVICE std::uint32_t index() const {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  }
+  SLUICE_DEVICE std::uint32_t size() const { return blockDim.x * blockDim.y * blockDim.z; }
+  SLUICE_DEVICE void sync() const { __syncthreads(); }
+  SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const {
+    __shared__ std::uint64_t first;
+    sync();  // all have read what was here before
+    if (index() == 0) first = value;
+    sync();
+    return first;
+  }
+};
+
+/// Which block of a grid this is, in x and y, and how many there are in x.
+struct Grid {
+  SLUICE_DEVICE std::uint32_t x() const { return blockIdx.x; }
+  SLUICE_DEVICE std::uint32_t y() const { return blockIdx.y; }
+  SLUICE_DEVICE std::uint32_t size_x() const { return gridDim.x; }
+};
+
+#endif
+
+}  // namespace sluice::kernel
