@@ -122,6 +122,7 @@ Region::Region(Domain& domain, fid_mr* wrapped, void* context)
 
 Region::~Region() {
   std::erase(domain_.regions, this);
+  domain_.keys.close(fi_mr_key(inner_));
   fi_close(&inner_->fid);
 }
 

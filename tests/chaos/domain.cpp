@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 
 #include "tests/chaos/counter.hpp"
 #include "tests/chaos/fabric.hpp"
@@ -38,10 +39,14 @@ int open_addresses(fid_domain* handle, fi_av_attr* attributes, fid_av** addresse
 int reg(fid* handle, const void* memory, std::size_t bytes, std::uint64_t access, std::uint64_t offset,
         std::uint64_t key, std::uint64_t flags, fid_mr** region, void* context) {
   auto& domain = object<Domain>(handle);
+  if (key >> Keys::kBits) return -FI_EKEYREJECTED;
   return domain.locked([&] {
     fid_mr* inner = nullptr;
-    const int bad = fi_mr_reg(domain.inner, memory, bytes, access, offset, key, flags & ~FI_RMA_EVENT, &inner, nullptr);
-    if (!bad) *region = new Region(domain, inner, context);
+    int bad = fi_mr_reg(domain.inner, memory, bytes, access, offset, key, flags & ~FI_RMA_EVENT, &inner, nullptr);
+    if (bad) return bad;
+    auto opened = std::make_unique<Region>(domain, inner, context);
+    bad = domain.keys.open(key);
+    if (!bad) *region = opened.release();
     return bad;
   });
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/chaos/endpoint.hpp"
+#include "tests/chaos/keys.hpp"
 #include "tests/chaos/settings.hpp"
 
 namespace chaos {
@@ -55,6 +56,7 @@ class Domain : public fid_domain {
   std::vector<Endpoint*> endpoints;
   std::vector<Queue*> queues;
   std::vector<Region*> regions;
+  Keys keys;
 
  private:
   void play();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/chaos/endpoint.hpp"
 
+#include <netinet/in.h>
+#include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
@@ -22,6 +24,7 @@ Endpoint::Endpoint(Domain& domain, bool ordered, fid_ep* wrapped, void* context)
 
 Endpoint::~Endpoint() {
   std::erase(domain_.endpoints, this);
+  domain_.keys.remove_port(port_);
   fi_close(&inner->fid);  // before what it still reads
 }
 
@@ -30,12 +33,22 @@ void Endpoint::bind(Queue& queue, std::uint64_t flags) {
   bind(queue.inner->fid, flags);
 }
 
+void Endpoint::bind(struct fid& below, std::uint64_t flags) {
+  if (below.fclass == FI_CLASS_AV) addresses_ = reinterpret_cast<fid_av*>(&below);
+  bound_.emplace_back(&below, flags);
+}
+
 /// All at once: the network below cannot be polled for an endpoint that is bound and not enabled.
 int Endpoint::enable() {
   for (const auto& [below, flags] : bound_) {
     if (const int bad = fi_ep_bind(inner, below, flags)) return bad;
   }
-  return fi_enable(inner);
+  if (const int bad = fi_enable(inner)) return bad;
+  sockaddr_in name{};
+  std::size_t bytes = sizeof name;
+  if (const int bad = fi_getname(&inner->fid, &name, &bytes)) return bad;
+  port_ = name.sin_port;
+  return domain_.keys.add_port(port_);
 }
 
 ssize_t Endpoint::post(Write asked) {
@@ -114,8 +127,17 @@ bool Endpoint::run(const Step& step) {
   return true;
 }
 
+/// Whoever says that a key is closed has closed it before, so that it is seen here.
+bool Endpoint::reaches(const Write& write) const {
+  sockaddr_in name{};
+  std::size_t bytes = sizeof name;
+  return fi_av_lookup(addresses_, write.peer, &name, &bytes) == 0 &&
+         domain_.keys.is_open(name.sin_port, write.target.key);
+}
+
 bool Endpoint::send(const Step& step) {
   const Write& write = *step.write;
+  if (!write.failed && !reaches(write)) fail(*step.write, FI_EKEYREJECTED);
   if (write.failed) {
     step_over(step);
     return true;
@@ -148,12 +170,14 @@ bool Endpoint::ended(void* context, int error) {
   if (found == in_flight_.end()) return false;
   const Step step = std::move(found->second->step);
   in_flight_.erase(found);
-  if (error) {
-    step.write->failed = true;
-    end(*step.write, error);
-  }
+  if (error) fail(*step.write, error);
   step_over(step);
   return true;
+}
+
+void Endpoint::fail(Write& write, int error) {
+  write.failed = true;
+  end(write, error);
 }
 
 void Endpoint::step_over(const Step& step) {

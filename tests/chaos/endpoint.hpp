@@ -34,7 +34,7 @@ class Endpoint : public fid_ep {
 
   Domain& domain() const { return domain_; }
   void bind(Queue& queue, std::uint64_t flags);
-  void bind(struct fid& below, std::uint64_t flags) { bound_.emplace_back(&below, flags); }
+  void bind(struct fid& below, std::uint64_t flags);
   int enable();
 
   /// Begins a write; -FI_EAGAIN while too many are not over.
@@ -66,17 +66,21 @@ class Endpoint : public fid_ep {
     Step step;
   };
 
+  bool reaches(const Write& write) const;
   void hold(Clock::time_point until, Step step);
   void hold_pieces(Clock::time_point from, const std::shared_ptr<Write>& write);
   Clock::time_point in_order(fi_addr_t peer, Clock::time_point from);
   bool run(const Step& step);
   bool send(const Step& step);
   void step_over(const Step& step);
+  void fail(Write& write, int error);
   void end(Write& write, int error);
 
   Domain& domain_;
   bool ordered_;
   Queue* transmit_queue_ = nullptr;
+  fid_av* addresses_ = nullptr;
+  std::uint16_t port_ = 0;
   std::vector<std::pair<struct fid*, std::uint64_t>> bound_;
   std::size_t not_over_ = 0;
   std::multimap<Clock::time_point, Step> held_;

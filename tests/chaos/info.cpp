@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/chaos/keys.hpp"
 #include "tests/chaos/settings.hpp"
 
 namespace chaos {
@@ -42,6 +43,7 @@ void describe(fi_info& info, const fi_info* hints, const Settings& settings) {
   info.tx_attr->size = settings.tx_size;
   info.tx_attr->iov_limit = info.tx_attr->rma_iov_limit = 1;
   info.domain_attr->cq_data_size = settings.data_bytes;
+  info.domain_attr->mr_key_size = Keys::kBits / 8;
   info.domain_attr->caps = FI_LOCAL_COMM;
   std::free(info.fabric_attr->prov_name);  // libfabric fills in ours
   info.fabric_attr->prov_name = nullptr;
