@@ -290,7 +290,7 @@ void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
 }
 
 void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault) {
-  epochs.begun = enqueued_.load();
+  epochs.begun = seeded("kernels_count_from_zero") ? 0 : enqueued_.load();
   epochs.limit = kNoLimit;
   fired.limit = kNoLimit;
   fault_ = &fault;
@@ -304,6 +304,7 @@ void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, 
 std::unique_lock<std::mutex> ChannelEnd::lock_world() { return std::unique_lock(world_->mutex()); }
 
 void ChannelEnd::hold_kernels() noexcept {
+  if (seeded("kernels_not_held")) return;
   if (kernel::Count* const fired = fired_) std::atomic_ref(fired->limit).store(0);
 }
 
@@ -317,7 +318,7 @@ bool ChannelEnd::await_kernels(Clock::time_point deadline) {
 }
 
 void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
-  if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0)
+  if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0 && !seeded("fault_unnoticed"))
     fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
   const std::uint64_t epoch = failed() ? 0 : waits_for();
   if (std::exchange(asked_for_, epoch) != epoch) asked_since_ = now;
@@ -377,7 +378,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_by(Clock::time_point deadline) {
-  if (counted() && !await_kernels(deadline)) return false;
+  if (counted() && !seeded("kernels_not_awaited") && !await_kernels(deadline)) return false;
   bound_ = kClosed;
   lower_limit(0);
   if (!world_->close(*this, deadline)) return false;

@@ -110,6 +110,11 @@ BUGS = {
     "hosts_not_told": "Quick/GpuStreams.are_noticed*/threads_cuda_ours_to_ours_d1_13B",
     "landed_not_taken": "Quick/OneWay.*/shm_cuda_user_d8_1MiB",
     "streams_not_asked": "Quick/GpuStreams.that_wait_too_long*/threads_cuda_ours_to_ours_d1_13B",
+    "captured_slots_unchecked": "Quick/Graphs.that_would_leave*/threads_cuda_ours_to_ours_d3_13B",
+    "fault_unnoticed": "Quick/Graphs.that_find_other*/threads_cuda_ours_to_ours_d3_13B",
+    "kernels_count_from_zero": f"Quick/Devices.go_on_from*/{INLINE}_d1_13B",
+    "kernels_not_awaited": "Quick/Graphs.leave_plans*/threads_cuda_ours_to_ours_d1_13B",
+    "kernels_not_held": f"Quick/Devices.move_nothing*/{INLINE}_d1_13B",
     "page_stores_a_total": "Quick/Armed.puts_wait_for*/emucxi_inline_allocated_d4_64B",
 }
 

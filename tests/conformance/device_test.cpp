@@ -238,6 +238,27 @@ TEST_P(Devices, find_nothing_to_do_once_the_channel_is_closed) {
   });
 }
 
+/// Its memory may be anything by then.
+TEST_P(Devices, move_nothing_once_the_peer_has_closed_its_end) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    Pair pair(context, one, order);
+    board().meet(context);
+    if (context.rank() == 1) {
+      pair.receiver.close();
+      board().meet(context);
+      board().meet(context);
+      EXPECT_EQ(unlike_poison(pair.target.bytes()), "");
+      return;
+    }
+    board().meet(context);
+    run_kernel(order, kThreads, [&pair](const auto& group) { EXPECT_EQ(pair.out.put(group), DeviceResult::closed); });
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
 TEST_P(Devices, that_release_what_they_did_not_wait_for_fail_the_channel) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
