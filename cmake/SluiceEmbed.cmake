@@ -8,11 +8,11 @@ string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
 cmake_path(GET FILE FILENAME name)
 # A page, as the vendors' own tools align what they embed: loaders map or copy it from there.
 file(WRITE "${FILE}.cpp" "// Made from ${name}.
-#include \"device/kernel_images.hpp\"
+#include <cstddef>
+#include <span>
 
-namespace {
-alignas(4096) constexpr unsigned char image[] = {${bytes}};
+namespace sluice::device {
+alignas(4096) static constexpr unsigned char image[] = {${bytes}};
+std::span<const std::byte> ${FUNCTION}() noexcept { return std::as_bytes(std::span(image)); }
 }
-
-std::span<const std::byte> sluice::device::${FUNCTION}() noexcept { return std::as_bytes(std::span(image)); }
 ")

@@ -365,7 +365,9 @@ std::uint64_t Cuda::capture(void* stream) {
   // The legacy stream cannot be captured; asking is an error while another stream is.
   const CUresult result =
       calls_.cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, &id, nullptr, nullptr, nullptr);
-  return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE ? id : 0;
+  if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+    throw GpuError("what the stream captures is invalid already: end the capture");
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
 
 Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), apart_(cuda, device) {

@@ -91,7 +91,8 @@ class Driver {
   virtual void load_kernels(int device) = 0;
   /// Calls it in the stream's order, in a thread of the driver's, where no call of the driver is allowed.
   virtual void call(void* stream, void (*function)(void*), void* argument) = 0;
-  /// The number of the capture that the stream is in, which no other has; 0: it is in none.
+  /// The number of the capture that the stream is in, which no other has; 0: it is in none. @throws GpuError if it has
+  /// become invalid.
   virtual std::uint64_t capture(void* stream) = 0;
   virtual void synchronize(void* stream) = 0;
 

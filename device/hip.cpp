@@ -265,7 +265,9 @@ std::uint64_t Hip::capture(void* stream) {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
   unsigned long long id = 0;
   const hipError_t result = calls_.hipStreamGetCaptureInfo(static_cast<hipStream_t>(stream), &status, &id);
-  return result == hipSuccess && status != hipStreamCaptureStatusNone ? id : 0;
+  if (result == hipSuccess && status == hipStreamCaptureStatusInvalidated)
+    throw GpuError("what the stream captures is invalid already: end the capture");
+  return result == hipSuccess && status == hipStreamCaptureStatusActive ? id : 0;
 }
 
 Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), apart_(hip, device) {

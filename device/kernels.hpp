@@ -76,7 +76,7 @@ SLUICE_DEVICE bool in_step(const End& end, const Count& count, std::uint64_t slo
                            const std::uint64_t& poisoned) {
   if ((count.begun + 1 - end.first) % slots == step % slots || load_acquire(count.closed) != 0) return true;
   store_release(*end.fault, 1);
-  poll(kUntilFailed, [&] { return load_acquire(poisoned) >= kPoison; });
+  poll(kUntilFailed, [&] { return load_acquire(poisoned) >= kPoison || load_acquire(count.closed) != 0; });
   return false;
 }
 

@@ -3,23 +3,63 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "device/reach.hpp"
 
 namespace sluice::device {
+namespace {
 
-Ledger::Ledger(Driver* driver, std::size_t bytes) : left_(bytes) {
+/// Pages that nobody has kept, by who reaches them and how many they are.
+struct Spare {
+  std::mutex mutex;
+  std::map<std::pair<Driver*, std::size_t>, std::vector<void*>> pages;
+};
+
+Spare& spare() {
+  static auto* const all = new Spare;  // never destroyed: plans may be gone last
+  return *all;
+}
+
+void* take_pages(Driver* driver, std::size_t bytes) {
+  {
+    const std::lock_guard lock(spare().mutex);
+    auto& pages = spare().pages[{driver, bytes}];
+    if (!pages.empty()) {
+      void* const found = pages.back();
+      pages.pop_back();
+      return std::memset(found, 0, bytes);
+    }
+  }
   void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) throw std::bad_alloc();
-  next_ = static_cast<std::byte*>(pages);
   if (driver != nullptr) reach_for_ever(*driver, pages, bytes);
+  return pages;
+}
+
+constexpr std::size_t kPage = 4096;
+
+}  // namespace
+
+Ledger::Ledger(Driver* driver, std::size_t bytes)
+    : driver_(driver), bytes_((bytes + kPage - 1) / kPage * kPage), pages_(take_pages(driver, bytes_)), next_(pages_),
+      left_(bytes_) {}
+
+Ledger::~Ledger() {
+  if (kept_) return;
+  const std::lock_guard lock(spare().mutex);
+  spare().pages[{driver_, bytes_}].push_back(pages_);
 }
 
 void* Ledger::take(std::size_t bytes, std::size_t alignment) {
-  void* at = next_;
-  if (std::align(alignment, bytes, at, left_) == nullptr) throw std::bad_alloc();
+  void* const at = std::align(alignment, bytes, next_, left_);
+  if (at == nullptr) throw std::bad_alloc();
   next_ = static_cast<std::byte*>(at) + bytes;
   left_ -= bytes;
   return at;

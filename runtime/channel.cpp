@@ -65,13 +65,16 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
   return landing_->key();
 }
 
-void ChannelEnd::drain_until(std::uint64_t last, std::optional<Timeout> timeout) {
-  check();
-  const Timeout limit = timeout.value_or(world_->limits().wait);
+Timeout ChannelEnd::wait_limit() const noexcept { return world_->limits().wait; }
+
+bool ChannelEnd::await_done(std::uint64_t last, Clock::time_point deadline) const {
   const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last || failed(); };
-  const bool in_time = seeded("drain_returns_early") || await_in_host(done_parking, ready, limit);
+  return seeded("drain_returns_early") || await_in_host(done_parking, ready, deadline - Clock::now());
+}
+
+void ChannelEnd::not_drained() const {
   check();
-  if (!in_time) throw error(Code::timeout, last, "not drained; " + state());
+  throw error(Code::timeout, epoch(), "not drained; " + state());
 }
 
 void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
@@ -309,12 +312,13 @@ void ChannelEnd::hold_kernels() noexcept {
 }
 
 /// What was enqueued, and no graph replays, has begun. False: not before the deadline.
-bool ChannelEnd::await_kernels(Clock::time_point deadline) {
+bool ChannelEnd::await_kernels(Clock::time_point deadline) const {
+  if (!counted()) return true;
   const auto begun = [](const kernel::Count* count) {
     return count == nullptr || kernel::load_acquire(count->eager) >= count->launched;
   };
   return await_in_host(
-      done_parking, [&] { return begun(counted_) && begun(fired_); }, deadline - Clock::now());
+      done_parking, [&] { return (begun(counted_) && begun(fired_)) || failed(); }, deadline - Clock::now());
 }
 
 void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
@@ -378,15 +382,15 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_by(Clock::time_point deadline) {
-  if (counted() && !seeded("kernels_not_awaited") && !await_kernels(deadline)) return false;
+  if (!seeded("kernels_not_awaited") && !await_kernels(deadline)) return false;
   bound_ = kClosed;
+  for (kernel::Count* const count : {counted_.load(), fired_.load()}) {
+    if (count != nullptr) std::atomic_ref(count->closed).store(1);  // what begins from here on finds nothing to be done
+  }
   lower_limit(0);
   if (!world_->close(*this, deadline)) return false;
   if (rung_ != nullptr) world_->engine().forget(*rung_);
   set_shut();  // the peer's memory is not ours to write any more
-  for (kernel::Count* const count : {counted_.load(), fired_.load()}) {
-    if (count != nullptr) std::atomic_ref(count->closed).store(1);
-  }
   closed_ = true;
   if (gpus() != nullptr) {  // all that was enqueued has passed
     device::remove_user(*this);

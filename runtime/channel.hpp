@@ -119,7 +119,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
 
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
   base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
-  bool may_be_parked() const noexcept override { return gpus() != nullptr && !passed(); }
+  /// Nobody knows what kernels have still to begin.
+  bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
   /// A GPU's stream that waits asks nobody for how long it may: the engine does, now and then.
   void ask_for_stream(base::Clock::time_point now) noexcept;
   /// Kernels count its epochs, and tell nobody.
@@ -228,11 +229,6 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// From now on kernels count the epochs of this end in `epochs`, and what its put fires in `fired`, which are the
   /// same for a sender; they raise `fault` when they are used wrongly. With the world's mutex.
   void let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault);
-  /// What kernels began, and moved nothing for.
-  std::uint64_t refused_by_kernels() const noexcept {
-    const kernel::Count* const fired = fired_.load(std::memory_order_acquire);
-    return fired == nullptr ? 0 : kernel::load_acquire(fired->refused);
-  }
   /// Kernels on streams of this kind are to drive this end, if `by_kernel(ledger, driver, fault)` says how: then `use`
   /// is called with that, and the world's mutex. Returns it.
   template <class ByKernel, class Use>
@@ -299,7 +295,17 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.
   bool settled() const { return put_ == nullptr || put_->settled(); }
   bool disarmed() const { return put_ == nullptr || put_->disarmed(key_closed_); }
-  void drain_until(std::uint64_t last, std::optional<Timeout> timeout);
+  /// Until `last()` epochs are over.
+  template <class Last>
+  void drain_until(Last last, std::optional<Timeout> timeout) {
+    check();
+    const auto deadline = deadline_after(timeout.value_or(wait_limit()));
+    if (!await_kernels(deadline) || !await_done(last(), deadline)) not_drained();
+    check();
+  }
+  Timeout wait_limit() const noexcept;
+  bool await_done(std::uint64_t last, base::Clock::time_point deadline) const;
+  [[noreturn, gnu::cold]] void not_drained() const;
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, Timeout limit) const {
@@ -373,13 +379,15 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
   void hold_kernels() noexcept;
-  bool await_kernels(base::Clock::time_point deadline);
+  bool await_kernels(base::Clock::time_point deadline) const;
   std::unique_lock<std::mutex> lock_world();
   template <class ByKernel>
   auto ready_for_kernels(device::Driver* driver, ByKernel by_kernel) {
     try {
       device::Ledger ledger(driver, kLedger);
-      return by_kernel(ledger, driver, *ledger.take<std::uint64_t>());
+      auto end = by_kernel(ledger, driver, *ledger.take<std::uint64_t>());
+      if (end) ledger.keep();
+      return end;
     } catch (const device::GpuError& reason) {
       throw error(Code::out_of_resources, epoch(), reason.what());
     }

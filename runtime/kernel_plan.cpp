@@ -32,7 +32,7 @@ KernelPlan::KernelPlan(device::Driver& driver, std::vector<std::shared_ptr<Sende
     : senders_(std::move(out)), receivers_(std::move(in)) {
   try {
     why_not_ = prepare(driver);
-  } catch (const device::GpuError& reason) {
+  } catch (const std::exception& reason) {
     why_not_ = reason.what();
   }
 }
@@ -40,7 +40,7 @@ KernelPlan::KernelPlan(device::Driver& driver, std::vector<std::shared_ptr<Sende
 std::string KernelPlan::prepare(device::Driver& driver) {
   driver.load_kernels(driver.current_device());
   constexpr std::size_t kOfEnd = sizeof(kernel::Out) + sizeof(kernel::In) + 2 * sizeof(kernel::Count);
-  device::Ledger ledger(&driver, 64 + kOfEnd * (senders_.size() + receivers_.size()));
+  device::Ledger& ledger = ledger_.emplace(&driver, 64 + kOfEnd * (senders_.size() + receivers_.size()));
   fault_ = ledger.take<std::uint64_t>();
   out_ = {ledger.take<kernel::Out>(senders_.size()), senders_.size()};
   in_ = {ledger.take<kernel::In>(receivers_.size()), receivers_.size()};
@@ -61,6 +61,7 @@ std::string KernelPlan::prepare(device::Driver& driver) {
 void KernelPlan::begin() {
   for (std::size_t i = 0; i < out_.size(); ++i) senders_[i]->let_kernels_put(out_[i]);
   for (std::size_t i = 0; i < in_.size(); ++i) receivers_[i]->let_kernels_wait(in_[i]);
+  ledger_->keep();
   begun_ = true;
 }
 
@@ -72,32 +73,33 @@ void KernelPlan::acquire(Stream stream, std::uint64_t step, bool captured) {
 
 void KernelPlan::start(Stream stream, std::uint64_t step, bool captured) {
   if (out_.empty()) return;
-  for (const kernel::Out& out : out_) out.count->launched += captured ? 0U : 1U;
   constexpr std::size_t kOneBlock = 64 * 1024;  // not measured: more than one kernel costs
   constexpr std::size_t kOfThread = 16;         // bytes of one copy
   const auto channels = static_cast<unsigned>(out_.size());
   const unsigned threads = threads_for(largest_ / kOfThread);
   if (largest_ <= kOneBlock) {
-    return launch(stream, Kernel::put, args<device::PutArgs, kernel::Out>(out_, step, captured), threads, channels);
+    launch(stream, Kernel::put, args<device::PutArgs, kernel::Out>(out_, step, captured), threads, channels);
+  } else {
+    constexpr std::size_t kMostBlocks = 256;
+    const auto blocks = static_cast<unsigned>(std::clamp<std::size_t>(largest_ / kOneBlock, 1, kMostBlocks));
+    const unsigned one_each = threads_for(channels);
+    launch(stream, Kernel::begin_put, args<device::BeginPutArgs, kernel::Out>(out_, step, captured), one_each);
+    launch(stream, Kernel::copy, args<device::CopyArgs, kernel::Out>(out_, step, captured), threads, blocks, channels);
+    launch(stream, Kernel::end_put, args<device::EndPutArgs, kernel::Out>(out_, step, captured), one_each);
   }
-  constexpr std::size_t kMostBlocks = 256;
-  const auto blocks = static_cast<unsigned>(std::clamp<std::size_t>(largest_ / kOneBlock, 1, kMostBlocks));
-  launch(stream, Kernel::begin_put, args<device::BeginPutArgs, kernel::Out>(out_, step, captured),
-         threads_for(channels));
-  launch(stream, Kernel::copy, args<device::CopyArgs, kernel::Out>(out_, step, captured), threads, blocks, channels);
-  launch(stream, Kernel::end_put, args<device::EndPutArgs, kernel::Out>(out_, step, captured), threads_for(channels));
+  for (const kernel::Out& out : out_) out.count->launched += captured ? 0U : 1U;
 }
 
 void KernelPlan::wait(Stream stream, std::uint64_t step, bool captured) {
   if (in_.empty()) return;
-  for (const kernel::In& in : in_) in.waits->launched += captured ? 0U : 1U;
   launch(stream, Kernel::wait, args<device::WaitArgs, kernel::In>(in_, step, captured), threads_for(in_.size()));
+  for (const kernel::In& in : in_) in.waits->launched += captured ? 0U : 1U;
 }
 
 void KernelPlan::release(Stream stream, bool captured) {
   if (in_.empty()) return;
-  for (const kernel::In& in : in_) in.releases->launched += captured ? 0U : 1U;
   launch(stream, Kernel::release, args<device::ReleaseArgs, kernel::In>(in_, 0, captured), threads_for(in_.size()));
+  for (const kernel::In& in : in_) in.releases->launched += captured ? 0U : 1U;
 }
 
 }  // namespace sluice::detail

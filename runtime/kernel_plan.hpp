@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ class KernelPlan {
   std::vector<std::shared_ptr<SenderCore>> senders_;
   std::vector<std::shared_ptr<ReceiverCore>> receivers_;
   std::string why_not_;
+  std::optional<device::Ledger> ledger_;
   std::uint64_t* fault_ = nullptr;
   std::span<kernel::Out> out_;
   std::span<kernel::In> in_;

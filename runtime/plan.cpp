@@ -27,6 +27,16 @@ std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
   return all;
 }
 
+/// On a GPU's stream the engine's bells stay apart: kernels come to each when its credit has come. They are written in
+/// one operation all the same.
+bool may_share(const RungPut* put, Stream stream) {
+  if (put == nullptr) return false;
+  return !device::of_gpu(stream) || put->fired() != backends::Fired::by_engine || seeded("kernel_bells_shared");
+}
+
+/// It is fired by a bell of the plan's.
+bool is_fused(const RungPut* put) { return put != nullptr && put->shared(); }
+
 }  // namespace
 
 PlanCore::~PlanCore() {
@@ -80,7 +90,7 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
     in.first_wait = in.core->epoch();
     in.first_release = in.core->released_.load();
   }
-  share_bells();
+  share_bells(stream);
   if (device::of_gpu(stream)) {
     reach_bells(*device::driver(stream.kind()));
     prepare_kernels(stream);
@@ -91,14 +101,14 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
 
 void PlanCore::take(runtime::ChannelEnd& end) noexcept { end.bound_ = runtime::ChannelEnd::kPlanned; }
 
-void PlanCore::share_bells() {
+void PlanCore::share_bells(Stream stream) {
   std::vector<std::pair<RungPut*, std::uint64_t>> puts;
   std::vector<std::pair<RungPut*, std::uint64_t>> credits;
   for (const auto& out : out_) {
-    if (out.core->rung_ != nullptr) puts.emplace_back(out.core->rung_, out.first);
+    if (may_share(out.core->rung_, stream)) puts.emplace_back(out.core->rung_, out.first);
   }
   for (const auto& in : in_) {
-    if (in.core->rung_ != nullptr) credits.emplace_back(in.core->rung_, in.first_release);
+    if (may_share(in.core->rung_, stream)) credits.emplace_back(in.core->rung_, in.first_release);
   }
   put_bells_ = fuse(world_->engine(), puts);
   credit_bells_ = fuse(world_->engine(), credits);
@@ -125,7 +135,12 @@ void PlanCore::prepare_kernels(Stream stream) {
 
 /// A stream may begin to capture, or have ended, since it was last used.
 void PlanCore::look_at_capture(Stream stream) {
-  const std::uint64_t now = device::driver(stream.kind())->capture(stream.handle());
+  std::uint64_t now = 0;
+  try {
+    now = device::driver(stream.kind())->capture(stream.handle());
+  } catch (const device::GpuError& reason) {
+    throw misuse(reason.what());
+  }
   if (now == capture_) return;
   if (std::exchange(capture_, 0) != 0) end_capture();
   if (now == 0) return;
@@ -142,9 +157,9 @@ void PlanCore::end_capture() {
   const auto check = [&](const runtime::ChannelEnd& end, std::uint64_t epochs) {
     if (epochs % static_cast<std::uint64_t>(end.opening.options.depth) == 0 || seeded("captured_slots_unchecked"))
       return;
-    end.misuse(epochs, "the graph that was captured last must not be launched: it moves a channel of " +
-                           std::to_string(end.opening.options.depth) + " slots on by " + std::to_string(epochs) +
-                           ", and a replay would find another slot than was captured");
+    end.misuse(end.epoch(), "the graph that was captured last must not be launched: it moves a channel of " +
+                                std::to_string(end.opening.options.depth) + " slots on by " + std::to_string(epochs) +
+                                ", and a replay would find another slot than was captured");
   };
   for (const auto& out : out_) check(*out.core, captured.starts);
   for (const auto& in : in_) check(*in.core, captured.waits);
@@ -156,6 +171,12 @@ void PlanCore::let_kernels_drive() {
     throw Error(Code::unsupported, rank_, -1, 0, 0, "the plan cannot be captured: " + kernels_->why_not());
   const std::lock_guard lock(world_->mutex());
   kernels_->begin();
+}
+
+/// As far as the host knows: what kernels have not begun yet is not counted.
+void PlanCore::check_for_kernels(const runtime::ChannelEnd& end) const {
+  end.check_driven();
+  if (capture_ == 0) end.check_next();
 }
 
 void PlanCore::check_stream(Stream stream) {
@@ -189,7 +210,7 @@ void PlanCore::acquire(Stream stream) {
 void PlanCore::start(Stream stream) {
   check_stream(stream);
   if (kernels_drive()) {
-    check_failures(stream);
+    for (const auto& out : out_) check_for_kernels(*out.core);
     return launch([&] { kernels_->start(stream, ++counts_.starts, capture_ != 0); });
   }
   for (auto& [core, first] : out_) core->check_next();
@@ -208,7 +229,7 @@ void PlanCore::fire(device::Lane lane, std::uint64_t start) {
   for (auto it = out_.begin(); it != last; ++it) {
     const std::uint64_t epoch = it->first + start;
     if (lane.gpu == nullptr) it->core->await_credit(lane, epoch);
-    if (it->core->rung_ == nullptr) {
+    if (!is_fused(it->core->rung_)) {
       it->core->enqueue(lane, epoch, it->core->whole());
     } else {
       it->core->await_armable(lane, *it->core->rung_, epoch);
@@ -221,7 +242,7 @@ void PlanCore::fire(device::Lane lane, std::uint64_t start) {
 void PlanCore::wait(Stream stream) {
   check_stream(stream);
   if (kernels_drive()) {
-    check_failures(stream);
+    for (const auto& in : in_) check_for_kernels(*in.core);
     return launch([&] { kernels_->wait(stream, ++counts_.waits, capture_ != 0); });
   }
   for (auto& in : in_) in.core->check_next();
@@ -235,12 +256,12 @@ void PlanCore::wait(Stream stream) {
 
 void PlanCore::release(Stream stream) {
   check_stream(stream);
-  if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   for (auto& in : in_) in.core->check_driven();
-  if (kernels_drive()) {
+  if (kernels_drive()) {  // which look whether there was a wait
     ++counts_.releases;
     return launch([&] { kernels_->release(stream, capture_ != 0); });
   }
+  if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
   issue(stream, [this, release](device::Lane lane) { give_back(lane, release); });
@@ -248,7 +269,7 @@ void PlanCore::release(Stream stream) {
 
 void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
   for (auto& in : in_) {
-    if (in.core->rung_ == nullptr) {
+    if (!is_fused(in.core->rung_)) {
       in.core->give_back(lane, in.first_release + release);
     } else {
       in.core->await_armable(lane, *in.core->rung_, in.first_release + release);
@@ -280,10 +301,13 @@ std::string PlanCore::describe() const {
     return text + "driven by kernels, since it was captured: they copy, write words and wait for them";
   const auto by_stream =
       std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung_ == nullptr; });
+  const auto own = std::count_if(out_.begin(), out_.end(), [](const auto& out) {
+    return out.core->rung_ != nullptr && !is_fused(out.core->rung_);
+  });
   return text + "a start: " + std::to_string(by_stream) + " puts by the stream itself, " +
          std::to_string(out_.size() - static_cast<std::size_t>(by_stream)) + " more behind " +
-         std::to_string(put_bells_.size()) + " doorbells; queued as one stream operation, as is a wait for all " +
-         std::to_string(in_.size());
+         std::to_string(put_bells_.size() + static_cast<std::size_t>(own)) +
+         " doorbells; queued as one stream operation, as is a wait for all " + std::to_string(in_.size());
 }
 
 }  // namespace sluice::detail

@@ -51,7 +51,8 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   bool kernels_drive() const noexcept { return kernels_ != nullptr && kernels_->begun(); }
   void check_failures(Stream stream) const;
   static void take(runtime::ChannelEnd& end) noexcept;
-  void share_bells();
+  void share_bells(Stream stream);
+  void check_for_kernels(const runtime::ChannelEnd& end) const;
   void reach_bells(device::Driver& driver);
   void prepare_kernels(Stream stream);
   /// As device::in_order; work that a host stream still has keeps the plan alive.
@@ -65,12 +66,13 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable { work(lane); });
     }
   }
-  /// What the driver refuses fails all channels.
+  /// What the driver refuses fails all channels, unless it was only to be captured.
   template <class F>
   void launch(F work) {
     try {
       work();
     } catch (const device::GpuError& reason) {
+      if (capture_ != 0) throw misuse(reason.what());
       for (const auto& out : out_) out.core->fail(Code::transport, reason.what());
       for (const auto& in : in_) in.core->fail(Code::transport, reason.what());
     }

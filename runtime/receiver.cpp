@@ -177,7 +177,9 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   enqueue(lane, epoch, {});
 }
 
-void ReceiverCore::drain(std::optional<Timeout> timeout) { drain_until(released(), timeout); }
+void ReceiverCore::drain(std::optional<Timeout> timeout) {
+  drain_until([this] { return released(); }, timeout);
+}
 
 std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }
 
@@ -208,8 +210,7 @@ void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
 
 bool ReceiverCore::passed() const noexcept {
-  return waits_passed() >= epoch() &&
-         done.value.load(std::memory_order_acquire) + refused_releases_ + refused_by_kernels() >= released();
+  return waits_passed() >= epoch() && done.value.load(std::memory_order_acquire) + refused_releases_ >= released();
 }
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {
@@ -231,7 +232,7 @@ bool ReceiverCore::let_go() {
   if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
   set_shut();
   base::heavy_fence();
-  return done.value.load(std::memory_order_acquire) + refused_by_kernels() >= released() && settled();
+  return done.value.load(std::memory_order_acquire) >= released() && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {

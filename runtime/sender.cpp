@@ -122,7 +122,9 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (lane.gpu != nullptr && acquired_ != nullptr) lane.gpu->write(acquired_.load()->word, ++acquires_);
 }
 
-void SenderCore::drain(std::optional<Timeout> timeout) { drain_until(epoch(), timeout); }
+void SenderCore::drain(std::optional<Timeout> timeout) {
+  drain_until([this] { return epoch(); }, timeout);
+}
 
 void SenderCore::on_connect(int remote_depth) {
   helper_ = rung_ == nullptr ? nullptr : world().engine().helper();

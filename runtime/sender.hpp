@@ -39,7 +39,7 @@ class SenderCore final : public runtime::ChannelEnd {
     return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
   }
   bool passed() const noexcept override {
-    return done.value.load(std::memory_order_acquire) + refused_ + refused_by_kernels() >= epoch() &&
+    return done.value.load(std::memory_order_acquire) + refused_ >= epoch() &&
            (acquired_ == nullptr || base::reached(acquired_.load()->word, acquires_));
   }
   std::uint64_t waits_for() const noexcept override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's kernels for an emulated GPU: their bodies, compiled for the host. Blocks run one after the other, each
-// as one thread.
+// The library's kernels, and those of tests, for an emulated GPU: their bodies, compiled for the host. Blocks run one
+// after the other, each as one thread.
 #include "tests/gpu_kernels.hpp"
 
 #include <dlfcn.h>
@@ -10,6 +10,7 @@
 
 #include "device/kernel_images.hpp"
 #include "device/kernels.hpp"
+#include "tests/device/relay.hpp"
 
 namespace sluice::test {
 namespace {
@@ -73,6 +74,22 @@ void copy(const device::CopyArgs& args, const unsigned* grid) {
   }
 }
 
+/// Its ends are what the library has made, in a class of the program's.
+void relay_on_host(void** parameters, unsigned*, unsigned*) {
+  kernel::Out out{};
+  kernel::In in{};
+  RelayArgs args{DeviceSender(out), DeviceReceiver(in), 0, nullptr, nullptr};
+  std::memcpy(static_cast<void*>(&args), *parameters, sizeof args);
+  std::memcpy(&out, static_cast<void*>(&args.to), sizeof out);
+  std::memcpy(&in, static_cast<void*>(&args.from), sizeof in);
+  out.source = alias(out.source);
+  out.target = alias(out.target);
+  in.target = alias(in.target);
+  args.to = DeviceSender(out);
+  args.from = DeviceReceiver(in);
+  relay(kThread, args);
+}
+
 template <class Args, void (*body)(const kernel::Thread&, const Args&)>
 void one_block(const Args& args, const unsigned*) {
   body(kThread, args);
@@ -85,11 +102,14 @@ void add_kernels(void* driver) {
   const auto set = reinterpret_cast<SetParameters>(dlsym(driver, "emucuda_kernel_parameters"));
   g_alias = reinterpret_cast<Alias>(dlsym(driver, "emucuda_alias"));
   if (add == nullptr || set == nullptr || g_alias == nullptr) return;
-  const auto register_one = [&](Kernel which, Registered kernel, std::size_t bytes) {
-    const char* const name = device::kKernelNames[static_cast<std::size_t>(which)];
+  const auto register_named = [&](const char* name, Registered kernel, std::size_t bytes) {
     set(name, 1, &bytes);
     add(name, kernel);
   };
+  const auto register_one = [&](Kernel which, Registered kernel, std::size_t bytes) {
+    register_named(device::kKernelNames[static_cast<std::size_t>(which)], kernel, bytes);
+  };
+  register_named(RelayArgs::kKernel, relay_on_host, sizeof(RelayArgs));
   using namespace device;
   register_one(Kernel::write, write, sizeof(WriteArgs));
   register_one(Kernel::acquire, run<AcquireArgs, one_block<AcquireArgs, kernel::acquire>>, sizeof(AcquireArgs));

@@ -2,6 +2,7 @@
 #include "tests/gpu_stream.hpp"
 
 #include <exception>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +12,10 @@
 
 #include "tests/gpu_kernels.hpp"
 
+namespace sluice::device {
+std::span<const std::byte> cuda_relay() noexcept;  // tests/device/relay.cu
+}
+
 namespace sluice::test {
 namespace {
 
@@ -19,6 +24,9 @@ namespace {
   X(cuDeviceGet)              \
   X(cuDevicePrimaryCtxRetain) \
   X(cuCtxSetCurrent)          \
+  X(cuModuleLoadData)         \
+  X(cuModuleGetFunction)      \
+  X(cuLaunchKernel)           \
   X(cuStreamCreate)           \
   X(cuStreamDestroy)          \
   X(cuStreamSynchronize)      \
@@ -142,6 +150,23 @@ GpuGraph::~GpuGraph() { Cuda::here().cuGraphExecDestroy(exec_); }
 
 void GpuGraph::launch(GpuStream& on) { Cuda::here().check(Cuda::here().cuGraphLaunch(exec_, on.stream_)); }
 
+GpuKernel::GpuKernel(const char* name) {
+  Cuda& cuda = Cuda::here();
+  cuda.use();
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  cuda.check(cuda.cuModuleLoadData(&module, device::cuda_relay().data()));
+  cuda.check(cuda.cuModuleGetFunction(&function, module, name));
+  function_ = function;
+}
+
+void GpuKernel::launch(GpuStream& on, void* args, unsigned threads) const {
+  Cuda& cuda = Cuda::here();
+  cuda.use();
+  cuda.check(
+      cuda.cuLaunchKernel(static_cast<CUfunction>(function_), 1, 1, 1, threads, 1, 1, 0, on.stream_, &args, nullptr));
+}
+
 GpuBuffer::GpuBuffer(std::size_t bytes) {
   Cuda& cuda = Cuda::here();
   cuda.use();
@@ -191,6 +216,8 @@ void GpuStream::synchronize() {}
 GpuGraph::GpuGraph(GpuStream&, const std::function<void()>&, CaptureMode) { refuse(); }
 GpuGraph::~GpuGraph() = default;
 void GpuGraph::launch(GpuStream&) { refuse(); }
+GpuKernel::GpuKernel(const char*) { refuse(); }
+void GpuKernel::launch(GpuStream&, void*, unsigned) const { refuse(); }
 GpuBuffer::GpuBuffer(std::size_t) { refuse(); }
 GpuBuffer::~GpuBuffer() = default;
 PinnedBuffer::PinnedBuffer(std::size_t) { refuse(); }

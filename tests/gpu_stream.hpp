@@ -34,6 +34,7 @@ class GpuStream {
 
  private:
   friend class GpuGraph;
+  friend class GpuKernel;
   using Functions = std::vector<std::unique_ptr<std::function<void()>>>;
 
   CUstream_st* stream_ = nullptr;
@@ -59,6 +60,22 @@ class GpuGraph {
  private:
   GpuStream::Functions functions_;
   CUgraphExec_st* exec_ = nullptr;
+};
+
+/// A kernel of tests/device/relay.cu.
+class GpuKernel {
+ public:
+  /// While no stream waits: the driver would wait for it.
+  explicit GpuKernel(const char* name);
+  /// In the order of the stream. One block of so many threads; `args` are copied.
+  template <class Args>
+  void launch(GpuStream& on, Args args, unsigned threads) const {
+    launch(on, static_cast<void*>(&args), threads);
+  }
+
+ private:
+  void launch(GpuStream& on, void* args, unsigned threads) const;
+  void* function_ = nullptr;
 };
 
 /// Memory of the GPU as a program allocates it: nobody knows of it but the driver.

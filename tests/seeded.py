@@ -112,6 +112,7 @@ BUGS = {
     "streams_not_asked": "Quick/GpuStreams.that_wait_too_long*/threads_cuda_ours_to_ours_d1_13B",
     "captured_slots_unchecked": "Quick/Graphs.that_would_leave*/threads_cuda_ours_to_ours_d3_13B",
     "fault_unnoticed": "Quick/Graphs.that_find_other*/threads_cuda_ours_to_ours_d3_13B",
+    "kernel_bells_shared": "Quick/Graphs.keep_the_credits*/posted_cuda_ours_to_ours_d1_13B",
     "kernels_count_from_zero": f"Quick/Devices.go_on_from*/{INLINE}_d1_13B",
     "kernels_not_awaited": "Quick/Graphs.leave_plans*/threads_cuda_ours_to_ours_d1_13B",
     "kernels_not_held": f"Quick/Devices.move_nothing*/{INLINE}_d1_13B",

@@ -22,11 +22,14 @@ enum class DeviceResult : std::uint32_t {
   failed    ///< the channel has failed: nothing was moved. The host's next call says why
 };
 
-/// Of a verb that polls until the peer has come, or the channel has failed.
-inline constexpr std::uint64_t kUntilFailed = ~std::uint64_t{0};
+/// How often a verb looks whether the peer has come so far; unless it is said, until the channel has failed.
+struct Polls {
+  std::uint64_t most = ~std::uint64_t{0};
+};
 
 namespace kernel {
 
+inline constexpr std::uint64_t kUntilFailed = Polls().most;
 inline constexpr std::uint64_t kPoison = std::uint64_t{1} << 62;  ///< see base/words.hpp
 inline constexpr std::uint64_t kTimedOut = ~std::uint64_t{0};     ///< in place of an epoch
 inline constexpr std::uint64_t kFailed = kTimedOut - 1;
@@ -35,10 +38,9 @@ inline constexpr std::uint64_t kClosed = kTimedOut - 2;  ///< less than this is 
 /// Where epochs are counted: in memory that the GPU and the host reach.
 struct Count {
   // The GPU's.
-  std::uint64_t begun;    ///< the last epoch that was begun
-  std::uint64_t moves;    ///< of a put in several kernels: the epoch that may be moved; 0: it may not
-  std::uint64_t refused;  ///< epochs that were begun and moved nothing
-  std::uint64_t eager;    ///< of the epochs begun, those that no graph replays
+  std::uint64_t begun;  ///< the last epoch that was begun
+  std::uint64_t moves;  ///< of a put in several kernels: the epoch that may be moved; 0: it may not
+  std::uint64_t eager;  ///< of the epochs begun, those that no graph replays
   // The host's.
   std::uint64_t launched;  ///< what `eager` comes to once all that was enqueued has begun
   std::uint64_t limit;     ///< 0 once nothing of the peer may be touched any more
@@ -141,20 +143,27 @@ SLUICE_DEVICE bool poll(std::uint64_t polls, Reached reached) {
 
 // What one thread does for its group.
 
+/// Counts the epoch as begun, unless the end is closed.
+SLUICE_DEVICE bool begin(Count& count, std::uint64_t epoch) {
+  // Whoever closes the end, or parts with the peer, says so first, and then looks what has begun.
+  if (store_then_load(count.begun, epoch, count.closed) == 0) return true;
+  store_release(count.begun, epoch - 1);
+  return false;
+}
+
 /// Begins the next put. Returns its epoch once its slot at the receiver is free; or kTimedOut, and then nothing has
 /// changed; or why nothing is to be moved.
 SLUICE_DEVICE std::uint64_t begin_put(const Out& out, std::uint64_t polls) {
-  Count& count = *out.count;
-  if (load_acquire(count.closed) != 0) return kClosed;
-  const std::uint64_t epoch = count.begun + 1;
-  // Whoever parts with the peer stores the limit, and then looks whether a put has begun.
-  store_then_load(count.begun, epoch, count.limit);
-  std::uint64_t credit = load_acquire(*out.credit);
-  const auto is_free = [&] { return credit + out.target_slots >= epoch; };
-  const bool came = poll(polls, [&] { return is_free() || (credit = load_acquire(*out.credit), is_free()); });
-  if (!came) return store_release(count.begun, epoch - 1), kTimedOut;
-  if (credit < kPoison && load_acquire(count.limit) >= epoch) return epoch;
-  store_release(count.refused, count.refused + 1);
+  const std::uint64_t epoch = out.count->begun + 1;
+  std::uint64_t credit = 0;
+  const auto is_free = [&] { return (credit = load_acquire(*out.credit)) + out.target_slots >= epoch; };
+  // What is bounded begins when it need not wait any more.
+  if (polls != kUntilFailed && !poll(polls, is_free)) return kTimedOut;
+  if (!begin(*out.count, epoch)) return kClosed;
+  poll(kUntilFailed, is_free);
+  if (credit < kPoison && load_acquire(out.count->limit) >= epoch) return epoch;
+  // It is over, and moves nothing; so does whoever hears the doorbell.
+  store_release(out.rings ? *out.raised : *out.done, out.rings ? epoch + out.ahead : epoch);
   return credit < kPoison ? kClosed : kFailed;
 }
 
@@ -170,25 +179,29 @@ SLUICE_DEVICE void end_put(const Out& out, std::uint64_t epoch, std::uint64_t of
 
 /// Waits until nobody reads the source slot of the next put any more.
 SLUICE_DEVICE DeviceResult await_source(const Out& out, std::uint64_t polls) {
+  if (load_acquire(out.count->closed) != 0) return DeviceResult::closed;
+  if (load_acquire(*out.credit) >= kPoison) return DeviceResult::failed;
   const std::uint64_t next = out.count->begun + 1;
-  if (!out.rings || next <= out.source_slots || load_acquire(out.count->closed) != 0) return DeviceResult::ok;
-  const auto is_free = [&] { return load_acquire(*out.done) + out.count->refused + out.source_slots >= next; };
+  if (!out.rings || next <= out.source_slots) return DeviceResult::ok;
+  const auto is_free = [&] { return load_acquire(*out.done) + out.source_slots >= next; };
   return poll(polls, is_free) ? DeviceResult::ok : DeviceResult::timeout;
 }
 
 /// Waits for the next epoch, and returns it; or kTimedOut, and then nothing has changed; or why it never comes.
 SLUICE_DEVICE std::uint64_t begin_wait(const In& in, std::uint64_t polls) {
-  Count& count = *in.waits;
-  if (load_acquire(count.closed) != 0) return kClosed;
-  const std::uint64_t epoch = count.begun + 1;
-  store_then_load(count.begun, epoch, count.limit);
+  const std::uint64_t epoch = in.waits->begun + 1;
   bool poisoned = false;
-  for (std::uint64_t rail = 0; rail < in.rails; ++rail) {
-    std::uint64_t signal = 0;
-    const bool came = poll(polls, [&] { return (signal = load_acquire(*in.signals[rail])) >= epoch; });
-    if (!came) return store_release(count.begun, epoch - 1), kTimedOut;
-    poisoned = poisoned || signal >= kPoison;
-  }
+  const auto has_landed = [&](std::uint64_t most) {
+    for (std::uint64_t rail = 0; rail < in.rails; ++rail) {
+      std::uint64_t signal = 0;
+      if (!poll(most, [&] { return (signal = load_acquire(*in.signals[rail])) >= epoch; })) return false;
+      poisoned = poisoned || signal >= kPoison;
+    }
+    return true;
+  };
+  if (polls != kUntilFailed && !has_landed(polls)) return kTimedOut;
+  if (!begin(*in.waits, epoch)) return kClosed;
+  has_landed(kUntilFailed);
   store_release(*in.passed, *in.passed + 1);
   return poisoned ? kFailed : epoch;
 }
@@ -196,17 +209,18 @@ SLUICE_DEVICE std::uint64_t begin_wait(const In& in, std::uint64_t polls) {
 /// Gives back the oldest epoch that was waited for.
 SLUICE_DEVICE DeviceResult give_back(const In& in) {
   Count& count = *in.releases;
-  if (load_acquire(count.closed) != 0) return DeviceResult::closed;
   const std::uint64_t epoch = count.begun + 1;
-  if (epoch > in.waits->begun) return store_release(*in.fault, 1), DeviceResult::failed;
-  const std::uint64_t limit = store_then_load(count.begun, epoch, count.limit);
-  if (limit < epoch || in.raised == nullptr) {
-    store_release(count.refused, count.refused + 1);
-    return load_acquire(*in.signals[0]) < kPoison ? DeviceResult::closed : DeviceResult::failed;
+  if (load_acquire(count.closed) == 0 && epoch > in.waits->begun) {
+    store_release(*in.fault, 1);
+    return DeviceResult::failed;
   }
-  store_release(*in.raised, epoch + in.ahead);
+  if (!begin(count, epoch)) return DeviceResult::closed;
+  const bool reaches = load_acquire(count.limit) >= epoch && in.raised != nullptr;
+  // A doorbell is ours: whoever hears it looks.
+  if (reaches || in.rings) store_release(*in.raised, epoch + in.ahead);
   if (!in.rings) store_release(*in.done, epoch);
-  return DeviceResult::ok;
+  if (reaches) return DeviceResult::ok;
+  return load_acquire(*in.signals[0]) < kPoison ? DeviceResult::closed : DeviceResult::failed;
 }
 
 SLUICE_DEVICE DeviceResult result_of(std::uint64_t epoch) {
@@ -231,25 +245,31 @@ class DeviceSender {
 
   /// `slot`: the source slot of the next put, once it may be overwritten.
   template <class Group>
-  SLUICE_DEVICE DeviceResult acquire(const Group& group, std::byte*& slot, std::uint64_t polls = kUntilFailed) const {
-    const auto at = out_.count->begun + 1;
-    slot = out_.source + at % out_.source_slots * out_.slot_bytes;
-    std::uint64_t result = 0;
-    if (group.index() == 0) result = static_cast<std::uint64_t>(kernel::await_source(out_, polls));
-    return static_cast<DeviceResult>(group.from_first(result));
+  SLUICE_DEVICE DeviceResult acquire(const Group& group, std::byte*& slot, Polls polls = {}) const {
+    std::uint64_t next = 0;
+    if (group.index() == 0) {
+      const DeviceResult result = kernel::await_source(out_, polls.most);
+      next = result == DeviceResult::ok        ? out_.count->begun + 1
+             : result == DeviceResult::timeout ? kernel::kTimedOut
+             : result == DeviceResult::closed  ? kernel::kClosed
+                                               : kernel::kFailed;
+    }
+    next = group.from_first(next);
+    if (kernel::result_of(next) == DeviceResult::ok) slot = out_.source + next % out_.source_slots * out_.slot_bytes;
+    return kernel::result_of(next);
   }
 
   /// Waits for the credit, moves the whole slot, raises the signal. What the group's threads have written before is
   /// part of it.
   template <class Group>
-  SLUICE_DEVICE DeviceResult put(const Group& group, std::uint64_t polls = kUntilFailed) const {
+  SLUICE_DEVICE DeviceResult put(const Group& group, Polls polls = {}) const {
     return put(group, 0, out_.slot_bytes, polls);
   }
 
   /// The same for `bytes` bytes from `offset` in the slot, which contains them; 0 bytes signals only.
   template <class Group>
   SLUICE_DEVICE DeviceResult put(const Group& group, std::uint64_t offset, std::uint64_t bytes,
-                                 std::uint64_t polls = kUntilFailed) const {
+                                 Polls polls = {}) const {
     const std::uint64_t epoch = begin(group, polls);
     if (kernel::result_of(epoch) != DeviceResult::ok) return kernel::result_of(epoch);
     if (is_mapped()) {
@@ -264,7 +284,7 @@ class DeviceSender {
   /// A put in two steps, where `is_mapped`: `slot` is the receiver's own, for the group to write into; `signal`
   /// follows.
   template <class Group>
-  SLUICE_DEVICE DeviceResult begin_put(const Group& group, std::byte*& slot, std::uint64_t polls = kUntilFailed) const {
+  SLUICE_DEVICE DeviceResult begin_put(const Group& group, std::byte*& slot, Polls polls = {}) const {
     if (!is_mapped()) return DeviceResult::failed;
     const std::uint64_t epoch = begin(group, polls);
     if (kernel::result_of(epoch) == DeviceResult::ok) slot = target_of(epoch);
@@ -278,9 +298,10 @@ class DeviceSender {
     if (group.index() == 0) kernel::end_put(out_, out_.count->begun, 0, out_.slot_bytes);
   }
 
-  /// What `put` does where not `is_mapped`: waits for the credit and rings the doorbell of whoever moves the bytes.
+  /// What `put` does where not `is_mapped`: waits for the credit and rings the doorbell of the engine, which moves the
+  /// bytes. (A NIC's doorbell is not for kernels yet: what a NIC fires must be armed first.)
   template <class Group>
-  SLUICE_DEVICE DeviceResult ring(const Group& group, std::uint64_t polls = kUntilFailed) const {
+  SLUICE_DEVICE DeviceResult ring(const Group& group, Polls polls = {}) const {
     return is_mapped() ? DeviceResult::failed : put(group, polls);
   }
 
@@ -290,10 +311,10 @@ class DeviceSender {
 
  private:
   template <class Group>
-  SLUICE_DEVICE std::uint64_t begin(const Group& group, std::uint64_t polls) const {
+  SLUICE_DEVICE std::uint64_t begin(const Group& group, Polls polls) const {
     group.sync();  // what the group has written is in the slot
     std::uint64_t epoch = 0;
-    if (group.index() == 0) epoch = kernel::begin_put(out_, polls);
+    if (group.index() == 0) epoch = kernel::begin_put(out_, polls.most);
     return group.from_first(epoch);
   }
   SLUICE_DEVICE std::byte* target_of(std::uint64_t epoch) const {
@@ -312,10 +333,9 @@ class DeviceReceiver {
 
   /// Waits for the next epoch. `slot`: where all of its bytes are, then.
   template <class Group>
-  SLUICE_DEVICE DeviceResult wait(const Group& group, const std::byte*& slot,
-                                  std::uint64_t polls = kUntilFailed) const {
+  SLUICE_DEVICE DeviceResult wait(const Group& group, const std::byte*& slot, Polls polls = {}) const {
     std::uint64_t epoch = 0;
-    if (group.index() == 0) epoch = kernel::begin_wait(in_, polls);
+    if (group.index() == 0) epoch = kernel::begin_wait(in_, polls.most);
     epoch = group.from_first(epoch);
     group.sync();
     if (kernel::result_of(epoch) == DeviceResult::ok) slot = in_.target + epoch % in_.slots * in_.slot_bytes;

@@ -173,7 +173,7 @@ TEST_P(Devices, stop_waiting_when_they_were_told_to_and_change_nothing) {
     board().meet(context);
     run_kernel(order, kThreads, [in = pair.in](const auto& group) {
       const std::byte* slot = nullptr;
-      EXPECT_EQ(in.wait(group, slot, kFew), DeviceResult::timeout);
+      EXPECT_EQ(in.wait(group, slot, Polls{kFew}), DeviceResult::timeout);
       EXPECT_EQ(slot, nullptr);
     });
     context.synchronize(order.stream());
@@ -183,7 +183,7 @@ TEST_P(Devices, stop_waiting_when_they_were_told_to_and_change_nothing) {
     for (std::uint64_t epoch = 1; epoch <= depth; ++epoch)
       put(order, pair.out, kThreads, {context.rank(), kTag, epoch});
     run_kernel(order, kThreads, [out = pair.out](const auto& group) {
-      EXPECT_EQ(out.put(group, kFew), DeviceResult::timeout);  // without a credit
+      EXPECT_EQ(out.put(group, Polls{kFew}), DeviceResult::timeout);  // without a credit
     });
     context.synchronize(order.stream());
     EXPECT_EQ(pair.sender.epoch(), depth);
@@ -229,6 +229,9 @@ TEST_P(Devices, find_nothing_to_do_once_the_channel_is_closed) {
     pair.receiver.close();
     run_kernel(order, kThreads, [&pair](const auto& group) {
       const std::byte* slot = nullptr;
+      std::byte* source = nullptr;
+      EXPECT_EQ(pair.out.acquire(group, source), DeviceResult::closed);
+      EXPECT_EQ(source, nullptr);
       EXPECT_EQ(pair.out.put(group), DeviceResult::closed);
       EXPECT_EQ(pair.in.wait(group, slot), DeviceResult::closed);
       EXPECT_EQ(pair.in.release(group), DeviceResult::closed);
@@ -253,8 +256,16 @@ TEST_P(Devices, move_nothing_once_the_peer_has_closed_its_end) {
       return;
     }
     board().meet(context);
-    run_kernel(order, kThreads, [&pair](const auto& group) { EXPECT_EQ(pair.out.put(group), DeviceResult::closed); });
+    const auto depth = static_cast<std::uint64_t>(one.depth);
+    for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) {
+      run_kernel(order, kThreads, [&pair](const auto& group) { EXPECT_EQ(pair.out.put(group), DeviceResult::closed); });
+    }
     context.synchronize(order.stream());
+    pair.sender.drain();
+    run_kernel(order, kThreads, [&pair](const auto& group) {
+      EXPECT_EQ(pair.out.put(group), DeviceResult::failed);  // which will never be credited
+    });
+    expect_code(Code::misuse, [&] { context.synchronize(order.stream()); });
     board().meet(context);
   });
 }

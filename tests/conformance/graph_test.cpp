@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans that are captured into graphs of a GPU's stream, and replayed.
+// Plans that are captured into graphs of a GPU's stream, and replayed; and kernels of a program's that hold channels.
+#include <thread>
+
 #include "tests/conformance/gpu_cases.hpp"
+#include "tests/device/relay.hpp"
 
 namespace {
 
@@ -141,6 +144,99 @@ TEST_P(Graphs, leave_plans_that_close_when_their_work_is_done) {
   });
 }
 
+/// Each of several puts goes when its own credit has come.
+TEST_P(Graphs, keep_the_credits_of_several_peers_apart) {
+  run_peers(peers_of(GetParam(), 3), [](Context& context) {
+    const GpuCase& one = GetParam();
+    constexpr std::uint64_t kEach = 3;
+    const std::size_t slots = static_cast<std::size_t>(one.depth);
+    GpuStream stream;
+    if (context.rank() != 0) {
+      const Piece target(context, one.target, one.bytes * slots);
+      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = one.depth});
+      board().meet(context);
+      std::vector<std::byte> seen(one.bytes);
+      for (std::uint64_t epoch = 1; epoch <= kEach * slots; ++epoch) {
+        if (context.rank() == 2) std::this_thread::sleep_for(10ms);  // far behind the other
+        const std::optional<Slice> slot = receiver.wait_for(20s);
+        ASSERT_TRUE(slot);
+        if (context.rank() == 2) std::this_thread::sleep_for(10ms);
+        stream.copy(seen.data(), slot->data(), one.bytes);
+        stream.synchronize();
+        EXPECT_EQ(difference(seen, {0, kTag, epoch}), "");
+        receiver.release({});
+      }
+      board().meet(context);
+      return;
+    }
+    const Memory filled = context.allocate(one.bytes, Space::pinned);
+    const Piece source(context, one.source, 2 * one.bytes * slots);
+    std::vector<Sender> senders;
+    for (const Rank peer : {1, 2}) {
+      senders.push_back(context.sender(
+          peer, kTag, source.slice().slice(static_cast<std::size_t>(peer - 1) * one.bytes * slots, one.bytes * slots),
+          {.depth = one.depth}));
+    }
+    board().meet(context);
+    Plan plan = context.plan();
+    plan.add(senders[0]).add(senders[1]);
+    plan.commit(stream.stream());
+    std::uint64_t put = 0;
+    GpuGraph graph{stream, [&] {
+                     for (std::size_t i = 0; i < slots; ++i) {
+                       plan.acquire(stream.stream());
+                       stream.run([&] { fill(bytes_of(filled.all()), {0, kTag, ++put}); });
+                       for (const Sender& sender : senders)
+                         stream.copy(plan.slot(sender).data(), filled.data(), one.bytes);
+                       plan.start(stream.stream());
+                     }
+                   }};
+    for (std::uint64_t i = 0; i < kEach; ++i) graph.launch(stream);
+    context.synchronize(stream.stream());
+    for (Sender& sender : senders) sender.drain();
+    board().meet(context);
+  });
+}
+
+/// A graph that is under way, or launched after that, finds nothing to be done; it touches nothing of the peer.
+TEST_P(Graphs, may_be_under_way_when_their_channels_close) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    Exchange exchange(context, GetParam(), 1 - context.rank());
+    exchange.looks = false;
+    const int depth = GetParam().depth;
+    GpuGraph graph = exchange.captured_steps(depth);
+    constexpr int kLaunches = 20;
+    for (int i = 0; i < kLaunches; ++i) graph.launch(exchange.stream);
+    board().meet(context);
+    context.abort("not waited for");
+    exchange.sender.close();
+    exchange.receiver.close();
+    for (int i = 0; i < kLaunches; ++i) graph.launch(exchange.stream);
+    exchange.stream.synchronize();
+    board().meet(context);
+  });
+}
+
+/// The wait is replayed, the release is not.
+TEST_P(Graphs, may_have_a_part_of_a_step_in_them) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const int depth = GetParam().depth;
+    Exchange exchange(context, GetParam(), 1 - context.rank());
+    const auto slots = static_cast<std::uint64_t>(depth);
+    GpuGraph waits{exchange.stream, [&] {
+                     for (int i = 0; i < depth; ++i) exchange.plan.wait(exchange.stream.stream());
+                   }};
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+      for (int i = 0; i < depth; ++i) exchange.put();
+      waits.launch(exchange.stream);
+      for (int i = 0; i < depth; ++i) exchange.plan.release(exchange.stream.stream());
+      context.synchronize(exchange.stream.stream());
+      EXPECT_EQ(exchange.receiver.epoch(), round * slots);
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(Graphs, that_would_leave_the_slots_they_captured_are_refused) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const int depth = GetParam().depth;
@@ -224,6 +320,42 @@ TEST_P(Graphs, take_plans_only) {
   });
 }
 
+/// A program's own kernels, which hold channels.
+class GpuKernels : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernels);
+
+TEST_P(GpuKernels, drive_channels) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr std::uint64_t kRounds = 30;
+    constexpr unsigned kThreads = 128;
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+    GpuStream stream;
+    const GpuKernel relay(RelayArgs::kKernel);
+    const Piece source(context, one.source, bytes);
+    const Piece target(context, one.target, bytes);
+    const Memory words = context.allocate(2 * sizeof(std::uint64_t), Space::pinned);
+    const Slice both = words.all();
+    const std::span<std::uint64_t> results = both.as<std::uint64_t>();
+    Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth});
+    Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth});
+    board().meet(context);  // a GPU gives no memory behind a parked stream
+    const DeviceSender to = sender.on_device(stream.stream());
+    const DeviceReceiver from = receiver.on_device(stream.stream());
+    board().meet(context);
+    relay.launch(stream, RelayArgs{to, from, kRounds, &results[0], &results[1]}, kThreads);
+    relay.launch(stream, RelayArgs{to, from, kRounds, &results[0], &results[1]}, kThreads);
+    context.synchronize(stream.stream());
+    EXPECT_EQ(results[0], 0U);
+    EXPECT_EQ(results[1], 0U);
+    EXPECT_EQ(sender.epoch(), 2 * kRounds);
+    EXPECT_EQ(receiver.epoch(), 2 * kRounds);
+    board().meet(context);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuKernels, testing::ValuesIn(graph_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
 
 }  // namespace
