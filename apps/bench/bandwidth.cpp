@@ -19,7 +19,7 @@ void run_bandwidth(Session& session) {
     const Metric metric{"bandwidth", "MB/s", [moved](double window_ns) { return moved / window_ns * 1e3; }};
     Budget budget = session.budget();
     budget.batch = 1;
-    measure_row(session, one_case, &Rival::bandwidth, make_flood(one_case, session.drive()), metric, budget);
+    measure_row(session, one_case, &Rival::bandwidth, make_flood(one_case), metric, budget);
   }
 }
 

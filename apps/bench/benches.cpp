@@ -2,6 +2,7 @@
 // The table of benches.
 #include "apps/bench/benches.hpp"
 
+#include "apps/bench/report.hpp"
 #include "apps/bench/rivals_mpi.hpp"
 #include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
@@ -27,10 +28,23 @@ void check_ranks(const Bench& bench, int ranks) {
 }
 
 void check_stream(const Bench& bench, StreamChoice stream) {
-  if (stream == StreamChoice::cuda || stream == StreamChoice::hip)
-    throw apps::UsageError(fmt::format("--stream {}: not in this build", name(stream)));
   if (stream == StreamChoice::inline_ && bench.run == run_stream)
-    throw apps::UsageError("stream measures a host stream: --stream inline is for the other benches");
+    throw apps::UsageError("stream measures a stream of the host or a GPU: --stream inline is for the other benches");
+}
+
+// What a window needs must fit into the stream, behind its gate.
+constexpr int kWidestOnGpus = 64;
+
+void check_gpu(const Bench& bench, const Options& options) {
+  if (!of_gpu(options.stream)) return;
+  const auto refuse_if = [&](bool asked, const std::string& why) {
+    if (asked) throw apps::UsageError(fmt::format("--stream {}: {}", name(*options.stream), why));
+  };
+  refuse_if(!bench.on_gpus, fmt::format("{} is not measured on a GPU's stream", bench.name));
+  refuse_if(options.memory == MemoryChoice::user, "what is measured is memory of the GPU, not --memory user");
+  refuse_if(options.touch, "nobody reads the payload there: --touch is for the host's memory");
+  refuse_if(options.window > kWidestOnGpus, fmt::format("a --window has at most {} messages there", kWidestOnGpus));
+  refuse_if(gpus_for(*options.stream).empty(), "there is no GPU here that this build can use");
 }
 
 // Benches without rivals measure channels of one slot of allocated memory, whose payload nobody reads.
@@ -62,18 +76,21 @@ void check_against(const Bench& bench, const Options& options) {
 // those that are asked for.
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
-      {"latency", "one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, 2, 2},
-      {"bandwidth", "windows of messages", run_bandwidth, &Rival::bandwidth, "all", "64:4m", kInline, 2, 2},
-      {"rate", "windows of small messages", run_rate, &Rival::rate, "all", "8:4k", kInline, 2, 2},
-      {"stream", "what runs on a host stream, against hosts that drive persistent requests", run_stream, &Rival::stream,
-       "all", "8:64k", kHost, 2, 2},
-      {"halo", "a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, 2, kAny},
-      {"overlap", "a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost, 2, 2},
-      {"scale", "ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k", kInline, 2, kAny},
-      {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, 2, kAny},
-      {"failure", "from the death of a rank to the error at the others", run_failure, nullptr, "none", "64", kInline, 2,
+      {"latency", "one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, true, 2, 2},
+      {"bandwidth", "windows of messages", run_bandwidth, &Rival::bandwidth, "all", "64:4m", kInline, true, 2, 2},
+      {"rate", "windows of small messages", run_rate, &Rival::rate, "all", "8:4k", kInline, true, 2, 2},
+      {"stream", "what runs on a stream of the host or a GPU, against hosts that drive persistent requests", run_stream,
+       &Rival::stream, "all", "8:64k", kHost, true, 2, 2},
+      {"halo", "a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, 2, kAny},
+      {"overlap", "a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost, false,
+       2, 2},
+      {"scale", "ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k", kInline, false, 2,
        kAny},
-      {"progress", "a put to a rank that computes on every core", run_progress, nullptr, "none", "64k", kInline, 2, 2},
+      {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, false, 2, kAny},
+      {"failure", "from the death of a rank to the error at the others", run_failure, nullptr, "none", "64", kInline,
+       false, 2, kAny},
+      {"progress", "a put to a rank that computes on every core", run_progress, nullptr, "none", "64k", kInline, false,
+       2, 2},
   };
   return all;
 }
@@ -86,8 +103,10 @@ const Bench& choose(Options& options, int ranks) {
   // What the environment allows is what the rivals must match, too.
   if (const char* const allowed = std::getenv("SLUICE_BACKENDS"); allowed != nullptr && options.backend.empty())
     options.backend = allowed;
+  options.ranks = ranks;
   check_ranks(bench, ranks);
   check_stream(bench, *options.stream);
+  check_gpu(bench, options);
   check_settings(bench, options);
   check_against(bench, options);
   apps::check_writable(options.json);

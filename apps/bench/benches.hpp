@@ -19,6 +19,7 @@ struct Bench {
   const char* against;  ///< unless the command line says
   const char* sizes;    ///< unless the command line says
   StreamChoice stream;  ///< likewise
+  bool on_gpus;         ///< whether it makes sense on a GPU's stream
   int min_ranks;
   int max_ranks;
 };

@@ -23,6 +23,9 @@ class Pages {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
+/// Memory that the library allocates where the streams of the command line find it: a GPU's for a GPU's.
+sluice::Memory allocate(const Case& one_case, std::size_t bytes);
+
 /// Slots of a channel in the memory that the command line asks for. A slot of an empty message has one byte, since no
 /// memory has none.
 class Slots {

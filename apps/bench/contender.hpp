@@ -2,10 +2,10 @@
 #pragma once
 
 #include "apps/bench/options.hpp"
+#include "apps/bench/queue.hpp"
 
 #include <sluice/sluice.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -34,6 +34,8 @@ struct Entry {
   int pairs = 1;  ///< that take part: ranks 0, 2, 4, ... time, one of each, and their samples are pooled
 };
 
+class RivalPrograms;
+
 /// What a contender is made for.
 struct Case {
   sluice::Context& context;
@@ -46,18 +48,12 @@ struct Case {
   int neighbours = 4;     ///< of a halo
   sluice::Tag tag = 0;    ///< the first of those that its channels use
   double compute_ns = 0;  ///< of a step that computes
+  Drive drive = Drive::in_order;
+  int device = 0;                     ///< the GPU of this rank, where there is one
+  RivalPrograms* programs = nullptr;  ///< of this rank
 };
 
-inline double now_ns() {
-  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// How long `work()` takes, in nanoseconds.
-template <class Work>
-double timed(Work work) {
-  const double start = now_ns();
-  work();
-  return now_ns() - start;
-}
+/// The stream that the command line asks for, for a contender that does not run in program order.
+std::unique_ptr<Queue> make_queue(const Case& one_case, long items_per_step);
 
 }  // namespace bench

@@ -10,7 +10,7 @@ void run_halo(Session& session) {
                       [](double step_ns) { return step_ns / 1e3; }};
   for (const std::size_t bytes : session.options.sizes) {
     const Case one_case = session.pair_case(bytes, 2);
-    measure_row(session, one_case, &Rival::halo, make_halo(one_case, session.drive()), metric, session.budget());
+    measure_row(session, one_case, &Rival::halo, make_halo(one_case), metric, session.budget());
   }
 }
 

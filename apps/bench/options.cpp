@@ -44,7 +44,8 @@ void add_text(CLI::App& app, const std::string& flag, const std::string& help, c
 
 void add_what(CLI::App& app, Options& options) {
   const auto stream = [&options](StreamChoice chosen) { options.stream = chosen; };
-  app.add_option_function<StreamChoice>("--stream", stream, "inline (the calling thread) or host (a host stream)")
+  app.add_option_function<StreamChoice>("--stream", stream,
+                                        "inline (the calling thread), host (a host stream), or a GPU's")
       ->transform(CLI::CheckedTransformer(kStreams).description(""))
       ->option_text("inline|host|cuda|hip");
   app.add_option("--memory", options.memory, "what the library allocated, or malloc'ed memory")

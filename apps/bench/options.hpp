@@ -31,6 +31,7 @@ struct Options {
   int rounds = 20;
   int neighbours = 4;
   int pairs = 0;
+  int ranks = 0;       ///< of the run
   int busy = 0;        ///< threads that compute, for progress; 0: as many as cores
   bool touch = false;  ///< the target reads the payload
   bool pin = false;
@@ -40,6 +41,10 @@ struct Options {
 
 /// `names`: the benches, for the check and the help. Prints nothing.
 apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options);
+
+inline bool of_gpu(std::optional<StreamChoice> stream) {
+  return stream == StreamChoice::cuda || stream == StreamChoice::hip;
+}
 
 /// "MIN:MAX" or "SIZE" as the powers of two between them, with 0 in front if MIN is 0.
 /// @throws apps::UsageError for what is none of these, or holds no power of two.

@@ -10,14 +10,6 @@
 
 namespace bench {
 
-/// Who drives the steps of a contender.
-enum class Drive {
-  in_order,  ///< the calling thread, in program order
-  ahead,     ///< a host stream, everything enqueued ahead and the host asleep
-  stepwise,  ///< a host stream, and the host synchronises with it after every step
-  enqueue    ///< a host stream; what counts is the time that the host takes to enqueue a step
-};
-
 struct Ours {
   std::unique_ptr<Contender> contender;
   std::string description;  ///< what a channel says about itself
@@ -32,14 +24,14 @@ Ours described(std::unique_ptr<Made> made) {
 
 /// Put, wait, release, in both directions in turn. The answer goes out before the release, which so costs the round
 /// trip nothing.
-Ours make_ping_pong(const Case& one_case, Drive drive);
+Ours make_ping_pong(const Case& one_case);
 
 /// Windows of puts, each waited for and released, and an empty put back after each window.
-Ours make_flood(const Case& one_case, Drive drive);
+Ours make_flood(const Case& one_case);
 
 /// A plan with `neighbours` senders and as many receivers: start, wait, release. The neighbours are the ranks at
 /// distances 1, 2, ... on a ring, over and over; with two ranks all of them are the other one.
-Ours make_halo(const Case& one_case, Drive drive);
+Ours make_halo(const Case& one_case);
 
 /// The ranks on the ring to which, and from which, the k-th message of a halo goes.
 struct Neighbour {
@@ -50,7 +42,7 @@ Neighbour neighbour(const sluice::Context& context, int k);
 
 /// Put to the peer, compute, wait for its put: enqueued on a host stream that works beside the computing host, or in
 /// program order.
-Ours make_overlap(const Case& one_case, Drive drive);
+Ours make_overlap(const Case& one_case);
 
 /// Nothing but the computing.
 std::unique_ptr<Contender> make_compute(const Case& one_case);

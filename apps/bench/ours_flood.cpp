@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/buffers.hpp"
-#include "apps/bench/host_queue.hpp"
 #include "apps/bench/ours.hpp"
 
-#include <optional>
+#include <memory>
 
 namespace bench {
 namespace {
@@ -14,21 +13,22 @@ constexpr long kItemsPerAnswer = 2;
 
 class Flood : public Contender {
  public:
-  Flood(const Case& one_case, Drive drive)
-      : case_(one_case), messages_(one_case, one_case.depth), answers_(one_case.context.allocate(1).all()) {
-    if (drive != Drive::in_order) {
-      queue_.emplace(kItemsPerMessage * case_.window + kItemsPerAnswer);
+  explicit Flood(const Case& one_case)
+      : case_(one_case), messages_(one_case, one_case.depth), answers_(allocate(one_case, 1).all()) {
+    if (case_.drive != Drive::in_order) {
+      queue_ = make_queue(case_, kItemsPerMessage * case_.window + kItemsPerAnswer);
       stream_ = queue_->stream();
     }
     sluice::Context& context = case_.context;
     const sluice::Tag tag = case_.tag;
     const sluice::Tag answer_tag = tag + 1;
-    const sluice::ChannelOptions slots{.depth = case_.depth};
+    const sluice::ChannelOptions slots{.depth = case_.depth, .stream = stream_};
+    const sluice::ChannelOptions one{.stream = stream_};
     if (case_.first) {
       out_ = context.sender(case_.peer, tag, messages_.all(), slots);
-      in_ = context.receiver(case_.peer, answer_tag, answers_);
+      in_ = context.receiver(case_.peer, answer_tag, answers_, one);
     } else {
-      out_ = context.sender(case_.peer, answer_tag, answers_);
+      out_ = context.sender(case_.peer, answer_tag, answers_, one);
       in_ = context.receiver(case_.peer, tag, messages_.all(), slots);
     }
     out_.wait_connected();
@@ -38,7 +38,7 @@ class Flood : public Contender {
   std::string describe() const { return out_.describe(); }
 
   double run(long count) override {
-    if (queue_) return queue_->run_ahead(case_.context, count, [this] { window(); });
+    if (queue_) return queue_->run_ahead(count, [this] { window(); });
     return timed([&] {
       for (long i = 0; i < count; ++i) window();
     });
@@ -67,7 +67,7 @@ class Flood : public Contender {
   }
 
   const Case case_;
-  std::optional<HostQueue> queue_;
+  std::unique_ptr<Queue> queue_;
   sluice::Stream stream_;
   Slots messages_;
   sluice::Slice answers_;
@@ -77,6 +77,6 @@ class Flood : public Contender {
 
 }  // namespace
 
-Ours make_flood(const Case& one_case, Drive drive) { return described(std::make_unique<Flood>(one_case, drive)); }
+Ours make_flood(const Case& one_case) { return described(std::make_unique<Flood>(one_case)); }
 
 }  // namespace bench

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/buffers.hpp"
-#include "apps/bench/host_queue.hpp"
 #include "apps/bench/ours.hpp"
 
-#include <optional>
+#include <memory>
 #include <vector>
 
 namespace bench {
@@ -13,8 +12,8 @@ constexpr long kItemsPerNeighbour = 4;  // put, wait, read, release, if the plan
 
 class Halo : public Contender {
  public:
-  Halo(const Case& one_case, Drive drive) : case_(one_case) {
-    if (drive != Drive::in_order) queue_.emplace(kItemsPerNeighbour * case_.neighbours);
+  explicit Halo(const Case& one_case) : case_(one_case) {
+    if (case_.drive != Drive::in_order) queue_ = make_queue(case_, kItemsPerNeighbour * case_.neighbours);
     out_.reserve(static_cast<std::size_t>(case_.neighbours));
     in_.reserve(static_cast<std::size_t>(case_.neighbours));
     for (int k = 0; k < case_.neighbours; ++k) open(k);
@@ -26,7 +25,7 @@ class Halo : public Contender {
   std::string describe() const { return out_.front().describe(); }
 
   double run(long count) override {
-    if (queue_) return queue_->run_ahead(case_.context, count, [this] { step(); });
+    if (queue_) return queue_->run_ahead(count, [this] { step(); });
     return timed([&] {
       for (long i = 0; i < count; ++i) step();
     });
@@ -39,9 +38,10 @@ class Halo : public Contender {
     const Neighbour ranks = neighbour(case_.context, k);
     const sluice::Tag tag = case_.tag + static_cast<sluice::Tag>(k);
     slots_.emplace_back(case_, 1);
-    out_.push_back(case_.context.sender(ranks.to, tag, slots_.back().all()));
+    out_.push_back(case_.context.sender(ranks.to, tag, slots_.back().all(), {.stream = stream()}));
     slots_.emplace_back(case_, case_.depth);
-    in_.push_back(case_.context.receiver(ranks.from, tag, slots_.back().all(), {.depth = case_.depth}));
+    in_.push_back(
+        case_.context.receiver(ranks.from, tag, slots_.back().all(), {.depth = case_.depth, .stream = stream()}));
   }
 
   void step() {
@@ -63,7 +63,7 @@ class Halo : public Contender {
   }
 
   const Case case_;
-  std::optional<HostQueue> queue_;
+  std::unique_ptr<Queue> queue_;
   std::vector<Slots> slots_;
   std::vector<sluice::Sender> out_;
   std::vector<sluice::Receiver> in_;
@@ -78,6 +78,6 @@ Neighbour neighbour(const sluice::Context& context, int k) {
   return {(context.rank() + distance) % size, (context.rank() + size - distance) % size};
 }
 
-Ours make_halo(const Case& one_case, Drive drive) { return described(std::make_unique<Halo>(one_case, drive)); }
+Ours make_halo(const Case& one_case) { return described(std::make_unique<Halo>(one_case)); }
 
 }  // namespace bench

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/buffers.hpp"
-#include "apps/bench/host_queue.hpp"
 #include "apps/bench/ours.hpp"
 
-#include <optional>
+#include <memory>
 
 namespace bench {
 namespace {
@@ -12,9 +11,8 @@ constexpr long kItemsPerStep = 4;  // put, wait, read, release
 
 class Overlap : public Contender {
  public:
-  Overlap(const Case& one_case, Drive drive)
-      : case_(one_case), source_(one_case, 1), target_(one_case, one_case.depth) {
-    if (drive != Drive::in_order) queue_.emplace(kItemsPerStep);
+  explicit Overlap(const Case& one_case) : case_(one_case), source_(one_case, 1), target_(one_case, one_case.depth) {
+    if (case_.drive != Drive::in_order) queue_ = make_queue(case_, kItemsPerStep);
     sluice::Context& context = case_.context;
     out_ = context.sender(case_.peer, case_.tag, source_.all());
     in_ = context.receiver(case_.peer, case_.tag, target_.all(), {.depth = case_.depth});
@@ -37,7 +35,7 @@ class Overlap : public Contender {
     if (queue_) enqueue_wait(stream);
     compute(case_.compute_ns);
     if (queue_) {
-      case_.context.synchronize(stream);
+      queue_->synchronize();
     } else {
       use(case_, in_.wait(stream).data());
       in_.release(stream);
@@ -51,7 +49,7 @@ class Overlap : public Contender {
   }
 
   const Case case_;
-  std::optional<HostQueue> queue_;
+  std::unique_ptr<Queue> queue_;
   Slots source_;
   Slots target_;
   sluice::Sender out_;
@@ -94,7 +92,7 @@ void compute(double ns) {
   chain(static_cast<long>(ns / per_link));
 }
 
-Ours make_overlap(const Case& one_case, Drive drive) { return described(std::make_unique<Overlap>(one_case, drive)); }
+Ours make_overlap(const Case& one_case) { return described(std::make_unique<Overlap>(one_case)); }
 
 std::unique_ptr<Contender> make_compute(const Case& one_case) { return std::make_unique<Compute>(one_case); }
 

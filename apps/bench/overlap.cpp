@@ -7,12 +7,11 @@ namespace {
 // The step that only moves data, and the one that only computes, stand beside the whole as rivals do: their ratios to
 // the whole say how much of the one was hidden behind the other.
 void measure_overlap(Session& session, std::size_t bytes) {
-  const Drive drive = session.drive();
   Case one_case = session.pair_case(bytes, 2);
-  Ours moving = make_overlap(one_case, drive);
+  Ours moving = make_overlap(one_case);
   one_case.compute_ns = estimate(session.team(), *moving.contender);
   one_case.tag = 1;
-  Ours whole = make_overlap(one_case, drive);
+  Ours whole = make_overlap(one_case);
 
   std::vector<Entry> entries;
   entries.push_back({"sluice", "ours", std::move(whole.contender)});

@@ -14,7 +14,7 @@ void run_rate(Session& session) {
   for (const std::size_t bytes : session.options.sizes) {
     Case one_case = session.pair_case(bytes, window);
     one_case.window = window;
-    measure_row(session, one_case, &Rival::rate, make_flood(one_case, session.drive()), metric, session.budget());
+    measure_row(session, one_case, &Rival::rate, make_flood(one_case), metric, session.budget());
   }
 }
 

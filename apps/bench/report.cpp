@@ -35,6 +35,8 @@ Json rivals_json(const Row& row) {
   return rivals;
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
 Json object(const Row& row, const Machine& machine) {
   return {{"schema", kSchema},
           {"bench", row.bench},
@@ -58,12 +60,12 @@ Json object(const Row& row, const Machine& machine) {
           {"samples", row.summary.samples},
           {"sample", row.sample},
           {"rounds", row.rounds},
-          {"settings", row.settings.empty() ? Json(nullptr) : Json(row.settings)},
+          {"settings", text_or_null(row.settings)},
           {"floor_drift", row.floor_drift ? Json(*row.floor_drift) : Json(nullptr)},
           {"version", machine.version},
           {"cpu", machine.cpu},
-          {"gpu", nullptr},
-          {"driver", nullptr},
+          {"gpu", text_or_null(machine.gpu.model)},
+          {"driver", text_or_null(machine.gpu.driver)},
           {"date", machine.date},
           {"rivals", rivals_json(row)}};
 }
@@ -97,10 +99,20 @@ std::string counted(int count, const char* what) { return fmt::format("{} {}{}",
 
 }  // namespace
 
-Machine this_machine() {
+std::vector<Gpu> gpus_for(StreamChoice stream) {
+  std::vector<Gpu> gpus;
+  if (!of_gpu(stream)) return gpus;
+  const Json info = Json::parse(sluice::info(true));
+  for (const Json& gpu : info.at("gpus")) {
+    if (gpu.at("vendor") == name(stream)) gpus.push_back({gpu.at("model"), gpu.at("driver")});
+  }
+  return gpus;
+}
+
+Machine this_machine(const Gpu& gpu) {
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   return {Json::parse(sluice::info(true)).at("version").get<std::string>(), cpu_model(),
-          fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))};
+          fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now)), gpu};
 }
 
 std::string header_text(const Row& row) {

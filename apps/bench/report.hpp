@@ -43,13 +43,22 @@ struct Row {
   std::vector<RivalResult> rivals;
 };
 
+struct Gpu {
+  std::string model;   ///< empty: none is used
+  std::string driver;  ///< its version
+};
+
+/// Those of the vendor whose streams these are; none for streams that are no GPU's.
+std::vector<Gpu> gpus_for(StreamChoice stream);
+
 /// The machine and the build that a row is of.
 struct Machine {
   std::string version;
   std::string cpu;
   std::string date;
+  Gpu gpu = {};
 };
-Machine this_machine();
+Machine this_machine(const Gpu& gpu);
 
 /// Prints rows as they come, in columns, with a header whenever it or what the rows share changes; and writes all of
 /// them at the end.

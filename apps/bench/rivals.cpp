@@ -2,6 +2,7 @@
 // The table of rivals.
 #include "apps/bench/rivals.hpp"
 
+#include "apps/bench/rival_program.hpp"
 #include "apps/bench/rivals_floor.hpp"
 #include "apps/bench/rivals_mpi.hpp"
 #include "apps/bench/rivals_ofi.hpp"
@@ -32,7 +33,25 @@ std::unique_ptr<Contender> ofi_flood(const Case& one_case) {
   return make_ofi_flood(mode, one_case);
 }
 
+template <Program program>
+std::unique_ptr<Contender> program_ping_pong(const Case& one_case) {
+  return one_case.programs->make(program, "ping_pong", one_case);
+}
+
+template <Program program>
+std::unique_ptr<Contender> program_flood(const Case& one_case) {
+  return one_case.programs->make(program, "flood", one_case);
+}
+
+template <Program program>
+std::unique_ptr<Contender> program_halo(const Case& one_case) {
+  return one_case.programs->make(program, "halo", one_case);
+}
+
+constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";
+
 std::string why_no_floor(const Options& options) {
+  if (of_gpu(options.stream)) return kOnGpus;
   for (const auto& backend : split(options.backend)) {
     if (backend != "threads" && backend != "shm")
       return "is memory that both map, no rival of --backend " + backend + ": it is for threads and shm";
@@ -42,13 +61,24 @@ std::string why_no_floor(const Options& options) {
 
 template <OfiMode mode>
 std::string why_no_ofi_floor(const Options& options) {
+  if (of_gpu(options.stream)) return kOnGpus;
   if (ofi_provider(options).empty()) return "needs a provider, and no other backend: --backend ofi:PROVIDER";
   return why_no_ofi(mode, options);
 }
 
-std::string why_no_mpi(const Options& /*options*/) {
+std::string why_no_mpi(const Options& options) {
+  if (of_gpu(options.stream)) return kOnGpus;
   return under_mpi() ? "" : "needs a start under MPI: mpiexec -n N ... (or srun)";
 }
+
+template <Program program>
+std::string why_no(const Options& options) {
+  return why_no_program(program, options);
+}
+
+bool nowhere(const Options& /*options*/) { return false; }
+bool on_networks(const Options& options) { return !ofi_provider(options).empty() && !of_gpu(options.stream); }
+bool on_gpus(const Options& options) { return options.stream == StreamChoice::cuda; }
 
 std::string no_library(const Options& /*options*/) { return {}; }
 
@@ -70,6 +100,7 @@ const std::vector<Rival>& table() {
        .what = "memory that both map: memcpy, a release store, a spinning acquire load; no library",
        .why_not = why_no_floor,
        .library = no_library,
+       .at_home = nowhere,
        .latency = make_floor_ping_pong,
        .bandwidth = make_floor_flood,
        .rate = make_floor_flood,
@@ -79,6 +110,7 @@ const std::vector<Rival>& table() {
        .what = "fi_write, then fi_inject_write of a flag that the target polls in memory; both directly on libfabric",
        .why_not = why_no_ofi_floor<kFlag>,
        .library = ofi_library,
+       .at_home = on_networks,
        .latency = ofi_ping_pong<kFlag>,
        .bandwidth = ofi_flood<kFlag>,
        .rate = ofi_flood<kFlag>},
@@ -86,6 +118,7 @@ const std::vector<Rival>& table() {
        .what = "fi_writedata, whose remote data the target finds in its completion queue; directly on libfabric",
        .why_not = why_no_ofi_floor<kData>,
        .library = ofi_library,
+       .at_home = on_networks,
        .latency = ofi_ping_pong<kData>,
        .bandwidth = ofi_flood<kData>,
        .rate = ofi_flood<kData>},
@@ -93,6 +126,7 @@ const std::vector<Rival>& table() {
        .what = "MPI_Send and MPI_Recv; windows and overlap by MPI_Isend and MPI_Irecv",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
+       .at_home = nowhere,
        .latency = ping_pong<kSendRecv>,
        .bandwidth = flood<kSendRecv>,
        .rate = flood<kSendRecv>,
@@ -102,6 +136,7 @@ const std::vector<Rival>& table() {
        .what = "MPI_Send_init, MPI_Recv_init and MPI_Startall, driven by the host",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
+       .at_home = nowhere,
        .latency = ping_pong<kPersistent>,
        .bandwidth = flood<kPersistent>,
        .rate = flood<kPersistent>,
@@ -112,24 +147,88 @@ const std::vector<Rival>& table() {
        .what = "MPI_Put, flush, flag by MPI_Put, flush, into MPI_Win_allocate; windows have one flag at their end",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
+       .at_home = nowhere,
        .latency = ping_pong<kPutFlush>,
        .bandwidth = flood<kPutFlush>},
       {.name = "mpi_put_flush_user",
        .what = "the same into malloc'ed memory, MPI_Win_create",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
+       .at_home = nowhere,
        .latency = ping_pong<kPutFlushUser>,
        .bandwidth = flood<kPutFlushUser>},
       {.name = "mpi_pscw",
        .what = "MPI_Put between start and complete, post and wait, into MPI_Win_allocate",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
+       .at_home = nowhere,
        .latency = ping_pong<MpiMode::pscw>},
       {.name = "mpi_fence",
        .what = "MPI_Put between fences, into MPI_Win_allocate",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
+       .at_home = nowhere,
        .latency = ping_pong<MpiMode::fence>},
+      {.name = "raw",
+       .what = "copies of the driver, words by cuStreamWriteValue64 and cuStreamWaitValue64, into memory of "
+               "cuIpcOpenMemHandle",
+       .why_not = why_no<Program::raw>,
+       .library = no_library,
+       .at_home = on_gpus,
+       .latency = program_ping_pong<Program::raw>,
+       .bandwidth = program_flood<Program::raw>,
+       .rate = program_flood<Program::raw>,
+       .stream = program_ping_pong<Program::raw>,
+       .enqueue = program_ping_pong<Program::raw>,
+       .halo = program_halo<Program::raw>},
+      {.name = "synchronised",
+       .what = "a copy into the peer's memory, cuStreamSynchronize, a flag in memory that the hosts share",
+       .why_not = why_no<Program::synchronised>,
+       .library = no_library,
+       .at_home = on_gpus,
+       .latency = program_ping_pong<Program::synchronised>,
+       .bandwidth = program_flood<Program::synchronised>,
+       .stream = program_ping_pong<Program::synchronised>,
+       .halo = program_halo<Program::synchronised>},
+      {.name = "nvshmem",
+       .what = "nvshmemx_putmem_signal_on_stream; waits by nvshmemx_signal_wait_until_on_stream, or by the driver "
+               "where NVSHMEM refuses that",
+       .why_not = why_no<Program::nvshmem>,
+       .library = no_library,
+       .at_home = on_gpus,
+       .latency = program_ping_pong<Program::nvshmem>,
+       .bandwidth = program_flood<Program::nvshmem>,
+       .rate = program_flood<Program::nvshmem>,
+       .stream = program_ping_pong<Program::nvshmem>,
+       .enqueue = program_ping_pong<Program::nvshmem>,
+       .halo = program_halo<Program::nvshmem>},
+      {.name = "nccl",
+       .what = "ncclSend and ncclRecv; windows and halos in groups",
+       .why_not = why_no<Program::nccl>,
+       .library = no_library,
+       .at_home = on_gpus,
+       .latency = program_ping_pong<Program::nccl>,
+       .bandwidth = program_flood<Program::nccl>,
+       .rate = program_flood<Program::nccl>,
+       .stream = program_ping_pong<Program::nccl>,
+       .halo = program_halo<Program::nccl>},
+      {.name = "nccl_put",
+       .what = "ncclPutSignal and ncclWaitSignal",
+       .why_not = why_no<Program::nccl_put>,
+       .library = no_library,
+       .at_home = on_gpus,
+       .latency = program_ping_pong<Program::nccl_put>,
+       .bandwidth = program_flood<Program::nccl_put>,
+       .rate = program_flood<Program::nccl_put>,
+       .stream = program_ping_pong<Program::nccl_put>,
+       .halo = program_halo<Program::nccl_put>},
+      {.name = "ucx",
+       .what = "ucp_put of ucx_perftest on cuda_ipc: its own figure, taken once, before the rounds",
+       .why_not = why_no<Program::ucx>,
+       .library = no_library,
+       .at_home = on_gpus,
+       .latency = program_ping_pong<Program::ucx>,
+       .bandwidth = program_flood<Program::ucx>},
   };
   return rivals;
 }
@@ -164,6 +263,8 @@ std::string what(const Rival& rival, const Options& options) {
   return library.empty() ? rival.what : std::string(rival.what) + "; " + library;
 }
 
+bool is_floor(const std::string& name) { return name == "raw" || name.find("floor") != std::string::npos; }
+
 void check_rivals(const Options& options, RivalColumn column) {
   for (const auto& name : options.against) {
     if (name != "all" && name != "none") check_possible(*find(name), options, column);
@@ -182,8 +283,7 @@ std::vector<const Rival*> rivals_for(const Options& options, RivalColumn column)
 std::vector<std::string> left_out(const Options& options, RivalColumn column) {
   std::vector<std::string> lines;
   for (const Rival& rival : table()) {
-    const bool of_network = rival.library == ofi_library && !ofi_provider(options).empty();
-    if (!of_network || rival.*column == nullptr || !asked(options, "all")) continue;
+    if (!rival.at_home(options) || rival.*column == nullptr || !asked(options, "all")) continue;
     if (const std::string why = rival.why_not(options); !why.empty())
       lines.push_back(std::string(rival.name) + " is left out: " + why);
   }

@@ -31,12 +31,12 @@ Entry entry(Session& session, const char* name, std::string what, std::unique_pt
 // All pairs make their contenders, so that making may be collective; `pairs` of them run.
 void measure_pairs(Session& session, std::size_t bytes, int pairs) {
   Case one_case = session.pair_case(bytes, kDepth);
-  Ours ours = make_ping_pong(one_case, session.drive());
+  Ours ours = make_ping_pong(one_case);
   std::vector<Entry> entries;
   entries.push_back(entry(session, "sluice", "ours", std::move(ours.contender), pairs));
   if (pairs > 1) {
     one_case.tag = 1;
-    auto alone = make_ping_pong(one_case, session.drive()).contender;
+    auto alone = make_ping_pong(one_case).contender;
     entries.push_back(entry(session, "one_pair", "ours with one pair, the others asleep", std::move(alone), 1));
   }
   for (const Rival* rival : rivals_for(session.options, &Rival::scale))

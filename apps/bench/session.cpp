@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/session.hpp"
 
+#include "apps/bench/gpu_queue.hpp"
 #include "apps/bench/host_queue.hpp"
 #include "apps/bench/rivals_mpi.hpp"
 #include "apps/common/description.hpp"
@@ -49,7 +50,11 @@ double resident_bytes() {
 Session::Session(sluice::Context& context_in, const Options& options_in, double resident_at_start_in)
     : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
   if (options.pin) pin(context.rank());
-  if (context.rank() == 0) report.emplace(this_machine());
+  const std::vector<Gpu> gpus = gpus_for(options.stream.value());
+  // Neighbours on one machine have a GPU each, as far as there are so many.
+  if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
+  if (context.rank() == 0)
+    report.emplace(this_machine(gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_))));
 }
 
 Team& Session::team() {
@@ -65,9 +70,12 @@ void Session::part() {
   collectives_.reset();
 }
 
-long Session::batch() const { return on_host_stream() ? HostQueue::kMost : 0; }
+long Session::batch() const {
+  if (of_gpu(options.stream)) return GpuQueue::kMost;
+  return on_host_stream() ? HostQueue::kMost : 0;
+}
 
-Case Session::pair_case(std::size_t bytes, int default_depth) const {
+Case Session::pair_case(std::size_t bytes, int default_depth) {
   const bool first = context.rank() % 2 == 0;
   Case one_case{context, options};
   one_case.peer = context.rank() + (first ? 1 : -1);
@@ -75,6 +83,9 @@ Case Session::pair_case(std::size_t bytes, int default_depth) const {
   one_case.bytes = bytes;
   one_case.depth = options.depth > 0 ? options.depth : default_depth;
   one_case.neighbours = options.neighbours;
+  one_case.drive = drive();
+  one_case.device = device_;
+  one_case.programs = &programs_;
   return one_case;
 }
 
@@ -122,7 +133,7 @@ Row make_row(Session& session, const Case& one_case, const Metric& metric, const
   for (const Timing& rival : std::span(measured.timings).subspan(1)) {
     row.rivals.push_back(
         {rival.name, rival.what, summarise(convert(rival.rounds, metric)).p50, ratio(rival.rounds, ours.rounds)});
-    if (!row.floor_drift && rival.name.find("floor") != std::string::npos) row.floor_drift = drift(rival.rounds);
+    if (!row.floor_drift && is_floor(rival.name)) row.floor_drift = drift(rival.rounds);
   }
   return row;
 }
@@ -131,8 +142,10 @@ void measure_row(Session& session, const Case& one_case, RivalColumn column, Our
                  const Budget& budget) {
   std::vector<Entry> entries;
   entries.push_back({"sluice", "ours", std::move(ours.contender)});
-  for (const Rival* rival : rivals_for(session.options, column))
-    entries.push_back({rival->name, what(*rival, session.options), (rival->*column)(one_case)});
+  for (const Rival* rival : rivals_for(session.options, column)) {
+    if (auto contender = (rival->*column)(one_case))
+      entries.push_back({rival->name, what(*rival, session.options), std::move(contender)});
+  }
   const Measurement measured = measure(session.team(), entries, budget);
   Row row = make_row(session, one_case, metric, ours.description, measured);
   if (session.report) session.report->add(std::move(row));

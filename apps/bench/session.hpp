@@ -5,6 +5,7 @@
 #include "apps/bench/measure.hpp"
 #include "apps/bench/ours.hpp"
 #include "apps/bench/report.hpp"
+#include "apps/bench/rival_program.hpp"
 #include "apps/bench/rivals.hpp"
 #include "apps/common/collectives.hpp"
 
@@ -40,13 +41,13 @@ class Session {
   void part();
 
   bool on_host_stream() const { return options.stream == StreamChoice::host; }
-  Drive drive() const { return on_host_stream() ? Drive::ahead : Drive::in_order; }
+  Drive drive() const { return options.stream == StreamChoice::inline_ ? Drive::in_order : Drive::ahead; }
   /// Units of a sample: all that are enqueued at once, where the host sleeps meanwhile.
   long batch() const;
   Budget budget() const { return {options.rounds, options.iterations, batch()}; }
 
   /// A case of this rank and the one it is paired with: 0 and 1, 2 and 3, ...
-  Case pair_case(std::size_t bytes, int default_depth) const;
+  Case pair_case(std::size_t bytes, int default_depth);
 
   /// How this run was started; the same on all ranks.
   const std::string& launch();
@@ -63,6 +64,8 @@ class Session {
   std::unique_ptr<apps::Collectives> collectives_;
   std::optional<Team> team_;
   std::string launch_;
+  int device_ = 0;
+  RivalPrograms programs_;
 };
 
 /// Measures ours against the rivals of the column, and reports a row.
