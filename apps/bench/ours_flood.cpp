@@ -38,7 +38,7 @@ class Flood : public Contender {
   std::string describe() const { return out_.describe(); }
 
   double run(long count) override {
-    if (queue_) return queue_->run_ahead(count, [this] { window(); });
+    if (queue_) return queue_->drive(case_.drive, count, [this] { window(); });
     return timed([&] {
       for (long i = 0; i < count; ++i) window();
     });

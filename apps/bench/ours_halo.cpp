@@ -25,7 +25,7 @@ class Halo : public Contender {
   std::string describe() const { return out_.front().describe(); }
 
   double run(long count) override {
-    if (queue_) return queue_->run_ahead(count, [this] { step(); });
+    if (queue_) return queue_->drive(case_.drive, count, [this] { step(); });
     return timed([&] {
       for (long i = 0; i < count; ++i) step();
     });

@@ -63,24 +63,7 @@ class OnStream : public Contender {
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
-    switch (case_.drive) {
-      case Drive::in_order:
-      case Drive::ahead: return queue_->run_ahead(count, [this] { step(); });
-      case Drive::stepwise:
-        return timed([&] {
-          for (long i = 0; i < count; ++i) {
-            step();
-            queue_->synchronize();
-          }
-        });
-      case Drive::enqueue: return queue_->time_enqueue(count, [this] { step(); });
-      case Drive::enqueue_put:
-      case Drive::enqueue_wait:
-      case Drive::enqueue_release: break;
-    }
-    verb_ns_ = 0;
-    queue_->time_enqueue(count, [this] { step(); });
-    return verb_ns_;
+    return queue_->drive(case_.drive, count, [this] { step(); });
   }
 
  private:
@@ -88,26 +71,19 @@ class OnStream : public Contender {
     const sluice::Stream stream = queue_->stream();
     if (case_.first) put(stream);
     const std::byte* payload = nullptr;
-    verb(Drive::enqueue_wait, [&] { payload = pair_.wait(stream); });
+    queue_->verb(Drive::enqueue_wait, [&] { payload = pair_.wait(stream); });
     if (case_.options.touch) queue_->run([this, payload] { use(case_, payload); });
-    verb(Drive::enqueue_release, [&] { pair_.release(stream); });
+    queue_->verb(Drive::enqueue_release, [&] { pair_.release(stream); });
     if (!case_.first) put(stream);
   }
 
   void put(sluice::Stream stream) {
-    verb(Drive::enqueue_put, [&] { pair_.put(stream); });
-  }
-
-  template <class Work>
-  void verb(Drive which, Work work) {
-    if (case_.drive != which) return work();
-    verb_ns_ += timed(work);
+    queue_->verb(Drive::enqueue_put, [&] { pair_.put(stream); });
   }
 
   const Case case_;
   std::unique_ptr<Queue> queue_;
   Pair pair_;
-  double verb_ns_ = 0;  // of the one that counts
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sluice/stream.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -34,6 +35,8 @@ enum class Drive {
   enqueue_wait,  ///< of its wait
   enqueue_release
 };
+inline constexpr std::array kDriveNames = {"in_order",    "ahead",        "stepwise",       "enqueue",
+                                           "enqueue_put", "enqueue_wait", "enqueue_release"};
 
 /// A stream that a contender fills while a gate holds it, so that what runs is enqueued ahead and the host asleep.
 class Queue {
@@ -49,6 +52,55 @@ class Queue {
   virtual void run(std::function<void()> work) = 0;
   void synchronize() { synchronize_(stream()); }
 
+  /// Does `step()` `count` times, driven so: anything but in_order.
+  /// @returns how long that took, or what counts of it, in nanoseconds.
+  template <class Step>
+  double drive(Drive drive, long count, Step step) {
+    drive_ = drive;
+    switch (drive) {
+      case Drive::in_order:
+      case Drive::ahead: return run_ahead(count, step);
+      case Drive::stepwise:
+        return timed([&] {
+          for (long i = 0; i < count; ++i) {
+            step();
+            synchronize();
+          }
+        });
+      case Drive::enqueue: return time_enqueue(count, step);
+      case Drive::enqueue_put:
+      case Drive::enqueue_wait:
+      case Drive::enqueue_release: break;
+    }
+    verb_ns_ = 0;
+    time_enqueue(count, step);
+    return verb_ns_;
+  }
+
+  /// A verb of a step, which may be the one that counts.
+  template <class Work>
+  void verb(Drive which, Work work) {
+    if (drive_ != which) return work();
+    verb_ns_ += timed(work);
+  }
+
+ protected:
+  /// `items`: what the stream may hold. `items_per_step`: at most so many does a step enqueue; each verb of a channel
+  /// is one. The same on both sides of a channel, since it decides how many steps have their turn at once.
+  Queue(long items, long items_per_step, long most, Synchronize synchronize)
+      : lead_in_(std::clamp(items / items_per_step / 2, 1L, kLeadIn)),
+        most_(std::clamp(items / items_per_step - lead_in_, 1L, most)), synchronize_(std::move(synchronize)) {}
+
+  /// Steps enqueued at once.
+  long steps() const { return lead_in_ + most_; }
+
+  /// In the order of the stream: what follows counts, or no more.
+  virtual void begin() = 0;
+  virtual void end() = 0;
+  /// The time between them, once they have passed.
+  virtual double between_ns() = 0;
+
+ private:
   /// Enqueues `step()` `count` times behind the gate, opens it and sleeps until all has run; in parts that the queue
   /// holds.
   /// @returns what the steps took on the stream, in nanoseconds. Steps of a lead-in, in which the gates of all ranks
@@ -84,23 +136,6 @@ class Queue {
     });
   }
 
- protected:
-  /// `items`: what the stream may hold. `items_per_step`: at most so many does a step enqueue; each verb of a channel
-  /// is one. The same on both sides of a channel, since it decides how many steps have their turn at once.
-  Queue(long items, long items_per_step, long most, Synchronize synchronize)
-      : lead_in_(std::clamp(items / items_per_step / 2, 1L, kLeadIn)),
-        most_(std::clamp(items / items_per_step - lead_in_, 1L, most)), synchronize_(std::move(synchronize)) {}
-
-  /// Steps enqueued at once.
-  long steps() const { return lead_in_ + most_; }
-
-  /// In the order of the stream: what follows counts, or no more.
-  virtual void begin() = 0;
-  virtual void end() = 0;
-  /// The time between them, once they have passed.
-  virtual double between_ns() = 0;
-
- private:
   static constexpr long kLeadIn = 10;
 
   // The stream stands still while there is one.
@@ -131,6 +166,8 @@ class Queue {
   const long lead_in_;
   const long most_;
   const Synchronize synchronize_;
+  Drive drive_ = Drive::in_order;
+  double verb_ns_ = 0;  // of the verb that counts
   std::atomic<bool> open_{true};
 };
 

@@ -43,19 +43,6 @@ std::filesystem::path path(Program program) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / names(program).program;
 }
 
-const char* name(Drive drive) {
-  switch (drive) {
-    case Drive::in_order: return "in_order";
-    case Drive::ahead: return "ahead";
-    case Drive::stepwise: return "stepwise";
-    case Drive::enqueue: return "enqueue";
-    case Drive::enqueue_put: return "enqueue_put";
-    case Drive::enqueue_wait: return "enqueue_wait";
-    case Drive::enqueue_release: break;
-  }
-  return "enqueue_release";
-}
-
 // What a process answers: "give" something to the peer's, "done", "cannot" and why.
 struct Answer {
   std::string word;
@@ -152,8 +139,9 @@ std::unique_ptr<Contender> RivalPrograms::make(Program program, const char* unit
     found = std::prev(running_.end());
   }
   if (found->child == nullptr) return nullptr;
-  found->child->tell(fmt::format("case {} {} {} {} {} {}", unit, name(one_case.drive), one_case.bytes, one_case.depth,
-                                 one_case.window, one_case.neighbours));
+  found->child->tell(fmt::format("case {} {} {} {} {} {}", unit,
+                                 kDriveNames.at(static_cast<std::size_t>(one_case.drive)), one_case.bytes,
+                                 one_case.depth, one_case.window, one_case.neighbours));
   if (const std::string why = settle(*found->child, one_case); !why.empty()) {
     found->child.reset();
     if (one_case.first) fmt::print("# {} is left out: {}\n", name_of.rival, why);

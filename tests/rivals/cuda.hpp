@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA's driver, taken from the machine at run time: the emulated one will do.
+#pragma once
+
+#include "tests/rivals/rival.hpp"
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace rivals {
+
+// NOLINTBEGIN(bugprone-macro-parentheses): names
+#define SLUICE_RIVAL_CALLS(X) \
+  X(cuInit)                   \
+  X(cuDeviceGetCount)         \
+  X(cuDeviceGetAttribute)     \
+  X(cuDevicePrimaryCtxRetain) \
+  X(cuCtxSetCurrent)          \
+  X(cuMemAlloc)               \
+  X(cuMemFree)                \
+  X(cuMemsetD8)               \
+  X(cuCtxSynchronize)         \
+  X(cuIpcGetMemHandle)        \
+  X(cuIpcOpenMemHandle)       \
+  X(cuIpcCloseMemHandle)      \
+  X(cuMemcpyDtoDAsync)        \
+  X(cuStreamSynchronize)      \
+  X(cuStreamBatchMemOp)       \
+  X(cuStreamWriteValue64)     \
+  X(cuStreamWaitValue64)
+
+/// Its functions.
+struct Cuda {
+  /// The one of this process. @throws std::runtime_error where there is none, or no GPU.
+  static const Cuda& here();
+
+#define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
+  SLUICE_RIVAL_CALLS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+  // NOLINTEND(bugprone-macro-parentheses)
+
+  /// Of the calling thread.
+  void use(int device) const;
+
+ private:
+  Cuda();
+};
+
+/// @throws std::runtime_error
+void check(CUresult result, const char* what);
+
+/// Memory of this rank's GPU, zeroed; and, as it is seen here, the other rank's of the same size. Both make it, and let
+/// go of it, at once.
+class SharedMemory {
+ public:
+  SharedMemory(const Rank& rank, std::size_t bytes);
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
+
+  CUdeviceptr mine() const { return mine_; }
+  CUdeviceptr theirs() const { return theirs_; }
+
+ private:
+  const Rank& rank_;
+  CUdeviceptr mine_ = 0;
+  CUdeviceptr theirs_ = 0;
+};
+
+/// Runs the unit of the case on a stream of its own.
+std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
+                                  const std::function<std::unique_ptr<Verbs>(CUstream)>& open);
+
+}  // namespace rivals
