@@ -4,6 +4,8 @@
 
     tests/programs.py --bin build/release/bin --source . [--mpiexec mpiexec] [--only SUBSTRING] [--full]
 
+Streams of GPUs are those of the emulated driver (tests/emucuda), in builds that have it.
+
 Bad input, exit code 2, must give exactly one line on standard error, however many ranks were started.
 """
 
@@ -23,6 +25,7 @@ LIFE = "{bin}/life --pattern {source}/apps/life/patterns/gosper_gun.rle --nx 101
 LIFE_60 = LIFE.replace("--timesteps 70", "--timesteps 60")
 RUN = "{bin}/sluice-run"
 PASSED = r"^VERIFICATION: PASSED$"
+EMUCUDA = "env LD_LIBRARY_PATH={emucuda}"
 OPENMP = "env OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive"
 ROWS = [
     *((f"jacobi.{n}.{stream}", f"{RUN} -n {n} {JACOBI} --stream {stream} --verify", 0, PASSED)
@@ -84,6 +87,19 @@ ROWS = [
      r"ofi_floor: .*--backend ofi:"),
     ("bench.memory_rival_of_network", f"{RUN} -n 2 {{bin}}/sluice-bench latency --backend ofi:tcp --against floor", 2,
      r"floor: .*threads and shm"),
+    ("bench.no_gpu", f"{EMUCUDA} EMUCUDA_DEVICES=0 {RUN} -n 2 {{bin}}/sluice-bench latency --stream cuda", 2,
+     r"^sluice-bench: --stream cuda: there is no GPU"),
+    ("bench.no_gpu_of_amd", f"env HIP_VISIBLE_DEVICES=-1 {RUN} -n 2 {{bin}}/sluice-bench latency --stream hip", 2,
+     r"^sluice-bench: --stream hip: there is no GPU"),
+    *((f"bench.not_on_gpus.{name.split()[0]}", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench {name} --stream cuda", 2, wanted)
+      for name, wanted in (("overlap", "overlap is not measured"), ("setup", "setup is not measured"),
+                           ("latency --memory user", "--memory user"), ("halo --touch", "--touch"),
+                           ("rate --window 65", "at most 64"), ("bandwidth --against floor", "memory of the host"))),
+    ("bench.gpu_rival_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against raw", 2, r"raw: is for --stream cuda"),
+    ("bench.gpu_rival_of_more", f"{EMUCUDA} {RUN} -n 4 {{bin}}/sluice-bench halo --stream cuda --against raw", 2,
+     r"raw: is a pair of processes"),
+    ("bench.gpu_rival_of_messages", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench rate --stream cuda --against synchronised", 2,
+     r"synchronised: not comparable"),
     ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
 
@@ -96,6 +112,7 @@ FULL_ROWS = [
 # Every bench once: name, how it is started, exit code, rivals of its rows in any order.
 BENCH = "{bin}/sluice-bench --rounds 1 --iters 10"
 APPS = "python3 {source}/apps/bench_apps.py --brief --mpiexec mpiexec"
+GPU_RIVALS = "raw,synchronised"
 ONE_SIDED = "mpi_put_flush mpi_put_flush_user"
 PAIRS = "floor mpi mpi_persistent"
 PARTS = "moving_alone computing_alone"
@@ -123,6 +140,14 @@ BENCHES = [
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_data")
       for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
     ("progress.ofi", f"{RUN} -n 2 {BENCH} progress --busy 2 --backend ofi:tcp", 0, ""),
+    *((f"{name}.cuda{how}", f"{EMUCUDA} {settings} {RUN} -n {ranks} {BENCH} {name} --sizes {size} --stream cuda --against {against}",
+       0, against.replace(",", " ").replace("none", ""))
+      for name, how, settings, ranks, size, against in (
+          ("latency", "", "", 2, "0:8", GPU_RIVALS), ("latency", ".one_gpu", "EMUCUDA_DEVICES=1", 2, "64k", GPU_RIVALS),
+          ("latency", ".threads", "", "2 --threads", "8", GPU_RIVALS), ("bandwidth", "", "", 2, "4k", GPU_RIVALS),
+          ("bandwidth", ".deep", "", 2, "8 --depth 5 --window 7", GPU_RIVALS), ("rate", "", "", 2, "8", "raw"),
+          ("stream", "", "", 2, "8", GPU_RIVALS), ("halo", "", "", 2, "8 --neighbours 26", GPU_RIVALS),
+          ("halo", ".ring", "", 4, "8", "none"))),
     ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
     ("latency.ofi.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 8 --backend ofi:tcp", 0,
      f"ofi_floor ofi_floor_data mpi mpi_persistent {ONE_SIDED} mpi_pscw mpi_fence"),
@@ -205,6 +230,8 @@ def check_benches(work):
         found = {rival for row in rows for rival in row["rivals"]}
         if not rows or any(row.keys() != BENCH_KEYS or row["bench"] != name.split(".")[0] for row in rows):
             faults.append(f"{file.name} has no rows, or rows of other keys than {sorted(BENCH_KEYS)}")
+        if any((row["stream"] == "cuda") != all(row[key] for key in ("gpu", "driver")) for row in rows):
+            faults.append(f"{file.name} does not say which GPU and driver it is of, or should not")
         if found != set(rivals.split()):
             faults.append(f"{file.name} has the rivals {sorted(found)}, not {rivals}")
         values = [value for row in rows for value in (row, *row["rivals"].values())]
@@ -282,13 +309,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         (work / "bad.rle").write_text("x = 3, y = 3\nbob$2?o!\n")
-        folders = {"bin": options.bin, "source": options.source, "out": work}
+        emucuda = options.bin.resolve().parent / "emucuda"
+        folders = {"bin": options.bin, "source": options.source, "out": work, "emucuda": emucuda}
         all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *bench_rows()]
         rows = [row for row in all_rows if options.only in row[0]]
         for row in rows:
             needs = row[1].split()
             programs = [pathlib.Path(word.format(**folders)) for word in needs if word.startswith("{bin}")]
             absent = [program.name for program in programs if not program.exists()]
+            absent += [] if emucuda.exists() or EMUCUDA not in row[1] else ["emulated GPU"]
             if absent or ("mpiexec" in needs and not options.mpiexec):
                 print(f"not in this build: {row[0]} (no {absent[0] if absent else 'MPI'})")
                 continue
