@@ -26,6 +26,7 @@ LIFE_60 = LIFE.replace("--timesteps 70", "--timesteps 60")
 RUN = "{bin}/sluice-run"
 PASSED = r"^VERIFICATION: PASSED$"
 EMUCUDA = "env LD_LIBRARY_PATH={emucuda}"
+FAKE_UCX = f"{EMUCUDA} PATH={{out}}:/usr/bin:/bin"
 OPENMP = "env OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive"
 ROWS = [
     *((f"jacobi.{n}.{stream}", f"{RUN} -n {n} {JACOBI} --stream {stream} --verify", 0, PASSED)
@@ -148,6 +149,8 @@ BENCHES = [
           ("bandwidth", ".deep", "", 2, "8 --depth 5 --window 7", GPU_RIVALS), ("rate", "", "", 2, "8", "raw"),
           ("stream", "", "", 2, "8", GPU_RIVALS), ("halo", "", "", 2, "8 --neighbours 26", GPU_RIVALS),
           ("halo", ".ring", "", 4, "8", "none"))),
+    ("latency.cuda.ucx", f"{FAKE_UCX} {RUN} -n 2 {BENCH} latency --sizes 8 --stream cuda --against raw,ucx", 0, "raw ucx"),
+    ("latency.cuda.no_ucx", f"{FAKE_UCX} {RUN} -n 2 {BENCH} latency --sizes 0:1 --stream cuda --against raw,ucx", 0, "raw"),
     ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
     ("latency.ofi.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 8 --backend ofi:tcp", 0,
      f"ofi_floor ofi_floor_data mpi mpi_persistent {ONE_SIDED} mpi_pscw mpi_fence"),
@@ -309,6 +312,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         (work / "bad.rle").write_text("x = 3, y = 3\nbob$2?o!\n")
+        (work / "ucx_perftest").write_text("#!/bin/sh\necho 10000,1.0,1.5,2.5,3.0,3.0,400000,400000\n")
+        (work / "ucx_perftest").chmod(0o755)
         emucuda = options.bin.resolve().parent / "emucuda"
         folders = {"bin": options.bin, "source": options.source, "out": work, "emucuda": emucuda}
         all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *bench_rows()]

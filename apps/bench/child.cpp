@@ -13,6 +13,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 namespace bench {
 namespace {
@@ -63,8 +64,15 @@ Child::~Child() {
   while (read_some(socket_, kLongestEnd, rest)) {
   }
   ::close(socket_);
-  ::kill(process_, SIGKILL);
-  ::waitpid(process_, nullptr, 0);
+  if (process_ >= 0) end();
+}
+
+std::string Child::end() {
+  ::kill(process_, SIGKILL);  // unless it has ended itself
+  int status = 0;
+  ::waitpid(std::exchange(process_, -1), &status, 0);
+  if (WIFSIGNALED(status)) return "by signal " + std::to_string(WTERMSIG(status));
+  return "with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
 void Child::tell(const std::string& line) {
@@ -82,8 +90,9 @@ std::string Child::hear() {
     }
     const auto began = std::chrono::steady_clock::now();
     if (read_some(socket_, kLongestSilence, heard_)) continue;
-    const bool silent = std::chrono::steady_clock::now() - began >= kLongestSilence;
-    throw std::runtime_error(silent ? "it said nothing for 30 s" : "it has ended");
+    if (std::chrono::steady_clock::now() - began >= kLongestSilence)
+      throw std::runtime_error("it said nothing for 30 s");
+    throw std::runtime_error("it has ended, " + end());
   }
 }
 

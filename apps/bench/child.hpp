@@ -23,7 +23,10 @@ class Child {
   std::string hear();
 
  private:
-  pid_t process_ = -1;
+  /// How it has ended, or is made to end.
+  std::string end();
+
+  pid_t process_ = -1;  // none: it has ended
   int socket_ = -1;
   std::string heard_;  // and not yet returned
 };

@@ -39,6 +39,14 @@ void Cuda::use(int device) const {
   check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
+bool Cuda::ranks_take_turns() const {
+  constexpr auto kMpsEnabled = static_cast<CUdevice_attribute>(133);  // which the first headers of CUDA 12 do not name
+  int devices = 0;
+  int mps = 0;
+  check(cuDeviceGetCount(&devices), "cuDeviceGetCount");
+  return devices == 1 && (cuDeviceGetAttribute(&mps, kMpsEnabled, 0) != CUDA_SUCCESS || mps == 0);
+}
+
 void check(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS)
     throw std::runtime_error(std::string(what) + ": error " + std::to_string(static_cast<int>(result)) + " of CUDA");

@@ -44,6 +44,8 @@ struct Cuda {
 
   /// Of the calling thread.
   void use(int device) const;
+  /// Whether both ranks are on one GPU without MPS: then their kernels never run at once.
+  bool ranks_take_turns() const;
 
  private:
   Cuda();
