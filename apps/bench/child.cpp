@@ -75,7 +75,7 @@ std::string Child::end() {
   return "with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-void Child::tell(const std::string& line) {
+void Child::tell(const std::string& line) const {
   const std::string text = line + "\n";
   // A line is shorter than what a socket holds. Who has ended hears nothing, and says nothing.
   static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));

@@ -18,7 +18,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void tell(const std::string& line);
+  void tell(const std::string& line) const;
   /// @throws std::runtime_error if it has ended, or says nothing for half a minute.
   std::string hear();
 

@@ -31,7 +31,7 @@ constexpr unsigned kNonBlocking = 1;  // of a stream: it waits for no default st
 class Library {
  public:
   // Sluice loads the one that it was built for; of another version, handles would mean nothing to it.
-  explicit Library(std::initializer_list<const char*> names) {
+  Library(std::initializer_list<const char*> names) {
     for (const char* name : names) {
       if (handle_ == nullptr) handle_ = ::dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     }

@@ -50,13 +50,19 @@ std::unique_ptr<Contender> program_halo(const Case& one_case) {
 
 constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";
 
-std::string why_no_floor(const Options& options) {
-  if (of_gpu(options.stream)) return kOnGpus;
+// Empty: only such are allowed as go through memory that both ranks have mapped.
+std::string network(const Options& options) {
   for (const auto& backend : split(options.backend)) {
-    if (backend != "threads" && backend != "shm")
-      return "is memory that both map, no rival of --backend " + backend + ": it is for threads and shm";
+    if (backend != "threads" && backend != "shm") return backend;
   }
   return {};
+}
+
+std::string why_no_floor(const Options& options) {
+  if (of_gpu(options.stream)) return kOnGpus;
+  const std::string other = network(options);
+  if (other.empty()) return {};
+  return "is memory that both map, no rival of --backend " + other + ": it is for threads and shm";
 }
 
 template <OfiMode mode>
@@ -73,12 +79,14 @@ std::string why_no_mpi(const Options& options) {
 
 template <Program program>
 std::string why_no(const Options& options) {
-  return why_no_program(program, options);
+  const std::string other = network(options);
+  return other.empty() ? why_no_program(program, options)
+                       : "works on one machine, and is no rival of --backend " + other;
 }
 
 bool nowhere(const Options& /*options*/) { return false; }
 bool on_networks(const Options& options) { return !ofi_provider(options).empty() && !of_gpu(options.stream); }
-bool on_gpus(const Options& options) { return options.stream == StreamChoice::cuda; }
+bool on_gpus(const Options& options) { return options.stream == StreamChoice::cuda && network(options).empty(); }
 
 std::string no_library(const Options& /*options*/) { return {}; }
 

@@ -76,5 +76,27 @@ TEST(Rivals, of_a_network_that_it_cannot_carry_are_named) {
   EXPECT_TRUE(left_out(against({"all"}, "shm"), &Rival::latency).empty());
 }
 
+TEST(Rivals, on_gpus_are_pairs_of_processes_on_one_machine) {
+  EXPECT_TRUE(refused(against({"raw"}), &Rival::latency));
+  Options options = against({"raw"}, "ofi:tcp");
+  options.stream = StreamChoice::cuda;
+  options.ranks = 2;
+  EXPECT_TRUE(refused(options, &Rival::latency));
+  options.backend = "shm";
+  options.ranks = 3;
+  EXPECT_TRUE(refused(options, &Rival::latency));
+  options.against = {"all"};
+  EXPECT_EQ(left_out(options, &Rival::latency).size(), 6U);
+  EXPECT_TRUE(left_out(against({"all"}), &Rival::latency).empty());
+}
+
+TEST(Rivals, on_gpus_are_alone_there) {
+  Options options = against({"all"});
+  options.stream = StreamChoice::cuda;
+  EXPECT_FALSE(offered("floor", options));
+  options.against = {"floor"};
+  EXPECT_TRUE(refused(options, &Rival::latency));
+}
+
 }  // namespace
 }  // namespace bench
