@@ -100,9 +100,9 @@ class SendRecv : public rivals::Verbs {
     check(ncclRecv(memory_.target(slot), bytes, ncclChar, peer_, communicator_, stream_), "ncclRecv");
   }
 
-  const ncclComm_t communicator_;
+  ncclComm_t communicator_;
   const int peer_;
-  const CUstream stream_;
+  CUstream stream_;
   Memory memory_;
 };
 
@@ -158,9 +158,9 @@ class PutSignal : public rivals::Verbs {
   }
 
   const bool credits_;
-  const ncclComm_t communicator_;
+  ncclComm_t communicator_;
   const int peer_;
-  const CUstream stream_;
+  CUstream stream_;
   int free_;                // slots
   std::deque<int> bursts_;  // slots of each put that was not released yet
   Memory memory_;

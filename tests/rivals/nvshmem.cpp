@@ -96,7 +96,7 @@ class PutSignal : public rivals::Verbs {
   const bool credits_;
   const bool waits_by_driver_;
   const int peer_;
-  const CUstream stream_;
+  CUstream stream_;
   std::uint64_t* words_ = nullptr;  // a signal and a credit for each slot, and a notice
   char* data_ = nullptr;            // the target, then the source
   std::vector<std::uint64_t> put_;  // messages of each slot

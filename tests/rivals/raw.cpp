@@ -23,88 +23,87 @@ class Raw : public rivals::Verbs {
       : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
         stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)), source_(target_ + round_up(slots_ * bytes_)),
         memory_(rank, source_ + round_up(slots_ * bytes_)), put_(slots_), waited_(slots_) {
-    operations_.reserve(slots_);
+    gathered_.reserve(slots_);
   }
 
   void put(int first, int count) override {
-    if (credits_)
-      wait_for(
-          credit(memory_.mine(), first), count, [&](std::size_t slot) { return put_[slot]; }, first);
-    for (int slot = first; slot < first + count; ++slot) {
-      const std::size_t at = static_cast<std::size_t>(slot) * bytes_;
-      if (bytes_ > 0)
-        check(cuda_.cuMemcpyDtoDAsync(memory_.theirs() + target_ + at, memory_.mine() + source_ + at, bytes_, stream_),
-              "cuMemcpyDtoDAsync");
+    if (credits_) {
+      for (int slot = first; slot < first + count; ++slot) wait_for(credit(memory_.mine(), slot), put_.at(slot));
+      issue();
     }
-    write(
-        signal(memory_.theirs(), first), count, [&](std::size_t slot) { return ++put_[slot]; }, first);
+    for (int slot = first; slot < first + count; ++slot) copy(slot * bytes_);
+    for (int slot = first; slot < first + count; ++slot) write(signal(memory_.theirs(), slot), ++put_.at(slot));
+    issue();
   }
 
   void wait(int first, int count) override {
-    wait_for(
-        signal(memory_.mine(), first), count, [&](std::size_t slot) { return ++waited_[slot]; }, first);
+    for (int slot = first; slot < first + count; ++slot) wait_for(signal(memory_.mine(), slot), ++waited_.at(slot));
+    issue();
   }
 
   void release(int first, int count) override {
-    write(
-        credit(memory_.theirs(), first), count, [&](std::size_t slot) { return waited_[slot]; }, first);
+    for (int slot = first; slot < first + count; ++slot) write(credit(memory_.theirs(), slot), waited_.at(slot));
+    issue();
   }
 
   void notify() override {
-    check(cuda_.cuStreamWriteValue64(stream_, notice(memory_.theirs()), ++notified_, 0), "cuStreamWriteValue64");
+    write(notice(memory_.theirs()), ++notified_);
+    issue();
   }
   void await_notice() override {
-    check(cuda_.cuStreamWaitValue64(stream_, notice(memory_.mine()), ++noticed_, CU_STREAM_WAIT_VALUE_GEQ),
-          "cuStreamWaitValue64");
+    wait_for(notice(memory_.mine()), ++noticed_);
+    issue();
   }
 
  private:
-  CUdeviceptr signal(CUdeviceptr memory, int slot) const { return memory + static_cast<std::size_t>(slot) * kWord; }
+  CUdeviceptr signal(CUdeviceptr memory, int slot) const { return memory + slot * kWord; }
   CUdeviceptr credit(CUdeviceptr memory, int slot) const { return signal(memory, slot) + slots_ * kWord; }
   CUdeviceptr notice(CUdeviceptr memory) const { return memory + 2 * slots_ * kWord; }
 
-  template <class Value>
-  void write(CUdeviceptr word, int count, Value value, int first) {
-    operations_.clear();
-    for (int i = 0; i < count; ++i) {
-      CUstreamBatchMemOpParams operation{};
-      operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-      operation.writeValue.address = word + static_cast<std::size_t>(i) * kWord;
-      operation.writeValue.value64 = value(static_cast<std::size_t>(first + i));
-      operations_.push_back(operation);
-    }
-    if (count > 1) return operate();
-    const auto& only = operations_.front().writeValue;
-    check(cuda_.cuStreamWriteValue64(stream_, only.address, only.value64, 0), "cuStreamWriteValue64");
+  void copy(std::size_t at) {
+    if (bytes_ == 0) return;
+    check(cuda_.cuMemcpyDtoDAsync(memory_.theirs() + target_ + at, memory_.mine() + source_ + at, bytes_, stream_),
+          "cuMemcpyDtoDAsync");
   }
 
-  template <class Value>
-  void wait_for(CUdeviceptr word, int count, Value value, int first) {
-    operations_.clear();
-    for (int i = 0; i < count; ++i) {
-      CUstreamBatchMemOpParams operation{};
-      operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
-      operation.waitValue.address = word + static_cast<std::size_t>(i) * kWord;
-      operation.waitValue.value64 = value(static_cast<std::size_t>(first + i));
-      operation.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-      operations_.push_back(operation);
-    }
-    if (count > 1) return operate();
-    const auto& only = operations_.front().waitValue;
-    check(cuda_.cuStreamWaitValue64(stream_, only.address, only.value64, CU_STREAM_WAIT_VALUE_GEQ),
-          "cuStreamWaitValue64");
+  void write(CUdeviceptr word, std::uint64_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    operation.writeValue.address = word;
+    operation.writeValue.value64 = value;
+    gathered_.push_back(operation);
   }
 
-  void operate() {
-    check(cuda_.cuStreamBatchMemOp(stream_, static_cast<unsigned>(operations_.size()), operations_.data(), 0),
-          "cuStreamBatchMemOp");
+  void wait_for(CUdeviceptr word, std::uint64_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    operation.waitValue.address = word;
+    operation.waitValue.value64 = value;
+    operation.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    gathered_.push_back(operation);
+  }
+
+  // What was gathered, in the call that is the shortest way to it.
+  void issue() {
+    const CUstreamBatchMemOpParams& first = gathered_.front();
+    if (gathered_.size() > 1) {
+      check(cuda_.cuStreamBatchMemOp(stream_, static_cast<unsigned>(gathered_.size()), gathered_.data(), 0),
+            "cuStreamBatchMemOp");
+    } else if (first.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
+      check(cuda_.cuStreamWriteValue64(stream_, first.writeValue.address, first.writeValue.value64, 0),
+            "cuStreamWriteValue64");
+    } else {
+      check(cuda_.cuStreamWaitValue64(stream_, first.waitValue.address, first.waitValue.value64, first.waitValue.flags),
+            "cuStreamWaitValue64");
+    }
+    gathered_.clear();
   }
 
   const Cuda& cuda_ = Cuda::here();
   const std::size_t bytes_;
   const std::size_t slots_;
   const bool credits_;
-  const CUstream stream_;
+  CUstream stream_;
   const std::size_t target_;  // where it begins, behind a signal and a credit for each slot, and a notice
   const std::size_t source_;
   rivals::SharedMemory memory_;
@@ -112,7 +111,7 @@ class Raw : public rivals::Verbs {
   std::vector<std::uint64_t> waited_;
   std::uint64_t notified_ = 0;
   std::uint64_t noticed_ = 0;
-  std::vector<CUstreamBatchMemOpParams> operations_;
+  std::vector<CUstreamBatchMemOpParams> gathered_;  // operations that go together
 };
 
 }  // namespace

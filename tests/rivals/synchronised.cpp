@@ -115,7 +115,7 @@ class Synchronised : public rivals::Verbs {
   const std::size_t bytes_;
   const std::uint64_t slots_;
   const bool credits_;
-  const CUstream stream_;
+  CUstream stream_;
   rivals::SharedMemory memory_;  // the target, then the source
   SharedCounters counters_;
   std::uint64_t put_ = 0;
