@@ -27,6 +27,7 @@ namespace rivals {
   X(cuIpcOpenMemHandle)       \
   X(cuIpcCloseMemHandle)      \
   X(cuMemcpyDtoDAsync)        \
+  X(cuMemcpyDtoH)             \
   X(cuStreamSynchronize)      \
   X(cuStreamBatchMemOp)       \
   X(cuStreamWriteValue64)     \
@@ -72,7 +73,7 @@ class SharedMemory {
   CUdeviceptr theirs_ = 0;
 };
 
-/// Runs the unit of the case on a stream of its own.
+/// Runs the unit of the case on a stream of its own, once it was seen to move what it should.
 std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open);
 

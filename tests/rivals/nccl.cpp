@@ -70,6 +70,8 @@ class SendRecv : public rivals::Verbs {
   SendRecv(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
       : communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream), memory_(one_case) {}
 
+  Slots slots() const override { return {memory_.source(0), memory_.target(0)}; }
+
   void put(int first, int count) override {
     grouped([&] {
       for (int slot = first; slot < first + count; ++slot) send(slot, memory_.bytes());
@@ -120,6 +122,8 @@ class PutSignal : public rivals::Verbs {
   ~PutSignal() override { static_cast<void>(ncclCommWindowDeregister(communicator_, window_)); }
   PutSignal(const PutSignal&) = delete;
   PutSignal& operator=(const PutSignal&) = delete;
+
+  Slots slots() const override { return {memory_.source(0), memory_.target(0)}; }
 
   void put(int first, int count) override {
     if (credits_) take(count);

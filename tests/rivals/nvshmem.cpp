@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 #include <vector>
 
@@ -42,11 +43,14 @@ class PutSignal : public rivals::Verbs {
     if (words_ == nullptr || data_ == nullptr) throw std::runtime_error("nvshmem_calloc failed");
   }
   ~PutSignal() override {
+    if (std::uncaught_exceptions() > 0) return;  // this process ends; the other one would have to free too
     nvshmem_free(data_);
     nvshmem_free(words_);
   }
   PutSignal(const PutSignal&) = delete;
   PutSignal& operator=(const PutSignal&) = delete;
+
+  Slots slots() const override { return {data_ + slots_ * bytes_, data_}; }
 
   void put(int first, int count) override {
     for (std::size_t slot : range(first, count)) {

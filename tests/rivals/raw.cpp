@@ -26,6 +26,10 @@ class Raw : public rivals::Verbs {
     gathered_.reserve(slots_);
   }
 
+  Slots slots() const override {
+    return {reinterpret_cast<void*>(memory_.mine() + source_), reinterpret_cast<void*>(memory_.mine() + target_)};
+  }
+
   void put(int first, int count) override {
     if (credits_) {
       for (int slot = first; slot < first + count; ++slot) wait_for(credit(memory_.mine(), slot), put_.at(slot));

@@ -67,8 +67,6 @@ void serve_lines(const Rival& rival, const Rank& rank) {
     if (word == "case") {
       runner.reset();
       runner = rival.open(read_case(words), rank);
-      // What is done for the first time takes longer, and a rival that cannot do it is left out before it counts.
-      runner->run(1);
       answer("done");
     } else {
       long count = 0;
@@ -152,6 +150,8 @@ class OnStream : public Runner {
 }  // namespace
 
 int Case::slots() const { return unit == "halo" ? 2 * neighbours : depth; }
+
+int Case::filled() const { return unit == "halo" ? neighbours : unit == "flood" ? std::min(depth, window) : 1; }
 
 bool Case::needs_credits() const {
   return unit == "flood" || drive == bench::Drive::enqueue_put || drive == bench::Drive::enqueue_wait ||

@@ -23,6 +23,8 @@ struct Case {
   int neighbours = 1;     ///< of a halo: all of them are the other rank
 
   int slots() const;
+  /// Those from the first one that its unit has filled when it was done once.
+  int filled() const;
   /// Whether a sender could come around to a slot that is not free: else each message says by itself that one is.
   bool needs_credits() const;
 };
@@ -68,6 +70,13 @@ class Verbs {
   Verbs(const Verbs&) = delete;
   Verbs& operator=(const Verbs&) = delete;
   virtual ~Verbs() = default;
+
+  /// Where the slots lie in this rank's GPU, one behind the other.
+  struct Slots {
+    void* source;
+    void* target;
+  };
+  virtual Slots slots() const = 0;
 
   /// Moves the slots to the other rank's, each with its signal; where the case needs credits, once they are free.
   virtual void put(int first, int count) = 0;

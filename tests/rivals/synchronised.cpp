@@ -83,6 +83,10 @@ class Synchronised : public rivals::Verbs {
         credits_(one_case.needs_credits()), stream_(stream),
         memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)), counters_(rank) {}
 
+  Slots slots() const override {
+    return {reinterpret_cast<void*>(memory_.mine() + slots_ * bytes_), reinterpret_cast<void*>(memory_.mine())};
+  }
+
   void put(int first, int count) override {
     put_ += static_cast<std::uint64_t>(count);
     if (credits_ && put_ > slots_) await(counters_.mine().released, put_ - slots_);
