@@ -17,7 +17,6 @@ int run_rank(sluice::Context& context, const bench::Options& asked, double resid
   }
   bench::Session session(context, options, resident_at_start);
   chosen.run(session);
-  if (session.report) session.report->write(options);
   return 0;
 }
 

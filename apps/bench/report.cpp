@@ -148,6 +148,8 @@ void Report::add(Row row) {
   fmt::print("{}\n", row_text(row));
   std::fflush(stdout);
   rows_.push_back(std::move(row));
+  apps::write_text(json_, to_json());
+  apps::write_text(csv_, to_csv());
 }
 
 std::string Report::to_json() const {
@@ -176,11 +178,6 @@ std::string Report::to_csv() const {
     text.back() = '\n';
   }
   return text;
-}
-
-void Report::write(const Options& options) const {
-  apps::write_text(options.json, to_json());
-  apps::write_text(options.csv, to_csv());
 }
 
 }  // namespace bench

@@ -60,21 +60,24 @@ struct Machine {
 };
 Machine this_machine(const Gpu& gpu);
 
-/// Prints rows as they come, in columns, with a header whenever it or what the rows share changes; and writes all of
-/// them at the end.
+/// Prints rows as they come, in columns, with a header whenever it or what the rows share changes; and writes them to
+/// files, which are whole after each row: a later one may never come.
 class Report {
  public:
-  explicit Report(Machine machine) : machine_(std::move(machine)) {}
+  /// Without files, it prints only.
+  explicit Report(Machine machine, std::string json = {}, std::string csv = {})
+      : machine_(std::move(machine)), json_(std::move(json)), csv_(std::move(csv)) {}
 
+  /// @throws std::runtime_error if a file cannot be written.
   void add(Row row);
 
   std::string to_json() const;
   std::string to_csv() const;
-  /// To the files of the command line. @throws std::runtime_error
-  void write(const Options& options) const;
 
  private:
   const Machine machine_;
+  const std::string json_;
+  const std::string csv_;
   std::string header_;  // the last that was printed
   std::vector<Row> rows_;
 };

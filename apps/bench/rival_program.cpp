@@ -117,7 +117,8 @@ std::string why_no_program(Program program, const Options& options) {
   if (options.stream != StreamChoice::cuda) return "is for --stream cuda";
   if (options.ranks != 2) return fmt::format("is a pair of processes, not {}", options.ranks);
   if (::access(path(program).c_str(), X_OK) != 0)
-    return fmt::format("{} was not built: tests/rivals/README.md says what it needs", names(program).program);
+    return fmt::format("{} is not beside sluice-bench: tests/rivals/README.md says what it needs",
+                       names(program).program);
   return check(program);
 }
 

@@ -53,8 +53,9 @@ Session::Session(sluice::Context& context_in, const Options& options_in, double 
   const std::vector<Gpu> gpus = gpus_for(options.stream.value());
   // Neighbours on one machine have a GPU each, as far as there are so many.
   if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
-  if (context.rank() == 0)
-    report.emplace(this_machine(gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_))));
+  if (context.rank() != 0) return;
+  const Gpu gpu = gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_));
+  report.emplace(this_machine(gpu), options.json, options.csv);
 }
 
 Team& Session::team() {
