@@ -14,7 +14,7 @@ std::size_t slot_bytes(Index cells, std::size_t cell_bytes) {
 
 }  // namespace
 
-HaloBuffers::HaloBuffers(sluice::Context& context, const Halo& halo, std::size_t cell_bytes) {
+HaloBuffers::HaloBuffers(sluice::Context& context, const Halo& halo, std::size_t cell_bytes, sluice::Space space) {
   std::size_t total = 0;
   for (const Message& message : halo.messages) {
     const std::size_t out = slot_bytes(message.out_cells, cell_bytes);
@@ -23,7 +23,7 @@ HaloBuffers::HaloBuffers(sluice::Context& context, const Halo& halo, std::size_t
     total += kSlots * (out + in);
   }
   if (total == 0) return;
-  memory_ = context.allocate(total);
+  memory_ = context.allocate(total, space);
   base_ = memory_.data();
 }
 

@@ -19,7 +19,7 @@ inline constexpr int kSlots = 2;
 /// Apart from the channels that move them, because work on a stream may use the slots until the stream has ended.
 class HaloBuffers {
  public:
-  HaloBuffers(sluice::Context& context, const Halo& halo, std::size_t cell_bytes);
+  HaloBuffers(sluice::Context& context, const Halo& halo, std::size_t cell_bytes, sluice::Space space);
 
   /// The slots of a message, one behind the other.
   sluice::Slice out_slots(std::size_t message) const { return slots(places_[message].out, places_[message].out_bytes); }

@@ -15,8 +15,10 @@
 namespace apps {
 namespace {
 
-const std::map<std::string, Comm> kComms = {{"sluice", Comm::sluice}, {"mpi", Comm::mpi}, {"none", Comm::none}};
-const std::map<std::string, StreamKind> kStreams = {{"inline", StreamKind::inline_}, {"host", StreamKind::host}};
+const std::map<std::string, Comm> kComms = {
+    {"sluice", Comm::sluice}, {"copies", Comm::copies}, {"mpi", Comm::mpi}, {"none", Comm::none}};
+const std::map<std::string, StreamKind> kStreams = {
+    {"inline", StreamKind::inline_}, {"host", StreamKind::host}, {"cuda", StreamKind::cuda}};
 
 template <class T>
 const char* name_in(const std::map<std::string, T>& names, T value) {
@@ -91,10 +93,13 @@ void add_backend_option(CLI::App& app, std::string& backends) {
 }
 
 void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
-  add_choice(app, comm, options.comm, kComms,
-             "what moves the halo: sluice (default), mpi or none (pack, compute and unpack only)");
-  add_choice(app, "--stream", options.stream, kStreams,
-             "where the work runs: inline (default; the calling thread) or host (a host stream)");
+  add_choice(
+      app, comm, options.comm, kComms,
+      "what moves the halo: sluice (default); copies or mpi (the host waits for the stream, copies to its memory, "
+      "exchanges there by channels or MPI, and copies back); none (pack, compute and unpack only)");
+  add_choice(
+      app, "--stream", options.stream, kStreams,
+      "where the work runs: inline (default; the calling thread), host (a host stream) or cuda (a GPU's stream)");
   add_backend_option(app, options.backend);
   app.add_flag_callback(
       "--verify", [&options] { options.verify = true; },
@@ -120,8 +125,8 @@ Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases
 }
 
 void check(const CommonOptions& options) {
-  if (options.comm == Comm::mpi && options.stream == StreamKind::host)
-    throw UsageError("--comm mpi runs in program order: --stream host is for --comm sluice and none");
+  if (options.phases && options.stream == StreamKind::cuda)
+    throw UsageError("--phases times what the host runs: --stream cuda is timed as a whole");
   if (options.comm == Comm::none && options.verify.value_or(false))
     throw UsageError("--comm none moves no halo, so there is nothing to verify");
 }

@@ -12,7 +12,7 @@
 
 namespace apps {
 
-enum class Comm { sluice, mpi, none };
+enum class Comm { sluice, copies, mpi, none };
 
 /// What every application takes.
 struct CommonOptions {

@@ -14,6 +14,11 @@ std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm com
   return comm == Comm::mpi ? make_mpi_collectives() : make_sluice_collectives(context);
 }
 
+// Where the kernels of a stream pack and unpack.
+sluice::Space space_of(StreamKind stream) {
+  return stream == StreamKind::cuda ? sluice::Space::device : sluice::Space::host;
+}
+
 // Why a file cannot be written; empty: all can.
 std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
   files.insert(files.end(), {options.csv, options.json, options.image});
@@ -31,12 +36,14 @@ Session::Session(sluice::Context& context_in, const CommonOptions& options_in, c
                  std::size_t cell_bytes_in)
     : context(context_in), options(options_in), cell_bytes(cell_bytes_in), rank(context_in.rank()),
       decomposition(mesh, context_in.size()), halo(make_halo(decomposition, rank, stencil)),
-      buffers(context, halo, cell_bytes), collectives(open_collectives(context, options.comm)) {}
+      buffers(context, halo, cell_bytes, space_of(options.stream)),
+      collectives(open_collectives(context, options.comm)) {}
 
-std::unique_ptr<Exchange> Session::open_exchange(sluice::Stream stream) {
+std::unique_ptr<Exchange> Session::open_exchange(const HaloBuffers& slots, sluice::Stream stream) {
   switch (options.comm) {
-    case Comm::sluice: return make_sluice_exchange(context, halo, buffers, stream);
-    case Comm::mpi: return make_mpi_exchange(halo, buffers, cell_bytes);
+    case Comm::sluice:
+    case Comm::copies: return make_sluice_exchange(context, halo, slots, stream);
+    case Comm::mpi: return make_mpi_exchange(halo, slots, cell_bytes);
     case Comm::none: break;
   }
   return make_no_exchange();

@@ -17,13 +17,14 @@
 namespace apps {
 
 /// This rank's share of a problem, and what it needs to work on it with the others. Made before the Stepper; the stream
-/// and the exchange on it come after, because what they run refers to both.
+/// and the exchange on it (staged_exchange.hpp) come after, because what they run refers to both.
 struct Session {
   Session(sluice::Context& context, const CommonOptions& options, const Mesh& mesh, Stencil stencil,
           std::size_t cell_bytes);
 
   Box block() const { return decomposition.box(rank); }
-  std::unique_ptr<Exchange> open_exchange(sluice::Stream stream);
+  /// Moves what is in `slots`: through Sluice on `stream`, else in program order.
+  std::unique_ptr<Exchange> open_exchange(const HaloBuffers& slots, sluice::Stream stream);
 
   /// A Result with what is known before the run.
   Result result(const std::string& app) const;

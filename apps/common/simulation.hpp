@@ -3,6 +3,8 @@
 
 #include "apps/common/gather_field.hpp"
 #include "apps/common/session.hpp"
+#include "apps/common/space.hpp"
+#include "apps/common/staged_exchange.hpp"
 #include "apps/common/stepper.hpp"
 
 #include <memory>
@@ -28,8 +30,8 @@ class Simulation {
              const Space& space)
       : begin_(Clock::now()), session_(context, options, setup.mesh, setup.stencil, sizeof(Value)),
         progress_(session_.rank == 0, setup.steps, static_cast<double>(setup.mesh.nx * setup.mesh.ny)),
-        stepper_(space, model, session_.block(), session_.halo, session_.buffers, Value{}), stream_(options.stream),
-        exchange_(session_.open_exchange(stream_.handle())) {
+        stepper_(space, model, session_.block(), session_.halo, session_.buffers, Value{}),
+        stream_(stream_of(options.stream, space)), exchange_(open_exchange(session_, stream_, space)) {
     stepper_.show_progress(&progress_);
     if (options.phases) stepper_.time_phases(&phases_);
   }
@@ -39,14 +41,18 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
 
   const Session& session() const { return session_; }
-  const Field<Value, Space>& field() const { return stepper_.field(); }
-  /// Cell (0, 0) of this rank's block, once `synchronize` has returned.
+  /// The distance from a cell to the one below it.
+  Index pitch() const { return stepper_.field().pitch(); }
+  /// Cell (0, 0) of this rank's block in both copies of the field, for the host to write before `start`.
+  Value* initial(int copy) { return stepper_.field().host_origin(copy); }
+  /// Cell (0, 0) of this rank's block, for the host to read once `stop` has returned.
   const Value* cells() const { return stepper_.cells(); }
 
   /// Ends the time of creation, exchanges the initial ghosts a few times, and starts the clock when all ranks are
   /// ready.
   void start() {
     constexpr int kWarmUps = 10;
+    stepper_.begin();
     create_s_ = seconds_since(begin_);
     for (int i = 0; i < kWarmUps; ++i) stepper_.exchange_only(*exchange_, stream_);
     synchronize();
@@ -90,8 +96,7 @@ class Simulation {
 
   /// The whole field at rank 0.
   std::vector<Value> gather() {
-    return gather_field<Value>(*session_.collectives, session_.decomposition, session_.rank, stepper_.cells(),
-                               field().pitch());
+    return gather_field<Value>(*session_.collectives, session_.decomposition, session_.rank, stepper_.cells(), pitch());
   }
 
  private:

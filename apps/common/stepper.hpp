@@ -2,64 +2,32 @@
 #pragma once
 
 #include "apps/common/app_stream.hpp"
+#include "apps/common/chunks.hpp"
 #include "apps/common/exchange.hpp"
 #include "apps/common/field.hpp"
 #include "apps/common/halo.hpp"
 #include "apps/common/halo_buffers.hpp"
+#include "apps/common/kernels.hpp"
 #include "apps/common/phases.hpp"
 #include "apps/common/progress.hpp"
 
 #include <Kokkos_Core.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <vector>
 
 namespace apps {
 
-/// The update of a box of cells, as a kernel calls it: rows where rows are long, cell by cell in narrow columns.
-template <class Model>
-struct BoxKernel {
-  using Value = typename Model::Value;
-  static constexpr Index kNarrow = 8;
-
-  Model model;
-  const Value* in;
-  Value* out;
-  Index pitch;
-
-  void update(const Box& box) const {
-    for (Index y = box.y; y < box.y + box.ny; ++y) {
-      const Index at = y * pitch + box.x;
-      if (box.nx >= kNarrow) {
-        model.row(in + at, pitch, out + at, box.nx);
-      } else {
-        for (Index x = at; x < at + box.nx; ++x) out[x] = model.cell(in + x, pitch);
-      }
-    }
-  }
-
-  /// Updates, and returns the sum of Model::measure; row by row, while the row is in the cache.
-  double measured(const Box& box) const {
-    double sum = 0;
-    for (Index y = box.y; y < box.y + box.ny; ++y) {
-      update({box.x, y, box.nx, 1});
-      const Index at = y * pitch + box.x;
-      sum += model.measure(in + at, out + at, box.nx);
-    }
-    return sum;
-  }
-};
-
 /// One rank's part of an explicit time step: pack, put, interior, wait, unpack, boundary.
 ///
 /// A Model says what the update is: `Value`, the type of a cell; `cell(at, pitch)`, the new value of the cell at `at`;
 /// `row(in, pitch, out, n)`, the same for n cells of a row, fast; and, for measured steps, `measure(in, out, n)`, a
-/// number for n updated cells that is summed over the field.
+/// number for n updated cells that is summed over the field. GPUs call `cell` and `measure`, which are constexpr so
+/// that their compilers take them.
 ///
-/// Kernels run in `Space`, one dispatch per phase, on the thread that `AppStream` chooses; the host never waits in
-/// here. What is enqueued refers to this object, so it must outlive the stream.
+/// Kernels run in `Space`, one dispatch per phase, ordered by `AppStream`; the host never waits in here but for a
+/// measure on a GPU. What is enqueued refers to this object, so it must outlive the stream.
 template <class Model, class Space>
 class Stepper {
  public:
@@ -67,21 +35,24 @@ class Stepper {
 
   Stepper(const Space& space, const Model& model, const Box& block, const Halo& halo, const HaloBuffers& buffers,
           const Value& initial)
-      : space_(space), model_(model), field_(space, block.nx, block.ny, initial), interior_(halo.interior),
-        boundary_(halo.boundary) {
-    for (std::size_t i = 0; i < halo.messages.size(); ++i) add_message(halo.messages[i], i, buffers);
-    for (const LocalCopy& copy : halo.copies)
-      copies_.push_back({offset(copy.from), offset(copy.to), copy.to.nx, copy.to.ny});
-  }
+      : space_(space), model_(model), field_(space, block.nx, block.ny, initial), interior_(interior_of(halo)),
+        boundary_(halo.boundary), packed_(packed_boxes(halo)), packs_(out_transfers(halo, buffers)),
+        mirrors_(mirrors_of(halo)), unpacked_(unpacked_boxes(halo)), unpacks_(in_transfers(halo, buffers)) {}
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
 
   const Field<Value, Space>& field() const { return field_; }
-  /// Cell (0, 0) as of the last enqueued step.
-  Value* cells() const { return field_.origin(now_); }
+  /// Cell (0, 0) as of the last enqueued step, which has run, in the host's memory.
+  const Value* cells() const {
+    field_.download(space_, now_);
+    return field_.host_origin(now_);
+  }
 
   void time_phases(PhaseTimer* timer) { timer_ = timer; }
   void show_progress(Progress* progress) { progress_ = progress; }
+
+  /// What the host wrote into the field's copies is what the next step reads.
+  void begin() { field_.upload(space_); }
 
   /// What is still enqueued does nothing when its turn comes: after a failure nobody wants it.
   void abandon() { abandoned_.store(true, std::memory_order_relaxed); }
@@ -107,39 +78,59 @@ class Stepper {
   }
 
  private:
-  enum class Part { interior, boundary };
   enum class Measure : bool { no, yes };
-  using Kernel = BoxKernel<Model>;
+  template <Grain grain>
+  using Boxes = Chunks<Space, grain>;
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
-
-  // Cells of the field and where they are in a message: rows of nx cells, from `offset` on.
-  struct Transfer {
-    Value* slots[kSlots];
-    Index offset;
-    Index nx;
-    Index ny;
-  };
-  struct Copy {
-    Index from;
-    Index to;
-    Index nx;
-    Index ny;
-  };
 
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
   Index offset(const Box& box) const { return box.y * field_.pitch() + box.x; }
 
-  void add_message(const Message& message, std::size_t index, const HaloBuffers& buffers) {
-    const auto transfer = [&](const Piece& piece, auto slot_of) {
-      Transfer made{{}, offset(piece.cells), piece.cells.nx, piece.cells.ny};
-      for (int slot = 0; slot < kSlots; ++slot) made.slots[slot] = reinterpret_cast<Value*>(slot_of(slot)) + piece.at;
-      return made;
-    };
-    for (const Piece& piece : message.out)
-      packs_.push_back(transfer(piece, [&](int slot) { return buffers.out(index, slot); }));
-    for (const Piece& piece : message.in)
-      unpacks_.push_back(transfer(piece, [&](int slot) { return buffers.in(index, slot); }));
+  static std::vector<Box> interior_of(const Halo& halo) {
+    return halo.interior.cells() > 0 ? std::vector{halo.interior} : std::vector<Box>{};
+  }
+
+  // Boxes that are copied, without their place: rows and columns from (0, 0).
+  static void append(std::vector<Box>& boxes, const std::vector<Piece>& pieces) {
+    for (const Piece& piece : pieces) boxes.push_back({0, 0, piece.cells.nx, piece.cells.ny});
+  }
+  static std::vector<Box> packed_boxes(const Halo& halo) {
+    std::vector<Box> boxes;
+    for (const Message& message : halo.messages) append(boxes, message.out);
+    for (const LocalCopy& copy : halo.copies) boxes.push_back({0, 0, copy.to.nx, copy.to.ny});
+    return boxes;
+  }
+  static std::vector<Box> unpacked_boxes(const Halo& halo) {
+    std::vector<Box> boxes;
+    for (const Message& message : halo.messages) append(boxes, message.in);
+    return boxes;
+  }
+
+  template <class SlotOf>
+  Transfer<Value> transfer(const Piece& piece, const SlotOf& slot_of) const {
+    Transfer<Value> made{offset(piece.cells), {}};
+    for (int slot = 0; slot < kSlots; ++slot) made.slots[slot] = reinterpret_cast<Value*>(slot_of(slot)) + piece.at;
+    return made;
+  }
+  std::vector<Transfer<Value>> out_transfers(const Halo& halo, const HaloBuffers& buffers) const {
+    std::vector<Transfer<Value>> all;
+    for (std::size_t i = 0; i < halo.messages.size(); ++i)
+      for (const Piece& piece : halo.messages[i].out)
+        all.push_back(transfer(piece, [&](int slot) { return buffers.out(i, slot); }));
+    return all;
+  }
+  std::vector<Transfer<Value>> in_transfers(const Halo& halo, const HaloBuffers& buffers) const {
+    std::vector<Transfer<Value>> all;
+    for (std::size_t i = 0; i < halo.messages.size(); ++i)
+      for (const Piece& piece : halo.messages[i].in)
+        all.push_back(transfer(piece, [&](int slot) { return buffers.in(i, slot); }));
+    return all;
+  }
+  std::vector<Mirror> mirrors_of(const Halo& halo) const {
+    std::vector<Mirror> all;
+    for (const LocalCopy& copy : halo.copies) all.push_back({offset(copy.from), offset(copy.to)});
+    return all;
   }
 
   void enqueue(Exchange& exchange, AppStream& stream, Measure measure) {
@@ -152,7 +143,7 @@ class Stepper {
     mark(stream, Phase::pack);
     exchange.put();
     mark(stream, Phase::put);
-    stream.run([this, from, measure] { measured_ += update(from, Part::interior, measure); });
+    stream.run([this, from, measure] { measured_ += update("interior", interior_, from, measure); });
     mark(stream, Phase::interior);
     exchange.wait();
     mark(stream, Phase::wait);
@@ -160,7 +151,7 @@ class Stepper {
     mark(stream, Phase::unpack);
     exchange.release();
     stream.run([this, from, measure] {
-      measured_ += update(from, Part::boundary, measure);
+      measured_ += update("boundary", boundary_, from, measure);
       if (progress_ != nullptr) progress_->step();
     });
     mark(stream, Phase::boundary);
@@ -173,63 +164,35 @@ class Stepper {
 
   // One dispatch for all messages and local copies: a fork and join for each would cost more than the copying.
   void pack(int from, int slot) {
-    const Index packs = static_cast<Index>(packs_.size());
-    const Index count = packs + static_cast<Index>(copies_.size());
-    if (count == 0 || abandoned()) return;
-    Value* const cells = field_.origin(from);
-    Kokkos::parallel_for("pack", Policy(space_, 0, count), [=, this](Index i) {
-      const Index pitch = field_.pitch();
-      if (i < packs) {
-        const Transfer& t = packs_[i];
-        copy_rows(cells + t.offset, pitch, t.slots[slot], t.nx, t.nx, t.ny);
-      } else {
-        const Copy& c = copies_[i - packs];
-        copy_rows(cells + c.from, pitch, cells + c.to, pitch, c.nx, c.ny);
-      }
-    });
+    if (packed_.count() == 0 || abandoned()) return;
+    Kokkos::parallel_for(
+        "pack", Policy(space_, 0, packed_.count()),
+        Pack<Value, typename Boxes<Grain::box>::Reader>{packed_.reader(), packs_.data(), packs_.size(), mirrors_.data(),
+                                                        field_.origin(from), field_.pitch(), slot});
   }
 
   void unpack(int from, int slot) {
-    if (unpacks_.empty() || abandoned()) return;
-    Value* const cells = field_.origin(from);
-    Kokkos::parallel_for("unpack", Policy(space_, 0, static_cast<Index>(unpacks_.size())), [=, this](Index i) {
-      const Transfer& t = unpacks_[i];
-      copy_rows(t.slots[slot], t.nx, cells + t.offset, field_.pitch(), t.nx, t.ny);
-    });
+    if (unpacked_.count() == 0 || abandoned()) return;
+    Kokkos::parallel_for("unpack", Policy(space_, 0, unpacked_.count()),
+                         Unpack<Value, typename Boxes<Grain::box>::Reader>{unpacked_.reader(), unpacks_.data(),
+                                                                           field_.origin(from), field_.pitch(), slot});
   }
 
-  static void copy_rows(const Value* from, Index from_pitch, Value* to, Index to_pitch, Index nx, Index ny) {
-    if (nx == 1) {
-      for (Index y = 0; y < ny; ++y) to[y * to_pitch] = from[y * from_pitch];
-      return;
-    }
-    for (Index y = 0; y < ny; ++y) std::copy_n(from + y * from_pitch, nx, to + y * to_pitch);
-  }
-
-  // The interior is cut into rows; the boundary, four boxes at most, goes a box at a time.
-  double update(int from, Part part, Measure measure) {
-    const Kernel kernel{model_, field_.origin(from), field_.origin(1 - from), field_.pitch()};
-    if (part == Part::boundary) {
-      const Box* const boxes = boundary_.data();
-      return dispatch("boundary", static_cast<Index>(boundary_.size()), measure, kernel,
-                      [boxes](Index i) { return boxes[i]; });
-    }
-    const Box all = interior_;
-    return dispatch("interior", all.ny, measure, kernel, [all](Index y) { return Box{all.x, all.y + y, all.nx, 1}; });
-  }
-
-  template <class BoxAt>
-  double dispatch(const char* label, Index count, Measure measure, const Kernel& kernel, const BoxAt& box_at) {
+  // On the host the interior goes by rows; the boundary, four boxes at most, a box at a time.
+  template <Grain grain>
+  double update(const char* label, const Boxes<grain>& boxes, int from, Measure measure) {
     double sum = 0;
-    if (count == 0 || abandoned()) return sum;
+    if (boxes.count() == 0 || abandoned()) return sum;
+    const Policy policy(space_, 0, boxes.count());
+    const Update<Model, typename Boxes<grain>::Reader> kernel{boxes.reader(), model_, field_.origin(from),
+                                                              field_.origin(1 - from), field_.pitch()};
     if constexpr (requires { &Model::measure; }) {
       if (measure == Measure::yes) {
-        Kokkos::parallel_reduce(
-            label, Policy(space_, 0, count), [=](Index i, double& local) { local += kernel.measured(box_at(i)); }, sum);
+        Kokkos::parallel_reduce(label, policy, MeasuredUpdate<Model, typename Boxes<grain>::Reader>{kernel}, sum);
         return sum;
       }
     }
-    Kokkos::parallel_for(label, Policy(space_, 0, count), [=](Index i) { kernel.update(box_at(i)); });
+    Kokkos::parallel_for(label, policy, kernel);
     return sum;
   }
 
@@ -237,11 +200,13 @@ class Stepper {
   Model model_;
   Field<Value, Space> field_;
   int now_ = 0;  // which copy the next step reads
-  Box interior_;
-  std::vector<Box> boundary_;
-  std::vector<Transfer> packs_;
-  std::vector<Transfer> unpacks_;
-  std::vector<Copy> copies_;
+  Boxes<Grain::row> interior_;
+  Boxes<Grain::box> boundary_;
+  Boxes<Grain::box> packed_;  // boxes of packs_, then of mirrors_
+  SpaceList<Transfer<Value>, Space> packs_;
+  SpaceList<Mirror, Space> mirrors_;
+  Boxes<Grain::box> unpacked_;  // boxes of unpacks_
+  SpaceList<Transfer<Value>, Space> unpacks_;
   double measured_ = 0;
   std::atomic<bool> abandoned_{false};
   PhaseTimer* timer_ = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/common/host_space.hpp"
 #include "apps/common/program.hpp"
+#include "apps/common/space.hpp"
 #include "apps/jacobi/options.hpp"
 #include "apps/jacobi/report.hpp"
 #include "apps/jacobi/solver.hpp"
@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   const apps::Parsed parsed = jacobi::parse(argc, argv, options);
   const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
   return apps::run_program(argc, argv, "jacobi", parsed, options.common.backend, [&](sluice::Context& context) {
-    return apps::with_host_space([&](const auto& space) { return run_rank(context, options, space); });
+    return apps::with_space(options.common.stream,
+                            [&](const auto& space) { return run_rank(context, options, space); });
   });
 }

@@ -21,13 +21,12 @@ using Simulation = apps::Simulation<Model, Space>;
 /// The block with the ghosts around it, in both copies: those at the sides of a mesh that does not wrap stay as they
 /// are.
 template <class Space>
-void set_initial(const Problem& problem, const Simulation<Space>& simulation) {
+void set_initial(const Problem& problem, Simulation<Space>& simulation) {
   const apps::Box block = simulation.session().block();
-  const auto& field = simulation.field();
   for (int copy = 0; copy < 2; ++copy)
     for (apps::Index y = -1; y <= block.ny; ++y)
       for (apps::Index x = -1; x <= block.nx; ++x)
-        field.origin(copy)[y * field.pitch() + x] = problem.initial(block.x + x + 1, block.y + y + 1);
+        simulation.initial(copy)[y * simulation.pitch() + x] = problem.initial(block.x + x + 1, block.y + y + 1);
 }
 
 /// Returns how many iterations were made. The host waits only where a norm is due: never, if none is asked for.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/common/host_space.hpp"
 #include "apps/common/program.hpp"
+#include "apps/common/space.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/report.hpp"
 #include "apps/life/solver.hpp"
@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   const apps::Parsed parsed = life::parse(argc, argv, options);
   const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
   return apps::run_program(argc, argv, "life", parsed, options.common.backend, [&](sluice::Context& context) {
-    return apps::with_host_space([&](const auto& space) { return run_rank(context, options, space); });
+    return apps::with_space(options.common.stream,
+                            [&](const auto& space) { return run_rank(context, options, space); });
   });
 }

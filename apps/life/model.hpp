@@ -25,7 +25,7 @@ class Model {
     }
   }
 
-  Cell cell(const Cell* at, Index pitch) const {
+  constexpr Cell cell(const Cell* at, Index pitch) const {
     const Cell* const above = at - pitch;
     const Cell* const below = at + pitch;
     const unsigned neighbours =

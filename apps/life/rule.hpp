@@ -16,7 +16,9 @@ struct Rule {
   bool operator==(const Rule&) const = default;
 
   /// Whether a cell is alive next, given that it is now and how many of its neighbours are.
-  bool next(bool alive, unsigned neighbours) const { return ((alive ? survival : birth) >> neighbours & 1U) != 0; }
+  constexpr bool next(bool alive, unsigned neighbours) const {
+    return ((alive ? survival : birth) >> neighbours & 1U) != 0;
+  }
 };
 
 /// Reads "B3/S23" (either case, the slash may be missing), "23/3" (survival first, as older files write it), "Life" and

@@ -50,8 +50,8 @@ template <class Space>
 Solution solve(Simulation<Space>& simulation, const Options& options, const World& world, bool want_field,
                const FieldSink& on_write = {}) {
   const apps::Box block = simulation.session().block();
-  const Index pitch = simulation.field().pitch();
-  populate(world, block, simulation.field().origin(0), pitch);
+  const Index pitch = simulation.pitch();
+  populate(world, block, simulation.initial(0), pitch);
   simulation.start();
   live(simulation, options, on_write);
   Solution solution{simulation.stop("life", options.generations), 0, {}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole fields, bit by bit, against the serial run; and what the method must do, so that both cannot be wrong alike.
-#include "apps/common/host_space.hpp"
+#include "apps/common/space.hpp"
 #include "apps/common/verify.hpp"
 #include "apps/jacobi/reference.hpp"
 #include "apps/jacobi/solver.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Known facts about known patterns, on 1, 2, 3 and 4 ranks and both kinds of stream.
-#include "apps/common/host_space.hpp"
+#include "apps/common/space.hpp"
 #include "apps/life/reference.hpp"
 #include "apps/life/solver.hpp"
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "apps/common/app_stream.hpp"
+#include "apps/common/usage_error.hpp"
+
+#include <Kokkos_Core.hpp>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <type_traits>
+
+namespace apps {
+
+/// Whether kernels of this execution space run where the host cannot read what they write.
+template <class Space>
+inline constexpr bool kOnGpu = !Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
+
+/// Starts Kokkos once for all ranks of this process, with one thread unless OMP_NUM_THREADS or KOKKOS_NUM_THREADS says
+/// otherwise: ranks are what fills the cores.
+inline Kokkos::InitializationSettings kokkos_settings() {
+  Kokkos::InitializationSettings settings;
+  settings.set_disable_warnings(true);  // about thread placement, which is the launcher's business
+  if (std::getenv("OMP_NUM_THREADS") == nullptr && std::getenv("KOKKOS_NUM_THREADS") == nullptr)
+    settings.set_num_threads(1);
+#ifdef KOKKOS_ENABLE_CUDA
+  // A kernel that is loaded at its first launch may wait for streams that wait for that launch.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+#endif
+  return settings;
+}
+
+/// Calls `body` with an instance of the execution space to use: of its own, since ranks that are threads must not take
+/// turns on one. A single thread gets Serial, which dispatches a kernel without a fork and join.
+template <class Body>
+auto with_host_space(const Body& body) {
+  using Default = Kokkos::DefaultHostExecutionSpace;
+  if constexpr (!std::is_same_v<Default, Kokkos::Serial>) {
+    const int threads = Default().concurrency();
+    if (threads > 1) {
+      if constexpr (std::is_constructible_v<Default, int>) return body(Default(threads));
+      return body(Default());
+    }
+  }
+  return body(Kokkos::Serial(Kokkos::NewInstance{}));
+}
+
+#ifdef KOKKOS_ENABLE_CUDA
+
+/// Does not wait for the legacy default stream, as others of CUDA's do: nothing of the program may hold up a wait.
+class CudaStream {
+ public:
+  CudaStream() {
+    const cudaError_t error = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+    if (error != cudaSuccess) throw std::runtime_error(std::string("no CUDA stream: ") + cudaGetErrorString(error));
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+  ~CudaStream() { cudaStreamDestroy(stream_); }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// Calls `body` with an instance of the execution space that this kind of stream is for.
+template <class Body>
+auto with_space(StreamKind kind, const Body& body) {
+  if (kind != StreamKind::cuda) return with_host_space(body);
+  const CudaStream stream;
+  return body(Kokkos::Cuda(stream.get()));
+}
+
+inline AppStream stream_of(StreamKind, const Kokkos::Cuda& space) {
+  return AppStream(sluice::Stream::cuda(space.cuda_stream()));
+}
+
+#else
+
+template <class Body>
+auto with_space(StreamKind kind, const Body& body) {
+  if (kind == StreamKind::cuda) throw UsageError("--stream cuda: this program was built with a Kokkos without CUDA");
+  return with_host_space(body);
+}
+
+#endif
+
+/// The stream that the kernels of `space` are ordered on.
+template <class Space>
+AppStream stream_of(StreamKind kind, const Space&) {
+  return AppStream(kind);
+}
+
+}  // namespace apps
