@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/image.hpp"
 
-#include <png.h>
-
 #include <array>
 #include <cmath>
-#include <stdexcept>
 
 namespace apps {
 namespace {
@@ -40,17 +37,6 @@ Colour colour_at(Palette palette, double value) {
 Scale picture_scale(Index nx, Index ny) {
   const Index side = std::max(nx, ny);
   return {(side + kLargestSide - 1) / kLargestSide, std::max<Index>(1, kUsefulSide / side)};
-}
-
-void write_png(const std::string& file, const Image& image) {
-  if (file.empty()) return;
-  png_image png{};
-  png.version = PNG_IMAGE_VERSION;
-  png.width = static_cast<png_uint_32>(image.width);
-  png.height = static_cast<png_uint_32>(image.height);
-  png.format = PNG_FORMAT_RGB;
-  if (png_image_write_to_file(&png, file.c_str(), 0, image.pixels.data(), 0, nullptr) == 0)
-    throw std::runtime_error("cannot write " + file + ": " + static_cast<const char*>(png.message));
 }
 
 }  // namespace apps

@@ -40,7 +40,9 @@ struct Image {
   std::vector<Colour> pixels;
 };
 
-/// Writes a PNG file. @throws std::runtime_error that names the file.
+/// Whether this program was built with libpng.
+bool can_write_png();
+/// Writes a PNG file, unless its name is empty. @throws std::runtime_error that names the file.
 void write_png(const std::string& file, const Image& image);
 
 /// How cells become pixels: large fields are averaged over shrink x shrink cells, small ones drawn enlarge times as

@@ -99,7 +99,7 @@ struct Update {
   }
 
  private:
-  void update_rows(const Box& box) const {
+  KOKKOS_FUNCTION void update_rows(const Box& box) const {
     for (Index y = box.y; y < box.y + box.ny; ++y) {
       const Index at = y * pitch + box.x;
       if (box.nx >= kNarrow) {

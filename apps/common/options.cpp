@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/options.hpp"
 
+#include "apps/common/image.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <fmt/format.h>
@@ -127,6 +128,7 @@ Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases
 void check(const CommonOptions& options) {
   if (options.phases && options.stream == StreamKind::cuda)
     throw UsageError("--phases times what the host runs: --stream cuda is timed as a whole");
+  if (!options.image.empty() && !can_write_png()) throw UsageError("--image: this program was built without libpng");
   if (options.comm == Comm::none && options.verify.value_or(false))
     throw UsageError("--comm none moves no halo, so there is nothing to verify");
 }

@@ -14,7 +14,7 @@ struct Model {
     return 0.25 * (at[1] + at[-1] + at[pitch] + at[-pitch]);
   }
 
-  static void row(const double* __restrict in, apps::Index pitch, double* __restrict out, apps::Index n) {
+  static constexpr void row(const double* __restrict in, apps::Index pitch, double* __restrict out, apps::Index n) {
     for (apps::Index x = 0; x < n; ++x) out[x] = cell(in + x, pitch);
   }
 

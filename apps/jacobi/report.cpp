@@ -2,6 +2,7 @@
 #include "apps/jacobi/report.hpp"
 
 #include "apps/common/image.hpp"
+#include "apps/common/progress.hpp"
 #include "apps/common/verify.hpp"
 #include "apps/jacobi/reference.hpp"
 
@@ -42,6 +43,18 @@ void print_csv_line(const Options& options, const apps::Result& result, std::opt
 }
 
 }  // namespace
+
+void print_norm(const Options& options, apps::Index iteration, double norm) {
+  if (!options.csv_line && iteration % 100 < options.norm_every)
+    fmt::print("{:5d}, {:.6f}{}", iteration, norm, apps::line_end());
+}
+
+void print_header(const Options& options) {
+  if (options.csv_line) return;
+  fmt::print("Jacobi relaxation: {} iterations on {} x {} mesh", options.iterations, options.ny, options.nx);
+  if (options.norm_every > 0) fmt::print(" with norm check every {} iterations", options.norm_every);
+  fmt::print("\n");
+}
 
 bool reports_field(const Options& options) {
   return why_not_verified(options).empty() || !options.common.image.empty();

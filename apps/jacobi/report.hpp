@@ -6,6 +6,10 @@
 
 namespace jacobi {
 
+/// What a run says on its way, unless it is to print one line only.
+void print_header(const Options& options);
+void print_norm(const Options& options, apps::Index iteration, double norm);
+
 /// Whether `report` needs the whole field: to compare it, or to draw it.
 bool reports_field(const Options& options);
 

@@ -5,18 +5,11 @@
 #include "apps/life/report.hpp"
 #include "apps/life/solver.hpp"
 
-#include <fmt/core.h>
-
 #include <span>
 
 namespace {
 
 using life::Options;
-
-void print_header(const Options& options, const life::World& world) {
-  fmt::print("Life ({}): {} generations on a torus of {} x {} cells\n", life::rule_text(world.rule),
-             options.generations, options.nx, options.ny);
-}
 
 template <class Space>
 int run_rank(sluice::Context& context, const Options& options, const Space& space) {
@@ -28,7 +21,7 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
   {
     life::Simulation<Space> simulation(context, options.common, life::setup(options, world), life::Model(world.rule),
                                        space);
-    if (first) print_header(options, world);
+    if (first) life::print_header(options, world);
     solution = life::solve(simulation, options, world, life::reports_field(options),
                            [&](life::Index generation, std::span<const life::Cell> cells) {
                              life::write_generation(options, world, generation, cells);

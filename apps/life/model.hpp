@@ -33,7 +33,7 @@ class Model {
     return rule_.next(*at != 0, neighbours) ? 1 : 0;
   }
 
-  void row(const Cell* in, Index pitch, Cell* out, Index n) const {
+  constexpr void row(const Cell* in, Index pitch, Cell* out, Index n) const {
     for (Index x = 0; x < n; x += kStrip) strip(in + x, pitch, out + x, std::min(kStrip, n - x));
   }
 
@@ -47,7 +47,7 @@ class Model {
   static constexpr Cell kNever = 255;    // no sum of nine cells
   static constexpr Index kStrip = 1024;  // cells whose sums stay in the first-level cache
 
-  void strip(const Cell* __restrict in, Index pitch, Cell* __restrict out, Index n) const {
+  constexpr void strip(const Cell* __restrict in, Index pitch, Cell* __restrict out, Index n) const {
     alignas(64) Cell columns[kStrip + 2];
     alignas(64) Cell sums[kStrip];
     for (Index x = 0; x < n + 2; ++x) columns[x] = static_cast<Cell>(in[x - 1 - pitch] + in[x - 1] + in[x - 1 + pitch]);
@@ -58,8 +58,8 @@ class Model {
 
   // Two cases in one pass: as many as Conway's rule has.
   template <bool kAdd>
-  static void apply(const Cell* __restrict in, const Cell* __restrict sums, Cell* __restrict out, Index n,
-                    const Case& one, const Case& two) {
+  static constexpr void apply(const Cell* __restrict in, const Cell* __restrict sums, Cell* __restrict out, Index n,
+                              const Case& one, const Case& two) {
     const auto [sum1, dead1, change1] = one;
     const auto [sum2, dead2, change2] = two;
     for (Index x = 0; x < n; ++x) {

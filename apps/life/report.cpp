@@ -34,6 +34,11 @@ void write_field(const std::string& image, const std::string& rle, const World& 
 
 }  // namespace
 
+void print_header(const Options& options, const World& world) {
+  fmt::print("Life ({}): {} generations on a torus of {} x {} cells\n", rule_text(world.rule), options.generations,
+             options.nx, options.ny);
+}
+
 bool reports_field(const Options& options) {
   return apps::why_not_verified(options.common, options.updates()).empty() || !options.common.image.empty() ||
          !options.rle.empty();

@@ -10,6 +10,9 @@
 
 namespace life {
 
+/// What a run is about, in a line.
+void print_header(const Options& options, const World& world);
+
 /// Whether `report` needs the whole field: to compare it, or to write it.
 bool reports_field(const Options& options);
 
