@@ -39,12 +39,24 @@ function(sluice_option name)
   set(SLUICE_ENABLE_${name} ${chosen} PARENT_SCOPE)
 endfunction()
 
+# A package from the source folder that SLUICE_SOURCE_<package> names: a tree of its own, or headers alone.
+function(sluice_take_source package target)
+  set(folder "${SLUICE_SOURCE_${package}}")
+  if(EXISTS "${folder}/CMakeLists.txt")
+    add_subdirectory("${folder}" "${PROJECT_BINARY_DIR}/_deps/${package}" EXCLUDE_FROM_ALL SYSTEM)
+  else()
+    add_library(${target} INTERFACE IMPORTED GLOBAL)
+    target_include_directories(${target} INTERFACE "${folder}")
+    target_compile_definitions(${target} INTERFACE FMT_HEADER_ONLY)  # of the packages, fmt alone has more than headers
+  endif()
+endfunction()
+
 # sluice_find(OPTION PACKAGE TARGET ARGS...): a package that an option needs; not looked for if the option is off. It may be there
-# already (a project that has both as subfolders), or come from the source folder that SLUICE_SOURCE_<package> names.
+# already (a project that has both as subfolders).
 macro(sluice_find name package target)
   if(NOT DEFINED SLUICE_ENABLE_${name} OR SLUICE_ENABLE_${name} OR "${SLUICE_ENABLE_${name}}" STREQUAL "AUTO")
     if(SLUICE_SOURCE_${package} AND NOT TARGET ${target})
-      add_subdirectory("${SLUICE_SOURCE_${package}}" "${PROJECT_BINARY_DIR}/_deps/${package}" EXCLUDE_FROM_ALL SYSTEM)
+      sluice_take_source(${package} ${target})
     endif()
     if(TARGET ${target})
       set(${package}_FOUND TRUE)

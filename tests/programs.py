@@ -39,6 +39,10 @@ ROWS = [
       for name, command in (("jacobi", JACOBI), ("life", LIFE))
       for how, threads, stream in (("processes", "", "inline"), ("threads", "--threads", "inline"), ("host", "", "host"))),
     ("jacobi.no_norm", f"{RUN} -n 4 {JACOBI} --nccheck 0 --stream host --periodic xy --verify", 0, PASSED),
+    ("jacobi.copies", f"{RUN} -n 3 {JACOBI} --comm copies --stream host --verify", 0, PASSED),
+    ("life.copies", f"{RUN} --threads -n 2 {LIFE} --comm copies --verify", 0, PASSED),
+    ("jacobi.without_cuda", f"{RUN} -n 2 {JACOBI} --stream cuda", 2, r"^jacobi: --stream cuda: .* without CUDA$"),
+    ("jacobi.phases_on_a_gpu", f"{RUN} -n 2 {JACOBI} --stream cuda --phases", 2, r"^jacobi: --"),
     ("jacobi.no_communication", f"{RUN} -n 2 {JACOBI} --comm none", 0, r"^VERIFICATION: skipped"),
     ("jacobi.nvidia_flags", f"{RUN} -n 2 {{bin}}/jacobi -nx 32 -ny 48 -niter 10 -nccheck 5 -csv", 0,
      r"^sluice, 32, 48, 10, 5, 2, 1, [0-9.]+, [0-9.]+$"),
@@ -51,6 +55,7 @@ ROWS = [
     *((f"jacobi.mpi.one_wide.{nx}x{ny}",
        f"mpiexec -n 4 {{bin}}/jacobi --nx {nx} --ny {ny} --niter 20 --periodic xy --comm mpi --verify", 0, PASSED)
       for nx, ny in ((6, 3), (3, 6), (4, 4))),
+    ("jacobi.mpi_on_a_stream", f"mpiexec -n 2 {JACOBI} --comm mpi --stream host --verify", 0, PASSED),
     ("jacobi.sluice_under_mpi", f"mpiexec -n 3 {JACOBI} --comm sluice --verify", 0, PASSED),
     ("life.mpi", f"mpiexec -n 4 {LIFE} --comm mpi --verify", 0, PASSED),
     ("life.mpi.one_wide", "mpiexec -n 4 {bin}/life --nx 2 --ny 2 --comm mpi --verify", 0, PASSED),

@@ -36,8 +36,7 @@ class Field {
                            FillRow<View>{copy, value});
     }
     space.fence("fill");
-    for (std::size_t i = 0; i < copies_.size(); ++i)
-      host_copies_[i] = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), copies_[i]);
+    for (std::size_t i = 0; i < copies_.size(); ++i) host_copies_[i] = host_copy(copies_[i]);
   }
 
   Index nx() const { return nx_; }
@@ -65,6 +64,16 @@ class Field {
 
  private:
   static constexpr Index kLine = 64 / sizeof(T);  // cells of a cache line
+
+  static typename View::HostMirror host_copy(const View& copy) {
+    if constexpr (kOnGpu<Space>) {
+      auto made = Kokkos::create_mirror(Kokkos::HostSpace(), copy);
+      Kokkos::deep_copy(made, copy);
+      return made;
+    } else {
+      return copy;
+    }
+  }
 
   static Index pitch_for(Index nx) { return kLine + (nx + 1 + kLine - 1) / kLine * kLine; }
 
