@@ -117,7 +117,7 @@ def tests_in(output):
     """What gtest said: how many tests passed and were skipped, and which failed."""
     passed = len(re.findall(r"^\[       OK \]", output, re.MULTILINE))
     skipped = len(re.findall(r"^\[  SKIPPED \] \S+ \(\d", output, re.MULTILINE))
-    failed = sorted(set(re.findall(r"^\[  FAILED  \] (\S+?),? ", output, re.MULTILINE)))
+    failed = sorted(set(re.findall(r"^\[  FAILED  \] ([^\s,]+\.[^\s,]+)", output, re.MULTILINE)))
     return {"passed": passed, "skipped": skipped, "failed": failed,
             "what": f"{passed} tests passed" + (f", {skipped} skipped themselves" if skipped else "")
                     + (f", {len(failed)} failed: {', '.join(failed[:5])}" if failed else "")}
@@ -257,8 +257,10 @@ def outcome(stage, run, left):
     except Skipped as why:
         found |= {"result": "skipped", "what": str(why)}
     except subprocess.TimeoutExpired as ended:
-        so_far = tests_in(run.log.read_text())
-        found |= {"result": "failed", **so_far, "what": f"not finished after {ended.timeout:.0f} s; {so_far['what']}"}
+        output = run.log.read_text()
+        so_far, started = tests_in(output), re.findall(r"^\[ RUN      \] (\S+)", output, re.MULTILINE)
+        found |= {"result": "failed", **so_far, "what": f"not finished after {ended.timeout:.0f} s; {so_far['what']}"
+                  + (f"; the last that started: {started[-1]}" if started else "")}
     except subprocess.CalledProcessError as ended:
         tests = tests_in(ended.output)
         if tests["failed"]:

@@ -27,68 +27,77 @@ class SpaceList {
   Kokkos::View<T*, typename Space::memory_space> items_;
 };
 
-/// What one call of a kernel works on: cells of a box of a list.
+/// What one call of a kernel works on: cells of a box of a list. A core of the host takes much at once, a thread of a
+/// GPU one cell.
 struct Chunk {
   Index box;
   Box cells;
 };
 
-/// How much of a list of boxes is a chunk. A core of the host takes much at once; a thread of a GPU takes one cell.
-enum class Grain : std::uint8_t { box, row, cell };
-
-template <class Space>
-constexpr Grain grain_for(Grain of_the_host) {
-  return kOnGpu<Space> ? Grain::cell : of_the_host;
+/// A cell of a box; they are counted row by row.
+KOKKOS_INLINE_FUNCTION Box cell_of(const Box& box, Index number) {
+  // GPUs divide 32 bits several times faster than 64.
+  const bool small = (number | box.nx) >> 32 == 0;
+  const Index row = small ? static_cast<std::uint32_t>(number) / static_cast<std::uint32_t>(box.nx) : number / box.nx;
+  return {box.x + number - row * box.nx, box.y + row, 1, 1};
 }
 
-/// A box of a list, and how many chunks those before it are.
-struct ChunkedBox {
+/// One box, by rows, or by cells on a GPU. Kernels copy it.
+template <class Space>
+struct RowChunks {
+  static constexpr bool kCells = kOnGpu<Space>;
+
   Box box;
-  Index first;
+
+  Index count() const { return kCells ? box.cells() : box.ny; }
+  KOKKOS_FUNCTION Chunk operator()(Index number) const {
+    if constexpr (kCells) {
+      return {0, cell_of(box, number)};
+    } else {
+      return {0, {box.x, box.y + number, box.nx, 1}};
+    }
+  }
 };
 
-/// A list of boxes, none of them empty, cut into chunks.
-template <class Space, Grain of_the_host>
-class Chunks {
+/// A list of boxes, none of them empty, by boxes, or by cells on a GPU.
+template <class Space>
+class BoxChunks {
  public:
-  static constexpr Grain kGrain = grain_for<Space>(of_the_host);
+  struct Entry {
+    Box box;
+    Index first;  ///< how many chunks the boxes before it are
+  };
 
-  explicit Chunks(const std::vector<Box>& boxes) : boxes_(numbered(boxes)) {
+  explicit BoxChunks(const std::vector<Box>& boxes) : entries_(numbered(boxes)) {
     for (const Box& box : boxes) count_ += chunks_of(box);
   }
 
   Index count() const { return count_; }
 
-  /// What a kernel keeps of this: valid as long as this is.
+  /// What kernels copy: valid as long as this is.
   struct Reader {
-    static constexpr Grain kGrain = Chunks::kGrain;
+    static constexpr bool kCells = kOnGpu<Space>;
 
-    const ChunkedBox* boxes;
+    const Entry* entries;
     Index count;
 
     KOKKOS_FUNCTION Chunk operator()(Index number) const {
-      if constexpr (kGrain == Grain::box) return {number, boxes[number].box};
-      Index i = 0;
-      while (i + 1 < count && boxes[i + 1].first <= number) ++i;
-      const Box& box = boxes[i].box;
-      const Index at = number - boxes[i].first;
-      if constexpr (kGrain == Grain::row) return {i, {box.x, box.y + at, box.nx, 1}};
-      // GPUs divide 32 bits several times faster than 64.
-      const bool small = (at | box.nx) >> 32 == 0;
-      const Index row = small ? static_cast<std::uint32_t>(at) / static_cast<std::uint32_t>(box.nx) : at / box.nx;
-      return {i, {box.x + at - row * box.nx, box.y + row, 1, 1}};
+      if constexpr (kCells) {
+        Index i = 0;
+        while (i + 1 < count && entries[i + 1].first <= number) ++i;
+        return {i, cell_of(entries[i].box, number - entries[i].first)};
+      } else {
+        return {number, entries[number].box};
+      }
     }
   };
-  Reader reader() const { return {boxes_.data(), boxes_.size()}; }
+  Reader reader() const { return {entries_.data(), entries_.size()}; }
 
  private:
-  static Index chunks_of(const Box& box) {
-    if constexpr (kGrain == Grain::box) return 1;
-    return kGrain == Grain::row ? box.ny : box.cells();
-  }
+  static Index chunks_of(const Box& box) { return kOnGpu<Space> ? box.cells() : 1; }
 
-  static std::vector<ChunkedBox> numbered(const std::vector<Box>& boxes) {
-    std::vector<ChunkedBox> all;
+  static std::vector<Entry> numbered(const std::vector<Box>& boxes) {
+    std::vector<Entry> all;
     Index first = 0;
     for (const Box& box : boxes) {
       all.push_back({box, first});
@@ -97,7 +106,7 @@ class Chunks {
     return all;
   }
 
-  SpaceList<ChunkedBox, Space> boxes_;
+  SpaceList<Entry, Space> entries_;
   Index count_ = 0;
 };
 

@@ -52,7 +52,7 @@ struct Pack {
     const auto [box, part] = chunks(i);
     if (box < transfer_count) {
       const Transfer<Value>& transfer = transfers[box];
-      copy_rows(field + transfer.at, pitch, transfer.slots[slot], chunks.boxes[box].box.nx, part);
+      copy_rows(field + transfer.at, pitch, transfer.slots[slot], chunks.entries[box].box.nx, part);
     } else {
       const Mirror& mirror = mirrors[box - transfer_count];
       copy_rows(field + mirror.from, pitch, field + mirror.to, pitch, part);
@@ -71,7 +71,7 @@ struct Unpack {
   KOKKOS_FUNCTION void operator()(Index i) const {
     const auto [box, part] = chunks(i);
     const Transfer<Value>& transfer = transfers[box];
-    copy_rows(transfer.slots[slot], chunks.boxes[box].box.nx, field + transfer.at, pitch, part);
+    copy_rows(transfer.slots[slot], chunks.entries[box].box.nx, field + transfer.at, pitch, part);
   }
 };
 
@@ -90,7 +90,7 @@ struct Update {
   KOKKOS_FUNCTION void operator()(Index i) const { update(chunks(i).cells); }
 
   KOKKOS_FUNCTION void update(const Box& box) const {
-    if constexpr (Reader::kGrain == Grain::cell) {
+    if constexpr (Reader::kCells) {
       const Index at = box.y * pitch + box.x;
       out[at] = model.cell(in + at, pitch);
     } else {

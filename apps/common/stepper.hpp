@@ -35,7 +35,7 @@ class Stepper {
 
   Stepper(const Space& space, const Model& model, const Box& block, const Halo& halo, const HaloBuffers& buffers,
           const Value& initial)
-      : space_(space), model_(model), field_(space, block.nx, block.ny, initial), interior_(interior_of(halo)),
+      : space_(space), model_(model), field_(space, block.nx, block.ny, initial), interior_{halo.interior},
         boundary_(halo.boundary), packed_(packed_boxes(halo)), packs_(out_transfers(halo, buffers)),
         mirrors_(mirrors_of(halo)), unpacked_(unpacked_boxes(halo)), unpacks_(in_transfers(halo, buffers)) {}
   Stepper(const Stepper&) = delete;
@@ -79,17 +79,12 @@ class Stepper {
 
  private:
   enum class Measure : bool { no, yes };
-  template <Grain grain>
-  using Boxes = Chunks<Space, grain>;
+  using Boxes = BoxChunks<Space>;
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
 
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
   Index offset(const Box& box) const { return box.y * field_.pitch() + box.x; }
-
-  static std::vector<Box> interior_of(const Halo& halo) {
-    return halo.interior.cells() > 0 ? std::vector{halo.interior} : std::vector<Box>{};
-  }
 
   // Boxes that are copied, without their place: rows and columns from (0, 0).
   static void append(std::vector<Box>& boxes, const std::vector<Piece>& pieces) {
@@ -143,7 +138,7 @@ class Stepper {
     mark(stream, Phase::pack);
     exchange.put();
     mark(stream, Phase::put);
-    stream.run([this, from, measure] { measured_ += update("interior", interior_, from, measure); });
+    stream.run([this, from, measure] { measured_ += update("interior", interior_, interior_.count(), from, measure); });
     mark(stream, Phase::interior);
     exchange.wait();
     mark(stream, Phase::wait);
@@ -151,7 +146,7 @@ class Stepper {
     mark(stream, Phase::unpack);
     exchange.release();
     stream.run([this, from, measure] {
-      measured_ += update("boundary", boundary_, from, measure);
+      measured_ += update("boundary", boundary_.reader(), boundary_.count(), from, measure);
       if (progress_ != nullptr) progress_->step();
     });
     mark(stream, Phase::boundary);
@@ -167,28 +162,27 @@ class Stepper {
     if (packed_.count() == 0 || abandoned()) return;
     Kokkos::parallel_for(
         "pack", Policy(space_, 0, packed_.count()),
-        Pack<Value, typename Boxes<Grain::box>::Reader>{packed_.reader(), packs_.data(), packs_.size(), mirrors_.data(),
-                                                        field_.origin(from), field_.pitch(), slot});
+        Pack<Value, typename Boxes::Reader>{packed_.reader(), packs_.data(), packs_.size(), mirrors_.data(),
+                                            field_.origin(from), field_.pitch(), slot});
   }
 
   void unpack(int from, int slot) {
     if (unpacked_.count() == 0 || abandoned()) return;
     Kokkos::parallel_for("unpack", Policy(space_, 0, unpacked_.count()),
-                         Unpack<Value, typename Boxes<Grain::box>::Reader>{unpacked_.reader(), unpacks_.data(),
-                                                                           field_.origin(from), field_.pitch(), slot});
+                         Unpack<Value, typename Boxes::Reader>{unpacked_.reader(), unpacks_.data(), field_.origin(from),
+                                                               field_.pitch(), slot});
   }
 
   // On the host the interior goes by rows; the boundary, four boxes at most, a box at a time.
-  template <Grain grain>
-  double update(const char* label, const Boxes<grain>& boxes, int from, Measure measure) {
+  template <class Reader>
+  double update(const char* label, const Reader& chunks, Index count, int from, Measure measure) {
     double sum = 0;
-    if (boxes.count() == 0 || abandoned()) return sum;
-    const Policy policy(space_, 0, boxes.count());
-    const Update<Model, typename Boxes<grain>::Reader> kernel{boxes.reader(), model_, field_.origin(from),
-                                                              field_.origin(1 - from), field_.pitch()};
+    if (count == 0 || abandoned()) return sum;
+    const Policy policy(space_, 0, count);
+    const Update<Model, Reader> kernel{chunks, model_, field_.origin(from), field_.origin(1 - from), field_.pitch()};
     if constexpr (requires { &Model::measure; }) {
       if (measure == Measure::yes) {
-        Kokkos::parallel_reduce(label, policy, MeasuredUpdate<Model, typename Boxes<grain>::Reader>{kernel}, sum);
+        Kokkos::parallel_reduce(label, policy, MeasuredUpdate<Model, Reader>{kernel}, sum);
         return sum;
       }
     }
@@ -200,12 +194,12 @@ class Stepper {
   Model model_;
   Field<Value, Space> field_;
   int now_ = 0;  // which copy the next step reads
-  Boxes<Grain::row> interior_;
-  Boxes<Grain::box> boundary_;
-  Boxes<Grain::box> packed_;  // boxes of packs_, then of mirrors_
+  RowChunks<Space> interior_;
+  Boxes boundary_;
+  Boxes packed_;  // boxes of packs_, then of mirrors_
   SpaceList<Transfer<Value>, Space> packs_;
   SpaceList<Mirror, Space> mirrors_;
-  Boxes<Grain::box> unpacked_;  // boxes of unpacks_
+  Boxes unpacked_;  // boxes of unpacks_
   SpaceList<Transfer<Value>, Space> unpacks_;
   double measured_ = 0;
   std::atomic<bool> abandoned_{false};
