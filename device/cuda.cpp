@@ -35,6 +35,7 @@ namespace {
   X(cuCtxPushCurrent)                       \
   X(cuCtxPopCurrent)                        \
   X(cuStreamGetCtx)                         \
+  X(cuStreamGetId)                          \
   X(cuStreamSynchronize)                    \
   X(cuStreamBatchMemOp)                     \
   X(cuThreadExchangeStreamCaptureMode)      \
@@ -153,7 +154,7 @@ class Cuda final : public Driver {
   /// One that we see. Its streams are those of its primary context, which the runtime API uses.
   struct Gpu {
     CUdevice device = 0;
-    CUcontext context = nullptr;  // retained at first use: it takes memory of the GPU
+    std::atomic<CUcontext> context{nullptr};  // retained at first use: it takes memory of the GPU
     CUuuid uuid{};
     std::vector<CUstream> idle;  // of ours, for what no stream of the user's orders
     CUmodule module = nullptr;
@@ -194,6 +195,7 @@ class Cuda final : public Driver {
   };
 
   std::string start();
+  int look_up(void* stream);
   void check(CUresult result, const char* call) const;
   int attribute(int device, CUdevice_attribute which) const;
   CUcontext context(int device);
@@ -301,15 +303,32 @@ int Cuda::current_device() {
 
 CUcontext Cuda::context(int device) {
   Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
+  CUcontext known = gpu.context;
+  if (known != nullptr) return known;
   const std::lock_guard lock(mutex_);
-  if (gpu.context == nullptr) {
-    check(calls_.cuDevicePrimaryCtxRetain(&gpu.context, gpu.device), "cuDevicePrimaryCtxRetain");
-    if (home_ < 0) home_ = device;
-  }
-  return gpu.context;
+  known = gpu.context;
+  if (known != nullptr) return known;
+  check(calls_.cuDevicePrimaryCtxRetain(&known, gpu.device), "cuDevicePrimaryCtxRetain");
+  if (home_ < 0) home_ = device;
+  gpu.context = known;
+  return known;
 }
 
+/// Verbs ask each time: a thread remembers the streams that it used last by their ids, which no two ever share.
 int Cuda::device_of(void* stream) {
+  struct Known {
+    unsigned long long id = 0;
+    int device = -1;
+  };
+  static thread_local std::array<Known, 8> known;
+  unsigned long long id = 0;
+  check(calls_.cuStreamGetId(static_cast<CUstream>(stream), &id), "cuStreamGetId");
+  Known& last = known[id % known.size()];
+  if (last.device < 0 || last.id != id) last = {id, look_up(stream)};
+  return last.device;
+}
+
+int Cuda::look_up(void* stream) {
   CUcontext own = nullptr;
   CUdevice device = 0;
   check(calls_.cuStreamGetCtx(static_cast<CUstream>(stream), &own), "cuStreamGetCtx");

@@ -75,7 +75,7 @@ class Sender {
 
   Rank peer() const noexcept;
   Tag tag() const noexcept;
-  /// Puts enqueued so far.
+  /// Puts enqueued so far; where kernels do them, those begun.
   std::uint64_t epoch() const noexcept;
   /// Backend, memory path, who fires, and why nothing better was possible.
   std::string describe() const;
@@ -127,7 +127,7 @@ class Receiver {
 
   Rank peer() const noexcept;
   Tag tag() const noexcept;
-  /// Waits enqueued so far.
+  /// Waits enqueued so far; where kernels do them, those begun.
   std::uint64_t epoch() const noexcept;
   std::string describe() const;
 

@@ -17,6 +17,13 @@ struct PlanAccess;
 /// Many channels, fired by as few stream operations as possible. All choices are made in `commit`. The channels outlive
 /// the plan and, once committed, are driven by it alone: when such a plan is gone they can only be closed. Movable, not
 /// copyable; one thread or stream at a time.
+///
+/// On a GPU's stream the verbs may be captured into graphs, which may be launched any number of times, among calls
+/// outside of graphs. From the first capture on small kernels do what the verbs say, and poll where they wait. What is
+/// captured must move every channel on by a multiple of its slots: else the next call throws Error{Code::misuse}, and
+/// the graph must not be launched. `slot` is right while capturing. The host does not count launches: `close` waits for
+/// what was enqueued outside of graphs alone, and a launch that comes later finds nothing to be done. Not for puts that
+/// a NIC fires, nor for user memory of the host that a peer in another process cannot map: Error{Code::unsupported}.
 class Plan {
  public:
   /// Empty: made by `Context::plan`.

@@ -59,7 +59,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
   StreamPtr stream;
   if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
   if (!id) return CUDA_ERROR_INVALID_VALUE;
-  *id = reinterpret_cast<std::uintptr_t>(stream.get());
+  *id = stream->id;
   return CUDA_SUCCESS;
 }
 

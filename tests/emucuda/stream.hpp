@@ -29,6 +29,7 @@ struct Stream {
   bool idle() const { return completed.load() >= submitted.load(); }
 
   Context& context;
+  const std::uint64_t id = next_id();  // no two ever share one
   const unsigned flags;
   const int priority;
   Queue& queue;
@@ -36,6 +37,12 @@ struct Stream {
   std::atomic<std::uint64_t> completed{0};
   std::atomic<std::uint64_t> parked_at{0};  // the word it waits for, as the program calls it; 0: none
   std::atomic<std::uint64_t> parked_for{0};
+
+ private:
+  static std::uint64_t next_id() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+  }
 };
 using StreamPtr = std::shared_ptr<Stream>;
 
