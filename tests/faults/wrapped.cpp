@@ -219,8 +219,13 @@ class Nic {
     }
   }
   void fire_what_was_rung() {
-    std::erase_if(armed_, [](const Work& work) {
-      if (work.put->bell().word.value.load(std::memory_order_acquire) < work.threshold) return false;
+    // Each bell is looked at once: rung twice meanwhile, it would fire an epoch before the one that was armed before
+    // it.
+    std::map<const Doorbell*, std::uint64_t> rung;
+    std::erase_if(armed_, [&](const Work& work) {
+      const Doorbell& bell = work.put->bell();
+      const auto seen = rung.try_emplace(&bell, bell.word.value.load(std::memory_order_acquire)).first;
+      if (seen->second < work.threshold) return false;
       work.inner->enqueue({}, work.epoch, work.part);
       return true;
     });
