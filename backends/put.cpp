@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "device/copy.hpp"
-
 namespace sluice::backends {
 
 using base::seeded;
@@ -21,14 +19,19 @@ void reach_words(device::Driver& driver, const Signal& signal, const Mapped& map
   if (!seeded("hosts_not_told")) signal.parking->silence();
 }
 
+void StreamCopy::reach_from(device::Driver& driver) {
+  kernels_reach_ = kernels_reach_ || (driver.kernels_reach(from_.data) && driver.kernels_reach(to_.data));
+  if (kernels_reach_ && driver.has_kernels(driver.current_device())) kernel_max_ = device::kernel_put_max;
+}
+
 void MappedPut::reach_from(device::Driver& driver) {
   reached_ = device::reach(driver, target_.memory);
   reach_words(driver, signal_, mapped_, reached_);
+  copy_.reach_from(driver);
 }
 
-/// Memory of a GPU is not the host's kernels'.
 std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
-  if (driver == nullptr && gpus_ != nullptr) return std::nullopt;
+  if (!copy_.by_kernels(driver)) return std::nullopt;
   signal_.parking->silence();
   return ByKernel{target_, signal_.word};
 }
@@ -45,8 +48,7 @@ void MappedPut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   }
   if (part.bytes != 0) {
     const std::size_t offset = seeded("partial_offset_ignored") ? 0 : part.offset;
-    if (!device::copy(lane, watch_, target_.at(epoch) + offset, source_.at(epoch) + part.offset, part.bytes, gpus_))
-      return;
+    if (!copy_(lane, watch_, target_.at(epoch) + offset, source_.at(epoch) + part.offset, part.bytes)) return;
   }
   if (!seeded("zero_byte_no_signal") || part.bytes != 0 || target_.slot_bytes == 0) raise_signal(lane, signal_, epoch);
 }
@@ -64,6 +66,38 @@ void Doorbell::ring(device::Lane lane) {
   if (awake != nullptr) awake->heard(haste);
 }
 
+std::optional<ByKernel> RungPut::by_kernel(device::Driver* driver) {
+  ByKernel what;
+  what.raised = &bell_->word;
+  what.ahead = threshold(0);
+  what.rings = true;
+  what.armed = true;
+  what.counter = bell_->counter_for(driver);
+  return what;
+}
+
+void RungPut::let_kernels_ring(const kernel::Count& epochs, Range whole) {
+  whole_ = whole;
+  ahead_ = kernel::load_acquire(epochs.begun);
+  bell_->let_kernels_ring();
+  epochs_ = &epochs;
+}
+
+/// Late does no harm: the bell keeps the rings. Nor does early: a kernel rings when the credit has come, and the source
+/// is read after that.
+void RungPut::arm_ahead() {
+  const auto too_many = [&] {
+    return seeded("one_armed_too_few") && ahead_ + 1 >= watch_.done.value.load() + most_armed();
+  };
+  while (!too_many() && announce(ahead_ + 1, whole_)) ++ahead_;
+}
+
+std::uint64_t RungPut::given_up_by_kernels() const noexcept {
+  if (epochs_ == nullptr) return 0;
+  const std::uint64_t refused = kernel::load_acquire(epochs_->refused);
+  return watch_.shut() ? std::max(refused, epoch_of(bell_->rung())) : refused;
+}
+
 EnginePut::EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails)
     : RungPut(watch, std::make_shared<Doorbell>()), Posting(watch, depth, rails),
       parts_(moves_bytes ? static_cast<std::size_t>(depth) : 0) {}
@@ -78,15 +112,13 @@ void EnginePut::reach_from(device::Driver& driver) {
 
 /// Nothing is outstanding.
 std::optional<ByKernel> EnginePut::by_kernel(device::Driver* driver) {
-  ByKernel what;
-  what.raised = &bell().word;
-  what.ahead = threshold(0);
-  what.rings = true;
+  auto what = RungPut::by_kernel(driver);
+  what->armed = false;
   if (parts_.empty()) return what;
   static_assert(sizeof(Range) == 2 * sizeof(std::uint64_t));
   if (driver != nullptr) parts_reached_ = device::reach(*driver, parts_.data(), parts_.size() * sizeof(Range));
-  what.parts = reinterpret_cast<std::uint64_t*>(parts_.data());
-  what.kept = parts_.size();
+  what->parts = reinterpret_cast<std::uint64_t*>(parts_.data());
+  what->kept = parts_.size();
   return what;
 }
 

@@ -3,6 +3,8 @@
 // RungPut was armed before and is fired by one 64-bit write; an EnginePut is a RungPut whose bell the engine hears.
 #pragma once
 
+#include <sluice/device.hpp>
+
 #include <limits>
 #include <memory>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "backends/posting.hpp"
 #include "backends/transport.hpp"
 #include "base/seeded.hpp"
+#include "device/copy.hpp"
 #include "device/reach.hpp"
 
 namespace sluice::backends {
@@ -17,13 +20,43 @@ namespace sluice::backends {
 /// What a put writes into, as mapped here, and what keeps it mapped.
 using Mapped = std::vector<std::shared_ptr<device::Mapping>>;
 
+/// How a put that a stream does copies its bytes.
+class StreamCopy {
+ public:
+  StreamCopy(const Slots& source, const Slots& target)
+      : from_(source.memory), to_(target.memory), gpus_(from_.driver != nullptr ? from_.driver : to_.driver),
+        kernels_reach_(target.slot_bytes == 0) {}
+
+  /// From now on on streams of the current GPU, whose driver was given both.
+  void reach_from(device::Driver& driver);
+  /// False: it was refused, which has failed the watch.
+  bool operator()(device::Lane lane, device::Watch& watch, std::byte* to, const std::byte* from,
+                  std::size_t bytes) const {
+    return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
+  }
+  /// Whether kernels can do it: on the driver's GPUs, or on the host, which memory of a GPU is not for.
+  bool by_kernels(const device::Driver* driver) const noexcept {
+    return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
+  }
+  std::string describe() const {
+    return kernel_max_ == 0 ? "" : ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
+  }
+
+ private:
+  device::Extent from_;
+  device::Extent to_;
+  device::Driver* gpus_;  // whose memory it reads or writes; null: the processor's
+  bool kernels_reach_;
+  std::size_t kernel_max_ = 0;
+};
+
 /// Copies into mapped memory of the peer, then raises its signal.
 class MappedPut : public Put {
  public:
   /// `target` and `signal` are the peer's, as mapped here.
   MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how)
       : source_(source), target_(target), signal_(signal), watch_(watch), mapped_(std::move(mapped)),
-        how_(std::move(how)), gpus_(source.memory.driver != nullptr ? source.memory.driver : target.memory.driver) {}
+        how_(std::move(how)), copy_(source, target) {}
 
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
@@ -35,7 +68,7 @@ class MappedPut : public Put {
     mapped_.clear();
   }
   bool disarmed(bool) override { return true; }
-  std::string describe() const override { return how_; }
+  std::string describe() const override { return how_ + copy_.describe(); }
 
  private:
   void move(device::Lane lane, std::uint64_t epoch, Range part);
@@ -46,7 +79,7 @@ class MappedPut : public Put {
   device::Watch& watch_;
   Mapped mapped_;
   std::string how_;
-  device::Driver* gpus_;  // whose memory it reads or writes; null: the processor's
+  StreamCopy copy_;
   device::Reached reached_;
 };
 
@@ -85,8 +118,11 @@ class Doorbell {
   virtual void reach_from(device::Driver& driver) {
     device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
   }
-  /// Kernels ring it, and tell nobody how often they will: its listener never rests.
-  void keep_awaited() noexcept { rings.store(std::numeric_limits<std::uint64_t>::max()); }
+  /// What kernels of the driver's GPUs (null: of the host) store 1 to when they ring, before they store the count to
+  /// the word: a NIC's counter. Null: the word is all.
+  virtual std::uint64_t* counter_for(device::Driver*) noexcept { return nullptr; }
+  /// From now on they ring it, and tell nobody how often they will: its listener never rests.
+  virtual void let_kernels_ring() noexcept { rings.store(std::numeric_limits<std::uint64_t>::max()); }
   /// A GPU's stream will ring it, and has not done so yet.
   virtual bool awaited() const noexcept {
     return word.value.load(std::memory_order_relaxed) < rings.load(std::memory_order_relaxed);
@@ -115,10 +151,12 @@ class RungPut : public Put {
   }
 
   void reach_from(device::Driver& driver) override { bell_->reach_from(driver); }
+  std::optional<ByKernel> by_kernel(device::Driver* driver) override;
   void forget_peer() noexcept override {}  // what is registered with a network is the peer's own affair
 
-  /// By the host, when the epoch is enqueued, in order: may be armed already now. At most `most_armed` are.
-  virtual void announce(std::uint64_t epoch, Range part) = 0;
+  /// By the host, when the epoch is enqueued, in order: may be armed already now. At most `most_armed` are. Returns
+  /// whether it is.
+  virtual bool announce(std::uint64_t epoch, Range part) = 0;
   /// On the lane, of a GPU's when it is enqueued: makes `epoch` ready to be fired by ring number `threshold(epoch)`.
   /// Epochs come in order. False: the watch is shut, and nothing is to be fired.
   virtual bool arm(std::uint64_t epoch, Range part) = 0;
@@ -128,6 +166,11 @@ class RungPut : public Put {
   /// A bell that puts of the same `bell_kind` may share.
   virtual std::shared_ptr<Doorbell> new_bell() = 0;
   virtual const void* bell_kind() const noexcept = 0;
+
+  /// From now on kernels ring its bell for each epoch that they count in `epochs`, which moves `whole`.
+  void let_kernels_ring(const kernel::Count& epochs, Range whole);
+  /// In the engine's turn, then: what they may ring for next is armed, since nobody asks for it before.
+  void arm_ahead();
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
   void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
@@ -146,6 +189,10 @@ class RungPut : public Put {
 
  protected:
   device::Watch& watch() noexcept { return watch_; }
+  bool rung_by_kernels() const noexcept { return epochs_ != nullptr; }
+  /// Epochs up to this one kernels have begun that move nothing, unless they were armed: those that they have not rung
+  /// for, and, once the watch is shut and nothing is armed any more, those too that they have.
+  std::uint64_t given_up_by_kernels() const noexcept;
   std::shared_ptr<Doorbell> own_bell() const noexcept { return bell_; }
   /// For constructors that make it from what they are made of.
   void use(std::shared_ptr<Doorbell> bell) noexcept { bell_ = std::move(bell); }
@@ -156,6 +203,9 @@ class RungPut : public Put {
   std::uint64_t first_epoch_ = 0;
   bool shared_ = false;
   device::Watch& watch_;
+  const kernel::Count* epochs_ = nullptr;  // that kernels ring for
+  Range whole_;
+  std::uint64_t ahead_ = 0;  // the last epoch that was armed for them, or enqueued before
 };
 
 /// The engine hears its bell and posts it, on each of its rails.
@@ -166,7 +216,7 @@ class EnginePut : public RungPut, public Posting {
   EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails = 1);
 
   Fired fired() const noexcept final { return Fired::by_engine; }
-  void announce(std::uint64_t, Range) final {}
+  bool announce(std::uint64_t, Range) final { return false; }
   bool disarmed(bool) final { return true; }
   bool arm(std::uint64_t epoch, Range part) final {
     // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.

@@ -78,19 +78,22 @@ class Landing {
   virtual bool direct() const noexcept = 0;
   /// After the signal of `epoch` was seen, by a CPU: moves what landed elsewhere into the target, or fails the watch.
   virtual void take(device::Watch& watch, std::uint64_t epoch) = 0;
-  /// Whether puts into it may be left armed, so that the peer must hear when its key is closed.
-  virtual bool closing_awaited() const noexcept = 0;
+  /// The peer writes no more: what puts may be left armed for is closed. Returns whether it was now, so that the peer
+  /// must hear of it.
+  virtual bool close() = 0;
   virtual std::string describe() const = 0;
 };
 
 /// What a kernel writes that does a put itself.
 struct ByKernel {
-  Slots target;                    ///< as mapped here, unless it rings
-  base::Word* raised = nullptr;    ///< the peer's signal, or the doorbell of whoever moves the bytes
-  std::uint64_t ahead = 0;         ///< what is stored there is so much more than the epoch
-  bool rings = false;              ///< it is a doorbell, and whoever hears it raises `watch.done`
-  std::uint64_t* parts = nullptr;  ///< where whoever hears it looks for offset and bytes of an epoch, which is there
-  std::uint64_t kept = 0;          ///< modulo this
+  Slots target;                      ///< as mapped here, unless it rings
+  base::Word* raised = nullptr;      ///< the peer's signal, or the doorbell of whoever moves the bytes
+  std::uint64_t ahead = 0;           ///< what is stored there is so much more than the epoch
+  bool rings = false;                ///< it is a doorbell, and whoever hears it raises `watch.done`
+  bool armed = false;                ///< and fires whole slots that were armed, looking at nothing
+  std::uint64_t* counter = nullptr;  ///< of a NIC, to which 1 is stored for each ring, before that is stored
+  std::uint64_t* parts = nullptr;    ///< where whoever hears it looks for offset and bytes of an epoch, which is there
+  std::uint64_t kept = 0;            ///< modulo this
 };
 
 enum class Fired : std::uint8_t { by_stream, by_nic, by_engine };

@@ -96,6 +96,12 @@ bool staging(std::string_view text) {
   return text == "always";
 }
 
+void check_vendors(std::string_view text) {
+  for (const std::string_view word : words_of(text)) {
+    if (word != "cuda" && word != "hip" && word != "none") throw BadValue{"cuda, hip, both, or none"};
+  }
+}
+
 LogLevel level(std::string_view text) {
   static constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "trace"};
   const auto* const found = std::ranges::find(kNames, text);
@@ -136,6 +142,11 @@ constexpr std::array kTable = {
         [](Env& env, std::string_view text) { env.bounce_max = size(text); }},
     Row{{"SLUICE_NONTEMPORAL_MIN", "8m", "the smallest copy that bypasses the cache", Kind::size},
         [](Env& env, std::string_view text) { env.nontemporal_min = size(text); }},
+    Row{{"SLUICE_KERNEL_PUT_MAX", "16k",
+         "the largest part that a put on a GPU's stream copies by a kernel, with its signal, and not by the copy "
+         "engine; 0: none",
+         Kind::size},
+        [](Env& env, std::string_view text) { env.kernel_put_max = size(text); }},
     Row{{"SLUICE_LEVEL", "4", "no more of a network is used than this support level offers, 0 to 4", Kind::number},
         [](Env& env, std::string_view text) { env.level = level_of(text); }},
     Row{{"SLUICE_TRIGGER_ENTRIES", "",
@@ -153,6 +164,9 @@ constexpr std::array kTable = {
     Row{{"SLUICE_NICS", "", "the network devices that may be used, best first, separated by commas; unset: by locality",
          Kind::list},
         [](Env& env, std::string_view text) { env.nics = text; }},
+    Row{{"SLUICE_GPUS", "", "whose GPUs may be used: cuda, hip, or both separated by a comma, or none; unset: both",
+         Kind::list},
+        [](Env&, std::string_view text) { check_vendors(text); }},  // device/drivers.cpp reads it, once a process
     Row{{"SLUICE_ENGINE_CPU", "", "the core that the engine's thread runs on; unset: any", Kind::number},
         [](Env& env, std::string_view text) { env.engine_cpu = core(text); }},
     Row{{"SLUICE_ENGINE_POLL", "0s",

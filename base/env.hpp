@@ -46,6 +46,7 @@ struct Env {
   LogLevel log = LogLevel::warn;                    ///< SLUICE_LOG
   std::size_t bounce_max = 0;                       ///< SLUICE_BOUNCE_MAX
   std::size_t nontemporal_min = 0;                  ///< SLUICE_NONTEMPORAL_MIN
+  std::size_t kernel_put_max = 0;                   ///< SLUICE_KERNEL_PUT_MAX
   int level = 4;                                    ///< SLUICE_LEVEL
   std::optional<int> trigger_entries;               ///< SLUICE_TRIGGER_ENTRIES; none: what the NIC says
   int rails = 0;                                    ///< SLUICE_RAILS; 0: by size

@@ -97,8 +97,19 @@ function(sluice_embed file function)
     VERBATIM)
 endfunction()
 
-# sluice_embed_kernels(TARGET SOURCE): SOURCE, compiled for the GPUs of this build, becomes part of TARGET. A target that shares
-# the sources of TARGET depends on TARGET_kernels.
+# The same without bytes, for a part that this build does not have.
+function(sluice_embed_nothing source function)
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "#include <cstddef>
+#include <span>
+
+namespace sluice::device {
+std::span<const std::byte> @function@() noexcept { return {}; }
+}
+")
+endfunction()
+
+# sluice_embed_kernels(TARGET SOURCE): SOURCE, compiled for the GPUs of this build, becomes part of TARGET, where
+# sluice::device::cuda_NAME() and hip_NAME() give its images. A target that shares the sources of TARGET depends on TARGET_kernels.
 function(sluice_embed_kernels target source)
   cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
   cmake_path(GET source STEM name)
@@ -125,6 +136,9 @@ function(sluice_embed_kernels target source)
       VERBATIM)
     sluice_embed("${image}" cuda_${name})
     list(APPEND embedded "${image}.cpp")
+  else()
+    sluice_embed_nothing("${CMAKE_CURRENT_BINARY_DIR}/${name}_without_cuda.cpp" cuda_${name})
+    list(APPEND embedded "${CMAKE_CURRENT_BINARY_DIR}/${name}_without_cuda.cpp")
   endif()
   if(SLUICE_ENABLE_HIP)
     set(image "${CMAKE_CURRENT_BINARY_DIR}/${name}.hipfb")
@@ -139,6 +153,9 @@ function(sluice_embed_kernels target source)
       VERBATIM)
     sluice_embed("${image}" hip_${name})
     list(APPEND embedded "${image}.cpp")
+  else()
+    sluice_embed_nothing("${CMAKE_CURRENT_BINARY_DIR}/${name}_without_hip.cpp" hip_${name})
+    list(APPEND embedded "${CMAKE_CURRENT_BINARY_DIR}/${name}_without_hip.cpp")
   endif()
   # The target may be of another folder, whose build files know these sources, but not how they are made.
   add_custom_target(${target}_kernels DEPENDS ${embedded})

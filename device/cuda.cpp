@@ -10,6 +10,8 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "base/process.hpp"
+#include "base/seeded.hpp"
 #include "device/driver.hpp"
 #include "device/kernel_images.hpp"
 #include "device/vendors.hpp"
@@ -29,6 +31,7 @@ namespace {
   X(cuDeviceGetPCIBusId)                    \
   X(cuDeviceTotalMem)                       \
   X(cuDeviceGetAttribute)                   \
+  X(cuDeviceCanAccessPeer)                  \
   X(cuDevicePrimaryCtxRetain)               \
   X(cuCtxGetCurrent)                        \
   X(cuCtxGetDevice)                         \
@@ -43,6 +46,7 @@ namespace {
   X(cuMemsetD8Async)                        \
   X(cuMemAlloc)                             \
   X(cuMemFree)                              \
+  X(cuMemFreeAsync)                         \
   X(cuMemHostRegister)                      \
   X(cuMemHostUnregister)                    \
   X(cuPointerGetAttribute)                  \
@@ -59,6 +63,12 @@ namespace {
   X(cuMemUnmap)                             \
   X(cuMemRelease)                           \
   X(cuMemAddressFree)                       \
+  X(cuMemPoolExportToShareableHandle)       \
+  X(cuMemPoolImportFromShareableHandle)     \
+  X(cuMemPoolExportPointer)                 \
+  X(cuMemPoolImportPointer)                 \
+  X(cuMemPoolSetAccess)                     \
+  X(cuMemPoolDestroy)                       \
   X(cuIpcGetMemHandle)                      \
   X(cuIpcOpenMemHandle)                     \
   X(cuIpcCloseMemHandle)                    \
@@ -98,6 +108,7 @@ std::string load(Calls& calls) {
   return {};
 }
 
+void* as_handle(const base::Fd& fd) noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd.get())); }
 CUdeviceptr address(const void* pointer) noexcept { return reinterpret_cast<CUdeviceptr>(pointer); }
 std::byte* pointer(CUdeviceptr address) noexcept { return reinterpret_cast<std::byte*>(address); }
 
@@ -126,7 +137,13 @@ class Cuda final : public Driver {
     check(calls_.cuMemcpyAsync(address(to), address(from), bytes, static_cast<CUstream>(stream)), "cuMemcpyAsync");
   }
   void launch(void* stream, const Launch& what) override;
-  void load_kernels(int device) override { functions(device); }
+  void load_kernels(int device) override {
+    if (!base::seeded("kernels_loaded_late")) functions(device);
+  }
+  bool has_kernels(int device) const noexcept override { return gpus_[static_cast<std::size_t>(device)].loaded; }
+  bool kernels_reach(const void* at) override {
+    return at != nullptr && about<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == address(at);
+  }
   void call(void* stream, void (*function)(void*), void* argument) override {
     check(calls_.cuLaunchHostFunc(static_cast<CUstream>(stream), function, argument), "cuLaunchHostFunc");
   }
@@ -194,6 +211,15 @@ class Cuda final : public Driver {
     CUstream stream_ = nullptr;
   };
 
+  /// A piece of another process's pool. It is imported once, however many map it, and the pool while a piece is: the
+  /// driver gives the same pool each time, and the first free of a piece that was imported twice may end both.
+  struct Imported {
+    PoolPiece name;
+    std::shared_ptr<CUmemPoolHandle_st> pool;
+    CUdeviceptr at = 0;
+    int users = 0;
+  };
+
   std::string start();
   int look_up(void* stream);
   void check(CUresult result, const char* call) const;
@@ -220,12 +246,22 @@ class Cuda final : public Driver {
   const Gpu& functions(int device);
   CUmemAllocationProp shareable(int device) const;
   GpuMemory place(CUmemGenericAllocationHandle handle, std::size_t bytes);
+  CUmemAccessDesc access_of(int device) const;
   void grant(CUdeviceptr at, std::size_t bytes, int owner);
+  base::Fd descriptor_of(const GpuMemory& memory) const;
+  bool name_handle(const GpuMemory& memory, GpuNames& names) const;
+  std::optional<GpuExport> share_piece(CUmemoryPool pool, const GpuMemory& memory, GpuExport share);
+  GpuMemory import_piece(const GpuExport& what, int device, std::size_t bytes);
+  std::shared_ptr<CUmemPoolHandle_st> import_pool(const GpuExport& what) const;
+  void let_in(CUmemoryPool pool, std::optional<int> owner) const;
+  void let_go(const GpuMemory& piece);
 
   Calls calls_;
   std::deque<Gpu> gpus_;
   std::mutex mutex_;           // contexts and idle streams
   std::atomic<int> home_{-1};  // the first GPU that was used
+  std::mutex pools_mutex_;     // of what is imported, and calls that drivers do not take from several threads
+  std::vector<Imported> imported_;
   std::string why_not_;
 };
 
@@ -491,7 +527,7 @@ GpuMemory Cuda::allocate(int device, std::size_t bytes) {
   }
   CUdeviceptr data = 0;
   check(calls_.cuMemAlloc(&data, bytes), "cuMemAlloc");
-  return {device, pointer(data), bytes, 0, false};
+  return {device, pointer(data), bytes};
 }
 
 /// Maps it where all GPUs that can reach it do. The handle is not needed after that.
@@ -500,7 +536,7 @@ GpuMemory Cuda::place(CUmemGenericAllocationHandle handle, std::size_t bytes) {
   check(calls_.cuMemGetAllocationPropertiesFromHandle(&what, handle), "cuMemGetAllocationPropertiesFromHandle");
   CUdeviceptr at = 0;
   check(calls_.cuMemAddressReserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve");
-  GpuMemory memory{what.location.id, pointer(at), bytes, 0, true};
+  GpuMemory memory{what.location.id, pointer(at), bytes, 0, GpuMemory::Got::mapped};
   const CUresult mapped = calls_.cuMemMap(at, bytes, 0, handle, 0);
   calls_.cuMemRelease(handle);
   if (mapped != CUDA_SUCCESS) calls_.cuMemAddressFree(at, bytes);
@@ -514,17 +550,19 @@ GpuMemory Cuda::place(CUmemGenericAllocationHandle handle, std::size_t bytes) {
   return memory;
 }
 
+CUmemAccessDesc Cuda::access_of(int device) const {
+  CUmemAccessDesc all{};
+  all.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  all.location.id = gpus_[static_cast<std::size_t>(device)].device;
+  all.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return all;
+}
+
 void Cuda::grant(CUdeviceptr at, std::size_t bytes, int owner) {
-  const auto access = [&](int device) {
-    CUmemAccessDesc wanted{};
-    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    wanted.location.id = gpus_[static_cast<std::size_t>(device)].device;
-    wanted.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return calls_.cuMemSetAccess(at, bytes, &wanted, 1);
-  };
   bool any = false;
   for (int device = 0; device < devices(); ++device) {
-    const CUresult result = access(device);
+    const CUmemAccessDesc access = access_of(device);
+    const CUresult result = calls_.cuMemSetAccess(at, bytes, &access, 1);
     any |= result == CUDA_SUCCESS;
     if (device == owner) check(result, "cuMemSetAccess");
   }
@@ -534,14 +572,16 @@ void Cuda::grant(CUdeviceptr at, std::size_t bytes, int owner) {
 void Cuda::free(const GpuMemory& memory) noexcept {
   on_device(memory.device, [&] {
     check(calls_.cuCtxSynchronize(), "cuCtxSynchronize");  // kernels may use it still; unmapping does not wait for them
-    if (memory.mapped) return unmap(memory);
+    if (memory.got == GpuMemory::Got::mapped) return unmap(memory);
     check(calls_.cuMemFree(address(memory.data)), "cuMemFree");
   });
 }
 
 void Cuda::unmap(const GpuMemory& memory) noexcept {
   on_device(memory.device, [&] {
-    if (!memory.mapped) return check(calls_.cuIpcCloseMemHandle(address(memory.data)), "cuIpcCloseMemHandle");
+    if (memory.got == GpuMemory::Got::pooled) return let_go(memory);
+    if (memory.got == GpuMemory::Got::opened)
+      return check(calls_.cuIpcCloseMemHandle(address(memory.data)), "cuIpcCloseMemHandle");
     check(calls_.cuMemUnmap(address(memory.data), memory.bytes), "cuMemUnmap");
     check(calls_.cuMemAddressFree(address(memory.data), memory.bytes), "cuMemAddressFree");
   });
@@ -550,43 +590,126 @@ void Cuda::unmap(const GpuMemory& memory) noexcept {
 std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
   const Apart apart(*this, memory.device);
   GpuExport share;
-  std::memcpy(share.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, share.device.size());
+  GpuNames& names = share.names;
+  std::memcpy(names.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, names.device.size());
+  // In no other way: that would be the whole block that the piece lies in.
+  if (auto* const pool = about<CUmemoryPool>(memory.data, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE); pool != nullptr)
+    return share_piece(pool, memory, std::move(share));
+  share.fd = descriptor_of(memory);
+  const bool by_handle = name_handle(memory, names);
+  if (!share.fd && !by_handle) return std::nullopt;
+  return share;
+}
+
+base::Fd Cuda::descriptor_of(const GpuMemory& memory) const {
+  int fd = -1;
   CUmemGenericAllocationHandle handle = 0;
-  if (calls_.cuMemRetainAllocationHandle(&handle, memory.data) == CUDA_SUCCESS) {
-    int fd = -1;
-    const CUresult result =
-        calls_.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    calls_.cuMemRelease(handle);
-    if (result != CUDA_SUCCESS) return std::nullopt;
-    share.fd = base::Fd(fd);
-    return share;
-  }
-  if (about<unsigned>(memory.data, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) == 0) return std::nullopt;
+  if (calls_.cuMemRetainAllocationHandle(&handle, memory.data) != CUDA_SUCCESS) return {};
+  const CUresult result = calls_.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  calls_.cuMemRelease(handle);
+  return result == CUDA_SUCCESS ? base::Fd(fd) : base::Fd();
+}
+
+bool Cuda::name_handle(const GpuMemory& memory, GpuNames& names) const {
   CUipcMemHandle ipc{};
-  if (calls_.cuIpcGetMemHandle(&ipc, address(memory.data)) != CUDA_SUCCESS) return std::nullopt;
-  static_assert(sizeof ipc.reserved == sizeof share.handle);
-  std::memcpy(share.handle.data(), ipc.reserved, share.handle.size());
+  if (about<unsigned>(memory.data, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) == 0 ||
+      calls_.cuIpcGetMemHandle(&ipc, address(memory.data)) != CUDA_SUCCESS)
+    return false;
+  static_assert(sizeof ipc.reserved == sizeof names.handle);
+  std::memcpy(names.handle.data(), ipc.reserved, names.handle.size());
+  return true;
+}
+
+/// First the pool, then what is in it. Nothing: the pool was not made to be shared, as a GPU's default pool is not.
+std::optional<GpuExport> Cuda::share_piece(CUmemoryPool pool, const GpuMemory& memory, GpuExport share) {
+  const std::lock_guard lock(pools_mutex_);
+  int fd = -1;
+  CUmemPoolPtrExportData piece{};
+  if (calls_.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+    return std::nullopt;
+  share.fd = base::Fd(fd);
+  if (calls_.cuMemPoolExportPointer(&piece, address(memory.data)) != CUDA_SUCCESS) return std::nullopt;
+  PoolPiece& name = share.names.piece;
+  name.process = base::process_token();
+  name.pool = reinterpret_cast<std::uintptr_t>(pool);
+  static_assert(sizeof piece.reserved == sizeof name.piece);
+  std::memcpy(name.piece.data(), piece.reserved, name.piece.size());
   return share;
 }
 
 GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
   // By the GPU that this process uses, whosever the memory is.
   const int home = home_;
-  const int device = home >= 0 ? home : ordinal(what.device).value_or(0);
+  const int device = home >= 0 ? home : ordinal(what.names.device).value_or(0);
   const Apart apart(*this, device);
+  if (what.names.piece.pool != 0) return import_piece(what, device, bytes);
   if (what.fd) {
     CUmemGenericAllocationHandle handle = 0;
-    check(calls_.cuMemImportFromShareableHandle(&handle,
-                                                reinterpret_cast<void*>(static_cast<std::uintptr_t>(what.fd.get())),
-                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+    check(calls_.cuMemImportFromShareableHandle(&handle, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
           "cuMemImportFromShareableHandle");
     return place(handle, bytes);
   }
   CUipcMemHandle ipc{};
-  std::memcpy(ipc.reserved, what.handle.data(), what.handle.size());
+  std::memcpy(ipc.reserved, what.names.handle.data(), what.names.handle.size());
   CUdeviceptr at = 0;
   check(calls_.cuIpcOpenMemHandle(&at, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
-  return {device, pointer(at), bytes, 0, false};
+  return {device, pointer(at), bytes, 0, GpuMemory::Got::opened};
+}
+
+GpuMemory Cuda::import_piece(const GpuExport& what, int device, std::size_t bytes) {
+  const std::lock_guard lock(pools_mutex_);
+  const PoolPiece& name = what.names.piece;
+  auto piece = std::find_if(imported_.begin(), imported_.end(), [&](const auto& one) { return one.name == name; });
+  if (piece == imported_.end() || base::seeded("piece_imported_twice")) {
+    Imported fresh{name, import_pool(what)};
+    CUmemPoolPtrExportData data{};
+    std::memcpy(data.reserved, name.piece.data(), name.piece.size());
+    check(calls_.cuMemPoolImportPointer(&fresh.at, fresh.pool.get(), &data), "cuMemPoolImportPointer");
+    piece = imported_.insert(imported_.end(), std::move(fresh));
+  }
+  ++piece->users;
+  return {device, pointer(piece->at), bytes, 0, GpuMemory::Got::pooled};
+}
+
+/// With the mutex.
+std::shared_ptr<CUmemPoolHandle_st> Cuda::import_pool(const GpuExport& what) const {
+  const PoolPiece& name = what.names.piece;
+  for (const Imported& one : imported_) {
+    if (one.name.process == name.process && one.name.pool == name.pool) return one.pool;
+  }
+  CUmemoryPool pool = nullptr;
+  check(
+      calls_.cuMemPoolImportFromShareableHandle(&pool, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+      "cuMemPoolImportFromShareableHandle");
+  std::shared_ptr<CUmemPoolHandle_st> owned(pool, [this](CUmemoryPool last) { calls_.cuMemPoolDestroy(last); });
+  if (!base::seeded("pool_lets_nobody_in")) let_in(pool, ordinal(what.names.device));
+  return owned;
+}
+
+/// Whoever its owner has let in, an imported pool is reached by the GPU that it lies on alone.
+void Cuda::let_in(CUmemoryPool pool, std::optional<int> owner) const {
+  bool any = owner.has_value();
+  for (int device = 0; device < devices(); ++device) {
+    if (device == owner) continue;
+    // Where it cannot be, the call may succeed and the import of a piece fail. Of a GPU that is hidden nobody can say.
+    int can = 1;
+    const CUmemAccessDesc access = access_of(device);
+    if (owner) calls_.cuDeviceCanAccessPeer(&can, access.location.id, access_of(*owner).location.id);
+    any |= can != 0 && calls_.cuMemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS;
+  }
+  if (!any) throw GpuError("cuMemPoolSetAccess: no GPU of this process reaches the memory");
+}
+
+/// When it returns the owner may free the piece. In the order of a stream of ours: cuMemFree would wait for all others.
+void Cuda::let_go(const GpuMemory& piece) {
+  const std::lock_guard lock(pools_mutex_);
+  const auto is = [&](const Imported& one) { return one.at == address(piece.data); };
+  const auto found = std::find_if(imported_.begin(), imported_.end(), is);
+  if (--found->users > 0) return;
+  const Imported last = std::move(*found);
+  imported_.erase(found);
+  aside(piece.device,
+        [&](void* stream) { check(calls_.cuMemFreeAsync(last.at, static_cast<CUstream>(stream)), "cuMemFreeAsync"); });
 }
 
 std::size_t Cuda::reached(const void* at) {

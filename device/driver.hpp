@@ -5,6 +5,7 @@
 
 #include <sluice/stream.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -45,20 +46,51 @@ struct Launch {
   unsigned rows = 1;     ///< in y
 };
 
+/// The threads of a block that has so many equal things to do: whole warps.
+constexpr unsigned threads_for(std::size_t things) noexcept {
+  constexpr std::size_t kWarp = 32;
+  constexpr std::size_t kMost = 1024;
+  return static_cast<unsigned>(std::clamp((things + kWarp - 1) / kWarp * kWarp, kWarp, kMost));
+}
+
 /// A whole allocation of a GPU's memory.
 struct GpuMemory {
   int device = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
   std::uint64_t id = 0;  ///< the driver's, in this process, never used again; 0: not asked for
-  bool mapped = false;   ///< by us, at an address of our choice
+  enum class Got : std::uint8_t {
+    whole,   ///< from the driver, by one call
+    mapped,  ///< by us, at an address of our choice
+    opened,  ///< by another process's handle
+    pooled,  ///< out of another process's pool: to unmap it waits for no stream
+  };
+  Got got = Got::whole;
 };
 
-/// How another process gets at a GPU's memory: by a descriptor, or by the handle.
-struct GpuExport {
-  base::Fd fd;
-  std::array<std::byte, 64> handle{};
+/// What a driver calls memory towards other processes. Zeros: it has no such name.
+using GpuHandle = std::array<std::byte, 64>;
+
+/// A piece of a memory pool, as others name it who have the pool. No pool: the memory is from none.
+struct PoolPiece {
+  std::uint64_t process = 0;  ///< base::process_token() of its owner
+  std::uint64_t pool = 0;     ///< in that process
+  GpuHandle piece{};
+
+  bool operator==(const PoolPiece&) const = default;
+};
+
+/// The names of a GPU's memory: all that its driver has for it. They travel as they are.
+struct GpuNames {
   std::array<std::byte, 16> device{};  ///< which GPU, the same in all processes
+  GpuHandle handle{};
+  PoolPiece piece;
+};
+
+/// All ways in which another process gets at a GPU's memory; the one that maps it picks one.
+struct GpuExport {
+  GpuNames names;
+  base::Fd fd;  ///< of the memory, or of the pool that it is a piece of
 };
 
 /// Any thread may call all of it. What fails throws GpuError.
@@ -89,6 +121,10 @@ class Driver {
   virtual void launch(void* stream, const Launch& what) = 0;
   /// What `launch` does at first use: a driver loads kernels when all streams are idle.
   virtual void load_kernels(int device) = 0;
+  /// Whether that is done.
+  virtual bool has_kernels(int device) const noexcept = 0;
+  /// Whether kernels on the calling thread's current GPU reach the memory there. Copies may where they do not.
+  virtual bool kernels_reach(const void* at) = 0;
   /// Calls it in the stream's order, in a thread of the driver's, where no call of the driver is allowed.
   virtual void call(void* stream, void (*function)(void*), void* argument) = 0;
   /// The number of the capture that the stream is in, which no other has; 0: it is in none. @throws GpuError if it has
@@ -108,6 +144,7 @@ class Driver {
   virtual void free(const GpuMemory& memory) noexcept = 0;
   /// Nothing: no other process can be given it.
   virtual std::optional<GpuExport> share(const GpuMemory& memory) = 0;
+  /// A piece of a pool is the same, and stays, however often it is mapped.
   virtual GpuMemory map(const GpuExport& what, std::size_t bytes) = 0;
   virtual void unmap(const GpuMemory& memory) noexcept = 0;
   virtual void zero(const GpuMemory& memory) = 0;

@@ -2,26 +2,42 @@
 // The drivers of this build: the only file that knows which vendors there are.
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/env.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {
 namespace {
 
 struct Vendor {
+  const char* name;
   Stream::Kind kind;
   const char* library;
   Driver& (*driver)();
 };
 
-const std::vector<Vendor>& vendors() {
-  static const std::vector<Vendor> all = {
+/// Those that the environment lets us use, once for the whole process.
+std::vector<Vendor> find_vendors() {
+  std::vector<Vendor> all = {
 #ifdef SLUICE_HAS_CUDA
-      {Stream::Kind::cuda, kCudaLibrary, cuda_driver},
+      {"cuda", Stream::Kind::cuda, kCudaLibrary, cuda_driver},
 #endif
 #ifdef SLUICE_HAS_HIP
-      {Stream::Kind::hip, kHipLibrary, hip_driver},
+      {"hip", Stream::Kind::hip, kHipLibrary, hip_driver},
 #endif
   };
+  const char* const allowed = std::getenv("SLUICE_GPUS");
+  const auto words = base::words_of(allowed == nullptr ? "" : allowed);
+  if (words.empty()) return all;
+  std::erase_if(
+      all, [&](const Vendor& vendor) { return std::find(words.begin(), words.end(), vendor.name) == words.end(); });
+  return all;
+}
+
+const std::vector<Vendor>& vendors() {
+  static const std::vector<Vendor> all = find_vendors();
   return all;
 }
 

@@ -28,7 +28,8 @@ void check_supported(Stream stream, Rank rank) {
   const char* const name = stream.kind() == Stream::Kind::cuda ? "CUDA" : "HIP";
   if (vendor == nullptr) {
     throw Error(Code::unsupported, rank, -1, 0, 0,
-                std::string("this build of Sluice has no ") + name + ": use a host stream or program order");
+                std::string("this build of Sluice has no ") + name +
+                    ", or SLUICE_GPUS leaves it out: use a host stream or program order");
   }
   if (!vendor->why_not().empty())
     throw Error(Code::unsupported, rank, -1, 0, 0, std::string(name) + " streams: " + vendor->why_not());

@@ -115,9 +115,9 @@ inline bool of_gpu(Stream stream) noexcept {
   return stream.kind() == Stream::Kind::cuda || stream.kind() == Stream::Kind::hip;
 }
 
+/// `work(lane)` gives its operations to the stream of `call`. @throws GpuError
 template <class F>
-[[gnu::noinline]] void on_gpu(Stream stream, F work) {
-  GpuCall call(stream);
+[[gnu::noinline]] void on_gpu(GpuCall&& call, F work) {
   work(Lane{nullptr, &call});
   call.issue();
 }
@@ -130,7 +130,7 @@ void in_order(Stream stream, F work) {
   if (stream.kind() == Stream::Kind::program_order) {
     work(Lane{});
   } else if (of_gpu(stream)) {
-    on_gpu(stream, std::move(work));
+    on_gpu(GpuCall(stream), std::move(work));
   } else {
     on_host(static_cast<HostStream::Impl*>(stream.handle()), std::move(work));
   }

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/gpu_call.hpp"
 
+#include <algorithm>
+
 #include "base/seeded.hpp"
 #include "device/reach.hpp"
 
 namespace sluice::device {
 
-GpuCall::GpuCall(Stream stream)
-    : driver_(*device::driver(stream.kind())), stream_(stream.handle()), device_(driver_.device_of(stream_)),
-      current_(driver_, device_) {}
+void GpuCall::write(base::Word& word, std::uint64_t value) {
+  if (words_ == SmallPutsArgs::kMostWords) issue();
+  if (puts_ == 0 || base::seeded("word_before_kernel")) return add({WordOp::Kind::write, &word, value});
+  small_.words[words_] = {reinterpret_cast<std::uint64_t*>(&word.value), value};
+  small_.puts[puts_ - 1].words_end = ++words_;
+}
 
 void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   // Writes may leave behind later copies, in one operation with those of other channels; a wait must come before.
-  if (waits_ && !base::seeded("copy_before_wait")) issue();
+  if (puts_ != 0 || (waits_ && !base::seeded("copy_before_wait"))) issue();
   if (!any_in_parts()) return driver_.copy(stream_, to, from, bytes);
   for_each_part(to, bytes, [&](std::size_t at, std::size_t part) {
     for_each_part(from + at, part, [&](std::size_t inner, std::size_t some) {
@@ -21,10 +26,26 @@ void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   });
 }
 
+/// Not in parts: only the driver minds how it was given the memory, a kernel has addresses.
+void GpuCall::copy_by_kernel(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (puts_ == SmallPutsArgs::kMostPuts) issue();
+  small_.puts[puts_++] = {to, from, bytes, words_};
+  largest_ = std::max(largest_, bytes);
+}
+
+void GpuCall::launch_puts() {
+  constexpr std::size_t kOfThread = 16;  // bytes of one copy
+  driver_.launch(stream_,
+                 {Kernel::small_puts, &small_, threads_for(largest_ / kOfThread), static_cast<unsigned>(puts_)});
+  puts_ = words_ = largest_ = 0;
+}
+
 void GpuCall::issue() {
+  if (puts_ != 0 && base::seeded("kernel_before_wait")) launch_puts();
   if (count_ != 0) driver_.operate(stream_, {ops_.data(), count_});
   count_ = 0;
   waits_ = false;
+  if (puts_ != 0) launch_puts();
 }
 
 }  // namespace sluice::device

@@ -10,6 +10,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/log.hpp"
 #include "device/driver.hpp"
 #include "device/kernel_images.hpp"
 #include "device/vendors.hpp"
@@ -112,6 +113,8 @@ class Hip final : public Driver {
   }
   void launch(void* stream, const Launch& what) override;
   void load_kernels(int device) override { functions(device); }
+  bool has_kernels(int device) const noexcept override { return gpus_[static_cast<std::size_t>(device)].loaded; }
+  bool kernels_reach(const void* at) override;
   void call(void* stream, void (*function)(void*), void* argument) override {
     if (calls_.hipLaunchHostFunc == nullptr) throw GpuError("this HIP has no host functions");
     check(calls_.hipLaunchHostFunc(static_cast<hipStream_t>(stream), function, argument), "hipLaunchHostFunc");
@@ -125,16 +128,22 @@ class Hip final : public Driver {
 
   std::optional<GpuMemory> find(const void* at) override;
   GpuMemory allocate(int device, std::size_t bytes) override;
-  void free(const GpuMemory& memory) noexcept override { static_cast<void>(calls_.hipFree(memory.data)); }
+  void free(const GpuMemory& memory) noexcept override {
+    apart(memory.device, [&] { check(calls_.hipFree(memory.data), "hipFree"); });
+  }
   std::optional<GpuExport> share(const GpuMemory& memory) override;
   GpuMemory map(const GpuExport& what, std::size_t bytes) override;
-  void unmap(const GpuMemory& memory) noexcept override { static_cast<void>(calls_.hipIpcCloseMemHandle(memory.data)); }
+  void unmap(const GpuMemory& memory) noexcept override {
+    apart(memory.device, [&] { check(calls_.hipIpcCloseMemHandle(memory.data), "hipIpcCloseMemHandle"); });
+  }
   void zero(const GpuMemory& memory) override;
 
   std::size_t reached(const void* at) override;
   void reach(void* pages, std::size_t bytes) override;
   void* reach_registers(void* pages, std::size_t bytes) override;
-  void give_up(void* pages) noexcept override { static_cast<void>(calls_.hipHostUnregister(pages)); }
+  void give_up(void* pages) noexcept override {
+    apart(current_device(), [&] { check(calls_.hipHostUnregister(pages), "hipHostUnregister"); });
+  }
 
  private:
   struct Gpu {
@@ -181,6 +190,16 @@ class Hip final : public Driver {
   const Gpu& functions(int device);
   static void check(hipError_t result, const char* call) {
     if (result != hipSuccess) throw GpuError(std::string(call) + ": error " + std::to_string(result) + " of HIP");
+  }
+  /// What cannot throw says what went wrong in the log.
+  template <class F>
+  void apart(int device, F work) noexcept {
+    try {
+      const Apart apart(*this, device);
+      work();
+    } catch (const GpuError& reason) {
+      base::log(base::LogLevel::warn, reason.what());
+    }
   }
   int attribute(int device, hipDeviceAttribute_t which) const {
     int value = 0;
@@ -342,6 +361,13 @@ std::optional<GpuMemory> Hip::find(const void* at) {
   return memory;
 }
 
+/// What is mapped on another GPU might be reached: nobody says so.
+bool Hip::kernels_reach(const void* at) {
+  hipPointerAttribute_t attributes{};
+  return calls_.hipPointerGetAttributes(&attributes, at) == hipSuccess &&
+         (type_of(attributes) != hipMemoryTypeDevice || attributes.device == current_device());
+}
+
 GpuMemory Hip::allocate(int device, std::size_t bytes) {
   const Apart apart(*this, device);
   void* data = nullptr;
@@ -349,28 +375,31 @@ GpuMemory Hip::allocate(int device, std::size_t bytes) {
   return {device, static_cast<std::byte*>(data), bytes};
 }
 
+/// HIP does not say which pool memory is from (up to 6.2), and gives the handle for that of hipMallocAsync too.
 std::optional<GpuExport> Hip::share(const GpuMemory& memory) {
   GpuExport share;
   hipIpcMemHandle_t ipc{};
   if (calls_.hipIpcGetMemHandle(&ipc, memory.data) != hipSuccess) return std::nullopt;
-  static_assert(sizeof ipc.reserved == sizeof share.handle);
-  std::memcpy(share.handle.data(), ipc.reserved, share.handle.size());
-  std::memcpy(share.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, share.device.size());
+  static_assert(sizeof ipc.reserved == sizeof(GpuHandle));
+  GpuNames& names = share.names;
+  std::memcpy(names.handle.data(), ipc.reserved, names.handle.size());
+  std::memcpy(names.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, names.device.size());
   return share;
 }
 
 GpuMemory Hip::map(const GpuExport& what, std::size_t bytes) {
   int device = 0;
   for (int i = 0; i < devices(); ++i) {
-    if (std::memcmp(gpus_[static_cast<std::size_t>(i)].uuid.bytes, what.device.data(), what.device.size()) == 0)
+    if (std::memcmp(gpus_[static_cast<std::size_t>(i)].uuid.bytes, what.names.device.data(),
+                    what.names.device.size()) == 0)
       device = i;
   }
   const Apart apart(*this, device);
   hipIpcMemHandle_t ipc{};
-  std::memcpy(ipc.reserved, what.handle.data(), what.handle.size());
+  std::memcpy(ipc.reserved, what.names.handle.data(), what.names.handle.size());
   void* at = nullptr;
   check(calls_.hipIpcOpenMemHandle(&at, ipc, hipIpcMemLazyEnablePeerAccess), "hipIpcOpenMemHandle");
-  return {device, static_cast<std::byte*>(at), bytes};
+  return {device, static_cast<std::byte*>(at), bytes, 0, GpuMemory::Got::opened};
 }
 
 /// Of pinned memory HIP says where it begins and how long it is.
@@ -387,6 +416,7 @@ std::size_t Hip::reached(const void* at) {
 }
 
 void Hip::reach(void* pages, std::size_t bytes) {
+  const Apart apart(*this, current_device());
   check(calls_.hipHostRegister(pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped), "hipHostRegister");
   void* seen = nullptr;
   check(calls_.hipHostGetDevicePointer(&seen, pages, 0), "hipHostGetDevicePointer");
@@ -396,6 +426,7 @@ void Hip::reach(void* pages, std::size_t bytes) {
 }
 
 void* Hip::reach_registers(void* pages, std::size_t bytes) {
+  const Apart apart(*this, current_device());
   constexpr unsigned kRegisters = hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory;
   check(calls_.hipHostRegister(pages, bytes, kRegisters), "hipHostRegister");
   void* at = nullptr;

@@ -10,9 +10,10 @@
 
 namespace sluice::device {
 
-enum class Kernel : std::uint8_t { write, acquire, put, begin_put, copy, end_put, wait, release };
-inline constexpr std::array kKernelNames{"sluice_write", "sluice_acquire", "sluice_put",  "sluice_begin_put",
-                                         "sluice_copy",  "sluice_end_put", "sluice_wait", "sluice_release"};
+enum class Kernel : std::uint8_t { write, small_puts, acquire, put, begin_put, copy, end_put, wait, release };
+inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_acquire",
+                                         "sluice_put",     "sluice_begin_put",  "sluice_copy",
+                                         "sluice_end_put", "sluice_wait",       "sluice_release"};
 
 /// A fat binary for cuModuleLoadData; empty if this build has no CUDA part.
 std::span<const std::byte> cuda_kernels() noexcept;

@@ -8,6 +8,8 @@ SLUICE_KERNEL sluice_write(WriteArgs args) {
   if (kernel::Block().index() == 0) kernel::write(args);
 }
 
+SLUICE_KERNEL sluice_small_puts(SmallPutsArgs args) { kernel::small_put(kernel::Block(), args, kernel::Grid().x()); }
+
 SLUICE_KERNEL sluice_acquire(AcquireArgs args) { kernel::acquire(kernel::Block(), args); }
 
 SLUICE_KERNEL sluice_put(PutArgs args) { kernel::put(kernel::Block(), args, kernel::Grid().x()); }

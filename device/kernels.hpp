@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU does for channels where its streams' own operations cannot: what each kernel takes, and its body, which is
-// compiled for CUDA, for HIP and, by the tests, for the host. A kernel takes its arguments as one struct, by value.
+// What a GPU does for channels where its streams' own operations cannot, or take longer: what each kernel takes, and
+// its body, which is compiled for CUDA, for HIP and, by the tests, for the host. A kernel takes its arguments as one
+// struct, by value.
 //
 // A plan that was captured is driven by these: a replay does again what was captured, so every epoch comes from memory
 // (kernel::Count). Nothing is copied but by a kernel that has looked whether it may be.
@@ -20,6 +21,27 @@ struct WriteArgs {
   std::uint64_t* word;
   std::uint64_t value;
 };
+
+/// Puts whose credits the stream has waited for: bytes, and the words that tell of them. A block for each put. All of
+/// it is in the arguments: nothing must be kept for the kernel.
+struct SmallPutsArgs {
+  static constexpr const char* kKernel = "sluice_small_puts";
+  static constexpr std::size_t kMostPuts = 32;  // of a launch, whose arguments are sent along whole
+  static constexpr std::size_t kMostWords = 64;
+  struct Put {
+    std::byte* to;
+    const std::byte* from;
+    std::uint64_t bytes;
+    std::uint64_t words_end;  ///< its words begin where those of the put before it end
+  };
+  struct Word {
+    std::uint64_t* word;
+    std::uint64_t value;
+  };
+  Put puts[kMostPuts];
+  Word words[kMostWords];
+};
+static_assert(sizeof(SmallPutsArgs) <= 4096);  // a kernel takes no more
 
 /// Some ends of a plan that advance together. `step`: which start, or which wait, this is for whoever uses the slots,
 /// whose number counts modulo the slots; a channel that has not come there waits until it is failed for it.
@@ -68,6 +90,15 @@ struct ReleaseArgs : Ends<kernel::In> {
 namespace sluice::kernel {
 
 SLUICE_DEVICE void write(const device::WriteArgs& args) { store_release(*args.word, args.value); }
+
+template <class Block>
+SLUICE_DEVICE void small_put(const Block& block, const device::SmallPutsArgs& args, std::uint32_t which) {
+  copy(block, args.puts[which].to, args.puts[which].from, args.puts[which].bytes);
+  block.sync();
+  if (block.index() != 0) return;
+  for (std::uint64_t i = which == 0 ? 0 : args.puts[which - 1].words_end; i < args.puts[which].words_end; ++i)
+    store_release(*args.words[i].word, args.words[i].value);
+}
 
 /// Whether the next epoch uses the slot that it is expected to. If not, that is told, and this returns when the channel
 /// has failed for it: whoever comes next has a wrong slot in hand.

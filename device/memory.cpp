@@ -12,8 +12,10 @@
 #include <mutex>
 #include <new>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
+#include "base/seeded.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -278,10 +280,12 @@ Allocation adopt(void* data, std::size_t bytes) {
       allocation.extent_.segment = allocation.segment_.get();
       break;
     }
-    static auto* const known = new std::map<std::pair<Driver*, std::uint64_t>, std::weak_ptr<Segment>>;
+    // By its address too: the id is perhaps that of the block from which a pool has cut it.
+    using Known = std::tuple<Driver*, std::uint64_t, std::byte*>;
+    static auto* const known = new std::map<Known, std::weak_ptr<Segment>>;
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
-    auto& one = (*known)[{driver, memory->id}];
+    auto& one = (*known)[{driver, memory->id, memory->data}];
     allocation.segment_ = one.lock();
     if (allocation.segment_ == nullptr) one = allocation.segment_ = describe(*driver, *memory);
     allocation.extent_.segment = allocation.segment_.get();
@@ -315,7 +319,10 @@ void Mapping::reach_from(Driver& driver) {
 
 Mapping::~Mapping() {
   if (own_ != nullptr) return;
-  if (driver_ != nullptr) {
+  // Its owner may free it next, which must be later than here.
+  if (gpu_.got == GpuMemory::Got::pooled && !base::seeded("piece_let_go_late")) {
+    driver_->unmap(gpu_);
+  } else if (driver_ != nullptr) {
     retire([driver = driver_, gpu = gpu_] { driver->unmap(gpu); });
   } else {
     unmap_reached(data_, bytes_, reached_);

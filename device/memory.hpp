@@ -15,8 +15,8 @@
 
 namespace sluice::device {
 
-/// Memory that other processes can map: whoever is given its descriptor, or the handle of a GPU's. Nothing of it is
-/// left behind by a crash.
+/// Memory that other processes can map: whoever is given its descriptor, or what the driver calls a GPU's. Nothing of
+/// it is left behind by a crash.
 struct Segment {
   GpuExport share;       ///< of the processor's memory: the descriptor alone
   std::uint64_t id = 0;  ///< unique in this process, never used again

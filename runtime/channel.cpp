@@ -285,6 +285,16 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   device::add_user(*this);
 }
 
+bool ChannelEnd::raise_behind(Stream stream, base::Word& word, std::uint64_t value) const noexcept {
+  if (seeded("refused_awaited")) return true;
+  try {
+    device::on_gpu(device::GpuCall(stream, gpu_), [&](device::Lane lane) { lane.gpu->write(word, value); });
+    return true;
+  } catch (const device::GpuError&) {
+    return false;
+  }
+}
+
 void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
   lane.gpu->issue();
   const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last_done || failed(); };
@@ -300,7 +310,7 @@ void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, 
   fired_.store(&fired);
   counted_.store(&epochs, std::memory_order_release);
   if (shut()) hold_kernels();
-  if (rung_ != nullptr) rung_->bell().keep_awaited();
+  if (rung_ != nullptr) world_->engine().let_kernels_ring(*rung_, fired, {0, source().slot_bytes});
   world_->engine().wake();
 }
 

@@ -120,7 +120,9 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
   base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
   /// Nobody knows what kernels have still to begin.
-  bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
+  bool may_be_parked() const noexcept override {
+    return gpus() != nullptr && ((counted() && !base::seeded("freed_behind_kernels")) || !passed());
+  }
   /// A GPU's stream that waits asks nobody for how long it may: the engine does, now and then.
   void ask_for_stream(base::Clock::time_point now) noexcept;
   /// Kernels count its epochs, and tell nobody.
@@ -172,19 +174,30 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// All enqueued work has run, here and in the peer's memory, and the peer's side lets go: the memory may be freed.
   bool over() { return parted() && (gone_ || (settled() && disarmed())); }
   /// The peer does not touch this end's memory any more, nor does anything here wait for it to.
-  bool parted() const noexcept { return passed() && let_go_by_peer_; }
-  /// Ends what the peer can write to. Returns whether it waits to hear of that.
+  bool parted() const noexcept { return let_go_by_peer_ && passed(); }
+  /// The peer has let go of this end, whose key is to be closed once what is enqueued here has passed.
+  bool owes_key() const noexcept { return let_go_by_peer_ && !key_closed_here_ && landing_ != nullptr; }
+  /// Once parted: ends what the peer can write to. Returns whether it waits to hear of that.
   bool close_key() {
-    if (landing_ != nullptr) stop_taking();
-    const bool awaited = landing_ != nullptr && landing_->closing_awaited();
-    landing_.reset();
+    key_closed_here_ = true;
+    const bool awaited = landing_ != nullptr && landing_->close();
+    if (closing) {  // nobody looks any more at what has landed
+      stop_taking();
+      landing_.reset();
+    }
     return awaited;
+  }
+  /// All that is left of this end is what was armed and never rung for: the peer can close its key, whether or not it
+  /// closes its end.
+  bool leaves_armed() {
+    return opening.key.role == Role::sender && closing && remote_id != 0 && !gone_ && passed() && !disarmed() &&
+           settled();
   }
   /// The peer hears next that nothing here touches its memory.
   void forget_peer() noexcept {
     if (put_ != nullptr) put_->forget_peer();
   }
-  /// The peer's end is no more, nor is what our puts wrote to.
+  /// What our puts wrote to cannot be written to any more.
   void peer_gone() noexcept { key_closed_ = true; }
 
  protected:
@@ -257,17 +270,20 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     if (used_by == Stream::Kind::program_order) return SliceAccess::lend(opening.memory, slots_.at(epoch), slot_bytes);
     return SliceAccess::make(SliceAccess::block(opening.memory), slots_.at(epoch), slot_bytes);
   }
-  /// As device::in_order. What a GPU's driver refuses fails the channel, and is counted: it will never pass.
-  template <class F>
-  void issue(Stream stream, std::atomic<std::uint64_t>& refused, F work) {
+  /// As device::in_order. What a GPU's driver refuses fails the channel, and will never happen: `refused` sees to it
+  /// that it is not waited for.
+  template <class F, class Refused>
+  void issue(Stream stream, F work, Refused refused) {
     if (!device::of_gpu(stream)) return device::in_order(stream, std::move(work));
     try {
-      device::in_order(stream, std::move(work));
+      device::on_gpu(device::GpuCall(stream, gpu_), std::move(work));
     } catch (const device::GpuError& reason) {
-      ++refused;
       fail(Code::transport, reason.what());
+      refused();
     }
   }
+  /// On a GPU's stream, behind all that it was given. False: the driver refused.
+  bool raise_behind(Stream stream, base::Word& word, std::uint64_t value) const noexcept;
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
   }
@@ -282,7 +298,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   /// By the host: what can be armed ahead of the stream is.
   void announce(std::uint64_t epoch, backends::Range part) {
-    if (connected() && rung_ != nullptr) rung_->announce(epoch, part);
+    if (connected() && rung_ != nullptr) (void)rung_->announce(epoch, part);
   }
   void await_armable(device::Lane lane, const backends::RungPut& put, std::uint64_t epoch) {
     const std::uint64_t most = put.most_armed();
@@ -413,7 +429,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   bool closed_ = false;
   bool let_go_by_peer_ = false;
   bool gone_ = false;                        // the peer is lost
-  bool key_closed_ = false;                  // its end is no more
+  bool key_closed_ = false;                  // nothing can be written to its end any more
+  bool key_closed_here_ = false;             // nor to this one
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 
   mutable std::mutex failure_mutex_;

@@ -158,6 +158,10 @@ bool Engine::work() {
   }
   post_credits();
   for (auto* transport : transports_) left |= transport->poll();
+  // Those who ring tell nobody: it never rests.
+  for (auto* put : armed_ahead_) put->arm_ahead();
+  listens |= !armed_ahead_.empty();
+  left |= !armed_ahead_.empty();
   for (auto* taker : takers_) left |= taker->take_landed();
   listens_.store(listens, std::memory_order_relaxed);
   return left;
@@ -185,6 +189,12 @@ void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbe
   put.share(bell, epochs);
 }
 
+void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs, backends::Range whole) {
+  const std::lock_guard turn(turn_);
+  put.let_kernels_ring(epochs, whole);
+  if (dynamic_cast<backends::Posting*>(&put) == nullptr) armed_ahead_.push_back(&put);
+}
+
 void Engine::watch(Taker& taker) {
   const std::lock_guard turn(turn_);
   takers_.push_back(&taker);
@@ -200,6 +210,14 @@ void Engine::forget(Taker& taker) {
 void Engine::reach(backends::RungPut& put, device::Driver& driver) {
   const std::lock_guard turn(turn_);
   put.reach_from(driver);
+}
+
+void Engine::forget(backends::RungPut& put) {
+  {
+    const std::lock_guard turn(turn_);
+    std::erase(armed_ahead_, &put);
+  }
+  forget(dynamic_cast<backends::Posting*>(&put));
 }
 
 void Engine::forget(const backends::Posting* posting) {

@@ -54,7 +54,7 @@ class Engine final : public backends::Listener, public device::Helper {
   void watch(backends::RungPut& put) { watch(put.bell(), dynamic_cast<backends::Posting*>(&put)); }
   /// The same for credits of so many slots, which may leave a little later. `landed`: what has arrived in them.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
-  void forget(backends::RungPut& put) { forget(dynamic_cast<backends::Posting*>(&put)); }
+  void forget(backends::RungPut& put);
   void watch(Taker& taker);
   void forget(Taker& taker);
   void watch(backends::EngineAccess& access) { watch(access.bell(), &access); }
@@ -64,6 +64,9 @@ class Engine final : public backends::Listener, public device::Helper {
 
   /// The put is enqueued on streams of the driver's GPUs from now on. Nothing of it is outstanding.
   void reach(backends::RungPut& put, device::Driver& driver);
+
+  /// Kernels ring its bell from now on (see RungPut): what is not the engine's to post it arms ahead.
+  void let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs, backends::Range whole);
 
   /// For who waits: null while no turn can move anything.
   device::Helper* helper() noexcept { return watched_.load(std::memory_order_acquire) > 0 ? this : nullptr; }
@@ -107,6 +110,7 @@ class Engine final : public backends::Listener, public device::Helper {
   std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
   std::vector<backends::Posting*> puts_;
+  std::vector<backends::RungPut*> armed_ahead_;
   std::vector<Taker*> takers_;
   Credits credits_;
 };

@@ -10,13 +10,7 @@ namespace {
 
 using device::Kernel;
 using device::Launch;
-
-constexpr std::size_t kWarp = 32;
-constexpr std::size_t kMostThreads = 1024;
-
-unsigned threads_for(std::size_t units) {
-  return static_cast<unsigned>(std::clamp((units + kWarp - 1) / kWarp * kWarp, kWarp, kMostThreads));
-}
+using device::threads_for;
 
 /// A kernel, in the order of the stream.
 template <class Args>
@@ -77,17 +71,25 @@ void KernelPlan::start(Stream stream, std::uint64_t step, bool captured) {
   constexpr std::size_t kOfThread = 16;         // bytes of one copy
   const auto channels = static_cast<unsigned>(out_.size());
   const unsigned threads = threads_for(largest_ / kOfThread);
+  const auto count_launch = [&] {
+    for (const kernel::Out& out : out_) out.count->launched += captured ? 0U : 1U;
+  };
   if (largest_ <= kOneBlock) {
     launch(stream, Kernel::put, args<device::PutArgs, kernel::Out>(out_, step, captured), threads, channels);
-  } else {
-    constexpr std::size_t kMostBlocks = 256;
-    const auto blocks = static_cast<unsigned>(std::clamp<std::size_t>(largest_ / kOneBlock, 1, kMostBlocks));
-    const unsigned one_each = threads_for(channels);
-    launch(stream, Kernel::begin_put, args<device::BeginPutArgs, kernel::Out>(out_, step, captured), one_each);
+    return count_launch();
+  }
+  constexpr std::size_t kMostBlocks = 256;
+  const auto blocks = static_cast<unsigned>(std::clamp<std::size_t>(largest_ / kOneBlock, 1, kMostBlocks));
+  const unsigned one_each = threads_for(channels);
+  launch(stream, Kernel::begin_put, args<device::BeginPutArgs, kernel::Out>(out_, step, captured), one_each);
+  count_launch();
+  try {
     launch(stream, Kernel::copy, args<device::CopyArgs, kernel::Out>(out_, step, captured), threads, blocks, channels);
     launch(stream, Kernel::end_put, args<device::EndPutArgs, kernel::Out>(out_, step, captured), one_each);
+  } catch (const device::GpuError&) {  // what has begun will not end
+    for (const auto& sender : senders_) sender->refused_ += captured ? 0U : 1U;
+    throw;
   }
-  for (const kernel::Out& out : out_) out.count->launched += captured ? 0U : 1U;
 }
 
 void KernelPlan::wait(Stream stream, std::uint64_t step, bool captured) {

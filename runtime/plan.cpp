@@ -27,11 +27,10 @@ std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
   return all;
 }
 
-/// On a GPU's stream the engine's bells stay apart: kernels come to each when its credit has come. They are written in
-/// one operation all the same.
+/// On a GPU's stream bells stay apart: kernels come to each when its credit has come. They are written in one operation
+/// all the same, where the stream itself can write them.
 bool may_share(const RungPut* put, Stream stream) {
-  if (put == nullptr) return false;
-  return !device::of_gpu(stream) || put->fired() != backends::Fired::by_engine || seeded("kernel_bells_shared");
+  return put != nullptr && (!device::of_gpu(stream) || seeded("kernel_bells_shared"));
 }
 
 /// It is fired by a bell of the plan's.
@@ -81,6 +80,11 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
     for (auto& in : in_) in.core->bind_to_gpu(stream);
   }
   // From here on nothing throws: a commit that failed may be tried again.
+  // One kernel does all small puts, whose signals wait for no large ones then.
+  if (device::of_gpu(stream)) {
+    std::stable_sort(out_.begin(), out_.end(),
+                     [](const Out& a, const Out& b) { return a.core->slot_bytes < b.core->slot_bytes; });
+  }
   for (auto& out : out_) {
     take(*out.core);
     out.first = out.core->epoch();
@@ -139,6 +143,7 @@ void PlanCore::look_at_capture(Stream stream) {
   try {
     now = device::driver(stream.kind())->capture(stream.handle());
   } catch (const device::GpuError& reason) {
+    if (std::exchange(capture_, 0) != 0) counts_ = at_capture_;  // there will be no graph
     throw misuse(reason.what());
   }
   if (now == capture_) return;
@@ -197,12 +202,15 @@ void PlanCore::acquire(Stream stream) {
   for (const auto& out : out_) out.core->check_driven();
   const std::uint64_t next = counts_.starts + 1;
   if (kernels_drive()) return launch([&] { kernels_->acquire(stream, next, capture_ != 0); });
-  issue(stream, [this, next](device::Lane lane) {
+  const auto work = [this, next](device::Lane lane) {
     for (auto& [core, first] : out_) {
       const auto epoch = first + next;
       if (core->rung_ != nullptr && epoch > static_cast<std::uint64_t>(core->opening.options.depth))
         core->await_source(lane, epoch);
     }
+  };
+  issue(stream, work, [&] {
+    for (const auto& out : out_) out.core->acquire_refused(stream);
   });
   check_failures(stream);
 }
@@ -217,7 +225,10 @@ void PlanCore::start(Stream stream) {
   for (auto& [core, first] : out_) core->count_for_plan();
   const std::uint64_t start = ++counts_.starts;
   for (auto& [core, first] : out_) core->announce(core->epoch(), core->whole());
-  issue(stream, [this, start](device::Lane lane) { fire(lane, start); });
+  const auto work = [this, start](device::Lane lane) { fire(lane, start); };
+  issue(stream, work, [&] {
+    for (const auto& out : out_) out.core->put_refused(stream);
+  });
   check_failures(stream);
 }
 
@@ -248,8 +259,11 @@ void PlanCore::wait(Stream stream) {
   for (auto& in : in_) in.core->check_next();
   for (auto& in : in_) in.core->count_for_plan();
   const std::uint64_t wait = ++counts_.waits;
-  issue(stream, [this, wait](device::Lane lane) {
+  const auto work = [this, wait](device::Lane lane) {
     for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
+  };
+  issue(stream, work, [&] {
+    for (const auto& in : in_) in.core->wait_refused(stream);
   });
   check_failures(stream);
 }
@@ -264,7 +278,10 @@ void PlanCore::release(Stream stream) {
   if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
-  issue(stream, [this, release](device::Lane lane) { give_back(lane, release); });
+  const auto work = [this, release](device::Lane lane) { give_back(lane, release); };
+  issue(stream, work, [&] {
+    for (const auto& in : in_) in.core->release_refused(stream);
+  });
 }
 
 void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
@@ -298,7 +315,9 @@ std::string PlanCore::describe() const {
   for (const auto& in : in_) text += in.core->describe() + "\n";
   if (!committed_) return text + "not committed";
   if (kernels_drive())
-    return text + "driven by kernels, since it was captured: they copy, write words and wait for them";
+    return text +
+           "driven by kernels, since it was captured: they copy, write words and wait for them; what a NIC fires is "
+           "armed ahead";
   const auto by_stream =
       std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung_ == nullptr; });
   const auto own = std::count_if(out_.begin(), out_.end(), [](const auto& out) {

@@ -55,27 +55,34 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void check_for_kernels(const runtime::ChannelEnd& end) const;
   void reach_bells(device::Driver& driver);
   void prepare_kernels(Stream stream);
-  /// As device::in_order; work that a host stream still has keeps the plan alive.
-  template <class F>
-  void issue(Stream stream, F work) {
+  /// As device::in_order; work that a host stream still has keeps the plan alive. `refused`: see `launch`.
+  template <class F, class Refused>
+  void issue(Stream stream, F work, Refused refused) {
     if (stream.kind() == Stream::Kind::program_order) {
       work(device::Lane{});
     } else if (device::of_gpu(stream)) {
-      launch([&] { device::in_order(stream, std::move(work)); });
+      launch([&] { device::in_order(stream, std::move(work)); }, refused);
     } else {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable { work(lane); });
     }
   }
-  /// What the driver refuses fails all channels, unless it was only to be captured.
-  template <class F>
-  void launch(F work) {
+  /// What the driver refuses fails all channels, unless it was only to be captured, and will never happen: `refused`
+  /// sees to it that it is not waited for.
+  template <class F, class Refused>
+  void launch(F work, Refused refused) {
     try {
       work();
     } catch (const device::GpuError& reason) {
-      if (capture_ != 0) throw misuse(reason.what());
+      if (capture_ != 0) throw misuse(std::string("the graph that is captured must not be launched: ") + reason.what());
       for (const auto& out : out_) out.core->fail(Code::transport, reason.what());
       for (const auto& in : in_) in.core->fail(Code::transport, reason.what());
+      refused();
     }
+  }
+  /// The same for kernels, which count what the stream was given of them.
+  template <class F>
+  void launch(F work) {
+    launch(std::move(work), [] {});
   }
   void fire(device::Lane lane, std::uint64_t start);
   void give_back(device::Lane lane, std::uint64_t release);

@@ -51,6 +51,8 @@ std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device
   const auto what = put_->by_kernel(driver);
   if (!what) return std::nullopt;
   in.rings = what->rings;
+  in.armed = what->armed;
+  in.counter = what->counter;
   in.raised = runtime::as_kernels_see(*what->raised);
   in.ahead = what->ahead;
   return in;
@@ -71,7 +73,8 @@ void ReceiverCore::let_kernels_wait(const kernel::In& in) {
 Slice ReceiverCore::wait(Stream stream) {
   bind(stream);
   const std::uint64_t epoch = begin();
-  issue(stream, refused_waits_, [this, epoch](device::Lane lane) { land(lane, epoch); });
+  issue(
+      stream, [this, epoch](device::Lane lane) { land(lane, epoch); }, [&] { wait_refused(stream); });
   if (stream.kind() != Stream::Kind::host) check();
   return slot(epoch, stream.kind());
 }
@@ -169,7 +172,17 @@ void ReceiverCore::release(Stream stream) {
   check();
   const std::uint64_t epoch = begin_release();
   announce(epoch, {});
-  issue(stream, refused_releases_, [this, epoch](device::Lane lane) { give_back(lane, epoch); });
+  issue(
+      stream, [this, epoch](device::Lane lane) { give_back(lane, epoch); }, [&] { release_refused(stream); });
+}
+
+void ReceiverCore::wait_refused(Stream stream) noexcept {
+  given_ = epoch() - refused_waits_ - by_host_;
+  if (!raise_behind(stream, landed_.word, given_)) ++refused_waits_;
+}
+
+void ReceiverCore::release_refused(Stream stream) noexcept {
+  if (rung_ != nullptr || !raise_behind(stream, done, released())) ++refused_releases_;
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {

@@ -45,6 +45,9 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   std::uint64_t begin_release();
   void land(device::Lane lane, std::uint64_t epoch);
   void pass(device::Lane lane);
+  // What the driver refused of the last wait, or release, is over once the stream has passed the rest.
+  void wait_refused(Stream stream) noexcept;
+  void release_refused(Stream stream) noexcept;
   bool take_landed() override;
   void have_taken(std::uint64_t epoch);
   void await_signal(device::Lane lane, std::uint64_t epoch);

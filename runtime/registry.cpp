@@ -237,6 +237,7 @@ void World::let_go() {
   for (auto& [id, end] : ends_) {
     if (end->beyond_final() && !seeded("final_epoch_ignored")) end->refuse_enqueued();
     if (end->closed_by_peer && !end->peer_told && end->let_go()) tell_let_go(*end);
+    if (end->owes_key()) close_key(*end);
   }
 }
 
@@ -263,17 +264,20 @@ void World::begin_closing(ChannelEnd& end) {
 bool World::close(ChannelEnd& end, Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
-  const auto over = [&] {
-    close_key(end);
-    return end.over() || seeded("close_frees_early");
-  };
-  while (!over() && Clock::now() < deadline) {
+  const auto is_over = [&] { return over(end) || seeded("close_frees_early"); };
+  while (!is_over() && Clock::now() < deadline) {
     changed_.wait_until(lock, std::min(deadline, Clock::now() + kLook));
     if (ended_) end.peer_let_go();
   }
-  if (!over()) return false;
+  if (!is_over()) return false;
   unregister(end);
   return true;
+}
+
+bool World::over(ChannelEnd& end) {
+  close_key(end);
+  if (!end.peer_told && end.leaves_armed() && !seeded("armed_unsaid")) tell_let_go(end);
+  return end.over();
 }
 
 /// As soon as nobody needs it: both ends may wait to hear that the other's is closed.
@@ -285,6 +289,8 @@ void World::close_key(ChannelEnd& end) {
 void World::unregister(ChannelEnd& end) {
   // The peer may have closed while this end was: its engine has not been told yet, and nobody would later.
   if (end.closed_by_peer && !end.peer_told) tell_let_go(end);
+  // Its handle may live on, and a peer that closes later is told at once that nothing touches its memory.
+  if (!seeded("closed_end_keeps_peer")) end.forget_peer();
   ends_.erase(end.id);
   // The peer may look for this end later, and must find that it is over: its place in the queue stays.
   const auto waiting = waiting_here_.find(end.opening.key);

@@ -42,6 +42,9 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
   out.target = what->target.memory.data;
   out.target_stride = what->target.slot_bytes;
   out.rings = what->rings;
+  out.armed = what->armed;
+  out.counter = what->counter;
+  if (what->rings && seeded("kernels_ring_without_credit")) out.target_slots = kNoLimit / 2;
   out.raised = runtime::as_kernels_see(*what->raised);
   out.ahead = what->ahead;
   out.parts = what->parts;
@@ -71,12 +74,22 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
   }
   if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
   // An acquire is no put that closing would wait for: it keeps the channel's memory itself.
-  std::atomic<std::uint64_t> refused{0};
-  const std::uint64_t before = acquires_;
-  issue(stream, refused, [self = shared_from_this(), next](device::Lane lane) {
-    static_cast<SenderCore&>(*self).await_source(lane, next);
-  });
-  if (refused != 0) acquires_ = before;
+  issue(
+      stream,
+      [self = shared_from_this(), next](device::Lane lane) {
+        static_cast<SenderCore&>(*self).await_source(lane, next);
+      },
+      [&] { acquire_refused(stream); });
+}
+
+void SenderCore::acquire_refused(Stream stream) noexcept {
+  if (acquired_ == nullptr || raise_behind(stream, acquired_.load()->word, acquires_)) return;
+  acquires_ = acquired_.load()->word.value.load();
+}
+
+/// Its put may have been given to the stream in part. Whoever hears a bell says itself what is over.
+void SenderCore::put_refused(Stream stream) noexcept {
+  if (rung_ != nullptr || !raise_behind(stream, done, epoch())) ++refused_;
 }
 
 std::uint64_t SenderCore::waits_for() const noexcept {
@@ -101,7 +114,8 @@ void SenderCore::put(Stream stream, backends::Range part) {
   if (part.offset > slot_bytes || part.bytes > slot_bytes - part.offset) refuse_part(part);
   const std::uint64_t epoch = begin();
   announce(epoch, part);
-  issue(stream, refused_, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); });
+  issue(
+      stream, [this, epoch, part](device::Lane lane) { fire(lane, epoch, part); }, [&] { put_refused(stream); });
   if (stream.kind() != Stream::Kind::host) check();
 }
 

@@ -27,6 +27,7 @@ class SenderCore final : public runtime::ChannelEnd {
   std::string state() const override;
 
  private:
+  friend class KernelPlan;
   friend class PlanCore;
   void on_connect(int remote_depth) override;
   void on_peer_closed(const runtime::Final& final) noexcept override;
@@ -55,6 +56,9 @@ class SenderCore final : public runtime::ChannelEnd {
     enqueue(lane, epoch, base::seeded("partial_copies_whole_slot") ? whole() : part);
   }
   void acquire_on(Stream stream, std::uint64_t next);
+  // What the driver refused of the last acquire, or put, is over once the stream has passed the rest.
+  void acquire_refused(Stream stream) noexcept;
+  void put_refused(Stream stream) noexcept;
   void await_credit(device::Lane lane, std::uint64_t epoch) {
     await_connected(lane);
     if (epoch > credit_seen_ + target_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);

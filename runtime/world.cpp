@@ -49,6 +49,7 @@ World::World(Place place, const base::Env& env, const Options& options)
       transports_(open_transports(place_, env)), peers_(place_, env.peer_timeout, transports_, *this),
       engine_(*this, {env.engine_cpu, env.engine_poll}) {
   device::nontemporal_min.store(env.nontemporal_min);
+  device::kernel_put_max.store(env.kernel_put_max);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
   constexpr Timeout kOftenest = std::chrono::milliseconds(1);
   constexpr Timeout kRarest = std::chrono::seconds(10);
@@ -75,11 +76,8 @@ void World::leave() noexcept {
   for (auto& [id, end] : ends_) begin_closing(*end);
   engine_.wake();
   const auto deadline = deadline_after(std::min<Timeout>(limits_.connect, kLeaving));
-  const auto over = [this](auto& entry) {
-    close_key(*entry.second);
-    return entry.second->over();
-  };
-  while (!std::all_of(ends_.begin(), ends_.end(), over) && Clock::now() < deadline) {
+  const auto is_over = [this](auto& entry) { return over(*entry.second); };
+  while (!std::all_of(ends_.begin(), ends_.end(), is_over) && Clock::now() < deadline) {
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   }
   std::vector<std::shared_ptr<ChannelEnd>> still_used;  // somebody may yet write into their memory
@@ -164,7 +162,7 @@ int World::prepare(std::vector<pollfd>& sockets) {
   const auto is_counted = [](const auto& entry) { return entry.second->counted(); };
   if (std::any_of(ends_.begin(), ends_.end(), is_counted)) at_most(kKernelsMs);
   for (const auto& [id, end] : ends_) {
-    if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told)) continue;
+    if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told) && !end->owes_key()) continue;
     // A peer that closes waits for streams of ours, perhaps long.
     if (!base::seeded("closing_not_looked_at")) at_most(look_ms_);
     if (!base::seeded("closing_looked_at_often")) look_ms_ = std::min(2 * look_ms_, kLookMax);

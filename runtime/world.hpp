@@ -92,6 +92,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   bool asks_for_streams() const;
   void ask_for_streams();
   void close_key(ChannelEnd& end);
+  /// Whether the closing end is; does what there is to be done for it.
+  bool over(ChannelEnd& end);
   void unregister(ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
   void leave() noexcept;

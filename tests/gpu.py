@@ -11,6 +11,7 @@ does not stop the others. Exit code: 0 if nothing failed, 1 if something did, 2 
 import argparse
 import dataclasses
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -27,6 +28,7 @@ ALL_SECONDS = 530
 # Cells along each side of a rank's block, and steps.
 MESHES = [(128, 2000), (1024, 1000), (4096, 200)]
 ROUNDS = 3
+THREADS = ("-n", 2, "--threads")
 
 
 class Skipped(Exception):
@@ -87,8 +89,9 @@ class Run:
         found = re.findall(rf"^-- (Sluice: {part}: .*)$", log.read_text(), re.MULTILINE) if log.is_file() else []
         return found[-1] if found else ""
 
-    def command(self, *words, environment=None):
-        """Runs a command, with its output in the stage's log too. All that it started ends with the stage's time."""
+    def command(self, *words, environment=None, code=0):
+        """Runs a command that ends with this code, with its output in the stage's log too. All that it started ends with the stage's
+        time."""
         line = [str(word) for word in words]
         # These are for ./dev; programs refuse variables that they do not know.
         keep = {name: value for name, value in os.environ.items()
@@ -108,7 +111,7 @@ class Run:
         with self.log.open() as log:
             log.seek(start)
             output = log.read()
-        if process.returncode != 0:
+        if process.returncode != code:
             raise subprocess.CalledProcessError(process.returncode, line, output)
         return output
 
@@ -141,6 +144,14 @@ def emucxi(run):
     return {"FI_PROVIDER_PATH": str(run.build / "providers")}
 
 
+def hip_on_cuda(run):
+    """The environment in which the library uses HIP's calls, which this machine's CUDA driver does."""
+    if not list((run.build / "hip_on_cuda").glob("*")):
+        raise Skipped(f"needs HIP's headers; {run.configured('HIP') or 'this build has none'}")
+    paths = [str(run.build / "hip_on_cuda"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"SLUICE_GPUS": "hip", "LD_LIBRARY_PATH": ":".join(paths)}
+
+
 def memcheck(run):
     tool = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
     if not tool:
@@ -166,17 +177,32 @@ def build_apps(run):
     return {"what": run.configured("KOKKOS")}
 
 
-def bench(name, *arguments):
-    """A stage of the benchmarks: a row of `sluice-bench`, between two processes on streams of one GPU."""
+def bench(name, *arguments, rounds=20, ranks=("-n", 2), code=0):
+    """A stage of the benchmarks: rows of `sluice-bench`, between two processes on streams of one GPU, or two threads, which ends with
+    this code."""
     def work(run):
         rows = run.out / f"{name}.json"
         rows.unlink(missing_ok=True)
-        few = ("--iters", "20", "--rounds", "1") if run.brief else ()
-        run.command(run.program("sluice-run"), "-n", 2, run.program("sluice-bench"), *arguments, "--stream", "cuda", *few,
-                    "--json", rows)
+        few = ("--iters", 20, "--rounds", 1) if run.brief else ("--rounds", rounds)
+        run.command(run.program("sluice-run"), *ranks, run.program("sluice-bench"), *arguments, "--stream", "cuda", *few,
+                    "--json", rows, code=code)
         found = json.loads(rows.read_text())
         return {"what": f"{len(found)} rows", "rows": found}
     return work
+
+
+def crossover(run):
+    """Small puts by the copy engine, and by a kernel: up to which size is a kernel quicker?"""
+    file, times = run.out / "bench.small_puts.json", {}
+    few = ("--iters", "20", "--rounds", "1") if run.brief else ()
+    for way, most in (("copy_engine_us", "0"), ("kernel_us", "1m")):
+        run.command(run.program("sluice-run"), "-n", 2, run.program("sluice-bench"), "latency", "--stream", "cuda", "--sizes",
+                    "8:256k", "--against", "none", *few, "--json", file, environment={"SLUICE_KERNEL_PUT_MAX": most})
+        for row in json.loads(file.read_text()):
+            times.setdefault(row["bytes"], {})[way] = row["p50"]
+    puts = [{"bytes": size, **of_size} for size, of_size in sorted(times.items())]
+    quicker = list(itertools.takewhile(lambda put: put["kernel_us"] < put["copy_engine_us"], puts))
+    return {"what": f"by a kernel quicker up to {quicker[-1]['bytes']} bytes" if quicker else "by a kernel not quicker", "puts": puts}
 
 
 def app_command(run, app, cells, steps, *arguments):
@@ -221,11 +247,11 @@ STAGES = [
     Stage("conformance.threads", "same process, eager", 90,
           conformance("Quick*/threads_*cuda*:Wrapped*/threads_*cuda*:-*Graph*", "Quick/OneWay.*/threads_cuda*d1_13B")),
     Stage("conformance.processes", "two processes, eager", 120,
-          conformance("Quick*/shm_cuda*:Quick*/shm_inline_cuda*:-*Graph*", "Quick/OneWay.*/shm_cuda*d1_13B")),
+          conformance("Quick*/shm_cuda*:Quick*/shm_inline_cuda*:-*Graph*:*GpuK*:*Litmus*", "Quick/OneWay.*/shm_cuda*d1_13B")),
     Stage("conformance.graphs.threads", "same process, captured into graphs", 60,
           conformance("*Graph*:-*Graph*shm_*cuda*:*Graph*ofi*:*Graph*emucxi*:Full*", "*Graph*threads_*13B")),
-    Stage("conformance.graphs.processes", "two processes, captured into graphs", 60,
-          conformance("*Graph*shm_*cuda*:-Full*", "*Graph*shm_*13B")),
+    Stage("litmus", "two processes, 10^6 puts: no signal lost, none before its data", 60,
+          conformance("Full/Litmus.*/shm_cuda_stream_8B:Full/Litmus.*/shm_cuda_stream_65536B", "Quick/Litmus.*/shm_cuda_stream_8B")),
     Stage("memcheck", "a subset under compute-sanitizer", 60, memcheck),
     Stage("bench.latency", "put and signal to wait, stream to stream", 30, bench("bench.latency", "latency")),
     Stage("bench.stream", "cost for the host", 30, bench("bench.stream", "stream")),
@@ -238,7 +264,26 @@ STAGES = [
     Stage("apps.jacobi", "a step, against host-synchronised copies", 60, measure_app("jacobi")),
     Stage("apps.life", "a step, against host-synchronised copies", 60, measure_app("life")),
     Stage("conformance.cxi", "a stream rings an emulated NIC's page, whose signal a stream waits for", 60,
-          conformance("Quick/OneWay.*emucxi_cuda*:Quick/Gpu*emucxi*cuda*d1_13B", "Quick/OneWay.*emucxi_cuda*d1_13B", emucxi)),
+          conformance("Quick/OneWay.*emucxi_cuda*:Quick/Gpu*emucxi*cuda*d1_13B:Quick/Graphs*emucxi*cuda_hosts_to_hosts_d2*",
+                      "Quick/OneWay.*emucxi_cuda*d1_13B", emucxi)),
+    Stage("bench.small_puts", "by the copy engine, and by a kernel", 40, crossover),
+    Stage("bench.replay", "captured into graphs and replayed, ranks as threads", 40,
+          bench("bench.replay", "replay", "--neighbours", "26", rounds=5, ranks=THREADS)),
+    Stage("bench.device", "puts by kernels, ranks as threads", 30, bench("bench.device", "device", rounds=5, ranks=THREADS)),
+    # Kernels that wait for each other: two processes on one GPU take turns, each for a slice of time.
+    Stage("conformance.graphs.processes", "two processes, captured into graphs, or by kernels that wait", 60,
+          conformance("*Graph*shm_*cuda*:Quick/GpuK*shm_cuda*:-Full*", "*Graph*shm_*13B")),
+    Stage("litmus.kernels", "two processes, whose graphs and kernels wait for each other", 60,
+          conformance("Quick/Litmus.*/shm_cuda_graph_*:Quick/Litmus.*/shm_cuda_kernel_*", "Quick/Litmus.*/shm_cuda_kernel_8B")),
+    Stage("bench.replay.processes", "captured and replayed, between processes", 20,
+          bench("bench.replay.processes", "replay", "--sizes", "8", "--neighbours", "26", rounds=3)),
+    Stage("bench.device.processes", "puts by kernels, between processes", 20,
+          bench("bench.device.processes", "device", "--sizes", "8", rounds=3)),
+    Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
+          bench("bench.failure", "failure", code=128 + signal.SIGKILL)),
+    Stage("conformance.hip", "HIP's calls, done by this GPU's CUDA driver: no test on AMD", 60,
+          conformance("Quick/GpuMemory*/shm_cuda*:Quick/GpuStreams*/shm_cuda*:Quick/OneWay.*/shm_cuda*",
+                      "Quick/OneWay.*/threads_cuda*d1_13B", hip_on_cuda)),
     Stage("conformance.engine", "puts that the engine or a doorbell fires", 90,
           conformance("Quick*/posted_*cuda*:Quick*/rung_*cuda*:Quick*/shm_between_threads_*cuda*:-*Graph*",
                       "Quick/OneWay.*/posted_cuda*d1_13B")),
@@ -308,6 +353,15 @@ def bench_lines(stages):
                f"| {rivals} |")
 
 
+def put_lines(stages):
+    puts = [put for stage in stages for put in stage.get("puts", [])]
+    if puts:
+        yield "\n## Small puts\n\n`latency`, one way, with `SLUICE_KERNEL_PUT_MAX=0` and with `1m`.\n"
+        yield "| bytes | copy engine us | kernel us |\n|---|---|---|"
+    for put in puts:
+        yield f"| {put['bytes']} | {put['copy_engine_us']:.2f} | {put['kernel_us']:.2f} |"
+
+
 def app_lines(stages):
     rows = [row for stage in stages for row in stage.get("steps", [])]
     if rows:
@@ -327,7 +381,9 @@ def page(results):
     lines += ["\n## Stages\n", "| stage | what | result | seconds | |\n|---|---|---|---|---|"]
     lines += [f"| {stage['name']} | {stage['about']} | {stage['result']} | {stage['seconds']} | {stage['what'].replace('|', '/')} |"
               for stage in results["stages"]]
-    return "\n".join([*lines, *bench_lines(results["stages"]), *app_lines(results["stages"])]) + "\n"
+    for part in (bench_lines, put_lines, app_lines):
+        lines += part(results["stages"])
+    return "\n".join(lines) + "\n"
 
 
 def write(results, out):

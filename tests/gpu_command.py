@@ -37,7 +37,8 @@ class Machine:
 
     def gpu(self, only, *arguments):
         """Runs some stages; the exit code and what was said."""
-        environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(self.options.driver)}
+        environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(self.options.driver),
+                       "EMUCUDA_KERNELS": str(self.options.driver / "libemukernels.so")}
         words = ["bash", ROOT / "dev", "gpu", "--out", self.out, "--build", self.options.build, "--brief", "--only", only]
         done = subprocess.run([str(word) for word in [*words, *arguments]], capture_output=True, text=True, env=environment,
                               check=False)
@@ -60,16 +61,25 @@ def faults_without_gpu(machine):
 
 def faults_of_stages(machine):
     machine.add("nvidia-smi", GPU)
-    code, said = machine.gpu(r"build$|conformance\.(threads|processes)$|memcheck|jacobi|bench\.latency")
+    code, said = machine.gpu(
+        r"build$|conformance\.(threads|processes)$|memcheck|litmus|jacobi|bench\.(latency|small_puts|replay|device|failure)")
     stages, page = machine.results()
     if code != 0:
         yield f"exit code {code}:\n{said}"
-    for name in ("conformance.threads", "conformance.processes", "memcheck"):
+    for name in ("conformance.threads", "conformance.processes", "litmus", "memcheck"):
         if stages[name]["result"] != "passed" or stages[name]["passed"] == 0:
             yield f"{name}: {stages[name]}"
+    for name, beside in (("bench.latency", "raw"), ("bench.replay", "eager"), ("bench.device", "on_streams"),
+                         ("bench.replay.processes", "raw"), ("bench.device.processes", "raw")):
+        rows = stages[name].get("rows", [])
+        if not rows or any(beside not in row["rivals"] for row in rows) or f", {beside} " not in page.replace("| ", ", "):
+            yield f"{name}: no rows, or none with {beside}: {stages[name]}"
     for name, stage in stages.items():
         if f"| {name} | " not in page or not stage["what"] or not (machine.out / f"{name}.log").is_file():
             yield f"{name}: {stage} in the page, or without a log:\n{page}"
+    small = stages["bench.small_puts"]
+    if small["result"] == "passed" and (len(small["puts"]) != 16 or "| 262144 | " not in page):
+        yield f"small puts: {small}, or not in the page:\n{page}"
     why_not = stages["verify.jacobi"]["what"]
     if stages["verify.jacobi"]["result"] != "skipped" or not ("Kokkos without CUDA" in why_not or "not built" in why_not):
         yield f"jacobi, without a Kokkos for GPUs: {stages['verify.jacobi']}"

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's kernels, and those of tests, for an emulated GPU: their bodies, compiled for the host. Blocks run one
-// after the other, each as one thread.
+// The kernels of the library, of benchmarks and of tests, for an emulated GPU: their bodies, compiled for the host.
+// Blocks run one after the other, each as one thread.
 #include "tests/gpu_kernels.hpp"
 
 #include <dlfcn.h>
 
+#include <array>
+#include <bit>
 #include <cstring>
 #include <vector>
 
+#include "apps/bench/kernel_ping_pong.hpp"
 #include "device/kernel_images.hpp"
 #include "device/kernels.hpp"
+#include "tests/device/litmus.hpp"
 #include "tests/device/relay.hpp"
+#include "tests/rivals/raw_ping_pong.hpp"
 
 namespace sluice::test {
 namespace {
@@ -64,6 +69,17 @@ void write(void** parameters, unsigned*, unsigned*) {
   kernel::write(args);
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): it is an EmucudaKernel
+void small_puts(void** parameters, unsigned* grid, unsigned*) {
+  device::SmallPutsArgs args;
+  std::memcpy(&args, *parameters, sizeof args);
+  for (unsigned x = 0; x < grid[0]; ++x) {
+    args.puts[x].to = alias(args.puts[x].to);
+    args.puts[x].from = alias(const_cast<std::byte*>(args.puts[x].from));
+    kernel::small_put(kThread, args, x);
+  }
+}
+
 void put(const device::PutArgs& args, const unsigned* grid) {
   for (unsigned x = 0; x < grid[0]; ++x) kernel::put(kThread, args, x);
 }
@@ -74,20 +90,65 @@ void copy(const device::CopyArgs& args, const unsigned* grid) {
   }
 }
 
-/// Its ends are what the library has made, in a class of the program's.
-void relay_on_host(void** parameters, unsigned*, unsigned*) {
-  kernel::Out out{};
-  kernel::In in{};
-  RelayArgs args{DeviceSender(out), DeviceReceiver(in), 0, nullptr, nullptr};
-  std::memcpy(static_cast<void*>(&args), *parameters, sizeof args);
-  std::memcpy(&out, static_cast<void*>(&args.to), sizeof out);
-  std::memcpy(&in, static_cast<void*>(&args.from), sizeof in);
-  out.source = alias(out.source);
-  out.target = alias(out.target);
-  in.target = alias(in.target);
-  args.to = DeviceSender(out);
-  args.from = DeviceReceiver(in);
-  relay(kThread, args);
+/// What a kernel of a program gets.
+template <class Args>
+Args copied(void** parameters) {
+  std::array<std::byte, sizeof(Args)> bytes;
+  std::memcpy(bytes.data(), *parameters, sizeof bytes);
+  return std::bit_cast<Args>(bytes);
+}
+
+/// An end of a channel in it, which is what the library has made, in a class of the program's.
+template <class End, class Device>
+void alias_end(Device& device) {
+  auto end = std::bit_cast<End>(device);
+  end.target = alias(end.target);
+  if constexpr (requires { end.source; }) end.source = alias(end.source);
+  device = Device(end);
+}
+
+/// A kernel that holds a channel each way.
+template <class Args, void (*body)(const kernel::Thread&, const Args&)>
+void with_channels(void** parameters, unsigned*, unsigned*) {
+  auto args = copied<Args>(parameters);
+  alias_end<kernel::Out>(args.to);
+  alias_end<kernel::In>(args.from);
+  body(kThread, args);
+}
+
+void raw_ping_pong(void** parameters, unsigned*, unsigned*) {
+  auto args = copied<rivals::RawPingPongArgs>(parameters);
+  const auto find = [](auto*& pointer) {
+    pointer =
+        static_cast<std::remove_reference_t<decltype(pointer)>>(g_alias(reinterpret_cast<std::uintptr_t>(pointer)));
+  };
+  find(args.source);
+  find(args.target);
+  find(args.raised);
+  find(args.awaited);
+  rivals::ping_pong(kThread, args);
+}
+
+void fill_slot(void** parameters, unsigned*, unsigned*) {
+  const auto args = copied<LitmusArgs>(parameters);
+  litmus_fill(kThread, alias(args.slot), args.bytes, args.channel, *args.count);
+}
+
+void check_slot(void** parameters, unsigned*, unsigned*) {
+  const auto args = copied<LitmusArgs>(parameters);
+  litmus_check(kThread, alias(args.slot), args.bytes, args.channel, *args.count);
+}
+
+void send(void** parameters, unsigned*, unsigned*) {
+  auto args = copied<LitmusSend>(parameters);
+  alias_end<kernel::Out>(args.end);
+  litmus_send(kThread, args);
+}
+
+void receive(void** parameters, unsigned*, unsigned*) {
+  auto args = copied<LitmusReceive>(parameters);
+  alias_end<kernel::In>(args.end);
+  litmus_receive(kThread, args);
 }
 
 template <class Args, void (*body)(const kernel::Thread&, const Args&)>
@@ -97,11 +158,11 @@ void one_block(const Args& args, const unsigned*) {
 
 }  // namespace
 
-void add_kernels(void* driver) {
+bool add_kernels(void* driver) {
   const auto add = reinterpret_cast<Register>(dlsym(driver, "emucuda_register_kernel"));
   const auto set = reinterpret_cast<SetParameters>(dlsym(driver, "emucuda_kernel_parameters"));
   g_alias = reinterpret_cast<Alias>(dlsym(driver, "emucuda_alias"));
-  if (add == nullptr || set == nullptr || g_alias == nullptr) return;
+  if (add == nullptr || set == nullptr || g_alias == nullptr) return false;
   const auto register_named = [&](const char* name, Registered kernel, std::size_t bytes) {
     set(name, 1, &bytes);
     add(name, kernel);
@@ -109,9 +170,18 @@ void add_kernels(void* driver) {
   const auto register_one = [&](Kernel which, Registered kernel, std::size_t bytes) {
     register_named(device::kKernelNames[static_cast<std::size_t>(which)], kernel, bytes);
   };
-  register_named(RelayArgs::kKernel, relay_on_host, sizeof(RelayArgs));
+  register_named(RelayArgs::kKernel, with_channels<RelayArgs, relay<kernel::Thread>>, sizeof(RelayArgs));
+  using bench::KernelPingPongArgs;
+  register_named(KernelPingPongArgs::kKernel, with_channels<KernelPingPongArgs, bench::ping_pong<kernel::Thread>>,
+                 sizeof(KernelPingPongArgs));
+  register_named(rivals::RawPingPongArgs::kKernel, raw_ping_pong, sizeof(rivals::RawPingPongArgs));
+  register_named(LitmusArgs::kFill, fill_slot, sizeof(LitmusArgs));
+  register_named(LitmusArgs::kCheck, check_slot, sizeof(LitmusArgs));
+  register_named(LitmusSend::kKernel, send, sizeof(LitmusSend));
+  register_named(LitmusReceive::kKernel, receive, sizeof(LitmusReceive));
   using namespace device;
   register_one(Kernel::write, write, sizeof(WriteArgs));
+  register_one(Kernel::small_puts, small_puts, sizeof(SmallPutsArgs));
   register_one(Kernel::acquire, run<AcquireArgs, one_block<AcquireArgs, kernel::acquire>>, sizeof(AcquireArgs));
   register_one(Kernel::put, run<PutArgs, put>, sizeof(PutArgs));
   register_one(Kernel::begin_put, run<BeginPutArgs, one_block<BeginPutArgs, kernel::begin_put>>, sizeof(BeginPutArgs));
@@ -119,6 +189,10 @@ void add_kernels(void* driver) {
   register_one(Kernel::end_put, run<EndPutArgs, one_block<EndPutArgs, kernel::end_put>>, sizeof(EndPutArgs));
   register_one(Kernel::wait, run<WaitArgs, one_block<WaitArgs, kernel::wait>>, sizeof(WaitArgs));
   register_one(Kernel::release, run<ReleaseArgs, one_block<ReleaseArgs, kernel::release>>, sizeof(ReleaseArgs));
+  return true;
 }
 
 }  // namespace sluice::test
+
+/// Called by an emulated driver, in programs that are not written for it: EMUCUDA_KERNELS.
+extern "C" void emucuda_kernels() { sluice::test::add_kernels(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)); }

@@ -3,8 +3,8 @@
 
 namespace sluice::test {
 
-/// Gives the library's kernels, and those of tests/device, to a driver that is an emulated one; any other has its own
-/// way to run them.
-void add_kernels(void* driver);
+/// Gives the kernels of the library, of benchmarks and of tests to a driver that is an emulated one; any other has its
+/// own way to run them. Returns whether it is one.
+bool add_kernels(void* driver);
 
 }  // namespace sluice::test

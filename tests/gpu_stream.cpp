@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/gpu_stream.hpp"
 
+#include <array>
+#include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #ifdef SLUICE_TESTS_HAVE_CUDA
 #include <cuda.h>
@@ -13,7 +17,7 @@
 #include "tests/gpu_kernels.hpp"
 
 namespace sluice::device {
-std::span<const std::byte> cuda_relay() noexcept;  // tests/device/relay.cu
+std::span<const std::byte> cuda_programs() noexcept;  // tests/device/programs.cu
 }
 
 namespace sluice::test {
@@ -21,6 +25,7 @@ namespace {
 
 #define SLUICE_CALLS(X)       \
   X(cuInit)                   \
+  X(cuDeviceGetCount)         \
   X(cuDeviceGet)              \
   X(cuDevicePrimaryCtxRetain) \
   X(cuCtxSetCurrent)          \
@@ -40,10 +45,19 @@ namespace {
   X(cuMemcpyAsync)            \
   X(cuMemAlloc)               \
   X(cuMemFree)                \
+  X(cuMemPoolCreate)          \
+  X(cuMemAllocFromPoolAsync)  \
+  X(cuMemFreeAsync)           \
   X(cuMemAllocHost)           \
   X(cuMemFreeHost)
 
 #define SLUICE_QUOTED(call) #call
+
+/// Whether only HIP is to be used.
+bool is_hip() {
+  static const char* const gpus = std::getenv("SLUICE_GPUS");
+  return gpus != nullptr && gpus == std::string_view("hip");
+}
 
 class Cuda {
  public:
@@ -57,15 +71,41 @@ class Cuda {
   SLUICE_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
   std::string why_not;
+  bool emulated = false;
 
   void check(CUresult result) const {
     if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA error " + std::to_string(static_cast<int>(result)));
+  }
+  /// One for each kind, which stays; and the stream on which all of their memory is allocated and freed.
+  CUmemoryPool pool(PoolKind kind, CUstream& order) {
+    const std::lock_guard lock(mutex_);
+    if (order_ == nullptr) check(cuStreamCreate(&order_, CU_STREAM_NON_BLOCKING));
+    order = order_;
+    CUmemoryPool& one = pools_.at(static_cast<std::size_t>(kind));
+    if (one != nullptr) return one;
+    CUmemPoolProps properties{};
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    if (kind == PoolKind::shareable) properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    check(cuMemPoolCreate(&one, &properties));
+    return one;
   }
   /// Of the calling thread.
   void use() const {
     if (!why_not.empty()) throw std::runtime_error(why_not);
     check(cuCtxSetCurrent(context_));
   }
+  void use(int gpu) const {
+    use();
+    if (gpu == 0) return;
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    check(cuDeviceGet(&device, gpu));
+    check(cuDevicePrimaryCtxRetain(&context, device));  // for the rest of the process
+    check(cuCtxSetCurrent(context));
+  }
+  void refuse(unsigned taken, unsigned refused) const { refuse_(taken, refused); }
+  bool refuses() const { return refuse_ != nullptr; }
 
  private:
   Cuda() {
@@ -81,29 +121,54 @@ class Cuda {
     SLUICE_CALLS(SLUICE_GET)
 #undef SLUICE_GET
     // NOLINTEND(bugprone-macro-parentheses)
-    add_kernels(library);
+    emulated = add_kernels(library);
+    // A program that uses HIP has it loaded.
+    if (is_hip() && dlopen("libamdhip64.so", RTLD_NOW) == nullptr) return "no libamdhip64.so";
+    refuse_ = reinterpret_cast<Refuse>(dlsym(library, "emucuda_refuse"));
     CUdevice device = 0;
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS) return "no GPU is here";
     if (cuDevicePrimaryCtxRetain(&context_, device) != CUDA_SUCCESS) return "the GPU cannot be used";
     return {};
   }
 
+  using Refuse = void (*)(unsigned taken, unsigned refused);
+
   CUcontext context_ = nullptr;
+  Refuse refuse_ = nullptr;
+  std::mutex mutex_;
+  CUstream order_ = nullptr;
+  std::array<CUmemoryPool, 2> pools_{};
 };
 
 }  // namespace
 
 const std::string& why_no_gpu() { return Cuda::here().why_not; }
+bool gpu_is_emulated() { return Cuda::here().emulated; }
 
-GpuStream::GpuStream() {
-  Cuda& cuda = Cuda::here();
-  cuda.use();
-  cuda.check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+int gpus() {
+  int count = 0;
+  return why_no_gpu().empty() && Cuda::here().cuDeviceGetCount(&count) == CUDA_SUCCESS ? count : 0;
 }
 
-GpuStream::~GpuStream() { Cuda::here().cuStreamDestroy(stream_); }
+Refusals::Refusals(unsigned taken, unsigned refused) { Cuda::here().refuse(taken, refused); }
+Refusals::~Refusals() { Cuda::here().refuse(0, 0); }
+bool Refusals::possible() { return Cuda::here().refuses(); }
 
-Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
+GpuStream::GpuStream(StreamManner manner) {
+  Cuda& cuda = Cuda::here();
+  cuda.use();
+  if (manner == StreamManner::legacy) return;
+  cuda.check(
+      cuda.cuStreamCreate(&stream_, manner == StreamManner::blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+}
+
+GpuStream::~GpuStream() {
+  if (stream_ != nullptr) Cuda::here().cuStreamDestroy(stream_);
+}
+
+Stream GpuStream::stream() const noexcept {
+  return is_hip() ? Stream::hip(reinterpret_cast<ihipStream_t*>(stream_)) : Stream::cuda(stream_);
+}
 
 void GpuStream::run(std::function<void()> work) {
   constexpr CUhostFn again = [](void* held) { (*static_cast<std::function<void()>*>(held))(); };
@@ -155,7 +220,7 @@ GpuKernel::GpuKernel(const char* name) {
   cuda.use();
   CUmodule module = nullptr;
   CUfunction function = nullptr;
-  cuda.check(cuda.cuModuleLoadData(&module, device::cuda_relay().data()));
+  cuda.check(cuda.cuModuleLoadData(&module, device::cuda_programs().data()));
   cuda.check(cuda.cuModuleGetFunction(&function, module, name));
   function_ = function;
 }
@@ -167,15 +232,32 @@ void GpuKernel::launch(GpuStream& on, void* args, unsigned threads) const {
       cuda.cuLaunchKernel(static_cast<CUfunction>(function_), 1, 1, 1, threads, 1, 1, 0, on.stream_, &args, nullptr));
 }
 
-GpuBuffer::GpuBuffer(std::size_t bytes) {
+GpuBuffer::GpuBuffer(std::size_t bytes, int gpu) {
   Cuda& cuda = Cuda::here();
-  cuda.use();
+  cuda.use(gpu);
   CUdeviceptr data = 0;
   cuda.check(cuda.cuMemAlloc(&data, bytes));
+  cuda.use();
   data_ = reinterpret_cast<std::byte*>(data);
 }
 
 GpuBuffer::~GpuBuffer() { Cuda::here().cuMemFree(reinterpret_cast<CUdeviceptr>(data_)); }
+
+PooledBuffer::PooledBuffer(PoolKind kind, std::size_t bytes) {
+  Cuda& cuda = Cuda::here();
+  cuda.use();
+  CUdeviceptr data = 0;
+  CUmemoryPool pool = cuda.pool(kind, order_);
+  cuda.check(cuda.cuMemAllocFromPoolAsync(&data, bytes, pool, order_));
+  cuda.check(cuda.cuStreamSynchronize(order_));
+  data_ = reinterpret_cast<std::byte*>(data);
+}
+
+PooledBuffer::~PooledBuffer() {
+  Cuda& cuda = Cuda::here();
+  cuda.cuMemFreeAsync(reinterpret_cast<CUdeviceptr>(data_), order_);
+  cuda.cuStreamSynchronize(order_);
+}
 
 PinnedBuffer::PinnedBuffer(std::size_t bytes) {
   Cuda& cuda = Cuda::here();
@@ -207,7 +289,8 @@ const std::string& why_no_gpu() {
   static const std::string why = "this build has no CUDA part";
   return why;
 }
-GpuStream::GpuStream() { refuse(); }
+bool gpu_is_emulated() { return false; }
+GpuStream::GpuStream(StreamManner) { refuse(); }
 GpuStream::~GpuStream() = default;
 Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
 void GpuStream::run(std::function<void()>) { refuse(); }
@@ -218,8 +301,14 @@ GpuGraph::~GpuGraph() = default;
 void GpuGraph::launch(GpuStream&) { refuse(); }
 GpuKernel::GpuKernel(const char*) { refuse(); }
 void GpuKernel::launch(GpuStream&, void*, unsigned) const { refuse(); }
-GpuBuffer::GpuBuffer(std::size_t) { refuse(); }
+int gpus() { return 0; }
+Refusals::Refusals(unsigned, unsigned) { refuse(); }
+Refusals::~Refusals() = default;
+bool Refusals::possible() { return false; }
+GpuBuffer::GpuBuffer(std::size_t, int) { refuse(); }
 GpuBuffer::~GpuBuffer() = default;
+PooledBuffer::PooledBuffer(PoolKind, std::size_t) { refuse(); }
+PooledBuffer::~PooledBuffer() = default;
 PinnedBuffer::PinnedBuffer(std::size_t) { refuse(); }
 PinnedBuffer::~PinnedBuffer() = default;
 void gpu_copy(void*, const void*, std::size_t) { refuse(); }

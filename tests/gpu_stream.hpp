@@ -16,15 +16,23 @@ namespace sluice::test {
 
 /// Empty: there is a GPU. Else why not.
 const std::string& why_no_gpu();
+/// How many this process sees; none: 0. From now on the environment does not change that.
+int gpus();
+/// It is that of tests/emucuda, which tells of a deadlock and aborts.
+bool gpu_is_emulated();
+
+/// Which streams of the program one waits for: none; the legacy default stream; or it is that itself.
+enum class StreamManner { non_blocking, blocking, legacy };
 
 class GpuStream {
  public:
-  GpuStream();
+  explicit GpuStream(StreamManner manner = StreamManner::non_blocking);
   GpuStream(const GpuStream&) = delete;
   GpuStream& operator=(const GpuStream&) = delete;
   /// Does not wait for what is left on it.
   ~GpuStream();
 
+  /// As one of HIP's where only those are to be used (tests/hip_on_cuda).
   Stream stream() const noexcept;
   /// Calls it in the order of the stream. It may use no stream and no memory of the GPU.
   void run(std::function<void()> work);
@@ -62,7 +70,7 @@ class GpuGraph {
   CUgraphExec_st* exec_ = nullptr;
 };
 
-/// A kernel of tests/device/relay.cu.
+/// A kernel of tests/device/programs.cu.
 class GpuKernel {
  public:
   /// While no stream waits: the driver would wait for it.
@@ -78,16 +86,33 @@ class GpuKernel {
   void* function_ = nullptr;
 };
 
-/// Memory of the GPU as a program allocates it: nobody knows of it but the driver.
+/// Memory of a GPU as a program allocates it: nobody knows of it but the driver.
 class GpuBuffer {
  public:
-  explicit GpuBuffer(std::size_t bytes);
+  explicit GpuBuffer(std::size_t bytes, int gpu = 0);
   GpuBuffer(const GpuBuffer&) = delete;
   GpuBuffer& operator=(const GpuBuffer&) = delete;
   ~GpuBuffer();
   std::byte* data() const noexcept { return data_; }
 
  private:
+  std::byte* data_ = nullptr;
+};
+
+enum class PoolKind { shareable, unshared };
+
+/// Memory of a pool, as cudaMallocAsync gives it: it has been allocated when this is made.
+class PooledBuffer {
+ public:
+  PooledBuffer(PoolKind kind, std::size_t bytes);
+  PooledBuffer(const PooledBuffer&) = delete;
+  PooledBuffer& operator=(const PooledBuffer&) = delete;
+  /// Frees it, in the order of the stream that allocated it, and waits for that.
+  ~PooledBuffer();
+  std::byte* data() const noexcept { return data_; }
+
+ private:
+  CUstream_st* order_ = nullptr;
   std::byte* data_ = nullptr;
 };
 
@@ -102,6 +127,18 @@ class PinnedBuffer {
 
  private:
   std::byte* data_ = nullptr;
+};
+
+/// Of what the calling thread gives to streams while this lives, the driver takes the first `taken` operations, and
+/// refuses the next `refused`.
+class Refusals {
+ public:
+  Refusals(unsigned taken, unsigned refused);
+  Refusals(const Refusals&) = delete;
+  Refusals& operator=(const Refusals&) = delete;
+  ~Refusals();
+  /// Only an emulated driver refuses what it could do.
+  static bool possible();
 };
 
 /// Copies now, whatever streams wait for.

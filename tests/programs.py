@@ -25,7 +25,7 @@ LIFE = "{bin}/life --pattern {source}/apps/life/patterns/gosper_gun.rle --nx 101
 LIFE_60 = LIFE.replace("--timesteps 70", "--timesteps 60")
 RUN = "{bin}/sluice-run"
 PASSED = r"^VERIFICATION: PASSED$"
-EMUCUDA = "env LD_LIBRARY_PATH={emucuda}"
+EMUCUDA = "env LD_LIBRARY_PATH={emucuda} EMUCUDA_KERNELS={emucuda}/libemukernels.so"
 FAKE_UCX = f"{EMUCUDA} PATH={{out}}:/usr/bin:/bin"
 OPENMP = "env OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive"
 ROWS = [
@@ -101,6 +101,10 @@ ROWS = [
       for name, wanted in (("overlap", "overlap is not measured"), ("setup", "setup is not measured"),
                            ("latency --memory user", "--memory user"), ("halo --touch", "--touch"),
                            ("rate --window 65", "at most 64"), ("bandwidth --against floor", "memory of the host"))),
+    *((f"bench.only_on_gpus.{name}", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench {name} --stream host", 2,
+       rf"{name} is measured on a GPU's stream: --stream cuda or hip") for name in ("replay", "device")),
+    *((f"bench.{name}_over_a_nic_that_fires", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench {name} --backend ofi:sockets --stream cuda "
+       "--sizes 8 --iters 20 --rounds 1", 0, r"fired by engine") for name in ("latency", "replay")),
     ("bench.gpu_rival_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against raw", 2, r"raw: is for --stream cuda"),
     ("bench.gpu_rival_of_more", f"{EMUCUDA} {RUN} -n 4 {{bin}}/sluice-bench halo --stream cuda --against raw", 2,
      r"raw: is a pair of processes"),
@@ -141,6 +145,7 @@ BENCHES = [
     ("setup.threads", f"{RUN} -n 8 --threads {BENCH} setup --sizes 4k", 0, ""),
     ("failure", f"{RUN} -n 3 {BENCH} failure", 137, ""),
     ("failure.host", f"{RUN} -n 2 {BENCH} failure --stream host", 137, ""),
+    ("failure.cuda", f"{EMUCUDA} {RUN} -n 2 {BENCH} failure --stream cuda", 137, ""),
     ("progress", f"{RUN} -n 2 {BENCH} progress --busy 2", 0, ""),
     ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_data")
@@ -154,6 +159,13 @@ BENCHES = [
           ("bandwidth", ".deep", "", 2, "8 --depth 5 --window 7", GPU_RIVALS), ("rate", "", "", 2, "8", "raw"),
           ("stream", "", "", 2, "8", GPU_RIVALS), ("halo", "", "", 2, "8 --neighbours 26", GPU_RIVALS),
           ("halo", ".ring", "", 4, "8", "none"))),
+    *((f"{name}.cuda{how}", f"{EMUCUDA} {settings} {RUN} -n 2 {threads} {BENCH} {name} --sizes {size} --stream cuda --against raw", 0,
+       found)
+      for name, how, settings, threads, size, found in (
+          ("replay", "", "", "", "0:1", "eager raw"), ("replay", ".one_gpu", "EMUCUDA_DEVICES=1", "", "64k --depth 3", "eager raw"),
+          ("replay", ".threads", "", "--threads", "8 --neighbours 26", "eager raw"), ("device", "", "", "", "0:8", "on_streams raw"),
+          ("device", ".one_gpu", "EMUCUDA_DEVICES=1", "", "64k --depth 3", "on_streams"),
+          ("device", ".threads", "", "--threads", "64k", "on_streams raw"))),
     ("latency.cuda.ucx", f"{FAKE_UCX} {RUN} -n 2 {BENCH} latency --sizes 8 --stream cuda --against raw,ucx", 0, "raw ucx"),
     ("latency.cuda.no_ucx", f"{FAKE_UCX} {RUN} -n 2 {BENCH} latency --sizes 0:1 --stream cuda --against raw,ucx", 0, "raw"),
     ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),

@@ -19,6 +19,7 @@ namespace {
 constexpr int kAny = std::numeric_limits<int>::max();
 constexpr auto kInline = StreamChoice::inline_;
 constexpr auto kHost = StreamChoice::host;
+constexpr auto kCuda = StreamChoice::cuda;
 
 void check_ranks(const Bench& bench, int ranks) {
   const bool exact = bench.min_ranks == bench.max_ranks;
@@ -30,6 +31,8 @@ void check_ranks(const Bench& bench, int ranks) {
 void check_stream(const Bench& bench, StreamChoice stream) {
   if (stream == StreamChoice::inline_ && bench.run == run_stream)
     throw apps::UsageError("stream measures a stream of the host or a GPU: --stream inline is for the other benches");
+  if (of_gpu(bench.stream) && !of_gpu(stream))
+    throw apps::UsageError(fmt::format("{} is measured on a GPU's stream: --stream cuda or hip", bench.name));
 }
 
 // What a window needs must fit into the stream, behind its gate.
@@ -82,13 +85,17 @@ const std::vector<Bench>& benches() {
       {"stream", "what runs on a stream of the host or a GPU, against hosts that drive persistent requests", run_stream,
        &Rival::stream, "all", "8:64k", kHost, true, 2, 2},
       {"halo", "a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, 2, kAny},
+      {"replay", "a plan that was captured into a graph, replayed", run_replay, &Rival::replay, "all", "8:64k", kCuda,
+       true, 2, 2},
+      {"device", "kernels that put and wait by themselves", run_device, &Rival::device, "all", "8:64k", kCuda, true, 2,
+       2},
       {"overlap", "a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost, false,
        2, 2},
       {"scale", "ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k", kInline, false, 2,
        kAny},
       {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, false, 2, kAny},
       {"failure", "from the death of a rank to the error at the others", run_failure, nullptr, "none", "64", kInline,
-       false, 2, kAny},
+       true, 2, kAny},
       {"progress", "a put to a rank that computes on every core", run_progress, nullptr, "none", "64k", kInline, false,
        2, 2},
   };

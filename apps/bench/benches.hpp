@@ -18,7 +18,7 @@ struct Bench {
   RivalColumn rivals;   ///< nullptr: none
   const char* against;  ///< unless the command line says
   const char* sizes;    ///< unless the command line says
-  StreamChoice stream;  ///< likewise
+  StreamChoice stream;  ///< likewise; a GPU's: it makes sense on no other
   bool on_gpus;         ///< whether it makes sense on a GPU's stream
   int min_ranks;
   int max_ranks;
@@ -35,6 +35,8 @@ void run_bandwidth(Session& session);
 void run_rate(Session& session);
 void run_stream(Session& session);
 void run_halo(Session& session);
+void run_replay(Session& session);
+void run_device(Session& session);
 void run_overlap(Session& session);
 void run_scale(Session& session);
 void run_setup(Session& session);

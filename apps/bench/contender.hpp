@@ -34,6 +34,7 @@ struct Entry {
   int pairs = 1;  ///< that take part: ranks 0, 2, 4, ... time, one of each, and their samples are pooled
 };
 
+class GpuQueue;
 class RivalPrograms;
 
 /// What a contender is made for.
@@ -55,5 +56,7 @@ struct Case {
 
 /// The stream that the command line asks for, for a contender that does not run in program order.
 std::unique_ptr<Queue> make_queue(const Case& one_case, long items_per_step);
+/// Where it is a GPU's.
+std::unique_ptr<GpuQueue> make_gpu_queue(const Case& one_case, long items_per_step);
 
 }  // namespace bench

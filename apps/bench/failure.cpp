@@ -10,8 +10,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <numeric>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -44,15 +44,14 @@ constexpr double kNoticeNs = 200e6;
 }
 
 // How long after the death the wait ended with peer_lost.
-double survive(Session& session, std::string& description) {
+double survive(Session& session, const Case& one_case, std::string& description) {
   sluice::Context& context = session.context;
   const sluice::Memory memory = context.allocate(sizeof(double));
-  std::optional<sluice::HostStream> host;
-  if (session.on_host_stream()) host.emplace();
-  const sluice::Stream stream = host ? sluice::Stream::host(*host) : sluice::Stream();
+  const std::unique_ptr<Queue> queue = session.drive() == Drive::in_order ? nullptr : make_queue(one_case, 1);
+  const sluice::Stream stream = queue ? queue->stream() : sluice::Stream();
   sluice::Receiver in = context.receiver(context.size() - 1, kTag, memory.all());
   in.wait(stream);
-  if (host) context.synchronize(stream);
+  context.synchronize(stream);
   double when = 0;
   std::memcpy(&when, memory.data(), sizeof(when));
   description = in.describe();
@@ -76,7 +75,8 @@ void run_failure(Session& session) {
   if (launch != "sluice-run") throw apps::UsageError("failure kills a process: it needs sluice-run without --threads");
   if (context.rank() == context.size() - 1) die(session);
   std::string description;
-  const double mine = survive(session, description);
+  const Case one_case = session.pair_case(sizeof(double), 1);
+  const double mine = survive(session, one_case, description);
 
   std::vector<sluice::Rank> survivors(static_cast<std::size_t>(context.size() - 1));
   std::iota(survivors.begin(), survivors.end(), 0);
@@ -89,7 +89,7 @@ void run_failure(Session& session) {
   if (!session.report) return;
   for (double& ns : all) ns /= 1e6;
   const Metric metric{"failure noticed", "ms", {}};
-  Row row = session.row(session.pair_case(sizeof(double), 1), metric, description);
+  Row row = session.row(one_case, metric, description);
   row.summary = summarise({all});
   row.rounds = 1;
   row.sample = "a survivor";

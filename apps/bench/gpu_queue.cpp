@@ -8,8 +8,8 @@
 
 namespace bench {
 
-/// Of CUDA's driver or HIP's runtime, whose functions for streams and events take the same arguments. Handles are
-/// pointers in both; a result is 0, or an error.
+/// Of CUDA's driver or HIP's runtime, whose functions for streams, events, graphs and kernels take the same arguments.
+/// Handles are pointers in both; a result is 0, or an error.
 struct GpuCalls {
   int (*stream_create)(void** stream, unsigned flags);
   int (*stream_destroy)(void* stream);
@@ -18,6 +18,17 @@ struct GpuCalls {
   int (*event_record)(void* event, void* stream);
   int (*event_elapsed)(float* milliseconds, void* from, void* to);
   int (*launch_host)(void* stream, void (*function)(void*), void* argument);
+  int (*begin_capture)(void* stream, int mode);
+  int (*end_capture)(void* stream, void** graph);
+  int (*graph_instantiate)(void** executable, void* graph, unsigned long long flags);
+  int (*graph_destroy)(void* graph);
+  int (*graph_launch)(void* executable, void* stream);
+  int (*executable_destroy)(void* executable);
+  int (*module_load)(void** module, const void* image);
+  int (*module_function)(void** function, void* module, const char* name);
+  int (*launch_kernel)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** parameters,
+                       void** extra);
   int (*use_device)(const GpuCalls& calls, int device);
   int (*cuda_retain)(void** context, int device) = nullptr;
   int (*cuda_set_current)(void* context) = nullptr;
@@ -26,7 +37,9 @@ struct GpuCalls {
 
 namespace {
 
-constexpr unsigned kNonBlocking = 1;  // of a stream: it waits for no default stream; in both
+// In both.
+constexpr unsigned kNonBlocking = 1;     // of a stream: it waits for no default stream
+constexpr int kCaptureOfThisThread = 1;  // which may then do nothing that could wait for a stream; others may
 
 class Library {
  public:
@@ -61,6 +74,15 @@ GpuCalls cuda_calls() {
   library.get(calls.event_record, "cuEventRecord");
   library.get(calls.event_elapsed, "cuEventElapsedTime");
   library.get(calls.launch_host, "cuLaunchHostFunc");
+  library.get(calls.begin_capture, "cuStreamBeginCapture");
+  library.get(calls.end_capture, "cuStreamEndCapture");
+  library.get(calls.graph_instantiate, "cuGraphInstantiateWithFlags");
+  library.get(calls.graph_destroy, "cuGraphDestroy");
+  library.get(calls.graph_launch, "cuGraphLaunch");
+  library.get(calls.executable_destroy, "cuGraphExecDestroy");
+  library.get(calls.module_load, "cuModuleLoadData");
+  library.get(calls.module_function, "cuModuleGetFunction");
+  library.get(calls.launch_kernel, "cuLaunchKernel");
   library.get(calls.cuda_retain, "cuDevicePrimaryCtxRetain");
   library.get(calls.cuda_set_current, "cuCtxSetCurrent");
   // The primary context is the process's, and lives until it ends.
@@ -82,6 +104,15 @@ GpuCalls hip_calls() {
   library.get(calls.event_record, "hipEventRecord");
   library.get(calls.event_elapsed, "hipEventElapsedTime");
   library.get(calls.launch_host, "hipLaunchHostFunc");
+  library.get(calls.begin_capture, "hipStreamBeginCapture");
+  library.get(calls.end_capture, "hipStreamEndCapture");
+  library.get(calls.graph_instantiate, "hipGraphInstantiateWithFlags");
+  library.get(calls.graph_destroy, "hipGraphDestroy");
+  library.get(calls.graph_launch, "hipGraphLaunch");
+  library.get(calls.executable_destroy, "hipGraphExecDestroy");
+  library.get(calls.module_load, "hipModuleLoadData");
+  library.get(calls.module_function, "hipModuleGetFunction");
+  library.get(calls.launch_kernel, "hipModuleLaunchKernel");
   library.get(calls.hip_set_device, "hipSetDevice");
   calls.use_device = [](const GpuCalls& hip, int device) { return hip.hip_set_device(device); };
   return calls;
@@ -116,6 +147,7 @@ GpuQueue::GpuQueue(sluice::Stream::Kind kind, int device, long items_per_step, S
 }
 
 GpuQueue::~GpuQueue() {
+  if (graph_ != nullptr) calls_.executable_destroy(graph_);
   calls_.event_destroy(ended_);
   calls_.event_destroy(began_);
   calls_.stream_destroy(stream_);
@@ -131,6 +163,35 @@ void GpuQueue::run(std::function<void()> work) {
   check(calls_.launch_host(stream_, call_held, held.get()), "to call a function in the order of a stream");
   static_cast<void>(held.release());  // call_held deletes it
 }
+
+void* GpuQueue::load_kernel(std::span<const std::byte> image, const char* name) const {
+  void* module = nullptr;
+  void* kernel = nullptr;
+  check(calls_.module_load(&module, image.data()), "to load kernels");
+  check(calls_.module_function(&kernel, module, name), "to find a kernel");
+  return kernel;
+}
+
+void GpuQueue::launch_block(void* kernel, void* args, unsigned threads) {
+  check(calls_.launch_kernel(kernel, 1, 1, 1, threads, 1, 1, 0, stream_, &args, nullptr), "to launch a kernel");
+}
+
+void GpuQueue::capture(const std::function<void()>& work) {
+  void* graph = nullptr;
+  check(calls_.begin_capture(stream_, kCaptureOfThisThread), "to capture a stream");
+  try {
+    work();
+  } catch (...) {
+    calls_.end_capture(stream_, &graph);
+    throw;
+  }
+  check(calls_.end_capture(stream_, &graph), "to end a capture");
+  const int result = calls_.graph_instantiate(&graph_, graph, 0);
+  calls_.graph_destroy(graph);
+  check(result, "to make a graph ready");
+}
+
+void GpuQueue::launch_graph() { check(calls_.graph_launch(graph_, stream_), "to launch a graph"); }
 
 void GpuQueue::begin() { check(calls_.event_record(began_, stream_), "to record an event"); }
 void GpuQueue::end() { check(calls_.event_record(ended_, stream_), "to record an event"); }

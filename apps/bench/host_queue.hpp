@@ -4,6 +4,7 @@
 #include "apps/bench/queue.hpp"
 
 #include <cstddef>
+#include <stdexcept>
 
 namespace bench {
 
@@ -32,6 +33,10 @@ class HostQueue final : public Queue {
     stream_.run([this] { ended_ = now_ns(); });
   }
   double between_ns() override { return ended_ - began_; }
+  void capture(const std::function<void()>& /*work*/) override {
+    throw std::logic_error("a host stream has no graphs");
+  }
+  void launch_graph() override {}
 
   double began_ = 0;
   double ended_ = 0;

@@ -22,7 +22,7 @@ struct Team {
 struct Budget {
   int rounds = 20;
   long iterations = 0;  ///< units a round, in whole samples; 0: as many as fill about 10 ms
-  long batch = 0;  ///< units of a sample, if a round has so many; 0: one, or many where one is too short to be timed
+  long batch = 0;  ///< at most so many units of a sample, as many as fill a round; 0: one, or many where one is short
 };
 
 /// What one contender took, in nanoseconds per unit; on rank 0.

@@ -26,12 +26,21 @@ Ours described(std::unique_ptr<Made> made) {
 /// trip nothing.
 Ours make_ping_pong(const Case& one_case);
 
+/// The same by a plan of a sender and a receiver, which can be captured.
+Ours make_plan_ping_pong(const Case& one_case);
+
+/// The same by a kernel on each side, which holds the channels.
+Ours make_kernel_ping_pong(const Case& one_case);
+
 /// Windows of puts, each waited for and released, and an empty put back after each window.
 Ours make_flood(const Case& one_case);
 
 /// A plan with `neighbours` senders and as many receivers: start, wait, release. The neighbours are the ranks at
 /// distances 1, 2, ... on a ring, over and over; with two ranks all of them are the other one.
 Ours make_halo(const Case& one_case);
+
+/// At most so much does a step of a plan with so many neighbours enqueue; or a graph of such steps, if it is replayed.
+long items_of_plan(const Case& one_case, int neighbours);
 
 /// The ranks on the ring to which, and from which, the k-th message of a halo goes.
 struct Neighbour {

@@ -8,18 +8,19 @@
 namespace bench {
 namespace {
 
-constexpr long kItemsPerNeighbour = 4;  // put, wait, read, release, if the plan fuses none of them
-
 class Halo : public Contender {
  public:
   explicit Halo(const Case& one_case) : case_(one_case) {
-    if (case_.drive != Drive::in_order) queue_ = make_queue(case_, kItemsPerNeighbour * case_.neighbours);
+    if (case_.drive != Drive::in_order) queue_ = make_queue(case_, items_of_plan(case_, case_.neighbours));
     out_.reserve(static_cast<std::size_t>(case_.neighbours));
     in_.reserve(static_cast<std::size_t>(case_.neighbours));
     for (int k = 0; k < case_.neighbours; ++k) open(k);
     for (auto& sender : out_) plan_.add(sender);
     for (auto& receiver : in_) plan_.add(receiver);
     plan_.commit(stream());
+    if (queue_)
+      queue_->prepare(
+          case_.drive, [this] { step(); }, case_.depth);
   }
 
   std::string describe() const { return out_.front().describe(); }
@@ -76,6 +77,12 @@ Neighbour neighbour(const sluice::Context& context, int k) {
   const int size = context.size();
   const int distance = 1 + k % (size - 1);
   return {(context.rank() + distance) % size, (context.rank() + size - distance) % size};
+}
+
+long items_of_plan(const Case& one_case, int neighbours) {
+  constexpr long kItemsPerNeighbour = 4;  // put, wait, read, release, if the plan fuses none of them
+  constexpr long kKernels = 5;            // to start (at most three), wait and release, for all neighbours together
+  return replays(one_case.drive) ? kKernels * one_case.depth : kItemsPerNeighbour * neighbours;
 }
 
 Ours make_halo(const Case& one_case) { return described(std::make_unique<Halo>(one_case)); }

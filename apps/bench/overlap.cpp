@@ -13,20 +13,14 @@ void measure_overlap(Session& session, std::size_t bytes) {
   one_case.tag = 1;
   Ours whole = make_overlap(one_case);
 
-  std::vector<Entry> entries;
-  entries.push_back({"sluice", "ours", std::move(whole.contender)});
-  entries.push_back({"moving_alone", "ours without the computing", std::move(moving.contender)});
-  entries.push_back(
-      {"computing_alone", "the computing, as long as moving alone took at first", make_compute(one_case)});
-  for (const Rival* rival : rivals_for(session.options, &Rival::overlap))
-    entries.push_back({rival->name, what(*rival, session.options), rival->overlap(one_case)});
+  std::vector<Entry> parts;
+  parts.push_back({"moving_alone", "ours without the computing", std::move(moving.contender)});
+  parts.push_back({"computing_alone", "the computing, as long as moving alone took at first", make_compute(one_case)});
 
   Budget budget = session.budget();
   budget.batch = 0;
-  const Measurement measured = measure(session.team(), entries, budget);
   const Metric metric{"step with computing", "us", [](double step_ns) { return step_ns / 1e3; }};
-  Row row = make_row(session, one_case, metric, whole.description, measured);
-  if (session.report) session.report->add(std::move(row));
+  measure_row(session, one_case, &Rival::overlap, std::move(whole), metric, budget, std::move(parts));
 }
 
 }  // namespace

@@ -6,15 +6,23 @@
 #include "apps/bench/host_queue.hpp"
 
 namespace bench {
+namespace {
+
+Queue::Synchronize synchronize_by(const Case& one_case) {
+  return [context = one_case.context](sluice::Stream stream) mutable { context.synchronize(stream); };
+}
+
+}  // namespace
 
 std::unique_ptr<Queue> make_queue(const Case& one_case, long items_per_step) {
-  Queue::Synchronize synchronize = [context = one_case.context](sluice::Stream stream) mutable {
-    context.synchronize(stream);
-  };
-  const auto stream = one_case.options.stream;
-  if (!of_gpu(stream)) return std::make_unique<HostQueue>(items_per_step, std::move(synchronize));
-  const auto kind = stream == StreamChoice::cuda ? sluice::Stream::Kind::cuda : sluice::Stream::Kind::hip;
-  return std::make_unique<GpuQueue>(kind, one_case.device, items_per_step, std::move(synchronize));
+  if (of_gpu(one_case.options.stream)) return make_gpu_queue(one_case, items_per_step);
+  return std::make_unique<HostQueue>(items_per_step, synchronize_by(one_case));
+}
+
+std::unique_ptr<GpuQueue> make_gpu_queue(const Case& one_case, long items_per_step) {
+  const bool cuda = one_case.options.stream == StreamChoice::cuda;
+  return std::make_unique<GpuQueue>(cuda ? sluice::Stream::Kind::cuda : sluice::Stream::Kind::hip, one_case.device,
+                                    items_per_step, synchronize_by(one_case));
 }
 
 }  // namespace bench

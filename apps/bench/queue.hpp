@@ -33,10 +33,15 @@ enum class Drive {
   enqueue,       ///< a stream; what counts is the time that the host takes to enqueue a step
   enqueue_put,   ///< the same, of its put alone
   enqueue_wait,  ///< of its wait
-  enqueue_release
+  enqueue_release,
+  replayed,       ///< a graph that a stream replays, everything enqueued ahead and the host asleep
+  enqueue_replay  ///< likewise; what counts is the time that the host takes to enqueue a step
 };
-inline constexpr std::array kDriveNames = {"in_order",    "ahead",        "stepwise",       "enqueue",
-                                           "enqueue_put", "enqueue_wait", "enqueue_release"};
+inline constexpr std::array kDriveNames = {"in_order",        "ahead",       "stepwise",
+                                           "enqueue",         "enqueue_put", "enqueue_wait",
+                                           "enqueue_release", "replayed",    "enqueue_replay"};
+
+inline bool replays(Drive drive) { return drive == Drive::replayed || drive == Drive::enqueue_replay; }
 
 /// A stream that a contender fills while a gate holds it, so that what runs is enqueued ahead and the host asleep.
 class Queue {
@@ -52,7 +57,21 @@ class Queue {
   virtual void run(std::function<void()> work) = 0;
   void synchronize() { synchronize_(stream()); }
 
-  /// Does `step()` `count` times, driven so: anything but in_order.
+  /// Steps that do not count: meanwhile the gates of all ranks open.
+  static constexpr long kLeadIn = 10;
+
+  /// Captures the steps to be replayed, if it is driven so: `period` of them, after which a channel is at the slot
+  /// where it began. Before another rank's kernels wait for this one, for which the driver might wait.
+  template <class Step>
+  void prepare(Drive drive, Step step, long period) {
+    if (!replays(drive)) return;
+    period_ = period;
+    capture([&] {
+      for (long i = 0; i < period; ++i) step();
+    });
+  }
+
+  /// Does `step()` `count` times, driven so: anything but in_order. What is replayed must have been prepared.
   /// @returns how long that took, or what counts of it, in nanoseconds.
   template <class Step>
   double drive(Drive drive, long count, Step step) {
@@ -71,10 +90,28 @@ class Queue {
       case Drive::enqueue_put:
       case Drive::enqueue_wait:
       case Drive::enqueue_release: break;
+      case Drive::replayed:
+      case Drive::enqueue_replay: return replay(count);
     }
     verb_ns_ = 0;
     time_enqueue(count, step);
     return verb_ns_;
+  }
+
+  /// Enqueues `lead_in()` and `work()` behind the gate, opens it and sleeps until all has run.
+  /// @returns what `work()` took on the stream, in nanoseconds. It does not count how long the gates of all ranks take
+  /// to open, if `lead_in()` waits for the other ranks.
+  template <class LeadIn, class Work>
+  double time_ahead(LeadIn lead_in, Work work) {
+    {
+      const Gate gate(*this);
+      lead_in();
+      begin();
+      work();
+      end();
+    }
+    synchronize();
+    return between_ns();
   }
 
   /// A verb of a step, which may be the one that counts.
@@ -100,24 +137,30 @@ class Queue {
   /// The time between them, once they have passed.
   virtual double between_ns() = 0;
 
+  /// Makes a graph of what `work` enqueues, which is not done; and enqueues that graph.
+  virtual void capture(const std::function<void()>& work) = 0;
+  virtual void launch_graph() = 0;
+
  private:
-  /// Enqueues `step()` `count` times behind the gate, opens it and sleeps until all has run; in parts that the queue
-  /// holds.
-  /// @returns what the steps took on the stream, in nanoseconds. Steps of a lead-in, in which the gates of all ranks
-  /// open, do not count.
+  /// Enqueues `step()` `count` times behind the gate, in parts that the queue holds, after the steps of a lead-in.
   template <class Step>
   double run_ahead(long count, Step step) {
-    return in_parts(count, [&](long part) {
-      {
-        const Gate gate(*this);
-        for (long i = 0; i < lead_in_; ++i) step();
-        begin();
-        for (long i = 0; i < part; ++i) step();
-        end();
-      }
+    const auto steps = [&](long some) {
+      for (long i = 0; i < some; ++i) step();
+    };
+    return in_parts(count, [&](long part) { return time_ahead([&] { steps(lead_in_); }, [&] { steps(part); }); });
+  }
+
+  /// Launches whole graphs. @returns what `count` of their steps took.
+  double replay(long count) {
+    if (!std::exchange(launched_, true)) {
+      launch_graph();  // the first launch may wait for the stream, which must not stand still then
       synchronize();
-      return between_ns();
-    });
+    }
+    const long launches = (count + period_ - 1) / period_;
+    const auto launch = [this] { launch_graph(); };
+    const double taken = drive_ == Drive::replayed ? run_ahead(launches, launch) : time_enqueue(launches, launch);
+    return taken * static_cast<double>(count) / static_cast<double>(launches * period_);
   }
 
   /// @returns what it takes the host to enqueue `step()` `count` times, while the stream stands still.
@@ -135,8 +178,6 @@ class Queue {
       return taken;
     });
   }
-
-  static constexpr long kLeadIn = 10;
 
   // The stream stands still while there is one.
   class Gate {
@@ -168,6 +209,8 @@ class Queue {
   const Synchronize synchronize_;
   Drive drive_ = Drive::in_order;
   double verb_ns_ = 0;  // of the verb that counts
+  long period_ = 1;
+  bool launched_ = false;
   std::atomic<bool> open_{true};
 };
 

@@ -24,8 +24,8 @@ class RivalPrograms {
   RivalPrograms(const RivalPrograms&) = delete;
   RivalPrograms& operator=(const RivalPrograms&) = delete;
 
-  /// Does `unit` ("ping_pong", "flood" or "halo") of the case, with the peer's process of the same rival. Of a rival
-  /// there is one at a time.
+  /// Does `unit` ("ping_pong", "flood", "halo" or "kernel") of the case, with the peer's process of the same rival. Of
+  /// a rival there is one at a time.
   /// @returns nullptr, on both ranks, where it turns out that it cannot: then, and later, it is left out.
   std::unique_ptr<Contender> make(Program program, const char* unit, const Case& one_case);
 

@@ -48,6 +48,11 @@ std::unique_ptr<Contender> program_halo(const Case& one_case) {
   return one_case.programs->make(program, "halo", one_case);
 }
 
+template <Program program>
+std::unique_ptr<Contender> program_kernel(const Case& one_case) {
+  return one_case.programs->make(program, "kernel", one_case);
+}
+
 constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";
 
 // Empty: only such are allowed as go through memory that both ranks have mapped.
@@ -178,8 +183,8 @@ const std::vector<Rival>& table() {
        .at_home = nowhere,
        .latency = ping_pong<MpiMode::fence>},
       {.name = "raw",
-       .what = "copies of the driver, words by cuStreamWriteValue64 and cuStreamWaitValue64, into memory of "
-               "cuIpcOpenMemHandle",
+       .what = "copies of the driver, words by cuStreamWriteValue64 and cuStreamWaitValue64, or a kernel's stores and "
+               "loads, in memory of cuIpcOpenMemHandle",
        .why_not = why_no<Program::raw>,
        .library = no_library,
        .at_home = on_gpus,
@@ -188,7 +193,10 @@ const std::vector<Rival>& table() {
        .rate = program_flood<Program::raw>,
        .stream = program_ping_pong<Program::raw>,
        .enqueue = program_ping_pong<Program::raw>,
-       .halo = program_halo<Program::raw>},
+       .halo = program_halo<Program::raw>,
+       .replay = program_ping_pong<Program::raw>,
+       .replay_halo = program_halo<Program::raw>,
+       .device = program_kernel<Program::raw>},
       {.name = "synchronised",
        .what = "a copy into the peer's memory, cuStreamSynchronize, a flag in memory that the hosts share",
        .why_not = why_no<Program::synchronised>,
@@ -199,8 +207,9 @@ const std::vector<Rival>& table() {
        .stream = program_ping_pong<Program::synchronised>,
        .halo = program_halo<Program::synchronised>},
       {.name = "nvshmem",
-       .what = "nvshmemx_putmem_signal_on_stream; waits by nvshmemx_signal_wait_until_on_stream, or by the driver "
-               "where NVSHMEM refuses that",
+       .what = "nvshmemx_putmem_signal_on_stream, or _block in a kernel; waits by "
+               "nvshmemx_signal_wait_until_on_stream, or by "
+               "the driver where NVSHMEM refuses that, or by nvshmem_signal_wait_until",
        .why_not = why_no<Program::nvshmem>,
        .library = no_library,
        .at_home = on_gpus,
@@ -209,7 +218,10 @@ const std::vector<Rival>& table() {
        .rate = program_flood<Program::nvshmem>,
        .stream = program_ping_pong<Program::nvshmem>,
        .enqueue = program_ping_pong<Program::nvshmem>,
-       .halo = program_halo<Program::nvshmem>},
+       .halo = program_halo<Program::nvshmem>,
+       .replay = program_ping_pong<Program::nvshmem>,
+       .replay_halo = program_halo<Program::nvshmem>,
+       .device = program_kernel<Program::nvshmem>},
       {.name = "nccl",
        .what = "ncclSend and ncclRecv; windows and halos in groups",
        .why_not = why_no<Program::nccl>,
@@ -219,7 +231,9 @@ const std::vector<Rival>& table() {
        .bandwidth = program_flood<Program::nccl>,
        .rate = program_flood<Program::nccl>,
        .stream = program_ping_pong<Program::nccl>,
-       .halo = program_halo<Program::nccl>},
+       .halo = program_halo<Program::nccl>,
+       .replay = program_ping_pong<Program::nccl>,
+       .replay_halo = program_halo<Program::nccl>},
       {.name = "nccl_put",
        .what = "ncclPutSignal and ncclWaitSignal",
        .why_not = why_no<Program::nccl_put>,

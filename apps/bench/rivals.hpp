@@ -25,6 +25,9 @@ struct Rival {
   Maker stream = nullptr;
   Maker enqueue = nullptr;
   Maker halo = nullptr;
+  Maker replay = nullptr;
+  Maker replay_halo = nullptr;
+  Maker device = nullptr;
   Maker overlap = nullptr;
   Maker scale = nullptr;
 };

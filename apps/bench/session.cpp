@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 
@@ -140,9 +141,10 @@ Row make_row(Session& session, const Case& one_case, const Metric& metric, const
 }
 
 void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
-                 const Budget& budget) {
+                 const Budget& budget, std::vector<Entry> beside) {
   std::vector<Entry> entries;
   entries.push_back({"sluice", "ours", std::move(ours.contender)});
+  std::ranges::move(beside, std::back_inserter(entries));
   for (const Rival* rival : rivals_for(session.options, column)) {
     if (auto contender = (rival->*column)(one_case))
       entries.push_back({rival->name, what(*rival, session.options), std::move(contender)});

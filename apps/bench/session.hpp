@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace bench {
 
@@ -68,9 +69,9 @@ class Session {
   RivalPrograms programs_;
 };
 
-/// Measures ours against the rivals of the column, and reports a row.
+/// Measures ours against the rivals of the column, and what else is to stand beside it, and reports a row.
 void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
-                 const Budget& budget);
+                 const Budget& budget, std::vector<Entry> beside = {});
 
 /// The row of a measurement whose first entry is ours.
 Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,

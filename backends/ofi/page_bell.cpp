@@ -74,14 +74,40 @@ void PageBell::reach_from(device::Driver& driver) {
   if (driver_ != nullptr) return;
   driver_ = &driver;
   const std::lock_guard lock(station_.mutex);
-  if (!station_.ringer && !device::any_parked()) station_.ringer = static_cast<int>(choose_ringer(driver, rail_));
+  if (!station_.ringer && !device::any_parked()) {
+    const Ringer chosen = choose_ringer(driver, rail_);
+    station_.ringer = static_cast<int>(chosen);
+    station_.kernels_ring =
+        chosen == Ringer::kernel || (chosen == Ringer::stream && counts(Ringer::kernel, driver, rail_));
+  }
   ringer_ = static_cast<Ringer>(station_.ringer.value_or(static_cast<int>(Ringer::engine)));
   if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
     seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
+  if (station_.kernels_ring) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
 }
 
 PageBell::~PageBell() {
   if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
+}
+
+/// An emulated page, where two stores in a row are one, is nothing for a kernel, which cannot wait: the engine rings.
+std::uint64_t* PageBell::counter_for(device::Driver* driver) noexcept {
+  if (driver == nullptr && !page_.paced) for_kernels_ = reinterpret_cast<std::uint64_t*>(page_.add);
+  return for_kernels_;
+}
+
+/// What streams still have to ring goes the way it went before: to the page, or by the word.
+void PageBell::let_kernels_ring() noexcept {
+  const std::uint64_t by_streams = rings.load();
+  if (driver_ == nullptr) word.value.store(by_streams);  // all of it is rung
+  if (!rung_by_engine()) counted_ = by_streams;
+  by_kernels_ = true;
+  TickBell::let_kernels_ring();
+}
+
+std::string PageBell::rung_for_gpus_by() const {
+  if (by_kernels_) return for_kernels_ == nullptr ? name(Ringer::engine) : "kernel";
+  return driver_ == nullptr ? std::string() : name(ringer_);
 }
 
 void PageBell::ring(device::Lane lane) {

@@ -24,23 +24,32 @@ class PageBell final : public TickBell {
   ~PageBell() override;
   void ring(device::Lane lane) override;
   void reach_from(device::Driver& driver) override;
-  std::string rung_for_gpus_by() const override { return driver_ == nullptr ? std::string() : name(ringer_); }
+  std::uint64_t* counter_for(device::Driver* driver) noexcept override;
+  void let_kernels_ring() noexcept override;
+  std::string rung_for_gpus_by() const override;
   void look() override {
-    if (driver_ != nullptr && ringer_ == Ringer::engine) TickBell::look();
+    if (rung_by_engine()) TickBell::look();
   }
-  /// A GPU's stream writes the word behind each ring of the page.
+  /// A GPU writes the word behind each ring of the page, as do kernels of the host.
   std::uint64_t rung() const noexcept override {
-    return driver_ == nullptr ? rings.load(std::memory_order_relaxed) : TickBell::rung();
+    return driver_ == nullptr && !by_kernels_ ? rings.load(std::memory_order_relaxed) : TickBell::rung();
   }
-  bool awaited() const noexcept override { return ringer_ == Ringer::engine && TickBell::awaited(); }
+  bool awaited() const noexcept override { return rung_by_engine() && TickBell::awaited(); }
 
  private:
+  /// Whoever rings only writes the word.
+  bool rung_by_engine() const noexcept {
+    return by_kernels_ ? for_kernels_ == nullptr : driver_ != nullptr && ringer_ == Ringer::engine;
+  }
+
   Station& station_;
   const Rail& rail_;
   CounterPage page_;
   Ringer ringer_ = Ringer::engine;
   device::Driver* driver_ = nullptr;
   void* seen_by_gpus_ = nullptr;
+  std::uint64_t* for_kernels_ = nullptr;  // where they ring
+  bool by_kernels_ = false;               // they do, and nobody else
 };
 
 }  // namespace sluice::backends::ofi

@@ -13,7 +13,7 @@ class RmaLanding final : public Landing {
   ~RmaLanding() override;
   Key key() const override;
   bool direct() const noexcept override { return !staged_; }
-  bool closing_awaited() const noexcept override { return station_.manner.notice == Notice::counter; }
+  bool close() override { return false; }  // what may be armed for it are credits, which are over before
   void take(device::Watch& watch, std::uint64_t epoch) override { staged_->take(watch, epoch); }
   std::string describe() const override;
 

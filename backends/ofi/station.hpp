@@ -123,6 +123,7 @@ struct Station {
   std::vector<CountedLanding*> counted;
   std::vector<TickBell*> bells;
   std::optional<int> ringer;  // who rings pages for GPUs' streams, once it is known
+  bool kernels_ring = false;  // those of GPUs do, by a store that was seen to count
   std::vector<TriggeredPut*> triggered;
   bool rings_by_page = false;  ///< counters have a page that a stream can store to
   int entries_left = 0;        // of the NIC's trigger entries, those that this rank may still take

@@ -82,6 +82,14 @@ void CountedLanding::open(std::size_t i, std::size_t endpoint, const Slots& targ
   lanes_.push_back(std::move(lane));
 }
 
+bool CountedLanding::close() {
+  const std::lock_guard lock(station_.mutex);
+  for (Lane& lane : lanes_) {
+    for (Slot& slot : lane.slots) slot.memory.reset();
+  }
+  return std::exchange(open_, false);
+}
+
 CountedLanding::~CountedLanding() {
   const std::lock_guard lock(station_.mutex);
   std::erase(station_.counted, this);
@@ -123,7 +131,7 @@ TickBell::~TickBell() {
 
 void TickBell::look() {
   const std::uint64_t rung = word.value.load(std::memory_order_acquire);
-  if (rung == counted_) return;
+  if (rung <= counted_) return;
   add(rung - counted_);
   counted_ = rung;
 }
@@ -201,11 +209,12 @@ TriggeredPut::~TriggeredPut() {
   station_.left_work.push_back(std::move(work_));
 }
 
-/// Fires what nobody will ever ring for: puts, whose memory the peer has closed. Credits are all rung for: their word,
-/// whose memory is never closed, may be another channel's by then.
+/// Fires what nobody will ever ring for: puts, whose memory the peer has closed; and words alone, whose memory is never
+/// closed, to tell again what they have told already.
 void TriggeredPut::dispose() {
   const std::uint64_t left = armed_ - std::min(armed_, rung()) - disposed_;
   if (left == 0) return;
+  for (std::uint64_t epoch = rung() + 1; epoch <= armed_; ++epoch) work_->of(epoch).word = rung();
   disposed_ += left;
   static_cast<TickBell&>(bell()).add(left);
 }
@@ -215,21 +224,20 @@ std::shared_ptr<Doorbell> TriggeredPut::new_bell() {
   return make_bell(station_, *rail_);
 }
 
-void TriggeredPut::announce(std::uint64_t epoch, Range part) {
-  if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + work_->size()) return;
+bool TriggeredPut::announce(std::uint64_t epoch, Range part) {
+  if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + work_->size()) return false;
   // What a bell fires that others ring too could not be disposed of alone.
-  if (shared()) return;
+  if (shared()) return false;
   const std::lock_guard lock(station_.mutex);
-  if (epoch != armed_ + 1) return;  // in order: the lane arms those before it
+  if (epoch != armed_ + 1) return false;  // in order: the lane arms those before it
   prepare(epoch, part);
   queue_armed();
+  return true;
 }
 
 bool TriggeredPut::arm(std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
-  // A word alone, which is never closed (see `dispose`).
-  const bool must_fire = place_.notice == Notice::word && armed_ >= epoch && !base::seeded("armed_credit_left");
-  if (watch().shut() && !must_fire) {
+  if (watch().shut()) {
     refused_ = epoch;
     return false;
   }
@@ -296,14 +304,18 @@ bool TriggeredPut::look() {
     return true;  // its end waits for the verdict
   }
   std::uint64_t done = over();
-  if (refused_ > done && done >= std::min(armed_, rung())) done = refused_;
+  // What was not armed, and never will be, is over behind what was.
+  if (done >= std::min(armed_, rung())) done = std::max({done, refused_, given_up_by_kernels()});
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
   return work_->queued() < armed_;
 }
 
+/// A word that was armed and not rung for is disposed of now, while it is no other channel's.
 bool TriggeredPut::settled() {
   const std::lock_guard lock(station_.mutex);
-  return work_->ended() >= std::min(armed_, rung());
+  if (place_.notice == Notice::word && !base::seeded("armed_credit_left")) dispose();
+  queue_armed();
+  return work_->ended() >= std::min(armed_, rung() + disposed_);
 }
 
 bool TriggeredPut::disarmed(bool key_closed) {

@@ -19,7 +19,7 @@ class CountedLanding final : public Landing {
   ~CountedLanding() override;
   Key key() const override;
   bool direct() const noexcept override { return true; }
-  bool closing_awaited() const noexcept override { return true; }
+  bool close() override;
   void take(device::Watch&, std::uint64_t) override {}
   std::string describe() const override;
   /// Raises the signals to what has arrived. Who has the station's mutex calls it.
@@ -44,6 +44,7 @@ class CountedLanding final : public Landing {
   Station& station_;
   std::vector<Lane> lanes_;
   Target target_;
+  bool open_ = true;  // the peer can write into it
 };
 
 Owned<fid_cntr> open_counter(const Rail& rail);
@@ -64,7 +65,9 @@ class TickBell : public Doorbell {
  private:
   Station& station_;
   Owned<fid_cntr> counter_;
-  std::uint64_t counted_ = 0;
+
+ protected:
+  std::uint64_t counted_ = 0;  // rings that the counter has, or is given by others
 };
 
 /// The deferred work of a put. It stays with the station until it is over when the put has gone before, whose peer is
@@ -123,9 +126,7 @@ class TriggeredPut final : public RungPut, private Mover {
   ~TriggeredPut() override;
 
   Fired fired() const noexcept override { return Fired::by_nic; }
-  /// Somebody would have to arm what a kernel fires, before it does.
-  std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
-  void announce(std::uint64_t epoch, Range part) override;
+  bool announce(std::uint64_t epoch, Range part) override;
   bool arm(std::uint64_t epoch, Range part) override;
   std::uint64_t most_armed() const noexcept override { return work_->size(); }
   std::shared_ptr<Doorbell> new_bell() override;

@@ -23,7 +23,7 @@ void write_header(device::Lane lane, std::byte* at, const BounceHeader& header) 
   }
   std::array<std::uint64_t, sizeof header / sizeof(std::uint64_t)> words{};
   std::memcpy(words.data(), &header, sizeof header);
-  for (std::size_t i = 0; i < words.size(); ++i) lane.gpu->write(at + i * sizeof(std::uint64_t), words[i]);
+  for (std::size_t i = 0; i < words.size(); ++i) lane.gpu->write(reinterpret_cast<base::Word*>(at)[i], words[i]);
 }
 
 }  // namespace
@@ -56,6 +56,10 @@ void BounceLanding::take(device::Watch& watch, std::uint64_t epoch) {
 }
 
 std::string BounceLanding::describe() const {
+  if (target_.memory.driver != nullptr) {
+    return "shm: the target is a GPU's memory that its driver gives to no other process, so it lands in host memory, "
+           "from where the engine or the wait copies it";
+  }
   return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
 }
 
@@ -72,8 +76,7 @@ void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   if (seeded("bounce_signal_before_data")) raise_signal(lane, signal_, epoch);
   if (in_target) {
     if (!write_target(epoch, part)) return;
-  } else if (!device::copy(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes,
-                           source_.memory.driver)) {
+  } else if (!copy_(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes)) {
     return;
   }
   write_header(lane, at, header_of(part, in_target));
@@ -86,12 +89,17 @@ void BouncePut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
 }
 
 std::string BouncePut::describe() const {
+  if (kernel_.address == 0) {
+    return "shm: the target is a GPU's memory that its driver gives to no other process, so all goes through a bounce "
+           "buffer in host memory";
+  }
   if (kernel_.pid == 0) {
     return "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "
-           "buffer";
+           "buffer" +
+           copy_.describe();
   }
   return "shm: the target cannot be mapped, so parts up to " + std::to_string(bounce_max_) +
-         " bytes go through a bounce buffer, larger ones by the kernel's cross-memory copy";
+         " bytes go through a bounce buffer" + copy_.describe() + ", larger ones by the kernel's cross-memory copy";
 }
 
 }  // namespace sluice::backends::shm

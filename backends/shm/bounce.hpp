@@ -37,7 +37,7 @@ class BounceLanding final : public Landing {
       : target_(target), signal_(signal), bounce_(target), sent_(sent) {}
   Key key() const override;
   bool direct() const noexcept override { return false; }
-  bool closing_awaited() const noexcept override { return false; }
+  bool close() override { return false; }
   void take(device::Watch& watch, std::uint64_t epoch) override;
   std::string describe() const override;
 
@@ -56,11 +56,14 @@ class BouncePut final : public Put {
   BouncePut(Slots source, Slots bounce, std::size_t slot_bytes, Signal signal, device::Watch& watch, Mapped mapped,
             CrossMemory kernel, std::size_t bounce_max)
       : source_(source), bounce_(bounce), slot_bytes_(slot_bytes), signal_(signal), watch_(watch),
-        mapped_(std::move(mapped)), kernel_(kernel), bounce_max_(bounce_max) {}
+        mapped_(std::move(mapped)), kernel_(kernel), bounce_max_(bounce_max), copy_(source, bounce) {}
 
   Fired fired() const noexcept override { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
-  void reach_from(device::Driver& driver) override { reach_words(driver, signal_, mapped_, reached_); }
+  void reach_from(device::Driver& driver) override {
+    reach_words(driver, signal_, mapped_, reached_);
+    copy_.reach_from(driver);
+  }
   /// They would have to know who moves the bytes, for each size.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   bool settled() override { return true; }
@@ -83,6 +86,7 @@ class BouncePut final : public Put {
   Mapped mapped_;
   CrossMemory kernel_;
   std::size_t bounce_max_;
+  StreamCopy copy_;
   device::Reached reached_;
 };
 

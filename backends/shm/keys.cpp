@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/keys.hpp"
 
-#include <array>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
 
 namespace sluice::backends::shm {
 
 namespace {
 
-/// A segment that goes with a key, by a descriptor or by a handle.
+/// A segment that goes with a key, by a descriptor, by what its driver calls it, or by both.
 struct Sending {
   std::uint64_t segment = 0;
   std::uint64_t bytes = 0;
   bool keep = false;  ///< the segment lives as long as its process
   bool by_descriptor = false;
   Stream::Kind vendor = Stream::Kind::host;  ///< of a GPU's memory
-  std::array<std::byte, 64> handle{};
-  std::array<std::byte, 16> device{};
+  device::GpuNames names;
 
   explicit Sending(const device::Segment& of)
       : segment(of.id), bytes(of.bytes), keep(of.shared), by_descriptor(bool(of.share.fd)),
-        vendor(of.driver == nullptr ? Stream::Kind::host : of.driver->kind()), handle(of.share.handle),
-        device(of.share.device) {}
+        vendor(of.driver == nullptr ? Stream::Kind::host : of.driver->kind()), names(of.share.names) {}
   Sending() = default;
 };
+static_assert(std::is_trivially_copyable_v<Sending>);
 
 std::size_t count_of(const Key& key) { return (key.bytes.size() - sizeof(Target)) / sizeof(Sending); }
 
@@ -36,7 +35,7 @@ Sending sending(const Key& key, std::size_t i) {
 
 /// Maps what came with a key, with the next of its descriptors if it needs one.
 std::shared_ptr<device::Mapping> map(const Sending& what, base::Fd* descriptor) {
-  device::GpuExport share{{}, what.handle, what.device};
+  device::GpuExport share{what.names, {}};
   if (descriptor != nullptr) share.fd = std::move(*descriptor);
   device::Driver* driver = nullptr;
   if (what.vendor != Stream::Kind::host) {

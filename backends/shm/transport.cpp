@@ -57,7 +57,7 @@ class MappedLanding final : public Landing {
     return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
   }
   bool direct() const noexcept override { return true; }
-  bool closing_awaited() const noexcept override { return false; }
+  bool close() override { return false; }
   void take(device::Watch&, std::uint64_t) override {}
   std::string describe() const override { return "shm: lands in the target itself, which the peer maps"; }
 

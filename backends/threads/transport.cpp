@@ -37,7 +37,7 @@ class ThreadLanding final : public Landing {
   explicit ThreadLanding(const Place& place) : place_(place) {}
   Key key() const override { return key_of(place_); }
   bool direct() const noexcept override { return true; }
-  bool closing_awaited() const noexcept override { return false; }
+  bool close() override { return false; }
   void take(device::Watch&, std::uint64_t) override {}
   std::string describe() const override { return "threads: lands in the target itself"; }
 

@@ -64,8 +64,7 @@ class Sender {
 
   /// The same end inside kernels (sluice/device.hpp), which drive it from now on, alone. They run on streams of the
   /// kind and device of `stream`, where a kernel of the host is any function. Blocks the host until connected.
-  /// @throws Error{Code::unsupported} if no kernel can: a NIC fires its puts, or the kernel of the host's system makes
-  /// them.
+  /// @throws Error{Code::unsupported} if no kernel can: where the target is user memory of the host in another process.
   DeviceSender on_device(Stream stream);
 
   /// Announces that no put follows, and returns when the source memory may be freed: every enqueued put has fired, and

@@ -52,7 +52,8 @@ class Context {
   /// @throws Error{Code::out_of_resources}, {Code::bad_argument} for 0 bytes or no such device.
   Memory allocate(std::size_t bytes, Space space = Space::host, int device = -1);
 
-  /// Pins `bytes` bytes of the user's memory, the host's or a GPU's, which stays the user's.
+  /// Pins `bytes` bytes of the user's memory, the host's or a GPU's, which stays the user's. What a stream allocates
+  /// (cudaMallocAsync) must be there already, and not only enqueued.
   /// @throws Error{Code::out_of_resources, Code::bad_argument}
   Region region(void* memory, std::size_t bytes);
 

@@ -19,7 +19,8 @@ enum class DeviceResult : std::uint32_t {
   ok,
   timeout,  ///< the peer has not come so far in so many polls: nothing has changed, and it can be tried again
   closed,   ///< this end is closed, or the peer's is and needs no more: nothing was moved
-  failed    ///< the channel has failed: nothing was moved. The host's next call says why
+  failed,   ///< the channel has failed: nothing was moved. The host's next call says why
+  refused   ///< no kernel can do this on this channel: nothing has changed
 };
 
 /// How often a verb looks whether the peer has come so far; unless it is said, until the channel has failed.
@@ -38,9 +39,10 @@ inline constexpr std::uint64_t kClosed = kTimedOut - 2;  ///< less than this is 
 /// Where epochs are counted: in memory that the GPU and the host reach.
 struct Count {
   // The GPU's.
-  std::uint64_t begun;  ///< the last epoch that was begun
-  std::uint64_t moves;  ///< of a put in several kernels: the epoch that may be moved; 0: it may not
-  std::uint64_t eager;  ///< of the epochs begun, those that no graph replays
+  std::uint64_t begun;    ///< the last epoch that was begun
+  std::uint64_t moves;    ///< of a put in several kernels: the epoch that may be moved; 0: it may not
+  std::uint64_t eager;    ///< of the epochs begun, those that no graph replays
+  std::uint64_t refused;  ///< of what a NIC has armed: the last epoch that was begun and not rung for
   // The host's.
   std::uint64_t launched;  ///< what `eager` comes to once all that was enqueued has begun
   std::uint64_t limit;     ///< 0 once nothing of the peer may be touched any more
@@ -57,11 +59,13 @@ struct Out {
   std::uint64_t source_slots;
   std::byte* target;  ///< the peer's slots
   std::uint64_t target_stride;
-  bool rings;             ///< whoever hears the doorbell moves the bytes; there is no target
-  std::uint64_t* raised;  ///< the peer's signal, or the doorbell
-  std::uint64_t ahead;    ///< added to the epoch that is stored there
-  std::uint64_t* done;    ///< puts that are over; whoever hears the doorbell raises it
-  std::uint64_t* parts;   ///< offset and bytes of each of `kept` epochs, for whoever hears the doorbell; or null
+  bool rings;              ///< whoever hears the doorbell moves the bytes; there is no target
+  bool armed;              ///< a NIC does: whole slots, each armed before its ring, whatever has happened meanwhile
+  std::uint64_t* counter;  ///< of a NIC, which adds what is stored there, 1 a ring; null: the doorbell is all
+  std::uint64_t* raised;   ///< the peer's signal, or the doorbell
+  std::uint64_t ahead;     ///< added to the epoch that is stored there
+  std::uint64_t* done;     ///< puts that are over; whoever hears the doorbell raises it
+  std::uint64_t* parts;    ///< offset and bytes of each of `kept` epochs, for whoever hears the doorbell; or null
   std::uint64_t kept;
   std::uint64_t* fault;  ///< raised if the channel is used wrongly
   std::uint64_t first;   ///< of a plan: the epoch before its first start
@@ -79,6 +83,8 @@ struct In {
   std::uint64_t slots;
   std::uint64_t slot_bytes;
   bool rings;
+  bool armed;
+  std::uint64_t* counter;
   std::uint64_t* raised;  ///< the peer's credit, or a doorbell; null: the peer needs none
   std::uint64_t ahead;
   std::uint64_t* done;  ///< releases that are over; whoever hears the doorbell raises it
@@ -162,9 +168,22 @@ SLUICE_DEVICE std::uint64_t begin_put(const Out& out, std::uint64_t polls) {
   if (!begin(*out.count, epoch)) return kClosed;
   poll(kUntilFailed, is_free);
   if (credit < kPoison && load_acquire(out.count->limit) >= epoch) return epoch;
-  // It is over, and moves nothing; so does whoever hears the doorbell.
-  store_release(out.rings ? *out.raised : *out.done, out.rings ? epoch + out.ahead : epoch);
+  // It is over, and moves nothing. The engine, which hears the doorbell, looks for itself; a NIC must not hear it.
+  if (out.armed) {
+    store_release(out.count->refused, epoch);
+  } else {
+    store_release(out.rings ? *out.raised : *out.done, out.rings ? epoch + out.ahead : epoch);
+  }
   return credit < kPoison ? kClosed : kFailed;
+}
+
+/// Tells the peer, or whoever hears the doorbell: all that kernels and streams have written before is there for them,
+/// also for a NIC that reads the source as soon as its counter has moved, since every store releases at the scope of
+/// the system. The store to the counter is one a ring, and never a total: a NIC counts stores.
+template <class End>
+SLUICE_DEVICE void raise(const End& end, std::uint64_t epoch) {
+  if (end.counter != nullptr) store_release(*end.counter, 1);
+  store_release(*end.raised, epoch + end.ahead);
 }
 
 /// All bytes are there: tells the receiver, or whoever hears the doorbell.
@@ -173,7 +192,7 @@ SLUICE_DEVICE void end_put(const Out& out, std::uint64_t epoch, std::uint64_t of
     out.parts[epoch % out.kept * 2] = offset;
     out.parts[epoch % out.kept * 2 + 1] = bytes;
   }
-  store_release(*out.raised, epoch + out.ahead);
+  raise(out, epoch);
   if (!out.rings) store_release(*out.done, epoch);
 }
 
@@ -216,8 +235,12 @@ SLUICE_DEVICE DeviceResult give_back(const In& in) {
   }
   if (!begin(count, epoch)) return DeviceResult::closed;
   const bool reaches = load_acquire(count.limit) >= epoch && in.raised != nullptr;
-  // A doorbell is ours: whoever hears it looks.
-  if (reaches || in.rings) store_release(*in.raised, epoch + in.ahead);
+  // The engine's doorbell is ours, and it looks; a NIC's is for what may be fired.
+  if (reaches || (in.rings && !in.armed)) {
+    raise(in, epoch);
+  } else if (in.armed) {
+    store_release(count.refused, epoch);
+  }
   if (!in.rings) store_release(*in.done, epoch);
   if (reaches) return DeviceResult::ok;
   return load_acquire(*in.signals[0]) < kPoison ? DeviceResult::closed : DeviceResult::failed;
@@ -266,10 +289,12 @@ class DeviceSender {
     return put(group, 0, out_.slot_bytes, polls);
   }
 
-  /// The same for `bytes` bytes from `offset` in the slot, which contains them; 0 bytes signals only.
+  /// The same for `bytes` bytes from `offset` in the slot, which contains them; 0 bytes signals only. Refused unless
+  /// `moves_parts`.
   template <class Group>
   SLUICE_DEVICE DeviceResult put(const Group& group, std::uint64_t offset, std::uint64_t bytes,
                                  Polls polls = {}) const {
+    if (!moves_parts() && bytes != out_.slot_bytes) return DeviceResult::refused;
     const std::uint64_t epoch = begin(group, polls);
     if (kernel::result_of(epoch) != DeviceResult::ok) return kernel::result_of(epoch);
     if (is_mapped()) {
@@ -285,7 +310,7 @@ class DeviceSender {
   /// follows.
   template <class Group>
   SLUICE_DEVICE DeviceResult begin_put(const Group& group, std::byte*& slot, Polls polls = {}) const {
-    if (!is_mapped()) return DeviceResult::failed;
+    if (!is_mapped()) return DeviceResult::refused;
     const std::uint64_t epoch = begin(group, polls);
     if (kernel::result_of(epoch) == DeviceResult::ok) slot = target_of(epoch);
     return kernel::result_of(epoch);
@@ -298,16 +323,19 @@ class DeviceSender {
     if (group.index() == 0) kernel::end_put(out_, out_.count->begun, 0, out_.slot_bytes);
   }
 
-  /// What `put` does where not `is_mapped`: waits for the credit and rings the doorbell of the engine, which moves the
-  /// bytes. (A NIC's doorbell is not for kernels yet: what a NIC fires must be armed first.)
+  /// What `put` does where not `is_mapped`: waits for the credit and rings the doorbell of whoever moves the bytes, the
+  /// engine or a NIC.
   template <class Group>
   SLUICE_DEVICE DeviceResult ring(const Group& group, Polls polls = {}) const {
-    return is_mapped() ? DeviceResult::failed : put(group, polls);
+    return is_mapped() ? DeviceResult::refused : put(group, polls);
   }
 
-  /// Whether the receiver's slots are in reach. If not, the engine moves the bytes, and `acquire` is what keeps the
-  /// source right.
+  /// Whether the receiver's slots are in reach. If not, the engine or a NIC moves the bytes, and `acquire` is what
+  /// keeps the source right.
   SLUICE_DEVICE bool is_mapped() const { return !out_.rings; }
+
+  /// Whether less than a slot can be put. Not where a NIC fires: what it has armed before it was asked is whole slots.
+  SLUICE_DEVICE bool moves_parts() const { return !out_.armed; }
 
  private:
   template <class Group>

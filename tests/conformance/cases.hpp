@@ -80,7 +80,7 @@ bool wants_full();
 /// which would spend more time on naming them than on their test, have none.
 template <class F>
 auto full_cases(F make) {
-  return testing::ValuesIn(wants_full() ? make() : std::vector<Case>());
+  return testing::ValuesIn(wants_full() ? make() : decltype(make())());
 }
 
 /// The stream of a case in one rank.
@@ -99,6 +99,8 @@ class Order {
     return host_ ? Stream::host(*host_) : Stream::program_order();
   }
   bool host() const { return host_.has_value() || gpu_.has_value(); }
+  /// Null: it is no GPU's.
+  GpuStream* gpu() { return gpu_ ? &*gpu_ : nullptr; }
 
   /// Calls `work()` in the order of the stream.
   template <class F>

@@ -19,7 +19,7 @@ class Devices : public testing::TestWithParam<Case> {};
 
 std::vector<Case> device_cases() {
   std::vector<Case> cases = stream_cases();
-  std::erase_if(cases, [](const Case& one) { return one.cuda || one.ground.arms; });
+  std::erase_if(cases, [](const Case& one) { return one.cuda; });
   return with_depths(with_sizes(cases, {0, 13, 70'000}), {1, 3});
 }
 
@@ -124,14 +124,19 @@ TEST_P(Devices, move_a_part_or_what_the_kernel_writes_at_the_peer) {
     if (one.bytes == 0) return;
     Order order(one);
     const Pair pair(context, one, order);
-    const std::size_t offset = one.bytes / 3;
-    const std::size_t part = one.bytes / 2;
+    const bool in_parts = pair.out.moves_parts();  // as those of the other rank
+    const std::size_t offset = in_parts ? one.bytes / 3 : 0;
+    const std::size_t part = in_parts ? one.bytes / 2 : one.bytes;
     const Stamp mine{context.rank(), kTag, 1};
     const Stamp theirs{pair.other, kTag, 1};
     run_kernel(order, kThreads, [&, out = pair.out](const auto& group) {
       std::byte* slot = nullptr;
       EXPECT_EQ(out.acquire(group, slot), DeviceResult::ok);
       if (group.index() == 0) fill({slot, one.bytes}, mine);
+      if (!out.moves_parts()) {
+        EXPECT_EQ(out.put(group, 0, one.bytes / 2), DeviceResult::refused);
+        EXPECT_EQ(out.put(group, one.bytes, 0), DeviceResult::refused);
+      }
       EXPECT_EQ(out.put(group, offset, part), DeviceResult::ok);
     });
     run_kernel(order, kThreads, [&, in = pair.in](const auto& group) {
@@ -148,13 +153,13 @@ TEST_P(Devices, move_a_part_or_what_the_kernel_writes_at_the_peer) {
     run_kernel(order, kThreads, [&, out = pair.out](const auto& group) {
       std::byte* slot = nullptr;
       if (!out.is_mapped()) {
-        EXPECT_EQ(out.begin_put(group, slot), DeviceResult::failed);
+        EXPECT_EQ(out.begin_put(group, slot), DeviceResult::refused);
         EXPECT_EQ(out.acquire(group, slot), DeviceResult::ok);
         if (group.index() == 0) fill({slot, one.bytes}, {context.rank(), kTag, 2});
         EXPECT_EQ(out.ring(group), DeviceResult::ok);
         return;
       }
-      EXPECT_EQ(out.ring(group), DeviceResult::failed);
+      EXPECT_EQ(out.ring(group), DeviceResult::refused);
       EXPECT_EQ(out.begin_put(group, slot), DeviceResult::ok);
       if (group.index() == 0) fill({slot, one.bytes}, {context.rank(), kTag, 2});
       out.signal(group);
@@ -243,6 +248,27 @@ TEST_P(Devices, find_nothing_to_do_once_the_channel_is_closed) {
   });
 }
 
+/// What was armed ahead is disposed of meanwhile.
+TEST_P(Devices, see_no_epoch_that_a_sender_has_not_put_before_it_closed) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    Pair pair(context, one, order);
+    put(order, pair.out, 1, {context.rank(), kTag, 1});
+    take(order, pair.in, 1, {pair.other, kTag, 1});
+    context.synchronize(order.stream());
+    pair.sender.close();
+    board().meet(context);
+    run_kernel(order, kThreads, [in = pair.in](const auto& group) {
+      const std::byte* slot = nullptr;
+      EXPECT_EQ(in.wait(group, slot, Polls{kFew}), DeviceResult::timeout);
+    });
+    context.synchronize(order.stream());
+    EXPECT_EQ(pair.receiver.epoch(), 1U);
+    board().meet(context);
+  });
+}
+
 /// Its memory may be anything by then.
 TEST_P(Devices, move_nothing_once_the_peer_has_closed_its_end) {
   run_peers(GetParam().peers(), [](Context& context) {
@@ -307,6 +333,9 @@ TEST_P(Devices, leave_no_verb_to_the_host) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Devices, testing::ValuesIn(device_cases()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Devices,
+                         testing::ValuesIn(on(wrapped_grounds(), with_depths(with_sizes({Case{}}, {0, 13}), {1, 3}))),
+                         CaseName());
 
 /// What a kernel cannot do says so.
 class DevicesRefused : public testing::TestWithParam<Case> {};
@@ -330,14 +359,7 @@ TEST_P(DevicesRefused, where_somebody_else_would_have_to_act_first) {
   });
 }
 
-std::vector<Case> refused_cases() {
-  std::vector<Case> cases{{.ground = {"shm", "shm", true}, .user = true}};
-  for (const Ground& ground : all_grounds()) {
-    if (ground.arms) cases.push_back({.ground = ground});
-  }
-  return cases;
-}
-
-INSTANTIATE_TEST_SUITE_P(Quick, DevicesRefused, testing::ValuesIn(refused_cases()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, DevicesRefused, testing::Values(Case{.ground = {"shm", "shm", true}, .user = true}),
+                         CaseName());
 
 }  // namespace

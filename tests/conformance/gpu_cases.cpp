@@ -4,7 +4,7 @@
 namespace sluice::test {
 
 std::string name_of(const GpuCase& one) {
-  constexpr const char* kWhose[] = {"hosts", "ours", "users"};
+  constexpr const char* kWhose[] = {"hosts", "ours", "users", "pooled", "unshared"};
   return one.ground.name + (one.inline_order ? "_inline_cuda_" : "_cuda_") + kWhose[static_cast<int>(one.source)] +
          "_to_" + kWhose[static_cast<int>(one.target)] + "_d" + std::to_string(one.depth) + "_" +
          std::to_string(one.bytes) + "B";
@@ -30,9 +30,14 @@ Peers peers_of(const GpuCase& one, int ranks) {
 }
 
 Piece::Piece(Context& context, Whose whose, std::size_t bytes) {
+  constexpr std::size_t kBefore = 64;  // not where the allocation begins
   if (whose == Whose::users) {
-    users_ = std::make_unique<GpuBuffer>(bytes + 64);
-    slice_ = context.region(users_->data() + 64, bytes).all();  // not where the allocation begins
+    users_ = std::make_unique<GpuBuffer>(kBefore + bytes);
+    slice_ = context.region(users_->data() + kBefore, bytes).all();
+  } else if (whose == Whose::pooled || whose == Whose::unshared) {
+    const auto kind = whose == Whose::pooled ? PoolKind::shareable : PoolKind::unshared;
+    pooled_ = std::make_unique<PooledBuffer>(kind, kBefore + bytes);
+    slice_ = context.region(pooled_->data() + kBefore, bytes).all();
   } else {
     slice_ = context.allocate(bytes, whose == Whose::ours ? Space::device : Space::host).all();
   }

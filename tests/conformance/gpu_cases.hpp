@@ -11,8 +11,8 @@
 
 namespace sluice::test {
 
-/// Whose memory a slice is.
-enum class Whose { hosts, ours, users };
+/// Whose memory a slice is: the host's, ours, or the user's, of cudaMalloc or of a pool that can be shared or cannot.
+enum class Whose { hosts, ours, users, pooled, unshared };
 
 struct GpuCase {
   Ground ground;
@@ -42,7 +42,9 @@ class Piece {
   const Slice& slice() const { return slice_; }
 
  private:
-  std::unique_ptr<GpuBuffer> users_;  // outlives the slice
+  // They outlive the slice.
+  std::unique_ptr<GpuBuffer> users_;
+  std::unique_ptr<PooledBuffer> pooled_;
   Slice slice_;
 };
 

@@ -2,6 +2,7 @@
 // Memory of GPUs, and what only their streams do. Runs where there is a GPU, and elsewhere on an emulated one
 // (tests/emucuda), whose memory the processor cannot touch.
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "tests/conformance/gpu_cases.hpp"
@@ -21,6 +22,26 @@ std::vector<GpuCase> gpu_cases() {
       for (const auto& [source, target] :
            {std::pair(Whose::ours, Whose::ours), std::pair(Whose::users, Whose::users),
             std::pair(Whose::hosts, Whose::ours), std::pair(Whose::ours, Whose::hosts)}) {
+        cases.push_back({ground, inline_order, source, target, 1, 13});
+        cases.push_back({ground, inline_order, source, target, 3, 100'000});
+      }
+    }
+    if (ground.name != "threads" && ground.name != "shm") continue;
+    cases.push_back({ground, false, Whose::pooled, Whose::pooled, 1, 13});
+    cases.push_back({ground, false, Whose::pooled, Whose::pooled, 3, 100'000});
+    cases.push_back({ground, false, Whose::unshared, Whose::unshared, 3, 100'000});
+  }
+  return cases;
+}
+
+/// All that memory of pools can do.
+std::vector<GpuCase> pool_cases() {
+  std::vector<GpuCase> cases;
+  for (const Ground& ground : gpu_grounds()) {
+    for (const bool inline_order : {false, true}) {
+      for (const auto& [source, target] :
+           {std::pair(Whose::pooled, Whose::pooled), std::pair(Whose::unshared, Whose::unshared),
+            std::pair(Whose::pooled, Whose::ours), std::pair(Whose::hosts, Whose::pooled)}) {
         cases.push_back({ground, inline_order, source, target, 1, 13});
         cases.push_back({ground, inline_order, source, target, 3, 100'000});
       }
@@ -166,6 +187,7 @@ TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Full, GpuMemory, full_cases(pool_cases), GpuCaseName());
 
 class GpuStreams : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuStreams);
@@ -229,13 +251,16 @@ TEST_P(GpuStreams, that_are_parked_hold_up_no_closing) {
     const Piece users(context, one.source, kOwnAllocation);
     Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
     Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
+    std::optional<Piece> ours;
+    const bool may_wait = parked.stream().kind() == Stream::Kind::hip;  // hipMalloc
+    if (may_wait) ours.emplace(context, Whose::ours, kOwnAllocation);
     board().meet(context);
     receiver.wait(parked.stream());
     board().meet(context);
     for (int i = 0; i < 3; ++i) {
-      const Piece ours(context, Whose::ours, kOwnAllocation);
+      if (!may_wait) ours.emplace(context, Whose::ours, kOwnAllocation);
       Sender to = context.sender(1 - context.rank(), kTag + 1, users.slice());
-      Receiver from = context.receiver(1 - context.rank(), kTag + 1, ours.slice());
+      Receiver from = context.receiver(1 - context.rank(), kTag + 1, ours->slice());
       to.put(other.stream());
       from.wait(other.stream());
       from.release(other.stream());
@@ -308,7 +333,8 @@ TEST_P(GpuStreams, of_another_kind_or_gpu_are_misuse) {
     sender.put(stream.stream());
     expect_code(Code::misuse, [&] { sender.put({}); });
     expect_code(Code::misuse, [&] { sender.put(Stream::host(host)); });
-    expect_code(Code::misuse, [&] { sender.put(Stream::hip(nullptr)); });
+    const bool is_hip = stream.stream().kind() == Stream::Kind::hip;
+    expect_code(Code::misuse, [&] { sender.put(is_hip ? Stream::cuda(nullptr) : Stream::hip(nullptr)); });
     context.synchronize(stream.stream());
     board().meet(context);
   });
@@ -379,14 +405,14 @@ TEST_P(GpuStreams, are_noticed_by_hosts) {
   });
 }
 
-std::vector<GpuCase> stream_gpu_cases() {
-  std::vector<GpuCase> cases = gpu_cases();
+std::vector<GpuCase> stream_cases_of(std::vector<GpuCase> cases) {
   std::erase_if(cases, [](const GpuCase& one) {
     return one.inline_order || one.depth != 1 || one.source == Whose::hosts || one.target == Whose::hosts;
   });
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuStreams, testing::ValuesIn(stream_gpu_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuStreams, testing::ValuesIn(stream_cases_of(gpu_cases())), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Full, GpuStreams, full_cases([] { return stream_cases_of(pool_cases()); }), GpuCaseName());
 
 }  // namespace

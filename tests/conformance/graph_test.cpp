@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans that are captured into graphs of a GPU's stream, and replayed; and kernels of a program's that hold channels.
+#include <array>
+#include <memory>
 #include <thread>
 
-#include "tests/conformance/gpu_cases.hpp"
+#include "tests/conformance/exchange.hpp"
 #include "tests/device/relay.hpp"
 
 namespace {
@@ -10,7 +12,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 71;
+constexpr Tag kTag = Exchange::kTag;
 
 class Graphs : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Graphs);
@@ -18,7 +20,9 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Graphs);
 std::vector<GpuCase> graph_cases() {
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds()) {
-    if (ground.arms) continue;  // nobody would arm what a replay fires
+    if (ground.arms && ground.network) {  // no network reads the emulated GPU's memory
+      for (const int depth : {1, 2, 3}) cases.push_back({ground, false, Whose::hosts, Whose::hosts, depth, 64});
+    }
     for (const int depth : {1, 2, 3}) {
       const std::size_t bytes = depth == 2 ? 200'000 : 13;  // copied by many blocks, and by one
       cases.push_back({ground, false, Whose::ours, Whose::ours, depth, bytes});
@@ -29,72 +33,11 @@ std::vector<GpuCase> graph_cases() {
   return cases;
 }
 
-/// One rank's half of an exchange with another, by a plan, whose every step can be captured: what is put and what is
-/// expected is counted when it happens.
-class Exchange {
- public:
-  Exchange(Context& context, const GpuCase& one, Rank other)
-      : context_(context), one_(one), source_(context, one.source, one.bytes * slots()),
-        target_(context, one.target, one.bytes * slots()), bytes_(context.allocate(2 * one.bytes, Space::pinned)),
-        other_(other) {
-    sender = context.sender(other, kTag, source_.slice(), {.depth = one.depth});
-    receiver = context.receiver(other, kTag, target_.slice(), {.depth = one.depth});
-    plan = context.plan();
-    plan.add(sender).add(receiver);
-    board().meet(context);  // a GPU gives no memory behind a parked stream
-    plan.commit(stream.stream());
-  }
-
-  void put() {
-    const Slice filled = bytes_.slice(0, one_.bytes);
-    plan.acquire(stream.stream());
-    stream.run([this, filled] { fill(bytes_of(filled), {context_.rank(), kTag, ++put_}); });
-    stream.copy(plan.slot(sender).data(), filled.data(), one_.bytes);
-    plan.start(stream.stream());
-  }
-  void take() {
-    const Slice seen = bytes_.slice(one_.bytes, one_.bytes);
-    plan.wait(stream.stream());
-    stream.copy(seen.data(), plan.slot(receiver).data(), one_.bytes);
-    stream.run([this, seen] {
-      const std::string wrong = difference(bytes_of(seen), {other_, kTag, ++taken_});
-      if (looks) {
-        EXPECT_EQ(wrong, "");
-      }
-    });
-    plan.release(stream.stream());
-  }
-  void steps(int count) {
-    for (int i = 0; i < count; ++i) {
-      put();
-      take();
-    }
-  }
-  GpuGraph captured_steps(int count) {
-    return {stream, [&] { steps(count); }};
-  }
-
-  /// Epochs that have come and gone.
-  std::uint64_t taken() const { return taken_; }
-
-  bool looks = true;  ///< at what it has taken; not where nothing comes any more
-  GpuStream stream;
-  Sender sender;
-  Receiver receiver;
-  Plan plan;
-
- private:
-  std::size_t slots() const { return static_cast<std::size_t>(one_.depth); }
-
-  Context& context_;
-  GpuCase one_;
-  Piece source_;
-  Piece target_;
-  Memory bytes_;
-  Rank other_;
-  std::uint64_t put_ = 0;
-  std::uint64_t taken_ = 0;
-};
+/// A NIC fires its puts, which are armed ahead.
+bool is_armed(const GpuCase& one) {
+  const bool reached = one.source == Whose::hosts && one.target == Whose::hosts;
+  return one.ground.arms && (!one.ground.network || reached);
+}
 
 TEST_P(Graphs, are_replayed_any_number_of_times_among_eager_steps) {
   run_peers(peers_of(GetParam()), [](Context& context) {
@@ -198,6 +141,94 @@ TEST_P(Graphs, keep_the_credits_of_several_peers_apart) {
   });
 }
 
+/// Opens, captures, replays and closes, where the NIC has entries for one round only: what was armed ahead and never
+/// rung for gives back what it took.
+void expect_entries_back(const GpuCase& one, int rounds) {
+  Peers peers = peers_of(one);
+  constexpr int kCredits = 4;  // epochs that may be armed, as those of a put are by its slots
+  peers.environment = {"SLUICE_TRIGGER_ENTRIES=" + std::to_string(one.ground.network ? one.depth + kCredits : 2)};
+  peers.limit += rounds * (one.ground.network ? 1000ms : 50ms);
+  run_peers(peers, [&](Context& context) {
+    const auto stream = std::make_shared<GpuStream>();  // many streams would share the queues of the device
+    for (int round = 0; round < rounds; ++round) {
+      Exchange exchange(context, one, 1 - context.rank(), stream);
+      if (is_armed(one)) {
+        ASSERT_TRUE(exchange.sender.describe().ends_with("fired by the NIC")) << exchange.sender.describe();
+      }
+      GpuGraph graph = exchange.captured_steps(one.depth);
+      for (int i = 0; i <= round % 3; ++i) graph.launch(exchange.stream);
+      context.synchronize(exchange.stream.stream());
+      EXPECT_EQ(exchange.taken(), static_cast<std::uint64_t>((1 + round % 3) * one.depth));
+      if (round % 2 == 0) exchange.sender.close();
+      exchange.receiver.close();
+      board().meet(context);
+    }
+  });
+}
+
+TEST_P(Graphs, leave_nothing_armed_when_their_channels_close) { expect_entries_back(GetParam(), 10); }
+
+class LongGraphs : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongGraphs);
+
+TEST_P(LongGraphs, leave_nothing_armed_when_their_channels_close) {
+  expect_entries_back(GetParam(), GetParam().ground.network ? 200 : 1000);
+}
+
+/// What was armed for it is not fired before it can be written to no more, for which it need not close.
+TEST_P(Graphs, whose_sender_closes_write_to_no_slot_of_a_receiver_that_stays_open) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const auto slots = static_cast<std::uint64_t>(one.depth);
+    GpuStream stream;
+    const Piece piece(context, context.rank() == 0 ? one.source : one.target, one.bytes * slots);
+    const Memory memory = context.allocate(one.bytes, Space::pinned);
+    const Slice bytes = memory.all();
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, piece.slice(), {.depth = one.depth});
+      board().meet(context);
+      Plan plan = context.plan();
+      plan.add(sender);
+      plan.commit(stream.stream());
+      std::uint64_t put = 0;
+      GpuGraph graph{stream, [&] {
+                       for (std::uint64_t i = 0; i < slots; ++i) {
+                         stream.run([&] { fill(bytes_of(bytes), {0, kTag, ++put}); });
+                         stream.copy(plan.slot(sender).data(), bytes.data(), one.bytes);
+                         plan.start(stream.stream());
+                       }
+                     }};
+      graph.launch(stream);
+      context.synchronize(stream.stream());
+      sender.drain();
+      fill(bytes_of(bytes), {0, kTag, 77});  // what the next puts would move
+      for (std::uint64_t slot = 0; slot < slots; ++slot)
+        gpu_copy(piece.slice().data() + slot * one.bytes, bytes.data(), one.bytes);
+      board().meet(context);
+      sender.close();
+      board().meet(context);
+      board().meet(context);
+      return;
+    }
+    Receiver receiver = context.receiver(0, kTag, piece.slice(), {.depth = one.depth});
+    board().meet(context);
+    std::vector<Slice> taken;
+    for (std::uint64_t epoch = 1; epoch <= slots; ++epoch) {
+      const std::optional<Slice> slot = receiver.wait_for(20s);
+      ASSERT_TRUE(slot);
+      taken.push_back(*slot);
+    }
+    board().meet(context);
+    board().meet(context);  // the sender is closed
+    for (std::uint64_t epoch = 1; epoch <= slots; ++epoch) {
+      gpu_copy(bytes.data(), taken[epoch - 1].data(), one.bytes);
+      EXPECT_EQ(difference(bytes_of(bytes), {0, kTag, epoch}), "");
+    }
+    expect_code(Code::misuse, [&] { receiver.wait_for(20s); });
+    board().meet(context);
+  });
+}
+
 /// A graph that is under way, or launched after that, finds nothing to be done; it touches nothing of the peer.
 TEST_P(Graphs, may_be_under_way_when_their_channels_close) {
   run_peers(peers_of(GetParam()), [](Context& context) {
@@ -213,6 +244,88 @@ TEST_P(Graphs, may_be_under_way_when_their_channels_close) {
     exchange.receiver.close();
     for (int i = 0; i < kLaunches; ++i) graph.launch(exchange.stream);
     exchange.stream.synchronize();
+    board().meet(context);
+  });
+}
+
+/// What was launched before finds nothing to be done when its turn comes: not in its memory, which is others' by then.
+TEST_P(Graphs, may_be_behind_a_parked_stream_when_their_channels_and_memory_go) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    if (one.target == Whose::users) return;  // a program that frees its own behind a parked stream is stuck
+    GpuStream parked;
+    GpuStream other;
+    const Piece slots(context, Whose::ours, 2 * one.bytes);
+    Receiver gate = context.receiver(1 - context.rank(), kTag + 1, slots.slice().slice(0, one.bytes));
+    Sender opener = context.sender(1 - context.rank(), kTag + 1, slots.slice().slice(one.bytes, one.bytes));
+    auto exchange = std::make_unique<Exchange>(context, one, 1 - context.rank());
+    GpuGraph graph{exchange->stream, [&] {
+                     const Stream stream = exchange->stream.stream();
+                     for (int i = 0; i < one.depth; ++i) {
+                       exchange->plan.acquire(stream);
+                       exchange->plan.start(stream);
+                       exchange->plan.wait(stream);
+                       exchange->plan.release(stream);
+                     }
+                   }};
+    gate.wait(parked.stream());
+    for (int i = 0; i < 3; ++i) graph.launch(parked);
+    exchange->sender.close();
+    exchange->receiver.close();
+    exchange.reset();
+    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+    const std::array<Piece, 2> next{Piece(context, Whose::ours, bytes), Piece(context, Whose::ours, bytes)};
+    const auto stamp = [&](std::size_t i) { return Stamp{context.rank(), kTag + static_cast<Tag>(i), 1}; };
+    const Memory pinned = context.allocate(bytes, Space::pinned);
+    const std::span<std::byte> seen = bytes_of(pinned.all());
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      fill(seen, stamp(i));
+      other.copy(next[i].slice().data(), seen.data(), bytes);
+      other.synchronize();
+    }
+    board().meet(context);
+    opener.put(other.stream());
+    context.synchronize(parked.stream());
+    context.synchronize(other.stream());
+    board().meet(context);
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      other.copy(seen.data(), next[i].slice().data(), bytes);
+      other.synchronize();
+      EXPECT_EQ(difference(seen, stamp(i)), "");
+    }
+    board().meet(context);
+  });
+}
+
+/// A call that a capture does not allow makes it invalid. There is no graph then, and as far as the plan is concerned
+/// there was none.
+TEST_P(Graphs, that_become_invalid_leave_the_plan_as_it_was) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const int depth = GetParam().depth;
+    Exchange exchange(context, GetParam(), 1 - context.rank());
+    const auto make_invalid = [&] { EXPECT_THROW(exchange.stream.synchronize(), std::runtime_error); };
+    const auto capture = [&](const std::function<void()>& work) {
+      EXPECT_THROW(GpuGraph(exchange.stream, work), std::runtime_error);
+    };
+    capture([&] {
+      exchange.put();
+      make_invalid();
+      const auto error = expect_code(Code::misuse, [&] { exchange.plan.start(exchange.stream.stream()); });
+      ASSERT_TRUE(error);
+      EXPECT_NE(std::string(error->what()).find("invalid already"), std::string::npos) << error->what();
+    });
+    exchange.steps(depth);
+    capture([&] {  // and the plan does not hear of it
+      exchange.steps(depth);
+      make_invalid();
+    });
+    exchange.steps(1);
+    GpuGraph right = exchange.captured_steps(depth);
+    right.launch(exchange.stream);
+    right.launch(exchange.stream);
+    context.synchronize(exchange.stream.stream());
+    EXPECT_EQ(exchange.taken(), static_cast<std::uint64_t>(3 * depth + 1));
+    EXPECT_EQ(exchange.sender.epoch(), exchange.taken());
     board().meet(context);
   });
 }
@@ -290,6 +403,43 @@ TEST_P(Graphs, that_wait_are_released_by_an_abort) {
   });
 }
 
+/// The driver refuses a kernel of a start that no graph replays: the first, or one that others of it came before.
+TEST_P(Graphs, leave_plans_that_close_when_a_kernel_is_refused) {
+  if (!Refusals::possible()) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const unsigned kernels = GetParam().bytes > 64U * 1024 ? 3 : 1;
+    for (unsigned taken = 0; taken < kernels; ++taken) {
+      Exchange exchange(context, GetParam(), 1 - context.rank());
+      const GpuGraph graph = exchange.captured_steps(GetParam().depth);
+      exchange.steps(1);
+      context.synchronize(exchange.stream.stream());
+      board().meet(context);
+      const auto failed = [](auto call) {
+        try {
+          call();
+          return false;
+        } catch (const Error& error) {
+          EXPECT_EQ(name(error.code()), std::string(name(Code::transport))) << error.what();
+          return true;
+        }
+      };
+      if (context.rank() == 0) {
+        {
+          const Refusals refusals(taken, 1);
+          exchange.plan.start(exchange.stream.stream());
+        }
+        EXPECT_TRUE(failed([&] { context.synchronize(exchange.stream.stream()); }) || taken != 0);
+      }
+      board().meet(context);
+      exchange.sender.close(5s);
+      exchange.receiver.close(5s);
+      while (failed([&] { context.check(); })) {  // of each end
+      }
+      board().meet(context);
+    }
+  });
+}
+
 TEST_P(Graphs, that_wait_too_long_are_released) {
   Peers peers = peers_of(GetParam());
   peers.timeout = 200ms;
@@ -324,38 +474,91 @@ TEST_P(Graphs, take_plans_only) {
 class GpuKernels : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernels);
 
+/// Both ends between two ranks, which a kernel holds.
+class Relay {
+ public:
+  Relay(Context& context, const GpuCase& one)
+      : source_(context, one.source, one.bytes * static_cast<std::size_t>(one.depth)),
+        target_(context, one.target, one.bytes * static_cast<std::size_t>(one.depth)),
+        words_(context.allocate(2 * sizeof(std::uint64_t), Space::pinned)) {
+    sender = context.sender(1 - context.rank(), kTag, source_.slice(), {.depth = one.depth});
+    receiver = context.receiver(1 - context.rank(), kTag, target_.slice(), {.depth = one.depth});
+    board().meet(context);  // a GPU gives no memory behind a parked stream
+    to_.emplace(sender.on_device(stream.stream()));
+    from_.emplace(receiver.on_device(stream.stream()));
+    board().meet(context);
+  }
+
+  void launch(std::uint64_t rounds) {
+    constexpr unsigned kThreads = 128;
+    kernel_.launch(stream, RelayArgs{*to_, *from_, rounds, &words()[0], &words()[1]}, kThreads);
+  }
+  std::uint64_t wrong() const { return words()[0]; }
+  std::uint64_t result() const { return words()[1]; }
+
+  GpuStream stream;
+  Sender sender;
+  Receiver receiver;
+
+ private:
+  std::uint64_t* words() const { return reinterpret_cast<std::uint64_t*>(words_.data()); }
+
+  GpuKernel kernel_{RelayArgs::kKernel};
+  Piece source_;
+  Piece target_;
+  Memory words_;
+  std::optional<DeviceSender> to_;
+  std::optional<DeviceReceiver> from_;
+};
+
 TEST_P(GpuKernels, drive_channels) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     constexpr std::uint64_t kRounds = 30;
-    constexpr unsigned kThreads = 128;
-    const GpuCase& one = GetParam();
-    const Rank other = 1 - context.rank();
-    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
-    GpuStream stream;
-    const GpuKernel relay(RelayArgs::kKernel);
-    const Piece source(context, one.source, bytes);
-    const Piece target(context, one.target, bytes);
-    const Memory words = context.allocate(2 * sizeof(std::uint64_t), Space::pinned);
-    const Slice both = words.all();
-    const std::span<std::uint64_t> results = both.as<std::uint64_t>();
-    Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth});
-    Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth});
-    board().meet(context);  // a GPU gives no memory behind a parked stream
-    const DeviceSender to = sender.on_device(stream.stream());
-    const DeviceReceiver from = receiver.on_device(stream.stream());
+    Relay relay(context, GetParam());
+    relay.launch(kRounds);
+    relay.launch(kRounds);
+    context.synchronize(relay.stream.stream());
+    EXPECT_EQ(relay.wrong(), 0U);
+    EXPECT_EQ(relay.result(), 0U);
+    EXPECT_EQ(relay.sender.epoch(), 2 * kRounds);
+    EXPECT_EQ(relay.receiver.epoch(), 2 * kRounds);
     board().meet(context);
-    relay.launch(stream, RelayArgs{to, from, kRounds, &results[0], &results[1]}, kThreads);
-    relay.launch(stream, RelayArgs{to, from, kRounds, &results[0], &results[1]}, kThreads);
-    context.synchronize(stream.stream());
-    EXPECT_EQ(results[0], 0U);
-    EXPECT_EQ(results[1], 0U);
-    EXPECT_EQ(sender.epoch(), 2 * kRounds);
-    EXPECT_EQ(receiver.epoch(), 2 * kRounds);
+  });
+}
+
+TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
+  if (GetParam().depth != 1) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    Relay relay(context, GetParam());
+    if (context.rank() == 0) {
+      relay.launch(1);  // puts, and waits for what nobody puts
+      expect_within(10s, [&] { return relay.receiver.epoch() == 1; });
+      context.abort("enough");
+      expect_code(Code::aborted, [&] { context.synchronize(relay.stream.stream()); });
+      EXPECT_EQ(relay.result(), static_cast<std::uint64_t>(DeviceResult::failed));
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(GpuKernels, that_wait_too_long_are_released) {
+  if (GetParam().depth != 1) return;
+  Peers peers = peers_of(GetParam());
+  peers.timeout = 200ms;
+  run_peers(peers, [](Context& context) {
+    Relay relay(context, GetParam());
+    if (context.rank() == 0) {
+      relay.launch(1);
+      expect_code(Code::timeout, [&] { context.synchronize(relay.stream.stream()); });
+      EXPECT_EQ(relay.result(), static_cast<std::uint64_t>(DeviceResult::failed));
+    }
     board().meet(context);
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuKernels, testing::ValuesIn(graph_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Full, LongGraphs, testing::ValuesIn(wants_full() ? graph_cases() : std::vector<GpuCase>()),
+                         GpuCaseName());
 
 }  // namespace

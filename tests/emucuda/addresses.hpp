@@ -31,6 +31,7 @@ struct Range {
   Context* context = nullptr;
   std::shared_ptr<Block> block;          // none for host memory
   CUmemoryPool pool_handle = nullptr;    // of Kind::pool
+  bool imported = false;                 // of another process's pool
   unsigned flags = 0;                    // as they were given
   std::atomic<std::uint64_t> access{0};  // a bit for each device that was let in
   std::atomic<bool> live{true};          // false: freed, or its allocation has not been reached by its stream
@@ -41,6 +42,7 @@ struct Range {
 
   bool on_host() const { return kind == Kind::host || kind == Kind::registered; }
   bool granted(int which) const { return (access.load() >> which & 1) != 0; }
+  bool usable() const { return live && (!imported || block->came_alive()); }
 };
 
 using RangePtr = std::shared_ptr<Range>;

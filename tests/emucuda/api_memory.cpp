@@ -70,10 +70,12 @@ CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
 CUresult cuMemFree(CUdeviceptr pointer) {
   Context* context = nullptr;
   if (const CUresult error = use_context_unsafely(context)) return error;
-  RangePtr range = begins_at(pointer, Kind::device);
-  if (!range) range = begins_at(pointer, Kind::pool);
-  if (!range || range->freeing) return CUDA_ERROR_INVALID_VALUE;
-  return free_range("cuMemFree", range);
+  if (const RangePtr range = begins_at(pointer, Kind::device)) return free_range("cuMemFree", range);
+  const RangePtr range = begins_at(pointer, Kind::pool);
+  if (!range || range->freeing.exchange(true)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult error = range->context->synchronize("cuMemFree");
+  driver().displace_of_pool("cuMemFree", *range);
+  return error;
 }
 
 CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned int flags) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "tests/emucuda/driver.hpp"
 #include "tests/emucuda/kernel.hpp"
@@ -11,7 +13,17 @@
 namespace emucuda {
 
 struct Module {
+  explicit Module(Context& owner) : context(owner) {}
+
   Context& context;
+  std::mutex mutex;
+  std::set<std::string> loaded;  // kernels
+
+  /// Whether it was not yet.
+  bool load(const char* name) {
+    const std::lock_guard lock(mutex);
+    return loaded.insert(name).second;
+  }
 };
 
 struct Function {
@@ -62,12 +74,14 @@ CUresult copy_buffer(void** extra, Arguments& arguments) {
 }
 
 /// By value: what a kernel writes to its parameters, the next launch of a graph must not see.
-CUresult run_kernel(EmucudaKernel kernel, Arguments arguments, Dimensions grid, Dimensions block) {
+CUresult run_kernel(Turn& turn, EmucudaKernel kernel, Arguments arguments, Dimensions grid, Dimensions block) {
   std::vector<void*> parameters;
   for (auto& value : arguments.values) parameters.push_back(value.data());
-  in_stream_function() = true;
-  kernel(parameters.data(), grid.data(), block.data());
-  in_stream_function() = false;
+  turn.run_kernel([&] {
+    in_stream_function() = true;
+    kernel(parameters.data(), grid.data(), block.data());
+    in_stream_function() = false;
+  });
   return CUDA_SUCCESS;
 }
 
@@ -91,9 +105,17 @@ CUresult launch(CUfunction handle, Dimensions grid, Dimensions block, CUstream s
   if (parameters) error = copy_parameters(*function, *kernel, parameters, arguments);
   if (extra) error = copy_buffer(extra, arguments);
   if (error) return error;
-  stream->context.submit(
-      stream, [run = kernel->run, arguments, grid, block](Turn&) { return run_kernel(run, arguments, grid, block); });
+  stream->context.submit(stream, [run = kernel->run, arguments, grid, block](Turn& turn) {
+    return run_kernel(turn, run, arguments, grid, block);
+  });
   return CUDA_SUCCESS;
+}
+
+/// A lazy driver loads a kernel when it is asked for, and waits for that as for a module.
+CUresult load(Module& module, const char* name) {
+  if (!driver().settings().lazy || !module.load(name)) return CUDA_SUCCESS;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
+  return module.context.synchronize("cuModuleGetFunction");
 }
 
 CUresult use_function(CUfunction handle) {
@@ -111,7 +133,7 @@ CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
   if (const CUresult error = use_context_unsafely(context)) return error;
   if (!handle || !image) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = context->synchronize("cuModuleLoadData")) return error;
-  driver().modules.add(std::make_shared<Module>(Module{*context}), handle);
+  driver().modules.add(std::make_shared<Module>(*context), handle);
   return CUDA_SUCCESS;
 }
 
@@ -134,6 +156,7 @@ CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const c
   if (!handle || !name) return CUDA_ERROR_INVALID_VALUE;
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   if (!kernels().find(name)) return CUDA_ERROR_NOT_FOUND;
+  if (const CUresult error = load(*module, name)) return error;
   driver().functions.add(std::make_shared<Function>(Function{module->context, module_handle, name}), handle);
   return CUDA_SUCCESS;
 }

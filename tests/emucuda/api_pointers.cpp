@@ -20,6 +20,12 @@ unsigned handle_types(const Range& range) {
                                                                                  : 0;
 }
 
+/// Those that run in the calling thread's current context.
+bool kernels_reach(const Range& range) {
+  Context* context = nullptr;
+  return use_context(context) == CUDA_SUCCESS && driver().may_reach(range, context->device());
+}
+
 /// Attributes of memory that CUDA knows.
 CUresult attribute_of(const Range& range, CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
   const auto type = static_cast<unsigned>(range.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
@@ -30,7 +36,8 @@ CUresult attribute_of(const Range& range, CUpointer_attribute attribute, CUdevic
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return give(data, range.kind == Kind::mapped || range.kind == Kind::pool ? nullptr : range.context->handle());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return give(data, type);
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return give(data, pointer);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return kernels_reach(range) ? give(data, pointer) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER: return range.on_host() ? give(data, host) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return flag(range.sync_memops);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:

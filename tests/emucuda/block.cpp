@@ -24,6 +24,13 @@ std::uint64_t inode_of(int descriptor) {
   return ::fstat(descriptor, &status) == 0 ? status.st_ino : 0;
 }
 
+/// The kernel takes it back when the last descriptor of this opening of the file is closed.
+void lock(int descriptor, short type) {
+  struct flock whole {};
+  whole.l_type = type;
+  ::fcntl(descriptor, F_OFD_SETLK, &whole);
+}
+
 }  // namespace
 
 std::shared_ptr<Block> Block::create(std::size_t bytes, int device, std::uint32_t handle_types) {
@@ -50,6 +57,28 @@ std::shared_ptr<Block> Block::from_descriptor(int descriptor) {
   return block->map() ? block : nullptr;
 }
 
+std::uint64_t Block::inode() const { return inode_of(descriptor_); }
+
+/// One byte behind the label.
+void Block::come_alive() const {
+  const char yes = 1;
+  static_cast<void>(::pwrite(descriptor_, &yes, 1, static_cast<off_t>(label_offset(bytes()) + sizeof(Label))));
+}
+
+bool Block::came_alive() const {
+  char yes = 0;
+  return ::pread(descriptor_, &yes, 1, static_cast<off_t>(label_offset(bytes()) + sizeof(Label))) == 1 && yes == 1;
+}
+
+void Block::hold() const { lock(descriptor_, F_RDLCK); }
+void Block::let_go() const { lock(descriptor_, F_UNLCK); }
+
+bool Block::held_by_others() const {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  return ::fcntl(descriptor_, F_OFD_GETLK, &whole) == 0 && whole.l_type != F_UNLCK;
+}
+
 bool Block::map() {
   void* memory = ::mmap(nullptr, label_.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
   if (memory == MAP_FAILED) return false;
@@ -62,7 +91,7 @@ Block::~Block() {
   ::close(descriptor_);
 }
 
-Ticket ticket_of(const Block& block) { return {kMagic, ::getpid(), block.descriptor(), inode_of(block.descriptor())}; }
+Ticket ticket_of(const Block& block) { return {kMagic, ::getpid(), block.descriptor(), block.inode()}; }
 
 std::shared_ptr<Block> open_ticket(const Ticket& ticket) {
   if (ticket.magic != kMagic) return nullptr;

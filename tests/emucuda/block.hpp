@@ -28,9 +28,19 @@ class Block {
 
   int descriptor() const { return descriptor_; }
   const Label& label() const { return label_; }
+  /// The same in all processes.
+  std::uint64_t inode() const;
   std::size_t bytes() const { return label_.bytes; }
   /// The whole of it, in this process.
   char* alias() const { return alias_; }
+
+  /// Whether the allocation has had its turn, in whichever process.
+  void come_alive() const;
+  bool came_alive() const;
+  /// Of a block of another process: this one holds it until it lets go, or ends.
+  void hold() const;
+  void let_go() const;
+  bool held_by_others() const;
 
  private:
   Block(int descriptor, const Label& label) : descriptor_(descriptor), label_(label) {}

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emucuda/context.hpp"
 
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 
 #include "tests/emucuda/backoff.hpp"
+#include "tests/emucuda/deadlock.hpp"
 #include "tests/emucuda/driver.hpp"
 
 namespace emucuda {
@@ -35,7 +34,7 @@ class Watch {
 
 }  // namespace
 
-Context::Context(int device, const Settings& settings) : device_(device), settings_(settings) {
+Context::Context(int device, const Settings& with) : settings(with), device_(device) {
   for (std::size_t i = 0; i < settings.queues; ++i) {
     const std::uint64_t seed = settings.seed * 1000 + static_cast<std::uint64_t>(device) * 100 + i;
     queues_.push_back(std::make_unique<Queue>(settings.slow_us, seed));
@@ -160,27 +159,36 @@ CUresult Context::wait(const Marks& marks) const {
 
 CUresult Context::wait_implicitly(const char* call, const Marks& marks) {
   Backoff backoff;
-  Watch watch(settings_.deadlock);
+  Watch watch(settings.deadlock);
   for (const Mark& mark : marks) {
     for (; !mark.reached(); backoff.pause()) {
-      if (watch.stuck(marks)) report_deadlock(call);
+      if (watch.stuck(marks)) tell_who_is_parked(call);
     }
   }
   return error();
 }
 
-void Context::report_deadlock(const char* call) {
+void Context::tell_who_is_parked(const std::string& call) {
   const std::lock_guard lock(mutex_);
   for (const StreamPtr& stream : streams_) {
-    const std::uint64_t word = stream->parked_at.load();
-    if (word == 0) continue;
-    std::fprintf(stderr, "emucuda: deadlock: %s waits for a stream that is parked at word 0x%llx, for the value %llu\n",
-                 call, static_cast<unsigned long long>(word),
-                 static_cast<unsigned long long>(stream->parked_for.load()));
-    std::abort();
+    if (stream->parked_at != 0) report_deadlock(call + " waits for " + where(*stream));
   }
-  std::fprintf(stderr, "emucuda: deadlock: %s waits for a stream that does not come to an end\n", call);
-  std::abort();
+  report_deadlock(call + " waits for a stream that does not come to an end");
+}
+
+// --- kernels ---------------------------------------------------------------------------------------------------------
+
+bool Context::try_to_begin_kernel() {
+  if (settings.resident == 0) return true;
+  std::size_t now = resident_.load();
+  while (now < settings.resident) {
+    if (resident_.compare_exchange_weak(now, now + 1)) return true;
+  }
+  return false;
+}
+
+void Context::end_kernel() {
+  if (settings.resident != 0) --resident_;
 }
 
 }  // namespace emucuda

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "tests/emucuda/queue.hpp"
@@ -15,7 +16,7 @@ namespace emucuda {
 
 class Context {
  public:
-  Context(int device, const Settings& settings);
+  Context(int device, const Settings& with);
 
   CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
   int device() const { return device_; }
@@ -49,6 +50,12 @@ class Context {
   CUresult wait_implicitly(const char* call, const Marks& marks);
   CUresult synchronize(const char* call) { return wait_implicitly(call, everything()); }
 
+  /// Whether the device had a place for one more kernel. It keeps it until it ends, whatever it does.
+  bool try_to_begin_kernel();
+  void end_kernel();
+
+  const Settings& settings;
+
   std::atomic<std::uint64_t> peers{0};  // a bit for each device whose memory it may use
   std::atomic<unsigned> flags{0};
 
@@ -56,11 +63,11 @@ class Context {
   StreamPtr add_stream(unsigned flags, int priority);
   Marks predecessors(const StreamPtr& stream);
   void reset();
-  [[noreturn]] void report_deadlock(const char* call);
+  [[noreturn]] void tell_who_is_parked(const std::string& call);
 
   const int device_;
-  const Settings& settings_;
   std::atomic<int> retained_{0};
+  std::atomic<std::size_t> resident_{0};
   std::atomic<int> error_{CUDA_SUCCESS};
   std::mutex mutex_;
   std::vector<std::unique_ptr<Queue>> queues_;

@@ -26,7 +26,7 @@ void copy_run(char* to, const char* from, std::size_t bytes) {
 
 bool alive(const Pieces& pieces) {
   return std::all_of(pieces.begin(), pieces.end(),
-                     [](const Piece& piece) { return !piece.range || piece.range->live; });
+                     [](const Piece& piece) { return !piece.range || piece.range->usable(); });
 }
 
 void copy(const Pieces& to, const Pieces& from) {

@@ -27,6 +27,12 @@ TEST(Start, without_devices_there_is_no_driver) {
 
 TEST(Start, DISABLED_no_device) { EXPECT_EQ(cuInit(0), CUDA_ERROR_NO_DEVICE); }
 
+TEST(Start, with_kernels_that_are_not_there_fails) {
+  EXPECT_EQ(run_alone("Start.DISABLED_no_kernels", {"EMUCUDA_KERNELS=/dev/null"}), 0);
+}
+
+TEST(Start, DISABLED_no_kernels) { EXPECT_EQ(cuInit(0), CUDA_ERROR_INVALID_VALUE); }
+
 TEST(Start, a_hidden_device_keeps_its_identity) {
   CUuuid uuid{};
   ASSERT_OK(cuInit(0));

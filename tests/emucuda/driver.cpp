@@ -4,9 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
+
+#include "tests/emucuda/backoff.hpp"
+#include "tests/emucuda/emucuda.hpp"
+#include "tests/emucuda/kernel.hpp"
 
 namespace emucuda {
 
@@ -33,6 +38,7 @@ CUresult Driver::initialise() {
   const auto settings = settings_from_environment();
   if (!settings) return CUDA_ERROR_INVALID_VALUE;
   settings_ = *settings;
+  if (!settings_.kernels.empty() && !load_kernels(settings_.kernels)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult error = find_devices()) return error;
   if (!addresses.open()) return CUDA_ERROR_OUT_OF_MEMORY;
   for (int device = 0; device < static_cast<int>(visible_.size()); ++device) {
@@ -123,11 +129,27 @@ RangePtr Driver::place(Kind kind, std::shared_ptr<Block> block, Context& context
 
 void Driver::displace(const Range& range) {
   addresses.remove(range);
+  if (range.imported) range.block->let_go();
   if (range.kind == Kind::host) {
     ::munmap(reinterpret_cast<void*>(range.base), range.bytes);
   } else if (range.kind != Kind::registered && range.kind != Kind::mapped) {
     addresses.unreserve(range.base);
   }
+}
+
+void Driver::displace_of_pool(const char* call, const Range& range) {
+  // A process that is killed lets go a little after its peers have heard of that.
+  constexpr std::chrono::seconds kDying{1};
+  const auto limit = std::chrono::steady_clock::now() + kDying;
+  Backoff backoff;
+  while (!range.imported && range.block->held_by_others()) {
+    if (std::chrono::steady_clock::now() > limit) {
+      std::fprintf(stderr, "emucuda: %s frees memory of a pool that another process has imported still\n", call);
+      std::abort();
+    }
+    backoff.pause();
+  }
+  displace(range);
 }
 
 void Driver::forget(Context& context) {
@@ -159,6 +181,27 @@ CUresult use_context_unsafely(Context*& context) {
   return driver().captures.use_unsafely();
 }
 
+namespace {
+
+/// See emucuda_refuse.
+struct Refusals {
+  unsigned taken = 0;
+  unsigned refused = 0;
+
+  bool next() {
+    if (refused == 0) return false;
+    if (taken > 0) return --taken, false;
+    return --refused, true;
+  }
+};
+
+Refusals& refusals() {
+  thread_local Refusals own;
+  return own;
+}
+
+}  // namespace
+
 CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what) {
   Context* context = nullptr;
   if (const CUresult error = use_context(context)) return error;
@@ -171,7 +214,16 @@ CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what) {
   }
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult error = stream->context.error()) return error;
+  if (what == IfCapturing::record && refusals().next()) {
+    stream->context.wait(stream->context.before(stream));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   return driver().captures.use(stream, what);
 }
 
 }  // namespace emucuda
+
+extern "C" {
+
+void emucuda_refuse(unsigned taken, unsigned refused) { emucuda::refusals() = {taken, refused}; }
+}

@@ -46,6 +46,8 @@ class Driver {
   RangePtr place(Kind kind, std::shared_ptr<Block> block, Context& context, int device);
   /// Takes it out of the window.
   void displace(const Range& range);
+  /// The same of a pool's memory that `call` frees: the end of the process if others have it imported still.
+  void displace_of_pool(const char* call, const Range& range);
   /// All memory and streams of a context that ends.
   void forget(Context& context);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulated driver exports besides CUDA's functions: kernels are host functions here, which tests register.
+// What the emulated driver exports besides CUDA's functions: kernels are host functions here, which tests register; and
+// it refuses what it is told to. For programs that know nothing of it, cuInit calls `void emucuda_kernels()` of the
+// library that EMUCUDA_KERNELS names.
 #pragma once
 
 #include <cuda.h>
@@ -22,5 +24,9 @@ void emucuda_kernel_parameters(const char* name, std::size_t count, const std::s
 /// Where this process can read and write what a device sees at `pointer`; null if that is no memory, or gone. The bytes
 /// that follow are good up to the end of the allocation, or of the mapping.
 void* emucuda_alias(CUdeviceptr pointer);
+
+/// Of what the calling thread gives to streams from now on, the first `taken` operations are; the next `refused` are
+/// not done, and return CUDA_ERROR_OUT_OF_MEMORY once what the stream was given before is; then all are taken again.
+void emucuda_refuse(unsigned taken, unsigned refused);
 }
 #pragma GCC visibility pop

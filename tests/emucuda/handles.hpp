@@ -34,6 +34,16 @@ class Handles {
     return found == objects_.end() ? nullptr : found->second;
   }
 
+  /// The handle of one for which it is so; 0: of none.
+  template <class Predicate>
+  std::uintptr_t handle_if(Predicate predicate) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [handle, object] : objects_) {
+      if (predicate(*object)) return handle;
+    }
+    return 0;
+  }
+
   /// Finds it, and forgets it.
   template <class Handle>
   std::shared_ptr<T> take(Handle handle) {

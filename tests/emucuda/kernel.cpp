@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emucuda/kernel.hpp"
 
+#include <dlfcn.h>
+
+#include <cstdio>
+
 #include "tests/emucuda/driver.hpp"
 
 namespace emucuda {
@@ -27,6 +31,17 @@ std::optional<Kernel> Kernels::find(const std::string& name) const {
   return found->second;
 }
 
+bool load_kernels(const std::string& library) {
+  void* const handle = ::dlopen(library.c_str(), RTLD_NOW);
+  const auto add = handle ? reinterpret_cast<void (*)()>(::dlsym(handle, "emucuda_kernels")) : nullptr;
+  if (!add) {
+    std::fprintf(stderr, "emucuda: bad value of EMUCUDA_KERNELS: %s\n", ::dlerror());
+    return false;
+  }
+  add();
+  return true;
+}
+
 }  // namespace emucuda
 
 extern "C" {
@@ -39,6 +54,6 @@ void emucuda_kernel_parameters(const char* name, std::size_t count, const std::s
 
 void* emucuda_alias(CUdeviceptr pointer) {
   const auto range = emucuda::driver().addresses.at(pointer);
-  return range && range->live ? range->alias + (pointer - range->base) : nullptr;
+  return range && range->usable() ? range->alias + (pointer - range->base) : nullptr;
 }
 }

@@ -33,4 +33,7 @@ class Kernels {
 /// Registered before cuInit or after.
 Kernels& kernels();
 
+/// Has the library register its own. False, and a line on stderr, if it has none.
+bool load_kernels(const std::string& library);
+
 }  // namespace emucuda

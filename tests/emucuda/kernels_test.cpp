@@ -44,11 +44,12 @@ TEST_F(Kernels, run_in_their_turn_on_copies_of_their_parameters) {
   CUstream s = stream();
   CUdeviceptr pointer = memory(16);
   const CUdeviceptr target = pointer;
+  CUfunction kernel = function("note");  // not behind a parked stream
   std::uint64_t& go = word();
   std::uint64_t value = 5;
   void* params[] = {&pointer, &value};
   EXPECT_OK(cuStreamWaitValue64(s, at(&go), 1, 0));
-  EXPECT_OK(cuLaunchKernel(function("note"), 3, 1, 1, 32, 1, 1, 0, s, params, nullptr));
+  EXPECT_OK(cuLaunchKernel(kernel, 3, 1, 1, 32, 1, 1, 0, s, params, nullptr));
   value = 6;
   pointer = 0;
   store(go, 1);
@@ -56,6 +57,31 @@ TEST_F(Kernels, run_in_their_turn_on_copies_of_their_parameters) {
   EXPECT_EQ(word_of(target), 5u);
   EXPECT_EQ(word_of(target + 8), 96u);
 }
+
+TEST_F(Kernels, and_words_are_refused_when_a_test_says_so) {
+  CUstream s = stream();
+  CUdeviceptr pointer = memory(16);
+  std::uint64_t& go = word();
+  std::uint64_t value = 5;
+  void* params[] = {&pointer, &value};
+  const auto launch = [&] { return cuLaunchKernel(function("note"), 1, 1, 1, 1, 1, 1, 0, s, params, nullptr); };
+  emucuda_refuse(1, 2);
+  EXPECT_OK(cuStreamWriteValue64(s, at(&go), 1, 0));
+  EXPECT_EQ(launch(), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(cuStreamWriteValue64(s, at(&go), 2, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_OK(cuStreamSynchronize(s));
+  EXPECT_EQ(load(go), 1u);
+  EXPECT_NE(word_of(pointer), 5u);
+  EXPECT_OK(launch());
+  EXPECT_OK(cuStreamSynchronize(s));
+  EXPECT_EQ(word_of(pointer), 5u);
+}
+
+TEST_F(Kernels, are_taken_from_a_library) {
+  EXPECT_EQ(run_alone("Kernels.DISABLED_of_a_library", {"EMUCUDA_KERNELS=" EMUKERNELS}), 0);
+}
+
+TEST_F(Kernels, DISABLED_of_a_library) { EXPECT_NE(function("sluice_put"), nullptr); }
 
 TEST_F(Kernels, refuse_what_cannot_be_launched) {
   CUfunction none = nullptr;

@@ -49,8 +49,13 @@ TEST_F(Memory, of_another_device_needs_peer_access) {
   ASSERT_OK(cuCtxPopCurrent(nullptr));
   EXPECT_EQ(cuStreamWriteValue64(stream(), there, 1, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_OK(cuMemcpyDtoD(there, memory(8), 8)) << "copies go through the driver";
+  CUdeviceptr seen = 0;
+  const auto for_kernels = [&] { return cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, there); };
+  EXPECT_EQ(for_kernels(), CUDA_ERROR_INVALID_VALUE);
   EXPECT_OK(cuCtxEnablePeerAccess(other, 0));
   EXPECT_EQ(cuCtxEnablePeerAccess(other, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  EXPECT_OK(for_kernels());
+  EXPECT_EQ(seen, there);
   EXPECT_OK(cuStreamWriteValue64(stream(), there, 1, 0));
   EXPECT_OK(cuCtxSynchronize());
   EXPECT_OK(cuCtxDisablePeerAccess(other));

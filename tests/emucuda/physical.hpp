@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 
 #include "tests/emucuda/block.hpp"
 #include "tests/emucuda/cuda_api.hpp"
@@ -17,12 +18,14 @@ struct Physical {
 };
 
 struct Pool {
-  Pool(int on, unsigned types, bool is_imported, std::uint64_t let_in, std::shared_ptr<Block> named)
-      : device(on), handle_types(types), imported(is_imported), access(let_in), name(std::move(named)) {}
+  Pool(std::optional<int> on, unsigned types, bool is_imported, std::shared_ptr<Block> named)
+      : device(on), handle_types(types), imported(is_imported), access(on ? std::uint64_t{1} << *on : 0),
+        name(std::move(named)) {}
 
-  int device;
+  std::optional<int> device;  // none: CUDA_VISIBLE_DEVICES hides it from the importer
   unsigned handle_types;
   bool imported;
+  std::atomic<bool> exported{false};
   std::atomic<std::uint64_t> access;  // a bit for each device that was let in, its own included
   std::shared_ptr<Block> name;        // what its descriptor refers to, if it can be shared
 };

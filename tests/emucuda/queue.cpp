@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emucuda/queue.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "tests/emucuda/backoff.hpp"
 #include "tests/emucuda/context.hpp"
+#include "tests/emucuda/deadlock.hpp"
 
 namespace emucuda {
 
@@ -20,6 +22,25 @@ void Queue::push(Item item) {
 
 void Queue::dawdle() {
   if (slow_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % (slow_us_ + 1)));
+}
+
+bool Queue::holds_up(const Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.stream.get() != &stream; });
+}
+
+/// Until the stream has come there. The legacy stream makes others wait which the program has not ordered.
+void Queue::wait_for(const Mark& mark, const Item& item) {
+  Context& context = item.stream->context;
+  HeldUp held_up(context.settings.held_up);
+  Backoff backoff;
+  for (; !mark.reached(); backoff.pause()) {
+    const auto by_legacy = [&] {
+      return mark.stream->parked_at != 0 && (context.is_legacy(mark.stream) || context.is_legacy(item.stream));
+    };
+    if (held_up.too_long(by_legacy))
+      report_deadlock("a stream is held up by " + where(*mark.stream) + ": one of them is the legacy default stream");
+  }
 }
 
 Item Queue::next() {
@@ -40,7 +61,7 @@ void Queue::run() {
 void Queue::perform(Item& item) {
   Stream& stream = *item.stream;
   Turn turn(stream, *this);
-  for (const Mark& mark : item.after) turn.wait([&] { return mark.reached(); });
+  for (const Mark& mark : item.after) wait_for(mark, item);
   turn.dawdle();
   if (stream.context.error() == CUDA_SUCCESS) stream.context.fail(item.work(turn));
   // What it holds is gone before those who wait for it go on.
@@ -54,14 +75,28 @@ void Turn::dawdle() { queue_.dawdle(); }
 
 bool Turn::park(const Piece& word, std::uintptr_t address, std::uint64_t value, const std::function<bool()>& ready) {
   Backoff backoff;
+  HeldUp held_up(context().settings.held_up);
   while (!ready()) {
     if (!word.range->live || context().error() != CUDA_SUCCESS) break;
     stream_.parked_for.store(value);
     stream_.parked_at.store(address);
+    if (held_up.too_long([&] { return queue_.holds_up(stream_); }))
+      report_deadlock("a stream is held up by " + where(stream_) + ": they share a hardware queue");
     backoff.pause();
   }
   stream_.parked_at.store(0);
   return word.range->live && context().error() == CUDA_SUCCESS;
+}
+
+void Turn::run_kernel(const std::function<void()>& kernel) const {
+  HeldUp held_up(context().settings.held_up);
+  Backoff backoff;
+  for (; !context().try_to_begin_kernel(); backoff.pause()) {
+    if (held_up.too_long([] { return true; }))
+      report_deadlock("a kernel is held up by others, which hold the whole device");
+  }
+  kernel();
+  context().end_kernel();
 }
 
 void Turn::wait(const std::function<bool()>& ready) const {

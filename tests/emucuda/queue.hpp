@@ -19,11 +19,14 @@ class Queue {
 
   void push(Item item);
   void dawdle();
+  /// Whether others come behind this one.
+  bool holds_up(const Stream& stream);
 
  private:
   void run();
   Item next();
   void perform(Item& item);
+  static void wait_for(const Mark& mark, const Item& item);
 
   const std::uint64_t slow_us_;
   std::mt19937_64 random_;  // of the thread

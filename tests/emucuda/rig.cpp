@@ -66,7 +66,14 @@ std::uint64_t word_of(CUdeviceptr pointer) {
   return value;
 }
 
-int run_alone(const std::string& test, const std::vector<std::string>& environment) {
+std::uint64_t word_of(CUdeviceptr pointer, CUstream in) {
+  std::uint64_t value = 0;
+  EXPECT_OK(cuMemcpyDtoHAsync(&value, pointer, sizeof(value), in));
+  EXPECT_OK(cuStreamSynchronize(in));
+  return value;
+}
+
+pid_t start_alone(const std::string& test, const std::vector<std::string>& environment) {
   const std::string filter = "--gtest_filter=" + test;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -74,9 +81,17 @@ int run_alone(const std::string& test, const std::vector<std::string>& environme
     ::execl("/proc/self/exe", "emucuda_test", filter.c_str(), "--gtest_also_run_disabled_tests", nullptr);
     ::_exit(127);
   }
+  return child;
+}
+
+int ended(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int run_alone(const std::string& test, const std::vector<std::string>& environment) {
+  return ended(start_alone(test, environment));
 }
 
 const char* asked(const char* name) {

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -40,12 +41,15 @@ class Gpu : public testing::Test {
 void store(std::uint64_t& word, std::uint64_t value);
 std::uint64_t load(const std::uint64_t& word);
 
-/// Reads memory of a device, on a stream of its own that waits for no other.
+/// Reads memory of a device, on a stream of its own that waits for no other; each call's has the next queue.
 std::vector<std::uint8_t> bytes_of(CUdeviceptr pointer, std::size_t bytes);
 std::uint64_t word_of(CUdeviceptr pointer);
+std::uint64_t word_of(CUdeviceptr pointer, CUstream in);
 
 /// Runs another test of this program as a process with more environment; that test has DISABLED in its name. Its
 /// status.
+pid_t start_alone(const std::string& test, const std::vector<std::string>& environment);
+int ended(pid_t child);
 int run_alone(const std::string& test, const std::vector<std::string>& environment);
 const char* asked(const char* name);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emucuda/settings.hpp"
 
+#include <cstdlib>
+
 #include "tests/layer/environment.hpp"
 
 namespace emucuda {
@@ -11,9 +13,13 @@ std::optional<Settings> settings_from_environment() {
   settings.devices = environment.number("EMUCUDA_DEVICES", settings.devices);
   settings.deadlock = std::chrono::milliseconds(environment.number("EMUCUDA_DEADLOCK_MS", 5000, 1));
   settings.can_flush = environment.is("EMUCUDA_FLUSH", "1", "0");
+  settings.held_up = std::chrono::milliseconds(environment.number("EMUCUDA_HELD_UP_MS", 0));
+  settings.resident = environment.number("EMUCUDA_RESIDENT", settings.resident);
+  settings.lazy = !environment.is("CUDA_MODULE_LOADING", "EAGER", "LAZY");
   settings.slow_us = environment.number("EMUCUDA_SLOW_US", 0);
   settings.seed = environment.number("EMUCUDA_SEED", settings.seed);
   settings.queues = environment.number("CUDA_DEVICE_MAX_CONNECTIONS", settings.queues, 1);
+  if (const char* const library = std::getenv("EMUCUDA_KERNELS")) settings.kernels = library;
   if (!environment.good) return std::nullopt;
   return settings;
 }

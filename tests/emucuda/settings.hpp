@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace emucuda {
 
@@ -13,9 +14,13 @@ struct Settings {
   std::size_t devices = 2;                   // EMUCUDA_DEVICES
   std::chrono::milliseconds deadlock{5000};  // EMUCUDA_DEADLOCK_MS
   bool can_flush = false;                    // EMUCUDA_FLUSH
+  std::chrono::milliseconds held_up{0};      // EMUCUDA_HELD_UP_MS; 0: nobody looks
+  std::size_t resident = 0;                  // EMUCUDA_RESIDENT, kernels of a device at a time; 0: any number
+  bool lazy = true;                          // CUDA_MODULE_LOADING, the driver's own
   std::uint64_t slow_us = 0;                 // EMUCUDA_SLOW_US
   std::uint64_t seed = 1;                    // EMUCUDA_SEED
   std::size_t queues = 8;                    // CUDA_DEVICE_MAX_CONNECTIONS, the driver's own
+  std::string kernels;                       // EMUCUDA_KERNELS
 };
 
 /// Nothing, and a line on stderr, if a variable has a bad value.

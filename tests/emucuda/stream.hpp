@@ -71,6 +71,8 @@ class Turn {
   void dawdle();
   /// Waits until `ready()`, which looks at `word`. False: the word was freed, or the context has failed.
   bool park(const Piece& word, std::uintptr_t address, std::uint64_t value, const std::function<bool()>& ready);
+  /// Once the device has a place for it.
+  void run_kernel(const std::function<void()>& kernel) const;
   /// Waits for something that other streams do.
   void wait(const std::function<bool()>& ready) const;
 

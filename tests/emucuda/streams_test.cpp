@@ -99,7 +99,12 @@ TEST_F(Legacy, waits_for_blocking_streams_and_they_for_it) {
   EXPECT_EQ(word_of(words + 8), 1u);
 }
 
+/// In a process of its own, where the two have queues of their own.
 TEST_F(Legacy, does_not_know_non_blocking_streams) {
+  EXPECT_EQ(run_alone("Legacy.DISABLED_beside_a_parked_stream", {}), 0);
+}
+
+TEST_F(Legacy, DISABLED_beside_a_parked_stream) {
   std::uint64_t& go = word();
   const CUdeviceptr done = memory(8);
   CUstream parked = stream();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a real driver may let pass, or hang at: calls that wait behind a parked stream, memory that is freed too early.
 #include <cstdlib>
+#include <thread>
 
+#include "tests/emucuda/emucuda.hpp"
 #include "tests/emucuda/rig.hpp"
 
 namespace emucuda::test {
@@ -12,50 +14,117 @@ class Deadlock : public testing::Test {
  protected:
   Deadlock() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
-  template <class Call>
-  static void behind_parked_stream(Call call) {
-    ::setenv("EMUCUDA_DEADLOCK_MS", "100", 1);
-    CUcontext context = nullptr;
-    CUstream stream = nullptr;
+  /// What there is when `stream` parks.
+  struct Rig {
     CUdeviceptr pointer = 0;
     void* host = nullptr;
+    CUmodule module = nullptr;
+    CUstream stream = nullptr;
+    CUstream other = nullptr;
+  };
+
+  template <class Call>
+  static void behind_parked_stream(Call call, unsigned flags = CU_STREAM_DEFAULT) {
+    ::setenv("EMUCUDA_DEADLOCK_MS", "100", 1);
+    CUcontext context = nullptr;
+    Rig rig;
+    emucuda_register_kernel("polls", [](void**, unsigned*, unsigned*) {
+      while (true) std::this_thread::yield();
+    });
     cuInit(0);
     cuDevicePrimaryCtxRetain(&context, 0);
     cuCtxSetCurrent(context);
-    cuMemAlloc(&pointer, 8);
-    cuMemAllocHost(&host, 8);
-    cuStreamCreate(&stream, CU_STREAM_DEFAULT);
-    cuStreamWaitValue64(stream, pointer, 1, CU_STREAM_WAIT_VALUE_EQ);
-    call(pointer, host);
+    cuMemAlloc(&rig.pointer, 8);
+    cuMemAllocHost(&rig.host, 8);
+    cuModuleLoadData(&rig.module, "anything");
+    cuStreamCreate(&rig.stream, flags);
+    cuStreamCreate(&rig.other, flags);
+    cuStreamWaitValue64(rig.stream, rig.pointer, 1, CU_STREAM_WAIT_VALUE_EQ);
+    call(rig);
+  }
+
+  /// The same, where nobody may be held up either.
+  template <class Call>
+  static void beside_parked_stream(const char* setting, Call call, unsigned flags = CU_STREAM_NON_BLOCKING) {
+    ::setenv("EMUCUDA_HELD_UP_MS", "100", 1);
+    ::putenv(const_cast<char*>(setting));
+    behind_parked_stream(call, flags);
   }
 };
 
 TEST_F(Deadlock, of_cuMemFree_is_told) {
-  EXPECT_DEATH(behind_parked_stream([](CUdeviceptr pointer, void*) { cuMemFree(pointer); }),
+  EXPECT_DEATH(behind_parked_stream([](const Rig& rig) { cuMemFree(rig.pointer); }),
                "emucuda: deadlock: cuMemFree waits for a stream that is parked at word 0x[0-9a-f]+, for the value 1");
 }
 
 TEST_F(Deadlock, of_cuMemAlloc_is_told) {
-  EXPECT_DEATH(behind_parked_stream([](CUdeviceptr pointer, void*) { cuMemAlloc(&pointer, 8); }),
+  EXPECT_DEATH(behind_parked_stream([](Rig rig) { cuMemAlloc(&rig.pointer, 8); }),
                "emucuda: deadlock: cuMemAlloc waits");
 }
 
 TEST_F(Deadlock, of_cuMemFreeHost_is_told) {
-  EXPECT_DEATH(behind_parked_stream([](CUdeviceptr, void* host) { cuMemFreeHost(host); }),
+  EXPECT_DEATH(behind_parked_stream([](const Rig& rig) { cuMemFreeHost(rig.host); }),
                "emucuda: deadlock: cuMemFreeHost waits");
 }
 
 TEST_F(Deadlock, of_cuModuleLoadData_is_told) {
-  EXPECT_DEATH(behind_parked_stream([](CUdeviceptr, void* host) {
-                 CUmodule module = nullptr;
-                 cuModuleLoadData(&module, host);
-               }),
+  EXPECT_DEATH(behind_parked_stream([](Rig rig) { cuModuleLoadData(&rig.module, rig.host); }),
                "emucuda: deadlock: cuModuleLoadData waits");
 }
 
+TEST_F(Deadlock, of_a_kernel_that_is_loaded_late_is_told) {
+  const auto load = [](const Rig& rig) {
+    CUfunction function = nullptr;
+    cuModuleGetFunction(&function, rig.module, "polls");
+    std::_Exit(0);
+  };
+  EXPECT_DEATH(behind_parked_stream(load), "emucuda: deadlock: cuModuleGetFunction waits");
+  EXPECT_EXIT((::setenv("CUDA_MODULE_LOADING", "EAGER", 1), behind_parked_stream(load)), testing::ExitedWithCode(0),
+              "");
+}
+
 TEST_F(Deadlock, of_a_copy_on_the_legacy_stream_is_told) {
-  EXPECT_DEATH(behind_parked_stream([](CUdeviceptr pointer, void* host) { cuMemcpyDtoH(host, pointer, 8); }),
+  EXPECT_DEATH(behind_parked_stream([](const Rig& rig) { cuMemcpyDtoH(rig.host, rig.pointer, 8); }),
                "emucuda: deadlock: cuMemcpyDtoH waits");
+}
+
+TEST_F(Deadlock, of_streams_that_share_a_hardware_queue_is_told) {
+  const auto use_another = [](const Rig& rig) {
+    cuStreamWriteValue64(rig.other, reinterpret_cast<CUdeviceptr>(rig.host), 1, 0);
+    cuStreamSynchronize(rig.other);
+    std::_Exit(0);
+  };
+  EXPECT_DEATH(
+      beside_parked_stream("CUDA_DEVICE_MAX_CONNECTIONS=1", use_another),
+      "emucuda: deadlock: a stream is held up by a stream that is parked at word 0x[0-9a-f]+, for the value 1: "
+      "they share a hardware queue");
+  EXPECT_EXIT(beside_parked_stream("CUDA_DEVICE_MAX_CONNECTIONS=2", use_another), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(Deadlock, of_the_legacy_stream_and_a_blocking_one_is_told) {
+  const auto use_legacy = [](const Rig& rig) {
+    cuStreamWriteValue64(CU_STREAM_LEGACY, reinterpret_cast<CUdeviceptr>(rig.host), 1, 0);
+    cuStreamSynchronize(CU_STREAM_LEGACY);
+    std::_Exit(0);
+  };
+  EXPECT_DEATH(beside_parked_stream("CUDA_DEVICE_MAX_CONNECTIONS=8", use_legacy, CU_STREAM_DEFAULT),
+               "emucuda: deadlock: a stream is held up by .*: one of them is the legacy default stream");
+  EXPECT_EXIT(beside_parked_stream("CUDA_DEVICE_MAX_CONNECTIONS=8", use_legacy, CU_STREAM_NON_BLOCKING),
+              testing::ExitedWithCode(0), "");
+}
+
+TEST_F(Deadlock, of_kernels_that_find_no_place_is_told) {
+  const auto launch_two = [](const Rig& rig) {
+    CUfunction function = nullptr;
+    cuStreamWriteValue64(rig.other, rig.pointer, 1, 0);
+    cuStreamSynchronize(rig.stream);
+    cuModuleGetFunction(&function, rig.module, "polls");
+    for (CUstream stream : {rig.stream, rig.other})
+      cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr);
+    cuStreamSynchronize(rig.other);
+  };
+  EXPECT_DEATH(beside_parked_stream("EMUCUDA_RESIDENT=1", launch_two),
+               "emucuda: deadlock: a kernel is held up by others, which hold the whole device");
 }
 
 // --- memory that is gone ---------------------------------------------------------------------------------------------

@@ -100,5 +100,32 @@ TEST_F(Pools, memory_is_there_between_its_turns) {
   EXPECT_EQ(cuMemsetD8(pointer, 1, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(Pools, that_are_current_are_allocated_from) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemoryPool pool = nullptr;
+  CUmemoryPool found = nullptr;
+  CUmemoryPool standard = nullptr;
+  CUdeviceptr pointer = 0;
+  CUstream s = stream();
+  int descriptor = -1;
+  ASSERT_OK(cuMemPoolCreate(&pool, &properties));
+  EXPECT_EQ(cuDeviceSetMemPool(1, pool), CUDA_ERROR_INVALID_VALUE) << "of another device";
+  EXPECT_OK(cuDeviceSetMemPool(0, pool));
+  ASSERT_OK(cuMemAllocAsync(&pointer, 16, s));
+  EXPECT_OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer));
+  EXPECT_EQ(found, pool);
+  EXPECT_OK(cuMemFreeAsync(pointer, s));
+  EXPECT_EQ(cuMemPoolExportToShareableHandle(&descriptor, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+            CUDA_ERROR_INVALID_VALUE)
+      << "it was not asked for";
+  EXPECT_OK(cuMemPoolDestroy(pool));
+  EXPECT_OK(cuDeviceGetMemPool(&found, 0));
+  EXPECT_OK(cuDeviceGetDefaultMemPool(&standard, 0));
+  EXPECT_EQ(found, standard) << "the current one was destroyed";
+  EXPECT_EQ(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace emucuda::test

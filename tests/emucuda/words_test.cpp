@@ -110,8 +110,9 @@ TEST_F(Words, a_batch_is_done_in_order) {
                                                  operation(CU_STREAM_MEM_OP_WAIT_VALUE_64, at(&go), 1),
                                                  operation(CU_STREAM_MEM_OP_WRITE_VALUE_64, words + 8, 2)};
   EXPECT_OK(cuStreamBatchMemOp(s, 3, batch.data(), 0));
-  batch.clear();  // it was copied
-  while (word_of(words) != 1) {
+  batch.clear();               // it was copied
+  CUstream reader = stream();  // the same all the time: one of eight would have the queue of the one that waits
+  while (word_of(words, reader) != 1) {
   }
   EXPECT_NE(word_of(words + 8), 2u);
   store(go, 1);

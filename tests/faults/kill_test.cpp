@@ -10,7 +10,7 @@
 #include <fstream>
 #include <set>
 
-#include "tests/conformance/cases.hpp"
+#include "tests/faults/killed.hpp"
 #include "tests/faults/limit.hpp"
 
 namespace {
@@ -19,25 +19,11 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr Tag kTag = 131;
-constexpr std::size_t kReady = 0;  // on the board: how many ranks are where the victim may die
-constexpr std::size_t kPid = 1;    // of who is stopped
+constexpr std::size_t kPid = 1;  // on the board: of who is stopped
 constexpr std::size_t kResumed = 2;
 constexpr std::size_t kGone = 3;
 constexpr std::size_t kRound = 4;  // twice the number of the round that is over, plus whether there is another
 constexpr std::size_t kTaken = 5;  // the round whose epoch has arrived
-
-constexpr auto kNoticed = 20s;  // how long the peers of a dead rank may take: ten times what is promised
-
-[[noreturn]] void die() {
-  ::raise(SIGKILL);
-  std::abort();
-}
-
-/// Rank 1's end, once `ready` ranks have said that they are where it may come.
-[[noreturn]] void die_when_ready(std::uint64_t ready = 1) {
-  board().await(kReady, ready);
-  die();
-}
 
 /// A child that is not made another program has copies of all sockets of its parent: they stay open until the board
 /// says otherwise. The child runs `first` before it waits for that.
@@ -134,26 +120,6 @@ class ArmedKill : public Kill {
       leave_out("ArmedKill over ofi_sockets: sockets may never say that a write to a dead rank has failed");
   }
 };
-
-/// Rank 1 was killed, and nobody else had anything to say.
-void expect_only_rank_1_killed(const Ended& ended) {
-  EXPECT_FALSE(ended.hung);
-  EXPECT_EQ(ended.code, 128 + SIGKILL);
-  EXPECT_EQ(ended.text, "sluice-run: rank 1 was ended by signal 9 (SIGKILL)\n");
-}
-
-/// Asserts that `call` ends in time with the loss of rank 1.
-template <class F>
-void expect_loss_of_rank_1(const Context& context, F call) {
-  const auto before = Clock::now();
-  const auto error = expect_code(Code::peer_lost, call);
-  EXPECT_LT(Clock::now() - before, kNoticed);
-  if (!error) return;
-  EXPECT_EQ(error->rank(), context.rank());
-  EXPECT_EQ(error->peer(), 1);
-  const std::string what = error->what();
-  EXPECT_TRUE(what.find("rank 1") != std::string::npos || what.find("peer 1") != std::string::npos) << what;
-}
 
 TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
   expect_only_rank_1_killed(end_of_peers(ranks(4), [](Context& context) {

@@ -203,6 +203,10 @@ class Nic {
     }
     changed_.notify_one();
   }
+  bool has(const RungPut* put) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(armed_.begin(), armed_.end(), [&](const Work& work) { return work.put == put; });
+  }
   void disarm(const RungPut* put) {
     const std::lock_guard lock(mutex_);
     std::erase_if(armed_, [&](const Work& work) { return work.put == put; });
@@ -251,19 +255,34 @@ class CountingBell final : public Doorbell {
 
 class ArmedPut final : public RungPut {
  public:
-  ArmedPut(device::Watch& watch, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
-      : RungPut(watch, std::make_shared<CountingBell>()), inner_(std::move(inner)), nic_(std::move(nic)) {}
+  ArmedPut(device::Watch& watch, const Slots& source, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
+      : RungPut(watch, std::make_shared<CountingBell>()), moves_bytes_(source.slot_bytes != 0),
+        most_ahead_(static_cast<std::uint64_t>(source.depth)), inner_(std::move(inner)), nic_(std::move(nic)) {}
   ~ArmedPut() override {
     nic_->disarm(this);
     nic_->give_back();
   }
 
   Fired fired() const noexcept override { return Fired::by_nic; }
-  bool settled() override { return inner_->settled(); }
-  void announce(std::uint64_t, Range) override {}
-  std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
-  bool disarmed(bool) override { return true; }
+  bool settled() override {
+    if (!moves_bytes_) nic_->disarm(this);
+    return inner_->settled();
+  }
+  /// A NIC forgets nothing that it was given, and may not fire it while the peer can be written to.
+  bool disarmed(bool key_closed) override {
+    if (!key_closed && nic_->has(this)) return false;
+    nic_->disarm(this);
+    return true;
+  }
+  /// What kernels ring for is armed ahead, in each turn; other puts on their lane.
+  bool announce(std::uint64_t epoch, Range part) override {
+    if (!rung_by_kernels()) return false;
+    end_what_was_given_up();
+    if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + most_ahead_) return false;
+    return arm(epoch, part);
+  }
   bool arm(std::uint64_t epoch, Range part) override {
+    armed_ = epoch;
     nic_->arm({this, inner_.get(), threshold(epoch), epoch, part});
     return true;
   }
@@ -273,8 +292,33 @@ class ArmedPut final : public RungPut {
   std::string describe() const override { return "rung: " + inner_->describe(); }
 
  private:
+  void end_what_was_given_up() {
+    const std::uint64_t given_up = given_up_by_kernels();
+    const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
+    if (given_up > done && done >= std::min(armed_, epoch_of(bell().rung())))
+      base::raise(watch().done, given_up, watch().done_parking);
+  }
+
+  bool moves_bytes_;
+  std::uint64_t most_ahead_;
+  std::uint64_t armed_ = 0;
   std::unique_ptr<Put> inner_;
   std::shared_ptr<Nic> nic_;
+};
+
+/// Whose peer is told when it can be written to no more, as those of NICs tell it.
+class ToldLanding final : public Landing {
+ public:
+  explicit ToldLanding(std::unique_ptr<Landing> inner) : inner_(std::move(inner)) {}
+  Key key() const override { return inner_->key(); }
+  bool direct() const noexcept override { return inner_->direct(); }
+  void take(device::Watch& watch, std::uint64_t epoch) override { inner_->take(watch, epoch); }
+  bool close() override { return std::exchange(open_, false); }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  std::unique_ptr<Landing> inner_;
+  bool open_ = true;
 };
 
 // ---- the transports
@@ -303,7 +347,7 @@ class WrappedTransport : public Transport {
     std::size_t rails(const Slots& target) const override { return inner_->rails(target); }
     std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
       if (target.slot_bytes != 0) g_newest_signal.store(signals.front().word);  // none: this is where credits land
-      return inner_->land(target, signals);
+      return std::make_unique<ToldLanding>(inner_->land(target, signals));
     }
     void arrived(Key& key) override { inner_->arrived(key); }
     void lost() override { inner_->lost(); }
@@ -356,7 +400,7 @@ class RungTransport final : public PostedTransport {
  private:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
     if (!nic_->take_entry()) return PostedTransport::wrap(inner, source, watch, std::move(key));
-    return std::make_unique<ArmedPut>(watch, inner.prepare(source, watch, std::move(key)), nic_);
+    return std::make_unique<ArmedPut>(watch, source, inner.prepare(source, watch, std::move(key)), nic_);
   }
   std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
                                Key key) override {

@@ -2,11 +2,13 @@
 // CUDA's driver, taken from the machine at run time: the emulated one will do.
 #pragma once
 
+#include "apps/bench/gpu_queue.hpp"
 #include "tests/rivals/rival.hpp"
 
 #include <cuda.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -28,6 +30,8 @@ namespace rivals {
   X(cuIpcCloseMemHandle)      \
   X(cuMemcpyDtoDAsync)        \
   X(cuMemcpyDtoH)             \
+  X(cuModuleLoadData)         \
+  X(cuModuleGetFunction)      \
   X(cuStreamSynchronize)      \
   X(cuStreamBatchMemOp)       \
   X(cuStreamWriteValue64)     \
@@ -76,5 +80,22 @@ class SharedMemory {
 /// Runs the unit of the case on a stream of its own, once it was seen to move what it should.
 std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open);
+
+/// A kernel that does a ping-pong by itself, one block of it on each side.
+class Kernel {
+ public:
+  Kernel() = default;
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  virtual ~Kernel() = default;
+
+  virtual Verbs::Slots slots() const = 0;
+  /// Enqueues one launch, with so many rounds in it.
+  virtual void launch(long rounds) = 0;
+};
+
+/// Likewise, with a kernel, which needs that both ranks' run at once.
+std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
+                                  const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open);
 
 }  // namespace rivals

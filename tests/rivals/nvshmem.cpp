@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVSHMEM's operations on streams: a put with its signal, and waits.
+// NVSHMEM's operations on streams: a put with its signal, and waits; or the same by a kernel.
 #include "tests/rivals/cuda.hpp"
+#include "tests/rivals/nvshmem_ping_pong.hpp"
 
 #include <nvshmem_host.h>
 
@@ -8,11 +9,17 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
+namespace sluice::device {
+std::span<const std::byte> cuda_nvshmem_ping_pong() noexcept;  // nvshmem_ping_pong.cu
+}
+
 namespace {
 
+using rivals::check;
 using rivals::Cuda;
 
 // Once for all cases.
@@ -31,42 +38,62 @@ void start(const rivals::Rank& rank) {
   started = true;
 }
 
-class PutSignal : public rivals::Verbs {
+/// Of the symmetric heap: so many words, and the slots of the case, of the target and then of the source.
+class Memory {
  public:
-  PutSignal(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
-        waits_by_driver_(Cuda::here().ranks_take_turns()), peer_(1 - rank.rank), stream_(stream), put_(slots_),
-        waited_(slots_) {
+  Memory(const rivals::Case& one_case, const rivals::Rank& rank, std::size_t words)
+      : bytes_(static_cast<std::size_t>(one_case.slots()) * one_case.bytes) {
     start(rank);
-    words_ = static_cast<std::uint64_t*>(nvshmem_calloc(2 * slots_ + 1, sizeof(std::uint64_t)));
-    data_ = static_cast<char*>(nvshmem_calloc(std::max<std::size_t>(2 * slots_ * bytes_, 1), 1));
+    words_ = static_cast<std::uint64_t*>(nvshmem_calloc(words, sizeof(std::uint64_t)));
+    data_ = static_cast<char*>(nvshmem_calloc(std::max<std::size_t>(2 * bytes_, 1), 1));
     if (words_ == nullptr || data_ == nullptr) throw std::runtime_error("nvshmem_calloc failed");
   }
-  ~PutSignal() override {
+  ~Memory() {
     if (std::uncaught_exceptions() > 0) return;  // this process ends; the other one would have to free too
     nvshmem_free(data_);
     nvshmem_free(words_);
   }
-  PutSignal(const PutSignal&) = delete;
-  PutSignal& operator=(const PutSignal&) = delete;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
 
-  Slots slots() const override { return {data_ + slots_ * bytes_, data_}; }
+  std::uint64_t* words() const { return words_; }
+  char* target() const { return data_; }
+  char* source() const { return data_ + bytes_; }
+
+ private:
+  const std::size_t bytes_;
+  std::uint64_t* words_ = nullptr;
+  char* data_ = nullptr;
+};
+
+class PutSignal : public rivals::Verbs {
+ public:
+  PutSignal(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
+      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
+        replayed_(bench::replays(one_case.drive)), waits_by_driver_(Cuda::here().ranks_take_turns()),
+        peer_(1 - rank.rank), stream_(stream), memory_(one_case, rank, 2 * slots_ + 1), put_(slots_), waited_(slots_) {}
+
+  Slots slots() const override { return {memory_.source(), memory_.target()}; }
 
   void put(int first, int count) override {
     for (std::size_t slot : range(first, count)) {
       if (credits_) wait_for(credit(slot), put_[slot]);
-      char* const target = data_ + slot * bytes_;
-      const char* const source = target + slots_ * bytes_;
+      const std::size_t at = slot * bytes_;
+      const std::uint64_t value = next(put_[slot]);
       if (bytes_ > 0) {
-        nvshmemx_putmem_signal_on_stream(target, source, bytes_, signal(slot), ++put_[slot], NVSHMEM_SIGNAL_SET, peer_,
-                                         stream_);
+        nvshmemx_putmem_signal_on_stream(memory_.target() + at, memory_.source() + at, bytes_, signal(slot), value,
+                                         NVSHMEM_SIGNAL_SET, peer_, stream_);
       } else {
-        set(signal(slot), ++put_[slot]);
+        set(signal(slot), value);
       }
     }
   }
   void wait(int first, int count) override {
-    for (std::size_t slot : range(first, count)) wait_for(signal(slot), ++waited_[slot]);
+    for (std::size_t slot : range(first, count)) wait_for(signal(slot), next(waited_[slot]));
+    if (!replayed_) return;
+    for (std::size_t slot : range(first, count))
+      check(Cuda::here().cuStreamWriteValue64(stream_, reinterpret_cast<CUdeviceptr>(signal(slot)), 0, 0),
+            "cuStreamWriteValue64");
   }
   void release(int first, int count) override {
     for (std::size_t slot : range(first, count)) set(credit(slot), waited_[slot]);
@@ -80,9 +107,13 @@ class PutSignal : public rivals::Verbs {
     for (int slot = first; slot < first + count; ++slot) slots.push_back(static_cast<std::size_t>(slot));
     return slots;
   }
-  std::uint64_t* signal(std::size_t slot) const { return words_ + slot; }
-  std::uint64_t* credit(std::size_t slot) const { return words_ + slots_ + slot; }
-  std::uint64_t* notice() const { return words_ + 2 * slots_; }
+  // A signal and a credit for each slot, and a notice.
+  std::uint64_t* signal(std::size_t slot) const { return memory_.words() + slot; }
+  std::uint64_t* credit(std::size_t slot) const { return signal(slots_) + slot; }
+  std::uint64_t* notice() const { return credit(slots_); }
+
+  // As in raw.cpp: a graph cannot count, so whoever has waited takes the signal back.
+  std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
 
   void set(std::uint64_t* word, std::uint64_t value) {
     nvshmemx_signal_op_on_stream(word, value, NVSHMEM_SIGNAL_SET, peer_, stream_);
@@ -90,7 +121,7 @@ class PutSignal : public rivals::Verbs {
   // Where PEs share a GPU without MPS, NVSHMEM ends a program that waits on a stream.
   void wait_for(std::uint64_t* word, std::uint64_t value) {
     if (!waits_by_driver_) return nvshmemx_signal_wait_until_on_stream(word, NVSHMEM_CMP_GE, value, stream_);
-    rivals::check(
+    check(
         Cuda::here().cuStreamWaitValue64(stream_, reinterpret_cast<CUdeviceptr>(word), value, CU_STREAM_WAIT_VALUE_GEQ),
         "cuStreamWaitValue64");
   }
@@ -98,16 +129,66 @@ class PutSignal : public rivals::Verbs {
   const std::size_t bytes_;
   const std::size_t slots_;
   const bool credits_;
+  const bool replayed_;
   const bool waits_by_driver_;
   const int peer_;
   CUstream stream_;
-  std::uint64_t* words_ = nullptr;  // a signal and a credit for each slot, and a notice
-  char* data_ = nullptr;            // the target, then the source
+  Memory memory_;
   std::vector<std::uint64_t> put_;  // messages of each slot
   std::vector<std::uint64_t> waited_;
   std::uint64_t notified_ = 0;
   std::uint64_t noticed_ = 0;
 };
+
+class PutSignalKernel : public rivals::Kernel {
+ public:
+  PutSignalKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
+      : queue_(queue), memory_(one_case, rank, 1),
+        kernel_(load()), args_{.target = memory_.target(),
+                               .source = memory_.source(),
+                               .slots = static_cast<std::size_t>(one_case.slots()),
+                               .bytes = one_case.bytes,
+                               .signal = memory_.words(),
+                               .peer = 1 - rank.rank,
+                               .before = 0,
+                               .rounds = 0,
+                               .first = rank.rank == 0} {}
+
+  rivals::Verbs::Slots slots() const override { return {memory_.source(), memory_.target()}; }
+
+  void launch(long rounds) override {
+    args_.rounds = static_cast<std::uint64_t>(rounds);
+    queue_.launch_kernel(kernel_, args_, bench::threads_to_copy(args_.bytes));
+    args_.before += args_.rounds;
+  }
+
+ private:
+  // A module learns from NVSHMEM where the heap is.
+  static void* load() {
+    const Cuda& cuda = Cuda::here();
+    CUmodule module = nullptr;
+    CUfunction kernel = nullptr;
+    check(cuda.cuModuleLoadData(&module, sluice::device::cuda_nvshmem_ping_pong().data()), "cuModuleLoadData");
+    if (nvshmemx_cumodule_init(module) != 0) throw std::runtime_error("nvshmemx_cumodule_init failed");
+    check(cuda.cuModuleGetFunction(&kernel, module, rivals::NvshmemPingPongArgs::kKernel), "cuModuleGetFunction");
+    return kernel;
+  }
+
+  bench::GpuQueue& queue_;
+  Memory memory_;
+  void* const kernel_;
+  rivals::NvshmemPingPongArgs args_;
+};
+
+std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
+  if (one_case.unit == "kernel") {
+    return rivals::in_kernel(one_case, rank, [&](bench::GpuQueue& queue) {
+      return std::make_unique<PutSignalKernel>(one_case, rank, queue);
+    });
+  }
+  return rivals::on_stream(one_case, rank,
+                           [&](CUstream stream) { return std::make_unique<PutSignal>(one_case, rank, stream); });
+}
 
 void check_here(const rivals::Rank& /*rank*/) {
   static_cast<void>(Cuda::here());
@@ -118,11 +199,4 @@ void check_here(const rivals::Rank& /*rank*/) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return rivals::serve(argc, argv,
-                       {.check = check_here, .open = [](const rivals::Case& one_case, const rivals::Rank& rank) {
-                          return rivals::on_stream(one_case, rank, [&](CUstream stream) {
-                            return std::make_unique<PutSignal>(one_case, rank, stream);
-                          });
-                        }});
-}
+int main(int argc, char** argv) { return rivals::serve(argc, argv, {.check = check_here, .open = open}); }

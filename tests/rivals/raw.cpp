@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The floor: what the driver offers, and nothing else. Copies into memory that both processes have mapped, and a word
-// for each slot, written and waited for by the stream; those of several slots in one operation.
+// for each slot, written and waited for by the stream; those of several slots in one operation. Or a kernel that does
+// all of that.
 #include "tests/rivals/cuda.hpp"
+#include "tests/rivals/raw_ping_pong.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
+
+namespace sluice::device {
+std::span<const std::byte> cuda_raw_ping_pong() noexcept;  // raw_ping_pong.cu
+}
 
 namespace {
 
@@ -21,8 +27,9 @@ class Raw : public rivals::Verbs {
  public:
   Raw(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
       : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
-        stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)), source_(target_ + round_up(slots_ * bytes_)),
-        memory_(rank, source_ + round_up(slots_ * bytes_)), put_(slots_), waited_(slots_) {
+        replayed_(bench::replays(one_case.drive)), stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)),
+        source_(target_ + round_up(slots_ * bytes_)), memory_(rank, source_ + round_up(slots_ * bytes_)), put_(slots_),
+        waited_(slots_) {
     gathered_.reserve(slots_);
   }
 
@@ -36,12 +43,15 @@ class Raw : public rivals::Verbs {
       issue();
     }
     for (int slot = first; slot < first + count; ++slot) copy(slot * bytes_);
-    for (int slot = first; slot < first + count; ++slot) write(signal(memory_.theirs(), slot), ++put_.at(slot));
+    for (int slot = first; slot < first + count; ++slot) write(signal(memory_.theirs(), slot), next(put_.at(slot)));
     issue();
   }
 
   void wait(int first, int count) override {
-    for (int slot = first; slot < first + count; ++slot) wait_for(signal(memory_.mine(), slot), ++waited_.at(slot));
+    for (int slot = first; slot < first + count; ++slot) wait_for(signal(memory_.mine(), slot), next(waited_.at(slot)));
+    if (replayed_) {
+      for (int slot = first; slot < first + count; ++slot) write(signal(memory_.mine(), slot), 0);
+    }
     issue();
   }
 
@@ -63,6 +73,10 @@ class Raw : public rivals::Verbs {
   CUdeviceptr signal(CUdeviceptr memory, int slot) const { return memory + slot * kWord; }
   CUdeviceptr credit(CUdeviceptr memory, int slot) const { return signal(memory, slot) + slots_ * kWord; }
   CUdeviceptr notice(CUdeviceptr memory) const { return memory + 2 * slots_ * kWord; }
+
+  // A graph writes and awaits the same value each time; whoever has waited takes it back, before a message of its own
+  // lets the other rank come around to that slot.
+  std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
 
   void copy(std::size_t at) {
     if (bytes_ == 0) return;
@@ -107,6 +121,7 @@ class Raw : public rivals::Verbs {
   const std::size_t bytes_;
   const std::size_t slots_;
   const bool credits_;
+  const bool replayed_;
   CUstream stream_;
   const std::size_t target_;  // where it begins, behind a signal and a credit for each slot, and a notice
   const std::size_t source_;
@@ -118,15 +133,59 @@ class Raw : public rivals::Verbs {
   std::vector<CUstreamBatchMemOpParams> gathered_;  // operations that go together
 };
 
+class RawKernel : public rivals::Kernel {
+ public:
+  RawKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
+      : queue_(queue), kernel_(queue.load_kernel(sluice::device::cuda_raw_ping_pong(), Args::kKernel)),
+        source_(kTarget + round_up(static_cast<std::size_t>(one_case.slots()) * one_case.bytes)),
+        memory_(rank, 2 * source_), args_{.source = at<std::byte>(memory_.mine(), source_),
+                                          .target = at<std::byte>(memory_.theirs(), kTarget),
+                                          .slots = static_cast<std::uint64_t>(one_case.slots()),
+                                          .bytes = one_case.bytes,
+                                          .raised = at<std::uint64_t>(memory_.theirs(), 0),
+                                          .awaited = at<std::uint64_t>(memory_.mine(), 0),
+                                          .before = 0,
+                                          .rounds = 0,
+                                          .first = rank.rank == 0 ? 1U : 0U} {}
+
+  rivals::Verbs::Slots slots() const override {
+    return {at<void>(memory_.mine(), source_), at<void>(memory_.mine(), kTarget)};
+  }
+
+  void launch(long rounds) override {
+    args_.rounds = static_cast<std::uint64_t>(rounds);
+    queue_.launch_kernel(kernel_, args_, bench::threads_to_copy(args_.bytes));
+    args_.before += args_.rounds;
+  }
+
+ private:
+  using Args = rivals::RawPingPongArgs;
+  static constexpr std::size_t kTarget = kAlignment;  // where it begins, behind a page for the word
+
+  template <class T>
+  static T* at(CUdeviceptr memory, std::size_t offset) {
+    return reinterpret_cast<T*>(memory + offset);
+  }
+
+  bench::GpuQueue& queue_;
+  void* const kernel_;
+  const std::size_t source_;  // where it begins, behind the target
+  rivals::SharedMemory memory_;
+  Args args_;
+};
+
+std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
+  if (one_case.unit == "kernel") {
+    return rivals::in_kernel(
+        one_case, rank, [&](bench::GpuQueue& queue) { return std::make_unique<RawKernel>(one_case, rank, queue); });
+  }
+  return rivals::on_stream(one_case, rank,
+                           [&](CUstream stream) { return std::make_unique<Raw>(one_case, rank, stream); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return rivals::serve(argc, argv,
-                       {.check = [](const rivals::Rank&) { static_cast<void>(Cuda::here()); },
-                        .open =
-                            [](const rivals::Case& one_case, const rivals::Rank& rank) {
-                              return rivals::on_stream(one_case, rank, [&](CUstream stream) {
-                                return std::make_unique<Raw>(one_case, rank, stream);
-                              });
-                            }});
+                       {.check = [](const rivals::Rank&) { static_cast<void>(Cuda::here()); }, .open = open});
 }

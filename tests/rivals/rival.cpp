@@ -79,7 +79,10 @@ void serve_lines(const Rival& rival, const Rank& rank) {
 class OnStream : public Runner {
  public:
   OnStream(const Case& one_case, std::unique_ptr<bench::Queue> queue, std::unique_ptr<Verbs> verbs, bool first)
-      : case_(one_case), first_(first), queue_(std::move(queue)), verbs_(std::move(verbs)) {}
+      : case_(one_case), first_(first), queue_(std::move(queue)), verbs_(std::move(verbs)) {
+    queue_->prepare(
+        case_.drive, [this] { step(); }, case_.period());
+  }
 
   double run(long count) override {
     if (!verbs_->driven_by_host()) return queue_->drive(case_.drive, count, [this] { step(); });
@@ -112,7 +115,7 @@ class OnStream : public Runner {
   }
 
   // Each rank puts step n+1 only after it has seen the other's step n, so two sets of slots need no credits.
-  void halo() { verbs_->exchange(static_cast<int>(steps_ % 2) * case_.neighbours, case_.neighbours); }
+  void halo() { verbs_->exchange(static_cast<int>(steps_ % case_.period()) * case_.neighbours, case_.neighbours); }
 
   // Half of the ring at a time: while one half is read, the other one is filled.
   template <class Burst>
@@ -149,7 +152,9 @@ class OnStream : public Runner {
 
 }  // namespace
 
-int Case::slots() const { return unit == "halo" ? 2 * neighbours : depth; }
+int Case::slots() const { return unit == "halo" ? period() * neighbours : depth; }
+
+int Case::period() const { return unit == "halo" ? 2 : depth; }
 
 int Case::filled() const { return unit == "halo" ? neighbours : unit == "flood" ? std::min(depth, window) : 1; }
 

@@ -15,14 +15,16 @@ namespace rivals {
 
 /// What is measured, as sluice-bench says it.
 struct Case {
-  std::string unit;  ///< ping_pong, flood or halo
+  std::string unit;  ///< ping_pong, flood, halo, or kernel: a ping-pong that kernels do by themselves
   bench::Drive drive = bench::Drive::in_order;
   std::size_t bytes = 0;  ///< of a message
-  int depth = 1;          ///< slots of a rank's target for a ping-pong or a flood
+  int depth = 1;          ///< slots of a rank's target, but for a halo
   int window = 1;         ///< messages of a flood before an answer
   int neighbours = 1;     ///< of a halo: all of them are the other rank
 
   int slots() const;
+  /// Steps after which the next one uses the first slots again.
+  int period() const;
   /// Those from the first one that its unit has filled when it was done once.
   int filled() const;
   /// Whether a sender could come around to a slot that is not free: else each message says by itself that one is.

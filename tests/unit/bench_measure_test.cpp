@@ -54,6 +54,40 @@ TEST(Measure, runs_as_many_units_a_round_as_were_asked_for) {
   EXPECT_EQ(long_ones.counts, (std::vector<long>{1, 1, 1}));
 }
 
+TEST(Measure, fills_a_round_with_fewer_units_where_they_take_long) {
+  const Measured slow = measure_pretender(1e6, {.rounds = 1, .batch = 200});
+  EXPECT_EQ(slow.measurement.batch, 10);
+  EXPECT_EQ(slow.counts, (std::vector<long>{10, 10, 10}));
+  EXPECT_EQ(measure_pretender(1e8, {.rounds = 1, .batch = 200}).measurement.batch, 1);
+  EXPECT_EQ(measure_pretender(1e3, {.rounds = 1, .batch = 200}).measurement.batch, 200);
+}
+
+/// What counts of a unit is next to nothing.
+class Slow : public Contender {
+ public:
+  explicit Slow(long& units) : units_(units) {}
+  double run(long count) override {
+    units_ += count;
+    for (const double end = now_ns() + 3e5 * static_cast<double>(count); now_ns() < end;) continue;
+    return 1;
+  }
+
+ private:
+  long& units_;
+};
+
+TEST(Measure, estimates_no_longer_than_it_must) {
+  long units = 0;
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    const auto collectives = apps::make_sluice_collectives(context);
+    Team team{0, 1, *collectives};
+    Slow slow(units);
+    estimate(team, slow);
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_LE(units, 3 * (1 + 4 + 16));
+}
+
 TEST(Measure, leaves_out_units_that_fill_no_sample) {
   EXPECT_EQ(measure_pretender(10, {.rounds = 1, .iterations = 250}).counts, (std::vector<long>{100, 100}));
 }

@@ -88,6 +88,11 @@ TEST(Env, staging_is_auto_or_always) {
   EXPECT_TRUE(read_env().stage_all);
 }
 
+TEST(Env, gpus_are_of_vendors_that_are_known) {
+  for (const char* value : {"nvidia", "cuda,amd", "0"}) EXPECT_NE(complaint("SLUICE_GPUS", value), "") << value;
+  for (const char* value : {"cuda", "cuda,hip", "none"}) EXPECT_EQ(complaint("SLUICE_GPUS", value), "") << value;
+}
+
 TEST(Env, sizes_have_suffixes) {
   const std::vector<std::pair<const char*, std::size_t>> cases = {
       {"0", 0}, {"4096", 4096}, {"64k", 65536}, {"1m", 1048576}, {"2g", std::size_t{2} << 30}};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/words.hpp"
@@ -174,6 +175,60 @@ TEST(Kernels, put_raises_nothing_before_the_whole_block_has_copied) {
   EXPECT_EQ(channel.done, 1U);
 }
 
+/// Several small puts of one launch: sizes, alignments and numbers of words differ.
+struct SmallPuts {
+  static constexpr std::array<std::size_t, 4> kBytes = {1, 300, 64, 16'000};
+
+  SmallPuts() {
+    std::size_t word = 0;
+    for (std::size_t i = 0; i < kBytes.size(); ++i) {
+      from.push_back(stamped(kBytes[i] + i));
+      to.emplace_back(kBytes[i], kUntouched);
+      word += i;  // the first has none
+      args.puts[i] = {to[i].data(), from[i].data() + i, kBytes[i], word};
+    }
+    for (std::size_t i = 0; i < words.size(); ++i) args.words[i] = {&words[i], i + 1};
+  }
+  bool copied(std::size_t i) const {
+    return std::equal(to[i].begin(), to[i].end(), from[i].begin() + static_cast<std::ptrdiff_t>(i));
+  }
+
+  std::vector<std::vector<std::byte>> from, to;
+  std::array<std::uint64_t, 6> words{};
+  SmallPutsArgs args{};
+};
+
+TEST(Kernels, small_puts_copy_their_bytes_and_write_their_words) {
+  for (const std::uint32_t threads : {1U, 3U}) {
+    SmallPuts small;
+    for (std::uint32_t which = 0; which < small.to.size(); ++which)
+      run_block(threads, [&](const auto& block) { kernel::small_put(block, small.args, which); });
+    for (std::size_t i = 0; i < small.to.size(); ++i) EXPECT_TRUE(small.copied(i)) << i;
+    EXPECT_EQ(small.words, (std::array<std::uint64_t, 6>{1, 2, 3, 4, 5, 6}));
+  }
+}
+
+/// As above: when the last thread comes to the barrier all is copied, and no word is written.
+struct AtBarrierOfSmall {
+  std::uint32_t index() const { return 0; }
+  std::uint32_t size() const { return 1; }
+  void sync() const {
+    EXPECT_TRUE(small->copied(3));
+    EXPECT_EQ(small->words, (std::array<std::uint64_t, 6>{}));
+    ++*barriers;
+  }
+  const SmallPuts* small;
+  int* barriers;
+};
+
+TEST(Kernels, small_puts_write_their_words_once_the_whole_block_has_copied) {
+  SmallPuts small;
+  int barriers = 0;
+  kernel::small_put(AtBarrierOfSmall{&small, &barriers}, small.args, 3);
+  EXPECT_EQ(barriers, 1);
+  EXPECT_EQ(small.words, (std::array<std::uint64_t, 6>{0, 0, 0, 4, 5, 6}));
+}
+
 TEST(Kernels, a_put_in_three_copies_every_byte_by_any_number_of_blocks) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{127}, std::size_t{70'001}}) {
     for (const std::uint32_t blocks : {1U, 2U, 7U, 300U}) {
@@ -217,6 +272,49 @@ TEST(Kernels, a_failure_releases_what_waits_and_nothing_is_moved) {
   kernel::release(kThread, channel.release());
   EXPECT_EQ(channel.credit, base::kPoison);
   EXPECT_EQ(channel.released, 1U);
+}
+
+/// It has armed what it fires: it looks at nothing, and each store to its counter is a ring.
+TEST(Kernels, ring_a_nic_once_an_epoch_and_not_after_a_failure) {
+  Channel channel(64);
+  alignas(64) std::uint64_t counter = 0;
+  alignas(64) std::uint64_t bell = 0;
+  channel.out.rings = channel.out.armed = true;
+  channel.out.counter = &counter;
+  channel.out.raised = &bell;
+  channel.out.ahead = 5;
+  const auto expect_rung = [&](std::uint64_t by, std::uint64_t count) {
+    EXPECT_EQ(std::exchange(counter, 0), by);
+    EXPECT_EQ(bell, count);
+  };
+  for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    channel.credit = epoch - 1;
+    kernel::put(kThread, channel.put(epoch), 0);
+    expect_rung(1, epoch + 5);
+  }
+  const DeviceSender sender(channel.out);
+  EXPECT_EQ(sender.put(kThread, 0, 63), DeviceResult::refused);
+  EXPECT_EQ(channel.puts.begun, 3U);
+  channel.puts.limit = 0;
+  channel.credit = 3;
+  kernel::put(kThread, channel.put(4), 0);
+  expect_rung(0, 8);
+  EXPECT_EQ(channel.puts.refused, 4U);
+  EXPECT_EQ(channel.done, 0U);  // the engine's to raise
+
+  channel.in.rings = channel.in.armed = true;
+  channel.in.counter = &counter;
+  channel.in.raised = &bell;
+  channel.in.ahead = 10;
+  channel.signal = 2;
+  for (std::uint64_t epoch = 1; epoch <= 2; ++epoch) kernel::wait(kThread, channel.wait(epoch));
+  kernel::release(kThread, channel.release());
+  expect_rung(1, 11);
+  channel.releases.limit = 0;
+  kernel::release(kThread, channel.release());
+  expect_rung(0, 11);
+  EXPECT_EQ(channel.releases.refused, 2U);
+  EXPECT_EQ(channel.released, 0U);
 }
 
 TEST(Kernels, that_find_another_slot_say_so_and_wait_for_the_failure) {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that hold channels and put by themselves, beside streams that do it.
+#include "apps/bench/benches.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace bench {
+namespace {
+
+constexpr int kDepth = 2;  // with one, a put would wait for the credit of the last
+
+}  // namespace
+
+void run_device(Session& session) {
+  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
+  for (const std::size_t bytes : session.options.sizes) {
+    Case one_case = session.pair_case(bytes, kDepth);
+    std::vector<Entry> on_streams;
+    on_streams.push_back({"on_streams", "ours, from stream to stream", make_ping_pong(one_case).contender});
+    one_case.tag = 1;
+    measure_row(session, one_case, &Rival::device, make_kernel_ping_pong(one_case), one_way, session.budget(),
+                std::move(on_streams));
+  }
+}
+
+}  // namespace bench

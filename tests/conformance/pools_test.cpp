@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a GPU's memory pools: who maps it, and how long that lasts. Its owner may free it only after all who have
+// imported it; the emulated driver (tests/emucuda) ends a process that is too early.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <csignal>
+#include <cstdlib>
+
+#include "base/fd.hpp"
+#include "device/memory.hpp"
+#include "tests/conformance/gpu_cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 151;
+constexpr Tag kParked = 152;
+constexpr std::size_t kClosed = 0;  // on the board: in which round the one that closes first has closed
+constexpr std::size_t kGpus = 1;    // one more than how many there are
+constexpr std::size_t kReady = 2;
+constexpr std::size_t kFd = 3;  // and kPid: of the pool's descriptor
+constexpr std::size_t kPid = 4;
+constexpr std::size_t kNames = 5;  // to the end: what the exporter's driver calls the memory
+
+class Pools : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Pools);
+
+void expect_told(const std::string& description, const std::string& path) {
+  EXPECT_NE(description.find(path), std::string::npos) << path << " is not in: " << description;
+}
+
+/// One epoch, and what is seen of it. All on `stream`: the driver may give another one the hardware queue of a stream
+/// that waits.
+void put_one(Sender& sender, const Slice& source, GpuStream& stream, const Stamp& stamp) {
+  std::vector<std::byte> bytes(source.bytes());
+  fill(bytes, stamp);
+  stream.copy(source.data(), bytes.data(), bytes.size());
+  sender.put(stream.stream());
+}
+
+void expect_one(Receiver& receiver, GpuStream& stream, const Stamp& stamp) {
+  const Slice slot = receiver.wait(stream.stream());
+  std::vector<std::byte> bytes(slot.bytes());
+  stream.copy(bytes.data(), slot.data(), bytes.size());
+  stream.synchronize();
+  EXPECT_EQ(difference(bytes, stamp), "");
+  receiver.release(stream.stream());
+}
+
+TEST_P(Pools, are_mapped_if_they_can_be_shared_and_describe_says_so) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const bool shared = GetParam().target == Whose::pooled;
+    GpuStream stream;
+    const Piece piece(context, GetParam().target, GetParam().bytes);
+    board().meet(context);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, piece.slice());
+      put_one(sender, piece.slice(), stream, {0, kTag, 1});
+      expect_told(sender.describe(), shared ? "copied by the stream into the target, which is mapped"
+                                            : "gives to no other process, so all goes through a bounce buffer");
+      context.synchronize(stream.stream());
+    } else {
+      Receiver receiver = context.receiver(0, kTag, piece.slice());
+      expect_one(receiver, stream, {0, kTag, 1});
+      expect_told(receiver.describe(), shared ? "lands in the target itself, which the peer maps"
+                                              : "gives to no other process, so it lands in host memory");
+    }
+    board().meet(context);
+  });
+}
+
+/// Whoever closes first, and though a stream of the importer is parked all the time: it is then that other memory
+/// cannot be unmapped.
+TEST_P(Pools, may_free_what_is_closed) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr std::uint64_t kRounds = 6;
+    const GpuCase& one = GetParam();
+    GpuStream stream;
+    GpuStream parked;
+    const Piece source(context, one.source, one.bytes);
+    const Piece last(context, one.target, one.bytes);
+    if (context.rank() == 0) {
+      Receiver waiting = context.receiver(1, kParked, last.slice());
+      board().meet(context);
+      waiting.wait(parked.stream());
+      for (std::uint64_t round = 1; round <= kRounds; ++round) {
+        Sender sender = context.sender(1, kTag, source.slice());
+        put_one(sender, source.slice(), stream, {0, kTag, round});
+        if (round % 3 == 0) board().await(kClosed, round);
+        if (round % 3 == 1) {
+          sender.drain();
+          sender.close();
+          board().set(kClosed, round);
+        }
+      }
+      context.synchronize(parked.stream());
+    } else {
+      Sender releases = context.sender(0, kParked, last.slice());
+      board().meet(context);
+      for (std::uint64_t round = 1; round <= kRounds; ++round) {
+        const Piece target(context, one.target, one.bytes);  // freed at the end of each round
+        Receiver receiver = context.receiver(0, kTag, target.slice());
+        expect_one(receiver, stream, {0, kTag, round});
+        if (round % 3 == 1) board().await(kClosed, round);
+        receiver.close();
+        if (round % 3 == 0) board().set(kClosed, round);
+      }
+      releases.put(stream.stream());
+      context.synchronize(stream.stream());
+    }
+    board().meet(context);
+  });
+}
+
+/// Several channels on one piece, and on several of one pool: each goes on when others are closed and freed.
+TEST_P(Pools, serve_several_channels) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr Tag kChannels = 4;
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    GpuStream stream;
+    const Piece source(context, one.source, one.bytes);
+    auto first = std::make_unique<Piece>(context, one.target, 2 * one.bytes);
+    auto second = std::make_unique<Piece>(context, one.target, 2 * one.bytes);
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    for (Tag i = 0; i < kChannels; ++i) {
+      senders.push_back(context.sender(other, kTag + i, source.slice()));
+      receivers.push_back(
+          context.receiver(other, kTag + i, (i < 2 ? first : second)->slice().slice(i % 2 * one.bytes, one.bytes)));
+    }
+    board().meet(context);
+    for (Tag closed = 0; closed < kChannels; ++closed) {
+      for (Tag i = closed; i < kChannels; ++i) {
+        put_one(senders[i], source.slice(), stream, {context.rank(), kTag + i, closed});
+        expect_one(receivers[i], stream, {other, kTag + i, closed});
+        context.synchronize(stream.stream());
+      }
+      senders[closed].close();
+      receivers[closed].close();
+      if (closed == 1) first.reset();
+    }
+    second.reset();
+    board().meet(context);
+  });
+}
+
+/// Rank 1 is killed; the other lets go of its memory, or frees what it had imported.
+TEST_P(Pools, outlive_a_peer_that_is_killed) {
+  Peers peers = peers_of(GetParam());
+  if (!peers.processes) return;
+  peers.keep_going = true;
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    const GpuCase& one = GetParam();
+    GpuStream stream;
+    const Rank other = 1 - context.rank();
+    {
+      const Piece source(context, one.source, one.bytes);
+      const Piece target(context, one.target, one.bytes);
+      Sender sender = context.sender(other, kTag, source.slice());
+      Receiver receiver = context.receiver(other, kTag, target.slice());
+      put_one(sender, source.slice(), stream, {context.rank(), kTag, 1});
+      expect_one(receiver, stream, {other, kTag, 1});
+      context.synchronize(stream.stream());
+      if (context.rank() == 1) {
+        board().await(kReady, 1);
+        ::raise(SIGKILL);
+      }
+      receiver.wait(stream.stream());
+      board().set(kReady, 1);
+      expect_code(Code::peer_lost, [&] { context.synchronize(stream.stream()); });
+    }
+    const Piece more(context, one.target, one.bytes);  // the driver is as it was
+    gpu_copy(more.slice().data(), std::vector<std::byte>(one.bytes).data(), one.bytes);
+  });
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(ended.code, 128 + SIGKILL);
+  EXPECT_EQ(ended.text, "sluice-run: rank 1 was ended by signal 9 (SIGKILL)\n");
+}
+
+/// The importer uses another GPU, and sees that of the pool, or does not.
+TEST_P(Pools, are_reached_by_the_other_gpu_of_an_importer) {
+  if (!peers_of(GetParam()).processes) return;
+  for (const char* const visible : {"1,0", "1"}) {
+    run_peers(peers_of(GetParam()), [visible](Context& context) {
+      const GpuCase& one = GetParam();
+      if (context.rank() == 0) {
+        board().set(kGpus, static_cast<std::uint64_t>(gpus()) + 1);
+      } else {
+        board().await(kGpus, 1);
+        ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);  // before this process looks
+      }
+      if (board().word(kGpus) < 3) {
+        if (context.rank() == 0) skipped_here("pools of another GPU: there is only one");
+        return;
+      }
+      GpuStream stream;
+      const Rank other = 1 - context.rank();
+      const Piece source(context, one.source, one.bytes);
+      const Piece target(context, one.target, one.bytes);
+      Sender sender = context.sender(other, kTag, source.slice());
+      Receiver receiver = context.receiver(other, kTag, target.slice());
+      board().meet(context);
+      put_one(sender, source.slice(), stream, {context.rank(), kTag, 1});
+      expect_one(receiver, stream, {other, kTag, 1});
+      context.synchronize(stream.stream());
+      board().meet(context);
+    });
+  }
+}
+
+std::vector<GpuCase> cases_with(Whose whose) {
+  std::vector<GpuCase> cases;
+  for (const Ground& ground : gpu_grounds()) {
+    if (ground.name == "shm") cases.push_back({ground, false, whose, whose, 1, 5000});
+  }
+  return cases;
+}
+
+std::vector<GpuCase> both_kinds() {
+  std::vector<GpuCase> cases = cases_with(Whose::pooled);
+  const std::vector<GpuCase> more = cases_with(Whose::unshared);
+  cases.insert(cases.end(), more.begin(), more.end());
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Pools, testing::ValuesIn(both_kinds()), GpuCaseName());
+
+class PoolImports : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PoolImports);
+
+using Words = std::array<std::uint64_t, sizeof(device::GpuNames) / sizeof(std::uint64_t)>;
+
+void tell(const device::GpuExport& share) {
+  const auto words = std::bit_cast<Words>(share.names);
+  for (std::size_t i = 0; i < words.size(); ++i) board().set(kNames + i, words[i]);
+  board().set(kPid, static_cast<std::uint64_t>(::getpid()));
+  board().set(kFd, static_cast<std::uint64_t>(share.fd.get()));
+}
+
+device::GpuExport told() {
+  device::GpuExport share;
+  Words words{};
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = board().word(kNames + i);
+  share.names = std::bit_cast<device::GpuNames>(words);
+  const base::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, board().word(kPid).load(), 0)));
+  share.fd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), board().word(kFd).load(), 0)));
+  return share;
+}
+
+/// Drivers may refuse a second import, or end both with the first free: contexts of one process map it together.
+TEST_P(PoolImports, of_a_piece_are_one_for_a_process) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr std::size_t kBytes = 64;
+    GpuStream stream;
+    if (context.rank() == 0) {
+      const PooledBuffer buffer(PoolKind::shareable, kBytes);
+      const device::Allocation piece = device::adopt(buffer.data(), kBytes);
+      const device::Extent& extent = piece.extent();
+      ASSERT_NE(extent.segment, nullptr);
+      tell(extent.segment->share);
+      board().meet(context);
+      board().meet(context);
+      std::vector<std::byte> seen(kBytes);
+      gpu_copy(seen.data(), buffer.data(), kBytes);
+      EXPECT_EQ(difference(seen, {1, kTag, 1}), "");
+      return;
+    }
+    board().meet(context);
+    std::vector<std::byte> bytes(kBytes);
+    fill(bytes, {1, kTag, 1});
+    device::Driver& driver = *device::driver(Stream::Kind::cuda);
+    for (int i = 0; i < 2; ++i) {  // again, once all have let go
+      auto first = std::make_unique<device::Mapping>(told(), kBytes, &driver);
+      const device::Mapping second(told(), kBytes, &driver);
+      EXPECT_EQ(first->data(), second.data());
+      first.reset();
+      gpu_copy(second.data(), bytes.data(), kBytes);
+    }
+    board().meet(context);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, PoolImports, testing::ValuesIn(cases_with(Whose::pooled)), GpuCaseName());
+
+}  // namespace
