@@ -219,6 +219,7 @@ TEST_P(Gotchas, a_kernel_that_polls_keeps_its_place) {
     const DeviceSender to = pair.sender.on_device(pair.puts.stream());
     const DeviceReceiver from = pair.receiver.on_device(pair.waits.stream());
     receive.launch(pair.waits, LitmusReceive{{from, 1, 0, &count[0]}}, kThreads);
+    expect_within(10s, [&] { return pair.receiver.epoch() == 1; });  // it has its place
     send.launch(pair.puts, LitmusSend{{to, 1, 0, &count[1]}}, kThreads);
     pair.finish(context);
   });

@@ -9,6 +9,7 @@ using namespace sluice::test;
 
 constexpr Tag kTag = 71;
 constexpr std::size_t kPut = 0;
+constexpr std::size_t kWaits = 1;
 
 class Timeouts : public testing::TestWithParam<Case> {};
 
@@ -152,23 +153,28 @@ TEST_P(Timeouts, a_limit_concerns_each_wait_and_not_their_sum) {
 
 TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
   Peers peers = GetParam().peers();
-  peers.environment = {"SLUICE_WARN=50ms"};
+  peers.environment = {"SLUICE_WARN=10ms"};
   const Ended ended = end_of_peers(peers, [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all(), {.name = "slow"});
-      sender.wait_connected();
-      std::this_thread::sleep_for(300ms);
+      sender.put({});
+      board().await(kWaits, 1);
+      std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
       sender.put({});
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "patient"});
       receiver.wait(order.stream());
+      receiver.release(order.stream());
+      context.synchronize(order.stream());
+      board().set(kWaits, 1);
+      receiver.wait(order.stream());
       context.synchronize(order.stream());
     }
   });
-  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", "71", "epoch 1", "landed 0"});
+  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", "71", "epoch 2", "landed 1"});
 }
 
 TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {
