@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/put.hpp"
 
-#include <algorithm>
-
 namespace sluice::backends {
 
 using base::seeded;
@@ -76,49 +74,67 @@ std::optional<ByKernel> RungPut::by_kernel(device::Driver* driver) {
   return what;
 }
 
+/// A GPU's stream rings in its time, whatever is armed by then: late does no harm, the bell keeps the rings.
+void RungPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
+  if (far_ahead_) {
+    keep_part(epoch, part);
+    enqueued_.store(epoch, std::memory_order_release);
+  } else if (!arm(epoch, part)) {
+    return;
+  }
+  bell_->ring(lane);
+}
+
+/// Nothing is outstanding.
+void RungPut::reach_from(device::Driver& driver) {
+  constexpr std::size_t kFarAhead = 4096;  // epochs that a host may have enqueued and that have not left
+  bell_->reach_from(driver);
+  keep_parts_of(kFarAhead);
+  far_ahead_ = true;
+}
+
+std::uint64_t RungPut::most_enqueued() const noexcept {
+  if (!far_ahead_) return most_armed();
+  return parts_.empty() ? kUnlimited : parts_.size();
+}
+
 void RungPut::let_kernels_ring(const kernel::Count& epochs, Range whole) {
   whole_ = whole;
-  ahead_ = kernel::load_acquire(epochs.begun);
+  if (!far_ahead_) ahead_ = kernel::load_acquire(epochs.begun);
   bell_->let_kernels_ring();
   epochs_ = &epochs;
 }
 
-/// Late does no harm: the bell keeps the rings. Nor does early: a kernel rings when the credit has come, and the source
-/// is read after that.
-void RungPut::arm_ahead() {
+/// Nor is early too early: a kernel rings when the credit has come, and the source is read after that.
+bool RungPut::arm_ahead() {
+  const std::uint64_t last = epochs_ != nullptr ? kUnlimited : enqueued_.load(std::memory_order_acquire);
   const auto too_many = [&] {
     return seeded("one_armed_too_few") && ahead_ + 1 >= watch_.done.value.load() + most_armed();
   };
-  while (!too_many() && announce(ahead_ + 1, whole_)) ++ahead_;
+  while (ahead_ < last && !too_many() && announce(ahead_ + 1, epochs_ != nullptr ? whole_ : part_of(ahead_ + 1)))
+    ++ahead_;
+  return ahead_ < last && watch_.done.value.load(std::memory_order_acquire) < last;
 }
 
-std::uint64_t RungPut::given_up_by_kernels() const noexcept {
-  if (epochs_ == nullptr) return 0;
-  const std::uint64_t refused = kernel::load_acquire(epochs_->refused);
-  return watch_.shut() ? std::max(refused, epoch_of(bell_->rung())) : refused;
+std::uint64_t RungPut::given_up() const noexcept {
+  const std::uint64_t refused = epochs_ == nullptr ? 0 : kernel::load_acquire(epochs_->refused);
+  return armed_by_engine() && watch_.shut() ? std::max(refused, epoch_of(bell_->rung())) : refused;
 }
 
 EnginePut::EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails)
-    : RungPut(watch, std::make_shared<Doorbell>()), Posting(watch, depth, rails),
-      parts_(moves_bytes ? static_cast<std::size_t>(depth) : 0) {}
-
-/// Nothing is outstanding.
-void EnginePut::reach_from(device::Driver& driver) {
-  constexpr std::size_t kFarAhead = 4096;  // epochs that a host may have enqueued and that have not left
-  RungPut::reach_from(driver);
-  if (!parts_.empty()) parts_.resize(std::max(parts_.size(), kFarAhead));
-  far_ahead_ = true;
+    : RungPut(watch, std::make_shared<Doorbell>(), moves_bytes), Posting(watch, depth, rails) {
+  keep_parts_of(static_cast<std::size_t>(depth));
 }
 
 /// Nothing is outstanding.
 std::optional<ByKernel> EnginePut::by_kernel(device::Driver* driver) {
   auto what = RungPut::by_kernel(driver);
   what->armed = false;
-  if (parts_.empty()) return what;
+  if (parts().empty()) return what;
   static_assert(sizeof(Range) == 2 * sizeof(std::uint64_t));
-  if (driver != nullptr) parts_reached_ = device::reach(*driver, parts_.data(), parts_.size() * sizeof(Range));
-  what->parts = reinterpret_cast<std::uint64_t*>(parts_.data());
-  what->kept = parts_.size();
+  if (driver != nullptr) parts_reached_ = device::reach(*driver, parts().data(), parts().size_bytes());
+  what->parts = reinterpret_cast<std::uint64_t*>(parts().data());
+  what->kept = parts().size();
   return what;
 }
 

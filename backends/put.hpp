@@ -5,8 +5,10 @@
 
 #include <sluice/device.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/posting.hpp"
@@ -144,24 +146,26 @@ class Doorbell {
 /// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.
 class RungPut : public Put {
  public:
-  RungPut(device::Watch& watch, std::shared_ptr<Doorbell> bell) : bell_(std::move(bell)), watch_(watch) {}
+  RungPut(device::Watch& watch, std::shared_ptr<Doorbell> bell, bool moves_bytes)
+      : bell_(std::move(bell)), watch_(watch), moves_bytes_(moves_bytes) {}
 
-  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final {
-    if (arm(epoch, part)) bell_->ring(lane);
-  }
-
-  void reach_from(device::Driver& driver) override { bell_->reach_from(driver); }
+  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final;
+  /// From now on a GPU's stream comes to what is enqueued long after the host.
+  void reach_from(device::Driver& driver) override;
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
   void forget_peer() noexcept override {}  // what is registered with a network is the peer's own affair
 
-  /// By the host, when the epoch is enqueued, in order: may be armed already now. At most `most_armed` are. Returns
-  /// whether it is.
+  /// Before the lane comes to the epoch: may be armed already now. At most `most_armed` are, in order. Returns whether
+  /// it is.
   virtual bool announce(std::uint64_t epoch, Range part) = 0;
-  /// On the lane, of a GPU's when it is enqueued: makes `epoch` ready to be fired by ring number `threshold(epoch)`.
-  /// Epochs come in order. False: the watch is shut, and nothing is to be fired.
+  /// On the lane: makes `epoch` ready to be fired by ring number `threshold(epoch)`. Epochs come in order. False: the
+  /// watch is shut, and nothing is to be fired.
   virtual bool arm(std::uint64_t epoch, Range part) = 0;
-  /// The lane (for a GPU's, the host) waits until no more than this many epochs are not over before it arms one more.
   virtual std::uint64_t most_armed() const noexcept = 0;
+  static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+  /// The lane (for a GPU's, the host) waits until no more than this many epochs are not over before it enqueues one
+  /// more.
+  std::uint64_t most_enqueued() const noexcept;
 
   /// A bell that puts of the same `bell_kind` may share.
   virtual std::shared_ptr<Doorbell> new_bell() = 0;
@@ -169,8 +173,9 @@ class RungPut : public Put {
 
   /// From now on kernels ring its bell for each epoch that they count in `epochs`, which moves `whole`.
   void let_kernels_ring(const kernel::Count& epochs, Range whole);
-  /// In the engine's turn, then: what they may ring for next is armed, since nobody asks for it before.
-  void arm_ahead();
+  /// In the engine's turn: what a GPU's stream or kernels may ring for next is announced. Returns whether there is
+  /// more, which cannot be yet.
+  bool arm_ahead();
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
   void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
@@ -189,10 +194,22 @@ class RungPut : public Put {
 
  protected:
   device::Watch& watch() noexcept { return watch_; }
-  bool rung_by_kernels() const noexcept { return epochs_ != nullptr; }
-  /// Epochs up to this one kernels have begun that move nothing, unless they were armed: those that they have not rung
-  /// for, and, once the watch is shut and nothing is armed any more, those too that they have.
-  std::uint64_t given_up_by_kernels() const noexcept;
+  /// A GPU's stream rings, or kernels do: nothing is armed on the lane.
+  bool armed_by_engine() const noexcept { return far_ahead_ || epochs_ != nullptr; }
+  /// Epochs up to this one a GPU has come to that move nothing, unless they were armed: those that kernels have not
+  /// rung for, and, once the watch is shut and nothing is armed any more, all that were.
+  std::uint64_t given_up() const noexcept;
+  /// What `epoch` moves: of those that are enqueued and not over, as far as they are kept.
+  Range part_of(std::uint64_t epoch) const noexcept { return parts_.empty() ? Range{} : parts_[epoch % parts_.size()]; }
+  void keep_part(std::uint64_t epoch, Range part) noexcept {
+    // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.
+    if (!watch_.failed() && !parts_.empty()) parts_[epoch % parts_.size()] = part;
+  }
+  /// Nothing is outstanding. Without bytes no part is kept.
+  void keep_parts_of(std::size_t epochs) {
+    if (moves_bytes_) parts_.resize(std::max(parts_.size(), epochs));
+  }
+  std::span<Range> parts() noexcept { return parts_; }
   std::shared_ptr<Doorbell> own_bell() const noexcept { return bell_; }
   /// For constructors that make it from what they are made of.
   void use(std::shared_ptr<Doorbell> bell) noexcept { bell_ = std::move(bell); }
@@ -203,31 +220,30 @@ class RungPut : public Put {
   std::uint64_t first_epoch_ = 0;
   bool shared_ = false;
   device::Watch& watch_;
-  const kernel::Count* epochs_ = nullptr;  // that kernels ring for
+  bool moves_bytes_;
+  std::vector<Range> parts_;                // written before the ring, read after it
+  bool far_ahead_ = false;                  // streams of a GPU ring
+  std::atomic<std::uint64_t> enqueued_{0};  // by them
+  const kernel::Count* epochs_ = nullptr;   // that kernels ring for
   Range whole_;
-  std::uint64_t ahead_ = 0;  // the last epoch that was armed for them, or enqueued before
+  std::uint64_t ahead_ = 0;  // the last epoch that was announced for them, or enqueued before
 };
 
 /// The engine hears its bell and posts it, on each of its rails.
 class EnginePut : public RungPut, public Posting {
  public:
   /// `depth` is the target's: no more epochs are under way.
-  /// Without bytes no part of an epoch is kept.
   EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails = 1);
 
   Fired fired() const noexcept final { return Fired::by_engine; }
   bool announce(std::uint64_t, Range) final { return false; }
   bool disarmed(bool) final { return true; }
   bool arm(std::uint64_t epoch, Range part) final {
-    // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.
-    if (!watch().failed() && !parts_.empty()) parts_[epoch % parts_.size()] = part;
+    keep_part(epoch, part);
     return true;
   }
-  std::uint64_t most_armed() const noexcept final {
-    return far_ahead_ && !parts_.empty() ? parts_.size() : std::numeric_limits<std::uint64_t>::max();
-  }
+  std::uint64_t most_armed() const noexcept final { return kUnlimited; }
   bool awaited() const noexcept final { return bell().awaited(); }
-  void reach_from(device::Driver& driver) final;
   std::optional<ByKernel> by_kernel(device::Driver* driver) final;
   std::shared_ptr<Doorbell> new_bell() final { return std::make_shared<Doorbell>(); }
   const void* bell_kind() const noexcept final;
@@ -239,18 +255,13 @@ class EnginePut : public RungPut, public Posting {
  private:
   bool next_is_long() const noexcept final {
     constexpr std::size_t kLong = 16 * 1024;
-    return !parts_.empty() && pending() != 0 && part_of(posted() + 1).bytes > kLong;
+    return pending() != 0 && part_of(posted() + 1).bytes > kLong;
   }
 
   std::uint64_t rung() const noexcept final { return epoch_of(bell().word.value.load(std::memory_order_acquire)); }
   bool post_share(std::size_t rail, std::uint64_t epoch) final { return post(rail, epoch, part_of(epoch)); }
-  Range part_of(std::uint64_t epoch) const noexcept { return parts_.empty() ? Range{} : parts_[epoch % parts_.size()]; }
 
-  // Of the outstanding epochs: written before the ring, read after it. At most depth; on a GPU's stream they are given
-  // long before the credits that they wait for.
-  std::vector<Range> parts_;
   device::Reached parts_reached_;
-  bool far_ahead_ = false;
 };
 
 }  // namespace sluice::backends

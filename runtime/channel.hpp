@@ -296,12 +296,12 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
       device::raise(lane, done, epoch, done_parking);
     }
   }
-  /// By the host: what can be armed ahead of the stream is.
+  /// By the host: what can be armed ahead of the stream is. For a GPU's the engine does that.
   void announce(std::uint64_t epoch, backends::Range part) {
-    if (connected() && rung_ != nullptr) (void)rung_->announce(epoch, part);
+    if (connected() && rung_ != nullptr && gpus() == nullptr) (void)rung_->announce(epoch, part);
   }
   void await_armable(device::Lane lane, const backends::RungPut& put, std::uint64_t epoch) {
-    const std::uint64_t most = put.most_armed();
+    const std::uint64_t most = put.most_enqueued();
     if (epoch <= most) return;
     if (lane.gpu != nullptr) return await_room(lane, epoch - most);
     device::wait(lane, {&done, epoch - most, &done_parking, epoch}, *this, helper_);

@@ -158,10 +158,11 @@ bool Engine::work() {
   }
   post_credits();
   for (auto* transport : transports_) left |= transport->poll();
-  // Those who ring tell nobody: it never rests.
-  for (auto* put : armed_ahead_) put->arm_ahead();
-  listens |= !armed_ahead_.empty();
-  left |= !armed_ahead_.empty();
+  for (auto* put : armed_ahead_) {  // kernels that ring tell nobody: it never rests
+    const bool more = put->arm_ahead();
+    listens |= more;
+    left |= more;
+  }
   for (auto* taker : takers_) left |= taker->take_landed();
   listens_.store(listens, std::memory_order_relaxed);
   return left;
@@ -192,7 +193,13 @@ void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbe
 void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs, backends::Range whole) {
   const std::lock_guard turn(turn_);
   put.let_kernels_ring(epochs, whole);
-  if (dynamic_cast<backends::Posting*>(&put) == nullptr) armed_ahead_.push_back(&put);
+  arm_ahead(put);
+}
+
+/// What is not the engine's to post.
+void Engine::arm_ahead(backends::RungPut& put) {
+  if (dynamic_cast<backends::Posting*>(&put) != nullptr) return;
+  if (std::find(armed_ahead_.begin(), armed_ahead_.end(), &put) == armed_ahead_.end()) armed_ahead_.push_back(&put);
 }
 
 void Engine::watch(Taker& taker) {
@@ -210,6 +217,7 @@ void Engine::forget(Taker& taker) {
 void Engine::reach(backends::RungPut& put, device::Driver& driver) {
   const std::lock_guard turn(turn_);
   put.reach_from(driver);
+  arm_ahead(put);
 }
 
 void Engine::forget(backends::RungPut& put) {

@@ -62,10 +62,11 @@ class Engine final : public backends::Listener, public device::Helper {
   /// The put listens to `bell` from the next epoch on. Nothing of it is outstanding.
   void move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs);
 
-  /// The put is enqueued on streams of the driver's GPUs from now on. Nothing of it is outstanding.
+  /// The put is enqueued on streams of the driver's GPUs from now on: what is not the engine's to post it arms in its
+  /// turns. Nothing of it is outstanding.
   void reach(backends::RungPut& put, device::Driver& driver);
 
-  /// Kernels ring its bell from now on (see RungPut): what is not the engine's to post it arms ahead.
+  /// Kernels ring its bell from now on (see RungPut): likewise.
   void let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs, backends::Range whole);
 
   /// For who waits: null while no turn can move anything.
@@ -82,6 +83,7 @@ class Engine final : public backends::Listener, public device::Helper {
   /// `posting`: what is to be posted when the bell is rung; null: nothing is.
   void watch(backends::Doorbell& bell, backends::Posting* posting);
   void forget(const backends::Posting* posting);
+  void arm_ahead(backends::RungPut& put);
   void loop();
   bool turn() noexcept;
   bool work();

@@ -30,8 +30,6 @@ int main(int argc, char** argv) {
   const apps::Parsed parsed = bench::parse(argc, argv, names, options);
   // Before any context reads it.
   if (options.rails > 0) ::setenv("SLUICE_RAILS", std::to_string(options.rails).c_str(), 1);
-  // A host that enqueues more than a NIC is armed for waits, here behind its own gate: the engine fires, unless told.
-  if (bench::of_gpu(options.stream)) ::setenv("SLUICE_TRIGGER_ENTRIES", "0", 0);
   return apps::run_program(argc, argv, "sluice-bench", parsed, options.backend,
                            [&](sluice::Context& context) { return run_rank(context, options, resident_at_start); });
 }

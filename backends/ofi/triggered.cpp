@@ -186,7 +186,8 @@ bool ArmedWork::look() {
 
 TriggeredPut::TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch,
                            const Target& place)
-    : RungPut(watch, nullptr), station_(station), there_(there), source_(source), place_(place) {
+    : RungPut(watch, nullptr, source.slot_bytes != 0), station_(station), there_(there), source_(source),
+      place_(place) {
   const std::lock_guard lock(station.mutex);
   const Route& route = there.routes.at(place.rail[0].endpoint);
   rail_ = route.rail;
@@ -305,7 +306,7 @@ bool TriggeredPut::look() {
   }
   std::uint64_t done = over();
   // What was not armed, and never will be, is over behind what was.
-  if (done >= std::min(armed_, rung())) done = std::max({done, refused_, given_up_by_kernels()});
+  if (done >= std::min(armed_, rung())) done = std::max({done, refused_, given_up()});
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
   return work_->queued() < armed_;
 }

@@ -222,7 +222,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Litmus);
 TEST_P(Litmus, data_is_there_before_its_signal) {
   const LitmusCase& one = GetParam();
   Peers peers = one.where.peers();
-  peers.limit = std::max(20'000ms, std::chrono::milliseconds(one.signals / 3));
+  peers.limit = std::max(60'000ms, std::chrono::milliseconds(one.signals / 3));
   run_peers(peers, [&one](Context& context) {
     return context.rank() == 0 ? drive<Sender>(context, one) : drive<Receiver>(context, one);
   });

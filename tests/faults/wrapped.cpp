@@ -256,7 +256,7 @@ class CountingBell final : public Doorbell {
 class ArmedPut final : public RungPut {
  public:
   ArmedPut(device::Watch& watch, const Slots& source, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
-      : RungPut(watch, std::make_shared<CountingBell>()), moves_bytes_(source.slot_bytes != 0),
+      : RungPut(watch, std::make_shared<CountingBell>(), source.slot_bytes != 0), moves_bytes_(source.slot_bytes != 0),
         most_ahead_(static_cast<std::uint64_t>(source.depth)), inner_(std::move(inner)), nic_(std::move(nic)) {}
   ~ArmedPut() override {
     nic_->disarm(this);
@@ -274,9 +274,9 @@ class ArmedPut final : public RungPut {
     nic_->disarm(this);
     return true;
   }
-  /// What kernels ring for is armed ahead, in each turn; other puts on their lane.
+  /// What a GPU's streams and kernels ring for is armed in turns; other puts on their lane.
   bool announce(std::uint64_t epoch, Range part) override {
-    if (!rung_by_kernels()) return false;
+    if (!armed_by_engine()) return false;
     end_what_was_given_up();
     if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + most_ahead_) return false;
     return arm(epoch, part);
@@ -286,17 +286,17 @@ class ArmedPut final : public RungPut {
     nic_->arm({this, inner_.get(), threshold(epoch), epoch, part});
     return true;
   }
-  std::uint64_t most_armed() const noexcept override { return std::numeric_limits<std::uint64_t>::max(); }
+  std::uint64_t most_armed() const noexcept override { return kUnlimited; }
   std::shared_ptr<Doorbell> new_bell() override { return std::make_shared<CountingBell>(); }
   const void* bell_kind() const noexcept override { return nic_.get(); }
   std::string describe() const override { return "rung: " + inner_->describe(); }
 
  private:
   void end_what_was_given_up() {
-    const std::uint64_t given_up = given_up_by_kernels();
+    const std::uint64_t last = given_up();
     const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
-    if (given_up > done && done >= std::min(armed_, epoch_of(bell().rung())))
-      base::raise(watch().done, given_up, watch().done_parking);
+    if (last > done && done >= std::min(armed_, epoch_of(bell().rung())))
+      base::raise(watch().done, last, watch().done_parking);
   }
 
   bool moves_bytes_;
