@@ -292,9 +292,12 @@ void TriggeredPut::suspect() {
   suspicion_.raise("a write over " + station_.provider + " failed" + (work_->why().empty() ? "" : ": " + work_->why()));
 }
 
-/// Of what was rung for.
+/// Of what was rung for. A GPU stores to the counter first and then the word, and may be held up in between: until the
+/// word is there, which nobody else may be given meanwhile, the put is not over, however far the NIC is (test:
+/// Bells.*).
 std::uint64_t TriggeredPut::over() {
-  return loss_.over() || disposed_ != 0 ? std::min(armed_, rung()) : work_->ended();
+  const std::uint64_t ended = loss_.over() || disposed_ != 0 ? armed_ : work_->ended();
+  return std::min(ended, rung());
 }
 
 bool TriggeredPut::look() {
