@@ -52,6 +52,7 @@ ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
 
 ChannelEnd::~ChannelEnd() {
   landing_.reset();  // first: it may raise the words
+  if (marks_ != nullptr) base::give_back(*marks_);
   world_->give_back_word(opening.key.world_peer, word_);
   for (const auto& word : more_words_) world_->give_back_word(opening.key.world_peer, word);
 }
@@ -276,6 +277,9 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   reach_own(driver);
   done_parking.silence();
   if (rung_ != nullptr) {
+    base::Progress& marks = base::take_progress();
+    marks_ = &marks;
+    reach_progress(driver, marks.word);
     world_->engine().reach(*rung_, driver);
   } else if (put_ != nullptr) {
     put_->reach_from(driver);
@@ -293,6 +297,28 @@ bool ChannelEnd::raise_behind(Stream stream, base::Word& word, std::uint64_t val
   } catch (const device::GpuError&) {
     return false;
   }
+}
+
+void ChannelEnd::mark_behind(Stream stream) noexcept {
+  base::Word& word = marks_.load()->word;
+  if (!raise_behind(stream, word, ++marked_)) marked_ = word.value.load();
+}
+
+void ChannelEnd::firing_refused(Stream stream, std::uint64_t last) noexcept {
+  if (rung_ == nullptr) {
+    if (!raise_behind(stream, done, last)) ++refused_;
+    return;
+  }
+  mark_behind(stream);
+  ring_refused_ = true;  // behind the mark, which is looked for from now on
+}
+
+bool ChannelEnd::fired(std::uint64_t last) const noexcept {
+  const bool refused = ring_refused_;
+  if (marks_ != nullptr && !base::reached(marks_.load()->word, marked_)) return false;
+  // The stream has passed: what it has not rung for by now it never will, and whoever hears the bell says what is over.
+  if (refused) last = std::min(last, rung_->epoch_of(rung_->bell().rung()));
+  return done.value.load(std::memory_order_acquire) + refused_ >= last;
 }
 
 void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {

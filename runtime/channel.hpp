@@ -284,6 +284,12 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   /// On a GPU's stream, behind all that it was given. False: the driver refused.
   bool raise_behind(Stream stream, base::Word& word, std::uint64_t value) const noexcept;
+  /// The same for a mark of ours, where `put_` is rung for. If it is refused, nothing is waited for.
+  void mark_behind(Stream stream) noexcept;
+  /// The driver has refused some of what was to fire epochs up to `last`: of the rest the stream may still come to any.
+  void firing_refused(Stream stream, std::uint64_t last) noexcept;
+  /// Nothing is left of what was to fire epochs up to `last`: they are over, or never will be.
+  bool fired(std::uint64_t last) const noexcept;
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
   }
@@ -377,6 +383,10 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   std::atomic<base::Progress*> taken_{nullptr};  ///< what the engine has taken from the landing for a GPU's stream
   std::atomic<kernel::Count*> counted_{nullptr};
   std::atomic<kernel::Count*> fired_{nullptr};
+  // Where `put_` is rung for on a GPU's stream: what no other word tells of, that the stream has passed.
+  std::atomic<base::Progress*> marks_{nullptr};
+  std::atomic<std::uint64_t> marked_{0};   // which it was given
+  std::atomic<std::uint64_t> refused_{0};  // epochs that the driver refused, and that are not rung for
 
  private:
   friend class sluice::detail::PlanCore;
@@ -423,6 +433,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   base::Clock::time_point asked_since_{};
   bool planned_ = false;  // a plan has it, committed or not
   const std::uint64_t* fault_ = nullptr;
+  std::atomic<bool> ring_refused_{false};  // of the last epoch
 
   std::atomic<std::uint64_t> enqueued_{0};
   base::Word connected_word_;

@@ -181,10 +181,6 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
   if (!raise_behind(stream, landed_.word, given_)) ++refused_waits_;
 }
 
-void ReceiverCore::release_refused(Stream stream) noexcept {
-  if (rung_ != nullptr || !raise_behind(stream, done, released())) ++refused_releases_;
-}
-
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
   enqueue(lane, epoch, {});
@@ -222,9 +218,7 @@ void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 
 Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
 
-bool ReceiverCore::passed() const noexcept {
-  return waits_passed() >= epoch() && done.value.load(std::memory_order_acquire) + refused_releases_ >= released();
-}
+bool ReceiverCore::passed() const noexcept { return waits_passed() >= epoch() && fired(released()); }
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {
   lower_limit(last_possible(final));
@@ -245,7 +239,7 @@ bool ReceiverCore::let_go() {
   if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
   set_shut();
   base::heavy_fence();
-  return done.value.load(std::memory_order_acquire) >= released() && settled();
+  return fired(released()) && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {

@@ -47,7 +47,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   void pass(device::Lane lane);
   // What the driver refused of the last wait, or release, is over once the stream has passed the rest.
   void wait_refused(Stream stream) noexcept;
-  void release_refused(Stream stream) noexcept;
+  void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
   bool take_landed() override;
   void have_taken(std::uint64_t epoch);
   void await_signal(device::Lane lane, std::uint64_t epoch);
@@ -66,13 +66,12 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
 
   std::uint64_t signal_seen_ = 0;  // by the stream: looking at the word again takes its line from who raises it
   base::Progress& landed_ = base::take_progress();  // waits that have passed on their stream
-  std::atomic<std::uint64_t> refused_waits_{0};     // which a GPU's driver refused, as it did releases
-  std::atomic<std::uint64_t> refused_releases_{0};
-  std::uint64_t given_ = 0;                 // waits given to a GPU's stream
-  bool takes_ = false;                      // the engine does, for a GPU's stream
-  std::atomic<std::uint64_t> to_take_{0};   // the last epoch that the engine is to take
-  std::atomic<std::uint64_t> by_host_{0};   // and those of host forms, which may pass before an enqueued one
-  std::atomic<std::uint64_t> released_{0};  // releases enqueued; `done` counts those that have passed
+  std::atomic<std::uint64_t> refused_waits_{0};     // which a GPU's driver refused
+  std::uint64_t given_ = 0;                         // waits given to a GPU's stream
+  bool takes_ = false;                              // the engine does, for a GPU's stream
+  std::atomic<std::uint64_t> to_take_{0};           // the last epoch that the engine is to take
+  std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
+  std::atomic<std::uint64_t> released_{0};          // releases enqueued; `done` counts those that have passed
 };
 
 }  // namespace sluice::detail

@@ -13,17 +13,7 @@ namespace sluice::detail {
 using base::seeded;
 using runtime::Final;
 
-SenderCore::~SenderCore() {
-  if (acquired_ != nullptr) base::give_back(*acquired_);
-}
-
-void SenderCore::reach_own(device::Driver& driver) {
-  runtime::reach_progress(driver, done);
-  if (rung_ == nullptr) return;  // the stream that puts reads the source itself
-  base::Progress& acquired = base::take_progress();
-  runtime::reach_progress(driver, acquired.word);
-  acquired_ = &acquired;
-}
+void SenderCore::reach_own(device::Driver& driver) { runtime::reach_progress(driver, done); }
 
 std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault) {
   kernel::Out out{};
@@ -83,13 +73,7 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
 }
 
 void SenderCore::acquire_refused(Stream stream) noexcept {
-  if (acquired_ == nullptr || raise_behind(stream, acquired_.load()->word, acquires_)) return;
-  acquires_ = acquired_.load()->word.value.load();
-}
-
-/// Its put may have been given to the stream in part. Whoever hears a bell says itself what is over.
-void SenderCore::put_refused(Stream stream) noexcept {
-  if (rung_ != nullptr || !raise_behind(stream, done, epoch())) ++refused_;
+  if (marks_ != nullptr) mark_behind(stream);
 }
 
 std::uint64_t SenderCore::waits_for() const noexcept {
@@ -133,7 +117,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (seeded("source_not_awaited")) return;
   const device::Wait free{&done, epoch - static_cast<std::uint64_t>(opening.options.depth), &done_parking, epoch};
   device::wait(lane, free, *this, helper_);
-  if (lane.gpu != nullptr && acquired_ != nullptr) lane.gpu->write(acquired_.load()->word, ++acquires_);
+  if (lane.gpu != nullptr && marks_ != nullptr) lane.gpu->write(marks_.load()->word, ++marked_);
 }
 
 void SenderCore::drain(std::optional<Timeout> timeout) {

@@ -8,7 +8,6 @@ namespace sluice::detail {
 class SenderCore final : public runtime::ChannelEnd {
  public:
   using ChannelEnd::ChannelEnd;
-  ~SenderCore() override;
 
   Slice acquire(Stream stream);
   void put(Stream stream, backends::Range part);
@@ -39,10 +38,7 @@ class SenderCore final : public runtime::ChannelEnd {
   bool has_done(const runtime::Final& final) const noexcept {
     return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
   }
-  bool passed() const noexcept override {
-    return done.value.load(std::memory_order_acquire) + refused_ >= epoch() &&
-           (acquired_ == nullptr || base::reached(acquired_.load()->word, acquires_));
-  }
+  bool passed() const noexcept override { return fired(epoch()); }
   std::uint64_t waits_for() const noexcept override;
   void reach_own(device::Driver& driver) override;
   void stop_taking() noexcept override {}
@@ -58,7 +54,7 @@ class SenderCore final : public runtime::ChannelEnd {
   void acquire_on(Stream stream, std::uint64_t next);
   // What the driver refused of the last acquire, or put, is over once the stream has passed the rest.
   void acquire_refused(Stream stream) noexcept;
-  void put_refused(Stream stream) noexcept;
+  void put_refused(Stream stream) noexcept { firing_refused(stream, epoch()); }
   void await_credit(device::Lane lane, std::uint64_t epoch) {
     await_connected(lane);
     if (epoch > credit_seen_ + target_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
@@ -66,10 +62,7 @@ class SenderCore final : public runtime::ChannelEnd {
   void look_for_credit(device::Lane lane, std::uint64_t epoch);
   void await_source(device::Lane lane, std::uint64_t epoch);
 
-  std::atomic<std::uint64_t> target_depth_{0};      // 0: not connected yet
-  std::atomic<base::Progress*> acquired_{nullptr};  // waits for the source that have passed on a GPU's stream
-  std::atomic<std::uint64_t> acquires_{0};          // and that were given to it
-  std::atomic<std::uint64_t> refused_{0};           // puts that the driver refused
+  std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
   std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
 };
 

@@ -104,7 +104,9 @@ class Cuda {
     check(cuDevicePrimaryCtxRetain(&context, device));  // for the rest of the process
     check(cuCtxSetCurrent(context));
   }
-  void refuse(unsigned taken, unsigned refused) const { refuse_(taken, refused); }
+  void refuse(unsigned taken, unsigned refused, Refused when) const {
+    refuse_(taken, refused, when == Refused::at_once ? 1 : 0);
+  }
   bool refuses() const { return refuse_ != nullptr; }
 
  private:
@@ -131,7 +133,7 @@ class Cuda {
     return {};
   }
 
-  using Refuse = void (*)(unsigned taken, unsigned refused);
+  using Refuse = void (*)(unsigned taken, unsigned refused, int at_once);
 
   CUcontext context_ = nullptr;
   Refuse refuse_ = nullptr;
@@ -150,8 +152,8 @@ int gpus() {
   return why_no_gpu().empty() && Cuda::here().cuDeviceGetCount(&count) == CUDA_SUCCESS ? count : 0;
 }
 
-Refusals::Refusals(unsigned taken, unsigned refused) { Cuda::here().refuse(taken, refused); }
-Refusals::~Refusals() { Cuda::here().refuse(0, 0); }
+Refusals::Refusals(unsigned taken, unsigned refused, Refused when) { Cuda::here().refuse(taken, refused, when); }
+Refusals::~Refusals() { Cuda::here().refuse(0, 0, Refused::at_once); }
 bool Refusals::possible() { return Cuda::here().refuses(); }
 
 GpuStream::GpuStream(StreamManner manner) {

@@ -129,11 +129,14 @@ class PinnedBuffer {
   std::byte* data_ = nullptr;
 };
 
+/// When a driver says so that refuses something: at once, or when what the stream was given before is done.
+enum class Refused { at_once, late };
+
 /// Of what the calling thread gives to streams while this lives, the driver takes the first `taken` operations, and
 /// refuses the next `refused`.
 class Refusals {
  public:
-  Refusals(unsigned taken, unsigned refused);
+  Refusals(unsigned taken, unsigned refused, Refused when = Refused::late);
   Refusals(const Refusals&) = delete;
   Refusals& operator=(const Refusals&) = delete;
   ~Refusals();

@@ -136,7 +136,7 @@ TEST_P(GpuPlans, start_small_puts_in_two_operations) {
 }
 
 /// A verb, of which the driver takes so many operations and refuses so many after them.
-struct Refused {
+struct Refusal {
   std::size_t verb;
   unsigned taken;
   unsigned refused;
@@ -147,7 +147,7 @@ template <class F>
 void for_each_refusal(F work) {
   for (std::size_t verb = 0; verb < 3; ++verb) {
     for (unsigned taken = 0; taken < 3; ++taken) {
-      for (const unsigned refused : {1U, 1000U}) work(Refused{verb, taken, refused});
+      for (const unsigned refused : {1U, 1000U}) work(Refusal{verb, taken, refused});
     }
   }
 }
@@ -166,7 +166,7 @@ bool has_failed(F call) {
 
 /// Calls the verbs in turn, up to one that fails, as one of rank 0 does if it has so many operations. Some say so only
 /// when they are waited for.
-void call_verbs(Context& context, Stream stream, const std::vector<std::function<void()>>& verbs, const Refused& what) {
+void call_verbs(Context& context, Stream stream, const std::vector<std::function<void()>>& verbs, const Refusal& what) {
   bool failed = false;
   for (std::size_t i = 0; i < verbs.size() && !failed; ++i) {
     std::optional<Refusals> refusals;
@@ -187,7 +187,7 @@ TEST_P(GpuPlans, that_are_refused_an_operation_leave_channels_that_close) {
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
     GpuStream one_stream;  // hardware has few queues for streams: the engine's own copies must not share one that waits
     const Stream stream = one_stream.stream();
-    for_each_refusal([&](const Refused& what) {
+    for_each_refusal([&](const Refusal& what) {
       Assorted all(context, GetParam(), one_stream, {13, kLarge, kLarge, 64});
       call_verbs(context, stream,
                  {[&] { all.plan.start(stream); }, [&] { all.plan.wait(stream); }, [&] { all.plan.release(stream); }},
@@ -206,7 +206,7 @@ TEST_P(GpuPlans, or_verbs_that_are_refused_an_operation_leave_channels_that_clos
     const Piece source(context, one.source, one.bytes);
     const Piece target(context, one.target, one.bytes);
     GpuStream stream;
-    for_each_refusal([&](const Refused& what) {
+    for_each_refusal([&](const Refusal& what) {
       Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
       Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
       sender.wait_connected();
@@ -220,6 +220,50 @@ TEST_P(GpuPlans, or_verbs_that_are_refused_an_operation_leave_channels_that_clos
       receiver.close(5s);
       board().meet(context);
     });
+  });
+}
+
+/// With more bells, or signals, than one batch writes, of which the driver refuses the second.
+TEST_P(GpuPlans, that_are_refused_a_part_close_when_the_stream_has_passed_the_rest) {
+  if (!Refusals::possible() || GetParam().ground.network) return;
+  run_peers(peers_with_kernels(GetParam()), [](Context& context) {
+    GpuStream one_stream;
+    const Stream stream = one_stream.stream();
+    for (const bool releases : {false, true}) {
+      Assorted all(context, GetParam(), one_stream, std::vector<std::size_t>(65, 13));
+      if (releases) {
+        all.plan.start(stream);
+        all.plan.wait(stream);
+        context.synchronize(stream);
+      }
+      board().meet(context);
+      std::atomic<bool> may_go{context.rank() != 0};
+      std::jthread letting_go;
+      if (context.rank() == 0) {
+        one_stream.run([&] { may_go.wait(false); });
+        const Refusals refusals(1, 1, Refused::at_once);
+        EXPECT_TRUE(has_failed([&] {
+          releases ? all.plan.release(stream) : all.plan.start(stream);
+          context.check();
+        }));
+        letting_go = std::jthread([&] {
+          std::this_thread::sleep_for(100ms);
+          may_go = true;
+          may_go.notify_one();
+        });
+      }
+      const auto close = [&](auto& ends) {
+        for (auto& end : ends) {
+          end.close(10s);
+          EXPECT_TRUE(may_go);
+        }
+      };
+      releases ? close(all.receivers) : close(all.senders);
+      releases ? close(all.senders) : close(all.receivers);
+      while (has_failed([&] { context.check(); })) {  // of each end
+      }
+      board().meet(context);
+    }
   });
 }
 

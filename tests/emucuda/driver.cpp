@@ -187,6 +187,7 @@ namespace {
 struct Refusals {
   unsigned taken = 0;
   unsigned refused = 0;
+  bool at_once = false;
 
   bool next() {
     if (refused == 0) return false;
@@ -215,7 +216,7 @@ CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult error = stream->context.error()) return error;
   if (what == IfCapturing::record && refusals().next()) {
-    stream->context.wait(stream->context.before(stream));
+    if (!refusals().at_once) stream->context.wait(stream->context.before(stream));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   return driver().captures.use(stream, what);
@@ -225,5 +226,7 @@ CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what) {
 
 extern "C" {
 
-void emucuda_refuse(unsigned taken, unsigned refused) { emucuda::refusals() = {taken, refused}; }
+void emucuda_refuse(unsigned taken, unsigned refused, int at_once) {
+  emucuda::refusals() = {taken, refused, at_once != 0};
+}
 }

@@ -26,7 +26,8 @@ void emucuda_kernel_parameters(const char* name, std::size_t count, const std::s
 void* emucuda_alias(CUdeviceptr pointer);
 
 /// Of what the calling thread gives to streams from now on, the first `taken` operations are; the next `refused` are
-/// not done, and return CUDA_ERROR_OUT_OF_MEMORY once what the stream was given before is; then all are taken again.
-void emucuda_refuse(unsigned taken, unsigned refused);
+/// not done, and return CUDA_ERROR_OUT_OF_MEMORY, unless `at_once` once what the stream was given before is done; then
+/// all are taken again.
+void emucuda_refuse(unsigned taken, unsigned refused, int at_once);
 }
 #pragma GCC visibility pop

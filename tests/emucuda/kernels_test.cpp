@@ -65,7 +65,7 @@ TEST_F(Kernels, and_words_are_refused_when_a_test_says_so) {
   std::uint64_t value = 5;
   void* params[] = {&pointer, &value};
   const auto launch = [&] { return cuLaunchKernel(function("note"), 1, 1, 1, 1, 1, 1, 0, s, params, nullptr); };
-  emucuda_refuse(1, 2);
+  emucuda_refuse(1, 2, 0);
   EXPECT_OK(cuStreamWriteValue64(s, at(&go), 1, 0));
   EXPECT_EQ(launch(), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(cuStreamWriteValue64(s, at(&go), 2, 0), CUDA_ERROR_OUT_OF_MEMORY);
@@ -75,6 +75,10 @@ TEST_F(Kernels, and_words_are_refused_when_a_test_says_so) {
   EXPECT_OK(launch());
   EXPECT_OK(cuStreamSynchronize(s));
   EXPECT_EQ(word_of(pointer), 5u);
+  emucuda_refuse(1, 1, 1);
+  EXPECT_OK(cuStreamWaitValue64(s, at(&go), 2, CU_STREAM_WAIT_VALUE_GEQ));
+  EXPECT_EQ(launch(), CUDA_ERROR_OUT_OF_MEMORY);  // although the stream is parked
+  store(go, 2);
 }
 
 TEST_F(Kernels, are_taken_from_a_library) {
