@@ -329,7 +329,7 @@ void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
 }
 
 void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault) {
-  epochs.begun = seeded("kernels_count_from_zero") ? 0 : enqueued_.load();
+  epochs.begun = epochs.entered = seeded("kernels_count_from_zero") ? 0 : enqueued_.load();
   epochs.limit = kNoLimit;
   fired.limit = kNoLimit;
   fault_ = &fault;
@@ -355,6 +355,14 @@ bool ChannelEnd::await_kernels(Clock::time_point deadline) const {
   };
   return await_in_host(
       done_parking, [&] { return (begun(counted_) && begun(fired_)) || failed(); }, deadline - Clock::now());
+}
+
+/// Once the end is closed: which epochs have begun is known for good. False: not before the deadline.
+bool ChannelEnd::await_decided(Clock::time_point deadline) const {
+  if (!counted() || seeded("closing_decides_early")) return true;
+  const auto decided = [](kernel::Count* count) { return kernel::is_decided(*count); };
+  return await_in_host(
+      done_parking, [&] { return (decided(counted_) && decided(fired_)) || failed(); }, deadline - Clock::now());
 }
 
 void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
@@ -424,6 +432,7 @@ bool ChannelEnd::close_by(Clock::time_point deadline) {
     if (count != nullptr) std::atomic_ref(count->closed).store(1);  // what begins from here on finds nothing to be done
   }
   lower_limit(0);
+  if (!await_decided(deadline)) return false;  // the peer is told how many there were
   if (!world_->close(*this, deadline)) return false;
   if (rung_ != nullptr) world_->engine().forget(*rung_);
   set_shut();  // the peer's memory is not ours to write any more

@@ -132,10 +132,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
 
   // For the user's thread.
   /// The last epoch enqueued: puts of a sender, waits of a receiver. Where kernels count: the last one begun.
-  std::uint64_t epoch() const noexcept {
-    const kernel::Count* const counted = counted_.load(std::memory_order_acquire);
-    return counted == nullptr ? enqueued_.load(std::memory_order_relaxed) : kernel::load_acquire(counted->begun);
-  }
+  std::uint64_t epoch() const noexcept { return last_of(counted_, enqueued_); }
   void check() const {
     if (failed() && !base::seeded("failure_not_sticky")) throw_failure();
   }
@@ -325,6 +322,18 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     if (!await_kernels(deadline) || !await_done(last(), deadline)) not_drained();
     check();
   }
+  /// The last epoch that kernels have begun for good, where they count.
+  static std::uint64_t last_of(const std::atomic<kernel::Count*>& counted,
+                               const std::atomic<std::uint64_t>& by_host) noexcept {
+    const kernel::Count* const count = counted.load(std::memory_order_acquire);
+    return count == nullptr ? by_host.load(std::memory_order_relaxed) : kernel::load_acquire(count->entered);
+  }
+  /// The same with one that they may yet take back, for who wants nothing to be touched any more; if they count not,
+  /// `last`.
+  static std::uint64_t begun_of(const std::atomic<kernel::Count*>& counted, std::uint64_t last) noexcept {
+    kernel::Count* const count = counted.load(std::memory_order_acquire);
+    return count == nullptr ? last : std::atomic_ref(count->begun).load();
+  }
   Timeout wait_limit() const noexcept;
   bool await_done(std::uint64_t last, base::Clock::time_point deadline) const;
   [[noreturn, gnu::cold]] void not_drained() const;
@@ -406,6 +415,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void poison() noexcept;
   void hold_kernels() noexcept;
   bool await_kernels(base::Clock::time_point deadline) const;
+  bool await_decided(base::Clock::time_point deadline) const;
   std::unique_lock<std::mutex> lock_world();
   template <class ByKernel>
   auto ready_for_kernels(device::Driver* driver, ByKernel by_kernel) {

@@ -65,7 +65,7 @@ DeviceReceiver ReceiverCore::on_device(Stream stream) {
 }
 
 void ReceiverCore::let_kernels_wait(const kernel::In& in) {
-  in.releases->begun = released_.load();
+  in.releases->begun = in.releases->entered = released_.load();
   if (taken_ != nullptr) have_taken(kNoLimit);
   let_kernels_count(*in.waits, *in.releases, *in.fault);
 }
@@ -218,7 +218,9 @@ void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 
 Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
 
-bool ReceiverCore::passed() const noexcept { return waits_passed() >= epoch() && fired(released()); }
+bool ReceiverCore::passed() const noexcept {
+  return waits_passed() >= begun_of(counted_, epoch()) && fired(begun_of(fired_, released()));
+}
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {
   lower_limit(last_possible(final));
@@ -239,7 +241,7 @@ bool ReceiverCore::let_go() {
   if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
   set_shut();
   base::heavy_fence();
-  return fired(released()) && settled();
+  return fired(begun_of(fired_, released())) && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {

@@ -59,10 +59,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
            by_host_.load(std::memory_order_acquire);
   }
   void give_back(device::Lane lane, std::uint64_t epoch);
-  std::uint64_t released() const noexcept {
-    const kernel::Count* const fired = fired_.load(std::memory_order_acquire);
-    return fired == nullptr ? released_.load(std::memory_order_relaxed) : kernel::load_acquire(fired->begun);
-  }
+  std::uint64_t released() const noexcept { return last_of(fired_, released_); }
 
   std::uint64_t signal_seen_ = 0;  // by the stream: looking at the word again takes its line from who raises it
   base::Progress& landed_ = base::take_progress();  // waits that have passed on their stream

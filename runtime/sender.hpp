@@ -38,7 +38,7 @@ class SenderCore final : public runtime::ChannelEnd {
   bool has_done(const runtime::Final& final) const noexcept {
     return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
   }
-  bool passed() const noexcept override { return fired(epoch()); }
+  bool passed() const noexcept override { return fired(begun_of(counted_, epoch())); }
   std::uint64_t waits_for() const noexcept override;
   void reach_own(device::Driver& driver) override;
   void stop_taking() noexcept override {}

@@ -123,6 +123,7 @@ BUGS = {
     "armed_unsaid": "Quick/Graphs.whose_sender_closes*/rung_cuda_ours_to_ours_d1_13B",
     "kernels_count_from_zero": f"Quick/Devices.go_on_from*/{INLINE}_d1_13B",
     "kernels_not_awaited": "Quick/Graphs.leave_plans*/threads_cuda_ours_to_ours_d1_13B",
+    "closing_decides_early": f"Quick/Devices.are_waited_for*/{INLINE}_d1_13B",
     "kernels_not_held": f"Quick/Devices.move_nothing*/{INLINE}_d1_13B",
     "closed_end_keeps_peer": "Quick/Pools.serve_several*/shm_cuda_pooled*",
     "piece_imported_twice": "Quick/PoolImports.*/shm_cuda_pooled*",

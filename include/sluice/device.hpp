@@ -39,7 +39,8 @@ inline constexpr std::uint64_t kClosed = kTimedOut - 2;  ///< less than this is 
 /// Where epochs are counted: in memory that the GPU and the host reach.
 struct Count {
   // The GPU's.
-  std::uint64_t begun;    ///< the last epoch that was begun
+  std::uint64_t begun;    ///< the last epoch that was begun, if its end was open then; else this is taken back
+  std::uint64_t entered;  ///< the last epoch that was begun while its end was open: it will be over some day
   std::uint64_t moves;    ///< of a put in several kernels: the epoch that may be moved; 0: it may not
   std::uint64_t eager;    ///< of the epochs begun, those that no graph replays
   std::uint64_t refused;  ///< of what a NIC has armed: the last epoch that was begun and not rung for
@@ -150,11 +151,26 @@ SLUICE_DEVICE bool poll(std::uint64_t polls, Reached reached) {
 // What one thread does for its group.
 
 /// Counts the epoch as begun, unless the end is closed.
+///
+/// Whoever closes the end, or parts with the peer, says so first, and then looks what has begun: one of the two sees
+/// the other (both store, then load, in one order for all). Who closes also tells the peer how many epochs there were,
+/// so for it `begun` alone is not enough: the kernel may have stored that and find the end closed. So whoever closes
+/// waits until `is_decided`, and tells what was `entered`. That is final: what it does not see begun will find the end
+/// closed.
 SLUICE_DEVICE bool begin(Count& count, std::uint64_t epoch) {
-  // Whoever closes the end, or parts with the peer, says so first, and then looks what has begun.
-  if (store_then_load(count.begun, epoch, count.closed) == 0) return true;
+  if (store_then_load(count.begun, epoch, count.closed) == 0) {
+    store_relaxed(count.entered, epoch);  // nobody reads anything else because of it
+    return true;
+  }
   store_release(count.begun, epoch - 1);
   return false;
+}
+
+/// By the host, once `closed` is stored: whether each epoch that was begun has found the end either open or closed.
+inline bool is_decided(Count& count) {
+  // This first: what is stored there later finds the end closed.
+  const std::uint64_t begun = __atomic_load_n(&count.begun, __ATOMIC_SEQ_CST);
+  return begun == __atomic_load_n(&count.entered, __ATOMIC_ACQUIRE);
 }
 
 /// Begins the next put. Returns its epoch once its slot at the receiver is free; or kTimedOut, and then nothing has

@@ -49,6 +49,11 @@ SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
   __hip_atomic_store(&word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+/// Says nothing of what was stored before.
+SLUICE_DEVICE void store_relaxed(std::uint64_t& word, std::uint64_t value) {
+  __hip_atomic_store(&word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
 /// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
 SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
   store_release(mine, value);
@@ -72,6 +77,11 @@ SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
   asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(&word), "l"(value) : "memory");
 }
 
+/// Says nothing of what was stored before.
+SLUICE_DEVICE void store_relaxed(std::uint64_t& word, std::uint64_t value) {
+  asm volatile("st.relaxed.sys.b64 [%0], %1;" ::"l"(&word), "l"(value) : "memory");
+}
+
 /// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
 SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
   store_release(mine, value);
@@ -87,6 +97,11 @@ SLUICE_DEVICE std::uint64_t load_acquire(const std::uint64_t& word) { return __a
 
 SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref(word).store(value, std::memory_order_release);
+}
+
+/// Says nothing of what was stored before.
+SLUICE_DEVICE void store_relaxed(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref(word).store(value, std::memory_order_relaxed);
 }
 
 /// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.

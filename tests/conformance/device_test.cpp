@@ -2,6 +2,8 @@
 // Channels that kernels drive, where kernels are functions of the host: the code that a GPU runs, compiled for it.
 #include <sluice/device.hpp>
 
+#include <bit>
+
 #include "tests/conformance/cases.hpp"
 #include "tests/host_block.hpp"
 
@@ -246,6 +248,50 @@ TEST_P(Devices, find_nothing_to_do_once_the_channel_is_closed) {
     context.synchronize(order.stream());
     board().meet(context);
   });
+}
+
+/// The first put of a kernel that has said so and not looked yet whether the end is closed; `enters`: it found it open.
+void close_amid_a_put(Context& context, const Case& one, bool enters) {
+  Order order(one);
+  const Buffer source(context, one);
+  const std::size_t at = one.depth == 1 ? 0 : one.bytes;  // of the slot
+  fill(source.bytes().subspan(at, one.bytes), {0, kTag, 1});
+  Sender sender = context.sender(1, kTag, source.all(), {.depth = one.depth});
+  const auto out = std::bit_cast<kernel::Out>(sender.on_device(order.stream()));
+  kernel::store_release(out.count->begun, 1);
+  std::atomic<bool> closed{false};
+  std::jthread closing([&] {
+    sender.close();
+    closed = true;
+  });
+  while (kernel::load_acquire(out.count->closed) == 0) std::this_thread::yield();
+  expect_for(20ms, [&] { return !closed; });
+  if (enters) {
+    kernel::store_relaxed(out.count->entered, 1);
+    if (!out.rings) kernel::copy(kThread, out.target + at, out.source + at, one.bytes);
+    kernel::end_put(out, 1, 0, one.bytes);
+  } else {
+    kernel::store_release(out.count->begun, 0);
+  }
+}
+
+/// The peer is told how many epochs there are, and waits for all of them.
+TEST_P(Devices, are_waited_for_by_who_closes_while_they_begin_an_epoch) {
+  for (const bool enters : {false, true}) {
+    run_peers(GetParam().peers(), [enters](Context& context) {
+      const Case& one = GetParam();
+      if (context.rank() == 0) return close_amid_a_put(context, one, enters);
+      const Buffer target(context, one);
+      Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+      if (enters) {
+        expect_and_poison(receiver.wait({}), {0, kTag, 1});
+        receiver.release({});
+      } else {
+        expect_code(Code::misuse, [&] { receiver.wait({}); });  // it will never come
+      }
+      receiver.close();
+    });
+  }
 }
 
 /// What was armed ahead is disposed of meanwhile.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <thread>
@@ -315,6 +316,26 @@ TEST(Kernels, ring_a_nic_once_an_epoch_and_not_after_a_failure) {
   expect_rung(0, 11);
   EXPECT_EQ(channel.releases.refused, 2U);
   EXPECT_EQ(channel.released, 0U);
+}
+
+/// The host closes the end while a kernel begins one epoch after the other, and goes on trying.
+TEST(Kernels, begin_no_epoch_that_who_closes_the_end_has_not_heard_of) {
+  constexpr int kTimes = 2000;
+  for (int time = 0; time < kTimes; ++time) {
+    kernel::Count count{};
+    std::uint64_t begun = 0;
+    std::jthread beginning([&] {
+      while (kernel::begin(count, begun + 1)) ++begun;
+      for (int i = 0; i < 100; ++i) begun += kernel::begin(count, begun + 1) ? 1 : 0;
+    });
+    while (kernel::load_acquire(count.entered) < static_cast<std::uint64_t>(time)) std::this_thread::yield();
+    std::atomic_ref(count.closed).store(1);
+    while (!kernel::is_decided(count)) std::this_thread::yield();
+    const std::uint64_t told = kernel::load_acquire(count.entered);
+    beginning.join();
+    ASSERT_EQ(begun, told);
+    ASSERT_EQ(count.begun, told);
+  }
 }
 
 TEST(Kernels, that_find_another_slot_say_so_and_wait_for_the_failure) {
