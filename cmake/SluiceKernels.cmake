@@ -27,6 +27,7 @@ function(sluice_find_cuda)
   set(works TRUE)
   sluice_can_cuda(works "${SLUICE_NVCC}")
   set("nvcc 12.0_FOUND" ${works} PARENT_SCOPE)
+  set(SLUICE_NVCC_VERSION "${nvcc_version}" PARENT_SCOPE)
 
   file(REAL_PATH "${SLUICE_NVCC}" real)
   cmake_path(GET real PARENT_PATH folder)

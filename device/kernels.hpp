@@ -89,7 +89,7 @@ struct ReleaseArgs : Ends<kernel::In> {
 
 namespace sluice::kernel {
 
-SLUICE_DEVICE void write(const device::WriteArgs& args) { store_release(*args.word, args.value); }
+SLUICE_DEVICE void write(const device::WriteArgs& args) { store_to_register(*args.word, args.value); }
 
 template <class Block>
 SLUICE_DEVICE void small_put(const Block& block, const device::SmallPutsArgs& args, std::uint32_t which) {

@@ -198,7 +198,7 @@ SLUICE_DEVICE std::uint64_t begin_put(const Out& out, std::uint64_t polls) {
 /// the system. The store to the counter is one a ring, and never a total: a NIC counts stores.
 template <class End>
 SLUICE_DEVICE void raise(const End& end, std::uint64_t epoch) {
-  if (end.counter != nullptr) store_release(*end.counter, 1);
+  if (end.counter != nullptr) store_to_register(*end.counter, 1);
   store_release(*end.raised, epoch + end.ahead);
 }
 

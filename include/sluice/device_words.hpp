@@ -61,6 +61,9 @@ SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t v
   return __hip_atomic_load(&theirs, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
+/// As `store_release`, to a register of a device: one store, of all bytes.
+SLUICE_DEVICE void store_to_register(std::uint64_t& to, std::uint64_t value) { store_release(to, value); }
+
 SLUICE_DEVICE void pause() { __builtin_amdgcn_s_sleep(1); }
 
 #elif defined(__CUDACC__)
@@ -89,6 +92,16 @@ SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t v
   return load_acquire(theirs);
 }
 
+/// As `store_release`, to a register of a device: one store, of all bytes. Of others PTX does not promise that they
+/// are neither merged nor repeated (test: Images.cuda_stores_to_registers_once).
+SLUICE_DEVICE void store_to_register(std::uint64_t& to, std::uint64_t value) {
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1202  // the first with PTX 8.2
+  asm volatile("fence.acq_rel.sys;\n\tst.mmio.relaxed.sys.b64 [%0], %1;" ::"l"(&to), "l"(value) : "memory");
+#else
+  store_release(to, value);
+#endif
+}
+
 SLUICE_DEVICE void pause() { __nanosleep(20); }
 
 #else
@@ -109,6 +122,9 @@ SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t v
   std::atomic_ref(mine).store(value, std::memory_order_seq_cst);
   return __atomic_load_n(&theirs, __ATOMIC_SEQ_CST);
 }
+
+/// As `store_release`, to a register of a device: one store, of all bytes.
+SLUICE_DEVICE void store_to_register(std::uint64_t& to, std::uint64_t value) { store_release(to, value); }
 
 SLUICE_DEVICE void pause() { std::this_thread::yield(); }
 

@@ -96,6 +96,70 @@ TEST(Images, cuda_has_every_kernel_for_every_architecture) {
   EXPECT_EQ(found.size(), real);
 }
 
+/// What is in the section of that name.
+std::string_view section(const Program& program, const std::string& name) {
+  constexpr std::size_t kOfNames = 62;
+  const auto headers = at<std::uint64_t>(program.bytes, 40);
+  const auto header = [&](std::size_t index) { return headers + index * at<std::uint16_t>(program.bytes, 58); };
+  const auto begin = [&](std::size_t of) { return at<std::uint64_t>(program.bytes, of + 24); };
+  const auto names = begin(header(at<std::uint16_t>(program.bytes, kOfNames)));
+  for (std::size_t i = 0; i < at<std::uint16_t>(program.bytes, 60); ++i) {
+    const std::size_t found = names + at<std::uint32_t>(program.bytes, header(i));
+    if (program.bytes.substr(found, name.size() + 1) == name + '\0')
+      return program.bytes.substr(begin(header(i)), at<std::uint64_t>(program.bytes, header(i) + 32));
+  }
+  return {};
+}
+
+/// Those that ring a NIC's counter.
+constexpr std::array kRinging = {"sluice_write", "sluice_put", "sluice_end_put", "sluice_release"};
+
+// A store to a register must be neither merged with the next nor repeated, and come behind all that was stored before:
+// the NIC counts stores, and then reads the source.
+TEST(Images, cuda_stores_to_registers_once) {
+  if (!has_part("CUDA", CUDA_ARCHITECTURES, cuda_kernels())) return;
+  if (!CUDA_KNOWS_REGISTERS) {
+    std::cout << "SKIPPED-HERE: device.registers: this nvcc has no stores for registers\n";
+    return;
+  }
+  const auto image = text(cuda_kernels());
+  for (std::size_t ptx = image.find(".target sm_"); ptx != image.npos; ptx = image.find(".target sm_", ptx + 1)) {
+    for (const std::string kernel : kRinging) {
+      const std::size_t begin = image.find(".entry " + kernel + "(", ptx);
+      const auto body = image.substr(begin, image.find(".entry ", begin + 1) - begin);
+      const std::size_t store = body.find("st.mmio.relaxed.sys.b64");
+      ASSERT_NE(store, body.npos) << kernel;
+      const auto before = body.substr(0, body.find_last_not_of("\t\n ", store - 1) + 1);
+      EXPECT_TRUE(before.ends_with("fence.acq_rel.sys;")) << kernel;
+    }
+  }
+  // As nvdisasm prints them. 128 bits each: the operation in the lowest, the kind of memory access in the second half.
+  const auto is = [](std::uint64_t low, std::uint64_t operation) { return (low & 0x1ff) == operation; };
+  const auto accesses = [&](std::uint64_t low) {
+    return is(low, 0x185) || is(low, 0x186) || is(low, 0x180) || is(low, 0x181);  // ST, STG, LD, LDG
+  };
+  for (const Program& program : programs(image)) {
+    const std::uint32_t flags = program.flags;
+    for (const std::string kernel : kRinging) {
+      const auto code = section(program, ".text." + kernel);
+      bool fenced = false;  // by MEMBAR.SYS, and nothing has been stored since
+      int stores = 0;
+      for (std::size_t i = 0; i < code.size(); i += 16) {
+        const auto low = at<std::uint64_t>(code, i);
+        const auto high = at<std::uint64_t>(code, i + 8);
+        const bool to_register = (is(low, 0x185) || is(low, 0x186)) && (high >> 15 & 1) != 0;  // .MMIO.SYS
+        if (to_register) {
+          ++stores;
+          EXPECT_TRUE(fenced) << kernel << ", flags " << flags << ", at byte " << i;
+        }
+        if (is(low, 0x192)) fenced = (high >> 12 & 0xf) == 0xb;
+        if (accesses(low)) fenced = false;
+      }
+      EXPECT_GE(stores, 1) << kernel << ", flags " << flags;
+    }
+  }
+}
+
 TEST(Images, hip_has_every_kernel_for_every_architecture) {
   if (!has_part("HIP", HIP_ARCHITECTURES, hip_kernels())) return;
   constexpr std::uint16_t kAmdGpu = 224;
