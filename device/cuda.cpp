@@ -497,7 +497,9 @@ std::optional<GpuMemory> Cuda::find(const void* at) {
   const OnDevice current(*this, memory.device);
   check(calls_.cuMemGetAddressRange(&data, &memory.bytes, address(at)), "cuMemGetAddressRange");
   memory.data = pointer(data);
-  memory.id = about<unsigned long long>(at, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+  // That of a piece of a pool may be the pool's: the next piece at its address would look like it.
+  if (about<CUmemoryPool>(at, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) == nullptr)
+    memory.id = about<unsigned long long>(at, CU_POINTER_ATTRIBUTE_BUFFER_ID);
   return memory;
 }
 
@@ -631,9 +633,9 @@ std::optional<GpuExport> Cuda::share_piece(CUmemoryPool pool, const GpuMemory& m
   if (calls_.cuMemPoolExportPointer(&piece, address(memory.data)) != CUDA_SUCCESS) return std::nullopt;
   PoolPiece& name = share.names.piece;
   name.process = base::process_token();
-  name.pool = reinterpret_cast<std::uintptr_t>(pool);
-  static_assert(sizeof piece.reserved == sizeof name.piece);
-  std::memcpy(name.piece.data(), piece.reserved, name.piece.size());
+  name.at = reinterpret_cast<std::uintptr_t>(memory.data);
+  static_assert(sizeof piece.reserved == sizeof name.data);
+  std::memcpy(name.data.data(), piece.reserved, name.data.size());
   return share;
 }
 
@@ -642,7 +644,7 @@ GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
   const int home = home_;
   const int device = home >= 0 ? home : ordinal(what.names.device).value_or(0);
   const Apart apart(*this, device);
-  if (what.names.piece.pool != 0) return import_piece(what, device, bytes);
+  if (what.names.piece.at != 0) return import_piece(what, device, bytes);
   if (what.fd) {
     CUmemGenericAllocationHandle handle = 0;
     check(calls_.cuMemImportFromShareableHandle(&handle, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
@@ -663,7 +665,7 @@ GpuMemory Cuda::import_piece(const GpuExport& what, int device, std::size_t byte
   if (piece == imported_.end() || base::seeded("piece_imported_twice")) {
     Imported fresh{name, import_pool(what)};
     CUmemPoolPtrExportData data{};
-    std::memcpy(data.reserved, name.piece.data(), name.piece.size());
+    std::memcpy(data.reserved, name.data.data(), name.data.size());
     check(calls_.cuMemPoolImportPointer(&fresh.at, fresh.pool.get(), &data), "cuMemPoolImportPointer");
     piece = imported_.insert(imported_.end(), std::move(fresh));
   }
@@ -671,16 +673,16 @@ GpuMemory Cuda::import_piece(const GpuExport& what, int device, std::size_t byte
   return {device, pointer(piece->at), bytes, 0, GpuMemory::Got::pooled};
 }
 
-/// With the mutex.
+/// With the mutex. Which pool it is the driver says, which gives one that is here already once more. Its owner could
+/// not: the handle there may be that of a pool that was destroyed, and of which there is memory still.
 std::shared_ptr<CUmemPoolHandle_st> Cuda::import_pool(const GpuExport& what) const {
-  const PoolPiece& name = what.names.piece;
-  for (const Imported& one : imported_) {
-    if (one.name.process == name.process && one.name.pool == name.pool) return one.pool;
-  }
   CUmemoryPool pool = nullptr;
   check(
       calls_.cuMemPoolImportFromShareableHandle(&pool, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
       "cuMemPoolImportFromShareableHandle");
+  for (const Imported& one : imported_) {
+    if (one.pool.get() == pool) return one.pool;
+  }
   std::shared_ptr<CUmemPoolHandle_st> owned(pool, [this](CUmemoryPool last) { calls_.cuMemPoolDestroy(last); });
   if (!base::seeded("pool_lets_nobody_in")) let_in(pool, ordinal(what.names.device));
   return owned;

@@ -58,7 +58,7 @@ struct GpuMemory {
   int device = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  std::uint64_t id = 0;  ///< the driver's, in this process, never used again; 0: not asked for
+  std::uint64_t id = 0;  ///< the driver's, in this process, never used again; 0: not asked for, or it has none
   enum class Got : std::uint8_t {
     whole,   ///< from the driver, by one call
     mapped,  ///< by us, at an address of our choice
@@ -71,13 +71,13 @@ struct GpuMemory {
 /// What a driver calls memory towards other processes. Zeros: it has no such name.
 using GpuHandle = std::array<std::byte, 64>;
 
-/// A piece of a memory pool, as others name it who have the pool. No pool: the memory is from none.
+/// A piece of a memory pool, as others name it. Address 0: the memory is from none.
 struct PoolPiece {
   std::uint64_t process = 0;  ///< base::process_token() of its owner
-  std::uint64_t pool = 0;     ///< in that process
-  GpuHandle piece{};
+  std::uint64_t at = 0;       ///< in that process, which allocates nothing else there before all have let go of it
+  GpuHandle data{};           ///< for who has the pool
 
-  bool operator==(const PoolPiece&) const = default;
+  bool operator==(const PoolPiece& other) const { return process == other.process && at == other.at; }
 };
 
 /// The names of a GPU's memory: all that its driver has for it. They travel as they are.

@@ -280,7 +280,7 @@ Allocation adopt(void* data, std::size_t bytes) {
       allocation.extent_.segment = allocation.segment_.get();
       break;
     }
-    // By its address too: the id is perhaps that of the block from which a pool has cut it.
+    // By its address too: HIP's id is perhaps that of the block from which a pool has cut it.
     using Known = std::tuple<Driver*, std::uint64_t, std::byte*>;
     static auto* const known = new std::map<Known, std::weak_ptr<Segment>>;
     static std::mutex mutex;

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #ifdef SLUICE_TESTS_HAVE_CUDA
 #include <cuda.h>
@@ -46,6 +47,7 @@ namespace {
   X(cuMemAlloc)               \
   X(cuMemFree)                \
   X(cuMemPoolCreate)          \
+  X(cuMemPoolDestroy)         \
   X(cuMemAllocFromPoolAsync)  \
   X(cuMemFreeAsync)           \
   X(cuMemAllocHost)           \
@@ -89,6 +91,10 @@ class Cuda {
     if (kind == PoolKind::shareable) properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     check(cuMemPoolCreate(&one, &properties));
     return one;
+  }
+  void end_pool(PoolKind kind) {
+    const std::lock_guard lock(mutex_);
+    check(cuMemPoolDestroy(std::exchange(pools_.at(static_cast<std::size_t>(kind)), nullptr)));
   }
   /// Of the calling thread.
   void use() const {
@@ -261,6 +267,8 @@ PooledBuffer::~PooledBuffer() {
   cuda.cuStreamSynchronize(order_);
 }
 
+void PooledBuffer::end_pool(PoolKind kind) { Cuda::here().end_pool(kind); }
+
 PinnedBuffer::PinnedBuffer(std::size_t bytes) {
   Cuda& cuda = Cuda::here();
   cuda.use();
@@ -311,6 +319,7 @@ GpuBuffer::GpuBuffer(std::size_t, int) { refuse(); }
 GpuBuffer::~GpuBuffer() = default;
 PooledBuffer::PooledBuffer(PoolKind, std::size_t) { refuse(); }
 PooledBuffer::~PooledBuffer() = default;
+void PooledBuffer::end_pool(PoolKind) { refuse(); }
 PinnedBuffer::PinnedBuffer(std::size_t) { refuse(); }
 PinnedBuffer::~PinnedBuffer() = default;
 void gpu_copy(void*, const void*, std::size_t) { refuse(); }

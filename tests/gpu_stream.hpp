@@ -110,6 +110,8 @@ class PooledBuffer {
   /// Frees it, in the order of the stream that allocated it, and waits for that.
   ~PooledBuffer();
   std::byte* data() const noexcept { return data_; }
+  /// Destroys the pool, of which there is memory already: that stays. What follows is from another one.
+  static void end_pool(PoolKind kind);
 
  private:
   CUstream_st* order_ = nullptr;

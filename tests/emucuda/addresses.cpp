@@ -35,15 +35,23 @@ bool Addresses::open() {
 std::uintptr_t Addresses::reserve(std::size_t bytes, std::size_t alignment) {
   if (bytes > kWindow / 4) return 0;
   const std::lock_guard lock(mutex_);
-  // Twice: the rest of the window, then its beginning.
-  for (int round = 0; round < 2; ++round, next_ = window_) {
-    for (std::uintptr_t base = round_up(next_, alignment); base + bytes + kGuard <= window_ + kWindow;
-         base += alignment) {
-      if (taken(base, bytes)) continue;
-      reservations_[base] = bytes;
-      next_ = base + bytes + kGuard;
-      return base;
-    }
+  std::uintptr_t base = reserve_from(next_, bytes, alignment);
+  if (base == 0) base = reserve_from(window_, bytes, alignment);
+  if (base != 0) next_ = base + bytes + kGuard;
+  return base;
+}
+
+std::uintptr_t Addresses::reserve_again(std::size_t bytes, std::size_t alignment) {
+  if (bytes > kWindow / 4) return 0;
+  const std::lock_guard lock(mutex_);
+  return reserve_from(window_, bytes, alignment);
+}
+
+std::uintptr_t Addresses::reserve_from(std::uintptr_t from, std::size_t bytes, std::size_t alignment) {
+  for (std::uintptr_t base = round_up(from, alignment); base + bytes + kGuard <= window_ + kWindow; base += alignment) {
+    if (taken(base, bytes)) continue;
+    reservations_[base] = bytes;
+    return base;
   }
   return 0;
 }

@@ -63,6 +63,8 @@ class Addresses {
   bool in_window(std::uintptr_t address) const { return address - window_ < kWindow; }
   /// Fresh addresses for device memory; 0 if there are none left.
   std::uintptr_t reserve(std::size_t bytes, std::size_t alignment);
+  /// The first that are free, which others may have had before.
+  std::uintptr_t reserve_again(std::size_t bytes, std::size_t alignment);
   void unreserve(std::uintptr_t base);
   /// The size of the reservation that begins there; 0 if there is none.
   std::size_t reserved(std::uintptr_t base) const;
@@ -83,6 +85,7 @@ class Addresses {
   static constexpr std::size_t kWindow = std::size_t{1} << 38;
 
   RangePtr find(std::uintptr_t address) const;
+  std::uintptr_t reserve_from(std::uintptr_t from, std::size_t bytes, std::size_t alignment);
   bool taken(std::uintptr_t base, std::size_t bytes) const;
 
   mutable std::mutex mutex_;

@@ -20,6 +20,11 @@ unsigned handle_types(const Range& range) {
                                                                                  : 0;
 }
 
+unsigned long long id_of(const Range& range) {
+  if (range.kind != Kind::pool || !driver().settings().pools_recycle) return range.id;
+  return reinterpret_cast<std::uintptr_t>(range.pool_handle);
+}
+
 /// Those that run in the calling thread's current context.
 bool kernels_reach(const Range& range) {
   Context* context = nullptr;
@@ -41,7 +46,7 @@ CUresult attribute_of(const Range& range, CUpointer_attribute attribute, CUdevic
     case CU_POINTER_ATTRIBUTE_HOST_POINTER: return range.on_host() ? give(data, host) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return flag(range.sync_memops);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return give(data, static_cast<unsigned long long>(range.id));
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return give(data, id_of(range));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return flag(false);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give(data, range.device);

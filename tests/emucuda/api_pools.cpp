@@ -24,7 +24,8 @@ constexpr std::size_t kNameBytes = 4096;
 CUresult add_pool(int device, unsigned handle_types, CUmemoryPool* handle) {
   std::shared_ptr<Block> name;
   if (handle_types != 0) name = Block::create(kNameBytes, driver().machine_ordinal(device), handle_types);
-  driver().pools.add(std::make_shared<Pool>(device, handle_types, false, name), handle);
+  const auto pool = std::make_shared<Pool>(device, handle_types, false, name);
+  driver().settings().pools_recycle ? driver().pools.add_again(pool, handle) : driver().pools.add(pool, handle);
   return CUDA_SUCCESS;
 }
 

@@ -117,7 +117,8 @@ RangePtr Driver::place(Kind kind, std::shared_ptr<Block> block, Context& context
   auto range = std::make_shared<Range>();
   range->kind = kind;
   range->bytes = block->bytes();
-  range->base = addresses.reserve(range->bytes, kAlignment);
+  const bool again = kind == Kind::pool && settings_.pools_recycle;
+  range->base = again ? addresses.reserve_again(range->bytes, kAlignment) : addresses.reserve(range->bytes, kAlignment);
   range->alias = block->alias();
   range->device = device;
   range->context = &context;

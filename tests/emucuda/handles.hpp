@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's handles stand for. A handle is a number that is never used twice, and no address: a stale one is found.
+// What CUDA's handles stand for. A handle is a number that is never used twice, and no address: a stale one
+// is found. Only pools may be asked to give theirs again (EMUCUDA_POOLS_RECYCLE).
 #pragma once
 
 #include <atomic>
@@ -7,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace emucuda {
 
@@ -21,10 +23,15 @@ class Handles {
   /// `Handle` is one of CUDA's pointer types, or its integer for memory.
   template <class Handle>
   void add(const std::shared_ptr<T>& object, Handle* handle) {
-    const std::uintptr_t number = next_handle();
     const std::lock_guard lock(mutex_);
-    objects_[number] = object;
-    *handle = (Handle)number;
+    add_as(next_handle(), object, handle);
+  }
+
+  /// As one may that is an address: under the number that was taken last, if there is one.
+  template <class Handle>
+  void add_again(const std::shared_ptr<T>& object, Handle* handle) {
+    const std::lock_guard lock(mutex_);
+    add_as(taken_ != 0 ? std::exchange(taken_, 0) : next_handle(), object, handle);
   }
 
   template <class Handle>
@@ -51,6 +58,7 @@ class Handles {
     const auto found = objects_.find((std::uintptr_t)handle);
     if (found == objects_.end()) return nullptr;
     std::shared_ptr<T> object = found->second;
+    taken_ = found->first;
     objects_.erase(found);
     return object;
   }
@@ -62,7 +70,14 @@ class Handles {
   }
 
  private:
+  template <class Handle>
+  void add_as(std::uintptr_t number, const std::shared_ptr<T>& object, Handle* handle) {
+    objects_[number] = object;
+    *handle = (Handle)number;
+  }
+
   mutable std::mutex mutex_;
+  std::uintptr_t taken_ = 0;
   std::map<std::uintptr_t, std::shared_ptr<T>> objects_;
 };
 

@@ -127,5 +127,40 @@ TEST_F(Pools, that_are_current_are_allocated_from) {
   EXPECT_EQ(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST(RecycledPools, are_there_where_they_are_asked_for) {
+  EXPECT_EQ(run_alone("Pools.DISABLED_recycled", {"EMUCUDA_POOLS_RECYCLE=1"}), 0);
+}
+
+TEST_F(Pools, DISABLED_recycled) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemoryPool first = nullptr;
+  CUmemoryPool again = nullptr;
+  CUstream s = stream();
+  const auto allocate = [&](std::size_t bytes) {
+    CUdeviceptr pointer = 0;
+    EXPECT_OK(cuMemAllocFromPoolAsync(&pointer, bytes, first, s));
+    return pointer;
+  };
+  const auto id_of = [](CUdeviceptr pointer) {
+    unsigned long long id = 0;
+    EXPECT_OK(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer));
+    return id;
+  };
+  ASSERT_OK(cuMemPoolCreate(&first, &properties));
+  const CUdeviceptr one = allocate(64);
+  const CUdeviceptr other = allocate(64);
+  EXPECT_EQ(id_of(one), id_of(other)) << "the pool's";
+  EXPECT_OK(cuMemFreeAsync(one, s));
+  EXPECT_OK(cuStreamSynchronize(s));
+  EXPECT_EQ(allocate(32), one);
+  EXPECT_OK(cuMemPoolDestroy(first));
+  ASSERT_OK(cuMemPoolCreate(&again, &properties));
+  EXPECT_EQ(again, first);
+  EXPECT_OK(cuMemsetD8Async(other, 1, 64, s)) << "memory outlives its pool";
+  EXPECT_OK(cuStreamSynchronize(s));
+}
+
 }  // namespace
 }  // namespace emucuda::test
