@@ -19,9 +19,6 @@
 
 namespace sluice::backends {
 
-/// What a put writes into, as mapped here, and what keeps it mapped.
-using Mapped = std::vector<std::shared_ptr<device::Mapping>>;
-
 /// How a put that a stream does copies its bytes.
 class StreamCopy {
  public:
@@ -65,10 +62,7 @@ class MappedPut : public Put {
   void reach_from(device::Driver& driver) override;
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
   bool settled() override { return true; }
-  void forget_peer() noexcept override {
-    reached_.clear();
-    mapped_.clear();
-  }
+  Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
   bool disarmed(bool) override { return true; }
   std::string describe() const override { return how_ + copy_.describe(); }
 
@@ -153,7 +147,7 @@ class RungPut : public Put {
   /// From now on a GPU's stream comes to what is enqueued long after the host.
   void reach_from(device::Driver& driver) override;
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
-  void forget_peer() noexcept override {}  // what is registered with a network is the peer's own affair
+  Held forget_peer() noexcept override { return {}; }  // what is registered with a network is the peer's own affair
 
   /// Before the lane comes to the epoch: may be armed already now. At most `most_armed` are, in order. Returns whether
   /// it is.

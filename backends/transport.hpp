@@ -6,6 +6,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -62,6 +63,20 @@ struct Signal {
   device::Extent memory;
 };
 
+/// What is mapped of a peer, and what keeps it mapped.
+using Mapped = std::vector<std::shared_ptr<device::Mapping>>;
+
+/// That, and what GPUs were given of it. To let go of it may wait for a GPU.
+struct Held {
+  Mapped mapped;
+  device::Reached reached;  // last: taken back before it is unmapped
+
+  bool by_gpu() const noexcept {
+    const auto is_gpus = [](const auto& mapping) { return mapping->driver() != nullptr; };
+    return !reached.empty() || std::any_of(mapped.begin(), mapped.end(), is_gpus);
+  }
+};
+
 /// Memory made ready for one transport; undone by the destructor.
 class Pin {
  public:
@@ -114,8 +129,9 @@ class Put {
   /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so
   /// that its memory may go. Asked again until it is.
   virtual bool settled() = 0;
-  /// The memory of the peer goes: nothing of it is touched, or held, from now on. What is enqueued moves nothing.
-  virtual void forget_peer() noexcept = 0;
+  /// The memory of the peer goes: nothing of it is touched from now on. What is enqueued moves nothing. Returns what
+  /// was held of it, for the caller to let go of.
+  virtual Held forget_peer() noexcept = 0;
   /// After that: whether nothing is left that was armed and never fired. It can be disposed of once `key_closed`:
   /// nothing of the peer can be written through the key of this put any more. Asked again until it is so.
   virtual bool disarmed(bool key_closed) = 0;

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <list>
 #include <mutex>
 
 #include "base/log.hpp"
@@ -217,7 +219,7 @@ class Cuda final : public Driver {
     PoolPiece name;
     std::shared_ptr<CUmemPoolHandle_st> pool;
     CUdeviceptr at = 0;
-    int users = 0;
+    int users = 0;  // none: its free is under way
   };
 
   std::string start();
@@ -261,7 +263,8 @@ class Cuda final : public Driver {
   std::mutex mutex_;           // contexts and idle streams
   std::atomic<int> home_{-1};  // the first GPU that was used
   std::mutex pools_mutex_;     // of what is imported, and calls that drivers do not take from several threads
-  std::vector<Imported> imported_;
+  std::condition_variable let_go_;
+  std::list<Imported> imported_;
   std::string why_not_;
 };
 
@@ -659,9 +662,13 @@ GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
 }
 
 GpuMemory Cuda::import_piece(const GpuExport& what, int device, std::size_t bytes) {
-  const std::lock_guard lock(pools_mutex_);
+  std::unique_lock lock(pools_mutex_);
   const PoolPiece& name = what.names.piece;
-  auto piece = std::find_if(imported_.begin(), imported_.end(), [&](const auto& one) { return one.name == name; });
+  auto piece = imported_.end();
+  let_go_.wait(lock, [&] {
+    piece = std::find_if(imported_.begin(), imported_.end(), [&](const auto& one) { return one.name == name; });
+    return piece == imported_.end() || piece->users > 0;
+  });
   if (piece == imported_.end() || base::seeded("piece_imported_twice")) {
     Imported fresh{name, import_pool(what)};
     CUmemPoolPtrExportData data{};
@@ -703,15 +710,28 @@ void Cuda::let_in(CUmemoryPool pool, std::optional<int> owner) const {
 }
 
 /// When it returns the owner may free the piece. In the order of a stream of ours: cuMemFree would wait for all others.
+/// That stream may be held up all the same; until it is there other pieces come and go.
 void Cuda::let_go(const GpuMemory& piece) {
-  const std::lock_guard lock(pools_mutex_);
-  const auto is = [&](const Imported& one) { return one.at == address(piece.data); };
+  std::unique_lock lock(pools_mutex_);
+  const auto is = [&](const Imported& one) { return one.at == address(piece.data) && one.users > 0; };
   const auto found = std::find_if(imported_.begin(), imported_.end(), is);
+  if (found == imported_.end()) throw GpuError("memory of a pool that is not imported here");
   if (--found->users > 0) return;
-  const Imported last = std::move(*found);
-  imported_.erase(found);
-  aside(piece.device,
-        [&](void* stream) { check(calls_.cuMemFreeAsync(last.at, static_cast<CUstream>(stream)), "cuMemFreeAsync"); });
+  const auto forget = [&] {
+    if (!lock.owns_lock()) lock.lock();
+    imported_.erase(found);  // and with the last piece the pool, which may be imported again from now on
+    let_go_.notify_all();
+  };
+  try {
+    aside(piece.device, [&](void* stream) {
+      check(calls_.cuMemFreeAsync(found->at, static_cast<CUstream>(stream)), "cuMemFreeAsync");
+      if (!base::seeded("pools_locked_while_freed")) lock.unlock();
+    });
+  } catch (...) {
+    forget();
+    throw;
+  }
+  forget();
 }
 
 std::size_t Cuda::reached(const void* at) {

@@ -190,10 +190,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     return opening.key.role == Role::sender && closing && remote_id != 0 && !gone_ && passed() && !disarmed() &&
            settled();
   }
-  /// The peer hears next that nothing here touches its memory.
-  void forget_peer() noexcept {
-    if (put_ != nullptr) put_->forget_peer();
-  }
+  /// The peer hears next that nothing here touches its memory, once what is returned is gone.
+  backends::Held forget_peer() noexcept { return put_ == nullptr ? backends::Held() : put_->forget_peer(); }
   /// What our puts wrote to cannot be written to any more.
   void peer_gone() noexcept { key_closed_ = true; }
 

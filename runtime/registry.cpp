@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the two ends of a channel find each other, and how they part.
 #include <algorithm>
+#include <system_error>
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/signals.hpp"
 #include "runtime/world.hpp"
 
 namespace sluice::runtime {
@@ -200,7 +202,7 @@ void World::on_closing(Peer& peer, Reader& message) {
     if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this side
     waiting->key = {};                                  // nothing of it will ever be mapped
   }
-  peers_.send(peer, {Writer(Kind::let_go).put(remote_id).take(), {}});
+  say_let_go(peer, remote_id);
 }
 
 void World::on_failure(Peer& peer, Reader& message) {
@@ -242,9 +244,48 @@ void World::let_go() {
 }
 
 void World::tell_let_go(ChannelEnd& end) {
+  part(end);
+  say_let_go(peers_.at(end.opening.key.world_peer), end.remote_id);
   end.peer_told = true;
-  end.forget_peer();
-  peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::let_go).put(end.remote_id).take(), {}});
+}
+
+/// As soon as nothing of its memory is held here.
+void World::say_let_go(Peer& peer, std::uint64_t remote_id) {
+  const auto is = [&](const Parting& one) { return one.peer == peer.rank && one.remote_id == remote_id; };
+  const auto parting = std::find_if(partings_.begin(), partings_.end(), is);
+  if (parting != partings_.end()) {
+    parting->told = true;
+    return;
+  }
+  peers_.send(peer, {Writer(Kind::let_go).put(remote_id).take(), {}});
+}
+
+/// What a GPU has is let go of by a thread of its own: it may have to wait for the GPU, and that for what this rank,
+/// its engine or its user, does next (test: Pools.that_are_held_up_hold_up_nobody).
+void World::part(ChannelEnd& end) {
+  backends::Held held = end.forget_peer();
+  if (!held.by_gpu() || seeded("parted_with_the_mutex")) return;
+  const Rank peer = end.opening.key.world_peer;
+  const base::SignalsBlocked blocked;
+  try {
+    std::thread([held = std::move(held), world = weak_from_this(), peer, remote_id = end.remote_id]() mutable {
+      { const backends::Held gone = std::move(held); }
+      if (const auto here = world.lock()) here->parted(peer, remote_id);
+    }).detach();
+  } catch (const std::system_error&) {
+    return;  // no more threads: this one has let go of it
+  }
+  partings_.push_back({peer, end.remote_id, false});
+}
+
+void World::parted(Rank peer, std::uint64_t remote_id) {
+  const std::lock_guard lock(mutex_);
+  const auto is = [&](const Parting& one) { return one.peer == peer && one.remote_id == remote_id; };
+  const auto parting = std::find_if(partings_.begin(), partings_.end(), is);
+  const bool told = parting->told;
+  partings_.erase(parting);
+  if (told && !ended_) say_let_go(peers_.at(peer), remote_id);
+  changed_.notify_all();
 }
 
 void World::announce_closing(const ChannelEnd& end) {
@@ -290,7 +331,7 @@ void World::unregister(ChannelEnd& end) {
   // The peer may have closed while this end was: its engine has not been told yet, and nobody would later.
   if (end.closed_by_peer && !end.peer_told) tell_let_go(end);
   // Its handle may live on, and a peer that closes later is told at once that nothing touches its memory.
-  if (!seeded("closed_end_keeps_peer")) end.forget_peer();
+  if (!seeded("closed_end_keeps_peer")) part(end);
   ends_.erase(end.id);
   // The peer may look for this end later, and must find that it is over: its place in the queue stays.
   const auto waiting = waiting_here_.find(end.opening.key);

@@ -77,7 +77,8 @@ void World::leave() noexcept {
   engine_.wake();
   const auto deadline = deadline_after(std::min<Timeout>(limits_.connect, kLeaving));
   const auto is_over = [this](auto& entry) { return over(*entry.second); };
-  while (!std::all_of(ends_.begin(), ends_.end(), is_over) && Clock::now() < deadline) {
+  const auto all_over = [&] { return partings_.empty() && std::all_of(ends_.begin(), ends_.end(), is_over); };
+  while (!all_over() && Clock::now() < deadline) {
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   }
   std::vector<std::shared_ptr<ChannelEnd>> still_used;  // somebody may yet write into their memory

@@ -88,6 +88,10 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void announce_failure(const ChannelEnd& end, Code code, const std::string& what);
   void let_go();
   void tell_let_go(ChannelEnd& end);
+  /// Of what this end holds of its peer, which is told then if it has closed.
+  void part(ChannelEnd& end);
+  void parted(Rank peer, std::uint64_t remote_id);
+  void say_let_go(Peer& peer, std::uint64_t remote_id);
   void repeat_poison();
   bool asks_for_streams() const;
   void ask_for_streams();
@@ -113,6 +117,13 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   // Not matched yet, oldest first; ours also if closed meanwhile.
   std::map<ChannelKey, std::deque<std::uint64_t>> waiting_here_;
   std::map<ChannelKey, std::deque<RemoteEnd>> waiting_there_;
+  /// What is held of a peer's end, and is being let go of without the mutex.
+  struct Parting {
+    Rank peer;  // of the job
+    std::uint64_t remote_id;
+    bool told;  // the peer is, when it is over
+  };
+  std::vector<Parting> partings_;
   base::Clock::time_point poison_due_{};
   int look_ms_ = 1;        // when to see next whether a peer that closes can be let go
   std::string complaint_;  // what could not be served last; empty: nothing

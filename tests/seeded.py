@@ -128,6 +128,8 @@ BUGS = {
     "closed_end_keeps_peer": "Quick/Pools.serve_several*/shm_cuda_pooled*",
     "piece_imported_twice": "Quick/PoolImports.*/shm_cuda_pooled*",
     "piece_let_go_late": "Quick/Pools.may_free*/shm_cuda_pooled*",
+    "parted_with_the_mutex": "Quick/Pools.that_are_held_up*/shm_cuda_pooled*",
+    "pools_locked_while_freed": "Quick/Pools.that_are_held_up*/shm_cuda_pooled*",
     "pool_lets_nobody_in": "Quick/Pools.are_reached*/shm_cuda_pooled*",
     "page_stores_a_total": "Quick/Armed.puts_wait_for*/emucxi_inline_allocated_d4_64B",
 }

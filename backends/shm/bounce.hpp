@@ -67,10 +67,7 @@ class BouncePut final : public Put {
   /// They would have to know who moves the bytes, for each size.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   bool settled() override { return true; }
-  void forget_peer() noexcept override {
-    reached_.clear();
-    mapped_.clear();
-  }
+  Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
   bool disarmed(bool) override { return true; }
   std::string describe() const override;
 

@@ -255,6 +255,54 @@ TEST_P(Pools, may_give_an_address_again) {
   });
 }
 
+/// A piece is let go of in the order of a stream, which may be held up by one that is parked: where there is one
+/// hardware queue, say. Rank 0 lets go then, and opens and uses another channel meanwhile, on the host.
+TEST_P(Pools, that_are_held_up_hold_up_nobody) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr Tag kOther = 153;
+    const Stream order = Stream::program_order();
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    if (context.rank() == 0) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);  // before this process looks
+    GpuStream stream;
+    const Piece piece(context, one.target, one.bytes);
+    const Piece mapped(context, Whose::ours, one.bytes);
+    const Memory here = context.allocate(one.bytes);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(other, kTag, piece.slice());
+      Receiver waiting = context.receiver(other, kParked, mapped.slice());
+      put_one(sender, piece.slice(), stream, {0, kTag, 1});
+      sender.drain();
+      waiting.wait(stream.stream());
+      board().set(kReady, 1);
+      Receiver receiver = context.receiver(other, kOther, here.all());
+      EXPECT_EQ(difference(bytes_of(receiver.wait(order)), {1, kOther, 1}), "");
+      receiver.release(order);
+      receiver.close();
+      EXPECT_NE(context.region(piece.slice().data(), one.bytes).all().data(), nullptr);
+      board().set(kReady, 2);
+      context.synchronize(stream.stream());
+      board().meet(context);
+    } else {
+      const Piece target(context, one.target, one.bytes);
+      Receiver receiver = context.receiver(other, kTag, target.slice());
+      Sender releases = context.sender(other, kParked, mapped.slice());
+      expect_one(receiver, stream, {0, kTag, 1});
+      context.synchronize(stream.stream());
+      board().await(kReady, 1);
+      expect_code(Code::timeout, [&] { receiver.close(Timeout::zero()); });  // rank 0 hears of it before it hears more
+      Sender sender = context.sender(other, kOther, here.all());
+      fill(bytes_of(sender.acquire(order)), {1, kOther, 1});
+      sender.put(order);
+      board().await(kReady, 2);
+      releases.put(stream.stream());
+      receiver.close();
+      context.synchronize(stream.stream());
+      board().meet(context);
+    }
+  });
+}
+
 std::vector<GpuCase> cases_with(Whose whose) {
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds()) {
@@ -324,6 +372,15 @@ TEST_P(PoolImports, of_a_piece_are_one_for_a_process) {
       gpu_copy(second.data(), bytes.data(), kBytes);
     }
     board().meet(context);
+  });
+}
+
+TEST_P(PoolImports, that_are_unknown_are_let_go_of_in_vain) {
+  run_peers(peers_of(GetParam()), [](Context&) {
+    const GpuStream stream;
+    const PooledBuffer buffer(PoolKind::shareable, 64);
+    device::driver(Stream::Kind::cuda)->unmap({0, buffer.data(), 64, 0, device::GpuMemory::Got::pooled});
+    gpu_copy(buffer.data(), std::vector<std::byte>(64).data(), 64);
   });
 }
 
