@@ -47,7 +47,7 @@ void leave(const Key& key) {
     const std::lock_guard lock(book().mutex);
     if (--book().given.at(key).owners > 0) return;
   }
-  retire([key] { take_back(key); });
+  retire([key] { return take_back(key), true; });
 }
 
 std::shared_ptr<const void> own(const Key& key, Given& given) {

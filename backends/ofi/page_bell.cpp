@@ -87,7 +87,8 @@ void PageBell::reach_from(device::Driver& driver) {
 }
 
 PageBell::~PageBell() {
-  if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
+  if (seen_by_gpus_ != nullptr)
+    device::retire([driver = driver_, page = page_.add] { return driver->give_up(page), true; });
 }
 
 /// An emulated page, where two stores in a row are one, is nothing for a kernel, which cannot wait: the engine rings.

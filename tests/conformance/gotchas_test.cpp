@@ -3,6 +3,7 @@
 // around it, which the library takes, or the program.
 #include <new>
 
+#include "device/driver.hpp"
 #include "tests/conformance/exchange.hpp"
 #include "tests/device/litmus.hpp"
 
@@ -273,6 +274,20 @@ TEST_P(Gotchas, freeing_ends_a_capture) {
     GpuStream stream;
     std::optional<Memory> own = context.allocate(kOwnAllocation, Space::device);
     EXPECT_THROW(GpuGraph(stream, [&] { own.reset(); }), std::runtime_error);
+  });
+}
+
+TEST_P(Gotchas, what_a_capture_forbids_to_free_is_freed_behind_it) {
+  expect_none({}, [](Context& context) {
+    if (!gpu_is_emulated()) return;
+    GpuStream stream;
+    device::Driver& driver = *device::driver(stream.stream().kind());
+    std::optional<Memory> own = context.allocate(kOwnAllocation, Space::device);
+    const std::byte* const at = own->all().data();
+    ASSERT_TRUE(driver.find(at));
+    EXPECT_THROW(GpuGraph(stream, [&] { own.reset(); }), std::runtime_error);
+    context.synchronize(stream.stream());
+    EXPECT_FALSE(driver.find(at));
   });
 }
 

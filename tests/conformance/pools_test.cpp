@@ -214,13 +214,16 @@ TEST_P(Pools, are_reached_by_the_other_gpu_of_an_importer) {
   }
 }
 
-/// As drivers may that number blocks of a pool, not pieces. To be called before this process looks at its GPUs.
-void recycle_pools() { ::setenv("EMUCUDA_POOLS_RECYCLE", "1", 1); }
+/// As drivers may that number the blocks of a pool, not its pieces.
+Peers peers_that_recycle(const GpuCase& one) {
+  Peers peers = peers_of(one);
+  peers.environment = {"EMUCUDA_POOLS_RECYCLE=1"};
+  return peers;
+}
 
 /// A channel that is closed may live on, and so may what is known of its memory, which may be freed by then.
 TEST_P(Pools, may_give_an_address_again) {
-  run_peers(peers_of(GetParam()), [](Context& context) {
-    recycle_pools();
+  run_peers(peers_that_recycle(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const PoolKind kind = one.target == Whose::pooled ? PoolKind::shareable : PoolKind::unshared;
     GpuStream stream;
@@ -386,10 +389,9 @@ TEST_P(PoolImports, that_are_unknown_are_let_go_of_in_vain) {
 
 /// A pool may be destroyed while there is memory of it, and another one be known by its handle.
 TEST_P(PoolImports, of_two_pools_with_one_handle_are_told_apart) {
-  run_peers(peers_of(GetParam()), [](Context& context) {
+  run_peers(peers_that_recycle(GetParam()), [](Context& context) {
     constexpr std::size_t kBytes = 64;
     constexpr int kPools = 2;
-    recycle_pools();
     GpuStream stream;
     std::vector<std::byte> bytes(kBytes);
     if (context.rank() == 0) {
