@@ -61,11 +61,10 @@ const char* name(Ringer ringer) noexcept {
   return kNames[static_cast<int>(ringer)];
 }
 
-Ringer choose_ringer(device::Driver& driver, const Rail& rail) {
-  for (const Ringer ringer : {Ringer::stream, Ringer::kernel, Ringer::host_function}) {
-    if (counts(ringer, driver, rail)) return ringer;
-  }
-  return Ringer::engine;
+Ringers choose_ringers(device::Driver& driver, const Rail& rail) {
+  if (counts(Ringer::stream, driver, rail)) return {Ringer::stream, counts(Ringer::kernel, driver, rail)};
+  if (counts(Ringer::kernel, driver, rail)) return {Ringer::kernel, true};
+  return {counts(Ringer::host_function, driver, rail) ? Ringer::host_function : Ringer::engine, false};
 }
 
 /// With the station's mutex, as all of libfabric. Behind a parked stream nothing can be tried, and the engine rings.
@@ -74,16 +73,12 @@ void PageBell::reach_from(device::Driver& driver) {
   if (driver_ != nullptr) return;
   driver_ = &driver;
   const std::lock_guard lock(station_.mutex);
-  if (!station_.ringer && !device::any_parked()) {
-    const Ringer chosen = choose_ringer(driver, rail_);
-    station_.ringer = static_cast<int>(chosen);
-    station_.kernels_ring =
-        chosen == Ringer::kernel || (chosen == Ringer::stream && counts(Ringer::kernel, driver, rail_));
-  }
-  ringer_ = static_cast<Ringer>(station_.ringer.value_or(static_cast<int>(Ringer::engine)));
+  if (!station_.ringers && !device::any_parked()) station_.ringers = choose_ringers(driver, rail_);
+  const Ringers ringers = station_.ringers.value_or(Ringers{});
+  ringer_ = ringers.for_streams;
   if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
     seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
-  if (station_.kernels_ring) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
+  if (ringers.kernels) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
 }
 
 PageBell::~PageBell() {

@@ -8,13 +8,10 @@
 
 namespace sluice::backends::ofi {
 
-/// Who stores to the page for a GPU's stream; the first of these that was seen to work.
-enum class Ringer : std::uint8_t { stream, kernel, host_function, engine };
-
 const char* name(Ringer ringer) noexcept;
 
-/// Finds out, on a counter of its own. Before anything is parked: takes up to 2 s for each that does not work.
-Ringer choose_ringer(device::Driver& driver, const Rail& rail);
+/// Finds out, on counters of its own. Before anything is parked: takes up to 2 s for each that does not work.
+Ringers choose_ringers(device::Driver& driver, const Rail& rail);
 
 /// Rung by a store to the NIC: no thread of ours takes part, unless a GPU cannot do without.
 class PageBell final : public TickBell {

@@ -97,12 +97,13 @@ std::string fired_by(const Rail& rail) {
   return pages_work(rail) ? "NIC, rung by a store to its page; else engine" : "NIC, rung by the engine; else engine";
 }
 
-/// Who rings the NIC's page for a GPU's stream.
-Value rung_for_gpus_by(const Rail& rail) {
+/// Who rings the NIC's page for a GPU's streams, and for its kernels.
+std::pair<Value, Value> rung_for_gpus_by(const Rail& rail) {
   device::Driver* const driver = device::any_driver();
   if (driver == nullptr || !rail.triggers() || !pages_work(rail)) return {};
   const device::OnDevice current(*driver, 0);
-  return std::string(name(choose_ringer(*driver, rail)));
+  const Ringers ringers = choose_ringers(*driver, rail);
+  return {std::string(name(ringers.for_streams)), std::string(ringers.kernels ? "the kernel" : name(Ringer::engine))};
 }
 
 std::string registration(std::uint64_t mode) {
@@ -129,9 +130,11 @@ bool takes_device_memory(const fi_info& device) {
 Facts facts_of(const Rail& rail) {
   const fi_info& info = rail.info();
   const auto entries = rail.triggers() ? armable(rail) : std::nullopt;
+  const auto [for_streams, for_kernels] = rung_for_gpus_by(rail);
   return {{"notice", notice_of(choose_manner(info, level_of(info)))},
           {"fired_by", fired_by(rail)},
-          {"rung_for_gpus_by", rung_for_gpus_by(rail)},
+          {"rung_for_gpus_by", for_streams},
+          {"rung_for_their_kernels_by", for_kernels},
           {"deferred_work", rail.triggers()},
           {"trigger_entries", known(entries)},
           {"engine_waits", std::string(rail.wait_fd() < 0 ? "polls every millisecond" : "sleeps on a descriptor")},

@@ -99,6 +99,16 @@ struct WrittenWord {
   std::uint64_t seen = 0;
 };
 
+/// Who rings a NIC's page for a GPU: stores to it, or has the engine do so, by a word.
+enum class Ringer : std::uint8_t { stream, kernel, host_function, engine };
+
+/// The first of these that was seen to work, for streams, which give such a kernel to themselves; and whether kernels
+/// that hold channels, or are part of a graph, store to it.
+struct Ringers {
+  Ringer for_streams = Ringer::engine;
+  bool kernels = false;
+};
+
 /// What a rank has open. Puts and landings use it under its mutex; operations end with the mutex held.
 struct Station {
   Station();
@@ -122,8 +132,7 @@ struct Station {
   std::vector<Attended*> attended;
   std::vector<CountedLanding*> counted;
   std::vector<TickBell*> bells;
-  std::optional<int> ringer;  // who rings pages for GPUs' streams, once it is known
-  bool kernels_ring = false;  // those of GPUs do, by a store that was seen to count
+  std::optional<Ringers> ringers;  // of pages, for GPUs; once it is known
   std::vector<TriggeredPut*> triggered;
   bool rings_by_page = false;  ///< counters have a page that a stream can store to
   int entries_left = 0;        // of the NIC's trigger entries, those that this rank may still take
