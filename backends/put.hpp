@@ -155,6 +155,7 @@ class RungPut : public Put {
   /// On the lane: makes `epoch` ready to be fired by ring number `threshold(epoch)`. Epochs come in order. False: the
   /// watch is shut, and nothing is to be fired.
   virtual bool arm(std::uint64_t epoch, Range part) = 0;
+  /// Of epochs that are not over.
   virtual std::uint64_t most_armed() const noexcept = 0;
   static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
   /// The lane (for a GPU's, the host) waits until no more than this many epochs are not over before it enqueues one

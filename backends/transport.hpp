@@ -6,7 +6,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -66,15 +65,10 @@ struct Signal {
 /// What is mapped of a peer, and what keeps it mapped.
 using Mapped = std::vector<std::shared_ptr<device::Mapping>>;
 
-/// That, and what GPUs were given of it. To let go of it may wait for a GPU.
+/// That, and what GPUs were given of it.
 struct Held {
   Mapped mapped;
   device::Reached reached;  // last: taken back before it is unmapped
-
-  bool by_gpu() const noexcept {
-    const auto is_gpus = [](const auto& mapping) { return mapping->driver() != nullptr; };
-    return !reached.empty() || std::any_of(mapped.begin(), mapped.end(), is_gpus);
-  }
 };
 
 /// Memory made ready for one transport; undone by the destructor.

@@ -104,6 +104,8 @@ class Mapping {
   std::byte* data() const noexcept { return data_; }
   /// Non-null: a GPU's memory.
   Driver* driver() const noexcept { return driver_; }
+  /// To let go of it is to wait for a stream of ours, which others may hold up.
+  bool waits_for_gpu() const noexcept { return gpu_.got == GpuMemory::Got::pooled; }
   /// From now on streams of the driver's GPUs use it too. Any thread.
   void reach_from(Driver& driver);
 

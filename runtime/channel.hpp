@@ -131,7 +131,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   device::Driver* gpus() const noexcept { return gpus_.load(std::memory_order_acquire); }
 
   // For the user's thread.
-  /// The last epoch enqueued: puts of a sender, waits of a receiver. Where kernels count: the last one begun.
+  /// The last epoch enqueued: puts of a sender, waits of a receiver. Where kernels count: the last one begun for good.
   std::uint64_t epoch() const noexcept { return last_of(counted_, enqueued_); }
   void check() const {
     if (failed() && !base::seeded("failure_not_sticky")) throw_failure();

@@ -236,6 +236,7 @@ void World::announce_failure(const ChannelEnd& end, Code code, const std::string
 }
 
 void World::let_go() {
+  end_partings();
   for (auto& [id, end] : ends_) {
     if (end->beyond_final() && !seeded("final_epoch_ignored")) end->refuse_enqueued();
     if (end->closed_by_peer && !end->peer_told && end->let_go()) tell_let_go(*end);
@@ -260,32 +261,33 @@ void World::say_let_go(Peer& peer, std::uint64_t remote_id) {
   peers_.send(peer, {Writer(Kind::let_go).put(remote_id).take(), {}});
 }
 
-/// What a GPU has is let go of by a thread of its own: it may have to wait for the GPU, and that for what this rank,
-/// its engine or its user, does next (test: Pools.that_are_held_up_hold_up_nobody).
+/// What must wait for a GPU is let go of by a thread of its own, which knows nothing of this world: the GPU may wait
+/// for what this rank, its engine or its user, does next (test: Pools.that_are_held_up_hold_up_nobody).
 void World::part(ChannelEnd& end) {
   backends::Held held = end.forget_peer();
-  if (!held.by_gpu() || seeded("parted_with_the_mutex")) return;
-  const Rank peer = end.opening.key.world_peer;
-  const base::SignalsBlocked blocked;
+  held.reached.clear();
+  std::erase_if(held.mapped, [](const auto& mapping) { return !mapping->waits_for_gpu(); });
+  if (held.mapped.empty() || seeded("parted_with_the_mutex")) return;
+  const auto over = std::make_shared<std::atomic<bool>>(false);
+  partings_.push_back({end.opening.key.world_peer, end.remote_id, false, over});
   try {
-    std::thread([held = std::move(held), world = weak_from_this(), peer, remote_id = end.remote_id]() mutable {
-      { const backends::Held gone = std::move(held); }
-      if (const auto here = world.lock()) here->parted(peer, remote_id);
+    const base::SignalsBlocked blocked;
+    std::thread([mapped = std::move(held.mapped), over]() mutable {
+      mapped.clear();
+      over->store(true);
     }).detach();
   } catch (const std::system_error&) {
-    return;  // no more threads: this one has let go of it
+    over->store(true);  // no more threads: this one has let go of it
   }
-  partings_.push_back({peer, end.remote_id, false});
+  engine_.wake();
 }
 
-void World::parted(Rank peer, std::uint64_t remote_id) {
-  const std::lock_guard lock(mutex_);
-  const auto is = [&](const Parting& one) { return one.peer == peer && one.remote_id == remote_id; };
-  const auto parting = std::find_if(partings_.begin(), partings_.end(), is);
-  const bool told = parting->told;
-  partings_.erase(parting);
-  if (told && !ended_) say_let_go(peers_.at(peer), remote_id);
-  changed_.notify_all();
+void World::end_partings() {
+  std::erase_if(partings_, [this](const Parting& one) {
+    if (!one.over->load()) return false;
+    if (one.told) peers_.send(peers_.at(one.peer), {Writer(Kind::let_go).put(one.remote_id).take(), {}});
+    return true;
+  });
 }
 
 void World::announce_closing(const ChannelEnd& end) {

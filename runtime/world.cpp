@@ -162,6 +162,7 @@ int World::prepare(std::vector<pollfd>& sockets) {
   if (asks_for_streams()) at_most(static_cast<int>(ask_every_.count()));
   const auto is_counted = [](const auto& entry) { return entry.second->counted(); };
   if (std::any_of(ends_.begin(), ends_.end(), is_counted)) at_most(kKernelsMs);
+  if (!partings_.empty()) at_most(1);
   for (const auto& [id, end] : ends_) {
     if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told) && !end->owes_key()) continue;
     // A peer that closes waits for streams of ours, perhaps long.

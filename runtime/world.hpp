@@ -88,9 +88,9 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void announce_failure(const ChannelEnd& end, Code code, const std::string& what);
   void let_go();
   void tell_let_go(ChannelEnd& end);
-  /// Of what this end holds of its peer, which is told then if it has closed.
+  /// Lets go of what this end holds of its peer.
   void part(ChannelEnd& end);
-  void parted(Rank peer, std::uint64_t remote_id);
+  void end_partings();
   void say_let_go(Peer& peer, std::uint64_t remote_id);
   void repeat_poison();
   bool asks_for_streams() const;
@@ -122,6 +122,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
     Rank peer;  // of the job
     std::uint64_t remote_id;
     bool told;  // the peer is, when it is over
+    std::shared_ptr<std::atomic<bool>> over;
   };
   std::vector<Parting> partings_;
   base::Clock::time_point poison_due_{};

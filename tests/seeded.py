@@ -130,7 +130,7 @@ BUGS = {
     "piece_let_go_late": "Quick/Pools.may_free*/shm_cuda_pooled*",
     "parted_with_the_mutex": "Quick/Pools.that_are_held_up*/shm_cuda_pooled*",
     "pools_locked_while_freed": "Quick/Pools.that_are_held_up*/shm_cuda_pooled*",
-    "forbidden_free_forgotten": "Quick/Gotchas.what_a_capture_forbids*/shm_cuda*",
+    "forbidden_free_forgotten": "Quick/Gotchas.what_a_capture_forbids*/shm_cuda_*",
     "pool_lets_nobody_in": "Quick/Pools.are_reached*/shm_cuda_pooled*",
     "page_stores_a_total": "Quick/Armed.puts_wait_for*/emucxi_inline_allocated_d4_64B",
 }

@@ -213,8 +213,9 @@ TriggeredPut::~TriggeredPut() {
 /// Fires what nobody will ever ring for: puts, whose memory the peer has closed; and words alone, whose memory is never
 /// closed, to tell again what they have told already.
 void TriggeredPut::dispose() {
-  const std::uint64_t left = armed_ - std::min(armed_, rung()) - disposed_;
-  if (left == 0) return;
+  const std::uint64_t fired = std::min(armed_, rung()) + disposed_;
+  if (armed_ <= fired) return;
+  const std::uint64_t left = armed_ - fired;
   for (std::uint64_t epoch = rung() + 1; epoch <= armed_; ++epoch) work_->of(epoch).word = rung();
   disposed_ += left;
   static_cast<TickBell&>(bell()).add(left);
@@ -226,11 +227,11 @@ std::shared_ptr<Doorbell> TriggeredPut::new_bell() {
 }
 
 bool TriggeredPut::announce(std::uint64_t epoch, Range part) {
-  if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + work_->size()) return false;
+  if (epoch > watch().done.value.load(std::memory_order_acquire) + work_->size()) return false;
   // What a bell fires that others ring too could not be disposed of alone.
   if (shared()) return false;
   const std::lock_guard lock(station_.mutex);
-  if (epoch != armed_ + 1) return false;  // in order: the lane arms those before it
+  if (watch().shut() || epoch != armed_ + 1) return false;  // in order: the lane arms those before it
   prepare(epoch, part);
   queue_armed();
   return true;
@@ -307,9 +308,10 @@ bool TriggeredPut::look() {
     suspicion_.judge(watch());
     return true;  // its end waits for the verdict
   }
+  const std::uint64_t never = std::max(refused_, given_up());  // first: what is rung meanwhile may be armed
   std::uint64_t done = over();
   // What was not armed, and never will be, is over behind what was.
-  if (done >= std::min(armed_, rung())) done = std::max({done, refused_, given_up()});
+  if (done >= std::min(armed_, rung())) done = std::max(done, never);
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
   return work_->queued() < armed_;
 }
