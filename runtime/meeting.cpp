@@ -25,6 +25,7 @@ using std::chrono::milliseconds;
 
 // No secret: it keeps out whoever comes to this port by mistake.
 constexpr std::string_view kPassword = "sluice-run meets";
+// Who has not said it for this long came by mistake.
 constexpr std::chrono::seconds kSilence{5};
 constexpr milliseconds kCallPause{100};
 constexpr std::chrono::seconds kCallAgain{2};
@@ -179,7 +180,7 @@ class Assembly {
       auto next = deadline_;
       for (const Stranger& stranger : strangers_) {
         sockets.push_back({stranger.wire.socket().get(), POLLIN, 0});
-        next = std::min(next, stranger.until);
+        if (!stranger.wire.open()) next = std::min(next, stranger.until);
       }
       for (const Wire& wire : wires_) sockets.push_back({wire.socket().get(), POLLIN, 0});
       sleep_for(sockets, next);
@@ -207,7 +208,7 @@ class Assembly {
   /// True: the stranger is known, or to be forgotten.
   bool admit(Stranger& stranger) {
     const auto packet = stranger.wire.receive();
-    if (!packet) return Clock::now() >= stranger.until;
+    if (!packet) return !stranger.wire.open() && Clock::now() >= stranger.until;
     if (packet->closed) return true;
     fail_if_refused(packet->bytes);
     auto hello = read_hello(packet->bytes);

@@ -2,16 +2,22 @@
 // sluice-run --hosts: launchers that meet on this machine, which is one host to their ranks. tests/hosts.py has
 // several.
 #include "base/network.hpp"
+#include "runtime/wire.hpp"
 #include "tests/unit/program.hpp"
 
 #include <sluice/sluice.hpp>
 
 #include <gtest/gtest.h>
 
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <optional>
@@ -85,8 +91,64 @@ std::string free_port() {
   return std::to_string(sluice::base::own_end(listener).port);
 }
 
+/// A network in front of host 0 that carries the first bytes at once, and for a while nothing more.
+class SlowNetwork {
+ public:
+  static constexpr std::size_t kAtOnce = sizeof(sluice::runtime::Secret);  // the password
+  static constexpr auto kPause = 7s;                                       // longer than host 0 waits for that
+
+  SlowNetwork(const std::string& from, const std::string& to)
+      : door_(sluice::base::listen_on(endpoint(from))), to_(endpoint(to)) {}
+
+  /// Carries one connection until both ends have closed it.
+  void carry() const {
+    await(door_, POLLIN);
+    const sluice::base::Fd caller = sluice::base::accept_one(door_);
+    const sluice::base::Fd called = connect();
+    const std::jthread back([&] { pass(called, caller, 0); });
+    pass(caller, called, kAtOnce);
+  }
+
+ private:
+  static sluice::base::Endpoint endpoint(const std::string& port) {
+    return sluice::base::resolve("127.0.0.1", static_cast<std::uint16_t>(std::stoi(port)));
+  }
+  /// Host 0 may still be starting.
+  sluice::base::Fd connect() const {
+    for (;;) {
+      sluice::base::Fd socket = sluice::base::begin_connect(to_);
+      await(socket, POLLOUT);
+      int error = 0;
+      socklen_t size = sizeof error;
+      ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      if (error == 0) return socket;
+    }
+  }
+  static void await(const sluice::base::Fd& socket, short what) {
+    pollfd one{socket.get(), what, 0};
+    ASSERT_EQ(::poll(&one, 1, 60'000), 1);
+  }
+  static void pass(const sluice::base::Fd& from, const sluice::base::Fd& to, std::size_t at_once) {
+    std::array<char, 4096> bytes{};
+    for (;;) {
+      await(from, POLLIN);
+      const auto count = ::recv(from.get(), bytes.data(), at_once > 0 ? at_once : bytes.size(), 0);
+      if (count <= 0) break;
+      EXPECT_EQ(::send(to.get(), bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL), count);
+      if (at_once > 0 && (at_once -= static_cast<std::size_t>(count)) == 0) std::this_thread::sleep_for(kPause);
+    }
+    ::shutdown(to.get(), SHUT_WR);
+  }
+
+  sluice::base::Fd door_;
+  sluice::base::Endpoint to_;
+};
+
 class Meeting {
  public:
+  explicit Meeting(std::string port = free_port()) : port_(std::move(port)) {}
+  const std::string& port() const { return port_; }
+
   Program start(int ranks, int hosts, int host, const std::string& what) const {
     return Program([&] {
       std::vector<std::string> words = {"sluice-run",
@@ -108,7 +170,7 @@ class Meeting {
   }
 
  private:
-  std::string port_ = free_port();
+  std::string port_;
 };
 
 /// SLUICE_CONNECT_TIMEOUT for the length of a test.
@@ -206,6 +268,18 @@ TEST(Meeting, different_numbers_of_hosts_are_named_everywhere) {
   const std::string expected = "host 1 was started with --hosts 3, host 0 with --hosts 2";
   expect_refusal(first.result(), expected);
   expect_refusal(second.result(), expected);
+}
+
+TEST(Meeting, a_slow_network_is_waited_for) {
+  const Meeting there;
+  const Meeting here;
+  Program first = there.start(1, 2, 0, "says_who_it_is");
+  Program second = here.start(1, 2, 1, "says_who_it_is");
+  SlowNetwork(here.port(), there.port()).carry();
+  for (Program* launcher : {&first, &second}) {
+    const Result result = launcher->result();
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
 }
 
 TEST(Meeting, one_host_needs_nobody) {
