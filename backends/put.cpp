@@ -64,21 +64,21 @@ void Doorbell::ring(device::Lane lane) {
   if (awake != nullptr) awake->heard(haste);
 }
 
-std::optional<ByKernel> RungPut::by_kernel(device::Driver* driver) {
+std::optional<ByKernel> RungPut::by_kernel(device::Driver*) {
   ByKernel what;
   what.raised = &bell_->word;
   what.ahead = threshold(0);
   what.rings = true;
   what.armed = true;
-  what.counter = bell_->counter_for(driver);
+  what.counter = bell_->counter_for_kernels();
   return what;
 }
 
 /// A GPU's stream rings in its time, whatever is armed by then: late does no harm, the bell keeps the rings.
 void RungPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (far_ahead_) {
+  if (armed_by_engine_) {
     keep_part(epoch, part);
-    enqueued_.store(epoch, std::memory_order_release);
+    may_be_rung_.store(epoch, std::memory_order_release);
   } else if (!arm(epoch, part)) {
     return;
   }
@@ -90,24 +90,24 @@ void RungPut::reach_from(device::Driver& driver) {
   constexpr std::size_t kFarAhead = 4096;  // epochs that a host may have enqueued and that have not left
   bell_->reach_from(driver);
   keep_parts_of(kFarAhead);
-  far_ahead_ = true;
+  armed_by_engine_ = true;
 }
 
 std::uint64_t RungPut::most_enqueued() const noexcept {
-  if (!far_ahead_) return most_armed();
+  if (!armed_by_engine_) return most_armed();
   return parts_.empty() ? kUnlimited : parts_.size();
 }
 
-void RungPut::let_kernels_ring(const kernel::Count& epochs, Range whole) {
-  whole_ = whole;
-  if (!far_ahead_) ahead_ = kernel::load_acquire(epochs.begun);
+void RungPut::let_kernels_ring(const kernel::Count& epochs) {
+  if (!std::exchange(armed_by_engine_, true)) ahead_ = kernel::load_acquire(epochs.begun);
+  may_be_rung_.store(kUnlimited);
   bell_->let_kernels_ring();
   epochs_ = &epochs;
 }
 
 /// Nor is early too early: a kernel rings when the credit has come, and the source is read after that.
 bool RungPut::arm_ahead() {
-  const std::uint64_t last = epochs_ != nullptr ? kUnlimited : enqueued_.load(std::memory_order_acquire);
+  const std::uint64_t last = may_be_rung_.load(std::memory_order_acquire);
   const auto too_many = [&] {
     return seeded("one_armed_too_few") && ahead_ + 1 >= watch_.done.value.load() + most_armed();
   };
@@ -121,8 +121,8 @@ std::uint64_t RungPut::given_up() const noexcept {
   return armed_by_engine() && watch_.shut() ? std::max(refused, epoch_of(bell_->rung())) : refused;
 }
 
-EnginePut::EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails)
-    : RungPut(watch, std::make_shared<Doorbell>(), moves_bytes), Posting(watch, depth, rails) {
+EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t slot_bytes, std::size_t rails)
+    : RungPut(watch, std::make_shared<Doorbell>(), slot_bytes), Posting(watch, depth, rails) {
   keep_parts_of(static_cast<std::size_t>(depth));
 }
 

@@ -114,9 +114,9 @@ class Doorbell {
   virtual void reach_from(device::Driver& driver) {
     device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
   }
-  /// What kernels of the driver's GPUs (null: of the host) store 1 to when they ring, before they store the count to
-  /// the word: a NIC's counter. Null: the word is all.
-  virtual std::uint64_t* counter_for(device::Driver*) noexcept { return nullptr; }
+  /// What kernels store 1 to when they ring, before they store the count to the word: a NIC's counter. Null: the word
+  /// is all.
+  virtual std::uint64_t* counter_for_kernels() const noexcept { return nullptr; }
   /// From now on they ring it, and tell nobody how often they will: its listener never rests.
   virtual void let_kernels_ring() noexcept { rings.store(std::numeric_limits<std::uint64_t>::max()); }
   /// A GPU's stream will ring it, and has not done so yet.
@@ -140,8 +140,9 @@ class Doorbell {
 /// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.
 class RungPut : public Put {
  public:
-  RungPut(device::Watch& watch, std::shared_ptr<Doorbell> bell, bool moves_bytes)
-      : bell_(std::move(bell)), watch_(watch), moves_bytes_(moves_bytes) {}
+  /// Without bytes in a slot it only raises a word.
+  RungPut(device::Watch& watch, std::shared_ptr<Doorbell> bell, std::size_t slot_bytes)
+      : bell_(std::move(bell)), watch_(watch), whole_{0, slot_bytes} {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final;
   /// From now on a GPU's stream comes to what is enqueued long after the host.
@@ -166,8 +167,8 @@ class RungPut : public Put {
   virtual std::shared_ptr<Doorbell> new_bell() = 0;
   virtual const void* bell_kind() const noexcept = 0;
 
-  /// From now on kernels ring its bell for each epoch that they count in `epochs`, which moves `whole`.
-  void let_kernels_ring(const kernel::Count& epochs, Range whole);
+  /// From now on kernels ring its bell for each epoch that they count in `epochs`, which moves the whole slot.
+  void let_kernels_ring(const kernel::Count& epochs);
   /// In the engine's turn: what a GPU's stream or kernels may ring for next is announced. Returns whether there is
   /// more, which cannot be yet.
   bool arm_ahead();
@@ -190,7 +191,8 @@ class RungPut : public Put {
  protected:
   device::Watch& watch() noexcept { return watch_; }
   /// A GPU's stream rings, or kernels do: nothing is armed on the lane.
-  bool armed_by_engine() const noexcept { return far_ahead_ || epochs_ != nullptr; }
+  bool armed_by_engine() const noexcept { return armed_by_engine_; }
+  bool moves_bytes() const noexcept { return whole_.bytes != 0; }
   /// Epochs up to this one a GPU has come to that move nothing, unless they were armed: those that kernels have not
   /// rung for, and, once the watch is shut and nothing is armed any more, all that were.
   std::uint64_t given_up() const noexcept;
@@ -202,7 +204,7 @@ class RungPut : public Put {
   }
   /// Nothing is outstanding. Without bytes no part is kept.
   void keep_parts_of(std::size_t epochs) {
-    if (moves_bytes_) parts_.resize(std::max(parts_.size(), epochs));
+    if (moves_bytes()) parts_.resize(std::max(parts_.size(), epochs));
   }
   std::span<Range> parts() noexcept { return parts_; }
   std::shared_ptr<Doorbell> own_bell() const noexcept { return bell_; }
@@ -215,20 +217,20 @@ class RungPut : public Put {
   std::uint64_t first_epoch_ = 0;
   bool shared_ = false;
   device::Watch& watch_;
-  bool moves_bytes_;
-  std::vector<Range> parts_;                // written before the ring, read after it
-  bool far_ahead_ = false;                  // streams of a GPU ring
-  std::atomic<std::uint64_t> enqueued_{0};  // by them
-  const kernel::Count* epochs_ = nullptr;   // that kernels ring for
-  Range whole_;
-  std::uint64_t ahead_ = 0;  // the last epoch that was announced for them, or enqueued before
+  const Range whole_;
+  std::vector<Range> parts_;  // written before the ring, read after it
+  bool armed_by_engine_ = false;
+  // The last epoch that may be rung for without asking the engine: all that a GPU's stream was given, or any.
+  std::atomic<std::uint64_t> may_be_rung_{0};
+  std::uint64_t ahead_ = 0;                // the last epoch that was announced for it, or enqueued before
+  const kernel::Count* epochs_ = nullptr;  // that kernels ring for
 };
 
 /// The engine hears its bell and posts it, on each of its rails.
 class EnginePut : public RungPut, public Posting {
  public:
   /// `depth` is the target's: no more epochs are under way.
-  EnginePut(device::Watch& watch, int depth, bool moves_bytes, std::size_t rails = 1);
+  EnginePut(device::Watch& watch, int depth, std::size_t slot_bytes, std::size_t rails = 1);
 
   Fired fired() const noexcept final { return Fired::by_engine; }
   bool announce(std::uint64_t, Range) final { return false; }

@@ -336,7 +336,7 @@ void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, 
   fired_.store(&fired);
   counted_.store(&epochs, std::memory_order_release);
   if (shut()) hold_kernels();
-  if (rung_ != nullptr) world_->engine().let_kernels_ring(*rung_, fired, {0, source().slot_bytes});
+  if (rung_ != nullptr) world_->engine().let_kernels_ring(*rung_, fired);
   world_->engine().wake();
 }
 

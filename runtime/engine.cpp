@@ -190,9 +190,9 @@ void Engine::move(backends::RungPut& put, const std::shared_ptr<backends::Doorbe
   put.share(bell, epochs);
 }
 
-void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs, backends::Range whole) {
+void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs) {
   const std::lock_guard turn(turn_);
-  put.let_kernels_ring(epochs, whole);
+  put.let_kernels_ring(epochs);
   arm_ahead(put);
 }
 

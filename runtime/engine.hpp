@@ -67,7 +67,7 @@ class Engine final : public backends::Listener, public device::Helper {
   void reach(backends::RungPut& put, device::Driver& driver);
 
   /// Kernels ring its bell from now on (see RungPut): likewise.
-  void let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs, backends::Range whole);
+  void let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs);
 
   /// For who waits: null while no turn can move anything.
   device::Helper* helper() noexcept { return watched_.load(std::memory_order_acquire) > 0 ? this : nullptr; }

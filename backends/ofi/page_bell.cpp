@@ -78,18 +78,12 @@ void PageBell::reach_from(device::Driver& driver) {
   ringer_ = ringers.for_streams;
   if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
     seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
-  if (ringers.kernels) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
+  for_kernels_ = ringers.kernels ? static_cast<std::uint64_t*>(seen_by_gpus_) : nullptr;
 }
 
 PageBell::~PageBell() {
   if (seen_by_gpus_ != nullptr)
     device::retire([driver = driver_, page = page_.add] { return driver->give_up(page), true; });
-}
-
-/// An emulated page, where two stores in a row are one, is nothing for a kernel, which cannot wait: the engine rings.
-std::uint64_t* PageBell::counter_for(device::Driver* driver) noexcept {
-  if (driver == nullptr && !page_.paced) for_kernels_ = reinterpret_cast<std::uint64_t*>(page_.add);
-  return for_kernels_;
 }
 
 /// What streams still have to ring goes the way it went before: to the page, or by the word.

@@ -21,7 +21,7 @@ class PageBell final : public TickBell {
   ~PageBell() override;
   void ring(device::Lane lane) override;
   void reach_from(device::Driver& driver) override;
-  std::uint64_t* counter_for(device::Driver* driver) noexcept override;
+  std::uint64_t* counter_for_kernels() const noexcept override { return for_kernels_; }
   void let_kernels_ring() noexcept override;
   std::string rung_for_gpus_by() const override;
   void look() override {
@@ -45,8 +45,10 @@ class PageBell final : public TickBell {
   Ringer ringer_ = Ringer::engine;
   device::Driver* driver_ = nullptr;
   void* seen_by_gpus_ = nullptr;
-  std::uint64_t* for_kernels_ = nullptr;  // where they ring
-  bool by_kernels_ = false;               // they do, and nobody else
+  // Where kernels ring, of the host until GPUs reach it; null: nowhere, the engine rings for them. So it does on an
+  // emulated page, where two stores in a row are one: a kernel cannot wait.
+  std::uint64_t* for_kernels_ = page_.paced ? nullptr : reinterpret_cast<std::uint64_t*>(page_.add);
+  bool by_kernels_ = false;  // they do, and nobody else
 };
 
 }  // namespace sluice::backends::ofi

@@ -86,8 +86,8 @@ std::string RmaLanding::describe() const {
 }
 
 RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place)
-    : EnginePut(watch, place.depth, place.slot_bytes != 0, place.rails), station_(station), there_(there),
-      source_(source), place_(place), lanes_(place.rails) {
+    : EnginePut(watch, place.depth, place.slot_bytes, place.rails), station_(station), there_(there), source_(source),
+      place_(place), lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
   for (std::size_t i = 0; i < lanes_.size(); ++i)
     open(lanes_[i], there.routes.at(place.rail[i].endpoint), place.rail[i]);

@@ -186,8 +186,7 @@ bool ArmedWork::look() {
 
 TriggeredPut::TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch,
                            const Target& place)
-    : RungPut(watch, nullptr, source.slot_bytes != 0), station_(station), there_(there), source_(source),
-      place_(place) {
+    : RungPut(watch, nullptr, source.slot_bytes), station_(station), there_(there), source_(source), place_(place) {
   const std::lock_guard lock(station.mutex);
   const Route& route = there.routes.at(place.rail[0].endpoint);
   rail_ = route.rail;

@@ -19,7 +19,7 @@ class RungByKernels {
     fill(source_.bytes(), {0, 0, 1});
     if (put_->fired() != backends::Fired::by_nic) throw std::runtime_error("not armed: " + put_->describe());
     seam_.engine().watch(rung());
-    seam_.engine().let_kernels_ring(rung(), epochs_, {0, one.bytes});
+    seam_.engine().let_kernels_ring(rung(), epochs_);
     seam_.engine().look();
     seam_.engine().forget(rung());  // that one epoch is enough
   }

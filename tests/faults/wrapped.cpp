@@ -113,10 +113,10 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
   // More than any depth of a test: the credits of a channel count by the depth of its other end.
   static constexpr int kOutstanding = 64;
 
-  PostedPut(device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Put> inner,
-            std::shared_ptr<UnderWay> under_way)
-      : EnginePut(watch, kOutstanding, true), inner_watch_(std::move(inner_watch)), inner_(std::move(inner)),
-        under_way_(std::move(under_way)) {}
+  PostedPut(device::Watch& watch, const Slots& source, std::unique_ptr<InnerWatch> inner_watch,
+            std::unique_ptr<Put> inner, std::shared_ptr<UnderWay> under_way)
+      : EnginePut(watch, kOutstanding, source.slot_bytes), inner_watch_(std::move(inner_watch)),
+        inner_(std::move(inner)), under_way_(std::move(under_way)) {}
   ~PostedPut() override { under_way_->finish(this); }
 
   bool at_rest(std::size_t) override { return true; }
@@ -256,7 +256,7 @@ class CountingBell final : public Doorbell {
 class ArmedPut final : public RungPut {
  public:
   ArmedPut(device::Watch& watch, const Slots& source, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
-      : RungPut(watch, std::make_shared<CountingBell>(), source.slot_bytes != 0), moves_bytes_(source.slot_bytes != 0),
+      : RungPut(watch, std::make_shared<CountingBell>(), source.slot_bytes),
         most_ahead_(static_cast<std::uint64_t>(source.depth)), inner_(std::move(inner)), nic_(std::move(nic)) {}
   ~ArmedPut() override {
     nic_->disarm(this);
@@ -265,7 +265,7 @@ class ArmedPut final : public RungPut {
 
   Fired fired() const noexcept override { return Fired::by_nic; }
   bool settled() override {
-    if (!moves_bytes_) nic_->disarm(this);
+    if (!moves_bytes()) nic_->disarm(this);
     return inner_->settled();
   }
   /// A NIC forgets nothing that it was given, and may not fire it while the peer can be written to.
@@ -299,7 +299,6 @@ class ArmedPut final : public RungPut {
       base::raise(watch().done, last, watch().done_parking);
   }
 
-  bool moves_bytes_;
   std::uint64_t most_ahead_;
   std::uint64_t armed_ = 0;
   std::unique_ptr<Put> inner_;
@@ -377,7 +376,7 @@ class PostedTransport : public WrappedTransport {
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
     auto inner_watch = std::make_unique<InnerWatch>(watch);
     auto put = inner.prepare(source, *inner_watch, std::move(key));
-    return std::make_unique<PostedPut>(watch, std::move(inner_watch), std::move(put), under_way_);
+    return std::make_unique<PostedPut>(watch, source, std::move(inner_watch), std::move(put), under_way_);
   }
   std::unique_ptr<Access> wrap(Link& inner, const device::Extent& local, int depth, device::Watch& watch,
                                Key key) override {
