@@ -169,7 +169,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   std::optional<Final> closed_by_peer;
   bool peer_told = false;  ///< the peer's end is closed, and it was told that nothing touches its memory
   /// All enqueued work has run, here and in the peer's memory, and the peer's side lets go: the memory may be freed.
-  bool over() { return parted() && (gone_ || (settled() && disarmed())); }
+  bool over() { return finished() && let_go_by_peer_ && (gone_ || (settled() && disarmed())); }
   /// The peer does not touch this end's memory any more, nor does anything here wait for it to.
   bool parted() const noexcept { return let_go_by_peer_ && passed(); }
   /// The peer has let go of this end, whose key is to be closed once what is enqueued here has passed.
@@ -187,8 +187,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// All that is left of this end is what was armed and never rung for: the peer can close its key, whether or not it
   /// closes its end.
   bool leaves_armed() {
-    return opening.key.role == Role::sender && closing && remote_id != 0 && !gone_ && passed() && !disarmed() &&
-           settled();
+    return opening.key.role == Role::sender && remote_id != 0 && !gone_ && finished() && !disarmed() && settled();
   }
   /// The peer hears next that nothing here touches its memory, once what is returned is gone.
   backends::Held forget_peer() noexcept { return put_ == nullptr ? backends::Held() : put_->forget_peer(); }
@@ -309,6 +308,13 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   /// Blocks the host: what follows cannot be given to a GPU's stream before.
   void await_room(device::Lane lane, std::uint64_t last_done);
+  /// Closing, and all enqueued work has run. Shut from then on: what `settled` disposes of is not armed anew for
+  /// kernels.
+  bool finished() noexcept {
+    if (!closing || !passed()) return false;
+    if (!base::seeded("settled_before_shut")) set_shut();
+    return true;
+  }
   /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.
   bool settled() const { return put_ == nullptr || put_->settled(); }
   bool disarmed() const { return put_ == nullptr || put_->disarmed(key_closed_); }

@@ -132,6 +132,7 @@ BUGS = {
     "pools_locked_while_freed": "Quick/Pools.that_are_held_up*/shm_cuda_pooled*",
     "forbidden_free_forgotten": "Quick/Gotchas.what_a_capture_forbids*/shm_cuda_*",
     "pool_lets_nobody_in": "Quick/Pools.are_reached*/shm_cuda_pooled*",
+    "settled_before_shut": "Wrapped/Devices.find_nothing*/rung_inline_allocated_d1_13B",
     "page_stores_a_total": "Quick/Armed.puts_wait_for*/emucxi_inline_allocated_d4_64B",
 }
 

@@ -4,6 +4,8 @@
 // and what is under way are exercised on any machine.
 #include "tests/faults/wrapped.hpp"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
@@ -264,7 +266,9 @@ class ArmedPut final : public RungPut {
   }
 
   Fired fired() const noexcept override { return Fired::by_nic; }
+  /// Shut first: what is disposed of could be armed anew.
   bool settled() override {
+    EXPECT_TRUE(watch().shut());
     if (!moves_bytes()) nic_->disarm(this);
     return inner_->settled();
   }
