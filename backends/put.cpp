@@ -116,6 +116,13 @@ bool RungPut::arm_ahead() {
   return ahead_ < last && watch_.done.value.load(std::memory_order_acquire) < last;
 }
 
+/// Its end has failed, and nobody rings any more.
+void RungPut::forget_refused_rings() noexcept {
+  const std::uint64_t rung = bell_->rung();
+  bell_->rings.store(rung);
+  may_be_rung_.store(epoch_of(rung));
+}
+
 std::uint64_t RungPut::given_up() const noexcept {
   const std::uint64_t refused = epochs_ == nullptr ? 0 : kernel::load_acquire(epochs_->refused);
   return armed_by_engine() && watch_.shut() ? std::max(refused, epoch_of(bell_->rung())) : refused;

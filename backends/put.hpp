@@ -172,6 +172,8 @@ class RungPut : public Put {
   /// In the engine's turn: what a GPU's stream or kernels may ring for next is announced. Returns whether there is
   /// more, which cannot be yet.
   bool arm_ahead();
+  /// A GPU's stream has passed all that its driver took: what it has not rung for by now it never will.
+  void forget_refused_rings() noexcept;
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
   void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {

@@ -309,13 +309,21 @@ void ChannelEnd::firing_refused(Stream stream, std::uint64_t last) noexcept {
     if (!raise_behind(stream, done, last)) ++refused_;
     return;
   }
-  mark_behind(stream);
+  if (!seeded("refused_ring_unmarked")) mark_behind(stream);
   ring_refused_ = true;  // behind the mark, which is looked for from now on
+}
+
+bool ChannelEnd::marks_passed() const noexcept {
+  return marks_ == nullptr || base::reached(marks_.load()->word, marked_);
+}
+
+void ChannelEnd::forget_refused_rings() noexcept {
+  if (ring_refused_ && marks_passed() && !seeded("refused_ring_awaited")) rung_->forget_refused_rings();
 }
 
 bool ChannelEnd::fired(std::uint64_t last) const noexcept {
   const bool refused = ring_refused_;
-  if (marks_ != nullptr && !base::reached(marks_.load()->word, marked_)) return false;
+  if (!marks_passed()) return false;
   // The stream has passed: what it has not rung for by now it never will, and whoever hears the bell says what is over.
   if (refused) last = std::min(last, rung_->epoch_of(rung_->bell().rung()));
   return done.value.load(std::memory_order_acquire) + refused_ >= last;

@@ -116,6 +116,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void peer_failed(Code code, const std::string& what) noexcept { record(code, what, false); }
   /// Stores the poison once more: a late signal may have overwritten it.
   void poison_again() const noexcept;
+  /// Once the stream has passed what its driver took, the engine does not wait for the rings that it refused.
+  void forget_refused_rings() noexcept;
 
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
   base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
@@ -282,6 +284,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void mark_behind(Stream stream) noexcept;
   /// The driver has refused some of what was to fire epochs up to `last`: of the rest the stream may still come to any.
   void firing_refused(Stream stream, std::uint64_t last) noexcept;
+  /// The stream has passed the last mark that it was given.
+  bool marks_passed() const noexcept;
   /// Nothing is left of what was to fire epochs up to `last`: they are over, or never will be.
   bool fired(std::uint64_t last) const noexcept;
   void await_connected(device::Lane lane) noexcept {

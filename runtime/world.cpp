@@ -216,6 +216,7 @@ void World::repeat_poison() {
   for (auto& [id, end] : ends_) {
     if (!end->failed()) continue;
     end->poison_again();
+    end->forget_refused_rings();
     any = true;
   }
   if (any) failing_.store(true);

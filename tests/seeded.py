@@ -133,6 +133,8 @@ BUGS = {
     "forbidden_free_forgotten": "Quick/Gotchas.what_a_capture_forbids*/shm_cuda_*",
     "pool_lets_nobody_in": "Quick/Pools.are_reached*/shm_cuda_pooled*",
     "settled_before_shut": "Wrapped/Devices.find_nothing*/rung_inline_allocated_d1_13B",
+    "refused_ring_unmarked": "Quick/GpuPlans.that_are_refused_a_part*/rung_cuda_ours_to_ours_d1_100000B",
+    "refused_ring_awaited": "Quick/GpuPlans.or_puts_whose_rings*/posted_cuda_ours_to_ours_d1_100000B",
     "page_stores_a_total": "Quick/Armed.puts_wait_for*/emucxi_inline_allocated_d4_64B",
 }
 

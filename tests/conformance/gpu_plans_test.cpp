@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/conformance/gpu_cases.hpp"
+#include "tests/faults/wrapped.hpp"
 
 namespace {
 
@@ -259,6 +260,40 @@ TEST_P(GpuPlans, that_are_refused_a_part_close_when_the_stream_has_passed_the_re
       while (has_failed([&] { context.check(); })) {  // of each end
       }
       board().meet(context);
+    }
+  });
+}
+
+/// Who waits for a ring, or to arm what is rung for, looks in each turn: he would until the channel is closed. Of two
+/// puts the NIC of tests can be armed for one.
+TEST_P(GpuPlans, or_puts_whose_rings_are_refused_let_the_engine_sleep) {
+  const std::string& ground = GetParam().ground.name;
+  if (!Refusals::possible() || (ground != "posted" && ground != "rung")) return;
+  run_peers(peers_of(GetParam(), 1), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, 2 * one.bytes);
+    GpuStream stream;
+    for (const unsigned refused : {1U, 1000U}) {  // without the mark behind it, or with it
+      Sender sender = context.sender(0, kTag, source.slice(), {.stream = stream.stream()});
+      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = 2});
+      sender.wait_connected();
+      std::atomic<bool> may_go{false};
+      stream.run([&] { may_go.wait(false); });
+      sender.put(stream.stream());
+      {
+        const Refusals refusals(0, refused, Refused::at_once);
+        EXPECT_TRUE(has_failed([&] { sender.put(stream.stream()); }));
+      }
+      may_go = true;
+      may_go.notify_one();
+      EXPECT_TRUE(has_failed([&] { context.synchronize(stream.stream()); }));
+      const std::uint64_t before = rests() + 1;  // one may be under way
+      expect_within(10s, [&] { return rests() > before; });
+      sender.close();
+      receiver.close();
+      while (has_failed([&] { context.check(); })) {  // of each end
+      }
     }
   });
 }

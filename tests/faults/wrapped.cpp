@@ -26,6 +26,7 @@ namespace {
 using namespace backends;
 
 std::atomic<base::Word*> g_newest_signal{nullptr};
+std::atomic<std::uint64_t> g_rests{0};
 
 /// The backend whose puts are wrapped. Its own puts still do the work: they copy, raise the signal, then `watch.done`.
 std::unique_ptr<Transport> open_inner(const Settings& settings) { return threads::open(settings); }
@@ -374,7 +375,10 @@ class PostedTransport : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
   bool poll() override { return under_way_->poll(); }
-  int rest(std::vector<pollfd>&) override { return kNoLimit; }
+  int rest(std::vector<pollfd>&) override {
+    g_rests.fetch_add(1);
+    return kNoLimit;
+  }
 
  protected:
   std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) override {
@@ -426,5 +430,6 @@ std::unique_ptr<Transport> open(const Settings& settings) {
 }  // namespace
 
 base::Word& newest_signal() { return *g_newest_signal.load(); }
+std::uint64_t rests() { return g_rests.load(); }
 
 }  // namespace sluice::test

@@ -2,11 +2,16 @@
 // What the wrapped backends let a test see.
 #pragma once
 
+#include <cstdint>
+
 #include "base/words.hpp"
 
 namespace sluice::test {
 
 /// Where the signals of a wrapped channel land, of the one whose receiving end was announced last in this process.
 base::Word& newest_signal();
+
+/// How often an engine of this process that has a wrapped backend has found nothing under way, and could sleep.
+std::uint64_t rests();
 
 }  // namespace sluice::test
