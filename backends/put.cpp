@@ -111,8 +111,11 @@ bool RungPut::arm_ahead() {
   const auto too_many = [&] {
     return seeded("one_armed_too_few") && ahead_ + 1 >= watch_.done.value.load() + most_armed();
   };
-  while (ahead_ < last && !too_many() && announce(ahead_ + 1, epochs_ != nullptr ? whole_ : part_of(ahead_ + 1)))
-    ++ahead_;
+  const auto part = [&](std::uint64_t epoch) {
+    return epochs_ != nullptr ? whole_ : part_of(seeded("part_of_another_armed") && epoch > 1 ? epoch - 1 : epoch);
+  };
+  if (seeded("late_one_not_armed")) ahead_ = std::max(ahead_, std::min(last, epoch_of(bell_->rung())));
+  while (ahead_ < last && !too_many() && announce(ahead_ + 1, part(ahead_ + 1))) ++ahead_;
   return ahead_ < last && watch_.done.value.load(std::memory_order_acquire) < last;
 }
 

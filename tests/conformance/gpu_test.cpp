@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of GPUs, and what only their streams do. Runs where there is a GPU, and elsewhere on an emulated one
 // (tests/emucuda), whose memory the processor cannot touch.
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -54,6 +55,17 @@ std::vector<GpuCase> pool_cases() {
   return cases;
 }
 
+struct Part {
+  std::size_t offset;
+  std::size_t bytes;
+};
+
+void expect_only(const Part& part, std::span<const std::byte> slot, const Stamp& stamp) {
+  EXPECT_EQ(unlike_poison(slot.first(part.offset)), "") << "before part " << stamp.epoch;
+  EXPECT_EQ(difference(slot.subspan(part.offset, part.bytes), stamp, part.offset), "") << "epoch " << stamp.epoch;
+  EXPECT_EQ(unlike_poison(slot.subspan(part.offset + part.bytes)), "") << "after part " << stamp.epoch;
+}
+
 /// The order of a case, with what stands for a user's kernels: they fill a slot, and look at one.
 class Kernels {
  public:
@@ -61,25 +73,32 @@ class Kernels {
     if (!one.inline_order) stream_ = std::make_unique<GpuStream>();
     // As large as all epochs: a copy reads what is there when it happens, not when it is enqueued.
     bytes_ = context.allocate(one.bytes * (kEpochs + 1), Space::pinned);
+    test::poison(of_epoch(0));
   }
 
   Stream stream() const { return stream_ == nullptr ? Stream() : stream_->stream(); }
 
   void fill(const Slice& slot, const Stamp& stamp) {
-    const std::span<std::byte> bytes = bytes_of(bytes_.slice(stamp.epoch * one_.bytes, one_.bytes));
+    const std::span<std::byte> bytes = of_epoch(stamp.epoch);
     test::fill(bytes, stamp);
     copy(slot.data(), bytes.data());
   }
 
-  void expect(const Slice& slot, const Stamp& stamp) {
-    const std::span<std::byte> bytes = bytes_of(bytes_.slice(stamp.epoch * one_.bytes, one_.bytes));
+  void poison(const Slice& slot) { copy(slot.data(), of_epoch(0).data()); }
+
+  void expect(const Slice& slot, const Stamp& stamp) { expect({0, one_.bytes}, slot, stamp); }
+  void expect(const Part& part, const Slice& slot, const Stamp& stamp) {
+    const std::span<std::byte> bytes = of_epoch(stamp.epoch);
     copy(bytes.data(), slot.data());
-    const auto look = [bytes, stamp] { EXPECT_EQ(difference(bytes, stamp), "") << "epoch " << stamp.epoch; };
+    const auto look = [=] { expect_only(part, bytes, stamp); };
     if (stream_ == nullptr) return look();
     stream_->run(look);
   }
 
  private:
+  std::span<std::byte> of_epoch(std::uint64_t epoch) const {
+    return bytes_of(bytes_.slice(epoch * one_.bytes, one_.bytes));
+  }
   void copy(std::byte* to, const std::byte* from) {
     if (stream_ == nullptr) return gpu_copy(to, from, one_.bytes);
     stream_->copy(to, from, one_.bytes);
@@ -151,40 +170,89 @@ TEST_P(GpuMemory, is_not_overwritten_by_a_sender_that_runs_ahead) {
   });
 }
 
+/// So many bytes of it, wherever it is.
+void poison_in_gpu(const Slice& slots) {
+  std::vector<std::byte> bytes(slots.bytes());
+  poison(bytes);
+  gpu_copy(slots.data(), bytes.data(), bytes.size());
+}
+
+std::vector<std::byte> bytes_in_gpu(const Slice& slots) {
+  std::vector<std::byte> bytes(slots.bytes());
+  gpu_copy(bytes.data(), slots.data(), bytes.size());
+  return bytes;
+}
+
 TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
-    const std::size_t offset = one.bytes / 3;
-    const std::size_t part = one.bytes / 2;
+    const std::vector<Part> parts = {{one.bytes / 3, one.bytes / 2}, {0, one.bytes / 4}, {0, 0}};
     Kernels kernels(context, one);
+    std::uint64_t epoch = 0;
     if (context.rank() == 0) {
       const Piece source(context, one.source, bytes);
       board().meet(context);
       Sender sender = context.sender(1, kTag, source.slice(), {.depth = one.depth});
-      kernels.fill(sender.acquire(kernels.stream()), {0, kTag, 1});
-      sender.put(kernels.stream(), offset, part);
-      sender.put(kernels.stream(), 0, 0);
+      for (const Part& part : parts) {
+        kernels.fill(sender.acquire(kernels.stream()), {0, kTag, ++epoch});
+        sender.put(kernels.stream(), part.offset, part.bytes);
+      }
       context.synchronize(kernels.stream());
       board().meet(context);
     } else {
       const Piece target(context, one.target, bytes);
-      std::vector<std::byte> seen(bytes);
-      poison(seen);
-      gpu_copy(target.slice().data(), seen.data(), bytes);
+      poison_in_gpu(target.slice());
       board().meet(context);
       Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = one.depth});
-      const Slice slot = receiver.wait(kernels.stream());
+      for (const Part& part : parts) {
+        const Slice slot = receiver.wait(kernels.stream());
+        kernels.expect(part, slot, {0, kTag, ++epoch});
+        kernels.poison(slot);
+        receiver.release(kernels.stream());
+      }
       context.synchronize(kernels.stream());
-      gpu_copy(seen.data(), slot.data(), one.bytes);
-      const auto all = std::span(seen).first(one.bytes);
-      EXPECT_EQ(unlike_poison(all.first(offset)), "");
-      EXPECT_EQ(difference(all.subspan(offset, part), {0, kTag, 1}, offset), "");
-      EXPECT_EQ(unlike_poison(all.subspan(offset + part)), "");
-      receiver.release(kernels.stream());
-      receiver.wait(kernels.stream());
-      receiver.release(kernels.stream());
-      context.synchronize(kernels.stream());
+      board().meet(context);
+    }
+  });
+}
+
+/// All of them in one go: the NIC of tests can be armed for one at a time, the receiver has a slot for each.
+TEST_P(GpuMemory, gets_parts_that_are_rung_for_before_they_can_be_armed) {
+  if (GetParam().inline_order || GetParam().depth != 1) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const auto part_of = [&](std::uint64_t epoch) { return Part{epoch % one.bytes, 1}; };
+    constexpr Stamp kStamp{0, kTag, 1};
+    GpuStream stream;
+    if (context.rank() == 0) {
+      const Piece source(context, one.source, one.bytes);
+      std::vector<std::byte> bytes(one.bytes);
+      fill(bytes, kStamp);
+      gpu_copy(source.slice().data(), bytes.data(), one.bytes);
+      board().meet(context);
+      Sender sender = context.sender(1, kTag, source.slice(), {.stream = stream.stream()});
+      sender.wait_connected();
+      std::atomic<bool> may_go{false};
+      stream.run([&] { may_go.wait(false); });
+      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+        const Part part = part_of(epoch);
+        sender.put(stream.stream(), part.offset, part.bytes);
+      }
+      may_go = true;
+      may_go.notify_one();
+      context.synchronize(stream.stream());
+      board().meet(context);
+    } else {
+      const Piece target(context, one.target, kEpochs * one.bytes);
+      poison_in_gpu(target.slice());
+      board().meet(context);
+      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = kEpochs, .stream = stream.stream()});
+      std::vector<Slice> slots;
+      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) slots.push_back(receiver.wait(stream.stream()));
+      context.synchronize(stream.stream());
+      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch)
+        expect_only(part_of(epoch), bytes_in_gpu(slots[epoch - 1]), kStamp);
       board().meet(context);
     }
   });
