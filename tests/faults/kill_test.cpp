@@ -218,7 +218,9 @@ TEST_P(Kill, is_noticed_by_a_peer_that_comes_too_late_to_watch_the_process) {
 TEST_P(Kill, is_noticed_by_a_peer_that_had_no_descriptor_to_watch_the_process) {
   if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
   expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
-    const Case& one = GetParam();
+    Case one = GetParam();
+    // Where the user's memory cannot be mapped, what lands for a large slot takes a descriptor of its own.
+    if (one.user) one.bytes = std::min<std::size_t>(one.bytes, 4096);
     Order order(one);
     const Buffer buffer(context, one);
     if (context.rank() == 1) {
