@@ -17,15 +17,51 @@ void reach_words(device::Driver& driver, const Signal& signal, const Mapped& map
   if (!seeded("hosts_not_told")) signal.parking->silence();
 }
 
-void StreamCopy::reach_from(device::Driver& driver) {
-  kernels_reach_ = kernels_reach_ || (driver.kernels_reach(from_.data) && driver.kernels_reach(to_.data));
-  if (kernels_reach_ && driver.has_kernels(driver.current_device())) kernel_max_ = device::kernel_put_max;
+void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
+  const auto is_stale = [&](const device::Extent& memory) {
+    try {
+      const device::Reached pages = device::reach(driver, memory);
+      reached.insert(reached.end(), pages.begin(), pages.end());
+      return false;
+    } catch (const device::StalePages&) {
+      return true;
+    }
+  };
+  from_stale_ = is_stale(from_);
+  to_stale_ = is_stale(to_);
+  if (!from_stale_ && !to_stale_) {
+    kernels_reach_ = kernels_reach_ || (driver.kernels_reach(from_.data) && driver.kernels_reach(to_.data));
+    if (kernels_reach_ && driver.has_kernels(driver.current_device())) kernel_max_ = device::kernel_put_max;
+  } else if (gpus_ != nullptr) {
+    ours_ = device::allocate(slot_bytes_, false);
+    device::reach(driver, ours_.extent());
+  }
+}
+
+void StreamCopy::by_host(device::GpuCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const {
+  if (gpus_ == nullptr) return call.copy_by_host(to, from, bytes);
+  std::byte* const ours = ours_.extent().data;  // the stream does one copy of this channel after the other
+  if (from_stale_) {
+    call.copy_by_host(ours, from, bytes);
+    call.copy(to, ours, bytes);
+  } else {
+    call.copy(ours, from, bytes);
+    call.copy_by_host(to, ours, bytes);
+  }
+}
+
+std::string StreamCopy::describe() const {
+  if (from_stale_ || to_stale_) {
+    return ", by a host function of the stream, since the GPU's driver still has the pages that were at these "
+           "addresses "
+           "before";
+  }
+  return kernel_max_ == 0 ? "" : ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
 }
 
 void MappedPut::reach_from(device::Driver& driver) {
-  reached_ = device::reach(driver, target_.memory);
   reach_words(driver, signal_, mapped_, reached_);
-  copy_.reach_from(driver);
+  copy_.reach_from(driver, reached_);
 }
 
 std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {

@@ -24,29 +24,39 @@ class StreamCopy {
  public:
   StreamCopy(const Slots& source, const Slots& target)
       : from_(source.memory), to_(target.memory), gpus_(from_.driver != nullptr ? from_.driver : to_.driver),
-        kernels_reach_(target.slot_bytes == 0) {}
+        slot_bytes_(source.slot_bytes), kernels_reach_(target.slot_bytes == 0) {}
 
-  /// From now on on streams of the current GPU, whose driver was given both.
-  void reach_from(device::Driver& driver);
+  /// From now on on streams of the current GPU, whose driver was given what is mapped of the peer.
+  void reach_from(device::Driver& driver, device::Reached& reached);
   /// False: it was refused, which has failed the watch.
   bool operator()(device::Lane lane, device::Watch& watch, std::byte* to, const std::byte* from,
                   std::size_t bytes) const {
+    if (lane.gpu != nullptr && (from_stale_ || to_stale_)) [[unlikely]] {
+      by_host(*lane.gpu, to, from, bytes);
+      return true;
+    }
     return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
   }
   /// Whether kernels can do it: on the driver's GPUs, or on the host, which memory of a GPU is not for.
   bool by_kernels(const device::Driver* driver) const noexcept {
     return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
   }
-  std::string describe() const {
-    return kernel_max_ == 0 ? "" : ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
-  }
+  std::string describe() const;
 
  private:
+  /// Where the driver has stale pages, which it is to leave alone: between the processor's memory directly, else
+  /// through memory of ours.
+  void by_host(device::GpuCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
+
   device::Extent from_;
   device::Extent to_;
   device::Driver* gpus_;  // whose memory it reads or writes; null: the processor's
+  std::size_t slot_bytes_;
   bool kernels_reach_;
   std::size_t kernel_max_ = 0;
+  bool from_stale_ = false;
+  bool to_stale_ = false;
+  device::Allocation ours_;  // a slot
 };
 
 /// Copies into mapped memory of the peer, then raises its signal.

@@ -4,14 +4,17 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <ctime>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace sluice::base {
@@ -69,11 +72,30 @@ namespace {
 struct Pool {
   std::mutex mutex;
   std::vector<Progress*> free;
+  std::byte* next_page = nullptr;
+  std::size_t pages_left = 0;
 };
 
 Pool& pool() {
   static auto* const all = new Pool;  // never destroyed: see Progress
   return *all;
+}
+
+/// One range of addresses, taken with the first, has all that most programs ever need. Not heap memory: at what comes
+/// there later, a GPU's driver may still have pages of the user's (device/reach).
+void* fresh_page() {
+  constexpr std::size_t kPages = 4096;
+  if (pool().pages_left == 0) {
+    const std::size_t bytes = kPages * Progress::kPage;
+    void* const range =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) throw std::bad_alloc();
+    madvise(range, bytes, MADV_NOHUGEPAGE);  // or the first word takes 2 MiB
+    pool().next_page = static_cast<std::byte*>(range);
+    pool().pages_left = kPages;
+  }
+  --pool().pages_left;
+  return std::exchange(pool().next_page, pool().next_page + Progress::kPage);
 }
 
 }  // namespace
@@ -84,8 +106,8 @@ Progress& take_progress() {
   if (free.empty()) {
     constexpr std::size_t kAtOnce = Progress::kPage / sizeof(Progress);
     free.reserve(free.capacity() + kAtOnce);  // room for all there are: giving back never allocates
-    auto* const fresh = new (std::align_val_t(Progress::kPage)) Progress[kAtOnce];
-    for (std::size_t i = 0; i < kAtOnce; ++i) free.push_back(fresh + i);
+    auto* const fresh = static_cast<Progress*>(fresh_page());
+    for (std::size_t i = 0; i < kAtOnce; ++i) free.push_back(new (fresh + i) Progress);
   }
   Progress& progress = *free.back();
   free.pop_back();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "device/memory.hpp"
 #include "device/reach.hpp"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -29,8 +30,34 @@ void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) no
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
 #endif
 
+namespace {
+
+/// The processor's side is stale: the driver, which would use other pages there, is given memory of ours instead.
+void copy_now_through_ours(Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes, bool to_gpu) {
+  constexpr std::size_t kAtOnce = 64 * 1024;
+  const Allocation allocation = allocate(std::min(bytes, kAtOnce), false);
+  std::byte* const ours = allocation.extent().data;
+  for (std::size_t at = 0; at < bytes; at += kAtOnce) {
+    const std::size_t some = std::min(bytes - at, kAtOnce);
+    if (to_gpu) {
+      std::memcpy(ours, from + at, some);
+      gpus.copy_now(to + at, ours, some);
+    } else {
+      gpus.copy_now(ours, from + at, some);
+      std::memcpy(to + at, ours, some);
+    }
+  }
+}
+
+}  // namespace
+
 bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   try {
+    const bool from_stale = stale(from, bytes);
+    if (from_stale || stale(to, bytes)) {
+      copy_now_through_ours(gpus, to, from, bytes, from_stale);
+      return true;
+    }
     if (!any_in_parts()) {
       gpus.copy_now(to, from, bytes);
       return true;
@@ -41,7 +68,7 @@ bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, 
       });
     });
     return true;
-  } catch (const GpuError& reason) {
+  } catch (const std::exception& reason) {  // of memory of ours too
     watch.fail(Code::transport, reason.what());
     return false;
   }

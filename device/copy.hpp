@@ -21,7 +21,7 @@ inline std::atomic<std::size_t> kernel_put_max{0};
 /// Complete when it returns: what is stored later is seen later.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-/// Now, by the driver: memory of a GPU. False: it refused, which has failed the watch.
+/// Now, by the driver: one of the two is memory of a GPU. False: it refused, which has failed the watch.
 bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 /// Copies in the lane's order, choosing the way by size. Not for overlapping memory. `kernel_max`: on a GPU's stream,

@@ -2,6 +2,8 @@
 #include "device/gpu_call.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 
 #include "base/seeded.hpp"
 #include "device/reach.hpp"
@@ -24,6 +26,21 @@ void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
       driver_.copy(stream_, to + at + inner, from + at + inner, some);
     });
   });
+}
+
+void GpuCall::copy_by_host(std::byte* to, const std::byte* from, std::size_t bytes) {
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  constexpr auto copy_now = [](void* held) {
+    const std::unique_ptr<Copy> copy(static_cast<Copy*>(held));
+    std::memcpy(copy->to, copy->from, copy->bytes);
+  };
+  auto what = std::make_unique<Copy>(Copy{to, from, bytes});
+  call(copy_now, what.get());
+  static_cast<void>(what.release());
 }
 
 /// Not in parts: only the driver minds how it was given the memory, a kernel has addresses.

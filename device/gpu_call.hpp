@@ -42,6 +42,8 @@ class GpuCall {
   }
   /// By the copy engine.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
+  /// By the host, when the stream comes to it: memory of the processor, all of it, which the driver need not have.
+  void copy_by_host(std::byte* to, const std::byte* from, std::size_t bytes);
   /// By a kernel, which must reach both: one for all such copies in a row, with the words that are written next.
   void copy_by_kernel(std::byte* to, const std::byte* from, std::size_t bytes);
   void launch(const Launch& what) {

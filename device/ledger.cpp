@@ -37,7 +37,7 @@ void* take_pages(Driver* driver, std::size_t bytes) {
       return std::memset(found, 0, bytes);
     }
   }
-  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const pages = map_fresh(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (pages == MAP_FAILED) throw std::bad_alloc();
   if (driver != nullptr) reach_for_ever(*driver, pages, bytes);
   return pages;

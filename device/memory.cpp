@@ -78,7 +78,7 @@ std::shared_ptr<Segment> new_segment(std::size_t bytes, bool populate) {
   fd = base::Fd(memfd_create("sluice", MFD_CLOEXEC));
   if (!fd) fail("memfd_create");
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("reserving " + std::to_string(bytes) + " bytes");
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+  void* const data = map_fresh(bytes, MAP_SHARED | MAP_NORESERVE, fd.get());
   if (data == MAP_FAILED) fail("mapping " + std::to_string(bytes) + " bytes");
   segment->data = static_cast<std::byte*>(data);
   segment->bytes = bytes;
@@ -304,7 +304,7 @@ Mapping::Mapping(const GpuExport& share, std::size_t bytes, Driver* driver) : by
     data_ = gpu_.data;
     return;
   }
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, share.fd.get(), 0);
+  void* const data = map_fresh(bytes, MAP_SHARED | MAP_NORESERVE, share.fd.get());
   if (data == MAP_FAILED) fail("mapping " + std::to_string(bytes) + " bytes of a peer");
   data_ = static_cast<std::byte*>(data);
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/reach.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <mutex>
 
+#include "base/seeded.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -32,6 +36,7 @@ Book& book() {
 }
 
 std::atomic<bool> in_parts{false};
+std::atomic<int> without_owner{0};  // of what is given
 
 /// Unless somebody owns it again.
 void take_back(const Key& key) {
@@ -40,12 +45,14 @@ void take_back(const Key& key) {
   if (given == book().given.end() || given->second.owners > 0) return;
   book().given.erase(given);
   key.first->give_up(reinterpret_cast<void*>(key.second));
+  --without_owner;
 }
 
 void leave(const Key& key) {
   {
     const std::lock_guard lock(book().mutex);
     if (--book().given.at(key).owners > 0) return;
+    ++without_owner;
   }
   retire([key] { return take_back(key), true; });
 }
@@ -61,8 +68,6 @@ void add_piece(Driver& driver, std::uintptr_t& at, std::uintptr_t end, Reached& 
   const auto next = given.upper_bound({&driver, at});
   const auto before = next == given.begin() ? given.end() : std::prev(next);
   if (before != given.end() && before->first.first == &driver && before->second.end > at) {
-    // Its owner may have freed it, and others have come to its address: the driver would use the old pages.
-    if (before->second.owners == 0) throw GpuError("the memory that was here before is still used by a parked stream");
     reached.push_back(own(before->first, before->second));
     at = before->second.end;
     return;
@@ -88,6 +93,9 @@ Reached reach(Driver& driver, const void* data, std::size_t bytes) {
   Reached reached;
   reap();
   const std::lock_guard lock(book().mutex);
+  // An owner may have freed its memory, and others have come to its address.
+  if (stale(data, std::max<std::size_t>(bytes, 1)))
+    throw StalePages("the memory that was here before is still used by a parked stream");
   // Pages that are shared with other memory are pieces of their own: they stay as long as that does, and no others.
   const std::uintptr_t whole_begin = first == begin ? begin : std::min(begin + kPage, end);
   const std::uintptr_t whole_end = last == end ? end : std::max(end - kPage, whole_begin);
@@ -97,6 +105,30 @@ Reached reach(Driver& driver, const void* data, std::size_t bytes) {
   }
   if (reached.size() > 1) in_parts.store(true);
   return reached;
+}
+
+bool stale(const void* data, std::size_t bytes) {
+  if (bytes == 0 || without_owner.load() == 0 || base::seeded("stale_pages_used")) return false;
+  const auto first = reinterpret_cast<std::uintptr_t>(data);
+  const std::lock_guard lock(book().mutex);
+  return std::any_of(book().given.begin(), book().given.end(), [&](const auto& entry) {
+    const auto& [key, given] = entry;
+    return given.owners == 0 && key.second < first + bytes && first < given.end;
+  });
+}
+
+void* map_fresh(std::size_t bytes, int flags, int descriptor) {
+  std::vector<void*> stale_ones;
+  void* data = nullptr;
+  for (;;) {
+    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
+    if (data == MAP_FAILED || !stale(data, bytes)) break;
+    stale_ones.push_back(data);  // or it would be found again
+  }
+  const int why = errno;
+  for (void* const one : stale_ones) munmap(one, bytes);
+  errno = why;
+  return data;
 }
 
 void reach_for_ever(Driver& driver, void* page, std::size_t bytes) {

@@ -15,8 +15,21 @@ namespace sluice::device {
 /// Pages that a driver was given; taken back with the last owner.
 using Reached = std::vector<std::shared_ptr<const void>>;
 
-/// Any thread. @throws GpuError
+/// The memory that was at these addresses before was freed, and its pages are not taken back yet: while a stream may be
+/// parked they cannot be. The driver uses them, whatever the processor finds there now.
+class StalePages : public GpuError {
+ public:
+  using GpuError::GpuError;
+};
+
+/// Any thread. @throws StalePages, GpuError
 Reached reach(Driver& driver, const void* data, std::size_t bytes);
+
+/// Whether a driver may use other pages there than the processor does.
+bool stale(const void* data, std::size_t bytes);
+
+/// As mmap, for reading and writing, where nothing is stale. MAP_FAILED: errno says why.
+void* map_fresh(std::size_t bytes, int flags, int descriptor);
 
 /// For good: pages of words.
 void reach_for_ever(Driver& driver, void* page, std::size_t bytes);

@@ -271,7 +271,11 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
 void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   const device::OnDevice current(driver, gpu);
   load_kernels(driver, gpu);
-  reached_ = device::reach(driver, slots_.memory);
+  try {
+    reached_ = device::reach(driver, slots_.memory);
+  } catch (const device::StalePages&) {
+    stale_ = true;
+  }
   device::reach(driver, word_.memory);
   for (const auto& word : more_words_) device::reach(driver, word.memory);
   reach_own(driver);
@@ -413,6 +417,8 @@ std::string ChannelEnd::describe() const {
           std::to_string(opening.key.tag) + ", " + std::to_string(opening.options.depth) + " x " +
           std::to_string(slot_bytes) + " bytes: ";
   if (remote_id == 0) return text + "not connected yet";
+  if (stale_)
+    text += "the GPU's driver still has the pages that were at these addresses before: kernels must not use them; ";
   if (!sends) return text + (landing_ == nullptr ? "closed" : landing_->describe());
   if (put_ == nullptr) return text + "the peer has closed its end";
   constexpr const char* kBy[] = {"fired by the stream", "fired by the NIC", "fired by the engine"};

@@ -391,6 +391,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   std::atomic<std::uint64_t> limit_{kNoLimit};
 
   const backends::Slots slots_;
+  bool stale_ = false;  ///< the driver of its streams' GPU has other pages at their addresses
   std::unique_ptr<backends::Put> put_;
   backends::RungPut* rung_ = nullptr;  // the same, if it is one; set before `connected`
   std::unique_ptr<backends::Landing> landing_;

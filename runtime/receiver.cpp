@@ -30,7 +30,8 @@ std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
 std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device::Driver* driver,
                                                   std::uint64_t& fault) {
   kernel::In in{};
-  if (more_words_.size() + 1 > kernel::In::kMostRails || (taken_ == nullptr && landing_ && !landing_->direct()))
+  if (stale_ || more_words_.size() + 1 > kernel::In::kMostRails ||
+      (taken_ == nullptr && landing_ && !landing_->direct()))
     return std::nullopt;
   in.waits = ledger.take<kernel::Count>();
   in.releases = ledger.take<kernel::Count>();

@@ -16,6 +16,7 @@ using runtime::Final;
 void SenderCore::reach_own(device::Driver& driver) { runtime::reach_progress(driver, done); }
 
 std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault) {
+  if (stale_) return std::nullopt;
   kernel::Out out{};
   out.count = ledger.take<kernel::Count>();
   out.credit = runtime::as_kernels_see(*word_.word);

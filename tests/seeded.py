@@ -110,6 +110,7 @@ BUGS = {
     "refused_awaited": "Quick/GpuPlans.that_are_refused*/threads_cuda_ours_to_ours_d1_100000B",
     "engine_sleeps_on": "Quick/GpuMemory.gets_every*/posted_cuda_ours_to_ours_d1_13B",
     "freed_behind_parked": "EMUCUDA_DEADLOCK_MS=1000 Quick/GpuStreams.that_are_parked*/threads_cuda_ours_to_ours_d1_13B",
+    "stale_pages_used": "Quick/GpuStreams.move_the_bytes*/threads_cuda_ours_to_ours_d1_13B",
     "freed_behind_kernels": "Quick/Gotchas.nothing_is_freed*/shm_cuda_ours_to_ours_d1_64B",
     "kernels_loaded_late": "EMUCUDA_DEADLOCK_MS=1000 Quick/Gotchas.kernels_of_ours*/shm_cuda_ours_to_ours_d1_64B",
     "hosts_not_told": "Quick/GpuStreams.are_noticed*/threads_cuda_ours_to_ours_d1_13B",

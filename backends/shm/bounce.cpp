@@ -91,7 +91,8 @@ void BouncePut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
 std::string BouncePut::describe() const {
   if (kernel_.address == 0) {
     return "shm: the target is a GPU's memory that its driver gives to no other process, so all goes through a bounce "
-           "buffer in host memory";
+           "buffer in host memory" +
+           copy_.describe();
   }
   if (kernel_.pid == 0) {
     return "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "

@@ -62,7 +62,7 @@ class BouncePut final : public Put {
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override {
     reach_words(driver, signal_, mapped_, reached_);
-    copy_.reach_from(driver);
+    copy_.reach_from(driver, reached_);
   }
   /// They would have to know who moves the bytes, for each size.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }

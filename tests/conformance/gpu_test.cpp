@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of GPUs, and what only their streams do. Runs where there is a GPU, and elsewhere on an emulated one
 // (tests/emucuda), whose memory the processor cannot touch.
+#include <sluice/device.hpp>
+
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -342,6 +347,157 @@ TEST_P(GpuStreams, that_are_parked_hold_up_no_closing) {
     sender.put(other.stream());
     context.synchronize(parked.stream());
     context.synchronize(other.stream());
+    board().meet(context);
+  });
+}
+
+/// Memory of the user's that is unmapped and mapped again at the same address: other pages each time. Shared, so that
+/// the emulated driver keeps the old ones as a GPU does.
+class ComingAgain {
+ public:
+  explicit ComingAgain(std::size_t bytes) : bytes_(bytes), data_(map(nullptr, 0)) {}
+  ComingAgain(const ComingAgain&) = delete;
+  ComingAgain& operator=(const ComingAgain&) = delete;
+  ~ComingAgain() {
+    if (here_) go();
+  }
+
+  std::byte* data() const { return data_; }
+  bool here() const { return here_; }
+  void go() {
+    ::munmap(data_, bytes_);
+    here_ = false;
+  }
+  void come() { here_ = map(data_, MAP_FIXED_NOREPLACE) == data_; }
+
+ private:
+  std::byte* map(void* at, int fixed) const {
+    return static_cast<std::byte*>(
+        ::mmap(at, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | fixed, -1, 0));
+  }
+
+  std::size_t bytes_;
+  std::byte* data_;
+  bool here_ = true;
+};
+
+/// A stream of this rank that waits for the other from here on, so that no driver takes pages back.
+class Parked {
+ public:
+  explicit Parked(Context& context)
+      : context_(context), memory_(context.allocate(128)),
+        receiver_(context.receiver(1 - context.rank(), kTag, memory_.slice(0, 64))),
+        sender_(context.sender(1 - context.rank(), kTag, memory_.slice(64, 64))) {
+    receiver_.wait(stream_.stream());
+    board().meet(context);
+  }
+  /// On a stream that is not parked.
+  void let_go(Stream by) {
+    sender_.put(by);
+    context_.synchronize(by);
+    context_.synchronize(stream_.stream());
+  }
+
+ private:
+  Context& context_;
+  GpuStream stream_;
+  Memory memory_;
+  Receiver receiver_;
+  Sender sender_;
+};
+
+/// From such memory to the other rank's, whatever it is, and back into such memory.
+TEST_P(GpuStreams, move_the_bytes_of_memory_that_comes_again) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const std::size_t pages = (one.bytes + 4095) / 4096 * 4096;
+    const Piece gpus(context, one.target, one.bytes);
+    const Piece hosts(context, Whose::hosts, one.bytes);
+    ComingAgain memory(2 * pages);
+    GpuStream stream;
+    Parked parked(context);
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+      const std::span<std::byte> first(memory.data(), one.bytes);
+      const std::span<std::byte> last(memory.data() + pages, one.bytes);
+      const Slice from = context.region(first.data(), one.bytes).all();
+      const Slice into = context.region(last.data(), one.bytes).all();
+      poison(last);
+      const Slice between = (round % 2 == 0 ? hosts : gpus).slice();
+      Sender there = context.sender(other, kTag + 1, from);
+      Receiver here = context.receiver(other, kTag + 1, between);
+      Sender back = context.sender(other, kTag + 2, between);
+      Receiver home = context.receiver(other, kTag + 2, into);
+      for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+        const Stamp stamp{context.rank(), kTag, 10 * round + epoch};
+        stream.run([first, stamp] { fill(first, stamp); });
+        there.put(stream.stream());
+        here.wait(stream.stream());
+        back.put(stream.stream());
+        here.release(stream.stream());
+        home.wait(stream.stream());
+        stream.run([into, stamp] { expect_and_poison(into, stamp); });
+        home.release(stream.stream());
+      }
+      context.synchronize(stream.stream());
+      const bool stale = there.describe().find("pages that were at these addresses before") != std::string::npos;
+      EXPECT_EQ(stale, round > 1) << there.describe();
+      if (stale) expect_code(Code::unsupported, [&] { there.on_device(stream.stream()); });
+      for (Sender* const end : {&there, &back}) end->close();
+      for (Receiver* const end : {&here, &home}) end->close();
+      memory.go();
+      memory.come();
+      ASSERT_TRUE(memory.here());
+    }
+    parked.let_go(stream.stream());
+    board().meet(context);
+  });
+}
+
+/// Where the driver has the user's pages still there is none of ours: neither what it allocates nor the words of
+/// channels, which come from the heap in many programs.
+TEST_P(GpuStreams, find_memory_of_ours_elsewhere_than_where_the_users_was) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr std::size_t kBytes = 1024 * 1024;
+    constexpr std::size_t kPages = 64 * 1024;  // of the heap
+    constexpr Tag kChannels = 60;
+    const Rank other = 1 - context.rank();
+    GpuStream stream;
+    ComingAgain memory(kBytes);
+    auto* const heap = static_cast<std::byte*>(std::aligned_alloc(4096, kPages));
+    const Memory ours = context.allocate(kBytes);
+    const auto use = [&](const Slice& bytes, Tag tag) {
+      const std::size_t half = bytes.bytes() / 2;
+      const Slice source = bytes.slice(0, half);
+      const Slice target = bytes.slice(half, half);
+      Sender sender = context.sender(other, tag, source);
+      Receiver receiver = context.receiver(other, tag, target);
+      fill(bytes_of(source), {context.rank(), tag, 1});
+      sender.put(stream.stream());
+      receiver.wait(stream.stream());
+      receiver.release(stream.stream());
+      context.synchronize(stream.stream());
+      expect_and_poison(target, {other, tag, 1});
+      sender.close();
+      receiver.close();
+    };
+    Parked parked(context);
+    use(context.region(memory.data(), kBytes).all(), kTag + 1);
+    use(context.region(heap, kPages).all(), kTag + 2);
+    memory.go();
+    std::free(heap);
+    use(context.allocate(kBytes, Space::pinned).all(), kTag + 3);
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    for (Tag i = 0; i < kChannels; ++i) {
+      const Slice bytes = ours.slice(i * 128, 128);
+      senders.push_back(context.sender(other, kTag + 4 + i, bytes.slice(0, 64)));
+      receivers.push_back(context.receiver(other, kTag + 4 + i, bytes.slice(64, 64)));
+      senders.back().put(stream.stream());
+      receivers.back().wait(stream.stream());
+    }
+    context.synchronize(stream.stream());
+    parked.let_go(stream.stream());
     board().meet(context);
   });
 }

@@ -24,6 +24,10 @@ bool any_in(const Map& map, std::uintptr_t base, std::size_t bytes, Size size) {
 
 }  // namespace
 
+Range::~Range() {
+  if (pinned != nullptr) ::munmap(pinned, pinned_bytes);
+}
+
 bool Addresses::open() {
   if (window_) return true;
   void* memory = ::mmap(nullptr, kWindow, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -23,10 +23,18 @@ class Context;
 enum class Kind { device, ipc, mapped, pool, host, registered };
 
 struct Range {
+  Range() = default;
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+  ~Range();
+
   Kind kind{};
   std::uintptr_t base = 0;
   std::size_t bytes = 0;
   char* alias = nullptr;  // where the emulator reads and writes it
+  void* pinned =
+      nullptr;  // of Kind::registered: its pages, at an address of the emulator's; null: only at the program's
+  std::size_t pinned_bytes = 0;
   int device = 0;
   Context* context = nullptr;
   std::shared_ptr<Block> block;          // none for host memory

@@ -21,6 +21,18 @@ bool present(std::uintptr_t begin, std::uintptr_t end) {
   return ::mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()) == 0;
 }
 
+/// A driver keeps the pages that it was given, whatever the program maps at their addresses later. The emulator can
+/// where they are mapped shared, and else returns null. Not for ThreadSanitizer, which takes another address for other
+/// memory.
+void* pin([[maybe_unused]] std::uintptr_t begin, [[maybe_unused]] std::size_t bytes) {
+#ifdef __SANITIZE_THREAD__
+  return nullptr;
+#else
+  void* const pages = ::mremap(reinterpret_cast<void*>(begin), 0, bytes, MREMAP_MAYMOVE);
+  return pages == MAP_FAILED ? nullptr : pages;
+#endif
+}
+
 void add_host_memory(Kind kind, void* memory, std::size_t bytes, unsigned flags, Context& context) {
   auto range = std::make_shared<Range>();
   range->kind = kind;
@@ -30,6 +42,12 @@ void add_host_memory(Kind kind, void* memory, std::size_t bytes, unsigned flags,
   range->device = context.device();
   range->context = &context;
   range->flags = flags;
+  if (kind == Kind::registered) {
+    const std::uintptr_t begin = page_below(range->base);
+    range->pinned_bytes = page_above(range->base + bytes) - begin;
+    range->pinned = pin(begin, range->pinned_bytes);
+    if (range->pinned != nullptr) range->alias = static_cast<char*>(range->pinned) + (range->base - begin);
+  }
   driver().addresses.add(range);
 }
 
