@@ -103,6 +103,7 @@ BUGS = {
     "word_before_data": "SLUICE_LEVEL=0 Large/OneWay.*/ofi_tcp_inline_allocated_d1_64MiB",
     "entries_kept": "Quick/Budgets.are_kept*/ofi_sockets_inline_allocated_d1_64B",
     "leftovers_fired_early": "Quick/Armed.puts_that_the_stream_never*/emucxi_inline_allocated_d4_64B",
+    "refused_fire_left": "Quick/Bursts.leave_whole*/ofi_sockets_inline_allocated_d64_8B",
     "slots_counted_together": "Quick/FailedWrites.*/emucxi_inline_allocated_d1_4096B",
     "copy_before_wait": "SLUICE_KERNEL_PUT_MAX=0 Quick/GpuMemory.is_not_overwritten*/threads_cuda_ours_to_ours_d1_13B",
     "kernel_before_wait": "Quick/GpuMemory.is_not_overwritten*/threads_cuda_ours_to_ours_d1_13B",

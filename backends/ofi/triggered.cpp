@@ -129,11 +129,14 @@ TickBell::~TickBell() {
   counter_.reset();
 }
 
+/// What sockets has no room for when it is to fire it (2000 writes under way) waits until its counter is touched again,
+/// if only by nothing (test: Bursts.*).
 void TickBell::look() {
   const std::uint64_t rung = word.value.load(std::memory_order_acquire);
-  if (rung <= counted_) return;
-  add(rung - counted_);
-  counted_ = rung;
+  const bool nudged = std::exchange(nudged_, false) && !base::seeded("refused_fire_left");
+  if (rung <= counted_ && !nudged) return;
+  const std::uint64_t before = std::exchange(counted_, std::max(rung, counted_));
+  add(counted_ - before);
 }
 
 void TickBell::add(std::uint64_t more) { fi_cntr_add(counter_.get(), more); }
@@ -312,6 +315,8 @@ bool TriggeredPut::look() {
   // What was not armed, and never will be, is over behind what was.
   if (done >= std::min(armed_, rung())) done = std::max(done, never);
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
+  // Not towards the dead: the provider would try to connect.
+  if (work_->ended() < std::min(armed_, rung() + disposed_) && !loss_.raised()) static_cast<TickBell&>(bell()).nudge();
   return work_->queued() < armed_;
 }
 

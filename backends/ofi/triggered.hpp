@@ -61,10 +61,14 @@ class TickBell : public Doorbell {
   virtual void look();
   /// Fires what no ring does: armed work that nobody will ever ring for.
   void add(std::uint64_t more);
+  /// Something that it has rung for is not over: `look` has the provider look once more what it can fire. A NIC does
+  /// that unasked.
+  void nudge() noexcept { nudged_ = !station_.rings_by_page; }
 
  private:
   Station& station_;
   Owned<fid_cntr> counter_;
+  bool nudged_ = false;
 
  protected:
   std::uint64_t counted_ = 0;  // rings that the counter has, or is given by others

@@ -48,6 +48,30 @@ TEST_P(Armed, puts_wait_for_their_stream) {
   });
 }
 
+/// The first of them over a connection that is as new as the channel.
+TEST_P(Armed, puts_of_a_rank_to_itself_arrive) {
+  Peers peers = GetParam().peers();
+  peers.ranks = 1;
+  run_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    constexpr std::uint64_t kPuts = 8;
+    const Buffer source(context, one);
+    const Buffer target(context, one);
+    Order there(one);
+    Order here(one);
+    Sender sender = context.sender(0, kTag, source.all(), {.depth = one.depth});
+    Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
+    for (std::uint64_t epoch = 1; epoch <= kPuts; ++epoch) {
+      there.run([slot = sender.acquire(there.stream()), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
+      sender.put(there.stream());
+      here.run([slot = receiver.wait(here.stream()), epoch] { expect_and_poison(slot, {0, kTag, epoch}); });
+      receiver.release(here.stream());
+    }
+    context.synchronize(there.stream());
+    context.synchronize(here.stream());
+  });
+}
+
 constexpr std::size_t kClosing = 2;  // on the board: the sender has tried to close
 constexpr std::size_t kMayWait = 3;  // the receiver's stream may go on
 
@@ -305,6 +329,52 @@ std::vector<Case> emulated() {
   return cases;
 }
 
+/// More puts fire than a provider has room for: what it refuses leaves later, also if nobody rings any more.
+class Bursts : public testing::TestWithParam<Case> {};
+
+constexpr int kInBurst = 64;  // channels, of as many epochs as they have slots
+
+TEST_P(Bursts, leave_whole_although_nothing_is_rung_behind_them) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const auto depth = static_cast<std::uint64_t>(one.depth);
+    Order order(one);
+    const Buffer buffer(context, one, kInBurst * depth * one.bytes);
+    const auto slots = [&](int i) {
+      return buffer.all().slice(static_cast<std::size_t>(i) * depth * one.bytes, depth * one.bytes);
+    };
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    Plan plan = context.plan();
+    for (int i = 0; i < kInBurst; ++i) {
+      const Tag tag = kTag + static_cast<Tag>(i);
+      if (context.rank() == 0) {
+        for (std::uint64_t epoch = 1; epoch <= depth; ++epoch)
+          fill(bytes_of(slots(i)).subspan(epoch % depth * one.bytes, one.bytes), {0, tag, epoch});
+        plan.add(senders.emplace_back(context.sender(1, tag, slots(i), {.depth = one.depth})));
+      } else {
+        plan.add(receivers.emplace_back(context.receiver(0, tag, slots(i), {.depth = one.depth})));
+      }
+    }
+    plan.commit(order.stream());
+    for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) {
+      if (context.rank() == 0) {
+        plan.start(order.stream());
+        continue;
+      }
+      plan.wait(order.stream());
+      for (const Receiver& receiver : receivers) {
+        order.run(
+            [slot = plan.slot(receiver), stamp = Stamp{0, receiver.tag(), epoch}] { expect_and_poison(slot, stamp); });
+      }
+      plan.release(order.stream());
+    }
+    context.synchronize(order.stream());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Bursts, testing::ValuesIn(with_depths(with_sizes(stream_cases(), {8}), {64})),
+                         CaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Armed, testing::ValuesIn(with_depths(stream_cases(), {4})), CaseName());
 INSTANTIATE_TEST_SUITE_P(Wrapped, Armed, testing::ValuesIn(with_depths(on(wrapped_grounds(), stream_cases()), {4})),
                          CaseName());
