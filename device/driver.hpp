@@ -141,8 +141,8 @@ class Driver {
   virtual std::optional<GpuMemory> find(const void* address) = 0;
   /// At least so many bytes, of whatever.
   virtual GpuMemory allocate(int device, std::size_t bytes) = 0;
-  /// False: a capture of the user's forbids it, and it is to be tried again.
-  virtual bool free(const GpuMemory& memory) noexcept = 0;
+  /// Once all streams of its GPU are idle. Disturbs no capture.
+  virtual void free(const GpuMemory& memory) noexcept = 0;
   /// Nothing: no other process can be given it.
   virtual std::optional<GpuExport> share(const GpuMemory& memory) = 0;
   /// A piece of a pool is the same, and stays, however often it is mapped.

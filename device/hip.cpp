@@ -128,15 +128,8 @@ class Hip final : public Driver {
 
   std::optional<GpuMemory> find(const void* at) override;
   GpuMemory allocate(int device, std::size_t bytes) override;
-  bool free(const GpuMemory& memory) noexcept override {
-    bool forbidden = false;
-    apart(memory.device, [&] {
-      const hipError_t freed = calls_.hipFree(memory.data);
-      forbidden = freed == hipErrorStreamCaptureUnsupported || freed == hipErrorStreamCaptureInvalidated ||
-                  freed == hipErrorStreamCaptureImplicit;
-      if (!forbidden) check(freed, "hipFree");
-    });
-    return !forbidden;
+  void free(const GpuMemory& memory) noexcept override {
+    apart(memory.device, [&] { check(calls_.hipFree(memory.data), "hipFree"); });
   }
   std::optional<GpuExport> share(const GpuMemory& memory) override;
   GpuMemory map(const GpuExport& what, std::size_t bytes) override;

@@ -47,7 +47,7 @@ void unmap_reached(std::byte* data, std::size_t bytes, Reached& reached) {
     return;
   }
   reached.clear();
-  retire([data, bytes] { return munmap(data, bytes), true; });
+  retire([data, bytes] { munmap(data, bytes); });
 }
 
 /// All segments, by id.
@@ -102,7 +102,7 @@ std::shared_ptr<Segment> new_segment_on(Driver& driver, int device, std::size_t 
   const GpuMemory memory = driver.allocate(device, bytes);
   auto segment = describe(driver, memory);
   if (segment == nullptr) {
-    retire([&driver, memory] { return driver.free(memory); });
+    retire([&driver, memory] { driver.free(memory); });
     throw GpuError("the driver gives other processes no access to memory of this GPU");
   }
   segment->gpu = memory;
@@ -207,7 +207,7 @@ Segment::~Segment() {
   if (driver == nullptr && data != nullptr) {
     unmap_reached(data, bytes, reached);
   } else if (gpu.data != nullptr) {
-    retire([driver = driver, gpu = gpu] { return driver->free(gpu); });
+    retire([driver = driver, gpu = gpu] { driver->free(gpu); });
   }
 }
 
@@ -323,7 +323,7 @@ Mapping::~Mapping() {
   if (gpu_.got == GpuMemory::Got::pooled && !base::seeded("piece_let_go_late")) {
     driver_->unmap(gpu_);
   } else if (driver_ != nullptr) {
-    retire([driver = driver_, gpu = gpu_] { return driver->unmap(gpu), true; });
+    retire([driver = driver_, gpu = gpu_] { driver->unmap(gpu); });
   } else {
     unmap_reached(data_, bytes_, reached_);
   }

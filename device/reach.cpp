@@ -54,7 +54,7 @@ void leave(const Key& key) {
     if (--book().given.at(key).owners > 0) return;
     ++without_owner;
   }
-  retire([key] { return take_back(key), true; });
+  retire([key] { take_back(key); });
 }
 
 std::shared_ptr<const void> own(const Key& key, Given& given) {

@@ -2,7 +2,6 @@
 #include "device/retire.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -15,7 +14,7 @@ namespace {
 struct Retired {
   std::mutex mutex;
   std::vector<const StreamUser*> users;
-  std::vector<std::function<bool()>> waiting;
+  std::vector<std::function<void()>> waiting;
   std::recursive_mutex reaping;  // in order: pages are taken back before they are unmapped
 
   bool any_parked() const {
@@ -45,7 +44,7 @@ bool any_parked() {
   return retired().any_parked();
 }
 
-void retire(std::function<bool()> free) {
+void retire(std::function<void()> free) {
   {
     const std::lock_guard lock(retired().mutex);
     retired().waiting.push_back(std::move(free));
@@ -55,16 +54,13 @@ void retire(std::function<bool()> free) {
 
 void reap() {
   const std::lock_guard one_at_a_time(retired().reaping);
-  std::vector<std::function<bool()>> due;
+  std::vector<std::function<void()>> due;
   {
     const std::lock_guard lock(retired().mutex);
     if (retired().waiting.empty() || (retired().any_parked() && !base::seeded("freed_behind_parked"))) return;
     due.swap(retired().waiting);
   }
-  std::erase_if(due, [](const auto& free) { return free(); });
-  const std::lock_guard lock(retired().mutex);
-  auto& waiting = retired().waiting;
-  waiting.insert(waiting.begin(), std::make_move_iterator(due.begin()), std::make_move_iterator(due.end()));
+  for (const auto& free : due) free();
 }
 
 }  // namespace sluice::device

@@ -19,9 +19,8 @@ class StreamUser {
 void add_user(const StreamUser& user);
 void remove_user(const StreamUser& user) noexcept;
 
-/// Calls `free` now, or as soon as nothing may be parked any more and one of these two is called again; and again until
-/// it returns true: that it could.
-void retire(std::function<bool()> free);
+/// Calls `free` now, or as soon as nothing may be parked any more and one of these two is called again.
+void retire(std::function<void()> free);
 void reap();
 /// Whether work of any user may not have run yet.
 bool any_parked();

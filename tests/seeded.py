@@ -132,7 +132,7 @@ BUGS = {
     "piece_let_go_late": "Quick/Pools.may_free*/shm_cuda_pooled*",
     "parted_with_the_mutex": "Quick/Pools.that_are_held_up*/shm_cuda_pooled*",
     "pools_locked_while_freed": "Quick/Pools.that_are_held_up*/shm_cuda_pooled*",
-    "forbidden_free_forgotten": "Quick/Gotchas.what_a_capture_forbids*/shm_cuda_*",
+    "freed_by_synchronizing": "Quick/Gotchas.freeing_ends_no_capture/shm_cuda_*",
     "pool_lets_nobody_in": "Quick/Pools.are_reached*/shm_cuda_pooled*",
     "over_when_fired": "Quick/Bells.*/emucxi_inline_allocated_d1_4096B",
     "settled_before_shut": "Wrapped/Devices.find_nothing*/rung_inline_allocated_d1_13B",

@@ -82,8 +82,7 @@ void PageBell::reach_from(device::Driver& driver) {
 }
 
 PageBell::~PageBell() {
-  if (seen_by_gpus_ != nullptr)
-    device::retire([driver = driver_, page = page_.add] { return driver->give_up(page), true; });
+  if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
 }
 
 /// What streams still have to ring goes the way it went before: to the page, or by the word.
