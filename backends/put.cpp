@@ -52,8 +52,7 @@ void StreamCopy::by_host(device::GpuCall& call, std::byte* to, const std::byte* 
 
 std::string StreamCopy::describe() const {
   if (from_stale_ || to_stale_) {
-    return ", by a host function of the stream, since the GPU's driver still has the pages that were at these "
-           "addresses "
+    return ", by a host function of the stream: the GPU's driver still has the pages that were at these addresses "
            "before";
   }
   return kernel_max_ == 0 ? "" : ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
