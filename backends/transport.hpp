@@ -205,6 +205,9 @@ class Transport {
   virtual bool reaches(const Blob& address) const = 0;
   virtual std::unique_ptr<Pin> pin(const device::Extent& memory) = 0;
   virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address) = 0;
+  /// Streams of the driver's current GPU will fire puts. What takes long to find out for that is found out now, once:
+  /// any thread may call it, and only who calls it waits.
+  virtual void try_out(device::Driver& driver) = 0;
   /// Moves what is under way; only who has the engine's turn calls it. Returns whether anything is still under way.
   virtual bool poll() = 0;
   /// Nothing is under way: adds what tells the engine that there is something to poll for. Returns how many

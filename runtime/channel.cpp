@@ -259,6 +259,7 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
       return;
     }
     wait_connected({});
+    if (put_ != nullptr && put_->fired() == backends::Fired::by_nic) world_->try_out(driver, gpu);
     const std::lock_guard lock(world_->mutex());  // the peer may be about to go
     reach_from(driver, gpu);
     world_->engine().wake();

@@ -92,7 +92,12 @@ struct detail::ContextAccess {
     opening.options.name = {};
     if (options.stream && device::of_gpu(*options.stream)) {
       opening.gpu = with_resources(
-          [&] { return device::driver(options.stream->kind())->device_of(options.stream->handle()); },
+          [&] {
+            device::Driver& driver = *device::driver(options.stream->kind());
+            const int gpu = driver.device_of(options.stream->handle());
+            in.world->try_out(driver, gpu);
+            return gpu;
+          },
           [&](const char* why) { return in.error(Code::bad_argument, peer, tag, std::string("its stream: ") + why); });
     }
     auto core = with_resources(

@@ -112,6 +112,13 @@ std::vector<std::unique_ptr<backends::Pin>> World::pin(const device::Extent& mem
   return pins;
 }
 
+void World::try_out(device::Driver& driver, int gpu) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (base::seeded("tried_with_the_mutex")) lock.lock();
+  const device::OnDevice current(driver, gpu);
+  for (const auto& [name, transport] : transports_) transport->try_out(driver);
+}
+
 backends::Signal World::take_word(Rank peer, Standing standing) {
   const std::lock_guard lock(mutex_);
   return peers_.at(peer).words.take(standing);

@@ -45,6 +45,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   backends::Signal take_word(Rank peer, Standing standing);
   void give_back_word(Rank peer, const backends::Signal& word);
 
+  /// Before an end is used on streams of the GPU, or opened for them. Without the mutex: it may take seconds.
+  void try_out(device::Driver& driver, int gpu);
   /// Announces a new end, and matches it. @throws Error{Code::misuse} for a duplicate
   void open_end(const std::shared_ptr<ChannelEnd>& end);
   /// Closes it: false if that was not possible by `deadline`, and may be tried again.

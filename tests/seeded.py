@@ -140,6 +140,7 @@ BUGS = {
     "late_one_not_armed": "Quick/GpuMemory.gets_parts*/rung_cuda_ours_to_ours_d1_13B",
     "refused_ring_unmarked": "Quick/GpuPlans.that_are_refused_a_part*/rung_cuda_ours_to_ours_d1_100000B",
     "refused_ring_awaited": "Quick/GpuPlans.or_puts_whose_rings*/posted_cuda_ours_to_ours_d1_100000B",
+    "tried_with_the_mutex": "Quick/GpuPages.that_are_tried_out*/emucxi_cuda_hosts_to_hosts_d1_13B",
     "page_stores_a_total": "Quick/Armed.puts_wait_for*/emucxi_inline_allocated_d4_64B",
 }
 

@@ -11,6 +11,7 @@ namespace sluice::backends::ofi {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+constexpr auto kLook = std::chrono::microseconds(20);
 
 void store_one(void* page) { store(*static_cast<const CounterPage*>(page), 1); }
 
@@ -35,22 +36,29 @@ void ring_once(Ringer ringer, device::Driver& driver, void* stream, void* seen_b
   }
 }
 
-bool counts(Ringer ringer, device::Driver& driver, const Rail& rail) {
+bool counts(Ringer ringer, device::Driver& driver, const Rail& rail, std::mutex& mutex) {
   constexpr auto kPatience = std::chrono::seconds(2);
+  std::unique_lock lock(mutex);
   const auto counter = open_counter(rail);
   auto page = page_of(rail, counter.get());
   if (!page) return false;
+  lock.unlock();
+  const auto rings = [&] {
+    const std::lock_guard one_call(mutex);
+    return fi_cntr_read(counter.get());
+  };
   void* seen = nullptr;
   const bool by_gpu = ringer != Ringer::host_function;
   try {
     if (by_gpu && !page->paced) seen = driver.reach_registers(page->add, kPageBytes);
     driver.aside(driver.current_device(), [&](void* stream) { ring_once(ringer, driver, stream, seen, *page); });
     const auto deadline = base::Clock::now() + kPatience;
-    while (fi_cntr_read(counter.get()) == 0 && base::Clock::now() < deadline) std::this_thread::yield();
+    while (rings() == 0 && base::Clock::now() < deadline) std::this_thread::sleep_for(kLook);
   } catch (const device::GpuError& reason) {
     base::log(base::LogLevel::info, std::string("not rung by a ") + name(ringer) + ": " + reason.what());
   }
   if (seen != nullptr) driver.give_up(page->add);
+  lock.lock();  // until the counter is closed
   return fi_cntr_read(counter.get()) == 1;
 }
 
@@ -61,19 +69,19 @@ const char* name(Ringer ringer) noexcept {
   return kNames[static_cast<int>(ringer)];
 }
 
-Ringers choose_ringers(device::Driver& driver, const Rail& rail) {
-  if (counts(Ringer::stream, driver, rail)) return {Ringer::stream, counts(Ringer::kernel, driver, rail)};
-  if (counts(Ringer::kernel, driver, rail)) return {Ringer::kernel, true};
-  return {counts(Ringer::host_function, driver, rail) ? Ringer::host_function : Ringer::engine, false};
+Ringers choose_ringers(device::Driver& driver, const Rail& rail, std::mutex& mutex) {
+  const auto works = [&](Ringer ringer) { return counts(ringer, driver, rail, mutex); };
+  if (works(Ringer::stream)) return {Ringer::stream, works(Ringer::kernel)};
+  if (works(Ringer::kernel)) return {Ringer::kernel, true};
+  return {works(Ringer::host_function) ? Ringer::host_function : Ringer::engine, false};
 }
 
-/// With the station's mutex, as all of libfabric. Behind a parked stream nothing can be tried, and the engine rings.
+/// With the station's mutex, as all of libfabric. What was not tried out, behind a parked stream, the engine rings.
 void PageBell::reach_from(device::Driver& driver) {
   TickBell::reach_from(driver);
   if (driver_ != nullptr) return;
   driver_ = &driver;
   const std::lock_guard lock(station_.mutex);
-  if (!station_.ringers && !device::any_parked()) station_.ringers = choose_ringers(driver, rail_);
   const Ringers ringers = station_.ringers.value_or(Ringers{});
   ringer_ = ringers.for_streams;
   if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)

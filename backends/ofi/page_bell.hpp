@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 #include "backends/ofi/cxi.hpp"
 
@@ -10,14 +11,15 @@ namespace sluice::backends::ofi {
 
 const char* name(Ringer ringer) noexcept;
 
-/// Finds out, on counters of its own. Before anything is parked: takes up to 2 s for each that does not work.
-Ringers choose_ringers(device::Driver& driver, const Rail& rail);
+/// Finds out, on counters of its own. Before anything is parked: takes up to 2 s for each that does not work. `mutex`,
+/// the rail's, is held for single calls only.
+Ringers choose_ringers(device::Driver& driver, const Rail& rail, std::mutex& mutex);
 
 /// Rung by a store to the NIC: no thread of ours takes part, unless a GPU cannot do without.
 class PageBell final : public TickBell {
  public:
-  PageBell(Station& station, const Rail& rail, Owned<fid_cntr> counter, CounterPage page)
-      : TickBell(station, std::move(counter)), station_(station), rail_(rail), page_(page) {}
+  PageBell(Station& station, Owned<fid_cntr> counter, CounterPage page)
+      : TickBell(station, std::move(counter)), station_(station), page_(page) {}
   ~PageBell() override;
   void ring(device::Lane lane) override;
   void reach_from(device::Driver& driver) override;
@@ -40,7 +42,6 @@ class PageBell final : public TickBell {
   }
 
   Station& station_;
-  const Rail& rail_;
   CounterPage page_;
   Ringer ringer_ = Ringer::engine;
   device::Driver* driver_ = nullptr;

@@ -102,7 +102,8 @@ std::pair<Value, Value> rung_for_gpus_by(const Rail& rail) {
   device::Driver* const driver = device::any_driver();
   if (driver == nullptr || !rail.triggers() || !pages_work(rail)) return {};
   const device::OnDevice current(*driver, 0);
-  const Ringers ringers = choose_ringers(*driver, rail);
+  std::mutex alone;
+  const Ringers ringers = choose_ringers(*driver, rail, alone);
   return {std::string(name(ringers.for_streams)), std::string(ringers.kernels ? "the kernel" : name(Ringer::engine))};
 }
 

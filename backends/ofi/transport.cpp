@@ -10,10 +10,12 @@
 
 #include "backends/ofi/access.hpp"
 #include "backends/ofi/cxi.hpp"
+#include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
 #include "backends/ofi/triggered.hpp"
 #include "base/log.hpp"
+#include "device/retire.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -199,6 +201,7 @@ class OfiTransport final : public Transport {
   }
   std::unique_ptr<Pin> pin(const device::Extent& memory) override { return std::make_unique<OfiPin>(station_, memory); }
   std::unique_ptr<Link> connect(Rank, const Blob& peer) override;
+  void try_out(device::Driver& driver) override;
   bool poll() override;
   int rest(std::vector<pollfd>& tellers) override;
 
@@ -207,6 +210,7 @@ class OfiTransport final : public Transport {
   Endpoints shared_with(const std::vector<Blob>& peer) const;
 
   Settings settings_;
+  std::mutex trying_;  // before the station's
   mutable Station station_;
   std::size_t near_ = 0;  // endpoints of smaller numbers are on the nearest devices
   bool tells_ = false;    // every rail, when it may be polled
@@ -257,6 +261,24 @@ std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
   Endpoints ours = shared_with(pieces);
   connected_ = true;
   return std::make_unique<OfiLink>(station_, std::move(ours), std::move(pieces), settings_.rails);
+}
+
+/// Who rings a page for a GPU. Behind a parked stream nothing can be tried.
+void OfiTransport::try_out(device::Driver& driver) {
+  const std::lock_guard one_at_a_time(trying_);
+  const auto known = [&] {
+    const std::lock_guard lock(station_.mutex);
+    return !station_.rings_by_page || station_.ringers;
+  };
+  if (known() || device::any_parked()) return;
+  Ringers ringers;
+  try {
+    ringers = choose_ringers(driver, *station_.rails.front(), station_.mutex);
+  } catch (const std::runtime_error& reason) {
+    base::log(base::LogLevel::info, std::string("rung by the engine: ") + reason.what());
+  }
+  const std::lock_guard lock(station_.mutex);
+  station_.ringers = ringers;
 }
 
 bool OfiTransport::poll() {

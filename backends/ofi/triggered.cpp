@@ -17,7 +17,7 @@ constexpr int kCreditsArmed = 4;
 std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
   auto counter = open_counter(rail);
   const auto page = station.rings_by_page ? page_of(rail, counter.get()) : std::nullopt;
-  if (page) return std::make_shared<PageBell>(station, rail, std::move(counter), *page);
+  if (page) return std::make_shared<PageBell>(station, std::move(counter), *page);
   return std::make_shared<TickBell>(station, std::move(counter));
 }
 

@@ -131,6 +131,7 @@ class ShmTransport final : public Transport {
     return peer.size() == sizeof(Address) && parse(peer).host == own_.host;  // else no descriptors travel
   }
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ShmPin>(); }
+  void try_out(device::Driver&) override {}
   std::unique_ptr<Link> connect(Rank, const Blob& peer) override {
     return std::make_unique<ShmLink>(parse(peer), settings_);
   }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "device/driver.hpp"
 #include "tests/conformance/gpu_cases.hpp"
 
 namespace {
@@ -642,5 +643,56 @@ std::vector<GpuCase> stream_cases_of(std::vector<GpuCase> cases) {
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuStreams, testing::ValuesIn(stream_cases_of(gpu_cases())), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, GpuStreams, full_cases([] { return stream_cases_of(pool_cases()); }), GpuCaseName());
+
+class GpuPages : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPages);
+
+/// Who rings a NIC's page is tried out on a stream of ours, which a parked one of the program's holds up here.
+TEST_P(GpuPages, that_are_tried_out_hold_up_nobody) {
+  Peers peers = peers_of(GetParam());
+  peers.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1"};
+  run_peers(peers, [](Context& context) {
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, one.bytes);
+    const PinnedBuffer word(sizeof(std::uint64_t));
+    GpuStream parked;
+    GpuStream stream;
+    Sender sender = context.sender(other, kTag, source.slice());
+    Receiver receiver = context.receiver(other, kTag, target.slice());
+    sender.wait_connected();
+    const device::WordOp wait{device::WordOp::Kind::wait, word.data(), 1};
+    device::driver(stream.stream().kind())->operate(parked.stream().handle(), {&wait, 1});
+    std::atomic<bool> put{false};
+    std::thread others([&] {
+      expect_for(50ms, [&] { return !put; });  // it is being tried out
+      const Memory halves = context.allocate(2 * sizeof(std::uint64_t));
+      Sender mine = context.sender(other, kTag + 1, halves.slice(0, sizeof(std::uint64_t)));
+      Receiver theirs = context.receiver(other, kTag + 1, halves.slice(sizeof(std::uint64_t), sizeof(std::uint64_t)));
+      mine.put({});
+      EXPECT_TRUE(theirs.wait_for(5s));
+      EXPECT_FALSE(put);
+      board().meet(context);
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.data())).store(1);
+    });
+    sender.put(stream.stream());
+    put = true;
+    others.join();
+    receiver.wait(stream.stream());
+    context.synchronize(stream.stream());
+    board().meet(context);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPages, testing::ValuesIn([] {
+                           std::vector<GpuCase> cases = gpu_cases();
+                           std::erase_if(cases, [](const GpuCase& one) {
+                             return one.ground.name != "emucxi" || one.depth != 1 || one.source != Whose::hosts ||
+                                    one.target != Whose::hosts;
+                           });
+                           return cases;
+                         }()),
+                         GpuCaseName());
 
 }  // namespace

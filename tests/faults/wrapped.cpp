@@ -338,6 +338,7 @@ class WrappedTransport : public Transport {
   std::unique_ptr<Link> connect(Rank peer, const Blob& address) override {
     return std::make_unique<WrappedLink>(*this, inner_->connect(peer, address));
   }
+  void try_out(device::Driver& driver) override { inner_->try_out(driver); }
 
  protected:
   virtual std::unique_ptr<Put> wrap(Link& inner, const Slots& source, device::Watch& watch, Key key) = 0;
