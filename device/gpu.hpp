@@ -107,7 +107,7 @@ inline bool usable(Stream stream) noexcept { return stream.kind() != Stream::Kin
 /// Out of line, so that program order carries nothing of it.
 template <class F>
 [[gnu::noinline]] void on_host(HostStream::Impl* host, F work) {
-  host->enqueue([work, host]() mutable { work(Lane{host}); });
+  host->enqueue([work = std::move(work), host]() mutable { work(Lane{host}); });
 }
 
 /// Whether it is a GPU's.
@@ -117,6 +117,7 @@ inline bool of_gpu(Stream stream) noexcept {
 
 /// `work(lane)` gives its operations to the stream of `call`. @throws GpuError
 template <class F>
+// NOLINTNEXTLINE(performance-unnecessary-value-param): program order would have to keep what is referred to in memory
 [[gnu::noinline]] void on_gpu(GpuCall&& call, F work) {
   work(Lane{nullptr, &call});
   call.issue();

@@ -126,7 +126,7 @@ class Heap {
     auto fresh = source_(segment_bytes_);
     fresh->shared = true;
     pools_.push_back({fresh, {{0, segment_bytes_}}});
-    segment = fresh;
+    segment = std::move(fresh);
     return take_from(pools_.back(), bytes, alignment);
   }
 

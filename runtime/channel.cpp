@@ -94,7 +94,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   } catch (const std::exception& reason) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
   }
-  if (put_ == nullptr) set_shut();
+  if (put_ == nullptr) shut_end();
   rung_ = dynamic_cast<backends::RungPut*>(put_.get());
   if (rung_ != nullptr) {
     if (opening.key.role == Role::sender) {
@@ -450,7 +450,7 @@ bool ChannelEnd::close_by(Clock::time_point deadline) {
   if (!await_decided(deadline)) return false;  // the peer is told how many there were
   if (!world_->close(*this, deadline)) return false;
   if (rung_ != nullptr) world_->engine().forget(*rung_);
-  set_shut();  // the peer's memory is not ours to write any more
+  shut_end();  // the peer's memory is not ours to write any more
   closed_ = true;
   if (gpus() != nullptr) {  // all that was enqueued has passed
     device::remove_user(*this);

@@ -253,9 +253,9 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     use(*end);
     return *end;
   }
-  /// As device::Watch, for kernels too: once it has returned, a put has begun or will touch nothing of the peer.
-  void set_shut() noexcept {
-    Watch::set_shut();
+  /// As Watch::set_shut, for kernels too: once it has returned, a put has begun or will touch nothing of the peer.
+  void shut_end() noexcept {
+    set_shut();
     hold_kernels();
   }
 

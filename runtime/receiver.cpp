@@ -240,13 +240,13 @@ bool ReceiverCore::let_go() {
   // The sender needs the credits for what it has announced; more than those it does not.
   const auto depth = static_cast<std::uint64_t>(opening.options.depth);
   if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
-  set_shut();
+  shut_end();
   base::heavy_fence();
   return fired(begun_of(fired_, released())) && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {
-  set_shut();
+  shut_end();
   return landed(final.wanted) || seeded("loss_while_closing_unnoticed");
 }
 

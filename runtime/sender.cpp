@@ -133,7 +133,7 @@ void SenderCore::on_connect(int remote_depth) {
 Final SenderCore::final() const noexcept { return {epoch(), epoch()}; }
 
 void SenderCore::on_peer_closed(const Final& final) noexcept {
-  if (has_done(final)) set_shut();  // before anybody finds a put refused: what is enqueued beyond moves nothing
+  if (has_done(final)) shut_end();  // before anybody finds a put refused: what is enqueued beyond moves nothing
   lower_limit(last_possible(final));
   base::heavy_fence();
 }
@@ -148,14 +148,14 @@ void SenderCore::refuse_enqueued() {
 bool SenderCore::let_go() {
   // What the peer still waits for must come first; the rest of what was credited moves nothing: nobody will look.
   if (!has_done(*closed_by_peer)) return seeded("close_frees_early");
-  set_shut();
+  shut_end();
   base::heavy_fence();
   return passed() && settled();
 }
 
 bool SenderCore::complete_without(const Final& final) {
   // Credits that the peer's streams would still have given.
-  set_shut();
+  shut_end();
   if (word_.word->value.load(std::memory_order_relaxed) < final.credited)
     base::raise(*word_.word, final.credited, *word_.parking);
   return true;

@@ -52,7 +52,8 @@ std::vector<double> pool(Team& team, int pairs, std::vector<double> mine) {
   std::vector<double> all;
   team.collectives.gather(std::as_bytes(std::span(mine)), bytes_of, [&](int, std::span<const std::byte> part) {
     const auto* values = reinterpret_cast<const double*>(part.data());
-    all.insert(all.end(), values, values + part.size() / sizeof(double));
+    const std::size_t count = part.size() / sizeof(double);
+    all.insert(all.end(), values, values + count);
   });
   return all;
 }

@@ -47,6 +47,7 @@ class Model {
   static constexpr Cell kNever = 255;    // no sum of nine cells
   static constexpr Index kStrip = 1024;  // cells whose sums stay in the first-level cache
 
+  // NOLINTNEXTLINE(readability-non-const-parameter): apply writes there
   constexpr void strip(const Cell* __restrict in, Index pitch, Cell* __restrict out, Index n) const {
     alignas(64) Cell columns[kStrip + 2];
     alignas(64) Cell sums[kStrip];

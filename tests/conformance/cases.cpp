@@ -43,7 +43,7 @@ const std::vector<Ground>& networks() {
 void choose_seed() {
   if (std::getenv("CHAOS_SEED") != nullptr) return;
   const std::string seed = std::to_string(std::random_device()() >> 1);
-  std::cout << "CHAOS_SEED=" << seed << std::endl;
+  std::cout << "CHAOS_SEED=" << seed << '\n' << std::flush;
   setenv("CHAOS_SEED", seed.c_str(), 1);
 }
 

@@ -214,7 +214,7 @@ void ping_pong_for_a_while(Context& context, Sender& sender, Receiver& receiver,
 /// Credits may wait for the next put that goes to the sender: also when none comes, and when none follows that one.
 TEST_P(Credits, arrive_though_the_receiver_calls_nothing_more) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case one = GetParam();
+    const Case& one = GetParam();
     const Buffer source(context, one);
     const Buffer target(context, one);
     Sender sender = context.sender(1 - context.rank(), kTag, source.all(), {.depth = one.depth});

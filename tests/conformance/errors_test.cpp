@@ -226,7 +226,7 @@ TEST_P(Errors, abort_releases_every_parked_stream_here_and_at_the_peers) {
 
 TEST_P(Errors, a_put_that_a_failure_released_moves_nothing) {
   run_peers(GetParam().peers(), [](Context& context) {
-    Case one = GetParam();
+    const Case& one = GetParam();
     HostStream host;
     const Stream stream = Stream::host(host);
     const Buffer buffer(context, one);

@@ -155,7 +155,7 @@ void for_each_refusal(F work) {
 
 /// Whether the call failed as the refusal of a driver does, here or at the peer.
 template <class F>
-bool has_failed(F call) {
+bool has_failed(const F& call) {
   try {
     call();
     return false;

@@ -19,7 +19,9 @@ template <class Map, class Size>
 bool any_in(const Map& map, std::uintptr_t base, std::size_t bytes, Size size) {
   auto next = map.lower_bound(base);
   if (next != map.end() && next->first < base + bytes) return true;
-  return next != map.begin() && (--next)->first + size(next->second) > base;
+  if (next == map.begin()) return false;
+  --next;
+  return next->first + size(next->second) > base;
 }
 
 }  // namespace

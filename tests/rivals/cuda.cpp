@@ -76,7 +76,7 @@ SharedMemory::~SharedMemory() {
     rank_.meet();
     cuda.cuMemFree(mine_);
   } catch (const std::runtime_error&) {
-    // The run ends, and the other rank may have it open: it goes with this process.
+    return;  // the run ends, and the other rank may have it open: it goes with this process
   }
 }
 

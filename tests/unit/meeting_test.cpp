@@ -135,7 +135,9 @@ class SlowNetwork {
       const auto count = ::recv(from.get(), bytes.data(), at_once > 0 ? at_once : bytes.size(), 0);
       if (count <= 0) break;
       EXPECT_EQ(::send(to.get(), bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL), count);
-      if (at_once > 0 && (at_once -= static_cast<std::size_t>(count)) == 0) std::this_thread::sleep_for(kPause);
+      if (at_once == 0) continue;
+      at_once -= static_cast<std::size_t>(count);
+      if (at_once == 0) std::this_thread::sleep_for(kPause);
     }
     ::shutdown(to.get(), SHUT_WR);
   }
