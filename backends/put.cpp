@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/put.hpp"
 
+#include <system_error>
+
 namespace sluice::backends {
 
 using base::seeded;
@@ -33,7 +35,11 @@ void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
     kernels_reach_ = kernels_reach_ || (driver.kernels_reach(from_.data) && driver.kernels_reach(to_.data));
     if (kernels_reach_ && driver.has_kernels(driver.current_device())) kernel_max_ = device::kernel_put_max;
   } else if (gpus_ != nullptr) {
-    ours_ = device::allocate(slot_bytes_, false);
+    try {
+      ours_ = device::allocate(slot_bytes_, false);
+    } catch (const std::system_error& reason) {
+      throw device::GpuError(reason.what());
+    }
     device::reach(driver, ours_.extent());
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/seeded.hpp"
 #include "device/reach.hpp"
@@ -38,7 +39,8 @@ void GpuCall::copy_by_host(std::byte* to, const std::byte* from, std::size_t byt
     const std::unique_ptr<Copy> copy(static_cast<Copy*>(held));
     std::memcpy(copy->to, copy->from, copy->bytes);
   };
-  auto what = std::make_unique<Copy>(Copy{to, from, bytes});
+  std::unique_ptr<Copy> what(new (std::nothrow) Copy{to, from, bytes});
+  if (what == nullptr) throw GpuError("no memory for a copy by the host");
   call(copy_now, what.get());
   static_cast<void>(what.release());
 }

@@ -38,13 +38,12 @@ Book& book() {
 std::atomic<bool> in_parts{false};
 std::atomic<int> without_owner{0};  // of what is given
 
-/// Unless somebody owns it again.
+/// Not with the mutex, which copies and allocations take: the driver may wait for all streams. Nobody owns what is
+/// stale.
 void take_back(const Key& key) {
-  const std::lock_guard lock(book().mutex);
-  const auto given = book().given.find(key);
-  if (given == book().given.end() || given->second.owners > 0) return;
-  book().given.erase(given);
   key.first->give_up(reinterpret_cast<void*>(key.second));
+  const std::lock_guard lock(book().mutex);
+  book().given.erase(key);
   --without_owner;
 }
 

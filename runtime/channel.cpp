@@ -274,8 +274,10 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   load_kernels(driver, gpu);
   try {
     reached_ = device::reach(driver, slots_.memory);
-  } catch (const device::StalePages&) {
+  } catch (const device::StalePages& reason) {
     stale_ = true;
+    const std::string text = std::string("kernels must not use the slots: ") + reason.what();
+    base::log(base::LogLevel::warn, error(Code::unsupported, epoch(), text).what());
   }
   device::reach(driver, word_.memory);
   for (const auto& word : more_words_) device::reach(driver, word.memory);
@@ -286,7 +288,7 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
     marks_ = &marks;
     reach_progress(driver, marks.word);
     world_->engine().reach(*rung_, driver);
-  } else if (put_ != nullptr) {
+  } else if (put_ != nullptr && !peer_told) {  // else its memory may be gone, and nothing is put any more
     put_->reach_from(driver);
   }
   gpu_ = gpu;

@@ -48,7 +48,7 @@ std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device
   in.first = epoch();
   word_.parking->silence();
   done_parking.silence();
-  if (put_ == nullptr) return in;  // the peer has closed its end: it needs no credit
+  if (put_ == nullptr || peer_told) return in;  // the peer has closed its end: it needs no credit
   const auto what = put_->by_kernel(driver);
   if (!what) return std::nullopt;
   in.rings = what->rings;

@@ -27,7 +27,7 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
   out.done = runtime::as_kernels_see(done);
   out.fault = &fault;
   out.first = epoch();
-  if (put_ == nullptr) return out;  // the peer has closed its end: nothing moves
+  if (put_ == nullptr || peer_told) return out;  // the peer has closed its end: nothing moves
   const auto what = put_->by_kernel(driver);
   if (!what) return std::nullopt;
   out.target = what->target.memory.data;

@@ -80,13 +80,14 @@ Ringers choose_ringers(device::Driver& driver, const Rail& rail, std::mutex& mut
 void PageBell::reach_from(device::Driver& driver) {
   TickBell::reach_from(driver);
   if (driver_ != nullptr) return;
-  driver_ = &driver;
+  for_kernels_ = nullptr;
   const std::lock_guard lock(station_.mutex);
   const Ringers ringers = station_.ringers.value_or(Ringers{});
   ringer_ = ringers.for_streams;
   if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
     seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
-  for_kernels_ = ringers.kernels ? static_cast<std::uint64_t*>(seen_by_gpus_) : nullptr;
+  if (ringers.kernels) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
+  driver_ = &driver;
 }
 
 PageBell::~PageBell() {

@@ -315,8 +315,9 @@ bool TriggeredPut::look() {
   // What was not armed, and never will be, is over behind what was.
   if (done >= std::min(armed_, rung())) done = std::max(done, never);
   if (!base::reached(watch().done, done)) base::raise(watch().done, done, watch().done_parking);
-  // Not towards the dead: the provider would try to connect.
-  if (work_->ended() < std::min(armed_, rung() + disposed_) && !loss_.raised()) static_cast<TickBell&>(bell()).nudge();
+  // A NIC looks unasked. Not towards the dead: the provider would try to connect.
+  if (!station_.rings_by_page && work_->ended() < std::min(armed_, rung() + disposed_) && !loss_.raised())
+    static_cast<TickBell&>(bell()).nudge();
   return work_->queued() < armed_;
 }
 

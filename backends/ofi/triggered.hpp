@@ -61,9 +61,8 @@ class TickBell : public Doorbell {
   virtual void look();
   /// Fires what no ring does: armed work that nobody will ever ring for.
   void add(std::uint64_t more);
-  /// Something that it has rung for is not over: `look` has the provider look once more what it can fire. A NIC does
-  /// that unasked.
-  void nudge() noexcept { nudged_ = !station_.rings_by_page; }
+  /// Something that it has rung for is not over: `look` has the provider look once more what it can fire.
+  void nudge() noexcept { nudged_ = true; }
 
  private:
   Station& station_;
