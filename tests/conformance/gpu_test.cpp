@@ -453,8 +453,8 @@ TEST_P(GpuStreams, move_the_bytes_of_memory_that_comes_again) {
   });
 }
 
-/// Where the driver has the user's pages still there is none of ours: neither what it allocates nor the words of
-/// channels, which come from the heap in many programs.
+/// Where the driver has the user's pages still there is nothing of ours: neither memory that is allocated later nor the
+/// words of channels.
 TEST_P(GpuStreams, find_memory_of_ours_elsewhere_than_where_the_users_was) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     constexpr std::size_t kBytes = 1024 * 1024;

@@ -32,8 +32,8 @@ struct Range {
   std::uintptr_t base = 0;
   std::size_t bytes = 0;
   char* alias = nullptr;  // where the emulator reads and writes it
-  void* pinned =
-      nullptr;  // of Kind::registered: its pages, at an address of the emulator's; null: only at the program's
+  /// Of Kind::registered: its pages at an address of the emulator's; null: they are at the program's alone.
+  void* pinned = nullptr;
   std::size_t pinned_bytes = 0;
   int device = 0;
   Context* context = nullptr;
