@@ -30,8 +30,10 @@ struct Lane {
 class Helper {
  public:
   virtual ~Helper() = default;
-  /// One turn; returns at once.
+  /// One turn, unless somebody else is at it.
   virtual void help() noexcept = 0;
+  /// One turn, also if that means to wait for somebody else's: what has arrived is seen.
+  virtual void look() noexcept = 0;
 };
 
 /// Helps until `ready()`, for a while: to wake the engine for each part of a large message would halve the bandwidth of

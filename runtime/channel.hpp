@@ -368,7 +368,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   template <class Ready>
   bool look(Ready ready) const {
     if (ready()) return true;
-    if (helper() != nullptr) helper()->help();
+    if (helper() != nullptr) helper()->look();
     return helper() != nullptr && ready();
   }
   base::Clock::time_point next_warning() const noexcept;

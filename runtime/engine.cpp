@@ -120,10 +120,26 @@ void Engine::heard(Haste haste) noexcept {
 }
 
 void Engine::help() noexcept {
-  // Who rang takes the turn itself if it is free: no change of thread. What stays under way is the engine thread's to
-  // finish.
+  helped();  // who rang takes the turn itself if it is free: no change of thread
+  if (turn()) leave_to_thread();
+}
+
+void Engine::look() noexcept {
+  helped();
+  {
+    const std::lock_guard turn(turn_);
+    busy_.store(work());
+  }
+  if (busy_.load() || again_.load()) leave_to_thread();
+}
+
+void Engine::helped() noexcept {
   helped_.store(helped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  if (turn() && asleep_.load() && !attended_.load()) wake();
+}
+
+/// What stays under way is the engine's thread to finish.
+void Engine::leave_to_thread() noexcept {
+  if (asleep_.load() && !attended_.load()) wake();
 }
 
 bool Engine::turn() noexcept {
@@ -135,11 +151,6 @@ bool Engine::turn() noexcept {
     busy_.store(work());
   } while (again_.load());
   return busy_.load();
-}
-
-void Engine::look() {
-  const std::lock_guard turn(turn_);
-  busy_.store(work());
 }
 
 bool Engine::work() {

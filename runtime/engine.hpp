@@ -72,12 +72,11 @@ class Engine final : public backends::Listener, public device::Helper {
   /// For who waits: null while no turn can move anything.
   device::Helper* helper() noexcept { return watched_.load(std::memory_order_acquire) > 0 ? this : nullptr; }
 
-  /// Takes a turn, also if that means to wait for somebody else's: what has arrived is seen.
-  void look();
   /// Makes the engine's thread look around.
   void wake() noexcept;
   void heard(backends::Haste haste) noexcept override;
   void help() noexcept override;
+  void look() noexcept override;
 
  private:
   /// `posting`: what is to be posted when the bell is rung; null: nothing is.
@@ -85,6 +84,8 @@ class Engine final : public backends::Listener, public device::Helper {
   void forget(const backends::Posting* posting);
   void arm_ahead(backends::RungPut& put);
   void loop();
+  void helped() noexcept;
+  void leave_to_thread() noexcept;
   bool turn() noexcept;
   bool work();
   int rest(int patience);
