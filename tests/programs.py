@@ -104,7 +104,7 @@ ROWS = [
     *((f"bench.only_on_gpus.{name}", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench {name} --stream host", 2,
        rf"{name} is measured on a GPU's stream: --stream cuda or hip") for name in ("replay", "device")),
     *((f"bench.{name}_over_a_nic_that_fires", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench {name} --backend ofi:sockets --stream cuda "
-       "--sizes 8 --iters 20 --rounds 1", 0, r"fired by engine") for name in ("latency", "replay")),
+       "--sizes 8 --iters 2 --rounds 1", 0, r"fired by engine") for name in ("latency", "replay")),
     ("bench.gpu_rival_elsewhere", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against raw", 2, r"raw: is for --stream cuda"),
     ("bench.gpu_rival_of_more", f"{EMUCUDA} {RUN} -n 4 {{bin}}/sluice-bench halo --stream cuda --against raw", 2,
      r"raw: is a pair of processes"),

@@ -648,7 +648,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPages);
 /// Who rings a NIC's page is tried out on a stream of ours, which a parked one of the program's holds up here.
 TEST_P(GpuPages, that_are_tried_out_hold_up_nobody) {
   Peers peers = peers_of(GetParam());
-  peers.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1"};
+  peers.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"};
   run_peers(peers, [](Context& context) {
     const GpuCase& one = GetParam();
     const Rank other = 1 - context.rank();

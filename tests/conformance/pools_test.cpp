@@ -266,7 +266,10 @@ TEST_P(Pools, that_are_held_up_hold_up_nobody) {
     const Stream order = Stream::program_order();
     const GpuCase& one = GetParam();
     const Rank other = 1 - context.rank();
-    if (context.rank() == 0) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);  // before this process looks
+    if (context.rank() == 0) {  // before this process looks
+      ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+      ::setenv("EMUCUDA_PRIORITIES", "0", 1);
+    }
     GpuStream stream;
     const Piece piece(context, one.target, one.bytes);
     const Piece mapped(context, Whose::ours, one.bytes);

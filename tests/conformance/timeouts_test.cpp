@@ -71,7 +71,7 @@ void expect_timeout(Context& context, const Case& one, HostStream& host) {
   // The other direction has not failed.
   if (context.rank() == 1) {
     sender.put(stream);
-    sender.drain();
+    sender.drain(10s);  // the limit of the context is for what is tested here
   } else {
     EXPECT_TRUE(receiver.wait_for(10s));
   }
@@ -126,23 +126,24 @@ TEST_P(Timeouts, a_limit_ends_a_put_that_waits_for_its_credit) {
   });
 }
 
-/// Twice the limit and more, but nothing waits for a word all that time.
+/// More than the limit, but nothing waits for a word all that time.
 TEST_P(Timeouts, a_limit_concerns_each_wait_and_not_their_sum) {
   Peers peers = GetParam().peers();
-  peers.timeout = 2000ms;
+  peers.timeout = 5s;
   run_peers(peers, [](Context& context) {
+    constexpr int kPuts = 60;
     const Case& one = GetParam();
     Order order(one);
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all());
-      for (int i = 0; i < 25; ++i) {
+      for (int i = 0; i < kPuts; ++i) {
         std::this_thread::sleep_for(100ms);
         sender.put({});
       }
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all());
-      for (int i = 0; i < 25; ++i) {
+      for (int i = 0; i < kPuts; ++i) {
         receiver.wait(order.stream());
         receiver.release(order.stream());
       }

@@ -35,7 +35,7 @@ class Watch {
 }  // namespace
 
 Context::Context(int device, const Settings& with) : settings(with), device_(device) {
-  for (std::size_t i = 0; i < settings.queues; ++i) {
+  for (std::size_t i = 0; i < next_queue_.size() * settings.queues; ++i) {
     const std::uint64_t seed = settings.seed * 1000 + static_cast<std::uint64_t>(device) * 100 + i;
     queues_.push_back(std::make_unique<Queue>(settings.slow_us, seed));
   }
@@ -69,7 +69,8 @@ void Context::fail(CUresult error) {
 
 StreamPtr Context::add_stream(unsigned with_flags, int priority) {
   std::erase_if(streams_, [](const StreamPtr& stream) { return stream.use_count() == 1 && stream->idle(); });
-  Queue& queue = *queues_[next_queue_++ % queues_.size()];
+  const std::size_t urgent = priority < 0 && settings.priorities ? 1 : 0;
+  Queue& queue = *queues_[urgent * settings.queues + next_queue_[urgent]++ % settings.queues];
   streams_.push_back(std::make_shared<Stream>(*this, with_flags, priority, queue));
   return streams_.back();
 }

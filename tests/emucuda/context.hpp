@@ -2,6 +2,7 @@
 // The primary context of a device: its streams, which of them wait for which, and its error, which it keeps.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -71,8 +72,8 @@ class Context {
   std::atomic<int> error_{CUDA_SUCCESS};
   std::mutex mutex_;
   std::vector<std::unique_ptr<Queue>> queues_;
-  std::size_t next_queue_ = 0;
-  std::vector<StreamPtr> streams_;  // those that were destroyed as well, until they are idle
+  std::array<std::size_t, 2> next_queue_{};  // of streams of the usual priority, and of a higher one
+  std::vector<StreamPtr> streams_;           // those that were destroyed as well, until they are idle
   StreamPtr legacy_;
   std::atomic<std::uint64_t> generation_{0};
 };

@@ -20,6 +20,7 @@ std::optional<Settings> settings_from_environment() {
   settings.slow_us = environment.number("EMUCUDA_SLOW_US", 0);
   settings.seed = environment.number("EMUCUDA_SEED", settings.seed);
   settings.queues = environment.number("CUDA_DEVICE_MAX_CONNECTIONS", settings.queues, 1);
+  settings.priorities = !environment.is("EMUCUDA_PRIORITIES", "0", "1");
   if (const char* const library = std::getenv("EMUCUDA_KERNELS")) settings.kernels = library;
   if (!environment.good) return std::nullopt;
   return settings;

@@ -20,6 +20,7 @@ struct Settings {
   std::uint64_t slow_us = 0;                 // EMUCUDA_SLOW_US
   std::uint64_t seed = 1;                    // EMUCUDA_SEED
   std::size_t queues = 8;                    // CUDA_DEVICE_MAX_CONNECTIONS, the driver's own
+  bool priorities = true;                    // EMUCUDA_PRIORITIES, streams of a higher one have queues of their own
   bool pools_recycle = false;                // EMUCUDA_POOLS_RECYCLE
   std::string kernels;                       // EMUCUDA_KERNELS
 };
