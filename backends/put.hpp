@@ -71,6 +71,7 @@ class MappedPut : public Put {
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override;
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
+  bool landed(std::uint64_t) override { return true; }
   bool settled() override { return true; }
   Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
   bool disarmed(bool) override { return true; }

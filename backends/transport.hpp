@@ -120,8 +120,11 @@ class Put {
   /// From now on kernels may do what `enqueue` does, on the driver's GPUs (null: on the host), and wake nobody who
   /// sleeps for a word. Nothing: no kernel can. @throws device::GpuError
   virtual std::optional<ByKernel> by_kernel(device::Driver* driver) = 0;
-  /// Asked once nothing more will be enqueued and all that was is over here: whether it is over at the peer too, so
-  /// that its memory may go. Asked again until it is.
+  /// Whether all up to this epoch, which is over here, has landed at the peer: who looks there sees the signal. Asked
+  /// again until it has; `watch.done_parking` is woken then.
+  virtual bool landed(std::uint64_t epoch) = 0;
+  /// Asked once nothing more will be enqueued and all that was is over here: whether it has landed, so that the peer's
+  /// memory may go. Asked again until it has.
   virtual bool settled() = 0;
   /// The memory of the peer goes: nothing of it is touched from now on. What is enqueued moves nothing. Returns what
   /// was held of it, for the caller to let go of.

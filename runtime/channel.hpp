@@ -327,7 +327,9 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void drain_until(Last last, std::optional<Timeout> timeout) {
     check();
     const auto deadline = deadline_after(timeout.value_or(wait_limit()));
-    if (!await_kernels(deadline) || !await_done(last(), deadline)) not_drained();
+    if (!await_kernels(deadline)) not_drained();
+    const std::uint64_t epoch = last();
+    if (!await_done(epoch, deadline) || !await_landed(epoch, deadline)) not_drained();
     check();
   }
   /// The last epoch that kernels have begun for good, where they count.
@@ -344,6 +346,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   Timeout wait_limit() const noexcept;
   bool await_done(std::uint64_t last, base::Clock::time_point deadline) const;
+  bool await_landed(std::uint64_t last, base::Clock::time_point deadline) const;
   [[noreturn, gnu::cold]] void not_drained() const;
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>

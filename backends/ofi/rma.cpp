@@ -418,7 +418,7 @@ void RmaPut::give_up(Lane& lane) {
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
   if (lane->extra.get() == &operation && flushes_left_ > 0 && !lane->flush_due) {
-    if (--flushes_left_ == 0) flushed_ = flushing_;  // also if it failed: the peer is out of reach
+    if (--flushes_left_ == 0) end_flush();  // also if it failed: the peer is out of reach
     return;
   }
   if (!why_not.empty()) {
@@ -453,13 +453,12 @@ bool RmaPut::failed(void* context, const std::string& why) {
 
 /// By writes that are over once they are delivered, and so is all before them. They have bytes: over shm, one that has
 /// none is never over (libfabric before 1.20).
-bool RmaPut::settled() {
+bool RmaPut::landed(std::uint64_t epoch) {
   const std::lock_guard lock(station_.mutex);
-  const std::uint64_t done = watch().done.value.load(std::memory_order_acquire);
   const bool delivered = !station_.manner.ordered || place_.notice == Notice::counter;  // what is over is
-  if (delivered || flushed_ >= done || loss_.raised()) return true;
+  if (delivered || flushed_ >= epoch || loss_.raised()) return true;
   if (flushes_left_ == 0) {
-    flushing_ = done;
+    flushing_ = done();
     flushes_left_ = lanes_.size();
     for (Lane& lane : lanes_) lane.flush_due = true;
   }
@@ -477,8 +476,13 @@ void RmaPut::flush(Lane& lane) {
   } catch (const std::runtime_error&) {
     if (!lane.refused.last(station_.patience)) return;  // once more in the next turn
     lane.flush_due = false;
-    if (--flushes_left_ == 0) flushed_ = flushing_;  // the peer is out of reach
+    if (--flushes_left_ == 0) end_flush();  // the peer is out of reach
   }
+}
+
+void RmaPut::end_flush() {
+  flushed_ = flushing_;
+  watch().done_parking.wake();
 }
 
 std::string RmaPut::describe() const {

@@ -34,7 +34,8 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
   bool at_rest(std::size_t rail) override;
-  bool settled() override;
+  bool landed(std::uint64_t epoch) override;
+  bool settled() override { return landed(done()); }
   bool cumulative() const noexcept override;
   std::string describe() const override;
 
@@ -110,7 +111,9 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   void leave(const Lane& lane, Operations& operations);
   std::unique_ptr<Operation> new_operation();
   void suspect(const std::string& why);
+  std::uint64_t done() noexcept { return watch().done.value.load(std::memory_order_acquire); }
   void flush(Lane& lane);
+  void end_flush();
   /// Unordered, and the signal is a second write.
   bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
 

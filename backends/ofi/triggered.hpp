@@ -134,6 +134,7 @@ class TriggeredPut final : public RungPut, private Mover {
   std::uint64_t most_armed() const noexcept override { return work_->size(); }
   std::shared_ptr<Doorbell> new_bell() override;
   const void* bell_kind() const noexcept override { return rail_; }
+  bool landed(std::uint64_t) override { return true; }  // over once it is delivered
   bool settled() override;
   bool disarmed(bool key_closed) override;
   std::string describe() const override;

@@ -66,6 +66,7 @@ class BouncePut final : public Put {
   }
   /// They would have to know who moves the bytes, for each size.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
+  bool landed(std::uint64_t) override { return true; }
   bool settled() override { return true; }
   Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
   bool disarmed(bool) override { return true; }

@@ -132,6 +132,7 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
     if (!watch().shut()) inner_->enqueue({}, epoch, part);
     over(epoch);
   }
+  bool landed(std::uint64_t epoch) override { return inner_->landed(epoch); }
   bool settled() override { return inner_->settled(); }
   std::string describe() const override { return "posted: " + inner_->describe(); }
 
@@ -267,6 +268,7 @@ class ArmedPut final : public RungPut {
   }
 
   Fired fired() const noexcept override { return Fired::by_nic; }
+  bool landed(std::uint64_t epoch) override { return inner_->landed(epoch); }
   /// Shut first: what is disposed of could be armed anew.
   bool settled() override {
     EXPECT_TRUE(watch().shut());
