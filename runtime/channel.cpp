@@ -75,8 +75,8 @@ bool ChannelEnd::await_done(std::uint64_t last, Clock::time_point deadline) cons
 
 bool ChannelEnd::await_landed(std::uint64_t last, Clock::time_point deadline) const {
   if (!connected() || put_ == nullptr) return true;
-  const auto ready = [&] { return put_->landed(last) || failed(); };
-  return seeded("drain_returns_early") || ready() || await_in_host(done_parking, ready, deadline - Clock::now());
+  const auto ready = [&] { return failed() || put_->landed(last); };
+  return seeded("drain_returns_early") || await_in_host(done_parking, ready, deadline - Clock::now());
 }
 
 void ChannelEnd::not_drained() const {

@@ -57,6 +57,7 @@ BUGS = {
     "busy_put_lost": "Wrapped/Epochs.every_byte*/posted_inline_allocated_d1_4096B",
     "bounce_copies_other_slot": "Quick/Epochs.every_byte*/shm_inline_user_d2_8B",
     "drain_returns_early": f"Quick/HostForms.drain*/{HOST}_d1_64B",
+    "landed_at_once": "CHAOS_ORDER=granted CHAOS_INJECT=0 CHAOS_LONGEST_US=20000 Quick/HostForms.drain*/chaos_inline*",
     "abort_keeps_waits": f"Quick/Errors.abort_releases*/{HOST}_d1_64B",
     "source_not_awaited": "Wrapped/Acquire.the_source*/posted_host_allocated_d2_64B",
     "timeout_ignored": f"Quick/Timeouts.a_limit_ends_a_wait*/{INLINE}_d1_64B",

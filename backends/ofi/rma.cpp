@@ -120,8 +120,9 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   lane.pieces.resize(kPieces);
   for (auto& operation : lane.operations) operation = new_operation();
   for (auto& operation : lane.pieces) operation = new_operation();
-  lane.extra = new_operation();
-  if (place_.notice == Notice::word) lane.extra_source = lane.rail->registered(word_of(*lane.extra));
+  lane.word_write = new_operation();
+  lane.flush = new_operation();
+  if (place_.notice == Notice::word) lane.word_source = lane.rail->registered(word_of(*lane.word_write));
 }
 
 RmaPut::~RmaPut() {
@@ -133,7 +134,8 @@ RmaPut::~RmaPut() {
     lane.rail->forget(*this);
     leave(lane, lane.operations);
     leave(lane, lane.pieces);
-    if (lane.extra->posted) leave(lane, lane.extra);
+    if (lane.word_write->posted) leave(lane, lane.word_write);
+    if (lane.flush->posted) leave(lane, lane.flush);
   }
   lanes_.clear();  // with the mutex
 }
@@ -143,7 +145,7 @@ void RmaPut::leave(const Lane& lane, std::unique_ptr<Operation>& operation) {
   lane.rail->give_up(*operation);
   station_.orphans.push_back(std::exchange(operation, new_operation()));
   if (lane.source != nullptr) lane.rail->disown(*lane.source);
-  station_.orphaned_memory.insert(station_.orphaned_memory.end(), {lane.source, lane.extra_source, lane.stage});
+  station_.orphaned_memory.insert(station_.orphaned_memory.end(), {lane.source, lane.word_source, lane.stage});
 }
 
 void RmaPut::leave(const Lane& lane, Operations& operations) {
@@ -329,10 +331,10 @@ bool RmaPut::fill(std::byte* room, const Message& message) {
 }
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
-  Operation& word = *lane.extra;
+  Operation& word = *lane.word_write;
   if (word.posted) return Posted::busy;  // the last one is still read
   word.value = epoch;
-  return lane.rail->write({word_of(word).data, sizeof word.value, lane.extra_source->desc()}, lane.word, {}, delivered,
+  return lane.rail->write({word_of(word).data, sizeof word.value, lane.word_source->desc()}, lane.word, {}, delivered,
                           word);
 }
 
@@ -364,14 +366,19 @@ void RmaPut::peer_lost() {
 bool RmaPut::attend() {
   if (loss_.over()) {
     for (Lane& lane : lanes_) give_up(lane);
+    flushes_left_ = 0;
   }
+  bool left = flush();
   if (watch().failed()) {
     for (Lane& lane : lanes_) {
-      if (!lane.extra->posted) abandon(lane);
+      if (!lane.word_write->posted) abandon(lane);
     }
-    return false;
+    return left;
   }
-  if (suspicion_.none()) return has_words_to_follow() && write_words();
+  if (suspicion_.none()) {
+    if (has_words_to_follow()) left |= write_words();
+    return left;
+  }
   suspicion_.judge(watch());
   return true;
 }
@@ -379,7 +386,7 @@ bool RmaPut::attend() {
 bool RmaPut::write_words() {
   bool left = false;
   for (Lane& lane : lanes_) {
-    if (lane.extra->posted || lane.delivered == lane.written) continue;
+    if (lane.word_write->posted || lane.delivered == lane.written) continue;
     lane.writing = lane.delivered;
     try {
       const bool busy = write_word(lane, lane.writing, true) == Posted::busy;
@@ -411,16 +418,15 @@ void RmaPut::give_up(Lane& lane) {
     leave(lane, operation);
   }
   leave(lane, lane.pieces);
-  if (lane.extra->posted) leave(lane, lane.extra);
+  if (lane.word_write->posted) leave(lane, lane.word_write);
+  if (lane.flush->posted) leave(lane, lane.flush);
+  lane.flush_due = false;
   abandon(lane);
 }
 
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
-  if (lane->extra.get() == &operation && flushes_left_ > 0 && !lane->flush_due) {
-    if (--flushes_left_ == 0) end_flush();  // also if it failed: the peer is out of reach
-    return;
-  }
+  if (lane->flush.get() == &operation) return end_flush(why_not);
   if (!why_not.empty()) {
     const std::string why = "a write over " + station_.provider + " failed: " + why_not;
     suspect(why);
@@ -428,7 +434,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
       if (other->place_.index + 1 == operation.rider) other->suspect(why);
     }
   }
-  if (lane->extra.get() == &operation) {
+  if (lane->word_write.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
   } else if (lane->is_piece(operation) || lane->word_due == operation.epoch) {
     return;  // the epoch ends with what follows
@@ -451,37 +457,59 @@ bool RmaPut::failed(void* context, const std::string& why) {
   return false;
 }
 
-/// By writes that are over once they are delivered, and so is all before them. They have bytes: over shm, one that has
-/// none is never over (libfabric before 1.20).
 bool RmaPut::landed(std::uint64_t epoch) {
   const std::lock_guard lock(station_.mutex);
+  if (!flush_failure_.empty()) suspect(flush_failure_);
+  return flushed(epoch) || seeded("landed_at_once");
+}
+
+/// If the peer is out of reach, nothing can be known, nor is.
+bool RmaPut::settled() {
+  const std::lock_guard lock(station_.mutex);
+  return loss_.raised() || !flush_failure_.empty() || flushed(watch().done.value.load(std::memory_order_acquire));
+}
+
+/// Whether all up to this epoch, which is over here, has landed. If not, a flush begins.
+bool RmaPut::flushed(std::uint64_t epoch) {
   const bool delivered = !station_.manner.ordered || place_.notice == Notice::counter;  // what is over is
-  if (delivered || flushed_ >= epoch || loss_.raised()) return true;
-  if (flushes_left_ == 0) {
-    flushing_ = done();
-    flushes_left_ = lanes_.size();
-    for (Lane& lane : lanes_) lane.flush_due = true;
-  }
-  for (Lane& lane : lanes_) flush(lane);
+  if (delivered || flushed_ >= epoch) return true;
+  if (flushes_left_ != 0 || !flush_failure_.empty() || loss_.raised()) return false;
+  flushing_ = watch().done.value.load(std::memory_order_acquire);
+  flushes_left_ = lanes_.size();
+  for (Lane& lane : lanes_) lane.flush_due = true;
+  station_.attend_to(*this);  // until none is left
+  (void)flush();
   return false;
 }
 
-void RmaPut::flush(Lane& lane) {
-  if (!lane.flush_due || lane.extra->posted) return;
+/// By writes that are over once they are delivered, and so is all before them. They have bytes: over shm, one that has
+/// none is never over (libfabric before 1.20). Returns whether one is on its way, or still to be posted.
+bool RmaPut::flush() {
+  for (Lane& lane : lanes_) {
+    if (lane.flush_due) lane.flush_due = flush(lane);
+  }
+  return flushes_left_ != 0;
+}
+
+/// Whether once more in the next turn.
+bool RmaPut::flush(Lane& lane) {
   try {
     const Registration& from = lane.rail->flushes();
-    lane.flush_due =
-        lane.rail->write({from.data, from.bytes, from.desc()}, lane.flushes, {}, true, *lane.extra) == Posted::busy;
-    if (!lane.flush_due) lane.refused.end();
-  } catch (const std::runtime_error&) {
-    if (!lane.refused.last(station_.patience)) return;  // once more in the next turn
-    lane.flush_due = false;
-    if (--flushes_left_ == 0) end_flush();  // the peer is out of reach
+    const bool busy =
+        lane.rail->write({from.data, from.bytes, from.desc()}, lane.flushes, {}, true, *lane.flush) == Posted::busy;
+    if (!busy) lane.refused.end();
+    return busy;
+  } catch (const std::runtime_error& reason) {
+    if (!lane.refused.last(station_.patience)) return true;
+    end_flush(reason.what());
+    return false;
   }
 }
 
-void RmaPut::end_flush() {
-  flushed_ = flushing_;
+void RmaPut::end_flush(const std::string& why_not) {
+  if (!why_not.empty()) flush_failure_ = "a write over " + station_.provider + " failed: " + why_not;
+  if (--flushes_left_ != 0) return;
+  if (flush_failure_.empty()) flushed_ = flushing_;
   watch().done_parking.wake();
 }
 

@@ -35,7 +35,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   bool post(std::size_t rail, std::uint64_t epoch, Range part) override;
   bool at_rest(std::size_t rail) override;
   bool landed(std::uint64_t epoch) override;
-  bool settled() override { return landed(done()); }
+  bool settled() override;
   bool cumulative() const noexcept override;
   std::string describe() const override;
 
@@ -54,19 +54,20 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
     std::shared_ptr<Stage> stage;  // null: the provider reads the source itself
-    std::shared_ptr<Registration> extra_source;
+    std::shared_ptr<Registration> word_source;
     Remote word;
     Remote flushes;
-    std::size_t piece_bytes = 0;       // at most, in one write
-    Operations pieces;                 // of an epoch, all but the last
-    Message cut;                       // what the pieces so far have left of it
-    Operations operations;             // by epoch mod depth
-    std::unique_ptr<Operation> extra;  // of the word, or of a flush
-    std::uint64_t word_due = 0;        // ordered: the epoch whose word is still to be written
-    std::vector<bool> early;           // by epoch mod depth: delivered before an earlier one, or ended after a failure
-    std::uint64_t delivered = 0;       // and every epoch up to this one
-    std::uint64_t writing = 0;         // the word that is on its way
+    std::size_t piece_bytes = 0;  // at most, in one write
+    Operations pieces;            // of an epoch, all but the last
+    Message cut;                  // what the pieces so far have left of it
+    Operations operations;        // by epoch mod depth
+    std::unique_ptr<Operation> word_write;
+    std::uint64_t word_due = 0;   // ordered: the epoch whose word is still to be written
+    std::vector<bool> early;      // by epoch mod depth: delivered before an earlier one, or ended after a failure
+    std::uint64_t delivered = 0;  // and every epoch up to this one
+    std::uint64_t writing = 0;    // the word that is on its way
     std::uint64_t written = 0;
+    std::unique_ptr<Operation> flush;
     bool flush_due = false;
     Refusals refused;
 
@@ -75,7 +76,8 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     }
     bool is_piece(const Operation& operation) const noexcept { return among(operation, pieces); }
     bool owns(const Operation& operation) const noexcept {
-      return &operation == extra.get() || among(operation, operations) || is_piece(operation);
+      return &operation == word_write.get() || &operation == flush.get() || among(operation, operations) ||
+             is_piece(operation);
     }
     static bool among(const Operation& one, const Operations& all) noexcept {
       return std::any_of(all.begin(), all.end(), [&](const auto& other) { return other.get() == &one; });
@@ -111,9 +113,10 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   void leave(const Lane& lane, Operations& operations);
   std::unique_ptr<Operation> new_operation();
   void suspect(const std::string& why);
-  std::uint64_t done() noexcept { return watch().done.value.load(std::memory_order_acquire); }
-  void flush(Lane& lane);
-  void end_flush();
+  bool flushed(std::uint64_t epoch);
+  bool flush();
+  bool flush(Lane& lane);
+  void end_flush(const std::string& why_not);
   /// Unordered, and the signal is a second write.
   bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
 
@@ -127,6 +130,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
   std::uint64_t flushing_ = 0;  // what a flush under way will make of it
   std::size_t flushes_left_ = 0;
+  std::string flush_failure_;
 };
 
 }  // namespace sluice::backends::ofi

@@ -56,8 +56,8 @@ class Sender {
   /// @throws Error{Code::bad_argument} if they do not lie inside the slot.
   void put(Stream stream, std::size_t offset, std::size_t bytes);
 
-  /// Blocks the host until the signal of every enqueued put has been raised; over a network, until its provider has
-  /// completed what was written, and the peer may see the signal a little later.
+  /// Blocks the host until the signal of every enqueued put has been raised. Over a network that asks the peer's side,
+  /// which costs a way there and back.
   void drain(std::optional<Timeout> timeout = kContextTimeout);
 
   bool connected() const;
