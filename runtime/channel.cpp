@@ -73,10 +73,11 @@ bool ChannelEnd::await_done(std::uint64_t last, Clock::time_point deadline) cons
   return seeded("drain_returns_early") || await_in_host(done_parking, ready, deadline - Clock::now());
 }
 
+/// Of an end that is shut nothing is seen any more: the peer has closed its own, or it has failed.
 bool ChannelEnd::await_landed(std::uint64_t last, Clock::time_point deadline) const {
   if (!connected() || put_ == nullptr) return true;
-  const auto ready = [&] { return failed() || put_->landed(last); };
-  return seeded("drain_returns_early") || await_in_host(done_parking, ready, deadline - Clock::now());
+  const auto ready = [&] { return shut() || put_->landed(last); };
+  return seeded("drain_returns_early") || look(ready) || await_in_host(done_parking, ready, deadline - Clock::now());
 }
 
 void ChannelEnd::not_drained() const {

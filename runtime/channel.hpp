@@ -257,6 +257,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void shut_end() noexcept {
     set_shut();
     hold_kernels();
+    done_parking.wake();  // who drains
   }
 
   /// Lent in program order, where counting an owner in and out takes as long as a small put; work on any other stream
@@ -322,15 +323,18 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.
   bool settled() const { return put_ == nullptr || put_->settled(); }
   bool disarmed() const { return put_ == nullptr || put_->disarmed(key_closed_); }
-  /// Until `last()` epochs are over.
+  /// Blocks the host until `last()` epochs are over here. Returns how many those are.
   template <class Last>
-  void drain_until(Last last, std::optional<Timeout> timeout) {
+  std::uint64_t complete_until(Last last, base::Clock::time_point deadline) {
     check();
-    const auto deadline = deadline_after(timeout.value_or(wait_limit()));
     if (!await_kernels(deadline)) not_drained();
     const std::uint64_t epoch = last();
-    if (!await_done(epoch, deadline) || !await_landed(epoch, deadline)) not_drained();
+    if (!await_done(epoch, deadline)) not_drained();
     check();
+    return epoch;
+  }
+  base::Clock::time_point deadline_of(std::optional<Timeout> timeout) const noexcept {
+    return deadline_after(timeout.value_or(wait_limit()));
   }
   /// The last epoch that kernels have begun for good, where they count.
   static std::uint64_t last_of(const std::atomic<kernel::Count*>& counted,

@@ -71,8 +71,8 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   const auto left = [&] { return std::max<Timeout>(deadline - base::Clock::now(), Timeout::zero()); };
   for (auto& [core, first] : out_) core->wait_connected(left());
   for (auto& in : in_) in.core->wait_connected(left());
-  for (auto& [core, first] : out_) core->drain(left());
-  for (auto& in : in_) in.core->drain(left());
+  for (auto& [core, first] : out_) core->complete(left());
+  for (auto& in : in_) in.core->complete(left());
   for (auto& [core, first] : out_) core->check_bindable(stream);
   for (auto& in : in_) in.core->check_bindable(stream);
   if (device::of_gpu(stream)) {

@@ -60,7 +60,7 @@ std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device
 }
 
 DeviceReceiver ReceiverCore::on_device(Stream stream) {
-  drain({});
+  complete({});
   return DeviceReceiver(hand_to_kernels(
       stream, [this](auto&... with) { return by_kernel(with...); }, [this](const auto& in) { let_kernels_wait(in); }));
 }
@@ -187,8 +187,8 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   enqueue(lane, epoch, {});
 }
 
-void ReceiverCore::drain(std::optional<Timeout> timeout) {
-  drain_until([this] { return released(); }, timeout);
+void ReceiverCore::complete(std::optional<Timeout> timeout) {
+  complete_until([this] { return released(); }, deadline_of(timeout));
 }
 
 std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }

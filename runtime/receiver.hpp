@@ -14,7 +14,8 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   Slice wait(Stream stream);
   void release(Stream stream);
   /// Blocks until every release enqueued has passed.
-  void drain(std::optional<Timeout> timeout);
+  /// Blocks the host until every credit is over here.
+  void complete(std::optional<Timeout> timeout);
   std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
   /// What kernels need for its waits and releases, which `fault` is for too; once connected. Nothing: they cannot.

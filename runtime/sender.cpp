@@ -45,7 +45,7 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
 }
 
 DeviceSender SenderCore::on_device(Stream stream) {
-  drain({});
+  complete({});
   return DeviceSender(hand_to_kernels(
       stream, [this](auto&... with) { return by_kernel(with...); }, [this](const auto& out) { let_kernels_put(out); }));
 }
@@ -121,8 +121,15 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (lane.gpu != nullptr && marks_ != nullptr) lane.gpu->write(marks_.load()->word, ++marked_);
 }
 
+void SenderCore::complete(std::optional<Timeout> timeout) {
+  complete_until([this] { return epoch(); }, deadline_of(timeout));
+}
+
 void SenderCore::drain(std::optional<Timeout> timeout) {
-  drain_until([this] { return epoch(); }, timeout);
+  const auto deadline = deadline_of(timeout);
+  const std::uint64_t last = complete_until([this] { return epoch(); }, deadline);
+  if (!await_landed(last, deadline)) not_drained();
+  check();
 }
 
 void SenderCore::on_connect(int remote_depth) {

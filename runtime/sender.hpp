@@ -11,6 +11,8 @@ class SenderCore final : public runtime::ChannelEnd {
 
   Slice acquire(Stream stream);
   void put(Stream stream, backends::Range part);
+  /// Blocks the host until every put is over here.
+  void complete(std::optional<Timeout> timeout);
   void drain(std::optional<Timeout> timeout);
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
   /// What kernels need for its puts, which `fault` is for too; once connected. Nothing: they cannot do them.

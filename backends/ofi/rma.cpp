@@ -121,7 +121,7 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   for (auto& operation : lane.operations) operation = new_operation();
   for (auto& operation : lane.pieces) operation = new_operation();
   lane.word_write = new_operation();
-  lane.flush = new_operation();
+  lane.flush_write = new_operation();
   if (place_.notice == Notice::word) lane.word_source = lane.rail->registered(word_of(*lane.word_write));
 }
 
@@ -135,7 +135,7 @@ RmaPut::~RmaPut() {
     leave(lane, lane.operations);
     leave(lane, lane.pieces);
     if (lane.word_write->posted) leave(lane, lane.word_write);
-    if (lane.flush->posted) leave(lane, lane.flush);
+    if (lane.flush_write->posted) leave(lane, lane.flush_write);
   }
   lanes_.clear();  // with the mutex
 }
@@ -368,7 +368,7 @@ bool RmaPut::attend() {
     for (Lane& lane : lanes_) give_up(lane);
     flushes_left_ = 0;
   }
-  bool left = flush();
+  bool left = post_flushes();
   if (watch().failed()) {
     for (Lane& lane : lanes_) {
       if (!lane.word_write->posted) abandon(lane);
@@ -419,14 +419,14 @@ void RmaPut::give_up(Lane& lane) {
   }
   leave(lane, lane.pieces);
   if (lane.word_write->posted) leave(lane, lane.word_write);
-  if (lane.flush->posted) leave(lane, lane.flush);
+  if (lane.flush_write->posted) leave(lane, lane.flush_write);
   lane.flush_due = false;
   abandon(lane);
 }
 
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
-  if (lane->flush.get() == &operation) return end_flush(why_not);
+  if (lane->flush_write.get() == &operation) return end_flush(why_not);
   if (!why_not.empty()) {
     const std::string why = "a write over " + station_.provider + " failed: " + why_not;
     suspect(why);
@@ -459,48 +459,53 @@ bool RmaPut::failed(void* context, const std::string& why) {
 
 bool RmaPut::landed(std::uint64_t epoch) {
   const std::lock_guard lock(station_.mutex);
-  if (!flush_failure_.empty()) suspect(flush_failure_);
-  return flushed(epoch) || seeded("landed_at_once");
+  draining_ = true;
+  if (flushes_left_ == 0 && !flush_failure_.empty()) suspect(flush_failure_);
+  return ask_landed(epoch) || seeded("landed_at_once");
 }
 
-/// If the peer is out of reach, nothing can be known, nor is.
+/// True also if the peer is out of reach: then nobody will ever know.
 bool RmaPut::settled() {
   const std::lock_guard lock(station_.mutex);
-  return loss_.raised() || !flush_failure_.empty() || flushed(watch().done.value.load(std::memory_order_acquire));
+  const bool refused = flushes_left_ == 0 && !flush_failure_.empty();
+  return loss_.raised() || refused || ask_landed(watch().done.value.load(std::memory_order_acquire));
 }
 
-/// Whether all up to this epoch, which is over here, has landed. If not, a flush begins.
-bool RmaPut::flushed(std::uint64_t epoch) {
+/// Of epochs that are over here.
+bool RmaPut::ask_landed(std::uint64_t epoch) {
   const bool delivered = !station_.manner.ordered || place_.notice == Notice::counter;  // what is over is
-  if (delivered || flushed_ >= epoch) return true;
-  if (flushes_left_ != 0 || !flush_failure_.empty() || loss_.raised()) return false;
-  flushing_ = watch().done.value.load(std::memory_order_acquire);
-  flushes_left_ = lanes_.size();
-  for (Lane& lane : lanes_) lane.flush_due = true;
-  station_.attend_to(*this);  // until none is left
-  (void)flush();
+  if (delivered || landed_ >= epoch) return true;
+  asked_ = std::max(asked_, epoch);
+  station_.attend_to(*this);
+  post_flushes();
   return false;
 }
 
-/// By writes that are over once they are delivered, and so is all before them. They have bytes: over shm, one that has
-/// none is never over (libfabric before 1.20). Returns whether one is on its way, or still to be posted.
-bool RmaPut::flush() {
-  for (Lane& lane : lanes_) {
-    if (lane.flush_due) lane.flush_due = flush(lane);
+/// Flushes are writes that are over once they are delivered, and so is all before them. They have bytes: over shm, one
+/// that has none is never over (libfabric before 1.20). Returns whether one is still to be posted.
+bool RmaPut::post_flushes() {
+  if (flushes_left_ == 0 && asked_ > landed_ && flush_failure_.empty() && !loss_.raised()) {
+    flushing_ = asked_;
+    flushes_left_ = lanes_.size();
+    for (Lane& lane : lanes_) lane.flush_due = true;
   }
-  return flushes_left_ != 0;
+  bool left = false;
+  for (Lane& lane : lanes_) {
+    if (lane.flush_due) left |= lane.flush_due = post_flush(lane);
+  }
+  return left;
 }
 
 /// Whether once more in the next turn.
-bool RmaPut::flush(Lane& lane) {
+bool RmaPut::post_flush(Lane& lane) {
   try {
     const Registration& from = lane.rail->flushes();
-    const bool busy =
-        lane.rail->write({from.data, from.bytes, from.desc()}, lane.flushes, {}, true, *lane.flush) == Posted::busy;
-    if (!busy) lane.refused.end();
-    return busy;
+    const Posted posted =
+        lane.rail->write({from.data, from.bytes, from.desc()}, lane.flushes, {}, true, *lane.flush_write);
+    if (posted != Posted::busy) lane.flush_refused.end();
+    return posted == Posted::busy;
   } catch (const std::runtime_error& reason) {
-    if (!lane.refused.last(station_.patience)) return true;
+    if (!lane.flush_refused.last(station_.patience)) return true;
     end_flush(reason.what());
     return false;
   }
@@ -509,7 +514,11 @@ bool RmaPut::flush(Lane& lane) {
 void RmaPut::end_flush(const std::string& why_not) {
   if (!why_not.empty()) flush_failure_ = "a write over " + station_.provider + " failed: " + why_not;
   if (--flushes_left_ != 0) return;
-  if (flush_failure_.empty()) flushed_ = flushing_;
+  if (flush_failure_.empty()) {
+    landed_ = flushing_;
+  } else if (draining_) {
+    suspect(flush_failure_);
+  }
   watch().done_parking.wake();
 }
 

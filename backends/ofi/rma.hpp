@@ -67,16 +67,17 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     std::uint64_t delivered = 0;  // and every epoch up to this one
     std::uint64_t writing = 0;    // the word that is on its way
     std::uint64_t written = 0;
-    std::unique_ptr<Operation> flush;
-    bool flush_due = false;
     Refusals refused;
+    std::unique_ptr<Operation> flush_write;
+    bool flush_due = false;
+    Refusals flush_refused;
 
     const std::unique_ptr<Operation>& of(std::uint64_t epoch) const noexcept {
       return operations[epoch % operations.size()];
     }
     bool is_piece(const Operation& operation) const noexcept { return among(operation, pieces); }
     bool owns(const Operation& operation) const noexcept {
-      return &operation == word_write.get() || &operation == flush.get() || among(operation, operations) ||
+      return &operation == word_write.get() || &operation == flush_write.get() || among(operation, operations) ||
              is_piece(operation);
     }
     static bool among(const Operation& one, const Operations& all) noexcept {
@@ -113,9 +114,9 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   void leave(const Lane& lane, Operations& operations);
   std::unique_ptr<Operation> new_operation();
   void suspect(const std::string& why);
-  bool flushed(std::uint64_t epoch);
-  bool flush();
-  bool flush(Lane& lane);
+  bool ask_landed(std::uint64_t epoch);
+  bool post_flushes();
+  bool post_flush(Lane& lane);
   void end_flush(const std::string& why_not);
   /// Unordered, and the signal is a second write.
   bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
@@ -127,10 +128,12 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   std::vector<Lane> lanes_;
   Suspicion suspicion_;
   Loss loss_;
-  std::uint64_t flushed_ = 0;   // all epochs up to this one are over at the peer
-  std::uint64_t flushing_ = 0;  // what a flush under way will make of it
+  std::uint64_t landed_ = 0;    // all epochs up to this one have landed, as flushes have told
+  std::uint64_t flushing_ = 0;  // those that the flushes under way will tell of
+  std::uint64_t asked_ = 0;     // those that somebody asks for
   std::size_t flushes_left_ = 0;
   std::string flush_failure_;
+  bool draining_ = false;  // a flush that fails fails the channel
 };
 
 }  // namespace sluice::backends::ofi

@@ -82,7 +82,7 @@ class Loss {
  public:
   void raise() noexcept { over_ = base::Clock::now() + kMoment; }
   bool raised() const noexcept { return over_ != base::Clock::time_point::max(); }
-  bool over() const noexcept { return base::Clock::now() >= over_; }
+  bool over() const noexcept { return raised() && base::Clock::now() >= over_; }
 
  private:
   base::Clock::time_point over_ = base::Clock::time_point::max();

@@ -347,6 +347,7 @@ TEST_P(Closing, a_rank_that_ends_after_it_has_closed_is_no_loss) {
     receiver.release(order.stream());
     sender.put(order.stream());  // it has the credit
     context.synchronize(order.stream());
+    sender.drain(10s);  // nobody looks any more
     expect_code(Code::misuse, [&] { receiver.wait(order.stream()); });
     expect_code(Code::misuse, [&] { sender.put(order.stream()); });
   });

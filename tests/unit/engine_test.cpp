@@ -62,10 +62,13 @@ TEST(Engine, a_look_waits_for_the_turn_of_another_and_takes_one_of_its_own) {
   engine.add(transport);
   std::thread other([&] { engine.help(); });
   transport.await_first_poll();
+  std::binary_semaphore begun(0);
   auto look = std::async(std::launch::async, [&] {
+    begun.release();
     engine.look();
     return transport.found();
   });
+  begun.acquire();
   EXPECT_EQ(look.wait_for(milliseconds(200)), std::future_status::timeout);
   transport.end_first_poll();
   EXPECT_TRUE(look.get());
