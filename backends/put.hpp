@@ -68,6 +68,7 @@ class MappedPut : public Put {
         how_(std::move(how)), copy_(source, target) {}
 
   Fired fired() const noexcept override { return Fired::by_stream; }
+  std::optional<std::string> obstacle() const override { return std::nullopt; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override;
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
@@ -155,6 +156,7 @@ class RungPut : public Put {
   RungPut(device::Watch& watch, std::shared_ptr<Doorbell> bell, std::size_t slot_bytes)
       : bell_(std::move(bell)), watch_(watch), whole_{0, slot_bytes} {}
 
+  std::optional<std::string> obstacle() const final { return std::nullopt; }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final;
   /// From now on a GPU's stream comes to what is enqueued long after the host.
   void reach_from(device::Driver& driver) override;

@@ -83,7 +83,12 @@ class Landing {
   virtual ~Landing() = default;
   /// For the peer's `Link::prepare`.
   virtual Key key() const = 0;
-  /// Whether bytes land in the target itself. If not, `take` brings them there.
+  /// The key offers a way around the target, in case the peer cannot reach it: until `decide` nobody knows which way is
+  /// taken.
+  virtual bool undecided() const noexcept = 0;
+  /// What the peer's `Put::obstacle` says.
+  virtual void decide(const std::string& obstacle) = 0;
+  /// Once decided: whether bytes land in the target itself. If not, `take` brings them there.
   virtual bool direct() const noexcept = 0;
   /// After the signal of `epoch` was seen, by a CPU: moves what landed elsewhere into the target, or fails the watch.
   virtual void take(device::Watch& watch, std::uint64_t epoch) = 0;
@@ -112,6 +117,8 @@ class Put {
  public:
   virtual ~Put() = default;
   virtual Fired fired() const noexcept = 0;
+  /// For a landing that was undecided: why its target cannot be reached here; empty: it is. Nothing: it was not.
+  virtual std::optional<std::string> obstacle() const = 0;
   /// In the lane's order: moves `part` of the slot of `epoch`, then raises the signal to `epoch`, then `watch.done`.
   /// Moves nothing if the watch is shut. Epochs come in order.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;

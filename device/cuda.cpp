@@ -658,11 +658,17 @@ GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
   const int device = home >= 0 ? home : ordinal(what.names.device).value_or(0);
   const Apart apart(*this, device);
   if (what.names.piece.at != 0) return import_piece(what, device, bytes);
+  const bool by_handle = what.names.handle != GpuHandle{};
   if (what.fd) {
-    CUmemGenericAllocationHandle handle = 0;
-    check(calls_.cuMemImportFromShareableHandle(&handle, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+    try {
+      CUmemGenericAllocationHandle handle = 0;
+      check(
+          calls_.cuMemImportFromShareableHandle(&handle, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
           "cuMemImportFromShareableHandle");
-    return place(handle, bytes);
+      return place(handle, bytes);
+    } catch (const GpuError&) {
+      if (!by_handle || base::seeded("next_handle_untried")) throw;
+    }
   }
   CUipcMemHandle ipc{};
   std::memcpy(ipc.reserved, what.names.handle.data(), what.names.handle.size());

@@ -111,10 +111,24 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     }
   }
   on_connect(remote.depth);
+  if (put_ != nullptr) {
+    if (const auto obstacle = put_->obstacle()) world_->tell_way(*this, *obstacle);
+  }
+  undecided_ = put_ != nullptr && landing_ != nullptr && landing_->undecided();
+  if (!undecided_) begin_working();
+  if (remote.final) peer_closed(*remote.final);
+}
+
+void ChannelEnd::decide(const std::string& obstacle) {
+  if (!std::exchange(undecided_, false)) return;  // it has closed meanwhile
+  if (landing_ != nullptr) landing_->decide(obstacle);
+  begin_working();
+}
+
+void ChannelEnd::begin_working() {
   reach_named_stream();
   if (!failed()) base::raise(connected_word_, 1, done_parking);
   word_.parking->wake();  // who waits for what the peer has put may look at all of it now
-  if (remote.final) peer_closed(*remote.final);
 }
 
 /// The stream that was named at opening: then nothing is left to be mapped at its first use.
@@ -129,6 +143,8 @@ void ChannelEnd::reach_named_stream() {
 }
 
 void ChannelEnd::peer_closed(const Final& final) {
+  // It may never tell, and nothing lands.
+  if (final.wanted == 0 && std::exchange(undecided_, false)) begin_working();
   closed_by_peer = final;
   if (!seeded("final_epoch_ignored")) on_peer_closed(final);
 }
@@ -426,7 +442,7 @@ std::string ChannelEnd::describe() const {
   text += (sends ? "to rank " : "from rank ") + std::to_string(opening.peer) + ", tag " +
           std::to_string(opening.key.tag) + ", " + std::to_string(opening.options.depth) + " x " +
           std::to_string(slot_bytes) + " bytes: ";
-  if (remote_id == 0) return text + "not connected yet";
+  if (remote_id == 0 || undecided_) return text + "not connected yet";
   if (stale_)
     text += "the GPU's driver still has the pages that were at these addresses before: kernels must not use them; ";
   if (!sends) return text + (landing_ == nullptr ? "closed" : landing_->describe());

@@ -95,8 +95,10 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   backends::Key land(backends::Link& link, std::vector<backends::Signal> more);
   /// Where the peer's puts land; none: only a word.
   virtual backends::Slots target() const = 0;
-  /// The peer's end is known: from here on the verbs work.
+  /// The peer's end is known: from here on the verbs work, unless the landing is undecided.
   void connect(backends::Link& link, RemoteEnd remote);
+  /// The peer has told how it reaches the target: now they work.
+  void decide(const std::string& obstacle);
   /// The peer has closed its end.
   void peer_closed(const Final& final);
   /// The peer has closed, and nothing here touches its memory any more, nor ever will.
@@ -427,6 +429,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void bind_to_gpu(Stream stream);
   void reach_from(device::Driver& driver, int gpu);
   void reach_named_stream();
+  void begin_working();
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
   void hold_kernels() noexcept;
@@ -466,6 +469,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   bool closed_ = false;
   bool let_go_by_peer_ = false;
   bool gone_ = false;                        // the peer is lost
+  bool undecided_ = false;                   // the landing is, and the peer will tell
   bool key_closed_ = false;                  // nothing can be written to its end any more
   bool key_closed_here_ = false;             // nor to this one
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way

@@ -19,7 +19,8 @@ enum class Kind : std::uint8_t {
   closing,   ///< the end `id` of who says so is closed; its final epoch
   let_go,    ///< the end `id` of who is told may free its memory: nothing of the peer touches it any more
   gone,      ///< the end `id` of who says so is no more, nor can its memory be written any more
-  failure    ///< the end `id` of who says so has failed, and why
+  failure,   ///< the end `id` of who says so has failed, and why
+  way  ///< why the peer cannot reach the target of the end `id` of who is told, which was undecided; empty: it can
 };
 
 class Writer {

@@ -16,6 +16,8 @@ using base::seeded;
 
 constexpr auto kLook = std::chrono::milliseconds(1);  // how often a closing looks at what streams have passed
 
+constexpr std::size_t kMaxText = 4096;  // must fit into one packet
+
 constexpr auto kSeenBy = std::chrono::milliseconds(500);  // an arrival, once it has come
 
 Error error_of(const Opening& opening, Code code, const std::string& what) {
@@ -139,6 +141,10 @@ void World::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> f
     case Kind::gone:
       if (ChannelEnd* const end = end_of_peer(peer, message.get<std::uint64_t>())) end->peer_gone();
       return;
+    case Kind::way:
+      if (const auto it = ends_.find(message.get<std::uint64_t>()); it != ends_.end())
+        it->second->decide(message.text());
+      return;
     case Kind::let_go:
       if (const auto it = ends_.find(message.get<std::uint64_t>()); it != ends_.end()) it->second->peer_let_go();
       return;
@@ -226,9 +232,13 @@ void World::send_failures() {
   }
 }
 
+void World::tell_way(const ChannelEnd& end, const std::string& obstacle) {
+  peers_.send(peers_.at(end.opening.key.world_peer),
+              {Writer(Kind::way).put(end.remote_id).text(obstacle.substr(0, kMaxText)).take(), {}});
+}
+
 void World::announce_failure(const ChannelEnd& end, Code code, const std::string& what) {
   Writer writer(Kind::failure);
-  constexpr std::size_t kMaxText = 4096;  // must fit into one packet
   writer.put(end.id).put(code);
   writer.text("rank " + std::to_string(end.opening.rank) +
               " reports: " + what.substr(0, seeded("failure_text_whole") ? what.size() : kMaxText));

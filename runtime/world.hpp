@@ -62,6 +62,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void check();
   /// The end has failed: the engine repeats its poison and, if wanted, tells the peer. Any thread.
   void notice_failure(const ChannelEnd& end, Code code, const std::string& what, bool tell_peer) noexcept;
+  /// Tells the peer how its target is reached. With the mutex.
+  void tell_way(const ChannelEnd& end, const std::string& obstacle);
   void abort(const std::string& why);
 
  private:

@@ -12,6 +12,8 @@ class RmaLanding final : public Landing {
   RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
   ~RmaLanding() override;
   Key key() const override;
+  bool undecided() const noexcept override { return false; }
+  void decide(const std::string&) override {}
   bool direct() const noexcept override { return !staged_; }
   bool close() override { return false; }  // what may be armed for it are credits, which are over before
   void take(device::Watch& watch, std::uint64_t epoch) override { staged_->take(watch, epoch); }

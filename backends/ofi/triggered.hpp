@@ -18,6 +18,8 @@ class CountedLanding final : public Landing {
   CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
   ~CountedLanding() override;
   Key key() const override;
+  bool undecided() const noexcept override { return false; }
+  void decide(const std::string&) override {}
   bool direct() const noexcept override { return true; }
   bool close() override;
   void take(device::Watch&, std::uint64_t) override {}

@@ -26,19 +26,20 @@ void write_header(device::Lane lane, std::byte* at, const BounceHeader& header) 
   for (std::size_t i = 0; i < words.size(); ++i) lane.gpu->write(reinterpret_cast<base::Word*>(at)[i], words[i]);
 }
 
+/// Of a GPU's memory: who has refused, and why.
+std::string not_mapped(const char* where, const std::string& obstacle) {
+  return obstacle.empty() ? "its driver gives to no other process" : where + (" (" + obstacle + ")");
+}
+
 }  // namespace
 
 Key BounceLanding::key() const {
   const device::Extent& bounce = bounce_.memory.extent();
-  Target target;
+  Target target = direct_target(target_, signal_);
   target.slots = where(bounce, bounce.data);
-  target.slot_bytes = target_.slot_bytes;
   target.stride = bounce_.stride;
-  target.depth = target_.depth;
   target.bounced = true;
   if (target_.memory.driver == nullptr) target.address = reinterpret_cast<std::uintptr_t>(target_.memory.data);
-  target.word = where(signal_.memory, signal_.word);
-  target.parking = where(signal_.memory, signal_.parking);
   const device::Segment* slots = bounce.segment;
   return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
 }
@@ -57,10 +58,31 @@ void BounceLanding::take(device::Watch& watch, std::uint64_t epoch) {
 
 std::string BounceLanding::describe() const {
   if (target_.memory.driver != nullptr) {
-    return "shm: the target is a GPU's memory that its driver gives to no other process, so it lands in host memory, "
-           "from where the engine or the wait copies it";
+    return "shm: the target is a GPU's memory that " + not_mapped("the peer cannot map", obstacle_) +
+           ", so it lands in host memory, from where the engine or the wait copies it";
   }
   return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
+}
+
+Key OfferedLanding::key() const {
+  const device::Extent& bounce = detour_->slots().memory.extent();
+  Target target = direct_target(target_, signal_);
+  target.detour = where(bounce, bounce.data);
+  target.detour_stride = detour_->slots().stride;
+  return pack(target, {target_.memory.segment, signal_.memory.segment, bounce.segment}, sent_);
+}
+
+void OfferedLanding::decide(const std::string& obstacle) {
+  undecided_ = false;
+  if (!obstacle.empty() && !seeded("obstacle_ignored")) {
+    detour_->decide(obstacle);
+  } else if (!seeded("detour_kept")) {
+    detour_.reset();
+  }
+}
+
+std::string OfferedLanding::describe() const {
+  return undecided_ || detour_ == nullptr ? kLandsInTarget : detour_->describe();
 }
 
 bool BouncePut::write_target(std::uint64_t epoch, Range part) {
@@ -90,9 +112,8 @@ void BouncePut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
 
 std::string BouncePut::describe() const {
   if (kernel_.address == 0) {
-    return "shm: the target is a GPU's memory that its driver gives to no other process, so all goes through a bounce "
-           "buffer in host memory" +
-           copy_.describe();
+    return "shm: the target is a GPU's memory that " + not_mapped("cannot be mapped here", obstacle_) +
+           ", so all goes through a bounce buffer in host memory" + copy_.describe();
   }
   if (kernel_.pid == 0) {
     return "shm: the target cannot be mapped and the kernel forbids to copy into it, so all goes through a bounce "

@@ -36,29 +36,69 @@ class BounceLanding final : public Landing {
   BounceLanding(const Slots& target, const Signal& signal, Sent& sent)
       : target_(target), signal_(signal), bounce_(target), sent_(sent) {}
   Key key() const override;
+  bool undecided() const noexcept override { return false; }
+  void decide(const std::string& obstacle) override { obstacle_ = obstacle; }
   bool direct() const noexcept override { return false; }
   bool close() override { return false; }
   void take(device::Watch& watch, std::uint64_t epoch) override;
   std::string describe() const override;
+
+  const BounceSlots& slots() const noexcept { return bounce_; }
 
  private:
   Slots target_;
   Signal signal_;
   BounceSlots bounce_;
   Sent& sent_;
+  std::string obstacle_;  // why the peer cannot map a GPU's memory that its driver would give to it
+};
+
+/// Of a GPU's memory that its driver gives to other processes: the peer's may refuse it, which the peer alone finds
+/// out. So there are bounce slots until it has.
+class OfferedLanding final : public Landing {
+ public:
+  OfferedLanding(const Slots& target, const Signal& signal, Sent& sent)
+      : target_(target), signal_(signal), detour_(std::make_unique<BounceLanding>(target, signal, sent)), sent_(sent) {}
+  Key key() const override;
+  bool undecided() const noexcept override { return undecided_; }
+  void decide(const std::string& obstacle) override;
+  bool direct() const noexcept override { return detour_ == nullptr; }
+  bool close() override { return false; }
+  void take(device::Watch& watch, std::uint64_t epoch) override {
+    if (detour_ != nullptr) detour_->take(watch, epoch);
+  }
+  std::string describe() const override;
+
+ private:
+  Slots target_;
+  Signal signal_;
+  std::unique_ptr<BounceLanding> detour_;
+  Sent& sent_;
+  bool undecided_ = true;
+};
+
+/// Into a target that is mapped, though its landing had bounce slots too.
+class OfferedPut final : public MappedPut {
+ public:
+  using MappedPut::MappedPut;
+  std::optional<std::string> obstacle() const override { return ""; }
 };
 
 /// The sender's side.
 class BouncePut final : public Put {
  public:
   /// `bounce` is the peer's, as mapped here, `stride` bytes apart; parts above `bounce_max` go by `kernel` where
-  /// allowed, but for those of GPUs.
+  /// allowed, but for those of GPUs. `obstacle`: why the target is not mapped that could have been; else empty.
   BouncePut(Slots source, Slots bounce, std::size_t slot_bytes, Signal signal, device::Watch& watch, Mapped mapped,
-            CrossMemory kernel, std::size_t bounce_max)
+            CrossMemory kernel, std::size_t bounce_max, std::string obstacle)
       : source_(source), bounce_(bounce), slot_bytes_(slot_bytes), signal_(signal), watch_(watch),
-        mapped_(std::move(mapped)), kernel_(kernel), bounce_max_(bounce_max), copy_(source, bounce) {}
+        mapped_(std::move(mapped)), kernel_(kernel), bounce_max_(bounce_max), obstacle_(std::move(obstacle)),
+        copy_(source, bounce) {}
 
   Fired fired() const noexcept override { return Fired::by_stream; }
+  std::optional<std::string> obstacle() const override {
+    return obstacle_.empty() ? std::nullopt : std::optional(obstacle_);
+  }
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
   void reach_from(device::Driver& driver) override {
     reach_words(driver, signal_, mapped_, reached_);
@@ -84,6 +124,7 @@ class BouncePut final : public Put {
   Mapped mapped_;
   CrossMemory kernel_;
   std::size_t bounce_max_;
+  std::string obstacle_;
   StreamCopy copy_;
   device::Reached reached_;
 };

@@ -56,6 +56,17 @@ Where where(const device::Extent& memory, const void* at) {
   return {memory.segment->id, memory.segment->bytes, static_cast<std::uint64_t>(offset)};
 }
 
+Target direct_target(const Slots& slots, const Signal& signal) {
+  Target target;
+  target.slots = where(slots.memory, slots.memory.data);
+  target.slot_bytes = slots.slot_bytes;
+  target.stride = slots.slot_bytes;
+  target.depth = slots.depth;
+  target.word = where(signal.memory, signal.word);
+  target.parking = where(signal.memory, signal.parking);
+  return target;
+}
+
 Key pack(const Target& target, std::initializer_list<const device::Segment*> segments, Sent& sent) {
   Key key;
   std::vector<Sending> sendings;

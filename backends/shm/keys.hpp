@@ -11,6 +11,9 @@
 
 namespace sluice::backends::shm {
 
+/// How a landing says so.
+constexpr const char* kLandsInTarget = "shm: lands in the target itself, which the peer maps";
+
 /// A place in one of the owner's segments. Segment 0: nowhere.
 struct Where {
   std::uint64_t segment = 0;
@@ -26,6 +29,8 @@ struct Target {
   std::int32_t depth = 1;
   bool bounced = false;       ///< of an offer: cannot be mapped
   std::uint64_t address = 0;  ///< bounced: of the target in its owner's address space; 0: of a GPU
+  Where detour;               ///< bounce slots, for who cannot map `slots`; nowhere: there are none
+  std::uint64_t detour_stride = 0;
   Where word;
   Where parking;
 };
@@ -35,6 +40,8 @@ struct Target {
 using Sent = std::set<std::uint64_t>;
 
 Where where(const device::Extent& memory, const void* at);
+/// Where bytes land in the target itself.
+Target direct_target(const Slots& slots, const Signal& signal);
 Key pack(const Target& target, std::initializer_list<const device::Segment*> segments, Sent& sent);
 Target unpack(const Key& key);
 

@@ -10,6 +10,7 @@
 #include "backends/shm/access.hpp"
 #include "backends/shm/bounce.hpp"
 #include "backends/shm/keys.hpp"
+#include "base/log.hpp"
 #include "base/process.hpp"
 
 namespace sluice::backends::shm {
@@ -46,20 +47,16 @@ class MappedLanding final : public Landing {
   MappedLanding(const Slots& target, const Signal& signal, Sent& sent)
       : target_(target), signal_(signal), sent_(sent) {}
   Key key() const override {
-    Target target;
-    target.slots = where(target_.memory, target_.memory.data);
-    target.slot_bytes = target_.slot_bytes;
-    target.stride = target_.slot_bytes;
-    target.depth = target_.depth;
-    target.word = where(signal_.memory, signal_.word);
-    target.parking = where(signal_.memory, signal_.parking);
     const device::Segment* slots = target_.memory.segment;
-    return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
+    return pack(direct_target(target_, signal_),
+                {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
   }
+  bool undecided() const noexcept override { return false; }
+  void decide(const std::string&) override {}
   bool direct() const noexcept override { return true; }
   bool close() override { return false; }
   void take(device::Watch&, std::uint64_t) override {}
-  std::string describe() const override { return "shm: lands in the target itself, which the peer maps"; }
+  std::string describe() const override { return kLandsInTarget; }
 
  private:
   Slots target_;
@@ -71,13 +68,20 @@ class ShmLink final : public Link {
  public:
   ShmLink(const Address& peer, const Settings& settings)
       : pid_(kernel_lets_us_reach(peer) ? static_cast<pid_t>(peer.pid) : 0), settings_(settings),
-        mappings_(peer.token == base::process_token()) {}
+        own_(peer.token == base::process_token()), mappings_(own_) {}
 
   std::size_t rails(const Slots&) const override { return 1; }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
     const Signal& signal = signals.front();
     if (target.slot_bytes != 0 && target.memory.segment == nullptr)
       return std::make_unique<BounceLanding>(target, signal, sent_);
+    if (target.slot_bytes != 0 && target.memory.driver != nullptr && !own_) {
+      try {
+        return std::make_unique<OfferedLanding>(target, signal, sent_);
+      } catch (const std::exception& reason) {  // so many bytes the host may not have
+        base::log(base::LogLevel::info, std::string("no way around a GPU's memory: ") + reason.what());
+      }
+    }
     return std::make_unique<MappedLanding>(target, signal, sent_);
   }
 
@@ -91,16 +95,26 @@ class ShmLink final : public Link {
     signal.word = reinterpret_cast<base::Word*>(mappings_.find(target.word, key, mapped));
     signal.parking = reinterpret_cast<base::Parking*>(mappings_.find(target.parking, key, mapped));
     Slots slots;
-    slots.memory.data = mappings_.find(target.slots, key, mapped, &slots.memory.driver);
     slots.slot_bytes = target.stride;
     slots.depth = target.depth;
-    if (!target.bounced) {
-      return std::make_unique<MappedPut>(source, slots, signal, watch, std::move(mapped),
-                                         "shm: copied by the stream into the target, which is mapped");
+    const bool offered = target.detour.segment != 0;
+    std::string obstacle;
+    try {
+      slots.memory.data = mappings_.find(target.slots, key, mapped, &slots.memory.driver);
+    } catch (const std::runtime_error& reason) {
+      if (!offered || base::seeded("detour_refused")) throw;
+      obstacle = reason.what();
+      slots.memory.data = mappings_.find(target.detour, key, mapped);
+      slots.slot_bytes = target.detour_stride;
     }
-    return std::make_unique<BouncePut>(source, slots, target.slot_bytes, signal, watch, std::move(mapped),
-                                       CrossMemory{target.address == 0 ? 0 : pid_, target.address},
-                                       settings_.bounce_max);
+    if (target.bounced || !obstacle.empty()) {
+      return std::make_unique<BouncePut>(source, slots, target.slot_bytes, signal, watch, std::move(mapped),
+                                         CrossMemory{target.address == 0 ? 0 : pid_, target.address},
+                                         settings_.bounce_max, std::move(obstacle));
+    }
+    const char* const how = "shm: copied by the stream into the target, which is mapped";
+    if (offered) return std::make_unique<OfferedPut>(source, slots, signal, watch, std::move(mapped), how);
+    return std::make_unique<MappedPut>(source, slots, signal, watch, std::move(mapped), how);
   }
   std::unique_ptr<Offer> offer(const device::Extent& memory) override {
     return std::make_unique<ShmOffer>(memory, sent_);
@@ -112,6 +126,7 @@ class ShmLink final : public Link {
  private:
   pid_t pid_;
   Settings settings_;
+  bool own_;  // the peer is in this process, where its memory needs no mapping
   Mappings mappings_;
   Sent sent_;
 };

@@ -36,6 +36,8 @@ class ThreadLanding final : public Landing {
  public:
   explicit ThreadLanding(const Place& place) : place_(place) {}
   Key key() const override { return key_of(place_); }
+  bool undecided() const noexcept override { return false; }
+  void decide(const std::string&) override {}
   bool direct() const noexcept override { return true; }
   bool close() override { return false; }
   void take(device::Watch&, std::uint64_t) override {}

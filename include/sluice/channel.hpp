@@ -65,7 +65,7 @@ class Sender {
 
   /// The same end inside kernels (sluice/device.hpp), which drive it from now on, alone. They run on streams of the
   /// kind and device of `stream`, where a kernel of the host is any function. Blocks the host until connected.
-  /// @throws Error{Code::unsupported} if no kernel can: where the target is user memory of the host in another process.
+  /// @throws Error{Code::unsupported} if no kernel can: where the target is memory of another process, not mapped here.
   DeviceSender on_device(Stream stream);
 
   /// Announces that no put follows, and returns when the source memory may be freed: every enqueued put has fired, and

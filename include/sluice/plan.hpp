@@ -22,8 +22,8 @@ struct PlanAccess;
 /// outside of graphs. From the first capture on small kernels do what the verbs say, and poll where they wait. What is
 /// captured must move every channel on by a multiple of its slots: else the next call throws Error{Code::misuse}, and
 /// the graph must not be launched. `slot` is right while capturing. The host does not count launches: `close` waits for
-/// what was enqueued outside of graphs alone, and a launch that comes later finds nothing to be done. Not for user
-/// memory of the host that a peer in another process cannot map: Error{Code::unsupported}.
+/// what was enqueued outside of graphs alone, and a launch that comes later finds nothing to be done. Not for
+/// memory that a peer in another process cannot map: Error{Code::unsupported}.
 class Plan {
  public:
   /// Empty: made by `Context::plan`.

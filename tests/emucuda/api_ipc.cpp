@@ -54,6 +54,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
   Ticket ticket{};
   std::memcpy(&ticket, &handle, sizeof(ticket));
   if (from_this_process(ticket)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!driver().settings().imports) return CUDA_ERROR_MAP_FAILED;
   RangePtr range = opened_before(*context, ticket);
   if (range) {
     ++range->opened;

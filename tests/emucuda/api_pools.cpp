@@ -231,6 +231,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* descript
   if (const CUresult error = use_driver()) return error;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (!handle || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver().settings().imports) return CUDA_ERROR_NOT_PERMITTED;
   auto name = Block::from_descriptor(static_cast<int>(reinterpret_cast<std::intptr_t>(descriptor)));
   if (!name) return CUDA_ERROR_INVALID_VALUE;
   const auto is = [&](const Pool& pool) { return pool.imported && pool.name->inode() == name->inode(); };

@@ -181,6 +181,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (const CUresult error = use_driver()) return error;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver().settings().imports) return CUDA_ERROR_NOT_PERMITTED;
   auto block = Block::from_descriptor(static_cast<int>(reinterpret_cast<std::intptr_t>(descriptor)));
   if (!block) return CUDA_ERROR_INVALID_VALUE;
   const auto device = driver().device_of_machine_ordinal(block->label().device);

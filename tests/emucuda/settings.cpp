@@ -14,6 +14,7 @@ std::optional<Settings> settings_from_environment() {
   settings.deadlock = std::chrono::milliseconds(environment.number("EMUCUDA_DEADLOCK_MS", 5000, 1));
   settings.can_flush = environment.is("EMUCUDA_FLUSH", "1", "0");
   settings.pools_recycle = environment.is("EMUCUDA_POOLS_RECYCLE", "1", "0");
+  settings.imports = !environment.is("EMUCUDA_IMPORTS", "0", "1");
   settings.held_up = std::chrono::milliseconds(environment.number("EMUCUDA_HELD_UP_MS", 0));
   settings.resident = environment.number("EMUCUDA_RESIDENT", settings.resident);
   settings.lazy = !environment.is("CUDA_MODULE_LOADING", "EAGER", "LAZY");

@@ -22,6 +22,7 @@ struct Settings {
   std::size_t queues = 8;                    // CUDA_DEVICE_MAX_CONNECTIONS, the driver's own
   bool priorities = true;                    // EMUCUDA_PRIORITIES, streams of a higher one have queues of their own
   bool pools_recycle = false;                // EMUCUDA_POOLS_RECYCLE
+  bool imports = true;                       // EMUCUDA_IMPORTS
   std::string kernels;                       // EMUCUDA_KERNELS
 };
 

@@ -102,6 +102,24 @@ TEST_F(Sharing, DISABLED_open_stale) {
   EXPECT_EQ(cuIpcOpenMemHandle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_HANDLE);
 }
 
+TEST_F(Sharing, is_refused_where_that_was_set) {
+  CUipcMemHandle handle{};
+  ASSERT_OK(cuIpcGetMemHandle(&handle, memory(8)));
+  const std::string named = "EMUCUDA_TEST_HANDLE=" + hex(handle);
+  EXPECT_EQ(run_alone("Sharing.DISABLED_refused", {named, "EMUCUDA_IMPORTS=0"}), 0);
+}
+
+TEST_F(Sharing, DISABLED_refused) {
+  CUdeviceptr pointer = 0;
+  CUmemGenericAllocationHandle physical = 0;
+  CUmemoryPool pool = nullptr;
+  constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const auto handle = unhex<CUipcMemHandle>(asked("EMUCUDA_TEST_HANDLE"));
+  EXPECT_EQ(cuIpcOpenMemHandle(&pointer, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_MAP_FAILED);
+  EXPECT_EQ(cuMemImportFromShareableHandle(&physical, nullptr, kDescriptor), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(cuMemPoolImportFromShareableHandle(&pool, nullptr, kDescriptor, 0), CUDA_ERROR_NOT_PERMITTED);
+}
+
 // --- physical memory -------------------------------------------------------------------------------------------------
 
 CUdeviceptr map(CUmemGenericAllocationHandle handle) {

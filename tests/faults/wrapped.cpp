@@ -317,6 +317,8 @@ class ToldLanding final : public Landing {
  public:
   explicit ToldLanding(std::unique_ptr<Landing> inner) : inner_(std::move(inner)) {}
   Key key() const override { return inner_->key(); }
+  bool undecided() const noexcept override { return inner_->undecided(); }
+  void decide(const std::string& obstacle) override { inner_->decide(obstacle); }
   bool direct() const noexcept override { return inner_->direct(); }
   void take(device::Watch& watch, std::uint64_t epoch) override { inner_->take(watch, epoch); }
   bool close() override { return std::exchange(open_, false); }

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a GPU that its owner's driver gives to other processes, and that the sender's driver refuses: the emulated
+// one (tests/emucuda) refuses all, where it is told to. And what is picked where there are several ways.
+#include <sluice/device.hpp>
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include "backends/transport.hpp"
+#include "base/fd.hpp"
+#include "device/memory.hpp"
+#include "tests/conformance/gpu_cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 171;
+constexpr std::uint64_t kRounds = 6;
+constexpr std::size_t kReady = 0;  // on the board
+constexpr std::size_t kNames = 1;  // to the end: what the exporter's driver calls the memory
+
+constexpr const char* kAround = "all goes through a bounce buffer in host memory";
+constexpr const char* kRefusedHere = "cannot be mapped here (cu";
+constexpr const char* kRefusedThere = "the peer cannot map (cu";
+constexpr const char* kLands = "lands in host memory";
+
+void expect_told(const std::string& description, const std::string& path) {
+  EXPECT_NE(description.find(path), std::string::npos) << path << " is not in: " << description;
+}
+
+Peers peers_without_imports(const GpuCase& one) {
+  Peers peers = peers_of(one);
+  peers.environment = {"EMUCUDA_IMPORTS=0"};
+  return peers;
+}
+
+/// Whether imports can be refused; in a rank.
+bool refusing(const Context& context) {
+  if (gpu_is_emulated()) return true;
+  if (context.rank() == 0) skipped_here("imports that a driver refuses: no driver can be told to");
+  return false;
+}
+
+/// A GPU's stream, or program order. The host looks at what is there.
+class Order {
+ public:
+  explicit Order(const GpuCase& one) {
+    if (!one.inline_order) stream_.emplace();
+  }
+  Stream stream() const { return stream_ ? stream_->stream() : Stream::program_order(); }
+  GpuStream& gpu() { return stream_.value(); }
+
+  void write(const Slice& slot, std::span<const std::byte> bytes) {
+    stream_ ? stream_->copy(slot.data(), bytes.data(), bytes.size())
+            : gpu_copy(slot.data(), bytes.data(), bytes.size());
+  }
+  std::vector<std::byte> read(const Slice& slot) {
+    std::vector<std::byte> bytes(slot.bytes());
+    if (!stream_) {
+      gpu_copy(bytes.data(), slot.data(), bytes.size());
+      return bytes;
+    }
+    stream_->copy(bytes.data(), slot.data(), bytes.size());
+    stream_->synchronize();
+    return bytes;
+  }
+
+ private:
+  std::optional<GpuStream> stream_;
+};
+
+/// Every other epoch puts a part.
+backends::Range part_of(std::uint64_t epoch, std::size_t bytes) {
+  return epoch % 2 == 0 ? backends::Range{3, bytes - 5} : backends::Range{0, bytes};
+}
+
+void put_one(Sender& sender, Order& order, const Stamp& stamp) {
+  const Slice slot = sender.acquire(order.stream());
+  std::vector<std::byte> bytes(slot.bytes());
+  fill(bytes, stamp);
+  order.write(slot, bytes);
+  const auto part = part_of(stamp.epoch, slot.bytes());
+  sender.put(order.stream(), part.offset, part.bytes);
+}
+
+void expect_one(Receiver& receiver, Order& order, const Stamp& stamp) {
+  const Slice slot = receiver.wait(order.stream());
+  std::vector<std::byte> bytes = order.read(slot);
+  const std::span<std::byte> seen(bytes);
+  const auto part = part_of(stamp.epoch, slot.bytes());
+  EXPECT_EQ(unlike_poison(seen.first(part.offset)), "") << "before part " << stamp.epoch;
+  EXPECT_EQ(difference(seen.subspan(part.offset, part.bytes), stamp, part.offset), "") << "epoch " << stamp.epoch;
+  EXPECT_EQ(unlike_poison(seen.subspan(part.offset + part.bytes)), "") << "after part " << stamp.epoch;
+  poison(bytes);
+  order.write(slot, bytes);
+  receiver.release(order.stream());
+}
+
+void poison_slots(const Slice& slots) {
+  std::vector<std::byte> bytes(slots.bytes());
+  poison(bytes);
+  gpu_copy(slots.data(), bytes.data(), bytes.size());
+}
+
+class Unmapped : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Unmapped);
+
+TEST_P(Unmapped, gets_every_byte_through_host_memory_and_describe_says_why) {
+  run_peers(peers_without_imports(GetParam()), [](Context& context) {
+    if (!refusing(context)) return;
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+    Order order(one);
+    const Piece source(context, one.source, bytes);
+    const Piece target(context, one.target, bytes);
+    poison_slots(target.slice());
+    board().meet(context);  // a GPU gives no memory behind a parked stream
+    ChannelOptions options{.depth = one.depth};
+    if (one.depth > 1) options.stream = order.stream();  // what is named is mapped when it connects
+    Sender sender = context.sender(other, kTag, source.slice(), options);
+    Receiver receiver = context.receiver(other, kTag, target.slice(), options);
+    for (std::uint64_t first = 1; first <= kRounds * static_cast<std::uint64_t>(one.depth); first += one.depth) {
+      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(one.depth); ++i)
+        put_one(sender, order, {context.rank(), kTag, first + i});
+      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(one.depth); ++i)
+        expect_one(receiver, order, {other, kTag, first + i});
+    }
+    context.synchronize(order.stream());
+    expect_told(sender.describe(), kRefusedHere);
+    expect_told(sender.describe(), kAround);
+    expect_told(receiver.describe(), kRefusedThere);
+    expect_told(receiver.describe(), kLands);
+    board().meet(context);
+  });
+}
+
+/// On streams of the host, which wait for the connection themselves.
+TEST_P(Unmapped, is_reached_on_host_streams) {
+  if (!GetParam().inline_order) return;
+  run_peers(peers_without_imports(GetParam()), [](Context& context) {
+    if (!refusing(context)) return;
+    const GpuCase& one = GetParam();
+    HostStream host;
+    const Stream stream = Stream::host(host);
+    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+    const Piece target(context, one.target, bytes);
+    if (context.rank() == 0) {
+      const Memory source = context.allocate(bytes);
+      Sender sender = context.sender(1, kTag, source.all(), {.depth = one.depth});
+      for (std::uint64_t epoch = 1; epoch <= kRounds; ++epoch) {
+        host.run([slot = sender.acquire(stream), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
+        sender.put(stream);
+      }
+      context.synchronize(stream);
+      sender.close();
+    } else {
+      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = one.depth});
+      for (std::uint64_t epoch = 1; epoch <= kRounds; ++epoch) {
+        host.run([slot = receiver.wait(stream), epoch] {
+          std::vector<std::byte> seen(slot.bytes());
+          gpu_copy(seen.data(), slot.data(), seen.size());
+          EXPECT_EQ(difference(seen, {0, kTag, epoch}), "");
+        });
+        receiver.release(stream);
+      }
+      context.synchronize(stream);
+      receiver.close();
+    }
+  });
+}
+
+/// Whoever closes first, and whatever the other has done by then.
+TEST_P(Unmapped, is_closed_in_any_order) {
+  run_peers(peers_without_imports(GetParam()), [](Context& context) {
+    if (!refusing(context)) return;
+    enum Manner : Tag { sender_first, receiver_first, nothing_put, never_met_a_receiver, never_met_a_sender, manners };
+    const GpuCase& one = GetParam();
+    Order order(one);
+    const Piece piece(context, one.target, one.bytes);
+    poison_slots(piece.slice());
+    for (Tag manner = 0; manner < manners; ++manner) {
+      board().meet(context);
+      const Tag tag = kTag + manner;
+      const bool puts = manner == sender_first || manner == receiver_first;
+      if (context.rank() == 0) {
+        if (manner == never_met_a_sender) board().meet(context);
+        Sender sender = context.sender(1, tag, piece.slice());
+        if (puts) put_one(sender, order, {0, tag, 1});
+        if (manner == nothing_put) sender.wait_connected();
+        if (puts) sender.drain();
+        if (manner == receiver_first) board().meet(context);
+        sender.close();
+        if (manner != receiver_first && manner != never_met_a_sender) board().meet(context);
+      } else {
+        if (manner == never_met_a_receiver) board().meet(context);
+        Receiver receiver = context.receiver(0, tag, piece.slice());
+        if (manner == sender_first || manner == nothing_put) board().meet(context);
+        if (manner == nothing_put || manner == never_met_a_receiver) receiver.wait_connected();
+        if (puts) expect_one(receiver, order, {0, tag, 1});
+        context.synchronize(order.stream());
+        receiver.close();
+        if (manner == receiver_first || manner == never_met_a_sender) board().meet(context);
+      }
+    }
+    board().meet(context);
+  });
+}
+
+TEST_P(Unmapped, outlives_a_peer_that_is_killed) {
+  Peers peers = peers_without_imports(GetParam());
+  if (GetParam().inline_order) return;
+  peers.keep_going = true;
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    const GpuCase& one = GetParam();
+    Order order(one);
+    const Rank other = 1 - context.rank();
+    {
+      const Piece source(context, one.source, one.bytes);
+      const Piece target(context, one.target, one.bytes);
+      poison_slots(target.slice());
+      board().meet(context);
+      Sender sender = context.sender(other, kTag, source.slice());
+      Receiver receiver = context.receiver(other, kTag, target.slice());
+      put_one(sender, order, {context.rank(), kTag, 1});
+      expect_one(receiver, order, {other, kTag, 1});
+      context.synchronize(order.stream());
+      if (context.rank() == 1) {
+        board().await(kReady, 1);
+        ::raise(SIGKILL);
+      }
+      receiver.wait(order.stream());
+      board().set(kReady, 1);
+      expect_code(Code::peer_lost, [&] { context.synchronize(order.stream()); });
+    }
+    const Piece more(context, one.target, one.bytes);  // the driver is as it was
+    poison_slots(more.slice());
+  });
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(ended.code, 128 + SIGKILL);
+  EXPECT_EQ(ended.text, "sluice-run: rank 1 was ended by signal 9 (SIGKILL)\n");
+}
+
+/// A plan works, but not captured; and kernels refuse the sender, with the reason.
+TEST_P(Unmapped, is_reached_by_plans_but_not_by_kernels) {
+  if (GetParam().inline_order) return;
+  run_peers(peers_without_imports(GetParam()), [](Context& context) {
+    if (!refusing(context)) return;
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Order order(one);
+    const Piece source(context, one.source, 2 * one.bytes);
+    const Piece target(context, one.target, 2 * one.bytes);
+    const auto half = [&](const Piece& of, Tag i) { return of.slice().slice(i * one.bytes, one.bytes); };
+    std::array<Sender, 2> senders;
+    std::array<Receiver, 2> receivers;
+    Plan plan = context.plan();
+    for (Tag i = 0; i < 2; ++i) {
+      senders.at(i) = context.sender(other, kTag + i, half(source, i));
+      receivers.at(i) = context.receiver(other, kTag + i, half(target, i));
+    }
+    board().meet(context);
+    senders[0].wait_connected();
+    const auto refused = expect_code(Code::unsupported, [&] { senders[0].on_device(order.stream()); });
+    if (refused) expect_told(refused->what(), kRefusedHere);
+    for (Tag i = 0; i < 2; ++i) {
+      plan.add(senders.at(i));
+      plan.add(receivers.at(i));
+    }
+    plan.commit(order.stream());
+    const auto not_captured =
+        expect_code(Code::unsupported, [&] { GpuGraph(order.gpu(), [&] { plan.start(order.stream()); }); });
+    if (not_captured) expect_told(not_captured->what(), kRefusedHere);
+    for (std::uint64_t epoch = 1; epoch <= kRounds; ++epoch) {
+      std::vector<std::byte> bytes(one.bytes);
+      plan.acquire(order.stream());
+      for (Tag i = 0; i < 2; ++i) {
+        fill(bytes, {context.rank(), kTag + i, epoch});
+        order.write(plan.slot(senders.at(i)), bytes);
+      }
+      plan.start(order.stream());
+      plan.wait(order.stream());
+      for (Tag i = 0; i < 2; ++i)
+        EXPECT_EQ(difference(order.read(plan.slot(receivers.at(i))), {other, kTag + i, epoch}), "");
+      plan.release(order.stream());
+    }
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
+std::vector<GpuCase> unmapped_cases() {
+  std::vector<GpuCase> cases;
+  for (const Ground& ground : gpu_grounds()) {
+    if (ground.name != "shm") continue;
+    for (const bool inline_order : {false, true}) {
+      for (const Whose whose : {Whose::ours, Whose::users, Whose::pooled}) {
+        cases.push_back({ground, inline_order, whose, whose, 1, 13});
+        cases.push_back({ground, inline_order, whose, whose, 3, 100'000});
+      }
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Unmapped, testing::ValuesIn(unmapped_cases()), GpuCaseName());
+
+class Ways : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Ways);
+
+/// A sender without a GPU has no driver that could map anything.
+TEST_P(Ways, of_a_sender_that_sees_no_gpu_lead_through_host_memory) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const Stream order = Stream::program_order();
+    if (context.rank() == 0) {
+      ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // before this process looks
+      board().meet(context);
+      const Memory source = context.allocate(one.bytes);
+      Sender sender = context.sender(1, kTag, source.all());
+      for (std::uint64_t epoch = 1; epoch <= kRounds; ++epoch) {
+        fill(bytes_of(sender.acquire(order)), {0, kTag, epoch});
+        sender.put(order);
+      }
+      expect_told(sender.describe(), "cannot be mapped here (");
+      expect_told(sender.describe(), kAround);
+      sender.close();
+    } else {
+      GpuStream stream;
+      const Piece target(context, one.target, one.bytes);
+      board().meet(context);
+      Receiver receiver = context.receiver(0, kTag, target.slice());
+      for (std::uint64_t epoch = 1; epoch <= kRounds; ++epoch) {
+        std::vector<std::byte> seen(one.bytes);
+        stream.copy(seen.data(), receiver.wait(stream.stream()).data(), seen.size());
+        stream.synchronize();
+        EXPECT_EQ(difference(seen, {0, kTag, epoch}), "");
+        receiver.release(stream.stream());
+      }
+      expect_told(receiver.describe(), "the peer cannot map (");
+      context.synchronize(stream.stream());
+      receiver.close();
+    }
+    board().meet(context);
+  });
+}
+
+/// How many pieces of memory of ours are mapped here.
+std::size_t segments_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:sluice") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST_P(Ways, that_are_not_taken_cost_no_memory) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr std::size_t kBytes = std::size_t{1} << 20;
+    const Piece source(context, GetParam().source, 2 * kBytes);
+    const Piece target(context, GetParam().target, 2 * kBytes);
+    board().meet(context);
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    std::size_t before = 0;
+    for (Tag i = 0; i < 2; ++i) {
+      before = segments_mapped();
+      senders.push_back(context.sender(1 - context.rank(), kTag + i, source.slice().slice(i * kBytes, kBytes)));
+      receivers.push_back(context.receiver(1 - context.rank(), kTag + i, target.slice().slice(i * kBytes, kBytes)));
+      senders.back().wait_connected();
+      receivers.back().wait_connected();
+    }
+    EXPECT_EQ(segments_mapped(), before);
+    board().meet(context);
+  });
+}
+
+using Words = std::array<std::uint64_t, sizeof(device::GpuNames) / sizeof(std::uint64_t)>;
+
+/// Of what a driver has for a piece of memory the importer takes the next if it is refused the first.
+TEST_P(Ways, are_tried_one_after_another) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    constexpr std::size_t kBytes = 64;
+    const GpuStream stream;
+    std::vector<std::byte> bytes(kBytes);
+    if (context.rank() == 0) {
+      const GpuBuffer buffer(kBytes);
+      const device::Allocation piece = device::adopt(buffer.data(), kBytes);
+      ASSERT_NE(piece.extent().segment, nullptr);
+      const auto words = std::bit_cast<Words>(piece.extent().segment->share.names);
+      for (std::size_t i = 0; i < words.size(); ++i) board().set(kNames + i, words[i]);
+      board().meet(context);
+      board().meet(context);
+      gpu_copy(bytes.data(), buffer.data(), kBytes);
+      EXPECT_EQ(difference(bytes, {1, kTag, 1}), "");
+      return;
+    }
+    board().meet(context);
+    device::GpuExport share;
+    Words words{};
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = board().word(kNames + i);
+    share.names = std::bit_cast<device::GpuNames>(words);
+    share.fd = base::Fd(::memfd_create("nothing of a GPU", MFD_CLOEXEC));
+    {
+      const device::Mapping mapping(share, kBytes, device::driver(Stream::Kind::cuda));
+      fill(bytes, {1, kTag, 1});
+      gpu_copy(mapping.data(), bytes.data(), kBytes);
+    }
+    board().meet(context);
+  });
+}
+
+std::vector<GpuCase> way_cases() {
+  std::vector<GpuCase> cases;
+  for (const GpuCase& one : unmapped_cases()) {
+    if (!one.inline_order && one.depth == 3) cases.push_back(one);
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, Ways, testing::ValuesIn(way_cases()), GpuCaseName());
+
+}  // namespace
