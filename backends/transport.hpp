@@ -90,8 +90,11 @@ class Landing {
   virtual void decide(const std::string& obstacle) = 0;
   /// Once decided: whether bytes land in the target itself. If not, `take` brings them there.
   virtual bool direct() const noexcept = 0;
-  /// After the signal of `epoch` was seen, by a CPU: moves what landed elsewhere into the target, or fails the watch.
-  virtual void take(device::Watch& watch, std::uint64_t epoch) = 0;
+  /// From now on `take` may be on streams of the driver's GPUs. Once decided. @throws device::GpuError
+  virtual void reach_from(device::Driver& driver) = 0;
+  /// After the signal of `epoch` was seen, by a CPU: in the lane's order moves what landed elsewhere into the target,
+  /// or fails the watch.
+  virtual void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) = 0;
   /// The peer writes no more: what puts may be left armed for is closed. Returns whether it was now, so that the peer
   /// must hear of it.
   virtual bool close() = 0;

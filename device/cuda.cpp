@@ -22,64 +22,63 @@ namespace sluice::device {
 namespace {
 
 // Their names are macros of cuda.h, which choose a version of each; asked for is the name itself.
-#define SLUICE_CUDA_CALLS(X)                \
-  X(cuInit)                                 \
-  X(cuDriverGetVersion)                     \
-  X(cuGetErrorName)                         \
-  X(cuDeviceGetCount)                       \
-  X(cuDeviceGet)                            \
-  X(cuDeviceGetName)                        \
-  X(cuDeviceGetUuid)                        \
-  X(cuDeviceGetPCIBusId)                    \
-  X(cuDeviceTotalMem)                       \
-  X(cuDeviceGetAttribute)                   \
-  X(cuDeviceCanAccessPeer)                  \
-  X(cuDevicePrimaryCtxRetain)               \
-  X(cuCtxGetCurrent)                        \
-  X(cuCtxGetDevice)                         \
-  X(cuCtxPushCurrent)                       \
-  X(cuCtxPopCurrent)                        \
-  X(cuStreamGetCtx)                         \
-  X(cuStreamGetId)                          \
-  X(cuStreamSynchronize)                    \
-  X(cuStreamBatchMemOp)                     \
-  X(cuThreadExchangeStreamCaptureMode)      \
-  X(cuMemcpyAsync)                          \
-  X(cuMemsetD8Async)                        \
-  X(cuMemAlloc)                             \
-  X(cuMemFree)                              \
-  X(cuMemFreeAsync)                         \
-  X(cuMemHostRegister)                      \
-  X(cuMemHostUnregister)                    \
-  X(cuPointerGetAttribute)                  \
-  X(cuMemGetAddressRange)                   \
-  X(cuMemGetAllocationGranularity)          \
-  X(cuMemCreate)                            \
-  X(cuMemAddressReserve)                    \
-  X(cuMemMap)                               \
-  X(cuMemSetAccess)                         \
-  X(cuMemRetainAllocationHandle)            \
-  X(cuMemExportToShareableHandle)           \
-  X(cuMemImportFromShareableHandle)         \
-  X(cuMemGetAllocationPropertiesFromHandle) \
-  X(cuMemUnmap)                             \
-  X(cuMemRelease)                           \
-  X(cuMemAddressFree)                       \
-  X(cuMemPoolExportToShareableHandle)       \
-  X(cuMemPoolImportFromShareableHandle)     \
-  X(cuMemPoolExportPointer)                 \
-  X(cuMemPoolImportPointer)                 \
-  X(cuMemPoolSetAccess)                     \
-  X(cuMemPoolDestroy)                       \
-  X(cuIpcGetMemHandle)                      \
-  X(cuIpcOpenMemHandle)                     \
-  X(cuIpcCloseMemHandle)                    \
-  X(cuLaunchHostFunc)                       \
-  X(cuLaunchKernel)                         \
-  X(cuModuleLoadData)                       \
-  X(cuModuleGetFunction)                    \
-  X(cuMemHostGetDevicePointer)              \
-  X(cuStreamCreateWithPriority)             \
+#define SLUICE_CUDA_CALLS(X)            \
+  X(cuInit)                             \
+  X(cuDriverGetVersion)                 \
+  X(cuGetErrorName)                     \
+  X(cuDeviceGetCount)                   \
+  X(cuDeviceGet)                        \
+  X(cuDeviceGetName)                    \
+  X(cuDeviceGetUuid)                    \
+  X(cuDeviceGetPCIBusId)                \
+  X(cuDeviceTotalMem)                   \
+  X(cuDeviceGetAttribute)               \
+  X(cuDeviceCanAccessPeer)              \
+  X(cuDevicePrimaryCtxRetain)           \
+  X(cuCtxGetCurrent)                    \
+  X(cuCtxGetDevice)                     \
+  X(cuCtxPushCurrent)                   \
+  X(cuCtxPopCurrent)                    \
+  X(cuStreamGetCtx)                     \
+  X(cuStreamGetId)                      \
+  X(cuStreamSynchronize)                \
+  X(cuStreamBatchMemOp)                 \
+  X(cuThreadExchangeStreamCaptureMode)  \
+  X(cuMemcpyAsync)                      \
+  X(cuMemsetD8Async)                    \
+  X(cuMemAlloc)                         \
+  X(cuMemFree)                          \
+  X(cuMemFreeAsync)                     \
+  X(cuMemHostRegister)                  \
+  X(cuMemHostUnregister)                \
+  X(cuPointerGetAttribute)              \
+  X(cuMemGetAddressRange)               \
+  X(cuMemGetAllocationGranularity)      \
+  X(cuMemCreate)                        \
+  X(cuMemAddressReserve)                \
+  X(cuMemMap)                           \
+  X(cuMemSetAccess)                     \
+  X(cuMemRetainAllocationHandle)        \
+  X(cuMemExportToShareableHandle)       \
+  X(cuMemImportFromShareableHandle)     \
+  X(cuMemUnmap)                         \
+  X(cuMemRelease)                       \
+  X(cuMemAddressFree)                   \
+  X(cuMemPoolExportToShareableHandle)   \
+  X(cuMemPoolImportFromShareableHandle) \
+  X(cuMemPoolExportPointer)             \
+  X(cuMemPoolImportPointer)             \
+  X(cuMemPoolSetAccess)                 \
+  X(cuMemPoolDestroy)                   \
+  X(cuIpcGetMemHandle)                  \
+  X(cuIpcOpenMemHandle)                 \
+  X(cuIpcCloseMemHandle)                \
+  X(cuLaunchHostFunc)                   \
+  X(cuLaunchKernel)                     \
+  X(cuModuleLoadData)                   \
+  X(cuModuleGetFunction)                \
+  X(cuMemHostGetDevicePointer)          \
+  X(cuStreamCreateWithPriority)         \
   X(cuCtxSynchronize)
 
 struct Calls {
@@ -154,6 +153,7 @@ class Cuda final : public Driver {
     check(calls_.cuStreamSynchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
   }
   void aside(int device, const std::function<void(void*)>& work) override;
+  Stream own_stream(int device) override;
   void copy_now(void* to, const void* from, std::size_t bytes) override;
 
   std::optional<GpuMemory> find(const void* at) override;
@@ -176,6 +176,7 @@ class Cuda final : public Driver {
     std::atomic<CUcontext> context{nullptr};  // retained at first use: it takes memory of the GPU
     CUuuid uuid{};
     std::vector<CUstream> idle;  // of ours, for what no stream of the user's orders
+    CUstream own = nullptr;      // and for what nobody waits for
     CUmodule module = nullptr;
     std::array<CUfunction, kKernelNames.size()> kernels{};
     std::atomic<bool> loaded{false};
@@ -245,11 +246,26 @@ class Cuda final : public Driver {
       base::log(base::LogLevel::warn, reason.what());
     }
   }
+  CUresult create(CUstream& stream) const;
   const Gpu& functions(int device);
   CUmemAllocationProp shareable(int device) const;
-  GpuMemory place(CUmemGenericAllocationHandle handle, std::size_t bytes);
+  /// Gives a handle of the driver's back.
+  class Released {
+   public:
+    Released(const Calls& calls, CUmemGenericAllocationHandle handle) : calls_(calls), handle_(handle) {}
+    Released(const Released&) = delete;
+    Released& operator=(const Released&) = delete;
+    ~Released() {
+      if (!base::seeded("import_kept")) calls_.cuMemRelease(handle_);
+    }
+
+   private:
+    const Calls& calls_;
+    CUmemGenericAllocationHandle handle_;
+  };
+  GpuMemory place(CUmemGenericAllocationHandle handle, int device, std::size_t bytes, std::optional<int> owner);
   CUmemAccessDesc access_of(int device) const;
-  void grant(CUdeviceptr at, std::size_t bytes, int owner);
+  void grant(CUdeviceptr at, std::size_t bytes, std::optional<int> owner);
   base::Fd descriptor_of(const GpuMemory& memory) const;
   bool name_handle(const GpuMemory& memory, GpuNames& names) const;
   std::optional<GpuExport> share_piece(CUmemoryPool pool, const GpuMemory& memory, GpuExport share);
@@ -438,12 +454,22 @@ Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), apart
       idle.pop_back();
     }
   }
-  // Non-blocking: the legacy stream of the program does not wait for it, nor it for that.
-  // Of the highest priority, which has hardware queues of its own: behind no stream that waits.
+  if (stream_ == nullptr && cuda.create(stream_) != CUDA_SUCCESS) stream_ = CU_STREAM_PER_THREAD;
+}
+
+/// Non-blocking: the legacy stream of the program does not wait for it, nor it for that.
+/// Of the highest priority, which has hardware queues of its own: behind no stream that waits.
+CUresult Cuda::create(CUstream& stream) const {
   constexpr int kHighest = -100;
-  if (stream_ == nullptr &&
-      cuda.calls_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, kHighest) != CUDA_SUCCESS)
-    stream_ = CU_STREAM_PER_THREAD;
+  return calls_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, kHighest);
+}
+
+Stream Cuda::own_stream(int device) {
+  const Apart apart(*this, device);
+  const std::lock_guard lock(mutex_);
+  CUstream& own = gpus_.at(static_cast<std::size_t>(device)).own;
+  if (own == nullptr) check(create(own), "cuStreamCreateWithPriority");
+  return Stream::cuda(own);
 }
 
 Cuda::Aside::~Aside() {
@@ -529,26 +555,25 @@ GpuMemory Cuda::allocate(int device, std::size_t bytes) {
     bytes = (bytes + step - 1) / step * step;
     CUmemGenericAllocationHandle handle = 0;
     check(calls_.cuMemCreate(&handle, bytes, &wanted, 0), "cuMemCreate");
-    return place(handle, bytes);
+    return place(handle, device, bytes, device);
   }
   CUdeviceptr data = 0;
   check(calls_.cuMemAlloc(&data, bytes), "cuMemAlloc");
   return {device, pointer(data), bytes};
 }
 
-/// Maps it where all GPUs that can reach it do. The handle is not needed after that.
-GpuMemory Cuda::place(CUmemGenericAllocationHandle handle, std::size_t bytes) {
-  CUmemAllocationProp what{};
-  check(calls_.cuMemGetAllocationPropertiesFromHandle(&what, handle), "cuMemGetAllocationPropertiesFromHandle");
+/// Maps it where all GPUs that can reach it do, for `device`. The handle is not needed after that. `owner`: the GPU
+/// that it lies on; of one that is hidden from this process the driver names none that it has.
+GpuMemory Cuda::place(CUmemGenericAllocationHandle handle, int device, std::size_t bytes, std::optional<int> owner) {
+  const Released released(calls_, handle);
   CUdeviceptr at = 0;
   check(calls_.cuMemAddressReserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve");
-  GpuMemory memory{what.location.id, pointer(at), bytes, 0, GpuMemory::Got::mapped};
+  const GpuMemory memory{device, pointer(at), bytes, 0, GpuMemory::Got::mapped};
   const CUresult mapped = calls_.cuMemMap(at, bytes, 0, handle, 0);
-  calls_.cuMemRelease(handle);
   if (mapped != CUDA_SUCCESS) calls_.cuMemAddressFree(at, bytes);
   check(mapped, "cuMemMap");
   try {
-    grant(at, bytes, memory.device);
+    grant(at, bytes, owner);
   } catch (...) {
     unmap(memory);
     throw;
@@ -564,7 +589,7 @@ CUmemAccessDesc Cuda::access_of(int device) const {
   return all;
 }
 
-void Cuda::grant(CUdeviceptr at, std::size_t bytes, int owner) {
+void Cuda::grant(CUdeviceptr at, std::size_t bytes, std::optional<int> owner) {
   bool any = false;
   for (int device = 0; device < devices(); ++device) {
     const CUmemAccessDesc access = access_of(device);
@@ -665,7 +690,7 @@ GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
       check(
           calls_.cuMemImportFromShareableHandle(&handle, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
           "cuMemImportFromShareableHandle");
-      return place(handle, bytes);
+      return place(handle, device, bytes, ordinal(what.names.device));
     } catch (const GpuError&) {
       if (!by_handle || base::seeded("next_handle_untried")) throw;
     }

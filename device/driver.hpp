@@ -134,6 +134,8 @@ class Driver {
 
   /// Gives `work` a stream of ours that waits for no other, and returns when what it has enqueued has happened.
   virtual void aside(int device, const std::function<void(void* stream)>& work) = 0;
+  /// A stream of ours that waits for no other, for what nobody waits for meanwhile. Of a GPU it is always the same.
+  virtual Stream own_stream(int device) = 0;
   /// Copies now, whatever streams wait for.
   virtual void copy_now(void* to, const void* from, std::size_t bytes) = 0;
 

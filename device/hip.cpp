@@ -124,6 +124,7 @@ class Hip final : public Driver {
     check(calls_.hipStreamSynchronize(static_cast<hipStream_t>(stream)), "hipStreamSynchronize");
   }
   void aside(int device, const std::function<void(void*)>& work) override;
+  Stream own_stream(int device) override;
   void copy_now(void* to, const void* from, std::size_t bytes) override;
 
   std::optional<GpuMemory> find(const void* at) override;
@@ -149,6 +150,7 @@ class Hip final : public Driver {
   struct Gpu {
     hipUUID uuid{};
     std::vector<hipStream_t> idle;  // of ours, for what no stream of the user's orders
+    hipStream_t own = nullptr;      // and for what nobody waits for
     hipModule_t module = nullptr;
     std::array<hipFunction_t, kKernelNames.size()> kernels{};
     std::atomic<bool> loaded{false};
@@ -187,6 +189,7 @@ class Hip final : public Driver {
   };
 
   std::string start();
+  void create(hipStream_t& stream) const;
   const Gpu& functions(int device);
   static void check(hipError_t result, const char* call) {
     if (result != hipSuccess) throw GpuError(std::string(call) + ": error " + std::to_string(result) + " of HIP");
@@ -298,8 +301,19 @@ Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), apart_(hip
       idle.pop_back();
     }
   }
-  if (stream_ == nullptr)
-    check(hip.calls_.hipStreamCreateWithFlags(&stream_, hipStreamNonBlocking), "hipStreamCreateWithFlags");
+  if (stream_ == nullptr) hip.create(stream_);
+}
+
+void Hip::create(hipStream_t& stream) const {
+  check(calls_.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "hipStreamCreateWithFlags");
+}
+
+Stream Hip::own_stream(int device) {
+  const Apart apart(*this, device);
+  const std::lock_guard lock(mutex_);
+  hipStream_t& own = gpus_.at(static_cast<std::size_t>(device)).own;
+  if (own == nullptr) create(own);
+  return Stream::hip(own);
 }
 
 Hip::Aside::~Aside() {

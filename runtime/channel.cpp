@@ -30,7 +30,7 @@ device::Extent extent_of(const Slice& memory) {
 void load_kernels(device::Driver& driver, int gpu) noexcept {
   try {
     driver.load_kernels(gpu);
-  } catch (const device::GpuError& reason) {
+  } catch (const std::exception& reason) {
     base::log(base::LogLevel::info, std::string("no kernels: ") + reason.what());
   }
 }
@@ -114,7 +114,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   if (put_ != nullptr) {
     if (const auto obstacle = put_->obstacle()) world_->tell_way(*this, *obstacle);
   }
-  undecided_ = put_ != nullptr && landing_ != nullptr && landing_->undecided();
+  undecided_ = put_ != nullptr && landing_ != nullptr && landing_->undecided() && !seeded("connected_undecided");
   if (!undecided_) begin_working();
   if (remote.final) peer_closed(*remote.final);
 }
@@ -137,7 +137,8 @@ void ChannelEnd::reach_named_stream() {
   if (!stream || !device::of_gpu(*stream) || failed()) return;
   try {
     reach_from(*device::driver(stream->kind()), opening.gpu);
-  } catch (const device::GpuError& reason) {
+  } catch (const std::exception& reason) {  // else what the engine was told, and does this for, would be lost
+    if (seeded("named_stream_failure_lost")) throw;
     record(Code::out_of_resources, reason.what(), true);
   }
 }

@@ -2,6 +2,8 @@
 #include <sluice/channel.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "runtime/handles.hpp"
 #include "runtime/receiver.hpp"
@@ -15,6 +17,7 @@ using runtime::Final;
 ReceiverCore::~ReceiverCore() {
   stop_taking();
   if (taken_ != nullptr) base::give_back(*taken_);
+  if (brought_ != nullptr) base::give_back(*brought_);
   base::give_back(landed_);
 }
 
@@ -102,12 +105,20 @@ void ReceiverCore::pass(device::Lane lane) {
 void ReceiverCore::reach_own(device::Driver& driver) {
   runtime::reach_progress(driver, done);
   runtime::reach_progress(driver, landed_.word);
-  if (landing_ == nullptr || landing_->direct()) return;
+  if (landing_ == nullptr || landing_->direct() || takes_) return;
   // How much has landed where is known when it has: a stream that was given its work long before cannot copy it.
+  landing_->reach_from(driver);
+  if (const auto gpu = slots_.memory.driver == nullptr ? std::nullopt : driver.find(slots_.memory.data))
+    courier_ = Courier{driver.own_stream(gpu->device), gpu->device};
   base::Progress& taken = base::take_progress();
-  taken.word.value.store(epoch());
+  if (brought_ == nullptr) brought_ = &base::take_progress();
+  for (base::Progress* const progress : {&taken, brought_}) {
+    progress->word.value.store(epoch());
+    progress->parking.silence();
+    runtime::reach_progress(driver, progress->word);
+  }
   to_take_.store(epoch());
-  runtime::reach_progress(driver, taken.word);
+  taking_.store(epoch());
   taken_ = &taken;
   takes_ = true;
   world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
@@ -120,21 +131,57 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
 
 bool ReceiverCore::take_landed() {
   const std::uint64_t last = to_take_.load();
-  std::uint64_t next = taken_.load()->word.value.load(std::memory_order_relaxed) + 1;
+  std::uint64_t next = taking_.load() + 1;
   const auto depth = static_cast<std::uint64_t>(opening.options.depth);
   // Nobody reads the slot any more: its release has passed. The peer knew that before, but here nothing says so.
   const auto is_free = [&] { return next <= depth || base::reached(done, next - depth); };
   for (; next <= last && landed(next) && is_free() && !failed(); ++next) {
-    if (!seeded("landed_not_taken")) landing_->take(*this, next);
-    if (failed()) return false;
-    base::raise(taken_.load()->word, next, taken_.load()->parking);
+    taking_.store(next);  // first: who closes once the end has failed sees that, or is seen here
+    if (failed()) {
+      taking_.store(next - 1);
+      break;
+    }
+    take_for_stream(next);
   }
-  return next <= last;
+  return next <= last && !failed();
+}
+
+void ReceiverCore::take_for_stream(std::uint64_t epoch) {
+  if (courier_ && !seeded("taken_by_engine")) return take_by_courier(epoch);
+  if (!seeded("landed_not_taken")) landing_->take({}, *this, epoch);
+  if (!failed()) base::raise(taken_.load()->word, epoch, taken_.load()->parking);
+  base::raise(brought_->word, epoch, brought_->parking);
+}
+
+/// The engine waits for no stream: who waits here may hold up the one that copies, where they share a hardware queue
+/// (test: Unmapped.that_is_held_up_holds_up_nobody).
+void ReceiverCore::take_by_courier(std::uint64_t epoch) {
+  const auto say_brought = [&](device::Lane lane) { lane.gpu->write(brought_->word, epoch); };
+  try {
+    device::on_gpu(device::GpuCall(courier_->stream, courier_->gpu), [&](device::Lane lane) {
+      if (seeded("taken_before_copied")) {
+        lane.gpu->write(taken_.load()->word, epoch);
+        lane.gpu->call([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }, nullptr);
+      }
+      landing_->take(lane, *this, epoch);
+      lane.gpu->write(taken_.load()->word, epoch);
+      say_brought(lane);
+    });
+  } catch (const device::GpuError& reason) {
+    fail(Code::transport, reason.what());
+    try {
+      device::on_gpu(device::GpuCall(courier_->stream, courier_->gpu), say_brought);  // behind what the driver took
+    } catch (const device::GpuError&) {
+      base::raise(brought_->word, epoch, brought_->parking);  // nothing is waited for
+    }
+  }
 }
 
 std::uint64_t ReceiverCore::waits_for() const noexcept {
   const std::uint64_t next = waits_passed() + 1;
-  return next <= epoch() && !landed(next) ? next : 0;
+  const base::Progress* const taken = taken_;
+  const bool came = taken == nullptr ? landed(next) : base::reached(taken->word, next);
+  return next <= epoch() && !came ? next : 0;
 }
 
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
@@ -155,7 +202,7 @@ bool ReceiverCore::landed(std::uint64_t epoch) const noexcept {
 }
 
 void ReceiverCore::take(std::uint64_t epoch) {
-  if (!failed() && !landing_->direct()) landing_->take(*this, epoch);
+  if (!failed() && !landing_->direct()) landing_->take({}, *this, epoch);
 }
 
 std::uint64_t ReceiverCore::begin_release() {
@@ -188,7 +235,11 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
 }
 
 void ReceiverCore::complete(std::optional<Timeout> timeout) {
-  complete_until([this] { return released(); }, deadline_of(timeout));
+  const auto deadline = deadline_of(timeout);
+  complete_until([this] { return released(); }, deadline);
+  if (brought_ == nullptr) return;  // a stream may have seen what was taken before its courier has said that it is over
+  const auto is_over = [this] { return brought() || failed(); };
+  if (!await_in_host(brought_->parking, is_over, deadline - Clock::now())) not_drained();
 }
 
 std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }
@@ -220,7 +271,8 @@ void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
 
 bool ReceiverCore::passed() const noexcept {
-  return waits_passed() >= begun_of(counted_, epoch()) && fired(begun_of(fired_, released()));
+  return waits_passed() >= begun_of(counted_, epoch()) && (brought() || seeded("taking_not_awaited")) &&
+         fired(begun_of(fired_, released()));
 }
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {
@@ -253,8 +305,10 @@ bool ReceiverCore::complete_without(const Final& final) {
 std::string ReceiverCore::state() const {
   const std::uint64_t signal = word_.word->value.load(std::memory_order_relaxed);
   return "enqueued " + std::to_string(epoch()) + " waits, landed " +
-         (signal >= base::kPoison ? "poison" : std::to_string(signal)) + ", waited " + std::to_string(waits_passed()) +
-         ", released " + std::to_string(released()) + ", " + (connected() ? "connected" : "not connected");
+         (signal >= base::kPoison ? "poison" : std::to_string(signal)) +
+         (brought_ == nullptr ? "" : ", copied to the GPU " + std::to_string(brought_->word.value.load())) +
+         ", waited " + std::to_string(waits_passed()) + ", released " + std::to_string(released()) + ", " +
+         (connected() ? "connected" : "not connected");
 }
 
 }  // namespace sluice::detail

@@ -31,6 +31,12 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   std::string state() const override;
 
  private:
+  /// A stream of ours.
+  struct Courier {
+    Stream stream;
+    int gpu;
+  };
+
   friend class PlanCore;
   void on_connect(int remote_depth) override;
   void on_peer_closed(const runtime::Final& final) noexcept override;
@@ -50,7 +56,11 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   void wait_refused(Stream stream) noexcept;
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
   bool take_landed() override;
+  void take_for_stream(std::uint64_t epoch);
+  void take_by_courier(std::uint64_t epoch);
   void have_taken(std::uint64_t epoch);
+  /// Nothing is under way of what is taken for a GPU's stream.
+  bool brought() const noexcept { return brought_ == nullptr || base::reached(brought_->word, taking_.load()); }
   void await_signal(device::Lane lane, std::uint64_t epoch);
   /// On all rails.
   bool landed(std::uint64_t epoch) const noexcept;
@@ -68,6 +78,9 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   std::uint64_t given_ = 0;                         // waits given to a GPU's stream
   bool takes_ = false;                              // the engine does, for a GPU's stream
   std::atomic<std::uint64_t> to_take_{0};           // the last epoch that the engine is to take
+  std::atomic<std::uint64_t> taking_{0};            // the last that it has begun to take
+  base::Progress* brought_ = nullptr;               // and that is over, which poison does not touch
+  std::optional<Courier> courier_;                  // who takes into a GPU's memory
   std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
   std::atomic<std::uint64_t> released_{0};          // releases enqueued; `done` counts those that have passed
 };

@@ -16,7 +16,12 @@ class RmaLanding final : public Landing {
   void decide(const std::string&) override {}
   bool direct() const noexcept override { return !staged_; }
   bool close() override { return false; }  // what may be armed for it are credits, which are over before
-  void take(device::Watch& watch, std::uint64_t epoch) override { staged_->take(watch, epoch); }
+  void reach_from(device::Driver& driver) override {
+    if (staged_) staged_->reach_from(driver);
+  }
+  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
+    staged_->take(lane, watch, epoch);
+  }
   std::string describe() const override;
 
  private:

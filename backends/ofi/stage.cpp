@@ -25,14 +25,14 @@ StagedSlots::StagedSlots(const Slots& target)
       slots_{memory_.extent(), StageHeader::kBytes + whole_lines(target.slot_bytes), target.depth} {}
 
 /// Never beyond our own memory, whatever the peer has written.
-void StagedSlots::take(device::Watch& watch, std::uint64_t epoch) {
+void StagedSlots::take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) {
   const std::byte* const from = slots_.at(epoch);
   StageHeader header;
   std::memcpy(&header, from, sizeof header);
   const std::size_t offset = seeded("stage_offset_ignored") ? 0 : header.offset;
   const bool inside = header.offset <= target_.slot_bytes && header.bytes <= target_.slot_bytes - header.offset;
   if (inside)
-    device::copy({}, watch, target_.at(epoch) + offset, from + StageHeader::kBytes, header.bytes,
+    device::copy(lane, watch, target_.at(epoch) + offset, from + StageHeader::kBytes, header.bytes,
                  target_.memory.driver);
 }
 

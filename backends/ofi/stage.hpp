@@ -21,7 +21,8 @@ class StagedSlots {
  public:
   explicit StagedSlots(const Slots& target);
   const Slots& slots() const noexcept { return slots_; }
-  void take(device::Watch& watch, std::uint64_t epoch);
+  void reach_from(device::Driver& driver) const { device::reach(driver, memory_.extent()); }
+  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch);
 
  private:
   Slots target_;

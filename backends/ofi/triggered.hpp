@@ -22,7 +22,8 @@ class CountedLanding final : public Landing {
   void decide(const std::string&) override {}
   bool direct() const noexcept override { return true; }
   bool close() override;
-  void take(device::Watch&, std::uint64_t) override {}
+  void reach_from(device::Driver&) override {}
+  void take(device::Lane, device::Watch&, std::uint64_t) override {}
   std::string describe() const override;
   /// Raises the signals to what has arrived. Who has the station's mutex calls it.
   void look();

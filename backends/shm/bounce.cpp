@@ -44,7 +44,7 @@ Key BounceLanding::key() const {
   return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
 }
 
-void BounceLanding::take(device::Watch& watch, std::uint64_t epoch) {
+void BounceLanding::take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) {
   const std::uint64_t slot = target_.index(seeded("bounce_copies_other_slot") ? epoch + 1 : epoch);
   const std::byte* at = bounce_.memory.extent().data + slot * bounce_.stride;
   BounceHeader header;
@@ -53,7 +53,7 @@ void BounceLanding::take(device::Watch& watch, std::uint64_t epoch) {
   const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
   if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
     return;  // never beyond our own memory
-  device::copy({}, watch, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
+  device::copy(lane, watch, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
 }
 
 std::string BounceLanding::describe() const {

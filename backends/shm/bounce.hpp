@@ -40,7 +40,8 @@ class BounceLanding final : public Landing {
   void decide(const std::string& obstacle) override { obstacle_ = obstacle; }
   bool direct() const noexcept override { return false; }
   bool close() override { return false; }
-  void take(device::Watch& watch, std::uint64_t epoch) override;
+  void reach_from(device::Driver& driver) override { device::reach(driver, bounce_.memory.extent()); }
+  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override;
   std::string describe() const override;
 
   const BounceSlots& slots() const noexcept { return bounce_; }
@@ -64,8 +65,11 @@ class OfferedLanding final : public Landing {
   void decide(const std::string& obstacle) override;
   bool direct() const noexcept override { return detour_ == nullptr; }
   bool close() override { return false; }
-  void take(device::Watch& watch, std::uint64_t epoch) override {
-    if (detour_ != nullptr) detour_->take(watch, epoch);
+  void reach_from(device::Driver& driver) override {
+    if (detour_ != nullptr) detour_->reach_from(driver);
+  }
+  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
+    if (detour_ != nullptr) detour_->take(lane, watch, epoch);
   }
   std::string describe() const override;
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <set>
 #include <stdexcept>
 
 #include "backends/shm/access.hpp"
@@ -55,7 +56,8 @@ class MappedLanding final : public Landing {
   void decide(const std::string&) override {}
   bool direct() const noexcept override { return true; }
   bool close() override { return false; }
-  void take(device::Watch&, std::uint64_t) override {}
+  void reach_from(device::Driver&) override {}
+  void take(device::Lane, device::Watch&, std::uint64_t) override {}
   std::string describe() const override { return kLandsInTarget; }
 
  private:
@@ -66,8 +68,8 @@ class MappedLanding final : public Landing {
 
 class ShmLink final : public Link {
  public:
-  ShmLink(const Address& peer, const Settings& settings)
-      : pid_(kernel_lets_us_reach(peer) ? static_cast<pid_t>(peer.pid) : 0), settings_(settings),
+  ShmLink(Rank rank, const Address& peer, const Settings& settings)
+      : rank_(rank), pid_(kernel_lets_us_reach(peer) ? static_cast<pid_t>(peer.pid) : 0), settings_(settings),
         own_(peer.token == base::process_token()), mappings_(own_) {}
 
   std::size_t rails(const Slots&) const override { return 1; }
@@ -104,6 +106,7 @@ class ShmLink final : public Link {
     } catch (const std::runtime_error& reason) {
       if (!offered || base::seeded("detour_refused")) throw;
       obstacle = reason.what();
+      tell(target.slots.segment, obstacle);
       slots.memory.data = mappings_.find(target.detour, key, mapped);
       slots.slot_bytes = target.detour_stride;
     }
@@ -124,11 +127,20 @@ class ShmLink final : public Link {
   }
 
  private:
+  /// Once a segment, however many channels use it.
+  void tell(std::uint64_t segment, const std::string& obstacle) {
+    if (!told_.insert(segment).second && !base::seeded("obstacle_told_each_time")) return;
+    base::log(base::LogLevel::info, "shm: memory of rank " + std::to_string(rank_) +
+                                        "'s GPU cannot be mapped, so puts go through host memory: " + obstacle);
+  }
+
+  Rank rank_;
   pid_t pid_;
   Settings settings_;
   bool own_;  // the peer is in this process, where its memory needs no mapping
   Mappings mappings_;
   Sent sent_;
+  std::set<std::uint64_t> told_;  // segments that cannot be mapped
 };
 
 class ShmPin final : public Pin {};
@@ -147,8 +159,8 @@ class ShmTransport final : public Transport {
   }
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ShmPin>(); }
   void try_out(device::Driver&) override {}
-  std::unique_ptr<Link> connect(Rank, const Blob& peer) override {
-    return std::make_unique<ShmLink>(parse(peer), settings_);
+  std::unique_ptr<Link> connect(Rank rank, const Blob& peer) override {
+    return std::make_unique<ShmLink>(rank, parse(peer), settings_);
   }
   bool poll() override { return false; }
   int rest(std::vector<pollfd>&) override { return kNoLimit; }

@@ -40,7 +40,8 @@ class ThreadLanding final : public Landing {
   void decide(const std::string&) override {}
   bool direct() const noexcept override { return true; }
   bool close() override { return false; }
-  void take(device::Watch&, std::uint64_t) override {}
+  void reach_from(device::Driver&) override {}
+  void take(device::Lane, device::Watch&, std::uint64_t) override {}
   std::string describe() const override { return "threads: lands in the target itself"; }
 
  private:

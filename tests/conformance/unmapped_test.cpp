@@ -11,13 +11,19 @@
 #include <bit>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "backends/transport.hpp"
 #include "base/fd.hpp"
+#include "device/driver.hpp"
 #include "device/memory.hpp"
 #include "tests/conformance/gpu_cases.hpp"
+#include "tests/faults/wrapped.hpp"
 
 namespace {
 
@@ -30,8 +36,8 @@ constexpr std::size_t kReady = 0;  // on the board
 constexpr std::size_t kNames = 1;  // to the end: what the exporter's driver calls the memory
 
 constexpr const char* kAround = "all goes through a bounce buffer in host memory";
-constexpr const char* kRefusedHere = "cannot be mapped here (cu";
-constexpr const char* kRefusedThere = "the peer cannot map (cu";
+constexpr const char* kRefusedHere = "cannot be mapped here (";
+constexpr const char* kRefusedThere = "the peer cannot map (";
 constexpr const char* kLands = "lands in host memory";
 
 void expect_told(const std::string& description, const std::string& path) {
@@ -217,6 +223,103 @@ TEST_P(Unmapped, is_closed_in_any_order) {
   });
 }
 
+TEST_P(Unmapped, may_have_many_small_slots) {
+  if (GetParam().depth != 1) return;
+  run_peers(peers_without_imports(GetParam()), [](Context& context) {
+    if (!refusing(context)) return;
+    constexpr std::uint64_t kSlots = 100;
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    Order order(one);
+    const Piece source(context, one.source, kSlots * one.bytes);
+    const Piece target(context, one.target, kSlots * one.bytes);
+    poison_slots(target.slice());
+    board().meet(context);
+    const ChannelOptions options{.depth = static_cast<int>(kSlots)};
+    Sender sender = context.sender(other, kTag, source.slice(), options);
+    Receiver receiver = context.receiver(other, kTag, target.slice(), options);
+    for (std::uint64_t first = 1; first <= 2 * kSlots; first += kSlots) {
+      for (std::uint64_t i = 0; i < kSlots; ++i) put_one(sender, order, {context.rank(), kTag, first + i});
+      for (std::uint64_t i = 0; i < kSlots; ++i) expect_one(receiver, order, {other, kTag, first + i});
+    }
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
+/// The copy into the GPU's memory may be behind the stream that waits for it, where there is one hardware queue, say.
+/// Then other channels go on, the wait ends with its timeout, and nothing is let go of before the copy is over.
+TEST_P(Unmapped, that_is_held_up_holds_up_nobody) {
+  if (GetParam().inline_order) return;
+  Peers peers = peers_without_imports(GetParam());
+  peers.environment.insert(peers.environment.end(), {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"});
+  peers.timeout = 500ms;
+  run_peers(peers, [](Context& context) {
+    if (!refusing(context)) return;
+    const GpuCase& one = GetParam();
+    const Stream order = Stream::program_order();
+    const Rank other = 1 - context.rank();
+    const Piece piece(context, one.target, one.bytes);
+    const Memory here = context.allocate(one.bytes);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(other, kTag, piece.slice());
+      Receiver receiver = context.receiver(other, kTag + 1, here.all());
+      board().await(kReady, 1);
+      sender.put(order);
+      board().set(kReady, 2);
+      EXPECT_TRUE(receiver.wait_for(10s).has_value());
+      EXPECT_EQ(difference(bytes_of(here.all()), {other, kTag + 1, 1}), "");
+      board().meet(context);
+    } else {
+      GpuStream stream;
+      GpuStream later;
+      const PinnedBuffer word(sizeof(std::uint64_t));
+      const device::WordOp wait{device::WordOp::Kind::wait, word.data(), 1};
+      Receiver receiver = context.receiver(other, kTag, piece.slice());
+      receiver.wait(stream.stream());
+      device::driver(stream.stream().kind())->operate(later.stream().handle(), {&wait, 1});
+      board().set(kReady, 1);
+      board().await(kReady, 2);
+      Sender sender = context.sender(other, kTag + 1, here.all());
+      fill(bytes_of(sender.acquire(order)), {1, kTag + 1, 1});
+      sender.put(order);
+      sender.drain(10s);
+      expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); });
+      expect_code(Code::timeout, [&] { receiver.close(50ms); });
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.data())).store(1);
+      receiver.close();
+      later.synchronize();
+      board().meet(context);
+    }
+  });
+}
+
+TEST_P(Unmapped, is_logged_once) {
+  if (GetParam().inline_order || GetParam().depth != 1) return;
+  Peers peers = peers_without_imports(GetParam());
+  peers.environment.emplace_back("SLUICE_LOG=info");
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    if (!refusing(context)) return;
+    const GpuCase& one = GetParam();
+    const Piece piece(context, one.target, 2 * one.bytes);
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    for (Tag i = 0; i < 2; ++i) {
+      const Slice half = piece.slice().slice(i * one.bytes, one.bytes);
+      if (context.rank() == 0) senders.push_back(context.sender(1, kTag + i, half));
+      if (context.rank() == 1) receivers.push_back(context.receiver(0, kTag + i, half));
+    }
+    for (Sender& sender : senders) sender.wait_connected();
+    board().meet(context);
+  });
+  EXPECT_EQ(ended.code, 0) << ended.text;
+  const std::string line = "shm: memory of rank 1's GPU cannot be mapped, so puts go through host memory: ";
+  const std::size_t at = ended.text.find(line);
+  if (!gpu_is_emulated()) return;
+  ASSERT_NE(at, std::string::npos) << ended.text;
+  EXPECT_EQ(ended.text.find(line, at + 1), std::string::npos) << ended.text;
+}
+
 TEST_P(Unmapped, outlives_a_peer_that_is_killed) {
   Peers peers = peers_without_imports(GetParam());
   if (GetParam().inline_order) return;
@@ -300,11 +403,14 @@ TEST_P(Unmapped, is_reached_by_plans_but_not_by_kernels) {
 }
 
 std::vector<GpuCase> unmapped_cases() {
+  const char* const gpus = std::getenv("SLUICE_GPUS");
+  const bool hip = gpus != nullptr && std::string(gpus) == "hip";
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds()) {
     if (ground.name != "shm") continue;
     for (const bool inline_order : {false, true}) {
       for (const Whose whose : {Whose::ours, Whose::users, Whose::pooled}) {
+        if (hip && whose == Whose::pooled) continue;  // which gives pools to no other process
         cases.push_back({ground, inline_order, whose, whose, 1, 13});
         cases.push_back({ground, inline_order, whose, whose, 3, 100'000});
       }
@@ -332,7 +438,7 @@ TEST_P(Ways, of_a_sender_that_sees_no_gpu_lead_through_host_memory) {
         fill(bytes_of(sender.acquire(order)), {0, kTag, epoch});
         sender.put(order);
       }
-      expect_told(sender.describe(), "cannot be mapped here (");
+      expect_told(sender.describe(), kRefusedHere);
       expect_told(sender.describe(), kAround);
       sender.close();
     } else {
@@ -347,11 +453,184 @@ TEST_P(Ways, of_a_sender_that_sees_no_gpu_lead_through_host_memory) {
         EXPECT_EQ(difference(seen, {0, kTag, epoch}), "");
         receiver.release(stream.stream());
       }
-      expect_told(receiver.describe(), "the peer cannot map (");
+      expect_told(receiver.describe(), kRefusedThere);
       context.synchronize(stream.stream());
       receiver.close();
     }
     board().meet(context);
+  });
+}
+
+/// Rank 0 has opened a sender and is stopped before it can say which way it takes; rank 1 knows that end, and opens a
+/// receiver.
+class Undecided {
+ public:
+  explicit Undecided(Context& context) : piece_(context, GetParam().target, GetParam().bytes), order_(GetParam()) {
+    const Memory here = context.allocate(64);
+    poison_slots(piece_.slice());
+    board().meet(context);
+    if (context.rank() == 0) {
+      sender = context.sender(1, kTag, piece_.slice());
+      Sender behind = context.sender(1, kTag + 1, here.all());
+      behind.wait_connected();
+      behind.close();
+      board().set(kPid, static_cast<std::uint64_t>(::getpid()));
+      board().await(kResumed, 1);
+    } else {
+      Receiver behind = context.receiver(0, kTag + 1, here.all());
+      behind.wait_connected();  // so this process has heard of the other end, which was opened before
+      behind.close();
+      stop();
+      receiver = context.receiver(0, kTag, piece_.slice());
+    }
+  }
+
+  void resume() const {
+    ::kill(stopped_, SIGCONT);
+    board().set(kResumed, 1);
+  }
+  void kill() const { ::kill(stopped_, SIGKILL); }
+  void exchange(Context& context) {
+    for (std::uint64_t epoch = 1; epoch <= kRounds; ++epoch) {
+      if (context.rank() == 0) put_one(sender, order_, {0, kTag, epoch});
+      if (context.rank() == 1) expect_one(receiver, order_, {0, kTag, epoch});
+    }
+    context.synchronize(order_.stream());
+  }
+  void open_again(Context& context) {
+    if (context.rank() == 0) sender = context.sender(1, kTag, piece_.slice());
+    if (context.rank() == 1) receiver = context.receiver(0, kTag, piece_.slice());
+  }
+
+ private:
+  static constexpr std::size_t kPid = 1;
+  static constexpr std::size_t kResumed = 2;
+  static const GpuCase& GetParam() { return testing::WithParamInterface<GpuCase>::GetParam(); }
+
+  void stop() {
+    board().await(kPid, 1);
+    stopped_ = static_cast<pid_t>(board().word(kPid).load());
+    ::kill(stopped_, SIGSTOP);
+    expect_within(10s, [&] {
+      std::string word;
+      std::ifstream state("/proc/" + std::to_string(stopped_) + "/stat");
+      for (int i = 0; i < 3; ++i) state >> word;
+      return word == "T";
+    });
+  }
+
+  pid_t stopped_ = 0;
+  Piece piece_;
+  Order order_;
+
+ public:
+  Sender sender;
+  Receiver receiver;
+};
+
+TEST_P(Ways, that_are_undecided_connect_nobody) {
+  run_peers(peers_without_imports(GetParam()), [](Context& context) {
+    Undecided channel(context);
+    if (context.rank() == 1) {
+      expect_for(50ms, [&] { return !channel.receiver.connected(); });
+      expect_told(channel.receiver.describe(), "not connected yet");
+      expect_code(Code::timeout, [&] { channel.receiver.wait_connected(Timeout::zero()); });
+      EXPECT_FALSE(channel.receiver.test());
+      channel.resume();
+    }
+    channel.exchange(context);
+    board().meet(context);
+  });
+}
+
+TEST_P(Ways, may_be_closed_undecided) {
+  for (const Rank first : {0, 1}) {
+    run_peers(peers_without_imports(GetParam()), [first](Context& context) {
+      Undecided channel(context);
+      if (context.rank() == 1) {
+        if (first == 1) expect_code(Code::timeout, [&] { channel.receiver.close(Timeout::zero()); });
+        channel.resume();
+        if (first == 0) expect_code(Code::misuse, [&] { channel.receiver.wait_for(10s); });
+        channel.receiver.close();
+      } else {
+        channel.sender.close();
+      }
+      channel.open_again(context);
+      channel.exchange(context);
+      board().meet(context);
+    });
+  }
+}
+
+TEST_P(Ways, may_be_lost_undecided) {
+  Peers peers = peers_without_imports(GetParam());
+  peers.keep_going = true;
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    {
+      Undecided channel(context);
+      if (context.rank() == 0) return;
+      channel.kill();
+      expect_code(Code::peer_lost, [&] { channel.receiver.wait_connected(); });
+      channel.receiver.close();
+    }
+    const Piece more(context, GetParam().target, GetParam().bytes);  // the driver is as it was
+    poison_slots(more.slice());
+  });
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(ended.code, 128 + SIGKILL);
+  EXPECT_EQ(ended.text, "sluice-run: rank 0 was ended by signal 9 (SIGKILL)\n");
+}
+
+/// A GPU that one process uses and the other does not see has no number there.
+TEST_P(Ways, to_a_gpu_that_is_hidden_are_found) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    if (context.rank() == 0) {
+      board().set(kReady, static_cast<std::uint64_t>(gpus()) + 1);
+    } else {
+      board().await(kReady, 1);
+      ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);  // before this process looks
+    }
+    if (board().word(kReady) < 3) {
+      if (context.rank() == 0) skipped_here("memory of a hidden GPU: there is only one");
+      return;
+    }
+    Order order(one);
+    const Rank other = 1 - context.rank();
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, one.bytes);
+    poison_slots(target.slice());
+    board().meet(context);
+    Sender sender = context.sender(other, kTag, source.slice());
+    Receiver receiver = context.receiver(other, kTag, target.slice());
+    put_one(sender, order, {context.rank(), kTag, 1});
+    expect_one(receiver, order, {other, kTag, 1});
+    context.synchronize(order.stream());
+    board().meet(context);
+  });
+}
+
+TEST_P(Ways, that_fail_hold_nothing) {
+  Peers peers = peers_of(GetParam());
+  peers.ranks = 1;
+  run_peers(peers, [](Context&) {
+    constexpr std::size_t kNotGranular = 3;
+    const GpuStream stream;
+    device::Driver& driver = *device::driver(stream.stream().kind());
+    const device::Allocation memory = device::allocate_on(driver, 0, 64);
+    const device::GpuExport& share = memory.extent().segment->share;
+    if (!share.fd) return;
+    const auto open_files = [] {
+      return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+    };
+    const auto fail = [&] {
+      const device::GpuExport again{share.names, base::Fd(::dup(share.fd.get()))};
+      EXPECT_THROW(driver.map(again, kNotGranular), device::GpuError);
+    };
+    fail();
+    const auto before = open_files();
+    for (int i = 0; i < 3; ++i) fail();
+    EXPECT_EQ(open_files(), before);
   });
 }
 
@@ -411,7 +690,7 @@ TEST_P(Ways, are_tried_one_after_another) {
     share.names = std::bit_cast<device::GpuNames>(words);
     share.fd = base::Fd(::memfd_create("nothing of a GPU", MFD_CLOEXEC));
     {
-      const device::Mapping mapping(share, kBytes, device::driver(Stream::Kind::cuda));
+      const device::Mapping mapping(share, kBytes, device::driver(stream.stream().kind()));
       fill(bytes, {1, kTag, 1});
       gpu_copy(mapping.data(), bytes.data(), kBytes);
     }
@@ -428,5 +707,39 @@ std::vector<GpuCase> way_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Ways, testing::ValuesIn(way_cases()), GpuCaseName());
+
+class NamedStreams : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NamedStreams);
+
+/// A stream that was named is reached when the engine hears of the peer's end, or of the way: what goes wrong then ends
+/// the wait for the connection.
+TEST_P(NamedStreams, that_cannot_be_reached_fail_their_channels) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const GpuStream stream;
+    const Piece piece(context, one.source, one.bytes);
+    refuse_reaching();
+    board().meet(context);
+    const ChannelOptions options{.stream = stream.stream()};
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, piece.slice(), options);
+      expect_code(Code::out_of_resources, [&] { sender.wait_connected(5s); });
+      board().meet(context);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, piece.slice(), options);
+      expect_code(Code::out_of_resources, [&] { receiver.wait_connected(5s); });
+      board().meet(context);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, NamedStreams, testing::ValuesIn([] {
+                           std::vector<GpuCase> cases;
+                           for (const Ground& ground : gpu_grounds()) {
+                             if (ground.name == "posted") cases.push_back({.ground = ground});
+                           }
+                           return cases;
+                         }()),
+                         GpuCaseName());
 
 }  // namespace

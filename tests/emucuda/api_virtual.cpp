@@ -150,7 +150,9 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
   if (!properties || !physical) return CUDA_ERROR_INVALID_VALUE;
   *properties = {};
   properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, physical->device};
+  constexpr int kHidden = -1;
+  properties->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties->location.id = driver().device_of_machine_ordinal(physical->block->label().device).value_or(kHidden);
   properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(physical->block->label().handle_types);
   return CUDA_SUCCESS;
 }
@@ -184,9 +186,9 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (!driver().settings().imports) return CUDA_ERROR_NOT_PERMITTED;
   auto block = Block::from_descriptor(static_cast<int>(reinterpret_cast<std::intptr_t>(descriptor)));
   if (!block) return CUDA_ERROR_INVALID_VALUE;
-  const auto device = driver().device_of_machine_ordinal(block->label().device);
-  if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  driver().physical.add(std::make_shared<Physical>(Physical{block, *device}), handle);
+  // A device that CUDA_VISIBLE_DEVICES hides has no ordinal; the memory then looks like the importer's.
+  const int device = driver().device_of_machine_ordinal(block->label().device).value_or(0);
+  driver().physical.add(std::make_shared<Physical>(Physical{block, device}), handle);
   return CUDA_SUCCESS;
 }
 }

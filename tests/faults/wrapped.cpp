@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
@@ -27,6 +28,7 @@ using namespace backends;
 
 std::atomic<base::Word*> g_newest_signal{nullptr};
 std::atomic<std::uint64_t> g_rests{0};
+std::atomic<bool> g_reaching_refused{false};
 
 /// The backend whose puts are wrapped. Its own puts still do the work: they copy, raise the signal, then `watch.done`.
 std::unique_ptr<Transport> open_inner(const Settings& settings) { return threads::open(settings); }
@@ -122,6 +124,10 @@ class PostedPut final : public EnginePut, private UnderWay::Finisher {
         inner_(std::move(inner)), under_way_(std::move(under_way)) {}
   ~PostedPut() override { under_way_->finish(this); }
 
+  void reach_from(device::Driver& driver) override {
+    if (g_reaching_refused) throw std::bad_alloc();
+    EnginePut::reach_from(driver);
+  }
   bool at_rest(std::size_t) override { return true; }
   bool post(std::size_t, std::uint64_t epoch, Range part) override {
     if (dice_.one_in(3)) return false;
@@ -320,7 +326,8 @@ class ToldLanding final : public Landing {
   bool undecided() const noexcept override { return inner_->undecided(); }
   void decide(const std::string& obstacle) override { inner_->decide(obstacle); }
   bool direct() const noexcept override { return inner_->direct(); }
-  void take(device::Watch& watch, std::uint64_t epoch) override { inner_->take(watch, epoch); }
+  void reach_from(device::Driver& driver) override { inner_->reach_from(driver); }
+  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override { inner_->take(lane, watch, epoch); }
   bool close() override { return std::exchange(open_, false); }
   std::string describe() const override { return inner_->describe(); }
 
@@ -436,5 +443,6 @@ std::unique_ptr<Transport> open(const Settings& settings) {
 
 base::Word& newest_signal() { return *g_newest_signal.load(); }
 std::uint64_t rests() { return g_rests.load(); }
+void refuse_reaching() { g_reaching_refused = true; }
 
 }  // namespace sluice::test

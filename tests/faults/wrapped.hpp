@@ -14,4 +14,7 @@ base::Word& newest_signal();
 /// How often an engine of this process that has a wrapped backend has found nothing under way, and could sleep.
 std::uint64_t rests();
 
+/// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
+void refuse_reaching();
+
 }  // namespace sluice::test
