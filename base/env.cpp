@@ -96,6 +96,10 @@ bool staging(std::string_view text) {
   return text == "always";
 }
 
+void check_waits(std::string_view text) {
+  if (text != "stream" && text != "kernel") throw BadValue{"stream or kernel"};
+}
+
 void check_vendors(std::string_view text) {
   for (const std::string_view word : words_of(text)) {
     if (word != "cuda" && word != "hip" && word != "none") throw BadValue{"cuda, hip, both, or none"};
@@ -167,6 +171,11 @@ constexpr std::array kTable = {
     Row{{"SLUICE_GPUS", "", "whose GPUs may be used: cuda, hip, or both separated by a comma, or none; unset: both",
          Kind::list},
         [](Env&, std::string_view text) { check_vendors(text); }},  // device/drivers.cpp reads it, once a process
+    Row{{"SLUICE_GPU_WAITS", "stream",
+         "who waits for words on GPUs' streams, and writes them: stream, its own operations; or kernel, kernels that "
+         "poll and hold a multiprocessor meanwhile, for GPUs whose streams cannot",
+         Kind::word},
+        [](Env&, std::string_view text) { check_waits(text); }},  // as SLUICE_GPUS
     Row{{"SLUICE_ENGINE_CPU", "", "the core that the engine's thread runs on; unset: any", Kind::number},
         [](Env& env, std::string_view text) { env.engine_cpu = core(text); }},
     Row{{"SLUICE_ENGINE_POLL", "0s",

@@ -137,7 +137,7 @@ class Cuda final : public Driver {
   void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
     check(calls_.cuMemcpyAsync(address(to), address(from), bytes, static_cast<CUstream>(stream)), "cuMemcpyAsync");
   }
-  void launch(void* stream, const Launch& what) override;
+  void launch(int device, void* stream, const Launch& what) override;
   void load_kernels(int device) override {
     if (!base::seeded("kernels_loaded_late")) functions(device);
   }
@@ -299,8 +299,8 @@ std::string Cuda::start() {
     // Host memory is then at one address for the processor and for the GPU.
     if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) == 0)
       return "GPU " + std::to_string(i) + " sees host memory at other addresses than the processor";
-    if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0)
-      return "streams of GPU " + std::to_string(i) + " cannot wait for words of 64 bits";
+    if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0 && !words_by_kernels())
+      return "streams of GPU " + std::to_string(i) + " cannot wait for words of 64 bits" + kKernelsCan;
   }
   return {};
 }
@@ -336,6 +336,7 @@ base::Facts Cuda::facts(int device) {
           {"memory_bytes", static_cast<std::uint64_t>(bytes)},
           {"driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
           {"word_operations", has(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)},
+          {"waits", std::string(words_by_kernels() ? "kernel" : "stream")},
           {"flushes_remote_writes", has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)},
           {"shared_by_descriptor", has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)},
           {"dma_buf", has(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)}};
@@ -510,10 +511,10 @@ const Cuda::Gpu& Cuda::functions(int device) {
   return gpu;
 }
 
-void Cuda::launch(void* stream, const Launch& what) {
+void Cuda::launch(int device, void* stream, const Launch& what) {
   void* parameters[] = {what.args};
-  check(calls_.cuLaunchKernel(functions(current_device()).kernels[static_cast<std::size_t>(what.kernel)], what.blocks,
-                              what.rows, 1, what.threads, 1, 1, 0, static_cast<CUstream>(stream), parameters, nullptr),
+  check(calls_.cuLaunchKernel(functions(device).kernels[static_cast<std::size_t>(what.kernel)], what.blocks, what.rows,
+                              1, what.threads, 1, 1, 0, static_cast<CUstream>(stream), parameters, nullptr),
         "cuLaunchKernel");
 }
 

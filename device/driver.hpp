@@ -118,7 +118,8 @@ class Driver {
   /// written.
   virtual void operate(void* stream, std::span<const WordOp> ops) = 0;
   virtual void copy(void* stream, void* to, const void* from, std::size_t bytes) = 0;
-  virtual void launch(void* stream, const Launch& what) = 0;
+  /// `device`: the stream's.
+  virtual void launch(int device, void* stream, const Launch& what) = 0;
   /// What `launch` does at first use: a driver loads kernels when all streams are idle.
   virtual void load_kernels(int device) = 0;
   /// Whether that is done.
@@ -178,6 +179,10 @@ class OnDevice {
 Driver* driver(Stream::Kind kind);
 /// The first that has a GPU; null: none has.
 Driver* any_driver();
+/// Whether kernels of ours wait for words, and write them, in place of the streams' own operations (SLUICE_GPU_WAITS).
+bool words_by_kernels();
+/// Behind why streams of a GPU cannot do it.
+inline constexpr const char* kKernelsCan = "; with SLUICE_GPU_WAITS=kernel kernels do it, which hold a multiprocessor";
 /// All of this build.
 std::vector<Driver*> drivers();
 /// Those that this process uses already, and so may have memory of: a driver takes long to load.

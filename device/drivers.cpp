@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "base/env.hpp"
 #include "device/vendors.hpp"
@@ -58,6 +59,14 @@ std::vector<Driver*> drivers_in_use() {
     if (vendor.driver().why_not().empty()) all.push_back(&vendor.driver());
   }
   return all;
+}
+
+bool words_by_kernels() {
+  static const bool chosen = [] {
+    const char* const waits = std::getenv("SLUICE_GPU_WAITS");
+    return waits != nullptr && std::string_view(waits) == "kernel";
+  }();
+  return chosen;
 }
 
 Driver* driver(Stream::Kind kind) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 
 #include "base/seeded.hpp"
 #include "device/reach.hpp"
@@ -16,6 +17,13 @@ void GpuCall::write(base::Word& word, std::uint64_t value) {
   if (puts_ == 0 || base::seeded("word_before_kernel")) return add({WordOp::Kind::write, &word, value});
   small_.words[words_] = {reinterpret_cast<std::uint64_t*>(&word.value), value};
   small_.puts[puts_ - 1].words_end = ++words_;
+}
+
+void GpuCall::write(void* word, std::uint64_t value) {
+  const WordOp one{WordOp::Kind::write, word, value};
+  if (puts_ != 0 || words_by_kernels()) issue();
+  if (!words_by_kernels()) return add(one);
+  driver_.operate(stream_, {&one, 1});
 }
 
 void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -54,14 +62,35 @@ void GpuCall::copy_by_kernel(std::byte* to, const std::byte* from, std::size_t b
 
 void GpuCall::launch_puts() {
   constexpr std::size_t kOfThread = 16;  // bytes of one copy
-  driver_.launch(stream_,
-                 {Kernel::small_puts, &small_, threads_for(largest_ / kOfThread), static_cast<unsigned>(puts_)});
+  FewPutsArgs few;
+  const bool are_few = puts_ <= FewPutsArgs::kMostPuts && words_ <= FewPutsArgs::kMostWords;
+  if (are_few) {
+    std::copy_n(small_.puts, puts_, few.puts);
+    std::copy_n(small_.words, words_, few.words);
+  }
+  const Kernel kernel = are_few ? Kernel::few_puts : Kernel::small_puts;
+  void* const args = are_few ? static_cast<void*>(&few) : &small_;
+  driver_.launch(device_, stream_, {kernel, args, threads_for(largest_ / kOfThread), static_cast<unsigned>(puts_)});
   puts_ = words_ = largest_ = 0;
+}
+
+/// What was gathered of words: by the stream itself, unless the user wants kernels for it.
+void GpuCall::operate() {
+  if (!words_by_kernels()) return driver_.operate(stream_, {ops_.data(), count_});
+  OperateArgs args;
+  args.count = args.waits = 0;
+  for (const WordOp& op : std::span(ops_).first(count_)) {
+    const bool waits = op.kind == WordOp::Kind::wait;
+    if (waits && base::seeded("kernels_skip_waits")) continue;
+    args.waits |= std::uint64_t{waits} << args.count;
+    args.ops[args.count++] = {static_cast<std::uint64_t*>(op.word), op.value};
+  }
+  driver_.launch(device_, stream_, {Kernel::operate, &args});
 }
 
 void GpuCall::issue() {
   if (puts_ != 0 && base::seeded("kernel_before_wait")) launch_puts();
-  if (count_ != 0) driver_.operate(stream_, {ops_.data(), count_});
+  if (count_ != 0) operate();
   count_ = 0;
   waits_ = false;
   if (puts_ != 0) launch_puts();

@@ -36,10 +36,7 @@ class GpuCall {
   /// than the operations after it, none of which is a wait.
   void write(base::Word& word, std::uint64_t value);
   /// The same where only the stream's own operation may do it: registers of a device.
-  void write(void* word, std::uint64_t value) {
-    if (puts_ != 0) issue();
-    add({WordOp::Kind::write, word, value});
-  }
+  void write(void* word, std::uint64_t value);
   /// By the copy engine.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   /// By the host, when the stream comes to it: memory of the processor, all of it, which the driver need not have.
@@ -48,7 +45,7 @@ class GpuCall {
   void copy_by_kernel(std::byte* to, const std::byte* from, std::size_t bytes);
   void launch(const Launch& what) {
     issue();
-    driver_.launch(stream_, what);
+    driver_.launch(device_, stream_, what);
   }
   void call(void (*function)(void*), void* argument) {
     issue();
@@ -58,7 +55,8 @@ class GpuCall {
   void issue();
 
  private:
-  static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kMost = OperateArgs::kMost;
+  void operate();
   void launch_puts();
   void add(const WordOp& op) {
     if (count_ == kMost) issue();

@@ -36,7 +36,7 @@ namespace {
   X(hipDeviceGetPCIBusId, char*, int, int)                                                                      \
   X(hipDeviceTotalMem, std::size_t*, hipDevice_t)                                                               \
   X(hipDeviceGetAttribute, int*, hipDeviceAttribute_t, int)                                                     \
-  X(hipStreamCreateWithFlags, hipStream_t*, unsigned)                                                           \
+  X(hipStreamCreateWithPriority, hipStream_t*, unsigned, int)                                                   \
   X(hipStreamSynchronize, hipStream_t)                                                                          \
   X(hipStreamGetCaptureInfo, hipStream_t, hipStreamCaptureStatus*, unsigned long long*)                         \
   X(hipStreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)                           \
@@ -64,7 +64,9 @@ struct Calls {
 #define SLUICE_DECLARE(call, ...) hipError_t (*call)(__VA_ARGS__) = nullptr;
   SLUICE_HIP_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
-  hipError_t (*hipLaunchHostFunc)(hipStream_t, void (*)(void*), void*) = nullptr;  // null: before HIP 5.3
+  // Null: before HIP 5.3, and 5.6.
+  hipError_t (*hipLaunchHostFunc)(hipStream_t, void (*)(void*), void*) = nullptr;
+  hipError_t (*hipStreamGetDevice)(hipStream_t, hipDevice_t*) = nullptr;
 };
 
 /// Returns why there are none; empty: all are there.
@@ -77,6 +79,7 @@ std::string load(Calls& calls) {
   SLUICE_HIP_CALLS(SLUICE_GET)
 #undef SLUICE_GET
   calls.hipLaunchHostFunc = reinterpret_cast<decltype(calls.hipLaunchHostFunc)>(dlsym(library, "hipLaunchHostFunc"));
+  calls.hipStreamGetDevice = reinterpret_cast<decltype(calls.hipStreamGetDevice)>(dlsym(library, "hipStreamGetDevice"));
   return {};
 }
 
@@ -111,7 +114,7 @@ class Hip final : public Driver {
   void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
     check(calls_.hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, static_cast<hipStream_t>(stream)), "hipMemcpyAsync");
   }
-  void launch(void* stream, const Launch& what) override;
+  void launch(int device, void* stream, const Launch& what) override;
   void load_kernels(int device) override { functions(device); }
   bool has_kernels(int device) const noexcept override { return gpus_[static_cast<std::size_t>(device)].loaded; }
   bool kernels_reach(const void* at) override;
@@ -220,8 +223,8 @@ std::string Hip::start() {
   if (calls_.hipInit(0) != hipSuccess || calls_.hipGetDeviceCount(&count) != hipSuccess || count == 0)
     return "no AMD GPU is here";
   for (int i = 0; i < count; ++i) {
-    if (attribute(i, hipDeviceAttributeCanUseStreamWaitValue) == 0)
-      return "streams of GPU " + std::to_string(i) + " cannot wait for a word";
+    if (attribute(i, hipDeviceAttributeCanUseStreamWaitValue) == 0 && !words_by_kernels())
+      return "streams of GPU " + std::to_string(i) + " cannot wait for a word" + kKernelsCan;
     if (calls_.hipDeviceGetUuid(&gpus_.emplace_back().uuid, i) != hipSuccess)
       return "GPU " + std::to_string(i) + " does not answer";
   }
@@ -243,7 +246,8 @@ base::Facts Hip::facts(int device) {
           {"bus", std::string(bus)},
           {"memory_bytes", static_cast<std::uint64_t>(bytes)},
           {"driver", std::to_string(version)},
-          {"word_operations", true},
+          {"word_operations", attribute(device, hipDeviceAttributeCanUseStreamWaitValue) != 0},
+          {"waits", std::string(words_by_kernels() ? "kernel" : "stream")},
           {"flushes_remote_writes", false},
           {"shared_by_descriptor", false},
           {"dma_buf", base::Fact{}}};
@@ -254,8 +258,13 @@ int Hip::current_device() {
   return calls_.hipGetDevice(&device) == hipSuccess ? device : 0;
 }
 
-/// HIP 5 cannot be asked for a stream's device: it is the current one's.
-int Hip::device_of(void*) { return current_device(); }
+/// The default stream is the current device's. So must others be where HIP cannot be asked.
+int Hip::device_of(void* stream) {
+  if (stream == nullptr || calls_.hipStreamGetDevice == nullptr) return current_device();
+  hipDevice_t device = 0;
+  check(calls_.hipStreamGetDevice(static_cast<hipStream_t>(stream), &device), "hipStreamGetDevice");
+  return device;
+}
 
 /// Returns one more than the device that was current, if another becomes it.
 void* Hip::enter(int device) {
@@ -305,7 +314,8 @@ Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), apart_(hip
 }
 
 void Hip::create(hipStream_t& stream) const {
-  check(calls_.hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "hipStreamCreateWithFlags");
+  constexpr int kHighest = -100;  // as for CUDA: what is beyond the range is taken for its end
+  check(calls_.hipStreamCreateWithPriority(&stream, hipStreamNonBlocking, kHighest), "hipStreamCreateWithPriority");
 }
 
 Stream Hip::own_stream(int device) {
@@ -352,11 +362,11 @@ const Hip::Gpu& Hip::functions(int device) {
   return gpu;
 }
 
-void Hip::launch(void* stream, const Launch& what) {
+void Hip::launch(int device, void* stream, const Launch& what) {
   void* parameters[] = {what.args};
-  check(calls_.hipModuleLaunchKernel(functions(current_device()).kernels[static_cast<std::size_t>(what.kernel)],
-                                     what.blocks, what.rows, 1, what.threads, 1, 1, 0, static_cast<hipStream_t>(stream),
-                                     parameters, nullptr),
+  check(calls_.hipModuleLaunchKernel(functions(device).kernels[static_cast<std::size_t>(what.kernel)], what.blocks,
+                                     what.rows, 1, what.threads, 1, 1, 0, static_cast<hipStream_t>(stream), parameters,
+                                     nullptr),
         "hipModuleLaunchKernel");
 }
 

@@ -10,9 +10,21 @@
 
 namespace sluice::device {
 
-enum class Kernel : std::uint8_t { write, small_puts, acquire, put, begin_put, copy, end_put, wait, release };
-inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_acquire",
-                                         "sluice_put",     "sluice_begin_put",  "sluice_copy",
+enum class Kernel : std::uint8_t {
+  write,
+  small_puts,
+  few_puts,
+  operate,
+  acquire,
+  put,
+  begin_put,
+  copy,
+  end_put,
+  wait,
+  release
+};
+inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_few_puts",  "sluice_operate",
+                                         "sluice_acquire", "sluice_put",        "sluice_begin_put", "sluice_copy",
                                          "sluice_end_put", "sluice_wait",       "sluice_release"};
 
 /// A fat binary for cuModuleLoadData; empty if this build has no CUDA part.

@@ -10,6 +10,12 @@ SLUICE_KERNEL sluice_write(WriteArgs args) {
 
 SLUICE_KERNEL sluice_small_puts(SmallPutsArgs args) { kernel::small_put(kernel::Block(), args, kernel::Grid().x()); }
 
+SLUICE_KERNEL sluice_few_puts(FewPutsArgs args) { kernel::small_put(kernel::Block(), args, kernel::Grid().x()); }
+
+SLUICE_KERNEL sluice_operate(OperateArgs args) {
+  if (kernel::Block().index() == 0) kernel::operate(args);
+}
+
 SLUICE_KERNEL sluice_acquire(AcquireArgs args) { kernel::acquire(kernel::Block(), args); }
 
 SLUICE_KERNEL sluice_put(PutArgs args) { kernel::put(kernel::Block(), args, kernel::Grid().x()); }

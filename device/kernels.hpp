@@ -22,26 +22,50 @@ struct WriteArgs {
   std::uint64_t value;
 };
 
+/// A small put, and a word that tells of one.
+struct SmallPut {
+  std::byte* to;
+  const std::byte* from;
+  std::uint64_t bytes;
+  std::uint64_t words_end;  ///< its words begin where those of the put before it end
+};
+struct SmallPutWord {
+  std::uint64_t* word;
+  std::uint64_t value;
+};
+
 /// Puts whose credits the stream has waited for: bytes, and the words that tell of them. A block for each put. All of
-/// it is in the arguments: nothing must be kept for the kernel.
-struct SmallPutsArgs {
+/// it is in the arguments, which are sent along whole: nothing must be kept for the kernel.
+template <std::size_t MostPuts>
+struct SmallPuts {
+  static constexpr std::size_t kMostPuts = MostPuts;
+  static constexpr std::size_t kMostWords = 2 * MostPuts;
+  SmallPut puts[kMostPuts];
+  SmallPutWord words[kMostWords];
+};
+struct SmallPutsArgs : SmallPuts<32> {
   static constexpr const char* kKernel = "sluice_small_puts";
-  static constexpr std::size_t kMostPuts = 32;  // of a launch, whose arguments are sent along whole
-  static constexpr std::size_t kMostWords = 64;
-  struct Put {
-    std::byte* to;
-    const std::byte* from;
-    std::uint64_t bytes;
-    std::uint64_t words_end;  ///< its words begin where those of the put before it end
-  };
-  struct Word {
+};
+static_assert(sizeof(SmallPutsArgs) <= 4096);  // a kernel takes no more
+
+/// The same for a put alone, or those of a small plan: an eighth of the bytes for the driver to send.
+struct FewPutsArgs : SmallPuts<4> {
+  static constexpr const char* kKernel = "sluice_few_puts";
+};
+
+/// What a stream does with words where it is to do it by kernels: waits, each until its word is reached, and stores, in
+/// their order. Poison ends every wait. One block of one thread.
+struct OperateArgs {
+  static constexpr const char* kKernel = "sluice_operate";
+  static constexpr std::size_t kMost = 64;
+  struct Op {
     std::uint64_t* word;
     std::uint64_t value;
   };
-  Put puts[kMostPuts];
-  Word words[kMostWords];
+  Op ops[kMost];
+  std::uint64_t count;
+  std::uint64_t waits;  ///< a bit for each
 };
-static_assert(sizeof(SmallPutsArgs) <= 4096);  // a kernel takes no more
 
 /// Some ends of a plan that advance together. `step`: which start, or which wait, this is for whoever uses the slots,
 /// whose number counts modulo the slots; a channel that has not come there waits until it is failed for it.
@@ -91,8 +115,19 @@ namespace sluice::kernel {
 
 SLUICE_DEVICE void write(const device::WriteArgs& args) { store_to_register(*args.word, args.value); }
 
-template <class Block>
-SLUICE_DEVICE void small_put(const Block& block, const device::SmallPutsArgs& args, std::uint32_t which) {
+SLUICE_DEVICE void operate(const device::OperateArgs& args) {
+  for (std::uint64_t i = 0; i < args.count; ++i) {
+    const device::OperateArgs::Op& op = args.ops[i];
+    if ((args.waits >> i & 1) != 0) {
+      poll(kUntilFailed, [&] { return load_acquire(*op.word) >= op.value; });
+    } else {
+      store_release(*op.word, op.value);
+    }
+  }
+}
+
+template <class Block, std::size_t Most>
+SLUICE_DEVICE void small_put(const Block& block, const device::SmallPuts<Most>& args, std::uint32_t which) {
   copy(block, args.puts[which].to, args.puts[which].from, args.puts[which].bytes);
   block.sync();
   if (block.index() != 0) return;

@@ -26,11 +26,13 @@ device::Extent extent_of(const Slice& memory) {
   return {memory.data(), memory.bytes(), block->extent.segment, block->extent.driver};
 }
 
-/// While nothing of ours is parked yet, which the driver would wait for. Whoever needs them hears why there are none.
-void load_kernels(device::Driver& driver, int gpu) noexcept {
+/// While nothing of ours is parked yet, which the driver would wait for. Whoever needs them hears why there are none:
+/// that is everybody where they wait.
+void load_kernels(device::Driver& driver, int gpu) {
   try {
     driver.load_kernels(gpu);
   } catch (const std::exception& reason) {
+    if (device::words_by_kernels()) throw;
     base::log(base::LogLevel::info, std::string("no kernels: ") + reason.what());
   }
 }
@@ -446,6 +448,8 @@ std::string ChannelEnd::describe() const {
   if (remote_id == 0 || undecided_) return text + "not connected yet";
   if (stale_)
     text += "the GPU's driver still has the pages that were at these addresses before: kernels must not use them; ";
+  if (gpus() != nullptr && device::words_by_kernels())
+    text += "kernels wait on its GPU's streams, and write words (SLUICE_GPU_WAITS); ";
   if (!sends) return text + (landing_ == nullptr ? "closed" : landing_->describe());
   if (put_ == nullptr) return text + "the peer has closed its end";
   constexpr const char* kBy[] = {"fired by the stream", "fired by the NIC", "fired by the engine"};

@@ -318,6 +318,7 @@ std::string PlanCore::describe() const {
     return text +
            "driven by kernels, since it was captured: they copy, write words and wait for them; what a NIC fires is "
            "armed ahead";
+  const bool by_kernels = device::of_gpu(stream_) && device::words_by_kernels();
   const auto by_stream =
       std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung_ == nullptr; });
   const auto own = std::count_if(out_.begin(), out_.end(), [](const auto& out) {
@@ -325,8 +326,8 @@ std::string PlanCore::describe() const {
   });
   return text + "a start: " + std::to_string(by_stream) + " puts by the stream itself, " +
          std::to_string(out_.size() - static_cast<std::size_t>(by_stream)) + " more behind " +
-         std::to_string(put_bells_.size() + static_cast<std::size_t>(own)) +
-         " doorbells; queued as one stream operation, as is a wait for all " + std::to_string(in_.size());
+         std::to_string(put_bells_.size() + static_cast<std::size_t>(own)) + " doorbells; queued as one " +
+         (by_kernels ? "kernel" : "stream operation") + ", as is a wait for all " + std::to_string(in_.size());
 }
 
 }  // namespace sluice::detail

@@ -239,7 +239,7 @@ void ReceiverCore::complete(std::optional<Timeout> timeout) {
   complete_until([this] { return released(); }, deadline);
   if (brought_ == nullptr) return;  // a stream may have seen what was taken before its courier has said that it is over
   const auto is_over = [this] { return brought() || failed(); };
-  if (!await_in_host(brought_->parking, is_over, deadline - Clock::now())) not_drained();
+  if (!await_in_host(brought_->parking, is_over, deadline - base::Clock::now())) not_drained();
 }
 
 std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }

@@ -69,15 +69,22 @@ void write(void** parameters, unsigned*, unsigned*) {
   kernel::write(args);
 }
 
+template <class Args>
 // NOLINTNEXTLINE(readability-non-const-parameter): it is an EmucudaKernel
 void small_puts(void** parameters, unsigned* grid, unsigned*) {
-  device::SmallPutsArgs args;
+  Args args;
   std::memcpy(&args, *parameters, sizeof args);
   for (unsigned x = 0; x < grid[0]; ++x) {
     args.puts[x].to = alias(args.puts[x].to);
     args.puts[x].from = alias(const_cast<std::byte*>(args.puts[x].from));
     kernel::small_put(kThread, args, x);
   }
+}
+
+void operate(void** parameters, unsigned*, unsigned*) {
+  device::OperateArgs args{};
+  std::memcpy(&args, *parameters, sizeof args);
+  kernel::operate(args);
 }
 
 void put(const device::PutArgs& args, const unsigned* grid) {
@@ -181,7 +188,9 @@ bool add_kernels(void* driver) {
   register_named(LitmusReceive::kKernel, receive, sizeof(LitmusReceive));
   using namespace device;
   register_one(Kernel::write, write, sizeof(WriteArgs));
-  register_one(Kernel::small_puts, small_puts, sizeof(SmallPutsArgs));
+  register_one(Kernel::small_puts, small_puts<SmallPutsArgs>, sizeof(SmallPutsArgs));
+  register_one(Kernel::few_puts, small_puts<FewPutsArgs>, sizeof(FewPutsArgs));
+  register_one(Kernel::operate, operate, sizeof(OperateArgs));
   register_one(Kernel::acquire, run<AcquireArgs, one_block<AcquireArgs, kernel::acquire>>, sizeof(AcquireArgs));
   register_one(Kernel::put, run<PutArgs, put>, sizeof(PutArgs));
   register_one(Kernel::begin_put, run<BeginPutArgs, one_block<BeginPutArgs, kernel::begin_put>>, sizeof(BeginPutArgs));

@@ -312,7 +312,7 @@ void GpuGraph::launch(GpuStream&) { refuse(); }
 GpuKernel::GpuKernel(const char*) { refuse(); }
 void GpuKernel::launch(GpuStream&, void*, unsigned) const { refuse(); }
 int gpus() { return 0; }
-Refusals::Refusals(unsigned, unsigned) { refuse(); }
+Refusals::Refusals(unsigned, unsigned, Refused) { refuse(); }
 Refusals::~Refusals() = default;
 bool Refusals::possible() { return false; }
 GpuBuffer::GpuBuffer(std::size_t, int) { refuse(); }

@@ -108,6 +108,7 @@ BUGS = {
     "slots_counted_together": "Quick/FailedWrites.*/emucxi_inline_allocated_d1_4096B",
     "copy_before_wait": "SLUICE_KERNEL_PUT_MAX=0 Quick/GpuMemory.is_not_overwritten*/threads_cuda_ours_to_ours_d1_13B",
     "kernel_before_wait": "Quick/GpuMemory.is_not_overwritten*/threads_cuda_ours_to_ours_d1_13B",
+    "kernels_skip_waits": "SLUICE_GPU_WAITS=kernel Quick/GpuMemory.is_not_overwritten*/threads_cuda_ours_to_ours_d1_13B",
     "word_before_kernel": "EMUCUDA_SLOW_US=3000 Quick/GpuMemory.gets_every*/threads_cuda_ours_to_ours_d1_13B",
     "refused_awaited": "Quick/GpuPlans.that_are_refused*/threads_cuda_ours_to_ours_d1_100000B",
     "engine_sleeps_on": "Quick/GpuMemory.gets_every*/posted_cuda_ours_to_ours_d1_13B",

@@ -23,14 +23,15 @@ void write_by_kernel(void* word, Launcher launch) {
 
 /// One ring, in the way of `ringer`, in the order of `stream`. An emulated page, where two stores in a row are one, is
 /// rung by who can wait.
-void ring_once(Ringer ringer, device::Driver& driver, void* stream, void* seen_by_gpus, CounterPage& page) {
+void ring_once(Ringer ringer, device::Driver& driver, int gpu, void* stream, void* seen_by_gpus, CounterPage& page) {
   if (page.paced && ringer != Ringer::host_function) throw device::GpuError("the page is emulated");
   switch (ringer) {
     case Ringer::stream: {
       const device::WordOp one{device::WordOp::Kind::write, seen_by_gpus, 1};
       return driver.operate(stream, {&one, 1});
     }
-    case Ringer::kernel: return write_by_kernel(seen_by_gpus, [&](const auto& what) { driver.launch(stream, what); });
+    case Ringer::kernel:
+      return write_by_kernel(seen_by_gpus, [&](const auto& what) { driver.launch(gpu, stream, what); });
     case Ringer::host_function: return driver.call(stream, store_one, &page);
     case Ringer::engine: return;
   }
@@ -51,7 +52,8 @@ bool counts(Ringer ringer, device::Driver& driver, const Rail& rail, std::mutex&
   const bool by_gpu = ringer != Ringer::host_function;
   try {
     if (by_gpu && !page->paced) seen = driver.reach_registers(page->add, kPageBytes);
-    driver.aside(driver.current_device(), [&](void* stream) { ring_once(ringer, driver, stream, seen, *page); });
+    const int gpu = driver.current_device();
+    driver.aside(gpu, [&](void* stream) { ring_once(ringer, driver, gpu, stream, seen, *page); });
     const auto deadline = base::Clock::now() + kPatience;
     while (rings() == 0 && base::Clock::now() < deadline) std::this_thread::sleep_for(kLook);
   } catch (const device::GpuError& reason) {

@@ -105,6 +105,7 @@ CUresult launch(CUfunction handle, Dimensions grid, Dimensions block, CUstream s
   if (parameters) error = copy_parameters(*function, *kernel, parameters, arguments);
   if (extra) error = copy_buffer(extra, arguments);
   if (error) return error;
+  for (const auto& value : arguments.values) given().argument_bytes += value.size();
   stream->context.submit(stream, [run = kernel->run, arguments, grid, block](Turn& turn) {
     return run_kernel(turn, run, arguments, grid, block);
   });

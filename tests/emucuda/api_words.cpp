@@ -2,6 +2,7 @@
 // Stream memory operations.
 #include <vector>
 
+#include "tests/emucuda/driver.hpp"
 #include "tests/emucuda/word.hpp"
 
 using namespace emucuda;
@@ -29,6 +30,7 @@ extern "C" {
 CUresult cuStreamBatchMemOp(CUstream handle, unsigned int count, CUstreamBatchMemOpParams* asked, unsigned int flags) {
   StreamPtr stream;
   if (const CUresult error = use_stream(handle, stream)) return error;
+  if (!driver().settings().word_operations) return CUDA_ERROR_NOT_SUPPORTED;
   if (count >= kBatchLimit || (count > 0 && !asked) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   std::vector<WordOperation> operations(count);
   for (unsigned i = 0; i < count; ++i) {

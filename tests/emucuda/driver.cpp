@@ -25,6 +25,11 @@ bool& in_stream_function() {
   return inside;
 }
 
+Given& given() {
+  thread_local Given own;
+  return own;
+}
+
 std::vector<Context*>& current_contexts() {
   thread_local std::vector<Context*> stack;
   return stack;
@@ -166,6 +171,7 @@ void Driver::forget(Context& context) {
 // --- the beginning of every call -------------------------------------------------------------------------------------
 
 CUresult use_driver() {
+  ++given().calls;
   if (in_stream_function()) return CUDA_ERROR_NOT_PERMITTED;
   return driver().initialised() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
@@ -229,5 +235,10 @@ extern "C" {
 
 void emucuda_refuse(unsigned taken, unsigned refused, int at_once) {
   emucuda::refusals() = {taken, refused, at_once != 0};
+}
+
+void emucuda_given(unsigned long long* calls, unsigned long long* argument_bytes) {
+  *calls = emucuda::given().calls;
+  *argument_bytes = emucuda::given().argument_bytes;
 }
 }

@@ -77,6 +77,12 @@ Driver& driver();
 
 /// True in a host function or a kernel, where no call is allowed.
 bool& in_stream_function();
+/// See emucuda_given; of the calling thread.
+struct Given {
+  unsigned long long calls = 0;
+  unsigned long long argument_bytes = 0;
+};
+Given& given();
 /// The stack of this thread's contexts; the last is current.
 std::vector<Context*>& current_contexts();
 

@@ -29,5 +29,8 @@ void* emucuda_alias(CUdeviceptr pointer);
 /// not done, and return CUDA_ERROR_OUT_OF_MEMORY, unless `at_once` once what the stream was given before is done; then
 /// all are taken again.
 void emucuda_refuse(unsigned taken, unsigned refused, int at_once);
+
+/// What the calling thread has given the driver so far: calls of any kind, and bytes of kernels' arguments.
+void emucuda_given(unsigned long long* calls, unsigned long long* argument_bytes);
 }
 #pragma GCC visibility pop

@@ -12,6 +12,7 @@ std::optional<Settings> settings_from_environment() {
   Settings settings;
   settings.devices = environment.number("EMUCUDA_DEVICES", settings.devices);
   settings.deadlock = std::chrono::milliseconds(environment.number("EMUCUDA_DEADLOCK_MS", 5000, 1));
+  settings.word_operations = !environment.is("EMUCUDA_WORD_OPERATIONS", "0", "1");
   settings.can_flush = environment.is("EMUCUDA_FLUSH", "1", "0");
   settings.pools_recycle = environment.is("EMUCUDA_POOLS_RECYCLE", "1", "0");
   settings.imports = !environment.is("EMUCUDA_IMPORTS", "0", "1");

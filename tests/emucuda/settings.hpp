@@ -23,6 +23,7 @@ struct Settings {
   bool priorities = true;                    // EMUCUDA_PRIORITIES, streams of a higher one have queues of their own
   bool pools_recycle = false;                // EMUCUDA_POOLS_RECYCLE
   bool imports = true;                       // EMUCUDA_IMPORTS
+  bool word_operations = true;               // EMUCUDA_WORD_OPERATIONS
   std::string kernels;                       // EMUCUDA_KERNELS
 };
 

@@ -113,8 +113,22 @@ hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t which, int dev
   return hip(cuDeviceGetAttribute(value, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device));
 }
 
-hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags) {
-  return call([&] { return cuStreamCreate(reinterpret_cast<CUstream*>(stream), flags); });
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned flags, int priority) {
+  return call([&] { return cuStreamCreateWithPriority(reinterpret_cast<CUstream*>(stream), flags, priority); });
+}
+
+/// Which the headers of HIP 5.2 do not declare.
+extern "C" __attribute__((visibility("default"))) hipError_t hipStreamGetDevice(hipStream_t stream,
+                                                                                hipDevice_t* device) {
+  return call([&] {
+    CUcontext own = nullptr;
+    CUcontext popped = nullptr;
+    if (const CUresult error = cuStreamGetCtx(cuda(stream), &own)) return error;
+    if (const CUresult error = cuCtxPushCurrent(own)) return error;
+    const CUresult result = cuCtxGetDevice(device);
+    cuCtxPopCurrent(&popped);
+    return result;
+  });
 }
 
 hipError_t hipStreamSynchronize(hipStream_t stream) {

@@ -93,6 +93,11 @@ TEST(Env, gpus_are_of_vendors_that_are_known) {
   for (const char* value : {"cuda", "cuda,hip", "none"}) EXPECT_EQ(complaint("SLUICE_GPUS", value), "") << value;
 }
 
+TEST(Env, gpus_wait_by_their_streams_or_by_kernels) {
+  for (const char* value : {"kernels", "auto", ""}) EXPECT_NE(complaint("SLUICE_GPU_WAITS", value), "") << value;
+  for (const char* value : {"stream", "kernel"}) EXPECT_EQ(complaint("SLUICE_GPU_WAITS", value), "") << value;
+}
+
 TEST(Env, sizes_have_suffixes) {
   const std::vector<std::pair<const char*, std::size_t>> cases = {
       {"0", 0}, {"4096", 4096}, {"64k", 65536}, {"1m", 1048576}, {"2g", std::size_t{2} << 30}};
