@@ -122,7 +122,7 @@ FULL_ROWS = [
 # Every bench once: name, how it is started, exit code, rivals of its rows in any order.
 BENCH = "{bin}/sluice-bench --rounds 1 --iters 10"
 APPS = "python3 {source}/apps/bench_apps.py --brief --mpiexec mpiexec"
-GPU_RIVALS = "raw,synchronised"
+GPU_RIVALS = "raw,raw_host,synchronised"
 ONE_SIDED = "mpi_put_flush mpi_put_flush_user"
 PAIRS = "floor mpi mpi_persistent"
 PARTS = "moving_alone computing_alone"
@@ -156,16 +156,16 @@ BENCHES = [
       for name, how, settings, ranks, size, against in (
           ("latency", "", "", 2, "0:8", GPU_RIVALS), ("latency", ".one_gpu", "EMUCUDA_DEVICES=1", 2, "64k", GPU_RIVALS),
           ("latency", ".threads", "", "2 --threads", "8", GPU_RIVALS), ("bandwidth", "", "", 2, "4k", GPU_RIVALS),
-          ("bandwidth", ".deep", "", 2, "8 --depth 5 --window 7", GPU_RIVALS), ("rate", "", "", 2, "8", "raw"),
+          ("bandwidth", ".deep", "", 2, "8 --depth 5 --window 7", GPU_RIVALS), ("rate", "", "", 2, "8", "raw,raw_host"),
           ("stream", "", "", 2, "8", GPU_RIVALS), ("halo", "", "", 2, "8 --neighbours 26", GPU_RIVALS),
           ("halo", ".ring", "", 4, "8", "none"))),
-    *((f"{name}.cuda{how}", f"{EMUCUDA} {settings} {RUN} -n 2 {threads} {BENCH} {name} --sizes {size} --stream cuda --against raw", 0,
-       found)
+    *((f"{name}.cuda{how}", f"{EMUCUDA} {settings} {RUN} -n 2 {threads} {BENCH} {name} --sizes {size} --stream cuda --against raw,raw_host",
+       0, found)
       for name, how, settings, threads, size, found in (
-          ("replay", "", "", "", "0:1", "eager raw"), ("replay", ".one_gpu", "EMUCUDA_DEVICES=1", "", "64k --depth 3", "eager raw"),
-          ("replay", ".threads", "", "--threads", "8 --neighbours 26", "eager raw"), ("device", "", "", "", "0:8", "on_streams raw"),
+          ("replay", "", "", "", "0:1", "eager raw raw_host"), ("replay", ".one_gpu", "EMUCUDA_DEVICES=1", "", "64k --depth 3", "eager raw raw_host"),
+          ("replay", ".threads", "", "--threads", "8 --neighbours 26", "eager raw raw_host"), ("device", "", "", "", "0:8", "on_streams raw raw_host"),
           ("device", ".one_gpu", "EMUCUDA_DEVICES=1", "", "64k --depth 3", "on_streams"),
-          ("device", ".threads", "", "--threads", "64k", "on_streams raw"))),
+          ("device", ".threads", "", "--threads", "64k", "on_streams raw raw_host"))),
     ("latency.cuda.ucx", f"{FAKE_UCX} {RUN} -n 2 {BENCH} latency --sizes 8 --stream cuda --against raw,ucx", 0, "raw ucx"),
     ("latency.cuda.no_ucx", f"{FAKE_UCX} {RUN} -n 2 {BENCH} latency --sizes 0:1 --stream cuda --against raw,ucx", 0, "raw"),
     ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),

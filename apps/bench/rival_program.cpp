@@ -29,6 +29,7 @@ struct Names {
 Names names(Program program) {
   switch (program) {
     case Program::raw: return {"raw", "rival-raw", ""};
+    case Program::raw_host: return {"raw_host", "rival-raw", "host"};
     case Program::synchronised: return {"synchronised", "rival-synchronised", ""};
     case Program::nvshmem: return {"nvshmem", "rival-nvshmem", ""};
     case Program::nccl: return {"nccl", "rival-nccl", "send"};

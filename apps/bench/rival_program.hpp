@@ -11,7 +11,7 @@
 
 namespace bench {
 
-enum class Program { raw, synchronised, nvshmem, nccl, nccl_put, ucx };
+enum class Program { raw, raw_host, synchronised, nvshmem, nccl, nccl_put, ucx };
 
 /// Why this rival cannot run with this command line; empty: it can, as far as it can tell alone.
 std::string why_no_program(Program program, const Options& options);

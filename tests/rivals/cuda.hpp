@@ -15,26 +15,29 @@
 namespace rivals {
 
 // NOLINTBEGIN(bugprone-macro-parentheses): names
-#define SLUICE_RIVAL_CALLS(X) \
-  X(cuInit)                   \
-  X(cuDeviceGetCount)         \
-  X(cuDeviceGetAttribute)     \
-  X(cuDevicePrimaryCtxRetain) \
-  X(cuCtxSetCurrent)          \
-  X(cuMemAlloc)               \
-  X(cuMemFree)                \
-  X(cuMemsetD8)               \
-  X(cuCtxSynchronize)         \
-  X(cuIpcGetMemHandle)        \
-  X(cuIpcOpenMemHandle)       \
-  X(cuIpcCloseMemHandle)      \
-  X(cuMemcpyDtoDAsync)        \
-  X(cuMemcpyDtoH)             \
-  X(cuModuleLoadData)         \
-  X(cuModuleGetFunction)      \
-  X(cuStreamSynchronize)      \
-  X(cuStreamBatchMemOp)       \
-  X(cuStreamWriteValue64)     \
+#define SLUICE_RIVAL_CALLS(X)  \
+  X(cuInit)                    \
+  X(cuDeviceGetCount)          \
+  X(cuDeviceGetAttribute)      \
+  X(cuDevicePrimaryCtxRetain)  \
+  X(cuCtxSetCurrent)           \
+  X(cuMemAlloc)                \
+  X(cuMemFree)                 \
+  X(cuMemsetD8)                \
+  X(cuCtxSynchronize)          \
+  X(cuMemHostRegister)         \
+  X(cuMemHostGetDevicePointer) \
+  X(cuMemHostUnregister)       \
+  X(cuIpcGetMemHandle)         \
+  X(cuIpcOpenMemHandle)        \
+  X(cuIpcCloseMemHandle)       \
+  X(cuMemcpyDtoDAsync)         \
+  X(cuMemcpyDtoH)              \
+  X(cuModuleLoadData)          \
+  X(cuModuleGetFunction)       \
+  X(cuStreamSynchronize)       \
+  X(cuStreamBatchMemOp)        \
+  X(cuStreamWriteValue64)      \
   X(cuStreamWaitValue64)
 
 /// Its functions.
@@ -75,6 +78,23 @@ class SharedMemory {
   const Rank& rank_;
   CUdeviceptr mine_ = 0;
   CUdeviceptr theirs_ = 0;
+};
+
+/// Memory of the hosts, zeroed, this rank's and the other's, which both have mapped.
+class SharedHostMemory {
+ public:
+  SharedHostMemory(const Rank& rank, std::size_t bytes);
+  SharedHostMemory(const SharedHostMemory&) = delete;
+  SharedHostMemory& operator=(const SharedHostMemory&) = delete;
+  ~SharedHostMemory();
+
+  void* mine() const { return mine_; }
+  void* theirs() const { return theirs_; }
+
+ private:
+  std::size_t bytes_;
+  void* mine_ = nullptr;
+  void* theirs_ = nullptr;
 };
 
 /// Runs the unit of the case on a stream of its own, once it was seen to move what it should.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The floor: what the driver offers, and nothing else. Copies into memory that both processes have mapped, and a word
 // for each slot, written and waited for by the stream; those of several slots in one operation. Or a kernel that does
-// all of that.
+// all of that. The words lie in the GPU's memory; in the mode "host" where Sluice has them, in memory of the hosts.
 #include "tests/rivals/cuda.hpp"
 #include "tests/rivals/raw_ping_pong.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace sluice::device {
@@ -23,13 +24,48 @@ constexpr std::size_t kAlignment = 4096;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
+/// Where the words of this rank and of the other lie, for the stream.
+class Words {
+ public:
+  Words(const rivals::Rank& rank, const rivals::SharedMemory& gpus, std::size_t bytes)
+      : mine_(gpus.mine()), theirs_(gpus.theirs()) {
+    if (rank.mode != "host") return;
+    hosts_.emplace(rank, round_up(bytes));
+    mine_ = reach(hosts_->mine(), bytes);
+    theirs_ = reach(hosts_->theirs(), bytes);
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+  ~Words() {
+    if (!hosts_) return;
+    for (void* const pages : {hosts_->mine(), hosts_->theirs()}) Cuda::here().cuMemHostUnregister(pages);
+  }
+
+  CUdeviceptr mine() const { return mine_; }
+  CUdeviceptr theirs() const { return theirs_; }
+
+ private:
+  static CUdeviceptr reach(void* pages, std::size_t bytes) {
+    const Cuda& cuda = Cuda::here();
+    CUdeviceptr at = 0;
+    constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    check(cuda.cuMemHostRegister(pages, round_up(bytes), kFlags), "cuMemHostRegister");
+    check(cuda.cuMemHostGetDevicePointer(&at, pages, 0), "cuMemHostGetDevicePointer");
+    return at;
+  }
+
+  CUdeviceptr mine_;
+  CUdeviceptr theirs_;
+  std::optional<rivals::SharedHostMemory> hosts_;
+};
+
 class Raw : public rivals::Verbs {
  public:
   Raw(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
       : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
         replayed_(bench::replays(one_case.drive)), stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)),
-        source_(target_ + round_up(slots_ * bytes_)), memory_(rank, source_ + round_up(slots_ * bytes_)), put_(slots_),
-        waited_(slots_) {
+        source_(target_ + round_up(slots_ * bytes_)), memory_(rank, source_ + round_up(slots_ * bytes_)),
+        words_(rank, memory_, target_), put_(slots_), waited_(slots_) {
     gathered_.reserve(slots_);
   }
 
@@ -39,33 +75,33 @@ class Raw : public rivals::Verbs {
 
   void put(int first, int count) override {
     if (credits_) {
-      for (int slot = first; slot < first + count; ++slot) wait_for(credit(memory_.mine(), slot), put_.at(slot));
+      for (int slot = first; slot < first + count; ++slot) wait_for(credit(words_.mine(), slot), put_.at(slot));
       issue();
     }
     for (int slot = first; slot < first + count; ++slot) copy(slot * bytes_);
-    for (int slot = first; slot < first + count; ++slot) write(signal(memory_.theirs(), slot), next(put_.at(slot)));
+    for (int slot = first; slot < first + count; ++slot) write(signal(words_.theirs(), slot), next(put_.at(slot)));
     issue();
   }
 
   void wait(int first, int count) override {
-    for (int slot = first; slot < first + count; ++slot) wait_for(signal(memory_.mine(), slot), next(waited_.at(slot)));
+    for (int slot = first; slot < first + count; ++slot) wait_for(signal(words_.mine(), slot), next(waited_.at(slot)));
     if (replayed_) {
-      for (int slot = first; slot < first + count; ++slot) write(signal(memory_.mine(), slot), 0);
+      for (int slot = first; slot < first + count; ++slot) write(signal(words_.mine(), slot), 0);
     }
     issue();
   }
 
   void release(int first, int count) override {
-    for (int slot = first; slot < first + count; ++slot) write(credit(memory_.theirs(), slot), waited_.at(slot));
+    for (int slot = first; slot < first + count; ++slot) write(credit(words_.theirs(), slot), waited_.at(slot));
     issue();
   }
 
   void notify() override {
-    write(notice(memory_.theirs()), ++notified_);
+    write(notice(words_.theirs()), ++notified_);
     issue();
   }
   void await_notice() override {
-    wait_for(notice(memory_.mine()), ++noticed_);
+    wait_for(notice(words_.mine()), ++noticed_);
     issue();
   }
 
@@ -126,6 +162,7 @@ class Raw : public rivals::Verbs {
   const std::size_t target_;  // where it begins, behind a signal and a credit for each slot, and a notice
   const std::size_t source_;
   rivals::SharedMemory memory_;
+  Words words_;
   std::vector<std::uint64_t> put_;  // messages of each slot
   std::vector<std::uint64_t> waited_;
   std::uint64_t notified_ = 0;
@@ -138,15 +175,16 @@ class RawKernel : public rivals::Kernel {
   RawKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
       : queue_(queue), kernel_(queue.load_kernel(sluice::device::cuda_raw_ping_pong(), Args::kKernel)),
         source_(kTarget + round_up(static_cast<std::size_t>(one_case.slots()) * one_case.bytes)),
-        memory_(rank, 2 * source_), args_{.source = at<std::byte>(memory_.mine(), source_),
-                                          .target = at<std::byte>(memory_.theirs(), kTarget),
-                                          .slots = static_cast<std::uint64_t>(one_case.slots()),
-                                          .bytes = one_case.bytes,
-                                          .raised = at<std::uint64_t>(memory_.theirs(), 0),
-                                          .awaited = at<std::uint64_t>(memory_.mine(), 0),
-                                          .before = 0,
-                                          .rounds = 0,
-                                          .first = rank.rank == 0 ? 1U : 0U} {}
+        memory_(rank, 2 * source_),
+        words_(rank, memory_, kTarget), args_{.source = at<std::byte>(memory_.mine(), source_),
+                                              .target = at<std::byte>(memory_.theirs(), kTarget),
+                                              .slots = static_cast<std::uint64_t>(one_case.slots()),
+                                              .bytes = one_case.bytes,
+                                              .raised = at<std::uint64_t>(words_.theirs(), 0),
+                                              .awaited = at<std::uint64_t>(words_.mine(), 0),
+                                              .before = 0,
+                                              .rounds = 0,
+                                              .first = rank.rank == 0 ? 1U : 0U} {}
 
   rivals::Verbs::Slots slots() const override {
     return {at<void>(memory_.mine(), source_), at<void>(memory_.mine(), kTarget)};
@@ -171,6 +209,7 @@ class RawKernel : public rivals::Kernel {
   void* const kernel_;
   const std::size_t source_;  // where it begins, behind the target
   rivals::SharedMemory memory_;
+  Words words_;
   Args args_;
 };
 

@@ -3,16 +3,11 @@
 // its stream, and tells the other host by a counter in memory that both hosts share.
 #include "tests/rivals/cuda.hpp"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 
 namespace {
 
@@ -36,52 +31,12 @@ void await(const Counter& counter, std::uint64_t least) {
   }
 }
 
-/// Counters of this rank, and those of the other one, which the other one's host reads.
-class SharedCounters {
- public:
-  explicit SharedCounters(const rivals::Rank& rank) {
-    const int file = ::memfd_create("rival-synchronised", MFD_CLOEXEC);
-    if (file < 0 || ::ftruncate(file, sizeof(Counters)) != 0) throw std::runtime_error("there is no memory to share");
-    struct Where {
-      pid_t process;
-      int file;
-    };
-    const Where theirs = rank.exchange(Where{::getpid(), file});
-    const std::string path = "/proc/" + std::to_string(theirs.process) + "/fd/" + std::to_string(theirs.file);
-    const int their_file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    mine_ = map(file);
-    theirs_ = map(their_file);
-    rank.meet();  // both have opened the other's
-    ::close(their_file);
-    ::close(file);
-  }
-  ~SharedCounters() {
-    ::munmap(mine_, sizeof(Counters));
-    ::munmap(theirs_, sizeof(Counters));
-  }
-  SharedCounters(const SharedCounters&) = delete;
-  SharedCounters& operator=(const SharedCounters&) = delete;
-
-  Counters& mine() const { return *mine_; }
-  Counters& theirs() const { return *theirs_; }
-
- private:
-  static Counters* map(int file) {
-    void* const memory = ::mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED) throw std::runtime_error("memory of the other process cannot be mapped");
-    return static_cast<Counters*>(memory);
-  }
-
-  Counters* mine_ = nullptr;
-  Counters* theirs_ = nullptr;
-};
-
 class Synchronised : public rivals::Verbs {
  public:
   Synchronised(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
       : bytes_(one_case.bytes), slots_(static_cast<std::uint64_t>(one_case.slots())),
         credits_(one_case.needs_credits()), stream_(stream),
-        memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)), counters_(rank) {}
+        memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)), counters_(rank, sizeof(Counters)) {}
 
   Slots slots() const override {
     return {reinterpret_cast<void*>(memory_.mine() + slots_ * bytes_), reinterpret_cast<void*>(memory_.mine())};
@@ -89,7 +44,7 @@ class Synchronised : public rivals::Verbs {
 
   void put(int first, int count) override {
     put_ += static_cast<std::uint64_t>(count);
-    if (credits_ && put_ > slots_) await(counters_.mine().released, put_ - slots_);
+    if (credits_ && put_ > slots_) await(mine().released, put_ - slots_);
     for (int slot = first; slot < first + count; ++slot) {
       const std::size_t at = static_cast<std::size_t>(slot) * bytes_;
       const CUdeviceptr source = memory_.mine() + slots_ * bytes_ + at;
@@ -97,31 +52,32 @@ class Synchronised : public rivals::Verbs {
         check(cuda_.cuMemcpyDtoDAsync(memory_.theirs() + at, source, bytes_, stream_), "cuMemcpyDtoDAsync");
     }
     check(cuda_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
-    counters_.theirs().messages.store(put_, std::memory_order_release);
+    theirs().messages.store(put_, std::memory_order_release);
   }
 
   void wait(int /*first*/, int count) override {
     waited_ += static_cast<std::uint64_t>(count);
-    await(counters_.mine().messages, waited_);
+    await(mine().messages, waited_);
   }
 
-  void release(int /*first*/, int /*count*/) override {
-    counters_.theirs().released.store(waited_, std::memory_order_release);
-  }
+  void release(int /*first*/, int /*count*/) override { theirs().released.store(waited_, std::memory_order_release); }
 
-  void notify() override { counters_.theirs().notices.store(++notified_, std::memory_order_release); }
-  void await_notice() override { await(counters_.mine().notices, ++noticed_); }
+  void notify() override { theirs().notices.store(++notified_, std::memory_order_release); }
+  void await_notice() override { await(mine().notices, ++noticed_); }
 
   bool driven_by_host() const override { return true; }
 
  private:
+  Counters& mine() const { return *static_cast<Counters*>(counters_.mine()); }
+  Counters& theirs() const { return *static_cast<Counters*>(counters_.theirs()); }
+
   const Cuda& cuda_ = Cuda::here();
   const std::size_t bytes_;
   const std::uint64_t slots_;
   const bool credits_;
   CUstream stream_;
-  rivals::SharedMemory memory_;  // the target, then the source
-  SharedCounters counters_;
+  rivals::SharedMemory memory_;        // the target, then the source
+  rivals::SharedHostMemory counters_;  // the other one's host reads those of this rank
   std::uint64_t put_ = 0;
   std::uint64_t waited_ = 0;
   std::uint64_t notified_ = 0;
