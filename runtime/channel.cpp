@@ -176,8 +176,8 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   // In this order: whoever is woken by the poison finds the failure recorded.
   if (!seeded("error_not_recorded")) world_->record(*failure_);
   if (code == Code::aborted && seeded("abort_keeps_waits")) return;
-  set_failed();  // first: who meets the new limit says why
-  hold_kernels();
+  set_failed();    // first: who meets the new limit says why
+  hold_kernels();  // before the poison, which wakes those who may not go on
   limit_.store(0);
   poison();
   world_->notice_failure(*this, code, what, tell_peer);
@@ -371,8 +371,7 @@ void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
 
 void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault) {
   epochs.begun = epochs.entered = seeded("kernels_count_from_zero") ? 0 : enqueued_.load();
-  epochs.limit = kNoLimit;
-  fired.limit = kNoLimit;
+  epochs.held = fired.held = kernel::kOpen;
   fault_ = &fault;
   fired_.store(&fired);
   counted_.store(&epochs, std::memory_order_release);
@@ -385,7 +384,12 @@ std::unique_lock<std::mutex> ChannelEnd::lock_world() { return std::unique_lock(
 
 void ChannelEnd::hold_kernels() noexcept {
   if (seeded("kernels_not_held")) return;
-  if (kernel::Count* const fired = fired_) std::atomic_ref(fired->limit).store(0);
+  kernel::Count* const fired = fired_;
+  if (fired == nullptr) return;
+  const std::atomic_ref held(fired->held);
+  std::uint64_t open = kernel::kOpen;
+  if (failed() && !seeded("failure_held_as_closing")) return held.store(kernel::kHeldByFailure);
+  held.compare_exchange_strong(open, kernel::kHeldByClosing);
 }
 
 /// What was enqueued, and no graph replays, has begun. False: not before the deadline.

@@ -129,6 +129,7 @@ BUGS = {
     "kernels_not_awaited": "Quick/Graphs.leave_plans*/threads_cuda_ours_to_ours_d1_13B",
     "closing_decides_early": f"Quick/Devices.are_waited_for*/{INLINE}_d1_13B",
     "kernels_not_held": f"Quick/Devices.move_nothing*/{INLINE}_d1_13B",
+    "failure_held_as_closing": f"Quick/Devices.say_that*/{INLINE}_d1_13B",
     "closed_end_keeps_peer": "Quick/Pools.serve_several*/shm_cuda_pooled*",
     "piece_imported_twice": "Quick/PoolImports.*/shm_cuda_pooled*",
     "piece_let_go_late": "Quick/Pools.may_free*/shm_cuda_pooled*",

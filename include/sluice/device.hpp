@@ -36,6 +36,11 @@ inline constexpr std::uint64_t kTimedOut = ~std::uint64_t{0};     ///< in place 
 inline constexpr std::uint64_t kFailed = kTimedOut - 1;
 inline constexpr std::uint64_t kClosed = kTimedOut - 2;  ///< less than this is an epoch
 
+// What `Count::held` is: whether anything of the peer may be touched, and why not.
+inline constexpr std::uint64_t kOpen = 0;
+inline constexpr std::uint64_t kHeldByClosing = 1;  ///< the peer needs no more
+inline constexpr std::uint64_t kHeldByFailure = 2;
+
 /// Where epochs are counted: in memory that the GPU and the host reach.
 struct Count {
   // The GPU's.
@@ -46,7 +51,7 @@ struct Count {
   std::uint64_t refused;  ///< of what a NIC has armed: the last epoch that was begun and not rung for
   // The host's.
   std::uint64_t launched;  ///< what `eager` comes to once all that was enqueued has begun
-  std::uint64_t limit;     ///< 0 once nothing of the peer may be touched any more
+  std::uint64_t held;      ///< kOpen until nothing of the peer may be touched any more
   std::uint64_t closed;    ///< 1 once the end is closed, and nothing here means anything any more
 };
 
@@ -183,14 +188,15 @@ SLUICE_DEVICE std::uint64_t begin_put(const Out& out, std::uint64_t polls) {
   if (polls != kUntilFailed && !poll(polls, is_free)) return kTimedOut;
   if (!begin(*out.count, epoch)) return kClosed;
   poll(kUntilFailed, is_free);
-  if (credit < kPoison && load_acquire(out.count->limit) >= epoch) return epoch;
+  const std::uint64_t held = load_acquire(out.count->held);
+  if (credit < kPoison && held == kOpen) return epoch;
   // It is over, and moves nothing. The engine, which hears the doorbell, looks for itself; a NIC must not hear it.
   if (out.armed) {
     store_release(out.count->refused, epoch);
   } else {
     store_release(out.rings ? *out.raised : *out.done, out.rings ? epoch + out.ahead : epoch);
   }
-  return credit < kPoison ? kClosed : kFailed;
+  return credit < kPoison && held != kHeldByFailure ? kClosed : kFailed;
 }
 
 /// Tells the peer, or whoever hears the doorbell: all that kernels and streams have written before is there for them,
@@ -250,7 +256,8 @@ SLUICE_DEVICE DeviceResult give_back(const In& in) {
     return DeviceResult::failed;
   }
   if (!begin(count, epoch)) return DeviceResult::closed;
-  const bool reaches = load_acquire(count.limit) >= epoch && in.raised != nullptr;
+  const std::uint64_t held = load_acquire(count.held);
+  const bool reaches = held == kOpen && in.raised != nullptr;
   // The engine's doorbell is ours, and it looks; a NIC's is for what may be fired.
   if (reaches || (in.rings && !in.armed)) {
     raise(in, epoch);
@@ -259,7 +266,8 @@ SLUICE_DEVICE DeviceResult give_back(const In& in) {
   }
   if (!in.rings) store_release(*in.done, epoch);
   if (reaches) return DeviceResult::ok;
-  return load_acquire(*in.signals[0]) < kPoison ? DeviceResult::closed : DeviceResult::failed;
+  const bool failed = held == kHeldByFailure || load_acquire(*in.signals[0]) >= kPoison;
+  return failed ? DeviceResult::failed : DeviceResult::closed;
 }
 
 SLUICE_DEVICE DeviceResult result_of(std::uint64_t epoch) {

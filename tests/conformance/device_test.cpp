@@ -226,6 +226,32 @@ TEST_P(Devices, are_released_by_a_failure_and_move_nothing_after_it) {
   });
 }
 
+/// Of kernels that are about to look: a word that was under way to them covers the poison.
+TEST_P(Devices, say_that_the_channel_has_failed_where_they_find_no_poison) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Pair pair(context, one, order);
+    put(order, pair.out, 1, {context.rank(), kTag, 1});
+    run_kernel(order, 1, [in = pair.in](const auto& group) {
+      const std::byte* slot = nullptr;
+      EXPECT_EQ(in.wait(group, slot), DeviceResult::ok);
+    });
+    context.synchronize(order.stream());
+    board().meet(context);
+    context.abort("enough");
+    const auto out = std::bit_cast<kernel::Out>(pair.out);
+    const auto in = std::bit_cast<kernel::In>(pair.in);
+    const auto cover = [](const std::uint64_t* word) { kernel::store_release(const_cast<std::uint64_t&>(*word), 1); };
+    cover(out.credit);
+    EXPECT_EQ(pair.out.put(kThread), DeviceResult::failed);
+    for (std::uint64_t rail = 0; rail < in.rails; ++rail) cover(in.signals[rail]);
+    EXPECT_EQ(pair.in.release(kThread), DeviceResult::failed);
+    expect_code(Code::aborted, [&] { context.synchronize(order.stream()); });
+    board().meet(context);
+  });
+}
+
 TEST_P(Devices, find_nothing_to_do_once_the_channel_is_closed) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();

@@ -101,7 +101,6 @@ struct Channel {
     in.raised = &credit;
     in.done = &released;
     in.fault = &fault;
-    puts.limit = releases.limit = ~std::uint64_t{0};
   }
   PutArgs put(std::uint64_t step) const { return {{&out, 1, step, 1}}; }
   WaitArgs wait(std::uint64_t step) const { return {{&in, 1, step, 1}}; }
@@ -256,7 +255,7 @@ TEST(Kernels, a_failure_releases_what_waits_and_nothing_is_moved) {
   std::ranges::fill(channel.from, std::byte{7});
   {
     std::jthread putting([&] { kernel::put(kThread, channel.put(2), 0); });
-    kernel::write({&channel.puts.limit, 0});
+    kernel::write({&channel.puts.held, kernel::kHeldByFailure});
     kernel::write({&channel.credit, base::kPoison});
   }
   EXPECT_EQ(channel.to, stamped(64));
@@ -269,10 +268,29 @@ TEST(Kernels, a_failure_releases_what_waits_and_nothing_is_moved) {
     kernel::write({&channel.signal, base::kPoison});
   }
   EXPECT_EQ(channel.passed, 2U);
-  kernel::write({&channel.releases.limit, 0});
+  kernel::write({&channel.releases.held, kernel::kHeldByFailure});
   kernel::release(kThread, channel.release());
   EXPECT_EQ(channel.credit, base::kPoison);
   EXPECT_EQ(channel.released, 1U);
+}
+
+/// The host holds kernels first, and then poisons; and a late credit or signal covers the poison.
+TEST(Kernels, that_are_held_say_why_whether_or_not_there_is_poison) {
+  for (const auto& [held, result] : {std::pair(kernel::kHeldByClosing, DeviceResult::closed),
+                                     std::pair(kernel::kHeldByFailure, DeviceResult::failed)}) {
+    Channel channel(64);
+    channel.puts.held = channel.releases.held = held;
+    channel.signal = 1;
+    EXPECT_EQ(DeviceSender(channel.out).put(kThread), result);
+    EXPECT_EQ(channel.signal, 1U);
+    EXPECT_EQ(channel.done, 1U);
+    const DeviceReceiver receiver(channel.in);
+    const std::byte* slot = nullptr;
+    EXPECT_EQ(receiver.wait(kThread, slot), DeviceResult::ok);
+    EXPECT_EQ(receiver.release(kThread), result);
+    EXPECT_EQ(channel.credit, 0U);
+    EXPECT_EQ(channel.released, 1U);
+  }
 }
 
 /// It has armed what it fires: it looks at nothing, and each store to its counter is a ring.
@@ -296,7 +314,7 @@ TEST(Kernels, ring_a_nic_once_an_epoch_and_not_after_a_failure) {
   const DeviceSender sender(channel.out);
   EXPECT_EQ(sender.put(kThread, 0, 63), DeviceResult::refused);
   EXPECT_EQ(channel.puts.begun, 3U);
-  channel.puts.limit = 0;
+  channel.puts.held = kernel::kHeldByFailure;
   channel.credit = 3;
   kernel::put(kThread, channel.put(4), 0);
   expect_rung(0, 8);
@@ -311,7 +329,7 @@ TEST(Kernels, ring_a_nic_once_an_epoch_and_not_after_a_failure) {
   for (std::uint64_t epoch = 1; epoch <= 2; ++epoch) kernel::wait(kThread, channel.wait(epoch));
   kernel::release(kThread, channel.release());
   expect_rung(1, 11);
-  channel.releases.limit = 0;
+  channel.releases.held = kernel::kHeldByFailure;
   kernel::release(kThread, channel.release());
   expect_rung(0, 11);
   EXPECT_EQ(channel.releases.refused, 2U);
