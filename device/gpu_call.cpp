@@ -22,8 +22,8 @@ void GpuCall::write(base::Word& word, std::uint64_t value) {
 void GpuCall::write(void* word, std::uint64_t value) {
   const WordOp one{WordOp::Kind::write, word, value};
   if (puts_ != 0 || words_by_kernels()) issue();
-  if (!words_by_kernels()) return add(one);
-  driver_.operate(stream_, {&one, 1});
+  if (words_by_kernels()) return driver_.operate(stream_, {&one, 1});
+  add(one);
 }
 
 void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -83,7 +83,7 @@ void GpuCall::operate() {
     const bool waits = op.kind == WordOp::Kind::wait;
     if (waits && base::seeded("kernels_skip_waits")) continue;
     args.waits |= std::uint64_t{waits} << args.count;
-    args.ops[args.count++] = {static_cast<std::uint64_t*>(op.word), op.value};
+    args.words[args.count++] = {static_cast<std::uint64_t*>(op.word), op.value};
   }
   driver_.launch(device_, stream_, {Kernel::operate, &args});
 }

@@ -22,16 +22,18 @@ struct WriteArgs {
   std::uint64_t value;
 };
 
-/// A small put, and a word that tells of one.
+/// What is stored in a word, or waited for.
+struct WordValue {
+  std::uint64_t* word;
+  std::uint64_t value;
+};
+
+/// One of those that a kernel makes in a row.
 struct SmallPut {
   std::byte* to;
   const std::byte* from;
   std::uint64_t bytes;
   std::uint64_t words_end;  ///< its words begin where those of the put before it end
-};
-struct SmallPutWord {
-  std::uint64_t* word;
-  std::uint64_t value;
 };
 
 /// Puts whose credits the stream has waited for: bytes, and the words that tell of them. A block for each put. All of
@@ -41,7 +43,7 @@ struct SmallPuts {
   static constexpr std::size_t kMostPuts = MostPuts;
   static constexpr std::size_t kMostWords = 2 * MostPuts;
   SmallPut puts[kMostPuts];
-  SmallPutWord words[kMostWords];
+  WordValue words[kMostWords];
 };
 struct SmallPutsArgs : SmallPuts<32> {
   static constexpr const char* kKernel = "sluice_small_puts";
@@ -58,11 +60,7 @@ struct FewPutsArgs : SmallPuts<4> {
 struct OperateArgs {
   static constexpr const char* kKernel = "sluice_operate";
   static constexpr std::size_t kMost = 64;
-  struct Op {
-    std::uint64_t* word;
-    std::uint64_t value;
-  };
-  Op ops[kMost];
+  WordValue words[kMost];
   std::uint64_t count;
   std::uint64_t waits;  ///< a bit for each
 };
@@ -117,11 +115,11 @@ SLUICE_DEVICE void write(const device::WriteArgs& args) { store_to_register(*arg
 
 SLUICE_DEVICE void operate(const device::OperateArgs& args) {
   for (std::uint64_t i = 0; i < args.count; ++i) {
-    const device::OperateArgs::Op& op = args.ops[i];
+    const device::WordValue& one = args.words[i];
     if ((args.waits >> i & 1) != 0) {
-      poll(kUntilFailed, [&] { return load_acquire(*op.word) >= op.value; });
+      poll(kUntilFailed, [&] { return load_acquire(*one.word) >= one.value; });
     } else {
-      store_release(*op.word, op.value);
+      store_release(*one.word, one.value);
     }
   }
 }

@@ -198,7 +198,7 @@ const std::vector<Rival>& table() {
        .replay_halo = program_halo<Program::raw>,
        .device = program_kernel<Program::raw>},
       {.name = "raw_host",
-       .what = "the same, with its words in memory of the hosts that the driver has registered, as ours",
+       .what = "raw, with its words in memory of the hosts that the driver has registered, as ours",
        .why_not = why_no<Program::raw_host>,
        .library = no_library,
        .at_home = on_gpus,

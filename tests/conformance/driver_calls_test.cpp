@@ -43,7 +43,9 @@ Given given_by(Work work) {
 }
 
 TEST_P(DriverCalls, of_a_verb_are_three_questions_and_what_there_is_to_do) {
-  run_peers(peers_of(GetParam(), 1), [](Context& context) {
+  Peers peers = peers_of(GetParam(), 1);
+  peers.environment = {"SLUICE_GPU_WAITS=stream"};
+  run_peers(peers, [](Context& context) {
     if (!given()) return skipped_here("this driver counts no calls");
     constexpr unsigned kAsksOfStream = 2;               // which one it is, and whether it captures
     constexpr unsigned kQuestions = kAsksOfStream + 1;  // and which GPU is current

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs whose streams cannot wait for words: refused, unless the user wants kernels to wait.
+// Kernels that wait where GPUs' streams cannot: for who wants them, and for nobody else.
+#include "base/words.hpp"
+#include "device/gpu_call.hpp"
+#include "device/reach.hpp"
 #include "tests/conformance/gpu_cases.hpp"
 
 namespace {
@@ -8,14 +11,15 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr Tag kTag = 161;
+// An emulated driver has them, or not.
 constexpr const char* kNoOperations = "EMUCUDA_WORD_OPERATIONS=0";
+constexpr const char* kOperations = "EMUCUDA_WORD_OPERATIONS=1";
 constexpr const char* kByKernels = "SLUICE_GPU_WAITS=kernel";
 
 class GpuWaits : public testing::TestWithParam<GpuCase> {
  protected:
-  static void run(std::vector<std::string> variables, const Body& body) {
-    if (!gpu_is_emulated()) return skipped_here("this GPU has all that it needs");
-    Peers peers = peers_of(GetParam());
+  static void run(std::vector<std::string> variables, const Body& body, int ranks = 2) {
+    Peers peers = peers_of(GetParam(), ranks);
     peers.environment = std::move(variables);
     run_peers(peers, body);
   }
@@ -23,17 +27,14 @@ class GpuWaits : public testing::TestWithParam<GpuCase> {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuWaits);
 
 TEST_P(GpuWaits, are_refused_where_streams_cannot_and_the_error_says_what_can) {
+  if (!gpu_is_emulated()) return skipped_here("streams of this GPU can wait");
   run({kNoOperations, "SLUICE_GPU_WAITS=stream"}, [](Context& context) {
+    const GpuStream own;
     const Memory memory = context.allocate(64);
     Sender sender = context.sender(1 - context.rank(), kTag, memory.all());
-    const bool hip = std::getenv("SLUICE_GPUS") != nullptr;
-    try {
-      sender.put(hip ? Stream::hip(nullptr) : Stream::cuda(nullptr));
-      ADD_FAILURE() << "not refused";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::unsupported) << error.what();
-      EXPECT_NE(std::string(error.what()).find(kByKernels), std::string::npos) << error.what();
-    }
+    const auto error = expect_code(Code::unsupported, [&] { sender.put(own.stream()); });
+    ASSERT_TRUE(error);
+    EXPECT_NE(std::string(error->what()).find(kByKernels), std::string::npos) << error->what();
     board().meet(context);
   });
 }
@@ -57,6 +58,34 @@ TEST_P(GpuWaits, are_of_kernels_where_the_user_wants_it_and_described) {
       EXPECT_NE(text.find("kernels wait on its GPU's streams"), std::string::npos) << text;
     board().meet(context);
   });
+}
+
+/// What kernels cannot write, registers of a NIC say, the stream writes itself, in order: here a word stands for one.
+TEST_P(GpuWaits, of_kernels_come_before_what_the_stream_writes_itself) {
+  run(
+      {kOperations, kByKernels},
+      [](Context&) {
+        GpuStream own;
+        const Stream stream = own.stream();
+        device::Driver& driver = *device::driver(stream.kind());
+        driver.load_kernels(driver.device_of(stream.handle()));
+        base::Progress& awaited = base::take_progress();
+        base::Progress& written = base::take_progress();
+        for (base::Progress* const one : {&awaited, &written})
+          device::reach_for_ever(driver, base::page_of(one->word), base::Progress::kPage);
+        device::GpuCall call(stream);
+        call.wait(awaited.word, 1);
+        call.write(static_cast<void*>(&written.word.value), 7);
+        call.wait(written.word, 7);
+        call.issue();
+        expect_for(20ms, [&] { return !base::reached(written.word, 1); });
+        base::raise(awaited.word, 1, awaited.parking);
+        own.synchronize();
+        EXPECT_EQ(written.word.value.load(), 7U);
+        base::give_back(awaited);
+        base::give_back(written);
+      },
+      1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuWaits, testing::ValuesIn([] {

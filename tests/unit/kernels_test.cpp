@@ -229,6 +229,34 @@ TEST(Kernels, small_puts_write_their_words_once_the_whole_block_has_copied) {
   EXPECT_EQ(small.words, (std::array<std::uint64_t, 6>{0, 0, 0, 4, 5, 6}));
 }
 
+/// Done are those before a wait whose word is not there yet, and no other.
+TEST(Kernels, operate_on_words_in_their_order_and_wait_until_they_are_poisoned) {
+  std::array<std::uint64_t, 4> words{};
+  OperateArgs args{};
+  args.words[0] = {&words[0], 7};
+  args.words[1] = {&words[1], 2};
+  args.words[2] = {&words[2], 8};
+  args.words[3] = {&words[3], 1};
+  args.count = 4;
+  args.waits = 0b1010;
+  std::atomic<bool> over{false};
+  std::jthread operating([&] {
+    kernel::operate(args);
+    over = true;
+  });
+  const auto await = [](const auto& reached) {
+    while (!reached()) std::this_thread::yield();
+  };
+  await([&] { return kernel::load_acquire(words[0]) == 7; });
+  kernel::write({&words[1], 1});
+  EXPECT_EQ(kernel::load_acquire(words[2]), 0U);
+  kernel::write({&words[1], 3});
+  await([&] { return kernel::load_acquire(words[2]) == 8; });
+  EXPECT_FALSE(over);
+  kernel::write({&words[3], base::kPoison});
+  await([&] { return over.load(); });
+}
+
 TEST(Kernels, a_put_in_three_copies_every_byte_by_any_number_of_blocks) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{127}, std::size_t{70'001}}) {
     for (const std::uint32_t blocks : {1U, 2U, 7U, 300U}) {
