@@ -177,7 +177,13 @@ bool add_kernels(void* driver) {
   const auto register_one = [&](Kernel which, Registered kernel, std::size_t bytes) {
     register_named(device::kKernelNames[static_cast<std::size_t>(which)], kernel, bytes);
   };
-  register_named(RelayArgs::kKernel, with_channels<RelayArgs, relay<kernel::Thread>>, sizeof(RelayArgs));
+  constexpr Registered kRelay = with_channels<RelayArgs, relay<RelayManner::whole, kernel::Thread>>;
+  for (const char* const name : {RelayArgs::kKernel, RelayArgs::kOfWarp, RelayArgs::kOfThread})
+    register_named(name, kRelay, sizeof(RelayArgs));
+  register_named(RelayArgs::kInPlace, with_channels<RelayArgs, relay<RelayManner::in_place, kernel::Thread>>,
+                 sizeof(RelayArgs));
+  register_named(RelayArgs::kOfParts, with_channels<RelayArgs, relay<RelayManner::part, kernel::Thread>>,
+                 sizeof(RelayArgs));
   using bench::KernelPingPongArgs;
   register_named(KernelPingPongArgs::kKernel, with_channels<KernelPingPongArgs, bench::ping_pong<kernel::Thread>>,
                  sizeof(KernelPingPongArgs));

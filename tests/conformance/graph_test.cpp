@@ -474,24 +474,28 @@ TEST_P(Graphs, take_plans_only) {
 class GpuKernels : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernels);
 
+/// The threads of a warp of CUDA's, whose driver runs the kernels of tests.
+constexpr unsigned kWarp = 32;
+
 /// Both ends between two ranks, which a kernel holds.
 class Relay {
  public:
-  Relay(Context& context, const GpuCase& one)
-      : source_(context, one.source, one.bytes * static_cast<std::size_t>(one.depth)),
+  Relay(Context& context, const GpuCase& one, const char* kernel = RelayArgs::kKernel)
+      : kernel_(kernel), source_(context, one.source, one.bytes * static_cast<std::size_t>(one.depth)),
         target_(context, one.target, one.bytes * static_cast<std::size_t>(one.depth)),
         words_(context.allocate(2 * sizeof(std::uint64_t), Space::pinned)) {
     sender = context.sender(1 - context.rank(), kTag, source_.slice(), {.depth = one.depth});
     receiver = context.receiver(1 - context.rank(), kTag, target_.slice(), {.depth = one.depth});
+    const std::vector<std::byte> around(target_.slice().bytes(), kAroundParts);
+    gpu_copy(target_.slice().data(), around.data(), around.size());
     board().meet(context);  // a GPU gives no memory behind a parked stream
     to_.emplace(sender.on_device(stream.stream()));
     from_.emplace(receiver.on_device(stream.stream()));
     board().meet(context);
   }
 
-  void launch(std::uint64_t rounds) {
-    constexpr unsigned kThreads = 128;
-    kernel_.launch(stream, RelayArgs{*to_, *from_, rounds, &words()[0], &words()[1]}, kThreads);
+  void launch(std::uint64_t rounds, unsigned threads = 128) {
+    kernel_.launch(stream, RelayArgs{*to_, *from_, rounds, &words()[0], &words()[1]}, threads);
   }
   std::uint64_t wrong() const { return words()[0]; }
   std::uint64_t result() const { return words()[1]; }
@@ -503,7 +507,7 @@ class Relay {
  private:
   std::uint64_t* words() const { return reinterpret_cast<std::uint64_t*>(words_.data()); }
 
-  GpuKernel kernel_{RelayArgs::kKernel};
+  GpuKernel kernel_;
   Piece source_;
   Piece target_;
   Memory words_;
@@ -511,12 +515,12 @@ class Relay {
   std::optional<DeviceReceiver> from_;
 };
 
-TEST_P(GpuKernels, drive_channels) {
-  run_peers(peers_of(GetParam()), [](Context& context) {
+void expect_relays(const GpuCase& one, const char* kernel, unsigned threads) {
+  run_peers(peers_of(one), [&](Context& context) {
     constexpr std::uint64_t kRounds = 30;
-    Relay relay(context, GetParam());
-    relay.launch(kRounds);
-    relay.launch(kRounds);
+    Relay relay(context, one, kernel);
+    relay.launch(kRounds, threads);
+    relay.launch(kRounds, threads);
     context.synchronize(relay.stream.stream());
     EXPECT_EQ(relay.wrong(), 0U);
     EXPECT_EQ(relay.result(), 0U);
@@ -525,6 +529,16 @@ TEST_P(GpuKernels, drive_channels) {
     board().meet(context);
   });
 }
+
+TEST_P(GpuKernels, drive_channels) { expect_relays(GetParam(), RelayArgs::kKernel, 128); }
+TEST_P(GpuKernels, of_a_warp_drive_channels) { expect_relays(GetParam(), RelayArgs::kOfWarp, kWarp); }
+TEST_P(GpuKernels, of_a_thread_drive_channels) { expect_relays(GetParam(), RelayArgs::kOfThread, 1); }
+
+/// Or ring for what is not in their reach.
+TEST_P(GpuKernels, write_into_the_slots_of_the_peer) { expect_relays(GetParam(), RelayArgs::kInPlace, 128); }
+
+/// Of which nothing around the part changes; none of no bytes. Where a NIC fires, they are refused.
+TEST_P(GpuKernels, put_parts) { expect_relays(GetParam(), RelayArgs::kOfParts, 128); }
 
 TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
   if (GetParam().depth != 1) return;
