@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/gpu_cases.hpp"
 
+#include <cstdlib>
+
 namespace sluice::test {
 
 std::string name_of(const GpuCase& one) {
@@ -27,6 +29,40 @@ Peers peers_of(const GpuCase& one, int ranks) {
   peers.processes = one.ground.processes;
   peers.backend = one.ground.backend;
   return peers;
+}
+
+void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body) {
+  constexpr std::size_t kGpus = Board::kWords - 1;  // one more than how many there are
+  run_peers(peers_of(one), [&](Context& context) {
+    if (context.rank() == 0) {
+      board().set(kGpus, static_cast<std::uint64_t>(gpus()) + 1);
+    } else {
+      board().await(kGpus, 1);
+      ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);  // before this process looks
+    }
+    if (board().word(kGpus) < 3) {
+      if (context.rank() == 0) skipped_here("ranks on two GPUs: there is only one");
+      return;
+    }
+    body(context);
+  });
+}
+
+void run_on_two_gpus(const GpuCase& one, const Body& body) {
+  run_on_two_gpus(one, "1,0", body);
+  if (one.target != Whose::ours) run_on_two_gpus(one, "1", body);
+}
+
+std::vector<GpuCase> two_gpu_cases() {
+  std::vector<GpuCase> cases;
+  for (const Ground& ground : gpu_grounds()) {
+    if (!ground.processes) continue;
+    for (const Whose whose : {Whose::ours, Whose::users}) {
+      cases.push_back({ground, false, whose, whose, 1, 13});
+      cases.push_back({ground, false, whose, whose, 3, 100'000});
+    }
+  }
+  return cases;
 }
 
 Piece::Piece(Context& context, Whose whose, std::size_t bytes) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <thread>
 
@@ -118,27 +119,32 @@ class Kernels {
 class GpuMemory : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemory);
 
+void exchange_epochs(Context& context, const GpuCase& one, const std::function<void(const Sender&)>& look) {
+  const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
+  const Piece source(context, one.source, bytes);
+  const Piece target(context, one.target, bytes);
+  Kernels kernels(context, one);
+  const Rank other = 1 - context.rank();
+  board().meet(context);                  // a GPU gives no memory behind a parked stream
+  const Stream named = kernels.stream();  // mapped when it connects
+  Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth, .stream = named});
+  Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth, .stream = named});
+  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    kernels.fill(sender.acquire(kernels.stream()), {context.rank(), kTag, epoch});
+    sender.put(kernels.stream());
+    kernels.expect(receiver.wait(kernels.stream()), {other, kTag, epoch});
+    receiver.release(kernels.stream());
+  }
+  context.synchronize(kernels.stream());
+  look(sender);
+  board().meet(context);
+}
+
 TEST_P(GpuMemory, gets_every_byte_of_every_epoch_in_order) {
   run_peers(peers_of(GetParam()), [](Context& context) {
-    const GpuCase& one = GetParam();
-    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
-    const Piece source(context, one.source, bytes);
-    const Piece target(context, one.target, bytes);
-    Kernels kernels(context, one);
-    const Rank other = 1 - context.rank();
-    board().meet(context);                  // a GPU gives no memory behind a parked stream
-    const Stream named = kernels.stream();  // mapped when it connects
-    Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth, .stream = named});
-    Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth, .stream = named});
-    for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
-      kernels.fill(sender.acquire(kernels.stream()), {context.rank(), kTag, epoch});
-      sender.put(kernels.stream());
-      kernels.expect(receiver.wait(kernels.stream()), {other, kTag, epoch});
-      receiver.release(kernels.stream());
-    }
-    context.synchronize(kernels.stream());
-    EXPECT_EQ(sender.describe().find("no GPU"), std::string::npos) << sender.describe();
-    board().meet(context);
+    exchange_epochs(context, GetParam(), [](const Sender& sender) {
+      EXPECT_EQ(sender.describe().find("no GPU"), std::string::npos) << sender.describe();
+    });
   });
 }
 
@@ -264,6 +270,48 @@ TEST_P(GpuMemory, gets_parts_that_are_rung_for_before_they_can_be_armed) {
   });
 }
 
+/// Ranks whose streams are on different GPUs.
+class GpuPairs : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPairs);
+
+TEST_P(GpuPairs, get_every_byte_of_every_epoch_in_order) {
+  run_on_two_gpus(GetParam(), [](Context& context) {
+    exchange_epochs(context, GetParam(), [](const Sender& sender) {
+      // Of GPUs nobody knows which reach each other.
+      if (!gpu_is_emulated() || GetParam().ground.network) return;
+      const std::string what = sender.describe();
+      EXPECT_NE(what.find("copied by the stream into the target, which is mapped"), std::string::npos) << what;
+    });
+  });
+}
+
+/// Rank 1 sees its own alone. The emulated driver does not let it import the other's; what drivers do was not seen.
+TEST_P(GpuPairs, say_so_where_memory_of_ours_is_on_a_hidden_gpu) {
+  const GpuCase& one = GetParam();
+  if (one.target != Whose::ours || one.ground.network) return;
+  run_on_two_gpus(one, "1", [](Context& context) {
+    if (!gpu_is_emulated()) return;
+    const GpuStream stream;
+    const Piece piece(context, Whose::ours, GetParam().bytes);
+    std::optional<Error> error;
+    if (context.rank() == 1) {
+      Sender sender = context.sender(0, kTag, piece.slice());
+      error = expect_code(Code::out_of_resources, [&] { sender.put(stream.stream()); });
+    } else {
+      Receiver receiver = context.receiver(1, kTag, piece.slice());
+      error = expect_code(Code::out_of_resources, [&] {
+        receiver.wait(stream.stream());
+        context.synchronize(stream.stream());
+      });
+    }
+    board().meet(context);
+    ASSERT_TRUE(error);
+    EXPECT_NE(std::string(error->what()).find("the peer's memory cannot be reached"), std::string::npos)
+        << error->what();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, GpuMemory, full_cases(pool_cases), GpuCaseName());
 

@@ -39,34 +39,44 @@ bool is_armed(const GpuCase& one) {
   return one.ground.arms && (!one.ground.network || reached);
 }
 
+void replay_among_eager_steps(Context& context, const GpuCase& one) {
+  const int depth = one.depth;
+  Exchange exchange(context, one, 1 - context.rank());
+  exchange.steps(depth + 1);  // the slots need not be at their first when the capture begins
+  GpuGraph once = exchange.captured_steps(depth);
+  GpuGraph twice = exchange.captured_steps(2 * depth);
+  int expected = depth + 1;
+  const auto launch = [&](GpuGraph& graph, int steps, int times) {
+    for (int i = 0; i < times; ++i) graph.launch(exchange.stream);
+    expected += times * steps;
+  };
+  launch(once, depth, 5);
+  launch(twice, 2 * depth, 3);
+  exchange.steps(depth);
+  expected += depth;
+  launch(once, depth, 1);
+  context.synchronize(exchange.stream.stream());
+  launch(twice, 2 * depth, 20);
+  exchange.steps(2 * depth);
+  expected += 2 * depth;
+  launch(once, depth, 20);
+  context.synchronize(exchange.stream.stream());
+  EXPECT_EQ(exchange.taken(), static_cast<std::uint64_t>(expected));
+  EXPECT_EQ(exchange.sender.epoch(), static_cast<std::uint64_t>(expected));
+  EXPECT_EQ(exchange.receiver.epoch(), static_cast<std::uint64_t>(expected));
+  board().meet(context);
+}
+
 TEST_P(Graphs, are_replayed_any_number_of_times_among_eager_steps) {
-  run_peers(peers_of(GetParam()), [](Context& context) {
-    const int depth = GetParam().depth;
-    Exchange exchange(context, GetParam(), 1 - context.rank());
-    exchange.steps(depth + 1);  // the slots need not be at their first when the capture begins
-    GpuGraph once = exchange.captured_steps(depth);
-    GpuGraph twice = exchange.captured_steps(2 * depth);
-    int expected = depth + 1;
-    const auto launch = [&](GpuGraph& graph, int steps, int times) {
-      for (int i = 0; i < times; ++i) graph.launch(exchange.stream);
-      expected += times * steps;
-    };
-    launch(once, depth, 5);
-    launch(twice, 2 * depth, 3);
-    exchange.steps(depth);
-    expected += depth;
-    launch(once, depth, 1);
-    context.synchronize(exchange.stream.stream());
-    launch(twice, 2 * depth, 20);
-    exchange.steps(2 * depth);
-    expected += 2 * depth;
-    launch(once, depth, 20);
-    context.synchronize(exchange.stream.stream());
-    EXPECT_EQ(exchange.taken(), static_cast<std::uint64_t>(expected));
-    EXPECT_EQ(exchange.sender.epoch(), static_cast<std::uint64_t>(expected));
-    EXPECT_EQ(exchange.receiver.epoch(), static_cast<std::uint64_t>(expected));
-    board().meet(context);
-  });
+  run_peers(peers_of(GetParam()), [](Context& context) { replay_among_eager_steps(context, GetParam()); });
+}
+
+/// Of ranks whose streams are on different GPUs.
+class GraphsOfGpuPairs : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GraphsOfGpuPairs);
+
+TEST_P(GraphsOfGpuPairs, are_replayed_any_number_of_times_among_eager_steps) {
+  run_on_two_gpus(GetParam(), [](Context& context) { replay_among_eager_steps(context, GetParam()); });
 }
 
 /// What is enqueued when an end closes happens first.
@@ -515,19 +525,21 @@ class Relay {
   std::optional<DeviceReceiver> from_;
 };
 
+void relay_twice(Context& context, const GpuCase& one, const char* kernel, unsigned threads) {
+  constexpr std::uint64_t kRounds = 30;
+  Relay relay(context, one, kernel);
+  relay.launch(kRounds, threads);
+  relay.launch(kRounds, threads);
+  context.synchronize(relay.stream.stream());
+  EXPECT_EQ(relay.wrong(), 0U);
+  EXPECT_EQ(relay.result(), 0U);
+  EXPECT_EQ(relay.sender.epoch(), 2 * kRounds);
+  EXPECT_EQ(relay.receiver.epoch(), 2 * kRounds);
+  board().meet(context);
+}
+
 void expect_relays(const GpuCase& one, const char* kernel, unsigned threads) {
-  run_peers(peers_of(one), [&](Context& context) {
-    constexpr std::uint64_t kRounds = 30;
-    Relay relay(context, one, kernel);
-    relay.launch(kRounds, threads);
-    relay.launch(kRounds, threads);
-    context.synchronize(relay.stream.stream());
-    EXPECT_EQ(relay.wrong(), 0U);
-    EXPECT_EQ(relay.result(), 0U);
-    EXPECT_EQ(relay.sender.epoch(), 2 * kRounds);
-    EXPECT_EQ(relay.receiver.epoch(), 2 * kRounds);
-    board().meet(context);
-  });
+  run_peers(peers_of(one), [&](Context& context) { relay_twice(context, one, kernel, threads); });
 }
 
 TEST_P(GpuKernels, drive_channels) { expect_relays(GetParam(), RelayArgs::kKernel, 128); }
@@ -570,6 +582,19 @@ TEST_P(GpuKernels, that_wait_too_long_are_released) {
   });
 }
 
+/// Of ranks whose streams are on different GPUs.
+class GpuKernelsOfPairs : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernelsOfPairs);
+
+TEST_P(GpuKernelsOfPairs, drive_channels) {
+  run_on_two_gpus(GetParam(), [](Context& context) {
+    for (const char* const kernel : {RelayArgs::kKernel, RelayArgs::kInPlace})
+      relay_twice(context, GetParam(), kernel, 128);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GraphsOfGpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuKernels, testing::ValuesIn(graph_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, LongGraphs, testing::ValuesIn(wants_full() ? graph_cases() : std::vector<GpuCase>()),

@@ -21,7 +21,6 @@ using namespace sluice::test;
 constexpr Tag kTag = 151;
 constexpr Tag kParked = 152;
 constexpr std::size_t kClosed = 0;  // on the board: in which round the one that closes first has closed
-constexpr std::size_t kGpus = 1;    // one more than how many there are
 constexpr std::size_t kReady = 2;
 constexpr std::size_t kFd = 3;  // and kPid: of the pool's descriptor
 constexpr std::size_t kPid = 4;
@@ -185,33 +184,20 @@ TEST_P(Pools, outlive_a_peer_that_is_killed) {
 
 /// The importer uses another GPU, and sees that of the pool, or does not.
 TEST_P(Pools, are_reached_by_the_other_gpu_of_an_importer) {
-  if (!peers_of(GetParam()).processes) return;
-  for (const char* const visible : {"1,0", "1"}) {
-    run_peers(peers_of(GetParam()), [visible](Context& context) {
-      const GpuCase& one = GetParam();
-      if (context.rank() == 0) {
-        board().set(kGpus, static_cast<std::uint64_t>(gpus()) + 1);
-      } else {
-        board().await(kGpus, 1);
-        ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);  // before this process looks
-      }
-      if (board().word(kGpus) < 3) {
-        if (context.rank() == 0) skipped_here("pools of another GPU: there is only one");
-        return;
-      }
-      GpuStream stream;
-      const Rank other = 1 - context.rank();
-      const Piece source(context, one.source, one.bytes);
-      const Piece target(context, one.target, one.bytes);
-      Sender sender = context.sender(other, kTag, source.slice());
-      Receiver receiver = context.receiver(other, kTag, target.slice());
-      board().meet(context);
-      put_one(sender, source.slice(), stream, {context.rank(), kTag, 1});
-      expect_one(receiver, stream, {other, kTag, 1});
-      context.synchronize(stream.stream());
-      board().meet(context);
-    });
-  }
+  run_on_two_gpus(GetParam(), [](Context& context) {
+    const GpuCase& one = GetParam();
+    GpuStream stream;
+    const Rank other = 1 - context.rank();
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, one.bytes);
+    Sender sender = context.sender(other, kTag, source.slice());
+    Receiver receiver = context.receiver(other, kTag, target.slice());
+    board().meet(context);
+    put_one(sender, source.slice(), stream, {context.rank(), kTag, 1});
+    expect_one(receiver, stream, {other, kTag, 1});
+    context.synchronize(stream.stream());
+    board().meet(context);
+  });
 }
 
 /// As drivers may that number the blocks of a pool, not its pieces.
