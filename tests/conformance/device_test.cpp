@@ -4,7 +4,7 @@
 
 #include <bit>
 
-#include "tests/conformance/cases.hpp"
+#include "tests/conformance/released.hpp"
 #include "tests/host_block.hpp"
 
 namespace {
@@ -213,14 +213,16 @@ TEST_P(Devices, are_released_by_a_failure_and_move_nothing_after_it) {
       std::this_thread::sleep_for(20ms);
       context.abort("enough");
     });
-    run_kernel(order, kThreads, [&pair](const auto& group) {
-      const std::byte* slot = nullptr;
-      EXPECT_EQ(pair.in.wait(group, slot), DeviceResult::failed);
-      DeviceResult result = DeviceResult::ok;  // one end fails after the other
-      while (result == DeviceResult::ok) result = pair.out.put(group);
-      EXPECT_EQ(result, DeviceResult::failed);
+    expect_released([&] {
+      run_kernel(order, kThreads, [&pair](const auto& group) {
+        const std::byte* slot = nullptr;
+        EXPECT_EQ(pair.in.wait(group, slot), DeviceResult::failed);
+        DeviceResult result = DeviceResult::ok;  // one end fails after the other
+        while (result == DeviceResult::ok) result = pair.out.put(group);
+        EXPECT_EQ(result, DeviceResult::failed);
+      });
+      expect_code(Code::aborted, [&] { context.synchronize(order.stream()); });
     });
-    expect_code(Code::aborted, [&] { context.synchronize(order.stream()); });
     expect_code(Code::aborted, [&] { pair.sender.connected(), context.check(); });
     board().meet(context);
   });

@@ -14,6 +14,7 @@
 
 #include "device/driver.hpp"
 #include "tests/conformance/gpu_cases.hpp"
+#include "tests/conformance/released.hpp"
 
 namespace {
 
@@ -561,7 +562,7 @@ TEST_P(GpuStreams, that_wait_are_released_by_an_abort_and_the_gpu_stays_usable) 
     receiver.wait(stream.stream());
     board().meet(context);
     if (context.rank() == 0) context.abort("enough");
-    expect_code(Code::aborted, [&] { context.synchronize(stream.stream()); });
+    expect_released([&] { expect_code(Code::aborted, [&] { context.synchronize(stream.stream()); }); });
     std::vector<std::byte> bytes(one.bytes);
     std::vector<std::byte> back(one.bytes);
     fill(bytes, {context.rank(), kTag, 9});
@@ -589,7 +590,7 @@ TEST_P(GpuStreams, that_wait_too_long_are_released) {
     Receiver receiver = context.receiver(1, kTag, target.slice());
     board().meet(context);
     receiver.wait(stream.stream());
-    expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); });
+    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); }); });
     expect_code(Code::timeout, [&] { receiver.wait(stream.stream()); });
     board().meet(context);
   });

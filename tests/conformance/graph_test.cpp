@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/conformance/exchange.hpp"
+#include "tests/conformance/released.hpp"
 #include "tests/device/relay.hpp"
 
 namespace {
@@ -408,7 +409,7 @@ TEST_P(Graphs, that_wait_are_released_by_an_abort) {
     graph.launch(exchange.stream);
     board().meet(context);
     if (context.rank() == 0) context.abort("enough");
-    expect_code(Code::aborted, [&] { context.synchronize(exchange.stream.stream()); });
+    expect_released([&] { expect_code(Code::aborted, [&] { context.synchronize(exchange.stream.stream()); }); });
     board().meet(context);
   });
 }
@@ -459,7 +460,7 @@ TEST_P(Graphs, that_wait_too_long_are_released) {
                      for (int i = 0; i < GetParam().depth; ++i) exchange.plan.wait(exchange.stream.stream());
                    }};
     graph.launch(exchange.stream);
-    expect_code(Code::timeout, [&] { context.synchronize(exchange.stream.stream()); });
+    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(exchange.stream.stream()); }); });
     board().meet(context);
   });
 }
@@ -559,8 +560,10 @@ TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
     if (context.rank() == 0) {
       relay.launch(1);  // puts, and waits for what nobody puts
       expect_within(10s, [&] { return relay.receiver.epoch() == 1; });
-      context.abort("enough");
-      expect_code(Code::aborted, [&] { context.synchronize(relay.stream.stream()); });
+      expect_released([&] {
+        context.abort("enough");
+        expect_code(Code::aborted, [&] { context.synchronize(relay.stream.stream()); });
+      });
       EXPECT_EQ(relay.result(), static_cast<std::uint64_t>(DeviceResult::failed));
     }
     board().meet(context);
@@ -575,7 +578,7 @@ TEST_P(GpuKernels, that_wait_too_long_are_released) {
     Relay relay(context, GetParam());
     if (context.rank() == 0) {
       relay.launch(1);
-      expect_code(Code::timeout, [&] { context.synchronize(relay.stream.stream()); });
+      expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(relay.stream.stream()); }); });
       EXPECT_EQ(relay.result(), static_cast<std::uint64_t>(DeviceResult::failed));
     }
     board().meet(context);

@@ -81,7 +81,8 @@ template <class End>
 void expect_release(Context& context, Exchange& exchange, GpuGraph& graph, const End& end, int last) {
   expect_within(10s, [&] { return end.epoch() == static_cast<std::uint64_t>(last); });
   board().set(kReady, 1);
-  expect_loss_of_rank_1(context, [&] { context.synchronize(exchange.stream.stream()); });
+  expect_loss_of_rank_1(
+      context, [&] { context.synchronize(exchange.stream.stream()); }, exchange.stream.stream());
   expect_code(Code::peer_lost, [&] { exchange.plan.acquire(exchange.stream.stream()); });
   expect_code(Code::peer_lost, [&] { exchange.plan.wait(exchange.stream.stream()); });
   expect_code(Code::peer_lost, [&] { context.check(); });  // of the other end: each is told once
@@ -149,7 +150,8 @@ template <class End>
 void expect_release(Context& context, Held& held, const End& end, int last) {
   expect_within(10s, [&] { return end.epoch() == static_cast<std::uint64_t>(last); });
   board().set(kReady, 1);
-  expect_loss_of_rank_1(context, [&] { context.synchronize(held.stream.stream()); });
+  expect_loss_of_rank_1(
+      context, [&] { context.synchronize(held.stream.stream()); }, held.stream.stream());
   EXPECT_EQ(held.count().result, static_cast<std::uint64_t>(DeviceResult::failed));
   expect_code(Code::peer_lost, [&] { held.sender.drain(); });
   expect_code(Code::peer_lost, [&] { held.receiver.test(); });

@@ -150,7 +150,7 @@ TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
         context.synchronize(stream);
       };
       if (!one.host) board().set(kReady, 1);
-      expect_loss_of_rank_1(context, wait);
+      expect_loss_of_rank_1(context, wait, stream);
       return;
     }
     context.synchronize(stream);
@@ -185,7 +185,8 @@ TEST_P(Kill, is_noticed_although_a_forked_child_holds_the_sockets) {
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     receiver.wait_connected();
     board().set(kReady, 1);
-    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
+    expect_loss_of_rank_1(
+        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
     board().set(kResumed, 1);
   }));
 }
@@ -209,7 +210,8 @@ TEST_P(Kill, is_noticed_by_a_peer_that_comes_too_late_to_watch_the_process) {
     can_be_stopped();
     board().await(kGone, 1);  // it is stopped somewhere in here
     Receiver receiver = context.receiver(1, kTag, buffer.all());
-    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
+    expect_loss_of_rank_1(
+        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
     board().set(kResumed, 1);
   }));
 }
@@ -240,7 +242,8 @@ TEST_P(Kill, is_noticed_by_a_peer_that_had_no_descriptor_to_watch_the_process) {
     board().set(kReady, 1);
     board().await(kGone, 1);
     none.reset();
-    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
+    expect_loss_of_rank_1(
+        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
     board().set(kResumed, 1);
   }));
 }
@@ -263,10 +266,13 @@ TEST_P(Kill, ends_puts_that_wait_for_a_credit_and_plans) {
       Sender sender = context.sender(1, kTag, part(2));
       sender.put(stream);
       board().word(kReady).fetch_add(1);
-      expect_loss_of_rank_1(context, [&] {
-        sender.put(stream);  // is never credited
-        context.synchronize(stream);
-      });
+      expect_loss_of_rank_1(
+          context,
+          [&] {
+            sender.put(stream);  // is never credited
+            context.synchronize(stream);
+          },
+          stream);
       expect_code(Code::peer_lost, [&] { sender.put(stream); });
       expect_code(Code::peer_lost, [&] { sender.drain(); });
     } else {
@@ -274,10 +280,13 @@ TEST_P(Kill, ends_puts_that_wait_for_a_credit_and_plans) {
       Plan plan = context.plan();
       plan.add(receiver).commit(stream);
       board().word(kReady).fetch_add(1);
-      expect_loss_of_rank_1(context, [&] {
-        plan.wait(stream);
-        context.synchronize(stream);
-      });
+      expect_loss_of_rank_1(
+          context,
+          [&] {
+            plan.wait(stream);
+            context.synchronize(stream);
+          },
+          stream);
     }
   }));
 }
@@ -312,10 +321,11 @@ TEST_P(Kill, of_a_rank_that_has_not_opened_its_end_yet) {
     if (one.opens_later()) {
       sender.put(order.stream());  // parked
       board().set(kReady, 1);
-      expect_loss_of_rank_1(context, [&] { context.synchronize(order.stream()); });
+      expect_loss_of_rank_1(
+          context, [&] { context.synchronize(order.stream()); }, order.stream());
     } else {
       board().set(kReady, 1);
-      expect_loss_of_rank_1(context, [&] { sender.put(order.stream()); });
+      expect_loss_of_rank_1(context, [&] { sender.put(order.stream()); });  // the host waits
     }
   }));
 }
@@ -393,7 +403,8 @@ TEST_P(Kill, of_a_sender_that_is_closing_ends_waits_for_what_it_has_announced) {
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     receiver.wait_connected();
     board().set(kReady, 1);
-    expect_loss_of_rank_1(context, [&] { wait_for_one(context, receiver, order.stream()); });
+    expect_loss_of_rank_1(
+        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
   }));
 }
 
@@ -454,10 +465,13 @@ TEST_P(Kill, with_a_put_under_way_holds_up_no_other) {
     to_1.put(stream);
     context.synchronize(stream);
     ::kill(victim, SIGKILL);
-    expect_loss_of_rank_1(context, [&] {
-      to_1.put(stream);  // is never credited
-      context.synchronize(stream);
-    });
+    expect_loss_of_rank_1(
+        context,
+        [&] {
+          to_1.put(stream);  // is never credited
+          context.synchronize(stream);
+        },
+        stream);
     for (std::uint64_t epoch = 1; epoch <= 10; ++epoch) {
       order.run([slot = to_2.acquire(stream), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
       to_2.put(stream);
