@@ -151,6 +151,40 @@ TEST_P(Misuse, a_gpu_stream_on_a_machine_without_a_gpu_is_unsupported) {
   });
 }
 
+/// A driver that cannot be used: everything else goes on, and who asks for its streams is told why.
+TEST_P(Misuse, a_stream_of_a_driver_that_cannot_be_used_is_unsupported) {
+  if (!gpu_is_emulated() || !GetParam().cuda) return;
+  const std::pair<const char*, const char*> settings[] = {
+      {"EMUCUDA_DEVICES=0", "no NVIDIA GPU is here"},
+      {"EMUCUDA_VERSION=11080", "the CUDA driver is older than version 12.0"},
+      {"EMUCUDA_INIT=803", "cuInit failed with error 803"}};  // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+  for (const auto& [setting, why_not] : settings) {
+    Peers peers = GetParam().peers();
+    peers.environment = {setting};
+    run_peers(peers, [why_not = why_not](Context& context) {
+      Case one = GetParam();
+      one.cuda = false;
+      Order order(one);
+      const Rank other = 1 - context.rank();
+      const Buffer source(context, one);
+      const Buffer target(context, one);
+      Sender sender = context.sender(other, kTag, source.all());
+      Receiver receiver = context.receiver(other, kTag, target.all());
+      const auto error = expect_code(Code::unsupported, [&] { sender.put(Stream::cuda(nullptr)); });
+      ASSERT_TRUE(error);
+      EXPECT_NE(std::string(error->what()).find(std::string("CUDA streams: ") + why_not), std::string::npos)
+          << error->what();
+      EXPECT_NE(context.allocate(64, Space::device).data(), nullptr);  // the host's
+      fill(source.bytes(), {context.rank(), kTag, 1});
+      sender.put(order.stream());
+      order.run([slot = receiver.wait(order.stream()), other] { expect_and_poison(slot, {other, kTag, 1}); });
+      receiver.release(order.stream());
+      context.synchronize(order.stream());
+      board().meet(context);
+    });
+  }
+}
+
 TEST_P(Misuse, empty_handles) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Buffer buffer(context, GetParam());

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/emucuda/driver.hpp"
+#include "tests/emucuda/refusal.hpp"
 
 namespace emucuda {
 namespace {
@@ -101,7 +102,7 @@ CUresult cuInit(unsigned int flags) {
 
 CUresult cuDriverGetVersion(int* version) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
-  *version = CUDA_VERSION;
+  *version = emucuda::version();
   return CUDA_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/emucuda/cuda_api.hpp"
+#include "tests/emucuda/refusal.hpp"
 
 namespace {
 
@@ -167,11 +168,11 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
   if (!name || !function || (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
-  // Of several versions the last that is old enough.
+  // Of several versions the last that is old enough; nothing for who asks for more than the driver's own.
   for (const Row& row : kRows) {
     if (std::strcmp(row.name, name) != 0) continue;
     if (!*function) *result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-    if (version < row.since || version > CUDA_VERSION) continue;
+    if (version < row.since || version > emucuda::version()) continue;
     *result = CU_GET_PROC_ADDRESS_SUCCESS;
     *function = row.function;
   }

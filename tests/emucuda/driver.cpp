@@ -12,6 +12,7 @@
 #include "tests/emucuda/backoff.hpp"
 #include "tests/emucuda/emucuda.hpp"
 #include "tests/emucuda/kernel.hpp"
+#include "tests/emucuda/refusal.hpp"
 
 namespace emucuda {
 
@@ -40,6 +41,7 @@ std::vector<Context*>& current_contexts() {
 CUresult Driver::initialise() {
   const std::lock_guard lock(mutex_);
   if (pid_ != 0) return initialised() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  if (const CUresult error = start()) return error;
   const auto settings = settings_from_environment();
   if (!settings) return CUDA_ERROR_INVALID_VALUE;
   settings_ = *settings;

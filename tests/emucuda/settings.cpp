@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "tests/emucuda/refusal.hpp"
 #include "tests/layer/environment.hpp"
 
 namespace emucuda {
@@ -26,6 +27,16 @@ std::optional<Settings> settings_from_environment() {
   if (const char* const library = std::getenv("EMUCUDA_KERNELS")) settings.kernels = library;
   if (!environment.good) return std::nullopt;
   return settings;
+}
+
+int version() {
+  static const auto chosen = layer::Environment("emucuda").number("EMUCUDA_VERSION", CUDA_VERSION, 1000);
+  return static_cast<int>(chosen);
+}
+
+CUresult start() {
+  static const auto chosen = layer::Environment("emucuda").number("EMUCUDA_INIT", CUDA_SUCCESS);
+  return static_cast<CUresult>(chosen);
 }
 
 }  // namespace emucuda
