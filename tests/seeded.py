@@ -119,6 +119,7 @@ BUGS = {
     "hosts_not_told": "Quick/GpuStreams.are_noticed*/threads_cuda_ours_to_ours_d1_13B",
     "landed_not_taken": "Quick/OneWay.*/shm_cuda_user_d8_1MiB",
     "streams_not_asked": "Quick/GpuStreams.that_wait_too_long*/threads_cuda_ours_to_ours_d1_13B",
+    "stale_copied_by_driver": "Quick/GpuStreams.leave_memory_that*/threads_cuda_ours_to_ours_d1_13B",
     "captured_slots_unchecked": "Quick/Graphs.that_would_leave*/threads_cuda_ours_to_ours_d3_13B",
     "fault_unnoticed": "Quick/Graphs.that_find_other*/threads_cuda_ours_to_ours_d3_13B",
     "kernel_bells_shared": "Quick/Graphs.keep_the_credits*/posted_cuda_ours_to_ours_d1_13B",

@@ -502,6 +502,56 @@ TEST_P(GpuStreams, move_the_bytes_of_memory_that_comes_again) {
   });
 }
 
+/// The same by the host, in program order and on a host stream, where the driver would copy at once: from memory that a
+/// GPU's stream has used before, to the other rank's GPU, and back.
+TEST_P(GpuStreams, leave_memory_that_comes_again_to_the_host) {
+  if (GetParam().target == Whose::hosts) return;
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const std::size_t pages = (one.bytes + 4095) / 4096 * 4096;
+    const Piece gpus(context, one.target, one.bytes);
+    ComingAgain memory(2 * pages);
+    GpuStream stream;
+    HostStream host;
+    Parked parked(context);
+    const auto exchange = [&](Stream order, const auto& run, std::uint64_t round) {
+      const std::span<std::byte> first(memory.data(), one.bytes);
+      const Slice from = context.region(first.data(), one.bytes).all();
+      const Slice into = context.region(memory.data() + pages, one.bytes).all();
+      poison(bytes_of(into));
+      Sender there = context.sender(other, kTag + 1, from);
+      Receiver here = context.receiver(other, kTag + 1, gpus.slice());
+      Sender back = context.sender(other, kTag + 2, gpus.slice());
+      Receiver home = context.receiver(other, kTag + 2, into);
+      for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
+        const Stamp stamp{context.rank(), kTag, 10 * round + epoch};
+        there.acquire(order);
+        run([first, stamp] { fill(first, stamp); });
+        there.put(order);
+        here.wait(order);
+        back.put(order);
+        home.wait(order);
+        run([into, stamp] { expect_and_poison(into, stamp); });
+        home.release(order);
+        here.release(order);
+      }
+      context.synchronize(order);
+      for (Sender* const end : {&there, &back}) end->close();
+      for (Receiver* const end : {&here, &home}) end->close();
+      memory.come_again();
+    };
+    exchange(
+        stream.stream(), [&](const auto& work) { stream.run(work); }, 1);
+    exchange(
+        {}, [](const auto& work) { work(); }, 2);
+    exchange(
+        Stream::host(host), [&](const auto& work) { host.run(work); }, 3);
+    parked.let_go(stream.stream());
+    board().meet(context);
+  });
+}
+
 /// Where the driver has the user's pages still there is nothing of ours: neither memory that is allocated later nor the
 /// words of channels.
 TEST_P(GpuStreams, find_memory_of_ours_elsewhere_than_where_the_users_was) {
