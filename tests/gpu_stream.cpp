@@ -28,6 +28,7 @@ namespace {
   X(cuInit)                   \
   X(cuDeviceGetCount)         \
   X(cuDeviceGet)              \
+  X(cuDeviceCanAccessPeer)    \
   X(cuDevicePrimaryCtxRetain) \
   X(cuCtxSetCurrent)          \
   X(cuModuleLoadData)         \
@@ -156,6 +157,14 @@ bool gpu_is_emulated() { return Cuda::here().emulated; }
 int gpus() {
   int count = 0;
   return why_no_gpu().empty() && Cuda::here().cuDeviceGetCount(&count) == CUDA_SUCCESS ? count : 0;
+}
+
+bool gpus_reach_each_other() {
+  const auto reaches = [](CUdevice from, CUdevice to) {
+    int can = 0;
+    return Cuda::here().cuDeviceCanAccessPeer(&can, from, to) == CUDA_SUCCESS && can != 0;
+  };
+  return gpus() > 1 && reaches(0, 1) && reaches(1, 0);
 }
 
 Refusals::Refusals(unsigned taken, unsigned refused, Refused when) { Cuda::here().refuse(taken, refused, when); }
@@ -300,6 +309,7 @@ const std::string& why_no_gpu() {
   return why;
 }
 bool gpu_is_emulated() { return false; }
+bool gpus_reach_each_other() { return false; }
 GpuStream::GpuStream(StreamManner) { refuse(); }
 GpuStream::~GpuStream() = default;
 Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }

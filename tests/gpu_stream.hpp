@@ -18,6 +18,8 @@ namespace sluice::test {
 const std::string& why_no_gpu();
 /// How many this process sees; none: 0. From now on the environment does not change that.
 int gpus();
+/// Whether each of the first two of them reaches the memory of the other.
+bool gpus_reach_each_other();
 /// It is that of tests/emucuda, which tells of a deadlock and aborts.
 bool gpu_is_emulated();
 

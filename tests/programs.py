@@ -80,6 +80,9 @@ ROWS = [
      r"cuda +not usable here: the CUDA driver is older than version 12.0"),
     ("info.cuda_that_does_not_start", f"{EMUCUDA} EMUCUDA_INIT=803 {{bin}}/sluice-info", 0,
      r"cuda +not usable here: cuInit failed with error 803"),
+    # Tests of two GPUs leave alone those that do not reach each other.
+    ("conformance.gpus_apart", f"{EMUCUDA} EMUCUDA_PEERS=0 {{bin}}/conformance --gtest_filter=Quick/GpuPairs.get*/shm_cuda_users*_d1_13B",
+     0, r"^SKIPPED-HERE: .*: ranks on two GPUs: these have no peer access$"),
     ("info.unknown_variable", "env SLUICE_TYPO=1 {bin}/sluice-info", 2, r"^sluice-info: .*SLUICE_TYPO"),
     ("info.bad_variable", "env SLUICE_WARN=soon {bin}/sluice-info --json", 2, r"^sluice-info: .*SLUICE_WARN=soon"),
     ("run.no_program", f"{RUN} -n 2 {{out}}/no_such_program", 2, r"no_such_program"),

@@ -32,19 +32,19 @@ Peers peers_of(const GpuCase& one, int ranks) {
 }
 
 void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body) {
-  constexpr std::size_t kGpus = Board::kWords - 1;  // one more than how many there are
+  constexpr std::size_t kGpus = Board::kWords - 1;
+  enum Found : std::uint64_t { kUnknown, kFew, kApart, kPeers };
   run_peers(peers_of(one), [&](Context& context) {
     if (context.rank() == 0) {
-      board().set(kGpus, static_cast<std::uint64_t>(gpus()) + 1);
+      board().set(kGpus, gpus() < 2 ? kFew : gpus_reach_each_other() ? kPeers : kApart);
     } else {
-      board().await(kGpus, 1);
+      board().await(kGpus, kFew);
       ::setenv("CUDA_VISIBLE_DEVICES", visible, 1);  // before this process looks
     }
-    if (board().word(kGpus) < 3) {
-      if (context.rank() == 0) skipped_here("ranks on two GPUs: there is only one");
-      return;
-    }
-    body(context);
+    if (board().word(kGpus) == kPeers) return body(context);
+    if (context.rank() != 0) return;
+    const bool few = board().word(kGpus) == kFew;
+    skipped_here(few ? "ranks on two GPUs: there is only one" : "ranks on two GPUs: these have no peer access");
   });
 }
 

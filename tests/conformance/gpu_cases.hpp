@@ -35,11 +35,12 @@ std::vector<Ground> gpu_grounds();
 
 Peers peers_of(const GpuCase& one, int ranks = 2);
 
-/// Runs `body` in two ranks, each a process with a GPU of its own. Where there is one GPU it says so, as `skipped_here`
-/// does, and does nothing. `visible`: CUDA_VISIBLE_DEVICES of rank 1; "1,0": it sees both; "1": its own alone.
+/// Runs `body` in two ranks, each a process with a GPU of its own. Where there is one GPU, or two without peer access,
+/// it says so, as `skipped_here` does, and does nothing. `visible`: CUDA_VISIBLE_DEVICES of rank 1; "1,0": it sees
+/// both; "1": its own alone.
 void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body);
-/// The same, first with both, then with its own alone; not so with memory of ours, which that cannot map
-/// (GpuPairs.say_so_where_memory_of_ours_is_on_a_hidden_gpu).
+/// The same, first with both, then with its own alone; not so with memory of ours, which goes through the host if the
+/// driver refuses it then (GpuPairs.reach_memory_of_ours_on_a_hidden_gpu), where neither graphs nor kernels put.
 void run_on_two_gpus(const GpuCase& one, const Body& body);
 
 /// What such a test is run with: the grounds whose ranks are processes, and memory of ours and of the user's.

@@ -286,30 +286,17 @@ TEST_P(GpuPairs, get_every_byte_of_every_epoch_in_order) {
   });
 }
 
-/// Rank 1 sees its own alone. The emulated driver does not let it import the other's; what drivers do was not seen.
-TEST_P(GpuPairs, say_so_where_memory_of_ours_is_on_a_hidden_gpu) {
+/// Rank 1 sees its own alone, and may or may not be let in to the other's.
+TEST_P(GpuPairs, reach_memory_of_ours_on_a_hidden_gpu) {
   const GpuCase& one = GetParam();
   if (one.target != Whose::ours || one.ground.network) return;
   run_on_two_gpus(one, "1", [](Context& context) {
-    if (!gpu_is_emulated()) return;
-    const GpuStream stream;
-    if (stream.stream().kind() != Stream::Kind::cuda) return;
-    const Piece piece(context, Whose::ours, GetParam().bytes);
-    std::optional<Error> error;
-    if (context.rank() == 1) {
-      Sender sender = context.sender(0, kTag, piece.slice());
-      error = expect_code(Code::out_of_resources, [&] { sender.put(stream.stream()); });
-    } else {
-      Receiver receiver = context.receiver(1, kTag, piece.slice());
-      error = expect_code(Code::out_of_resources, [&] {
-        receiver.wait(stream.stream());
-        context.synchronize(stream.stream());
-      });
-    }
-    board().meet(context);
-    ASSERT_TRUE(error);
-    EXPECT_NE(std::string(error->what()).find("the peer's memory cannot be reached"), std::string::npos)
-        << error->what();
+    exchange_epochs(context, GetParam(), [](const Sender& sender) {
+      const std::string what = sender.describe();
+      const bool is_mapped = what.find("copied by the stream into the target, which is mapped") != std::string::npos;
+      const bool goes_around = what.find("all goes through a bounce buffer in host memory") != std::string::npos;
+      EXPECT_TRUE(is_mapped || goes_around) << what;
+    });
   });
 }
 

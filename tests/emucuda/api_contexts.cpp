@@ -131,6 +131,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer_handle, unsigned int flags) {
   Context* peer = nullptr;
   if (const CUresult error = use_peers(peer_handle, context, peer)) return error;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!driver().settings().peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   const std::uint64_t bit = std::uint64_t{1} << peer->device();
   return (context->peers.fetch_or(bit) & bit) != 0 ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
 }

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tests/emucuda/driver.hpp"
-#include "tests/emucuda/refusal.hpp"
+#include "tests/emucuda/start.hpp"
 
 namespace emucuda {
 namespace {
@@ -183,7 +183,7 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
   if (const CUresult error = use_device(device)) return error;
   if (const CUresult error = use_device(peer)) return error;
   if (!can) return CUDA_ERROR_INVALID_VALUE;
-  *can = device != peer ? 1 : 0;
+  *can = device != peer && driver().settings().peers ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
@@ -193,7 +193,7 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   if (!value || device == peer) return CUDA_ERROR_INVALID_VALUE;
   const bool yes = attribute == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED ||
                    attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
-  *value = yes ? 1 : 0;
+  *value = yes && driver().settings().peers ? 1 : 0;
   return CUDA_SUCCESS;
 }
 }

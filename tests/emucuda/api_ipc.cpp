@@ -23,6 +23,8 @@ RangePtr opened_before(const Context& context, const Ticket& ticket) {
 CUresult open_new(Context& context, const Ticket& ticket, RangePtr& range) {
   auto block = open_ticket(ticket);
   if (!block) return CUDA_ERROR_INVALID_HANDLE;
+  const bool own = driver().machine_ordinal(context.device()) == block->label().device;
+  if (!own && !driver().settings().peers) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   // A device that CUDA_VISIBLE_DEVICES hides has no ordinal; the memory then looks like the opener's.
   const int device = driver().device_of_machine_ordinal(block->label().device).value_or(context.device());
   range = driver().place(Kind::ipc, block, context, device);

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "tests/emucuda/cuda_api.hpp"
-#include "tests/emucuda/refusal.hpp"
+#include "tests/emucuda/start.hpp"
 
 namespace {
 

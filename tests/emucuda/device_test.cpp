@@ -89,6 +89,22 @@ TEST_F(Device, peers_are_the_others) {
   EXPECT_EQ(cuDeviceCanAccessPeer(&can, 0, 2), CUDA_ERROR_INVALID_DEVICE);
 }
 
+TEST_F(Device, peers_are_none_where_that_was_set) {
+  EXPECT_EQ(run_alone("Device.DISABLED_without_peers", {"EMUCUDA_PEERS=0"}), 0);
+}
+
+TEST_F(Device, DISABLED_without_peers) {
+  int can = -1;
+  EXPECT_OK(cuDeviceCanAccessPeer(&can, 0, 1));
+  EXPECT_EQ(can, 0);
+  EXPECT_OK(cuDeviceGetP2PAttribute(&can, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 1));
+  EXPECT_EQ(can, 0);
+  CUcontext other = nullptr;
+  ASSERT_OK(cuDevicePrimaryCtxRetain(&other, 1));
+  EXPECT_EQ(cuCtxEnablePeerAccess(other, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+  EXPECT_OK(cuDevicePrimaryCtxRelease(1));
+}
+
 TEST_F(Device, bus_id_finds_it_again) {
   char text[32];
   CUdevice device = -1;

@@ -12,7 +12,7 @@
 #include "tests/emucuda/backoff.hpp"
 #include "tests/emucuda/emucuda.hpp"
 #include "tests/emucuda/kernel.hpp"
-#include "tests/emucuda/refusal.hpp"
+#include "tests/emucuda/start.hpp"
 
 namespace emucuda {
 

@@ -11,8 +11,8 @@
 namespace sluice::test {
 
 inline constexpr std::size_t kReady = 0;  ///< on the board: how many ranks are where the victim may die
-/// How long the peers of a dead rank may take, on the host and on its streams: ten times the two seconds that are
-/// promised. Streams of GPUs have kGpuReleased.
+/// How long hosts and their streams may wait still for a dead rank: ten times the two seconds that are promised them.
+/// What waits on a GPU is promised one (kGpuReleased).
 inline constexpr auto kNoticed = 20s;
 
 [[noreturn]] inline void die() {
