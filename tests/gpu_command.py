@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,29 @@ GPU = '#!/bin/sh\necho "Emulated GPU, 1.0, 9.0"\n'
 NO_GPU = "#!/bin/sh\necho 'No devices were found'\nexit 6\n"
 # Runs what it is to check. Its own first words are options, up to the program.
 SANITIZER = '#!/bin/sh\nwhile [ "${1#*/}" = "$1" ]; do shift; done\n"$@"\n'
+# Says what it was told, and of the parts of a build what a machine without them says; leaves a program that is not run.
+CMAKE = """#!/bin/sh
+mkdir -p build/cuda/bin && touch build/cuda/bin/conformance
+echo "$@"
+echo "-- Sluice: HIP: no (missing: hip/hip_runtime_api.h)"
+echo "-- Sluice: rival-nvshmem: no (not found)"
+case "$*" in *rival-ucx*) echo "no compiler"; exit 1;; esac
+"""
+NVCC = '#!/bin/sh\necho "release 13.0, V13.0.88"\n'
+# A sluice-run that leaves a row in the file that is named after --json, and ends with a code.
+BENCH = """#!/bin/sh
+echo "# nccl is left out: rival-nccl is not beside sluice-bench"
+for word; do [ "$before" != --json ] || echo '%s' >"$word"; before=$word; done
+exit %d
+"""
+ROW = {"bench": "failure", "bytes": 8, "metric": "failure noticed", "p50": 1500.0, "unit": "ms"}
+CRASHED = """#!/bin/sh
+echo "[ RUN      ] A.passes/$GTEST_SHARD_INDEX"
+echo "[       OK ] A.passes/$GTEST_SHARD_INDEX (0 ms)"
+[ "$GTEST_SHARD_INDEX" = 0 ] || exit 0
+echo "[ RUN      ] A.%(does)s"
+%(how)s
+"""
 
 
 class Machine:
@@ -25,24 +49,28 @@ class Machine:
 
     def __init__(self, options, work):
         self.options = options
+        self.work = work
         self.tools = work / "tools"
         self.out = work / "out"
-        self.tools.mkdir()
         self.add("compute-sanitizer", SANITIZER)
+        self.add("nvidia-smi", GPU)
 
-    def add(self, name, text):
-        path = self.tools / name
+    def add(self, name, text, folder=None):
+        path = (folder or self.tools) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
 
-    def gpu(self, only, *arguments):
+    def gpu(self, only, *arguments, tree=ROOT, environment=None):
         """Runs some stages; the exit code and what was said."""
         environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(self.options.driver),
-                       "EMUCUDA_KERNELS": str(self.options.driver / "libemukernels.so")}
-        words = ["bash", ROOT / "dev", "gpu", "--out", self.out, "--build", self.options.build, "--brief", "--only", only]
-        done = subprocess.run([str(word) for word in [*words, *arguments]], capture_output=True, text=True, env=environment,
-                              check=False)
+                       "EMUCUDA_KERNELS": str(self.options.driver / "libemukernels.so"), **(environment or {})}
+        words = ["bash", tree / "dev", "gpu", "--out", self.out, "--brief", "--only", only, *arguments]
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, env=environment, check=False)
         return done.returncode, done.stdout + done.stderr
+
+    def on_build(self, only):
+        return self.gpu(only, "--build", self.options.build)
 
     def results(self):
         """What the stages left: results by name, and the page."""
@@ -52,23 +80,33 @@ class Machine:
 
 def faults_without_gpu(machine):
     machine.add("nvidia-smi", NO_GPU)
-    code, said = machine.gpu(".")
+    code, said = machine.on_build(".")
     if code != 2 or said.count("\n") != 1 or "no NVIDIA GPU" not in said:
         yield f"without a GPU: exit code {code}, {said!r}"
     if machine.out.exists():
         yield "without a GPU: results were written"
+    machine.add("nvidia-smi", GPU)
+
+
+def faults_of_tests(name, stage, build):
+    """Some parts of the suite need a part of the build, without which they say so."""
+    needs = {"conformance.cxi": "providers/*emucxi*", "conformance.hip": "hip_on_cuda/*"}.get(name)
+    if needs and not list(build.glob(needs)):
+        if stage["result"] != "skipped" or "needs" not in stage["what"]:
+            yield f"{name}, which this build cannot run: {stage}"
+    elif stage["result"] != "passed" or stage["passed"] == 0:
+        yield f"{name}: {stage}"
 
 
 def faults_of_stages(machine):
-    machine.add("nvidia-smi", GPU)
-    code, said = machine.gpu(
-        r"build$|conformance\.(threads|processes)$|memcheck|litmus|jacobi|bench\.(latency|small_puts|replay|device|failure)")
+    code, said = machine.on_build("")
     stages, page = machine.results()
     if code != 0:
         yield f"exit code {code}:\n{said}"
-    for name in ("conformance.threads", "conformance.processes", "litmus", "memcheck"):
-        if stages[name]["result"] != "passed" or stages[name]["passed"] == 0:
-            yield f"{name}: {stages[name]}"
+    for name in ("threads", "processes", "graphs.threads", "graphs.processes", "engine", "cxi", "hip"):
+        yield from faults_of_tests(f"conformance.{name}", stages[f"conformance.{name}"], machine.options.build)
+    for name in ("litmus", "litmus.kernels", "memcheck"):
+        yield from faults_of_tests(name, stages[name], machine.options.build)
     for name, beside in (("bench.latency", "raw"), ("bench.replay", "eager"), ("bench.device", "on_streams"),
                          ("bench.replay.processes", "raw"), ("bench.device.processes", "raw")):
         rows = stages[name].get("rows", [])
@@ -85,17 +123,87 @@ def faults_of_stages(machine):
         yield f"jacobi, without a Kokkos for GPUs: {stages['verify.jacobi']}"
     if "Emulated GPU" not in page:
         yield f"the page does not name the GPU:\n{page}"
+    facts = stages["facts"]["facts"]
+    wanted = {"compute_capability_major": 9, "writes_ordering": "all devices", "pool_handle_types": "file descriptor",
+              "word_operations": True}
+    if wanted.items() - facts.items() or "| writes ordering | all devices |" not in page:
+        yield f"facts: {facts}, or not in the page:\n{page}"
+    if "nccl" not in stages["bench.latency"]["left_out"] and "nccl" not in stages["bench.latency"]["rows"][0]["rivals"]:
+        yield f"nccl is neither measured nor left out: {stages['bench.latency']}"
 
 
 def faults_of_failures(machine):
     """A stage that fails is a result, in an exit code too, and leaves what earlier runs found."""
     machine.add("compute-sanitizer", "#!/bin/sh\necho 'ERROR SUMMARY: 1 error'\nexit 9\n")
-    code, _ = machine.gpu("memcheck")
+    code, _ = machine.on_build("memcheck")
     stages, page = machine.results()
     if code != 1 or stages["memcheck"]["result"] != "failed" or "1 error" not in page:
         yield f"a failure: exit code {code}, {stages['memcheck']}"
     if stages.get("conformance.threads", {}).get("result") != "passed":
         yield f"a run of some stages lost the others: {list(stages)}"
+
+
+def faults_of_programs(machine):
+    """What stages make of programs that crash, hang, are late, or are told what they do not know."""
+    build = machine.work / "programs"
+    machine.add("sluice-bench", "", build / "bin")
+
+    def stage(name, program, text):
+        machine.add(program, text, build / "bin")
+        machine.gpu(f"^{name}$", "--build", build)
+        stages, page = machine.results()
+        return stages[name], page
+
+    late, page = stage("bench.failure", "sluice-run", BENCH % (json.dumps([ROW]), 137))
+    if late["result"] != "failed" or "1500" not in late["what"]:
+        yield f"a stream that is released after 1.5 s: {late}"
+    if late.get("left_out") != {"nccl": "rival-nccl is not beside sluice-bench"} or "| nccl | rival-nccl is not" not in page:
+        yield f"a rival that is left out: {late}, or not in the page:\n{page}"
+    soon, _ = stage("bench.failure", "sluice-run", BENCH % (json.dumps([ROW | {"p50": 15.0}]), 137))
+    if soon["result"] != "passed":
+        yield f"a stream that is released after 15 ms: {soon}"
+    refused, _ = stage("bench.rate", "sluice-run", BENCH % ("[]", 2))
+    if refused["result"] != "failed":
+        yield f"a program that does not know its arguments: {refused}"
+    crashed, _ = stage("conformance.threads", "conformance", CRASHED % {"does": "crashes", "how": "kill -9 $$"})
+    shares = min(8, len(os.sched_getaffinity(0)))
+    if crashed["result"] != "failed" or crashed["passed"] != shares or "exit code -9 in A.crashes" not in crashed["what"]:
+        yield f"a test that crashes: {crashed}"
+    failed, _ = stage("conformance.threads", "conformance",
+                      CRASHED % {"does": "fails", "how": 'echo "[  FAILED  ] A.fails (0 ms)"; exit 1'})
+    if failed["result"] != "failed" or failed["failed"] != ["A.fails"] or failed["passed"] != shares:
+        yield f"a test that fails: {failed}"
+
+
+def faults_without_much(machine):
+    """On a machine where nothing can be installed: a tree of its own, whose build is said to be done."""
+    tree, packages = machine.work / "tree", machine.work / "packages"
+    for name in ("dev", "tests/gpu.py", "tests/gpu_attributes.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    (packages / "nvidia" / "nccl").mkdir(parents=True)
+    for name, text in (("cmake", CMAKE), ("nvcc", NVCC), ("sleep", "#!/bin/sh\n")):
+        machine.add(name, text)
+    environment = {"PYTHONPATH": str(packages), "PIP_NO_INDEX": "1", "XDG_CACHE_HOME": str(machine.work / "cache")}
+    for name in ("NCCL_HOME", "NVSHMEM_HOME", "Kokkos_ROOT", "SLUICE_SOURCE_Kokkos"):
+        environment[name] = ""
+    machine.gpu("build|conformance.hip|verify.jacobi", tree=tree, environment=environment)
+    stages, page = machine.results()
+    configured = (tree / "build" / "log" / "configure-cuda.log").read_text()
+    if stages["build"]["result"] != "passed" or f"-DSLUICE_NCCL_DIR={packages}/nvidia/nccl" not in configured:
+        yield f"NCCL of Python's packages: {stages['build']}\n{configured}"
+    rivals = stages["build.rivals"]
+    if rivals["result"] != "failed" or any(part not in rivals["what"] for part in (
+            "rival-ucx: dev: build-cuda failed", "rival-nccl: built", "Sluice: rival-nvshmem: no (not found)")):
+        yield f"rivals, one of which cannot be compiled: {rivals}"
+    if stages["build.apps"]["result"] != "skipped" or "cannot be downloaded" not in stages["build.apps"]["what"]:
+        yield f"applications, without Kokkos: {stages['build.apps']}"
+    for name, why in (("conformance.hip", "HIP: no (missing: hip"), ("verify.jacobi", "not built")):
+        if stages[name]["result"] != "skipped" or why not in stages[name]["what"]:
+            yield f"{name} without what it needs: {stages[name]}"
+
+
+LOOKS = (faults_without_gpu, faults_of_stages, faults_of_failures, faults_of_programs, faults_without_much)
 
 
 def main():
@@ -105,7 +213,7 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         machine = Machine(options, pathlib.Path(work))
-        faults = [fault for look in (faults_without_gpu, faults_of_stages, faults_of_failures) for fault in look(machine)]
+        faults = [fault for look in LOOKS for fault in look(machine)]
     for fault in faults:
         print(fault)
     print(f"gpu command: {len(faults)} faults")
