@@ -9,6 +9,8 @@ does not stop the others. Exit code: 0 if nothing failed, 1 if something did, 2 
 """
 
 import argparse
+import contextlib
+import ctypes
 import dataclasses
 import datetime
 import itertools
@@ -29,10 +31,14 @@ ALL_SECONDS = 530
 MESHES = [(128, 2000), (1024, 1000), (4096, 200)]
 ROUNDS = 3
 THREADS = ("-n", 2, "--threads")
-# A test waits for its ranks, which wait for a context on the GPU.
-MOST_SHARDS = 8
+# A test waits for its ranks, which wait for a context on the GPU; each of up to 4 takes 600 MiB of it and more.
+MOST_SHARES = 8
+MIB_OF_SHARE = 3072
 # The promise about streams that wait for a peer that has died.
 MOST_MS_TO_NOTICE = 1000
+
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 
 
 class Skipped(Exception):
@@ -61,11 +67,24 @@ def last_line(text):
     return lines[-1][:200] if lines else "no output"
 
 
+def members_of(session):
+    """The processes of a session, but for its leader."""
+    members = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, _, _, number = (folder / "stat").read_text().rsplit(")", 1)[1].split()[:4]
+            if int(number) == session and state != "Z" and int(folder.name) != session:
+                members.append(int(folder.name))
+    return members
+
+
 class Run:
     """What stages share: where things are, what is left of a stage's time, its log."""
 
-    def __init__(self, options):
+    def __init__(self, options, machine):
         self.options = options
+        free = re.match(r"\d+", machine.get("memory_free_mib", ""))  # some GPUs share the host's and do not say
+        self.most_shares = max(1, int(free.group()) // MIB_OF_SHARE) if free else MOST_SHARES
         self.out = options.out
         self.build = options.build or ROOT / "build" / "cuda"
         self.bin = self.build / "bin"
@@ -102,13 +121,15 @@ class Run:
         line = [str(word) for word in words]
         # These are for ./dev; programs refuse variables that they do not know.
         keep = {name: value for name, value in os.environ.items()
-                if line[0].endswith("/dev") or not name.startswith("SLUICE_SOURCE_")}
+                if line[0].endswith("/dev") or not name.startswith(("SLUICE_SOURCE_", "SLUICE_ENABLE_"))}
         with log.open("a") as output:
             output.write(f"$ {' '.join(line)}\n")
             output.flush()
             begin = output.tell()
+            # It ends with this process, as ranks do with who started them.
             return begin, subprocess.Popen(line, cwd=ROOT, env={**keep, **environment}, stdout=output, stderr=output,
-                                           start_new_session=True)
+                                           start_new_session=True,
+                                           preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
 
     def end(self, process):
         """Waits for a command. All that it started ends with the stage's time: then, it has not finished."""
@@ -117,10 +138,23 @@ class Run:
         except subprocess.TimeoutExpired:
             return False
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            self.kill(process)
         return True
+
+    @staticmethod
+    def kill(process):
+        """And all of its session: a build gives each compiler a process group of its own."""
+        if process.poll() is not None:
+            return
+        process.send_signal(signal.SIGSTOP)  # it begins nothing more
+        until = time.monotonic() + 5  # what is inside a driver may take its time
+        while (others := members_of(process.pid)) and time.monotonic() < until:
+            for pid in others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
 
     def command(self, *words, environment=None, code=0, cannot=None):
         """Runs a command that ends with this code; what it said. Raises Skipped if it does not, and a line of what it said has the
@@ -138,15 +172,26 @@ class Run:
             raise subprocess.CalledProcessError(process.returncode, process.args, output)
         return output
 
-    def shards(self, words, count, environment):
+    def dev_build(self, *targets, hip=None, cannot=None):
+        """Builds for this GPU. hip: AUTO or OFF; by default as the last configuration."""
+        last = "OFF" if "switched off" in self.configured("HIP") else "AUTO"
+        self.command(ROOT / "dev", "build", "--preset", "cuda", *targets, environment={"SLUICE_ENABLE_HIP": hip or last}, cannot=cannot)
+
+    def shares(self, words, count, environment):
         """Runs googletest `count` times at once, each time with a share of the tests. The exit code of each, None if it has not
-        finished, and what it said; in the log they are one after the other."""
+        finished, and what it said; in the log they are one after the other. None is left running, whatever happens."""
         logs = [self.log.with_suffix(f".{number}.log") for number in range(count)]
         for log in logs:
             log.write_text("")
-        shares = [{"GTEST_TOTAL_SHARDS": str(count), "GTEST_SHARD_INDEX": str(number)} for number in range(count)]
-        processes = [self.start(words, {**environment, **share}, log)[1] for share, log in zip(shares, logs)]
-        finished = [self.end(process) for process in processes]
+        processes = []
+        try:
+            for number, log in enumerate(logs):
+                share = {"GTEST_TOTAL_SHARDS": str(count), "GTEST_SHARD_INDEX": str(number)}
+                processes.append(self.start(words, {**environment, **share}, log)[1])
+            finished = [self.end(process) for process in processes]
+        finally:
+            for process in processes:
+                self.kill(process)
         outputs = [log.read_text(errors="replace") for log in logs]
         self.log.write_text("".join(outputs))
         for log in logs:
@@ -156,12 +201,15 @@ class Run:
 
 
 def tests_in(output):
-    """What gtest said: how many tests passed and were skipped, and which failed."""
-    passed = len(re.findall(r"^\[       OK \]", output, re.MULTILINE))
-    skipped = len(re.findall(r"^\[  SKIPPED \] \S+ \(\d", output, re.MULTILINE))
+    """What gtest said: how many tests passed and were skipped, which failed, and why some did nothing here."""
+    here = dict(re.findall(r"^SKIPPED-HERE: (\S+): (.*)$", output, re.MULTILINE))
+    passed = set(re.findall(r"^\[       OK \] (\S+)", output, re.MULTILINE)) - set(here)
+    skipped = len(re.findall(r"^\[  SKIPPED \] \S+ \(\d", output, re.MULTILINE)) + len(here)
     failed = sorted(set(re.findall(r"^\[  FAILED  \] ([^\s,]+\.[^\s,]+)", output, re.MULTILINE)))
-    return {"passed": passed, "skipped": skipped, "failed": failed,
-            "what": f"{passed} tests passed" + (f", {skipped} skipped themselves" if skipped else "")
+    reasons = "; ".join(sorted(set(here.values())))
+    return {"passed": len(passed), "skipped": skipped, "failed": failed,
+            "what": f"{len(passed)} tests passed" + (f", {skipped} skipped themselves" if skipped else "")
+                    + (f" ({reasons})" if reasons else "")
                     + (f", {len(failed)} failed: {', '.join(failed[:5])}" if failed else "")}
 
 
@@ -177,11 +225,12 @@ def fault_of(code, output):
     return f"exit code {code}{where}: {last_line(output)}"
 
 
-def conformance(filter_text, brief_text, environment=None, before=(), most=MOST_SHARDS):
+def conformance(filter_text, brief_text, environment=None, before=(), most=MOST_SHARES):
     """A stage of the conformance suite: the tests of a filter, in at most so many processes at once."""
     def work(run):
         words = [*before, run.program("conformance"), f"--gtest_filter={brief_text if run.brief else filter_text}"]
-        ends = run.shards(words, min(most, len(os.sched_getaffinity(0))), environment(run) if environment else {})
+        count = min(most, run.most_shares, len(os.sched_getaffinity(0)))
+        ends = run.shares(words, count, environment(run) if environment else {})
         found = tests_in("".join(output for _, output in ends))
         faults = [fault for fault in (fault_of(*end) for end in ends) if fault]
         if any(code is None for code, _ in ends):
@@ -191,6 +240,7 @@ def conformance(filter_text, brief_text, environment=None, before=(), most=MOST_
         if faults or found["failed"]:
             return found | {"result": "failed", "what": "; ".join([found["what"], *faults])}
         return found | ({} if found["passed"] else {"result": "skipped"})
+    work.tests = filter_text
     return work
 
 
@@ -209,21 +259,31 @@ def hip_on_cuda(run):
     return {"SLUICE_GPUS": "hip", "LD_LIBRARY_PATH": ":".join(paths)}
 
 
-def memcheck(run):
-    tool = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
-    if not tool:
-        raise Skipped("compute-sanitizer is not there")
-    return conformance("Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:Quick/OneWay.*/shm_cuda*d1_13B:"
-                       "Quick/Graphs.are_replayed*/threads_cuda*_to_ours_d*:Quick/GpuKernels.drive*/threads_cuda*_to_ours_d*",
-                       "Quick/OneWay.*/threads_cuda*d1_13B",
-                       before=(tool, "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", "9"))(run)
+def memcheck(filter_text, brief_text):
+    """A stage of the conformance suite under compute-sanitizer, whose part of each process takes memory of the GPU too."""
+    def work(run):
+        tool = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
+        if not tool:
+            raise Skipped("compute-sanitizer is not there")
+        before = (tool, "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", "9")
+        return conformance(filter_text, brief_text, before=before, most=MOST_SHARES // 2)(run)
+    work.tests = filter_text
+    return work
 
 
 def build_tests(run):
     if run.options.build:
         raise Skipped(f"{run.build} is used as it is")
-    run.command(ROOT / "dev", "build", "--preset", "cuda", "build-gpu")
-    return {"what": "; ".join(filter(None, (run.configured(part) for part in ("CUDA", "HIP", "OFI", "APPS", "TESTS"))))}
+    without = ""
+    try:
+        run.dev_build("build-gpu", hip="AUTO")
+    except subprocess.CalledProcessError as ended:
+        if ": yes" not in run.configured("HIP"):
+            raise
+        without = f"built again without HIP: with it, {last_line(ended.output)}"
+        run.dev_build("build-gpu", hip="OFF")
+    parts = (run.configured(part) for part in ("CUDA", "HIP", "OFI", "APPS", "TESTS"))
+    return {"what": "; ".join(filter(None, (*parts, without)))}
 
 
 def build_rivals(run):
@@ -235,7 +295,7 @@ def build_rivals(run):
         why_not = run.configured(f"rival-{rival}")
         try:
             if not why_not:
-                run.command(ROOT / "dev", "build", "--preset", "cuda", f"rival-{rival}")
+                run.dev_build(f"rival-{rival}")
             lines.append(why_not or f"rival-{rival}: built")
         except subprocess.CalledProcessError as ended:
             failed.append(rival)
@@ -248,7 +308,7 @@ def build_apps(run):
         raise Skipped(f"{run.build} is used as it is")
     if ": no" in run.configured("APPS"):
         raise Skipped(run.configured("APPS"))
-    run.command(ROOT / "dev", "build", "--preset", "cuda", "jacobi", "life", cannot="cannot be downloaded")
+    run.dev_build("jacobi", "life", cannot="cannot be downloaded")
     return {"what": run.configured("KOKKOS")}
 
 
@@ -362,7 +422,9 @@ STAGES = [
     Stage("litmus", "two processes, 10^6 puts: no signal lost, none before its data", 60,
           conformance("Full/Litmus.*/shm_cuda_stream_8B:Full/Litmus.*/shm_cuda_stream_65536B", "Quick/Litmus.*/shm_cuda_stream_8B",
                       most=1)),
-    Stage("memcheck", "a subset under compute-sanitizer", 60, memcheck),
+    Stage("memcheck", "a subset under compute-sanitizer", 60,
+          memcheck("Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:Quick/OneWay.*/shm_cuda*d1_13B",
+                   "Quick/OneWay.*/threads_cuda*d1_13B")),
     Stage("build.rivals", "NCCL, NVSHMEM and UCX, to compare with", 90, build_rivals),
     # These two measure UCX too, where there is one, whose program takes seconds to start, for each row.
     Stage("bench.latency", "put and signal to wait, stream to stream", 80, bench("bench.latency", "latency", rounds=10)),
@@ -384,7 +446,7 @@ STAGES = [
     Stage("bench.device", "puts by kernels, ranks as threads", 30, bench("bench.device", "device", rounds=5, ranks=THREADS)),
     # Kernels that wait for each other: processes on one GPU take turns, each for a slice of time, so that fewer go at once.
     Stage("conformance.graphs.processes", "two processes, captured into graphs, or by kernels that wait", 60,
-          conformance("Quick/Graphs.*/shm_cuda*:Quick/GpuK*/shm_cuda*:-*_d3_*",
+          conformance("Quick/Graphs*/shm_cuda*:Quick/GpuK*/shm_cuda*:-Quick/Graphs.*_d3_*:Quick/GpuKernels.*_d3_*",
                       "Quick/Graphs.are_replayed*/shm_cuda*d1_13B:Quick/GpuKernels.drive*/shm_cuda*d1_13B", most=4)),
     Stage("litmus.kernels", "two processes, whose graphs and kernels wait for each other", 60,
           conformance("Quick/Litmus.*/shm_cuda_graph_*:Quick/Litmus.*/shm_cuda_kernel_*", "Quick/Litmus.*/shm_cuda_kernel_8B",
@@ -402,6 +464,9 @@ STAGES = [
           conformance("Quick/Gpu*/posted_cuda*:Quick/Gpu*/rung_cuda*:Wrapped/OneWay.*/posted_cuda*:Wrapped/OneWay.*/rung_cuda*:"
                       "Quick/Graphs.are_replayed*/posted_cuda*:Quick/Graphs.are_replayed*/rung_cuda*:-*GpuK*",
                       "Wrapped/OneWay.*/posted_cuda*d1_0B:Wrapped/OneWay.*/rung_cuda*d1_0B")),
+    Stage("memcheck.graphs", "graphs and kernels under compute-sanitizer", 60,
+          memcheck("Quick/Graphs.are_replayed*/threads_cuda*_to_ours_d*:Quick/GpuKernels.*drive*/threads_cuda*_to_ours_d*",
+                   "Quick/GpuKernels.drive*/threads_cuda_ours_to_ours_d1_13B")),
 ]
 
 
@@ -437,12 +502,12 @@ def said(command, pattern):
 
 def this_machine():
     """GPU, driver, toolkit. None if no GPU answers."""
-    line = said(["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"], r"^(.+)\n")
-    if line.count(",") != 2:
+    line = said(["nvidia-smi", "--query-gpu=name,driver_version,compute_cap,memory.free", "--format=csv,noheader,nounits"], r"^(.+)\n")
+    if line.count(",") != 3:
         return None
-    gpu, driver, capability = (part.strip() for part in line.split(","))
+    gpu, driver, capability, free = (part.strip() for part in line.split(","))
     nvcc = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin") or "nvcc"
-    return {"gpu": gpu, "driver": driver, "compute_capability": capability,
+    return {"gpu": gpu, "driver": driver, "compute_capability": capability, "memory_free_mib": free,
             "nvcc": said([nvcc, "--version"], r"V([\d.]+)"), "cmake": said(["cmake", "--version"], r"version (\S+)"),
             "compiler": said(["c++", "--version"], r"^(.+)\n")}
 
@@ -532,7 +597,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, help="use this build as it is; default: make build/cuda")
     parser.add_argument("--only", default="", help="stages whose names match; what others left in DIR stays")
     parser.add_argument("--brief", action="store_true", help="little of each stage: does it run?")
-    options = parser.parse_args()
+    options, start = parser.parse_args(), time.monotonic()
     machine = this_machine()
     if not machine:
         print("dev: no NVIDIA GPU answers to nvidia-smi: on an emulated one the same tests run with ./dev test", file=sys.stderr)
@@ -540,18 +605,25 @@ def main():
     options.out = options.out.resolve()
     options.build = options.build and options.build.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
-    run, start = Run(options), time.monotonic()
+    # So that all that was started is ended, compilers too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    run = Run(options, machine)
     done = stages_before(options.out, machine) if options.only else {}
     results = {"schema": 1, "date": now(), **machine, "stages": []}
+
+    def leave(found):
+        done[found["name"]] = found
+        results["stages"] = [done[known.name] for known in STAGES if known.name in done]
+        write(results, options.out)
+
     for stage in STAGES:
         if not re.search(options.only, stage.name):
             continue
         print(f"dev: gpu: {stage.name} ({stage.about})", flush=True)
+        leave({"name": stage.name, "about": stage.about, "date": now(), "result": "failed", "what": "was cut short", "seconds": 0.0})
         found = outcome(stage, run, ALL_SECONDS - (time.monotonic() - start))
         print(f"dev: gpu: {found['result']} after {found['seconds']} s: {found['what']}", flush=True)
-        done[stage.name] = found
-        results["stages"] = [done[known.name] for known in STAGES if known.name in done]
-        write(results, options.out)
+        leave(found)
     print(f"dev: gpu: {options.out / 'results.md'}, results.json, and a log for each stage")
     return 1 if any(stage["result"] == "failed" for stage in results["stages"]) else 0
 

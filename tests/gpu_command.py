@@ -9,13 +9,18 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+
+import gpu
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-GPU = '#!/bin/sh\necho "Emulated GPU, 1.0, 9.0"\n'
+GPU = '#!/bin/sh\necho "Emulated GPU, 1.0, 9.0, %s"\n'
 NO_GPU = "#!/bin/sh\necho 'No devices were found'\nexit 6\n"
 # Runs what it is to check. Its own first words are options, up to the program.
 SANITIZER = '#!/bin/sh\nwhile [ "${1#*/}" = "$1" ]; do shift; done\n"$@"\n'
@@ -44,6 +49,36 @@ echo "[ RUN      ] A.%(does)s"
 """
 
 
+# A build with HIP's part fails, and one without does not.
+CMAKE_OF_OLD_HIP = """#!/bin/sh
+mkdir -p build/cuda/bin
+case "$*" in
+  --build*) cat build/hip; grep -q off build/hip ;;
+  *ENABLE_HIP=OFF*) echo "-- Sluice: HIP: no (switched off)" | tee build/hip ;;
+  *) echo "-- Sluice: HIP: yes (clang)" | tee build/hip ;;
+esac
+"""
+SKIPPING = """#!/bin/sh
+echo "[ RUN      ] A.needs_two"
+echo "SKIPPED-HERE: A.needs_two: there is only one"
+echo "SKIPPED-HERE: A.needs_two: there is only one"
+echo "[       OK ] A.needs_two (0 ms)"
+"""
+# As a build does, it begins what it begins in a process group of its own.
+HANGING = """#!/bin/bash
+set -m
+sleep 100 >/dev/null 2>&1 &
+echo $$ >>%(pids)s
+echo $! >>%(jobs)s
+wait
+"""
+# Tests on a GPU's memory or streams, with ranks that are threads or processes, which no stage runs, and why.
+LEFT_OUT = {
+    r"^Quick/(Accesses|Atomics|NoAtomics|LostOwner)\.": "the seam that channels do not use yet",
+    r"^Quick/(Armed|ArmedKill|Budgets|Bursts)\.": "what NICs fire",
+}
+
+
 class Machine:
     """A folder of programs that stand in for what a GPU's machine has, and one for results."""
 
@@ -53,7 +88,7 @@ class Machine:
         self.tools = work / "tools"
         self.out = work / "out"
         self.add("compute-sanitizer", SANITIZER)
-        self.add("nvidia-smi", GPU)
+        self.add("nvidia-smi", GPU % "80000")
 
     def add(self, name, text, folder=None):
         path = (folder or self.tools) / name
@@ -61,13 +96,19 @@ class Machine:
         path.write_text(text)
         path.chmod(0o755)
 
-    def gpu(self, only, *arguments, tree=ROOT, environment=None):
-        """Runs some stages; the exit code and what was said."""
+    def start(self, only, *arguments, tree=ROOT, environment=None):
+        """Begins some stages."""
         environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(self.options.driver),
                        "EMUCUDA_KERNELS": str(self.options.driver / "libemukernels.so"), **(environment or {})}
         words = ["bash", tree / "dev", "gpu", "--out", self.out, "--brief", "--only", only, *arguments]
-        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, env=environment, check=False)
-        return done.returncode, done.stdout + done.stderr
+        return subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=environment)
+
+    def gpu(self, *arguments, **more):
+        """Runs some stages; the exit code and what was said."""
+        process = self.start(*arguments, **more)
+        said = process.communicate()[0]
+        return process.returncode, said
 
     def on_build(self, only):
         return self.gpu(only, "--build", self.options.build)
@@ -85,7 +126,7 @@ def faults_without_gpu(machine):
         yield f"without a GPU: exit code {code}, {said!r}"
     if machine.out.exists():
         yield "without a GPU: results were written"
-    machine.add("nvidia-smi", GPU)
+    machine.add("nvidia-smi", GPU % "80000")
 
 
 def faults_of_tests(name, stage, build):
@@ -105,7 +146,7 @@ def faults_of_stages(machine):
         yield f"exit code {code}:\n{said}"
     for name in ("threads", "processes", "graphs.threads", "graphs.processes", "engine", "cxi", "hip"):
         yield from faults_of_tests(f"conformance.{name}", stages[f"conformance.{name}"], machine.options.build)
-    for name in ("litmus", "litmus.kernels", "memcheck"):
+    for name in ("litmus", "litmus.kernels", "memcheck", "memcheck.graphs"):
         yield from faults_of_tests(name, stages[name], machine.options.build)
     for name, beside in (("bench.latency", "raw"), ("bench.replay", "eager"), ("bench.device", "on_streams"),
                          ("bench.replay.processes", "raw"), ("bench.device.processes", "raw")):
@@ -135,7 +176,7 @@ def faults_of_stages(machine):
 def faults_of_failures(machine):
     """A stage that fails is a result, in an exit code too, and leaves what earlier runs found."""
     machine.add("compute-sanitizer", "#!/bin/sh\necho 'ERROR SUMMARY: 1 error'\nexit 9\n")
-    code, _ = machine.on_build("memcheck")
+    code, _ = machine.on_build("^memcheck$")
     stages, page = machine.results()
     if code != 1 or stages["memcheck"]["result"] != "failed" or "1 error" not in page:
         yield f"a failure: exit code {code}, {stages['memcheck']}"
@@ -165,6 +206,9 @@ def faults_of_programs(machine):
     refused, _ = stage("bench.rate", "sluice-run", BENCH % ("[]", 2))
     if refused["result"] != "failed":
         yield f"a program that does not know its arguments: {refused}"
+    skipping, _ = stage("conformance.threads", "conformance", SKIPPING)
+    if skipping["result"] != "skipped" or "(there is only one)" not in skipping["what"]:
+        yield f"tests that do nothing here: {skipping}"
     crashed, _ = stage("conformance.threads", "conformance", CRASHED % {"does": "crashes", "how": "kill -9 $$"})
     shares = min(8, len(os.sched_getaffinity(0)))
     if crashed["result"] != "failed" or crashed["passed"] != shares or "exit code -9 in A.crashes" not in crashed["what"]:
@@ -173,6 +217,126 @@ def faults_of_programs(machine):
                       CRASHED % {"does": "fails", "how": 'echo "[  FAILED  ] A.fails (0 ms)"; exit 1'})
     if failed["result"] != "failed" or failed["failed"] != ["A.fails"] or failed["passed"] != shares:
         yield f"a test that fails: {failed}"
+
+
+def running(file):
+    """Those of the processes, whose numbers are in a file, that have not ended."""
+    def is_running(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except OSError:
+            return False
+    return [int(pid) for pid in (file.read_text().split() if file.exists() else []) if is_running(pid)]
+
+
+def wait_until(condition):
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.02)
+    return condition()
+
+
+def faults_of_limits(machine):
+    """A stage that is cut short is a result, of which nothing goes on; so is one that fails to begin."""
+    build, pids, jobs = machine.work / "hanging", machine.work / "pids", machine.work / "jobs"
+    machine.add("conformance", HANGING % {"pids": pids, "jobs": jobs}, build / "bin")
+    shares = min(gpu.MOST_SHARES, len(os.sched_getaffinity(0)))
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = machine.start("^conformance.threads$", "--build", build)
+        begun = wait_until(lambda: len(running(pids)) == len(running(jobs)) == shares)
+        process.send_signal(number)
+        process.communicate()
+        ended = wait_until(lambda: not running(pids))
+        if number == signal.SIGKILL:  # who begins something has to see to its end
+            for job in running(jobs):
+                os.kill(job, signal.SIGKILL)
+            wait_until(lambda: not running(jobs))
+        cut = machine.results()[0]["conformance.threads"]
+        if not begun or not ended or running(jobs) or (cut["result"], cut["what"]) != ("failed", "was cut short"):
+            yield f"a run that is ended by {number}: {running(pids) + running(jobs)} go on, or not all had begun ({begun}); {cut}"
+
+    options = argparse.Namespace(out=machine.out, build=build, brief=True)
+    stage = gpu.Stage("conformance.threads", "", 100, gpu.conformance("", ""))
+    run = gpu.Run(options, {"memory_free_mib": str(2 * gpu.MIB_OF_SHARE - 1)})
+    pids.unlink()
+    over = gpu.outcome(stage, run, 1.5)
+    if over["result"] != "failed" or "time of 2 s is over" not in over["what"] or not 1 < over["seconds"] < 10:
+        yield f"a stage whose time is over: {over}"
+    if running(pids) or running(jobs):
+        yield f"a stage whose time is over: {running(pids) + running(jobs)} go on"
+    if len(pids.read_text().split()) != 1:
+        yield f"{len(pids.read_text().split())} shares where the GPU has memory for one"
+    none = gpu.outcome(stage, run, 0.5)
+    if (none["result"], none["what"]) != ("skipped", "no time was left"):
+        yield f"a stage without time: {none}"
+
+    class Failing(gpu.Run):
+        def start(self, *arguments):
+            if pids.exists():
+                raise OSError("no process can be started")
+            begun = super().start(*arguments)
+            wait_until(pids.exists)
+            return begun
+
+    pids.unlink()
+    failing = Failing(options, {})
+    failing.begin(stage, 20)
+    try:
+        failing.shares([build / "bin" / "conformance"], 2, {})
+        yield "a share that cannot be started: nothing was said"
+    except OSError:
+        if running(pids) or running(jobs):
+            yield f"a share that cannot be started: {running(pids) + running(jobs)} go on"
+
+
+def faults_of_filters(machine):
+    """Each test of the quick suite on a GPU with ranks that are threads or processes is in a stage, or left out for a reason."""
+    program = machine.options.build / "bin" / "conformance"
+    environment = {**os.environ, "FI_PROVIDER_PATH": str(machine.options.build / "providers"),
+                   "LD_LIBRARY_PATH": str(machine.options.driver)}
+
+    def listed(filter_text):
+        output = subprocess.run([program, "--gtest_list_tests", f"--gtest_filter={filter_text}"], capture_output=True, text=True,
+                                env=environment, check=True).stdout
+        suite = ""
+        for line in output.splitlines():
+            words = line.split()
+            if not line.startswith(" "):
+                suite = words[0] if words and words[0].endswith(".") else ""
+            elif suite:
+                yield suite + words[0]
+
+    taken = set()
+    for stage in gpu.STAGES:
+        if tests := getattr(stage.work, "tests", ""):
+            of_stage = set(listed(tests))
+            if not of_stage and (stage.name != "conformance.cxi" or list((machine.options.build / "providers").glob("*emucxi*"))):
+                yield f"{stage.name}: its filter names no test"
+            taken |= of_stage
+    every = {test for test in listed("Quick*cuda*") if re.search(r"/(threads|shm)_(inline_)?cuda", test)}
+    lost = {test for test in every - taken if not any(re.search(pattern, test) for pattern in LEFT_OUT)}
+    # Of a promise that is tried with many parameters some will do, but for suites of pairs of GPUs.
+    kept = {test.rsplit("/", 1)[0] for test in every & taken}
+    missing = sorted(test for test in lost if test.rsplit("/", 1)[0] not in kept or "Pairs" in test)
+    if missing or not every:
+        yield f"{len(missing)} of {len(every)} tests are in no stage: {', '.join(missing[:20])}"
+
+
+def faults_of_hip(machine):
+    """HIP's headers are there, but its part does not compile."""
+    tree = machine.work / "with_hip"
+    for name in ("dev", "tests/gpu.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    for name, text in (("cmake", CMAKE_OF_OLD_HIP), ("nvcc", NVCC)):
+        machine.add(name, text)
+    machine.gpu("^build", tree=tree, environment={"Kokkos_ROOT": "/nowhere"})
+    stages, _ = machine.results()
+    build, apps = stages["build"], stages["build.apps"]
+    if build["result"] != "passed" or "built again without HIP" not in build["what"] or "no (switched off)" not in build["what"]:
+        yield f"HIP that does not compile: {build}"
+    if apps["result"] != "passed":
+        yield f"HIP that does not compile, later: {apps}"
 
 
 def faults_without_much(machine):
@@ -203,7 +367,8 @@ def faults_without_much(machine):
             yield f"{name} without what it needs: {stages[name]}"
 
 
-LOOKS = (faults_without_gpu, faults_of_stages, faults_of_failures, faults_of_programs, faults_without_much)
+LOOKS = (faults_without_gpu, faults_of_filters, faults_of_stages, faults_of_failures, faults_of_programs, faults_of_limits,
+         faults_of_hip, faults_without_much)
 
 
 def main():
