@@ -244,6 +244,11 @@ def conformance(filter_text, brief_text, environment=None, before=(), most=MOST_
     return work
 
 
+def kernel_waits(_):
+    """The environment in which kernels do what streams' own operations do."""
+    return {"SLUICE_GPU_WAITS": "kernel"}
+
+
 def emucxi(run):
     """The environment in which libfabric finds the emulated NIC."""
     if not list((run.build / "providers").glob("*emucxi*")):
@@ -457,6 +462,10 @@ STAGES = [
           bench("bench.device.processes", "device", "--sizes", "8", rounds=3)),
     Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
           bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
+    Stage("conformance.waits", "kernels wait in place of streams' own operations", 45,
+          conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:"
+                      "Quick/GpuPlans.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
+                      "Quick/OneWay.*/threads_cuda*d1_13B", kernel_waits, most=4)),
     Stage("conformance.hip", "HIP's calls, done by this GPU's CUDA driver: no test on AMD", 60,
           conformance("Quick/GpuMemory*/shm_cuda*:Quick/GpuStreams*/shm_cuda*:Quick/OneWay.*/shm_cuda*",
                       "Quick/OneWay.*/threads_cuda*d1_13B", hip_on_cuda)),

@@ -144,7 +144,7 @@ def faults_of_stages(machine):
     stages, page = machine.results()
     if code != 0:
         yield f"exit code {code}:\n{said}"
-    for name in ("threads", "processes", "graphs.threads", "graphs.processes", "engine", "cxi", "hip"):
+    for name in ("threads", "processes", "graphs.threads", "graphs.processes", "waits", "engine", "cxi", "hip"):
         yield from faults_of_tests(f"conformance.{name}", stages[f"conformance.{name}"], machine.options.build)
     for name in ("litmus", "litmus.kernels", "memcheck", "memcheck.graphs"):
         yield from faults_of_tests(name, stages[name], machine.options.build)
