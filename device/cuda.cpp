@@ -459,7 +459,7 @@ Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), apart
 }
 
 /// Non-blocking: the legacy stream of the program does not wait for it, nor it for that.
-/// Of the highest priority, which has hardware queues of its own: behind no stream that waits.
+/// Of the highest priority: so that, if those have hardware queues of their own, it is behind no stream that waits.
 CUresult Cuda::create(CUstream& stream) const {
   constexpr int kHighest = -100;
   return calls_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, kHighest);
