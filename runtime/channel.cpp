@@ -289,7 +289,9 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
     const std::lock_guard lock(world_->mutex());  // the peer may be about to go
     reach_from(driver, gpu);
     world_->engine().wake();
-  } catch (const device::GpuError& reason) {
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& reason) {
     throw error(Code::out_of_resources, epoch(), reason.what());
   }
 }

@@ -184,7 +184,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     const bool awaited = landing_ != nullptr && landing_->close();
     if (closing) {  // nobody looks any more at what has landed
       stop_taking();
-      landing_.reset();
+      if (passed()) landing_.reset();  // else what was begun just before reads it, and it goes with this end
     }
     return awaited;
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 
 #include "runtime/handles.hpp"
@@ -107,19 +108,24 @@ void ReceiverCore::reach_own(device::Driver& driver) {
   runtime::reach_progress(driver, landed_.word);
   if (landing_ == nullptr || landing_->direct() || takes_) return;
   // How much has landed where is known when it has: a stream that was given its work long before cannot copy it.
-  landing_->reach_from(driver);
-  if (const auto gpu = slots_.memory.driver == nullptr ? std::nullopt : driver.find(slots_.memory.data))
+  if (const auto gpu = slots_.memory.driver == nullptr ? std::nullopt : driver.find(slots_.memory.data)) {
+    landing_->reach_from(driver);
+    if (device::words_by_kernels()) driver.load_kernels(gpu->device);  // not behind what waits for it
     courier_ = Courier{driver.own_stream(gpu->device), gpu->device};
-  base::Progress& taken = base::take_progress();
+  }
+  struct GiveBack {
+    void operator()(base::Progress* progress) const noexcept { base::give_back(*progress); }
+  };
+  std::unique_ptr<base::Progress, GiveBack> taken(&base::take_progress());
   if (brought_ == nullptr) brought_ = &base::take_progress();
-  for (base::Progress* const progress : {&taken, brought_}) {
+  for (base::Progress* const progress : {taken.get(), brought_.load()}) {
     progress->word.value.store(epoch());
     progress->parking.silence();
     runtime::reach_progress(driver, progress->word);
   }
   to_take_.store(epoch());
   taking_.store(epoch());
-  taken_ = &taken;
+  taken_ = taken.release();
   takes_ = true;
   world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
 }
@@ -130,6 +136,7 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
 }
 
 bool ReceiverCore::take_landed() {
+  if (unsaid_ != 0 && !say_brought(unsaid_)) return true;
   const std::uint64_t last = to_take_.load();
   std::uint64_t next = taking_.load() + 1;
   const auto depth = static_cast<std::uint64_t>(opening.options.depth);
@@ -150,13 +157,12 @@ void ReceiverCore::take_for_stream(std::uint64_t epoch) {
   if (courier_ && !seeded("taken_by_engine")) return take_by_courier(epoch);
   if (!seeded("landed_not_taken")) landing_->take({}, *this, epoch);
   if (!failed()) base::raise(taken_.load()->word, epoch, taken_.load()->parking);
-  base::raise(brought_->word, epoch, brought_->parking);
+  base::raise(brought_.load()->word, epoch, brought_.load()->parking);
 }
 
 /// The engine waits for no stream: who waits here may hold up the one that copies, where they share a hardware queue
 /// (test: Unmapped.that_is_held_up_holds_up_nobody).
 void ReceiverCore::take_by_courier(std::uint64_t epoch) {
-  const auto say_brought = [&](device::Lane lane) { lane.gpu->write(brought_->word, epoch); };
   try {
     device::on_gpu(device::GpuCall(courier_->stream, courier_->gpu), [&](device::Lane lane) {
       if (seeded("taken_before_copied")) {
@@ -165,16 +171,26 @@ void ReceiverCore::take_by_courier(std::uint64_t epoch) {
       }
       landing_->take(lane, *this, epoch);
       lane.gpu->write(taken_.load()->word, epoch);
-      say_brought(lane);
+      lane.gpu->write(brought_.load()->word, epoch);
     });
   } catch (const device::GpuError& reason) {
     fail(Code::transport, reason.what());
-    try {
-      device::on_gpu(device::GpuCall(courier_->stream, courier_->gpu), say_brought);  // behind what the driver took
-    } catch (const device::GpuError&) {
-      base::raise(brought_->word, epoch, brought_->parking);  // nothing is waited for
-    }
+    (void)say_brought(epoch);
   }
+}
+
+/// Behind what the driver took before it refused the rest. If it refuses this too, it is tried again: the copy may be
+/// under way, so that no other may say that it is over.
+bool ReceiverCore::say_brought(std::uint64_t epoch) noexcept {
+  unsaid_ = epoch;
+  try {
+    device::on_gpu(device::GpuCall(courier_->stream, courier_->gpu),
+                   [&](device::Lane lane) { lane.gpu->write(brought_.load()->word, epoch); });
+    unsaid_ = 0;
+  } catch (const device::GpuError&) {
+    return false;
+  }
+  return true;
 }
 
 std::uint64_t ReceiverCore::waits_for() const noexcept {
@@ -239,7 +255,7 @@ void ReceiverCore::complete(std::optional<Timeout> timeout) {
   complete_until([this] { return released(); }, deadline);
   if (brought_ == nullptr) return;  // a stream may have seen what was taken before its courier has said that it is over
   const auto is_over = [this] { return brought() || failed(); };
-  if (!await_in_host(brought_->parking, is_over, deadline - base::Clock::now())) not_drained();
+  if (!await_in_host(brought_.load()->parking, is_over, deadline - base::Clock::now())) not_drained();
 }
 
 std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }
@@ -306,7 +322,7 @@ std::string ReceiverCore::state() const {
   const std::uint64_t signal = word_.word->value.load(std::memory_order_relaxed);
   return "enqueued " + std::to_string(epoch()) + " waits, landed " +
          (signal >= base::kPoison ? "poison" : std::to_string(signal)) +
-         (brought_ == nullptr ? "" : ", copied to the GPU " + std::to_string(brought_->word.value.load())) +
+         (brought_ == nullptr ? "" : ", copied to the GPU " + std::to_string(brought_.load()->word.value.load())) +
          ", waited " + std::to_string(waits_passed()) + ", released " + std::to_string(released()) + ", " +
          (connected() ? "connected" : "not connected");
 }

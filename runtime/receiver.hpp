@@ -13,8 +13,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
 
   Slice wait(Stream stream);
   void release(Stream stream);
-  /// Blocks until every release enqueued has passed.
-  /// Blocks the host until every credit is over here.
+  /// Blocks the host until every credit is over here, and what was taken for a GPU's stream is in place.
   void complete(std::optional<Timeout> timeout);
   std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
@@ -58,9 +57,10 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   bool take_landed() override;
   void take_for_stream(std::uint64_t epoch);
   void take_by_courier(std::uint64_t epoch);
+  bool say_brought(std::uint64_t epoch) noexcept;
   void have_taken(std::uint64_t epoch);
   /// Nothing is under way of what is taken for a GPU's stream.
-  bool brought() const noexcept { return brought_ == nullptr || base::reached(brought_->word, taking_.load()); }
+  bool brought() const noexcept { return brought_ == nullptr || base::reached(brought_.load()->word, taking_.load()); }
   void await_signal(device::Lane lane, std::uint64_t epoch);
   /// On all rails.
   bool landed(std::uint64_t epoch) const noexcept;
@@ -79,7 +79,8 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   bool takes_ = false;                              // the engine does, for a GPU's stream
   std::atomic<std::uint64_t> to_take_{0};           // the last epoch that the engine is to take
   std::atomic<std::uint64_t> taking_{0};            // the last that it has begun to take
-  base::Progress* brought_ = nullptr;               // and that is over, which poison does not touch
+  std::atomic<base::Progress*> brought_{nullptr};   // and that is over, which poison does not touch
+  std::uint64_t unsaid_ = 0;                        // what the driver refused to say of that
   std::optional<Courier> courier_;                  // who takes into a GPU's memory
   std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
   std::atomic<std::uint64_t> released_{0};          // releases enqueued; `done` counts those that have passed

@@ -147,7 +147,7 @@ BUGS = {
     "taking_not_awaited": "Quick/Unmapped.that_is_held_up*/shm_cuda_ours_to_ours_d1_13B",
     "import_kept": "Quick/Ways.that_fail_hold_nothing/shm_cuda_ours*",
     "obstacle_told_each_time": "Quick/Unmapped.is_logged_once/shm_cuda_ours_to_ours_d1_13B",
-    "named_stream_failure_lost": "Quick/NamedStreams.*/posted_cuda*",
+    "named_stream_failure_lost": "Quick/NamedStreams.*/posted_cuda_ours*",
     "next_handle_untried": "Quick/Ways.are_tried*/shm_cuda_ours*",
     "over_when_fired": "Quick/Bells.*/emucxi_inline_allocated_d1_4096B",
     "settled_before_shut": "Wrapped/Devices.find_nothing*/rung_inline_allocated_d1_13B",

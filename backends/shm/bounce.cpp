@@ -59,7 +59,7 @@ void BounceLanding::take(device::Lane lane, device::Watch& watch, std::uint64_t 
 std::string BounceLanding::describe() const {
   if (target_.memory.driver != nullptr) {
     return "shm: the target is a GPU's memory that " + not_mapped("the peer cannot map", obstacle_) +
-           ", so it lands in host memory, from where the engine or the wait copies it";
+           ", so it lands in host memory, from where a stream of ours or the wait copies it";
   }
   return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
 }
