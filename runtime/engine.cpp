@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,15 +20,19 @@ using backends::Haste;
 
 namespace {
 
-constexpr int kAttendedMs = 1;
+// So long after others took a turn, at most, the engine's thread looks whether they still do.
+constexpr auto kAttended = std::chrono::microseconds(1000);
+constexpr auto kPutOffAfter = kAttended / 2;
 
 int at_most(int patience, int limit) noexcept { return patience < 0 ? limit : std::min(patience, limit); }
 
 }  // namespace
 
 Engine::Engine(Desk& desk, Options options)
-    : desk_(desk), options_(options), bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    : desk_(desk), options_(options), bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
   if (!bell_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  if (!alarm_) throw std::system_error(errno, std::generic_category(), "timerfd_create");
   sockets_.reserve(64);
 }
 
@@ -59,6 +64,7 @@ void Engine::loop() {
   while (!stopping_.load()) {
     sockets_.clear();
     sockets_.push_back({bell_.get(), POLLIN, 0});
+    sockets_.push_back({alarm_.get(), POLLIN, 0});
     const int patience = desk_.prepare(sockets_);
     sleep(rest(patience));
     desk_.serve();
@@ -73,7 +79,8 @@ int Engine::rest(int patience) {
   attended_.store(attended);
   if (attended && !listens_.load()) {
     if (credits_.any_wait()) turn();
-    return at_most(patience, kAttendedMs);
+    set_alarm();
+    return patience;
   }
   if (turn()) return 0;
   const std::lock_guard turn(turn_);
@@ -93,9 +100,18 @@ void Engine::sleep(int timeout_ms) {
     for (auto& socket : sockets_) socket.revents = 0;  // interrupted: nothing was looked at
   }
   asleep_.store(false);
-  std::uint64_t count = 0;
-  if ((sockets_[0].revents & POLLIN) != 0) [[maybe_unused]]
-    const auto got = read(bell_.get(), &count, sizeof count);
+  for (const pollfd& own : {sockets_[0], sockets_[1]}) {
+    std::uint64_t count = 0;
+    if ((own.revents & POLLIN) != 0) [[maybe_unused]]
+      const auto got = read(own.fd, &count, sizeof count);
+  }
+}
+
+/// Or puts it off.
+void Engine::set_alarm() noexcept {
+  constexpr itimerspec kOnce{{}, {0, std::chrono::nanoseconds(kAttended).count()}};
+  alarm_set_.store(base::Clock::now(), std::memory_order_relaxed);
+  timerfd_settime(alarm_.get(), 0, &kOnce, nullptr);
 }
 
 /// Puts are under way: stay awake, but let who computes go first.
@@ -135,6 +151,7 @@ void Engine::look() noexcept {
 
 void Engine::helped() noexcept {
   helped_.store(helped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (attended_.load() && base::Clock::now() - alarm_set_.load(std::memory_order_relaxed) > kPutOffAfter) set_alarm();
 }
 
 /// What stays under way is the engine's thread to finish.

@@ -90,18 +90,20 @@ class Engine final : public backends::Listener, public device::Helper {
   bool work();
   int rest(int patience);
   void sleep(int timeout_ms);
+  void set_alarm() noexcept;
   void pause() const;
 
   Desk& desk_;
   Options options_;
   base::Fd bell_;
+  base::Fd alarm_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::vector<pollfd> sockets_;
 
   // One thread at a time runs a turn: the engine's own, or one that posts or waits. While others do, the engine's
-  // thread leaves the work to them, and looks once a millisecond whether they still do: two threads that poll for one
+  // thread leaves the work to them, and sleeps until an alarm that they keep putting off: two threads that poll for one
   // another on one core slow both down.
   std::mutex turn_;
   std::atomic<bool> again_{false};    // a bell was rung while somebody else had the turn
@@ -110,6 +112,7 @@ class Engine final : public backends::Listener, public device::Helper {
   std::atomic<int> watched_{0};
   std::atomic<std::uint32_t> helped_{0};  // turns of other threads than the engine's
   std::uint32_t helped_before_ = 0;
+  std::atomic<base::Clock::time_point> alarm_set_{};
   std::atomic<bool> attended_{false};  // others took turns lately, and so do what the engine's thread would do
   std::vector<backends::Transport*> transports_;
   std::vector<backends::Posting*> puts_;

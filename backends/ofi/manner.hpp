@@ -15,6 +15,7 @@ namespace sluice::backends::ofi {
 /// `data`   The put carries a number; the provider shows it to the receiver once all bytes are in place (fi_rma(3),
 ///          FI_REMOTE_CQ_DATA). The receiver raises the signal. Nothing need be ordered: the number names the epoch.
 ///          Where it has no room for that (level 1), puts of a channel arrive in order, or go one at a time.
+///          With write-after-write order the number of a large put is a write of its own, behind it.
 /// `word`   A second write raises the signal itself. With write-after-write order it follows the data at once;
 ///          without, once the data is known to be delivered (FI_DELIVERY_COMPLETE).
 /// `counter` A counter bound to a slot of the receiver counts what has arrived there (FI_RMA_EVENT). Slots are used in

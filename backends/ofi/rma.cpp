@@ -19,6 +19,10 @@ namespace {
 constexpr std::size_t kPieceBytes = 512 * 1024;
 constexpr std::size_t kPieces = 4;
 
+/// From here on the number goes behind the data: over `tcp`, one write that brings both was slower
+/// (docs/benchmarks.md).
+constexpr std::size_t kNumberBehind = 1024 * 1024;
+
 device::Extent word_of(Operation& write) {
   return {reinterpret_cast<std::byte*>(&write.value), sizeof write.value, nullptr};
 }
@@ -203,8 +207,8 @@ bool RmaPut::at_rest(std::size_t rail) {
   const std::lock_guard lock(station_.mutex);
   const Lane& lane = lanes_[rail];
   const auto& pieces = lane.pieces;
-  const bool data_without_word = lane.word_due != 0 && lane.of(lane.word_due)->posted;
-  return !data_without_word &&
+  const bool data_without_signal = lane.signal_due != 0 && lane.of(lane.signal_due)->posted;
+  return !data_without_signal &&
          std::none_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece->posted; });
 }
 
@@ -220,6 +224,13 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1)->posted &&
       !seeded("unnamed_epochs_at_once"))
     return false;  // the number does not name the epoch
+  const bool behind = manner.ordered && message.range.bytes >= kNumberBehind;
+  if (behind) {
+    if (lane.word_write->posted) return false;  // the last number is on its way
+    if (!seeded("number_before_data") && !post_ahead(lane, message)) return false;
+  }
+  Operation& operation = behind ? *lane.word_write : *lane.of(message.epoch);
+  const Message signal = behind ? Message{message.epoch, message.part, {}} : message;
   RmaPut* const with = rider(lane);
   const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();  // 0 if that end has failed meanwhile
   std::uint64_t number = manner.number(place_.index, message.epoch);
@@ -227,13 +238,19 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
     const std::uint64_t credit = half().number(with->place_.index, epoch_with);
     number = two_in_one(seeded("rider_replaces_put") ? credit : half().number(place_.index, message.epoch), credit);
   }
-  const Posted posted = write(lane, message, number, !manner.ordered);
-  if (epoch_with != 0 && posted != Posted::busy) {
+  const Posted posted = write(lane, signal, number, !manner.ordered, operation);
+  if (posted == Posted::busy) return false;
+  if (epoch_with != 0) {
     with->posted_along(epoch_with);
-    lane.of(message.epoch)->rider = with->place_.index + 1;
+    operation.rider = with->place_.index + 1;
   }
-  if (posted == Posted::over || (posted == Posted::under_way && seeded("over_when_posted"))) over(message.epoch);
-  return posted != Posted::busy;
+  if (behind) {
+    if (seeded("number_before_data")) post_ahead(lane, message);
+    followed(lane, message.epoch);
+  } else if (posted == Posted::over || seeded("over_when_posted")) {
+    over(message.epoch);
+  }
+  return true;
 }
 
 /// What moves no bytes and is for the same endpoint of the peer. In order alone: else it would be over before it has
@@ -261,16 +278,24 @@ bool RmaPut::cumulative() const noexcept {
 bool RmaPut::post_counted(Lane& lane, const Message& message) { return write(lane, message, {}, true) != Posted::busy; }
 
 bool RmaPut::post_then_word(Lane& lane, const Message& message) {
-  const std::uint64_t epoch = message.epoch;
-  if (lane.word_due != epoch) {
-    if (seeded("word_before_data")) write_word(lane, epoch, false);
-    if (message.range.bytes != 0 && write(lane, message, {}, false) == Posted::busy) return false;
-    lane.word_due = epoch;
-  }
-  if (write_word(lane, epoch, false) == Posted::busy) return false;
-  lane.word_due = 0;
-  if (!lane.of(epoch)->posted) over(epoch);  // the source was read already
+  if (seeded("word_before_data")) write_word(lane, message.epoch, false);
+  if (!post_ahead(lane, message) || write_word(lane, message.epoch, false) == Posted::busy) return false;
+  followed(lane, message.epoch);
   return true;
+}
+
+/// In order: what the signal goes behind. Once an epoch, however often the signal is refused.
+bool RmaPut::post_ahead(Lane& lane, const Message& message) {
+  if (lane.signal_due == message.epoch) return true;
+  if (message.range.bytes != 0 && write(lane, message, {}, false) == Posted::busy) return false;
+  lane.signal_due = message.epoch;
+  return true;
+}
+
+/// The signal has gone behind.
+void RmaPut::followed(Lane& lane, std::uint64_t epoch) {
+  lane.signal_due = 0;
+  if (!lane.of(epoch)->posted) over(epoch);  // the source was read already
 }
 
 bool RmaPut::post_delivered(Lane& lane, const Message& message) {
@@ -282,14 +307,13 @@ bool RmaPut::post_delivered(Lane& lane, const Message& message) {
 }
 
 Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered) {
-  Operation& operation = *lane.of(message.epoch);
-  operation.epoch = message.epoch;
-  operation.rider = 0;
-  return write(lane, message, number, delivered, operation);
+  return write(lane, message, number, delivered, *lane.of(message.epoch));
 }
 
 Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered,
                      Operation& operation) {
+  operation.epoch = message.epoch;
+  operation.rider = 0;
   const auto rail = static_cast<std::size_t>(&lane - lanes_.data());
   Remote to{lane.word.from, lane.word.peer, place_.address(rail, message.epoch) + message.range.offset,
             place_.key(rail, message.epoch)};
@@ -414,7 +438,7 @@ void RmaPut::abandon(Lane& lane) {
 void RmaPut::give_up(Lane& lane) {
   for (auto& operation : lane.operations) {
     if (!operation->posted) continue;
-    if (lane.word_due != operation->epoch) lane.early[operation->epoch % lane.early.size()] = true;
+    if (lane.signal_due != operation->epoch) lane.early[operation->epoch % lane.early.size()] = true;
     leave(lane, operation);
   }
   leave(lane, lane.pieces);
@@ -436,7 +460,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   }
   if (lane->word_write.get() == &operation) {
     while (lane->written < lane->writing) over(++lane->written);
-  } else if (lane->is_piece(operation) || lane->word_due == operation.epoch) {
+  } else if (lane->is_piece(operation) || lane->signal_due == operation.epoch) {
     return;  // the epoch ends with what follows
   } else if (!suspicion_.none()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
@@ -528,8 +552,10 @@ std::string RmaPut::describe() const {
   if (lanes_.front().stage != nullptr)
     text += ", staged in pieces of " + std::to_string(lanes_.front().piece_bytes) + " bytes";
   if (place_.notice == Notice::counter) return text + ", where arrivals are counted";
-  return text + (place_.notice == Notice::word ? ", then the signal by a second write"
-                                               : ", with a number that raises the signal");
+  if (place_.notice == Notice::word) return text + ", then the signal by a second write";
+  const std::size_t largest = std::min(lanes_.front().piece_bytes, share(0, place_.slot_bytes).bytes);
+  const bool behind = station_.manner.ordered && largest >= kNumberBehind;
+  return text + (behind ? ", then a number that raises the signal" : ", with a number that raises the signal");
 }
 
 }  // namespace sluice::backends::ofi

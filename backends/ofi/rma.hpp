@@ -69,10 +69,10 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     Message cut;                  // what the pieces so far have left of it
     Operations operations;        // by epoch mod depth
     std::unique_ptr<Operation> word_write;
-    std::uint64_t word_due = 0;   // ordered: the epoch whose word is still to be written
-    std::vector<bool> early;      // by epoch mod depth: delivered before an earlier one, or ended after a failure
-    std::uint64_t delivered = 0;  // and every epoch up to this one
-    std::uint64_t writing = 0;    // the word that is on its way
+    std::uint64_t signal_due = 0;  // ordered: the epoch whose data went ahead of its signal
+    std::vector<bool> early;       // by epoch mod depth: delivered before an earlier one, or ended after a failure
+    std::uint64_t delivered = 0;   // and every epoch up to this one
+    std::uint64_t writing = 0;     // the word that is on its way
     std::uint64_t written = 0;
     Refusals refused;
     std::unique_ptr<Operation> flush_write;
@@ -101,6 +101,8 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   bool post_last(Lane& lane, const Message& message);
   bool post_with_number(Lane& lane, const Message& message);
   bool post_then_word(Lane& lane, const Message& message);
+  bool post_ahead(Lane& lane, const Message& message);
+  void followed(Lane& lane, std::uint64_t epoch);
   /// Who may tell its epoch with a number that goes this way. Null: nobody has one to tell.
   RmaPut* rider(const Lane& lane) const;
   bool may_ride(const Lane& lane) const;

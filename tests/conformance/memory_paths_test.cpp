@@ -70,7 +70,7 @@ std::string path_of(const Case& one) {
            (page ? "NIC's counter" : "bell") + " is rung, where arrivals are counted; fired by the NIC";
   }
   if (on_network(one)) {
-    return one.ground.backend + ": written into the target, with a number that raises the signal; fired by the engine";
+    return one.ground.backend + ": written into the target, then a number that raises the signal; fired by the engine";
   }
   if (!one.user) return "shm: copied by the stream into the target, which is mapped" + by_stream;
   return "shm: the target cannot be mapped, so parts up to 4096 bytes go through a bounce buffer, larger ones by the "

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -22,6 +23,41 @@ class EmptyDesk final : public Engine::Desk {
  public:
   int prepare(std::vector<pollfd>&) override { return -1; }
   void serve() override {}
+};
+
+/// Counts how often the engine's thread wakes.
+class CountingDesk final : public Engine::Desk {
+ public:
+  int prepare(std::vector<pollfd>&) override { return -1; }
+  void serve() override { ++wakes_; }
+  int wakes() const { return wakes_; }
+
+ private:
+  std::atomic<int> wakes_{0};
+};
+
+/// Has always something under way, and is polled by any thread.
+class BusyTransport final : public backends::Transport {
+ public:
+  /// Polls by other threads than `thread`.
+  void count_all_but(std::thread::id thread) { waiter_ = thread; }
+  int polls_of_others() const { return polls_of_others_; }
+
+  bool poll() override {
+    if (std::this_thread::get_id() != waiter_.load()) ++polls_of_others_;
+    return true;
+  }
+  int rest(std::vector<pollfd>&) override { return kNoLimit; }
+
+  backends::Blob address() const override { return {}; }
+  bool reaches(const backends::Blob&) const override { return false; }
+  std::unique_ptr<backends::Pin> pin(const device::Extent&) override { return nullptr; }
+  std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&) override { return nullptr; }
+  void try_out(device::Driver&) override {}
+
+ private:
+  std::atomic<std::thread::id> waiter_{};
+  std::atomic<int> polls_of_others_{0};
 };
 
 /// Its first poll takes until it may end, and finds nothing; the next finds what has arrived meanwhile.
@@ -73,6 +109,28 @@ TEST(Engine, a_look_waits_for_the_turn_of_another_and_takes_one_of_its_own) {
   transport.end_first_poll();
   EXPECT_TRUE(look.get());
   other.join();
+}
+
+TEST(Engine, its_thread_sleeps_on_while_another_takes_the_turns) {
+  CountingDesk desk;
+  BusyTransport transport;
+  transport.count_all_but(std::this_thread::get_id());
+  Engine engine(desk, {});
+  engine.add(transport);
+  engine.start();
+  // Another program may take this thread's processor for a while: then the engine's is right to wake.
+  constexpr int kTries = 100;
+  bool slept_on = false;
+  for (int i = 0; i < kTries && !slept_on; ++i) {
+    const int before = desk.wakes();
+    const auto end = base::Clock::now() + milliseconds(20);
+    while (base::Clock::now() < end) engine.help();
+    slept_on = desk.wakes() - before <= 6;  // of 20
+  }
+  EXPECT_TRUE(slept_on);
+  const int before = transport.polls_of_others();
+  while (transport.polls_of_others() == before) std::this_thread::yield();  // it takes over
+  engine.stop();
 }
 
 }  // namespace
