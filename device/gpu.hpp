@@ -84,6 +84,9 @@ class Watch {
 
  protected:
   void set_failed() noexcept { state_.store(State::failed); }
+  /// As `failed`, in the one order of all sequentially consistent operations: who stores and then asks sees the
+  /// failure, or who has failed it and then loads sees the store.
+  bool failed_in_order() const noexcept { return state_.load() == State::failed; }
   void set_shut() noexcept {
     State open = State::open;
     state_.compare_exchange_strong(open, State::shut);

@@ -108,11 +108,8 @@ void ReceiverCore::reach_own(device::Driver& driver) {
   runtime::reach_progress(driver, landed_.word);
   if (landing_ == nullptr || landing_->direct() || takes_) return;
   // How much has landed where is known when it has: a stream that was given its work long before cannot copy it.
-  if (const auto gpu = slots_.memory.driver == nullptr ? std::nullopt : driver.find(slots_.memory.data)) {
-    landing_->reach_from(driver);
-    if (device::words_by_kernels()) driver.load_kernels(gpu->device);  // not behind what waits for it
-    courier_ = Courier{driver.own_stream(gpu->device), gpu->device};
-  }
+  const auto gpu = slots_.memory.driver == nullptr ? std::nullopt : driver.find(slots_.memory.data);
+  if (gpu) landing_->reach_from(driver);
   struct GiveBack {
     void operator()(base::Progress* progress) const noexcept { base::give_back(*progress); }
   };
@@ -123,6 +120,7 @@ void ReceiverCore::reach_own(device::Driver& driver) {
     progress->parking.silence();
     runtime::reach_progress(driver, progress->word);
   }
+  if (gpu) courier_.emplace(driver, gpu->device, brought_.load()->word);
   to_take_.store(epoch());
   taking_.store(epoch());
   taken_ = taken.release();
@@ -136,7 +134,7 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
 }
 
 bool ReceiverCore::take_landed() {
-  if (unsaid_ != 0 && !say_brought(unsaid_)) return true;
+  if (courier_ && !courier_->has_said()) return true;
   const std::uint64_t last = to_take_.load();
   std::uint64_t next = taking_.load() + 1;
   const auto depth = static_cast<std::uint64_t>(opening.options.depth);
@@ -144,7 +142,7 @@ bool ReceiverCore::take_landed() {
   const auto is_free = [&] { return next <= depth || base::reached(done, next - depth); };
   for (; next <= last && landed(next) && is_free() && !failed(); ++next) {
     taking_.store(next);  // first: who closes once the end has failed sees that, or is seen here
-    if (failed()) {
+    if (failed_in_order()) {
       taking_.store(next - 1);
       break;
     }
@@ -160,37 +158,15 @@ void ReceiverCore::take_for_stream(std::uint64_t epoch) {
   base::raise(brought_.load()->word, epoch, brought_.load()->parking);
 }
 
-/// The engine waits for no stream: who waits here may hold up the one that copies, where they share a hardware queue
-/// (test: Unmapped.that_is_held_up_holds_up_nobody).
 void ReceiverCore::take_by_courier(std::uint64_t epoch) {
-  try {
-    device::on_gpu(device::GpuCall(courier_->stream, courier_->gpu), [&](device::Lane lane) {
-      if (seeded("taken_before_copied")) {
-        lane.gpu->write(taken_.load()->word, epoch);
-        lane.gpu->call([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }, nullptr);
-      }
-      landing_->take(lane, *this, epoch);
+  courier_->give(*this, epoch, [&](device::Lane lane) {
+    if (seeded("taken_before_copied")) {
       lane.gpu->write(taken_.load()->word, epoch);
-      lane.gpu->write(brought_.load()->word, epoch);
-    });
-  } catch (const device::GpuError& reason) {
-    fail(Code::transport, reason.what());
-    (void)say_brought(epoch);
-  }
-}
-
-/// Behind what the driver took before it refused the rest. If it refuses this too, it is tried again: the copy may be
-/// under way, so that no other may say that it is over.
-bool ReceiverCore::say_brought(std::uint64_t epoch) noexcept {
-  unsaid_ = epoch;
-  try {
-    device::on_gpu(device::GpuCall(courier_->stream, courier_->gpu),
-                   [&](device::Lane lane) { lane.gpu->write(brought_.load()->word, epoch); });
-    unsaid_ = 0;
-  } catch (const device::GpuError&) {
-    return false;
-  }
-  return true;
+      lane.gpu->call([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }, nullptr);
+    }
+    landing_->take(lane, *this, epoch);
+    lane.gpu->write(taken_.load()->word, epoch);
+  });
 }
 
 std::uint64_t ReceiverCore::waits_for() const noexcept {
@@ -256,6 +232,7 @@ void ReceiverCore::complete(std::optional<Timeout> timeout) {
   if (brought_ == nullptr) return;  // a stream may have seen what was taken before its courier has said that it is over
   const auto is_over = [this] { return brought() || failed(); };
   if (!await_in_host(brought_.load()->parking, is_over, deadline - base::Clock::now())) not_drained();
+  check();
 }
 
 std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }

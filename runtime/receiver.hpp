@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "device/courier.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/engine.hpp"
 
@@ -30,12 +31,6 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   std::string state() const override;
 
  private:
-  /// A stream of ours.
-  struct Courier {
-    Stream stream;
-    int gpu;
-  };
-
   friend class PlanCore;
   void on_connect(int remote_depth) override;
   void on_peer_closed(const runtime::Final& final) noexcept override;
@@ -57,7 +52,6 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   bool take_landed() override;
   void take_for_stream(std::uint64_t epoch);
   void take_by_courier(std::uint64_t epoch);
-  bool say_brought(std::uint64_t epoch) noexcept;
   void have_taken(std::uint64_t epoch);
   /// Nothing is under way of what is taken for a GPU's stream.
   bool brought() const noexcept { return brought_ == nullptr || base::reached(brought_.load()->word, taking_.load()); }
@@ -80,8 +74,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   std::atomic<std::uint64_t> to_take_{0};           // the last epoch that the engine is to take
   std::atomic<std::uint64_t> taking_{0};            // the last that it has begun to take
   std::atomic<base::Progress*> brought_{nullptr};   // and that is over, which poison does not touch
-  std::uint64_t unsaid_ = 0;                        // what the driver refused to say of that
-  std::optional<Courier> courier_;                  // who takes into a GPU's memory
+  std::optional<device::Courier> courier_;          // who takes into a GPU's memory
   std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
   std::atomic<std::uint64_t> released_{0};          // releases enqueued; `done` counts those that have passed
 };

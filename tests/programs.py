@@ -158,6 +158,9 @@ BENCHES = [
     ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_data")
       for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
+    # All streams share hardware queues: copies are held up by kernels that wait.
+    ("replay.ofi.shared_queues", f"{EMUCUDA} EMUCUDA_PRIORITIES=0 {RUN} -n 2 {BENCH} replay --sizes 8 --stream cuda --backend ofi:sockets", 0,
+     "eager"),
     ("progress.ofi", f"{RUN} -n 2 {BENCH} progress --busy 2 --backend ofi:tcp", 0, ""),
     *((f"{name}.cuda{how}", f"{EMUCUDA} {settings} {RUN} -n {ranks} {BENCH} {name} --sizes {size} --stream cuda --against {against}",
        0, against.replace(",", " ").replace("none", ""))

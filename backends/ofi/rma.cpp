@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/seeded.hpp"
-#include "device/copy.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -119,7 +118,7 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
     const std::size_t whole = source_.slot_bytes + (place_.staged ? StageHeader::kBytes : 0);
     // Where writes are counted, an epoch is one.
     if (place_.notice != Notice::counter) lane.piece_bytes = std::min({lane.piece_bytes, whole, kPieceBytes});
-    lane.stage = std::make_shared<Stage>(*lane.rail, std::min(whole, lane.piece_bytes), kPieces);
+    lane.stage = std::make_shared<Stage>(*lane.rail, std::min(whole, lane.piece_bytes), kPieces, source_.memory);
   }
   lane.pieces.resize(kPieces);
   for (auto& operation : lane.operations) operation = new_operation();
@@ -208,7 +207,7 @@ bool RmaPut::at_rest(std::size_t rail) {
   const Lane& lane = lanes_[rail];
   const auto& pieces = lane.pieces;
   const bool data_without_signal = lane.signal_due != 0 && lane.of(lane.signal_due)->posted;
-  return !data_without_signal &&
+  return !data_without_signal && (lane.stage == nullptr || lane.stage->copied() || seeded("sending_not_awaited")) &&
          std::none_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece->posted; });
 }
 
@@ -329,7 +328,8 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
   }
   const auto [room, filled] = lane.stage->room(message.epoch, message.range.offset);
   if (room == nullptr) return Posted::busy;
-  if (!filled && !fill(room, message)) return Posted::busy;  // its end has failed
+  if (!filled) fill(*lane.stage, room, message);
+  if (!lane.stage->copied() || watch().failed()) return Posted::busy;
   const Posted posted =
       lane.rail->write({room, message.range.bytes, lane.stage->desc()}, to, number, delivered, operation);
   if (posted != Posted::busy) lane.stage->sent(operation);
@@ -337,7 +337,7 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
 }
 
 /// With the header, if it begins there.
-bool RmaPut::fill(std::byte* room, const Message& message) {
+void RmaPut::fill(Stage& stage, std::byte* room, const Message& message) {
   std::size_t at = message.range.offset;
   std::size_t bytes = message.range.bytes;
   if (place_.staged) {
@@ -351,7 +351,7 @@ bool RmaPut::fill(std::byte* room, const Message& message) {
     }
   }
   const std::byte* const from = source_.at(message.epoch) + message.part.offset + at;
-  return bytes == 0 || device::copy({}, watch(), room, from, bytes, source_.memory.driver);
+  if (bytes != 0) stage.copy(watch(), room, from, bytes);
 }
 
 Posted RmaPut::write_word(Lane& lane, std::uint64_t epoch, bool delivered) {
@@ -488,7 +488,9 @@ bool RmaPut::landed(std::uint64_t epoch) {
   return ask_landed(epoch) || seeded("landed_at_once");
 }
 
-/// True also if the peer is out of reach: then nobody will ever know.
+/// True also if the peer is out of reach: then nobody will ever know. And after a flush that has failed, or was refused
+/// for too long: closing has to end. Writes that were injected before it may be on their way still, and find the key of
+/// the peer's memory closed, or, where memory of its own shares a registration, that memory in other use.
 bool RmaPut::settled() {
   const std::lock_guard lock(station_.mutex);
   const bool refused = flushes_left_ == 0 && !flush_failure_.empty();

@@ -111,7 +111,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   Posted write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered);
   Posted write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered,
                Operation& operation);
-  bool fill(std::byte* room, const Message& message);
+  void fill(Stage& stage, std::byte* room, const Message& message);
   Posted write_word(Lane& lane, std::uint64_t epoch, bool delivered);
   void arrived(Lane& lane, std::uint64_t epoch);
   Range share(std::size_t rail, std::size_t bytes) const noexcept;

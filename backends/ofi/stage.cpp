@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/stage.hpp"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/seeded.hpp"
 #include "device/copy.hpp"
@@ -36,12 +38,28 @@ void StagedSlots::take(device::Lane lane, device::Watch& watch, std::uint64_t ep
                  target_.memory.driver);
 }
 
-Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces) {
+Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces, const device::Extent& source) {
   const std::size_t stride = whole_lines(piece_bytes);
   memory_ = device::allocate(stride * static_cast<std::size_t>(pieces), false);
   registered_ = rail.registered(memory_.extent());
   for (int i = 0; i < pieces; ++i)
     pieces_.push_back({memory_.extent().data + stride * static_cast<std::size_t>(i), nullptr});
+  const auto gpu = source.driver == nullptr ? std::nullopt : source.driver->find(source.data);
+  if (!gpu) return;
+  device::reach(*source.driver, memory_.extent());
+  courier_.emplace(*source.driver, gpu->device, copied_.word);
+}
+
+void Stage::copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (!courier_) return device::copy({}, to, from, bytes);
+  courier_->give(watch, ++copies_, [&](device::Lane lane) {
+    if (seeded("sent_before_copied")) {
+      lane.gpu->write(copied_.word, copies_);
+      lane.gpu->call([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }, nullptr);
+    }
+    device::copy(lane, to, from, bytes);
+  });
+  while (seeded("sent_by_engine") && !copied()) std::this_thread::yield();
 }
 
 std::pair<std::byte*, bool> Stage::room(std::uint64_t epoch, std::size_t at) noexcept {

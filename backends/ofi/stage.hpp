@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backends/ofi/rail.hpp"
+#include "device/courier.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -33,12 +34,21 @@ class StagedSlots {
 /// The sender's side: room for pieces, which are used in turn.
 class Stage {
  public:
-  Stage(Rail& rail, std::size_t piece_bytes, int pieces);
+  /// For what comes from `source`. @throws GpuError
+  Stage(Rail& rail, std::size_t piece_bytes, int pieces, const device::Extent& source);
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+  ~Stage() { base::give_back(copied_); }
 
   void* desc() const { return registered_->desc(); }
   /// Room for `bytes` at `at` of `epoch`, and whether they are there already, because a try to send them found the
   /// provider busy. Null: all pieces are on their way.
   std::pair<std::byte*, bool> room(std::uint64_t epoch, std::size_t at) noexcept;
+  /// Into that room. From a GPU's memory a stream of ours copies, and nobody waits for it; what its driver refuses
+  /// fails the watch.
+  void copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes);
+  /// All that was copied is there. Else the source is still read, and the room written.
+  bool copied() noexcept { return !courier_ || (courier_->has_said() && base::reached(copied_.word, copies_)); }
   /// The piece of `room` is on its way with `operation`.
   void sent(const Operation& operation) noexcept;
 
@@ -51,6 +61,9 @@ class Stage {
   device::Allocation memory_;
   std::shared_ptr<Registration> registered_;
   std::vector<Piece> pieces_;
+  base::Progress& copied_ = base::take_progress();
+  std::optional<device::Courier> courier_;  // of a GPU's memory
+  std::uint64_t copies_ = 0;                // given to it
   std::size_t next_ = 0;
   std::pair<std::uint64_t, std::size_t> filled_{};  // epoch and offset of what is in the next piece; epoch 0: nothing
 };

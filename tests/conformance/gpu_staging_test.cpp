@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU's memory that no NIC reads: a stream of ours copies what is sent, and may be held up by what the program's
+// streams wait for. Here all streams of a GPU share one hardware queue.
+#include <sluice/sluice.hpp>
+
+#include <atomic>
+#include <vector>
+
+#include "device/driver.hpp"
+#include "tests/conformance/gpu_cases.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+
+constexpr Tag kTag = 211;
+
+/// Streams, and a word that holds up all of them.
+class Held {
+ public:
+  Stream stream() const { return stream_.stream(); }
+  /// What is mapped for a stream is mapped before it is parked.
+  ChannelOptions options(const GpuCase& one) const {
+    return one.inline_order ? ChannelOptions{} : ChannelOptions{.stream = stream()};
+  }
+  /// What any stream is given from now on waits until the word is `value`.
+  void behind(std::uint64_t value) {
+    const device::WordOp wait{device::WordOp::Kind::wait, word_.data(), value};
+    device::driver(parked_.stream().kind())->operate(parked_.stream().handle(), {&wait, 1});
+  }
+  void mark() {
+    stream_.run([this] { marked_ = true; });
+  }
+  void await_mark() const {
+    expect_within(10s, [&] { return marked_.load(); });
+  }
+  void raise(std::uint64_t value) const {
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word_.data())).store(value);
+  }
+
+ private:
+  const PinnedBuffer word_ = PinnedBuffer(sizeof(std::uint64_t));
+  std::atomic<bool> marked_{false};
+  GpuStream parked_;
+  GpuStream stream_;
+};
+
+class GpuStaging : public testing::TestWithParam<GpuCase> {
+ protected:
+  static Peers peers() {
+    Peers peers = peers_of(GetParam());
+    peers.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"};
+    peers.timeout = 500ms;
+    return peers;
+  }
+};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuStaging);
+
+/// Rank 0 puts behind a wait of its own for what never comes. Other channels go on, and the timeout of that wait lets
+/// the copy through.
+TEST_P(GpuStaging, that_is_held_up_holds_up_nobody) {
+  run_peers(peers(), [](Context& context) {
+    const GpuCase& one = GetParam();
+    const Stream order = Stream::program_order();
+    const Memory here = context.allocate(one.bytes);
+    const Memory beside = context.allocate(2 * one.bytes);
+    const Slice other = beside.slice(0, one.bytes);
+    if (context.rank() == 0) {
+      Held streams;
+      const Piece piece(context, one.source, one.bytes);
+      Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
+      Receiver never = context.receiver(1, kTag + 1, beside.slice(one.bytes, one.bytes), {.stream = streams.stream()});
+      Sender mine = context.sender(1, kTag + 2, other);
+      fill(bytes_of(here.all()), {0, kTag, 1});
+      gpu_copy(piece.slice().data(), here.all().data(), one.bytes);
+      sender.wait_connected();
+      never.wait_connected();
+      mine.wait_connected();
+      streams.behind(1);
+      if (!one.inline_order) sender.put(streams.stream());
+      never.wait(streams.stream());
+      streams.behind(2);
+      streams.raise(1);
+      if (one.inline_order) sender.put(order);
+      fill(bytes_of(mine.acquire(order)), {0, kTag + 2, 1});
+      mine.put(order);
+      mine.drain(10s);
+      expect_code(Code::timeout, [&] { context.synchronize(streams.stream()); });
+      board().meet(context);
+      streams.raise(2);
+      sender.close();
+      board().meet(context);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, here.all());
+      Sender never = context.sender(0, kTag + 1, beside.slice(one.bytes, one.bytes));
+      Receiver theirs = context.receiver(0, kTag + 2, other);
+      EXPECT_TRUE(theirs.wait_for(10s).has_value());
+      EXPECT_EQ(difference(bytes_of(other), {0, kTag + 2, 1}), "");
+      board().meet(context);
+      EXPECT_TRUE(receiver.wait_for(10s).has_value());
+      EXPECT_EQ(difference(bytes_of(here.all()), {0, kTag, 1}), "");
+      receiver.release(order);
+      board().meet(context);
+    }
+  });
+}
+
+/// The channel fails meanwhile: the copy still reads the source.
+TEST_P(GpuStaging, is_not_let_go_of_before_it_was_read) {
+  run_peers(peers(), [](Context& context) {
+    if (!gpu_is_emulated()) {
+      if (context.rank() == 0) skipped_here("copies that are held up: no driver but the emulated one is told to");
+      return;
+    }
+    const GpuCase& one = GetParam();
+    const Memory here = context.allocate(one.bytes);
+    const Memory beside = context.allocate(64);
+    if (context.rank() == 0) {
+      Held streams;
+      const Piece piece(context, one.source, one.bytes);
+      Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
+      Sender mine = context.sender(1, kTag + 1, beside.all());
+      sender.wait_connected();
+      streams.behind(1);
+      if (!one.inline_order) {
+        sender.put(streams.stream());
+        streams.mark();
+      }
+      streams.behind(2);
+      streams.raise(1);
+      if (one.inline_order) {
+        sender.put(Stream::program_order());
+      } else {
+        streams.await_mark();  // it is rung for, and the engine's next turn copies
+        mine.put(Stream::program_order());
+        mine.drain(10s);
+      }
+      context.abort("enough");
+      expect_code(Code::timeout, [&] { sender.close(100ms); });
+      streams.raise(2);
+      sender.close(10s);
+      board().meet(context);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, here.all());
+      Receiver theirs = context.receiver(0, kTag + 1, beside.all());
+      expect_code(Code::aborted, [&] { receiver.wait_for(10s); });
+      board().meet(context);
+    }
+  });
+}
+
+std::vector<GpuCase> staging_cases() {
+  std::vector<GpuCase> cases;
+  for (const Ground& ground : gpu_grounds()) {
+    if (!ground.network || !ground.processes) continue;
+    for (const bool inline_order : {false, true}) {
+      cases.push_back({ground, inline_order, Whose::ours, Whose::hosts, 1, 13});
+      cases.push_back({ground, inline_order, Whose::users, Whose::hosts, 1, 2'000'000});  // several pieces
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuStaging, testing::ValuesIn(staging_cases()), GpuCaseName());
+
+}  // namespace
