@@ -180,6 +180,13 @@ class Halo {
     std::vector<detail::Piece> pieces;
     std::array<std::vector<detail::Part>, kViews> parts;  // of each View
     std::vector<Index> bytes;                             // of a slot of each message
+
+    /// The message with that rank, which there is.
+    std::size_t number_of(Rank peer) const {
+      std::size_t m = 0;
+      while (messages[m].peer != peer) ++m;
+      return m;
+    }
   };
 
   /// One way of the exchange: from own elements to ghosts, or back.
@@ -193,6 +200,7 @@ class Halo {
     Plan plan;
     bool committed = false;
     Index epoch = 0;
+    Index waited = 0;
   };
 
   template <class F>
@@ -270,7 +278,6 @@ class Halo {
         first = out->slots[out->number_of(context_.rank()) * depth];
       } else {
         first = end.memory.data() + at;
-        end.first.push_back(at);
         at += end.bytes[m] * depth;
       }
       for (Index slot = 0; slot < depth; ++slot) end.slots.push_back(first + slot * end.bytes[m]);
@@ -296,3 +303,47 @@ class Halo {
     for (Receiver& receiver : route->receivers) route->plan.add(receiver);
     return route;
   }
+
+  /// What goes to, or comes from, other ranks.
+  template <class F>
+  void for_each_channel(const End& end, F f) const {
+    for (std::size_t m = 0; m < end.messages.size(); ++m) {
+      if (end.messages[m].peer == context_.rank()) continue;
+      const auto at = static_cast<std::size_t>(end.slots[m * depth()] - end.memory.data());
+      f(end.messages[m].peer, end.memory.slice(at, static_cast<std::size_t>(end.bytes[m]) * depth()));
+    }
+  }
+
+  std::size_t depth() const { return static_cast<std::size_t>(options_.depth); }
+
+  /// Packs and puts the next epoch.
+  void send(Route& route) {
+    if (!std::exchange(route.committed, true)) route.plan.commit(queue_.stream());
+    const Index slot = ++route.epoch % options_.depth;
+    route.plan.acquire(queue_.stream());
+    route.pack.template enqueue<detail::Way::pack>(queue_, "sluice: pack", slot);
+    route.plan.start(queue_.stream());
+  }
+  /// Returns the slot that the epoch is in.
+  Index wait(Route& route) {
+    route.plan.wait(queue_.stream());
+    return ++route.waited % options_.depth;
+  }
+  void release(Route& route) { route.plan.release(queue_.stream()); }
+
+  template <class Operation, std::size_t... I>
+  void combine(Operation operation, Index slot, std::index_sequence<I...>) {
+    (std::get<I>(combines_).enqueue(queue_, std::get<I>(views_), operation, slot), ...);
+  }
+
+  Context context_;
+  Queue<Exec> queue_;
+  Cartesian<D> grid_;
+  Index width_;
+  HaloOptions<D> options_;
+  std::tuple<Views...> views_;
+  std::unique_ptr<Route> gather_;
+  std::unique_ptr<Route> scatter_;
+};
+
+}  // namespace sluice::kokkos
