@@ -7,10 +7,14 @@
 #include <sluice/kokkos/reduce.hpp>
 
 #include <Kokkos_Core.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -57,18 +61,6 @@ Box box_of(const View& view, const Range& range) {
   return box_of(view, {range.begin, View::rank()}, {range.end, View::rank()});
 }
 
-template <class View>
-Field<typename View::value_type> field_of(const View& view) {
-  Field<typename View::value_type> field{view.data(), static_cast<int>(View::rank())};
-  for (int k = 0; k < field.rank; ++k) {
-    field.strides[k] = static_cast<Index>(view.stride(k));
-    field.order[k] = k;
-  }
-  std::stable_sort(field.order, field.order + field.rank,
-                   [&](int a, int b) { return field.strides[a] < field.strides[b]; });
-  return field;
-}
-
 /// The own elements within `width` of an edge, in ranges that do not overlap.
 template <std::size_t D, class View>
 std::vector<Range> shell_of(const View& view, Index width) {
@@ -99,9 +91,9 @@ std::vector<Range> shell_of(const View& view, Index width) {
 /// neighbours, each neighbour gets one message, one kernel unpacks.
 ///
 /// A View has `width` ghosts at both ends of its first D dimensions, and at least `width` elements of its own between
-/// them. Further dimensions are moved whole: components, for example. Blocks have the same extents where they touch. The
-/// halo keeps the Views, and opens its channels on a scope of its name. One thread at a time, in the order of its queue,
-/// whose instance no other thread uses meanwhile.
+/// them. Further dimensions are moved whole: components, for example. Blocks have the same extents where they touch.
+/// The halo keeps the Views, and opens its channels on a scope of its name. One thread at a time, in the order of its
+/// queue, whose instance no other thread uses meanwhile.
 template <class Exec, std::size_t D, class... Views>
 class Halo {
   static_assert(sizeof...(Views) > 0, "a Halo needs a View");
@@ -120,9 +112,10 @@ class Halo {
       : context_(context), queue_(queue), grid_(grid), width_(width), options_(std::move(options)),
         views_(std::move(views)...) {
     check();
-    gather_ = open(options_.name, detail::Side::own);
+    gather_ = open(options_.name, Side::own);
   }
-  Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width, Views... views)
+  Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width,
+       Views... views) requires(Kokkos::is_view_v<Views>&&...)
       : Halo(context, queue, grid, width, HaloOptions<D>{}, std::move(views)...) {}
 
   /// Enqueues: the ghosts get what their owners have at this point of their queues.
@@ -139,7 +132,7 @@ class Halo {
   void finish() {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
     const Index slot = wait(*gather_);
-    gather_->in.template enqueue<detail::Way::unpack>(queue_, "sluice: unpack", slot);
+    gather_->unpack.template enqueue<detail::Way::unpack>(queue_, "sluice: unpack", slot);
     release(*gather_);
   }
 
@@ -148,10 +141,14 @@ class Halo {
   template <class Operation>
   void scatter(Operation operation) {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo scatter");
-    if (!scatter_) scatter_ = open(options_.name + ", back", detail::Side::ghosts);
+    if (!scatter_) open_way_back();
     send(*scatter_);
     const Index slot = wait(*scatter_);
-    combine(operation, slot, std::index_sequence_for<Views...>());
+    std::apply(
+        [&](const auto&... combines) {
+          (combines.enqueue(queue_, scatter_->slots_in, options_.depth, slot, operation), ...);
+        },
+        *combines_);
     release(*scatter_);
   }
 
@@ -176,7 +173,7 @@ class Halo {
   struct End {
     std::vector<Message> messages;
     Memory memory;
-    std::vector<std::byte*> slots;                        // of message m, slot s: [m * depth + s]
+    std::vector<detail::Slot> slots;  // of message m, slot s: [m * depth + s]
     std::vector<detail::Piece> pieces;
     std::array<std::vector<detail::Part>, kViews> parts;  // of each View
     std::vector<Index> bytes;                             // of a slot of each message
@@ -193,6 +190,7 @@ class Halo {
   struct Route {
     End out;
     End in;
+    detail::Table<detail::Slot, Exec> slots_in;
     detail::Moves<Exec> pack;
     detail::Moves<Exec> unpack;
     std::vector<Sender> senders;
@@ -214,7 +212,9 @@ class Halo {
   }
 
   void check() const {
-    const auto refuse = [&](const std::string& why) { throw Error(Code::bad_argument, context_.rank(), why); };
+    const auto refuse = [&](const std::string& why) {
+      throw Error(Code::bad_argument, context_.rank(), -1, 0, 0, why);
+    };
     if (grid_.size() != context_.size())
       refuse("the halo's grid has " + std::to_string(grid_.size()) + " blocks, the context " +
              std::to_string(context_.size()) + " ranks");
@@ -247,7 +247,8 @@ class Halo {
 
   /// What the messages hold: for each offset, each View's elements.
   End end_of(Side side) const {
-    End end{.messages = messages(side)};
+    End end;
+    end.messages = messages(side);
     for (std::size_t m = 0; m < end.messages.size(); ++m) {
       Index at = 0;
       for (const Offset<D>& offset : end.messages[m].offsets) {
@@ -255,13 +256,18 @@ class Halo {
           const auto range = detail::range_of<D>(view, width_, side == Side::own ? opposite(offset) : offset, side);
           const detail::Box box = detail::box_of(view, range);
           end.pieces.push_back({box, static_cast<Index>(m), at});
-          end.parts[number].push_back({range, static_cast<Index>(m), at});
+          end.parts[number].push_back({range, static_cast<Index>(m), at, place_of(offset)});
           at += (box.bytes() + detail::kAligned - 1) / detail::kAligned * detail::kAligned;
         });
       }
       end.bytes.push_back(at);
     }
+    for (auto& parts : end.parts) std::ranges::sort(parts, {}, &detail::Part::order);
     return end;
+  }
+  /// In the stencil.
+  Index place_of(const Offset<D>& offset) const {
+    return std::ranges::find(options_.stencil, offset) - options_.stencil.begin();
   }
 
   /// Where the messages of an end are packed. One of this rank to itself is unpacked where it was packed: `out` has it.
@@ -270,17 +276,19 @@ class Halo {
     const auto is_own = [&](std::size_t m) { return out != nullptr && end.messages[m].peer == context_.rank(); };
     Index all = 0;
     for (std::size_t m = 0; m < end.messages.size(); ++m) all += is_own(m) ? 0 : end.bytes[m] * depth;
-    if (all != 0) end.memory = context_.allocate(static_cast<std::size_t>(all), detail::kSpaceOf<Exec>);
+    if (all != 0)
+      end.memory =
+          context_.allocate(static_cast<std::size_t>(all), detail::kSpaceOf<Exec>, detail::device_of(queue_.exec()));
     Index at = 0;
     for (std::size_t m = 0; m < end.messages.size(); ++m) {
       std::byte* first = nullptr;
       if (is_own(m)) {
-        first = out->slots[out->number_of(context_.rank()) * depth];
+        first = out->slots[out->number_of(context_.rank()) * depth].data;
       } else {
         first = end.memory.data() + at;
         at += end.bytes[m] * depth;
       }
-      for (Index slot = 0; slot < depth; ++slot) end.slots.push_back(first + slot * end.bytes[m]);
+      for (Index slot = 0; slot < depth; ++slot) end.slots.push_back({first + slot * end.bytes[m]});
     }
   }
 
@@ -291,14 +299,19 @@ class Halo {
     allocate(route->out, nullptr);
     allocate(route->in, &route->out);
     const Exec& exec = queue_.exec();
-    route->pack = detail::Moves<Exec>(exec, route->out.pieces, route->out.slots, options_.depth);
-    route->unpack = detail::Moves<Exec>(exec, route->in.pieces, route->in.slots, options_.depth);
+    route->slots_in = detail::table_of(exec, route->in.slots);
+    route->pack =
+        detail::Moves<Exec>(exec, route->out.pieces, detail::table_of(exec, route->out.slots), options_.depth);
+    route->unpack = detail::Moves<Exec>(exec, route->in.pieces, route->slots_in, options_.depth);
     Scope scope = context_.scope(name);
     const ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
     route->plan = context_.plan();
     // Both ends of a pair are opened before anybody waits for a peer.
-    for_each_channel(route->in, [&](Rank peer, Slice slots) { route->receivers.push_back(scope.receiver(peer, 0, slots, options)); });
-    for_each_channel(route->out, [&](Rank peer, Slice slots) { route->senders.push_back(scope.sender(peer, 0, slots, options)); });
+    for_each_channel(route->in, [&](Rank peer, Slice slots) {
+      route->receivers.push_back(scope.receiver(peer, 0, slots, options));
+    });
+    for_each_channel(route->out,
+                     [&](Rank peer, Slice slots) { route->senders.push_back(scope.sender(peer, 0, slots, options)); });
     for (Sender& sender : route->senders) route->plan.add(sender);
     for (Receiver& receiver : route->receivers) route->plan.add(receiver);
     return route;
@@ -309,7 +322,7 @@ class Halo {
   void for_each_channel(const End& end, F f) const {
     for (std::size_t m = 0; m < end.messages.size(); ++m) {
       if (end.messages[m].peer == context_.rank()) continue;
-      const auto at = static_cast<std::size_t>(end.slots[m * depth()] - end.memory.data());
+      const auto at = static_cast<std::size_t>(end.slots[m * depth()].data - end.memory.data());
       f(end.messages[m].peer, end.memory.slice(at, static_cast<std::size_t>(end.bytes[m]) * depth()));
     }
   }
@@ -331,9 +344,15 @@ class Halo {
   }
   void release(Route& route) { route.plan.release(queue_.stream()); }
 
-  template <class Operation, std::size_t... I>
-  void combine(Operation operation, Index slot, std::index_sequence<I...>) {
-    (std::get<I>(combines_).enqueue(queue_, std::get<I>(views_), operation, slot), ...);
+  void open_way_back() {
+    scatter_ = open(options_.name + ", back", Side::ghosts);
+    open_combines(std::index_sequence_for<Views...>());
+  }
+  template <std::size_t... I>
+  void open_combines(std::index_sequence<I...>) {
+    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), std::get<I>(views_),
+                                                    detail::shell_of<D>(std::get<I>(views_), width_),
+                                                    scatter_->in.parts[I])...);
   }
 
   Context context_;
@@ -344,6 +363,16 @@ class Halo {
   std::tuple<Views...> views_;
   std::unique_ptr<Route> gather_;
   std::unique_ptr<Route> scatter_;
+  std::optional<std::tuple<detail::Combines<Exec, Views>...>> combines_;
 };
+
+template <class Exec, std::size_t D, class... Views>
+requires(Kokkos::is_execution_space_v<Exec> && (Kokkos::is_view_v<Views> && ...))
+    Halo(Context&, const Exec&, const Cartesian<D>&, int, Views...)
+->Halo<Exec, D, Views...>;
+template <class Exec, std::size_t D, class... Views>
+requires(Kokkos::is_execution_space_v<Exec>)
+    Halo(Context&, const Exec&, const Cartesian<D>&, int, HaloOptions<D>, Views...)
+->Halo<Exec, D, Views...>;
 
 }  // namespace sluice::kokkos

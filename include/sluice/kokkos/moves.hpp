@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::kokkos::detail {
@@ -45,25 +47,42 @@ KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, I
   }
 }
 
+/// Where a message is packed. A View of pointers would be one of two dimensions.
+struct Slot {
+  std::byte* data = nullptr;
+};
+
+/// A list where kernels of `Exec` can read it. A handle.
+template <class T, class Exec>
+using Table = Kokkos::View<T*, typename Exec::memory_space>;
+
+/// Blocks the host until the list is there.
+template <class T, class Exec>
+Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
+  Table<T, Exec> table(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "sluice: table"), items.size());
+  Kokkos::deep_copy(exec, table, Kokkos::View<const T*, Kokkos::HostSpace>(items.data(), items.size()));
+  exec.fence("sluice: table");
+  return table;
+}
+
 enum class Way : std::uint8_t { pack, unpack };
 
 template <class Exec, Way kWay>
 struct Move {
-  const Piece* pieces;
-  Index count;
-  std::byte* const* slots;  ///< of message m: slots[m * depth + slot]
+  Table<Piece, Exec> pieces;
+  Table<Slot, Exec> slots;  ///< of message m: slots[m * depth + slot]
   Index depth;
   Index slot;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     Index piece = 0;
-    for (Index end = count; end - piece > 1;) {
+    for (auto end = static_cast<Index>(pieces.extent(0)); end - piece > 1;) {
       const Index middle = (piece + end) / 2;
-      (pieces[middle].first <= item ? piece : end) = middle;
+      (pieces(middle).first <= item ? piece : end) = middle;
     }
-    const Box& box = pieces[piece].box;
-    std::byte* const packed = slots[pieces[piece].message * depth + slot] + pieces[piece].at;
-    item -= pieces[piece].first;
+    const Box& box = pieces(piece).box;
+    std::byte* const packed = slots(pieces(piece).message * depth + slot).data + pieces(piece).at;
+    item -= pieces(piece).first;
     if constexpr (kByElement<Exec>) {
       copy(box.at(item), packed + item * box.element, box.element);
     } else {
@@ -84,54 +103,31 @@ struct Move {
   }
 };
 
-/// A list where kernels of `Exec` can read it. A handle.
-template <class T, class Exec>
-using Table = Kokkos::View<T*, typename Exec::memory_space>;
-
-/// Blocks the host until the list is there.
-template <class T, class Exec>
-Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
-  Table<T, Exec> table(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "sluice: table"), items.size());
-  Kokkos::deep_copy(exec, table, Kokkos::View<const T*, Kokkos::HostSpace>(items.data(), items.size()));
-  exec.fence("sluice: table");
-  return table;
-}
-
 /// Pieces of several messages, moved by one kernel.
 template <class Exec>
 class Moves {
  public:
   Moves() = default;
   /// `slots`: of message m, slot s, at [m * depth + s].
-  Moves(const Exec& exec, std::vector<Piece> pieces, const std::vector<std::byte*>& slots, Index depth)
-      : depth_(depth) {
+  Moves(const Exec& exec, std::vector<Piece> pieces, Table<Slot, Exec> slots, Index depth)
+      : depth_(depth), slots_(std::move(slots)) {
     for (Piece& piece : pieces) {
       piece.first = items_;
       items_ += items_of<Exec>(piece.box);
     }
     pieces_ = table_of(exec, pieces);
-    slots_ = table_of(exec, slots);
   }
 
   template <Way kWay>
-  void enqueue(const Queue<Exec>& queue, const char* label, Index slot) const {
-    queue.parallel_for(label, items_,
-                       Held<kWay>{{pieces_.data(), static_cast<Index>(pieces_.extent(0)), slots_.data(), depth_, slot},
-                                  pieces_, slots_});
+  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot) const {
+    queue.parallel_for(label, items_, Move<Exec, kWay>{pieces_, slots_, depth_, slot});
   }
 
  private:
-  /// With the lists that it reads, which what is enqueued keeps.
-  template <Way kWay>
-  struct Held : Move<Exec, kWay> {
-    Table<Piece, Exec> pieces_held;
-    Table<std::byte*, Exec> slots_held;
-  };
-
   Index depth_ = 1;
   Index items_ = 0;
   Table<Piece, Exec> pieces_;
-  Table<std::byte*, Exec> slots_;
+  Table<Slot, Exec> slots_;
 };
 
 }  // namespace sluice::kokkos::detail

@@ -2,11 +2,13 @@
 // The way back of a halo: what ghosts have is combined into the elements that they mirror.
 #pragma once
 
-#include <sluice/kokkos/box.hpp>
+#include <sluice/kokkos/moves.hpp>
 
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace sluice::kokkos {
@@ -51,65 +53,107 @@ struct Part {
   Range range;
   Index message = 0;
   Index at = 0;
+  Index order = 0;  ///< its direction's place in the stencil
 };
 
-/// Elements of a View by index, and in which order its dimensions are packed.
-template <class T>
-struct Field {
-  T* data = nullptr;
-  int rank = 0;
-  Index strides[kMostRanks] = {};
-  int order[kMostRanks] = {};  ///< dimensions by stride, the smallest first
+/// The dimensions of a View by stride, the smallest first: the order in which elements are packed.
+template <class View>
+struct Order {
+  explicit Order(const View& view) {
+    for (int k = 0; k < kRank; ++k) by_stride[k] = k;
+    std::stable_sort(by_stride, by_stride + kRank, [&](int a, int b) { return view.stride(a) < view.stride(b); });
+  }
+
+  static constexpr int kRank = static_cast<int>(View::rank());
+  int by_stride[kRank];
 };
 
-/// Each element near an edge takes what each message has for it, in the order of the messages: so the result depends on
+/// Each element near an edge takes what each message has for it, in the order of the stencil: so the result depends on
 /// no scheduling.
-template <class T, class Operation>
+template <class Exec, class View, class Operation>
 struct Combine {
-  Field<T> field;
-  const Range* shell;  ///< ranges that do not overlap
-  const Index* first;  ///< of each, how many elements are before it
-  Index shells;
-  const Part* parts;
-  Index count;
-  std::byte* const* slots;
+  static constexpr int kRank = static_cast<int>(View::rank());
+  using Value = typename View::value_type;
+
+  View view;
+  Order<View> order;
+  Index strides[kRank];
+  Table<Range, Exec> shell;  ///< ranges that do not overlap
+  Table<Index, Exec> first;  ///< of each, how many elements are before it
+  Table<Part, Exec> parts;
+  Table<Slot, Exec> slots;
   Index depth;
   Index slot;
   Operation operation;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    Index range = 0;
-    while (range + 1 < shells && first[range + 1] <= item) ++range;
-    Index at[kMostRanks];
-    item -= first[range];
+    std::size_t range = 0;
+    while (range + 1 < shell.extent(0) && first(range + 1) <= item) ++range;
+    Index at[kRank];
+    item -= first(range);
     Index offset = 0;
-    for (int k = 0; k < field.rank; ++k) {
-      const Index extent = shell[range].end[k] - shell[range].begin[k];
-      at[k] = shell[range].begin[k] + item % extent;
+    for (int k = 0; k < kRank; ++k) {
+      const Index extent = shell(range).end[k] - shell(range).begin[k];
+      at[k] = shell(range).begin[k] + item % extent;
       item /= extent;
-      offset += at[k] * field.strides[k];
+      offset += at[k] * strides[k];
     }
-    T value = field.data[offset];
-    for (Index i = 0; i < count; ++i) {
-      const Index number = number_in(parts[i].range, at);
+    Value value = view.data()[offset];
+    for (std::size_t i = 0; i < parts.extent(0); ++i) {
+      const Index number = number_in(parts(i).range, at);
       if (number < 0) continue;
-      const std::byte* const packed = slots[parts[i].message * depth + slot] + parts[i].at;
-      value = operation(value, reinterpret_cast<const T*>(packed)[number]);
+      const std::byte* const packed = slots(parts(i).message * depth + slot).data + parts(i).at;
+      value = operation(value, reinterpret_cast<const Value*>(packed)[number]);
     }
-    field.data[offset] = value;
+    view.data()[offset] = value;
   }
 
  private:
   /// The place of an element in the packed range; -1: it is not in it.
   KOKKOS_FUNCTION Index number_in(const Range& range, const Index* at) const {
     Index number = 0;
-    for (int i = field.rank - 1; i >= 0; --i) {
-      const int k = field.order[i];
+    for (int i = kRank - 1; i >= 0; --i) {
+      const int k = order.by_stride[i];
       if (at[k] < range.begin[k] || at[k] >= range.end[k]) return -1;
       number = number * (range.end[k] - range.begin[k]) + at[k] - range.begin[k];
     }
     return number;
   }
+};
+
+/// What a View takes from the messages that come back.
+template <class Exec, class View>
+class Combines {
+ public:
+  Combines(const Exec& exec, const View& view, const std::vector<Range>& shell, const std::vector<Part>& parts)
+      : view_(view) {
+    std::vector<Index> first;
+    for (const Range& range : shell) {
+      first.push_back(items_);
+      Index count = 1;
+      for (std::size_t k = 0; k < View::rank(); ++k) count *= range.end[k] - range.begin[k];
+      items_ += count;
+    }
+    shell_ = table_of(exec, shell);
+    first_ = table_of(exec, first);
+    parts_ = table_of(exec, parts);
+  }
+
+  template <class Operation>
+  void enqueue(const Queue<Exec>& queue, const Table<Slot, Exec>& slots, Index depth, Index slot,
+               Operation operation) const {
+    Combine<Exec, View, Operation> combine{view_, Order<View>(view_), {}, shell_, first_, parts_, slots, depth,
+                                           slot,  operation};
+    for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view_.stride(k));
+    queue.parallel_for("sluice: combine", items_, std::move(combine));
+  }
+
+ private:
+  View view_;
+  Index items_ = 0;
+  Table<Range, Exec> shell_;
+  Table<Index, Exec> first_;
+  Table<Part, Exec> parts_;
 };
 
 }  // namespace detail
