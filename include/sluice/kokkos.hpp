@@ -2,5 +2,6 @@
 // Views of Kokkos through channels, in the order of an execution space instance. Link Sluice::kokkos.
 #pragma once
 
+#include <sluice/kokkos/channel.hpp>
 #include <sluice/kokkos/halo.hpp>
 #include <sluice/kokkos/queue.hpp>
