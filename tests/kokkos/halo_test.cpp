@@ -280,4 +280,32 @@ std::vector<Case> cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Drawn, Halos, testing::ValuesIn(cases()), testing::PrintToStringParamName());
 
+template <class F>
+void expect_refused(F make, const std::string& part) {
+  try {
+    make();
+    ADD_FAILURE() << "not refused: " << part;
+  } catch (const Error& reason) {
+    EXPECT_EQ(reason.code(), Code::bad_argument);
+    EXPECT_NE(std::string(reason.what()).find(part), std::string::npos) << reason.what();
+  }
+}
+
+TEST(WrongHalos, are_refused_with_a_reason) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Exec exec;
+    const Kokkos::View<double**, Kokkos::HostSpace> view("temperature", 8, 5);
+    const Cartesian<2> one{.ranks = {1, 1}};
+    const Cartesian<2> two{.ranks = {2, 1}};
+    expect_refused([&] { Halo(context, exec, two, 1, view); }, "the halo's grid has 2 blocks, the context 1 ranks");
+    expect_refused([&] { Halo(context, exec, one, 0, view); }, "a width of 1 or more");
+    expect_refused([&] { Halo(context, exec, one, 2, view); },
+                   "View 'temperature' has 5 elements along dimension 1: less than three times the halo's width of 2");
+    const HaloOptions<2> flat{.depth = 0};
+    expect_refused([&] { Halo(context, exec, one, 1, flat, view); }, "a halo has a depth of 1 or more");
+    const HaloOptions<2> far{.stencil = {{2, 0}}};
+    expect_refused([&] { Halo(context, exec, one, 1, far, view); }, "an offset of a stencil is made of -1, 0 and 1");
+  });
+}
+
 }  // namespace

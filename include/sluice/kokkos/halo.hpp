@@ -219,6 +219,12 @@ class Halo {
       refuse("the halo's grid has " + std::to_string(grid_.size()) + " blocks, the context " +
              std::to_string(context_.size()) + " ranks");
     if (width_ < 1) refuse("a halo has a width of 1 or more");
+    if (options_.depth < 1) refuse("a halo has a depth of 1 or more");
+    for (const Offset<D>& offset : options_.stencil) {
+      const auto [least, most] = std::ranges::minmax(offset);
+      if (least < -1 || most > 1 || offset == Offset<D>{})
+        refuse("an offset of a stencil is made of -1, 0 and 1, and not all of it is 0");
+    }
     for_each_view([&](std::size_t, const auto& view) {
       for (std::size_t k = 0; k < D; ++k) {
         if (static_cast<Index>(view.extent(k)) < 3 * width_)
