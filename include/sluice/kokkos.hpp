@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views of Kokkos through channels, in the order of an execution space instance. Link Sluice::kokkos.
+#pragma once
+
+#include <sluice/kokkos/channel.hpp>
+#include <sluice/kokkos/halo.hpp>
+#include <sluice/kokkos/queue.hpp>

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sluice/memory.hpp>
+#include <sluice/stream.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace sluice::kokkos {
+
+namespace detail {
+
+template <class Exec>
+inline constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Exec::memory_space>::accessible&&
+    std::is_same_v<typename Exec::memory_space, Kokkos::HostSpace>;
+
+#ifdef KOKKOS_ENABLE_CUDA
+inline Stream stream_of(const Kokkos::Cuda& exec) { return Stream::cuda(exec.cuda_stream()); }
+#endif
+#ifdef KOKKOS_ENABLE_HIP
+inline Stream stream_of(const Kokkos::HIP& exec) { return Stream::hip(exec.hip_stream()); }
+#endif
+template <class Exec>
+Stream stream_of(const Exec&) {
+  static_assert(kOnHost<Exec>, "Sluice knows the streams of Kokkos' CUDA, HIP and host spaces only");
+  return Stream::program_order();
+}
+
+/// Memory of ours that its kernels reach.
+template <class Exec>
+inline constexpr Space kSpaceOf = kOnHost<Exec> ? Space::host : Space::device;
+
+/// The GPU of an instance; -1: none.
+template <class Exec>
+int device_of(const Exec& exec) {
+#ifdef KOKKOS_ENABLE_CUDA
+  if constexpr (std::is_same_v<Exec, Kokkos::Cuda>) return exec.cuda_device();
+#endif
+#ifdef KOKKOS_ENABLE_HIP
+  if constexpr (std::is_same_v<Exec, Kokkos::HIP>) return exec.hip_device();
+#endif
+  static_cast<void>(exec);
+  return -1;
+}
+
+}  // namespace detail
+
+/// Where kernels and channels meet in order: an execution space instance, as the stream that it is. A space of the host
+/// runs in program order, or on a HostStream, in whose thread its patterns then run. A handle: copies are cheap. The
+/// instance is shared, the host stream must outlive it.
+template <class Exec>
+class Queue {
+  static_assert(Kokkos::is_execution_space_v<Exec>, "a Queue is made from an instance of an execution space of Kokkos");
+
+ public:
+  using execution_space = Exec;
+
+  Queue(const Exec& exec) : exec_(exec), stream_(detail::stream_of(exec)) {}
+  Queue(const Exec& exec, HostStream& stream) requires detail::kOnHost<Exec>
+      : exec_(exec), stream_(Stream::host(stream)), host_(&stream) {}
+
+  const Exec& exec() const noexcept { return exec_; }
+  Stream stream() const noexcept { return stream_; }
+
+  /// Runs `work` of the host, which may launch kernels on `exec()`, after all that was enqueued before: on a host
+  /// stream in its thread, else at once.
+  template <class F>
+  void run(F work) const {
+    if (host_ != nullptr) {
+      host_->run(std::move(work));
+    } else {
+      work();
+    }
+  }
+
+  /// Kokkos::parallel_for over [0, count), in this order. No fence: patterns of host spaces have ended when they
+  /// return.
+  template <class Functor>
+  void parallel_for(std::string label, std::int64_t count, Functor functor) const {
+    using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
+    if (count == 0) return;
+    run([exec = exec_, label = std::move(label), count, functor = std::move(functor)] {
+      Kokkos::parallel_for(label, Policy(exec, 0, count), functor);
+    });
+  }
+
+ private:
+  Exec exec_;
+  Stream stream_;
+  HostStream* host_ = nullptr;
+};
+
+}  // namespace sluice::kokkos

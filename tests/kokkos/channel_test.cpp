@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views of each rank, layout and way to one peer: in place, and packed.
+#include <sluice/kokkos.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "tests/kokkos/views.hpp"
+#include "tests/peers.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+using Exec = Kokkos::DefaultHostExecutionSpace;
+using sluice::kokkos::Queue;
+
+struct Case {
+  bool processes;
+  bool host_stream;
+  int depth;
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << (one.processes ? "processes" : "threads") << (one.host_stream ? "_host" : "_inline") << "_d" << one.depth;
+}
+
+class Views : public testing::TestWithParam<Case> {};
+
+template <class Value, std::size_t D>
+Value value_of(const std::array<Index, D>& at, Index epoch) {
+  Index mixed = epoch * 7 + 1;
+  for (const Index index : at) mixed = mixed * 5 + index;
+  return static_cast<Value>(mixed % 101);
+}
+
+/// Each epoch of rank 0's View reaches that of rank 1.
+template <std::size_t D, class View>
+void send(Context& context, const Case& one, Tag tag, const View& view, const std::array<Index, D>& extents) {
+  using Value = typename View::value_type;
+  HostStream stream;
+  const Exec exec;
+  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+  constexpr Index kEpochs = 5;
+  const ChannelOptions options{.depth = one.depth};
+  if (context.rank() == 0) {
+    auto out = kokkos::sender(context, queue, 1, tag, view, options);
+    for (Index epoch = 1; epoch <= kEpochs; ++epoch) {
+      out.acquire();
+      queue.run([&, epoch] {
+        for_each_index(extents, [&](const auto& at) { element(view, at) = value_of<Value>(at, epoch); });
+      });
+      out.put();
+    }
+    out.channel().drain();
+  } else {
+    auto in = kokkos::receiver(context, queue, 0, tag, view, options);
+    for (Index epoch = 1; epoch <= kEpochs; ++epoch) {
+      in.wait();
+      queue.run([&, epoch] {
+        int wrong = 0;
+        for_each_index(extents, [&](const auto& at) { wrong += element(view, at) != value_of<Value>(at, epoch); });
+        EXPECT_EQ(wrong, 0) << "elements of a View of rank " << D << " in epoch " << epoch;
+      });
+      in.release();
+    }
+    if (one.host_stream) stream.synchronize();
+  }
+}
+
+template <std::size_t D>
+void send_each_layout(Context& context, const Case& one) {
+  std::array<Index, D> extents{};
+  for (std::size_t k = 0; k < D; ++k) extents[k] = 2 + static_cast<Index>(k % 2);
+  send(context, one, 1, make_view<double, Kokkos::LayoutRight>("right", extents), extents);
+  send(context, one, 2, make_view<float, Kokkos::LayoutLeft>("left", extents), extents);
+  send(context, one, 3, make_strided<std::int16_t>("strided", extents), extents);
+}
+
+TEST_P(Views, of_every_rank_and_layout_reach_the_peer) {
+  run_peers({.processes = GetParam().processes}, [](Context& context) {
+    [&]<std::size_t... D>(std::index_sequence<D...>) { (send_each_layout<D>(context, GetParam()), ...); }
+    (std::make_index_sequence<9>());
+  });
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const bool processes : {false, true}) {
+    for (const bool host_stream : {false, true}) {
+      for (const int depth : {1, 3}) all.push_back({processes, host_stream, depth});
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, Views, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+
+}  // namespace

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Halos over random grids, stencils, widths, layouts and types, against what the whole grid says.
+#include <sluice/kokkos.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/kokkos/views.hpp"
+#include "tests/peers.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+using namespace sluice::kokkos;
+using Exec = Kokkos::DefaultHostExecutionSpace;
+
+/// What one case draws. The same in all ranks.
+template <std::size_t D>
+struct Drawn {
+  Cartesian<D> grid;
+  HaloOptions<D> options;
+  int width = 1;
+  std::array<Index, D> own{};  // elements of a block along each dimension
+
+  Drawn(int ranks, std::uint64_t seed) {
+    std::mt19937_64 dice(seed);
+    const auto draw = [&](int least, int most) { return least + static_cast<int>(dice() % (most - least + 1)); };
+    grid.ranks.fill(1);
+    for (int left = ranks, prime = 2; left > 1;) {
+      if (left % prime != 0) {
+        ++prime;
+        continue;
+      }
+      grid.ranks[draw(0, D - 1)] *= prime;
+      left /= prime;
+    }
+    width = draw(1, 3);
+    for (std::size_t k = 0; k < D; ++k) {
+      grid.periodic[k] = draw(0, 1) == 1;
+      own[k] = draw(width, width + 5);
+    }
+    options.stencil = draw(0, 1) == 1 ? full<D>() : faces<D>();
+    options.depth = draw(1, 3);
+  }
+};
+
+/// The value of an element of the whole grid.
+template <class T, std::size_t D>
+T value_of(const std::array<Index, D>& global, int view, Index step) {
+  std::uint64_t mixed = static_cast<std::uint64_t>(step) * 977 + static_cast<std::uint64_t>(view) * 131 + 7;
+  for (const Index index : global) mixed = mixed * 31 + static_cast<std::uint64_t>(index);
+  return static_cast<T>(mixed % 100);
+}
+
+/// What a rank knows of its block.
+template <std::size_t D>
+struct Block {
+  const Drawn<D>& drawn;
+  Rank rank;
+
+  std::array<Index, D> extents() const {
+    auto all = drawn.own;
+    for (Index& extent : all) extent += 2 * drawn.width;
+    return all;
+  }
+  /// In which direction of the block an element is: all 0, its own.
+  Offset<D> side(const std::array<Index, D>& at) const {
+    Offset<D> offset{};
+    for (std::size_t k = 0; k < D; ++k)
+      offset[k] = at[k] < drawn.width ? -1 : at[k] >= drawn.width + drawn.own[k] ? 1 : 0;
+    return offset;
+  }
+  bool own(const std::array<Index, D>& at) const { return side(at) == Offset<D>{}; }
+  /// Whether an exchange fills this ghost.
+  bool filled(const std::array<Index, D>& at) const {
+    const auto& stencil = drawn.options.stencil;
+    return std::find(stencil.begin(), stencil.end(), side(at)) != stencil.end() &&
+           drawn.grid.neighbour(rank, side(at)).has_value();
+  }
+  /// The element of the whole grid that is there, or that a ghost mirrors.
+  std::array<Index, D> global(const std::array<Index, D>& at) const {
+    const auto block = drawn.grid.coordinates_of(rank);
+    std::array<Index, D> all{};
+    for (std::size_t k = 0; k < D; ++k) {
+      const Index whole = drawn.own[k] * drawn.grid.ranks[k];
+      all[k] = (block[k] * drawn.own[k] + at[k] - drawn.width + whole) % whole;
+    }
+    return all;
+  }
+};
+
+template <class View, std::size_t D>
+void fill_own(const View& view, const Block<D>& block, int number, Index step) {
+  using Value = typename View::value_type;
+  for_each_index(block.extents(), [&](const auto& at) {
+    element(view, at) = block.own(at) ? value_of<Value>(block.global(at), number, step) : Value(111);
+  });
+}
+
+template <class View, std::size_t D>
+void expect_ghosts(const View& view, const Block<D>& block, int number, Index step) {
+  using Value = typename View::value_type;
+  int wrong = 0;
+  for_each_index(block.extents(), [&](const auto& at) {
+    const Value wanted =
+        block.own(at) || block.filled(at) ? value_of<Value>(block.global(at), number, step) : Value(111);
+    wrong += element(view, at) != wanted;
+  });
+  EXPECT_EQ(wrong, 0) << "elements of View " << number << " after exchange " << step;
+}
+
+struct Case {
+  std::size_t dims;
+  int ranks;
+  bool processes;
+  bool host_stream;
+  std::uint64_t seed;
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.dims << "d_" << one.ranks << (one.processes ? "_processes" : "_threads")
+       << (one.host_stream ? "_host" : "_inline") << "_seed" << one.seed;
+}
+
+class Halos : public testing::TestWithParam<Case> {
+ protected:
+  Peers peers() const { return {.ranks = GetParam().ranks, .processes = GetParam().processes}; }
+};
+
+template <std::size_t D>
+void exchange_all(Context& context, const Case& one) {
+  const Drawn<D> drawn(one.ranks, one.seed);
+  const Block<D> block{drawn, context.rank()};
+  const auto a = make_view<double, Kokkos::LayoutRight>("a", block.extents());
+  const auto b = make_view<float, Kokkos::LayoutLeft>("b", block.extents());
+  const auto c = make_strided<std::int16_t>("c", block.extents());
+  HostStream stream;
+  const Exec exec;
+  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, b, c);
+  for (Index step = 1; step <= 5; ++step) {
+    queue.run([&, step] {
+      fill_own(a, block, 0, step);
+      fill_own(b, block, 1, step);
+      fill_own(c, block, 2, step);
+    });
+    halo.exchange();
+    queue.run([&, step] {
+      expect_ghosts(a, block, 0, step);
+      expect_ghosts(b, block, 1, step);
+      expect_ghosts(c, block, 2, step);
+    });
+  }
+  if (one.host_stream) stream.synchronize();
+}
+
+TEST_P(Halos, fill_ghosts_from_their_owners) {
+  run_peers(peers(), [](Context& context) {
+    const Case& one = GetParam();
+    if (one.dims == 1) exchange_all<1>(context, one);
+    if (one.dims == 2) exchange_all<2>(context, one);
+    if (one.dims == 3) exchange_all<3>(context, one);
+  });
+}
+
+/// What a ghost has that goes back to its owner.
+template <class T, std::size_t D>
+T ghost_of(Rank rank, const std::array<Index, D>& at, Index step) {
+  return value_of<T>(at, static_cast<int>(rank) + 10, step);
+}
+
+/// The whole grid after all ghosts that mirror an element were combined into it, in the order of the stencil.
+template <class T, std::size_t D>
+class Combined {
+ public:
+  template <class Operation>
+  Combined(const Drawn<D>& drawn, Index step, Operation operation) {
+    for (std::size_t k = 0; k < D; ++k) extents_[k] = drawn.own[k] * drawn.grid.ranks[k];
+    for_each_index(extents_, [&](const auto& global) { values_.push_back(value_of<T>(global, 0, step)); });
+    for (const Offset<D>& offset : drawn.options.stencil) {
+      for (Rank rank = 0; rank < drawn.grid.size(); ++rank) {
+        const Block<D> block{drawn, rank};
+        for_each_index(block.extents(), [&](const auto& at) {
+          if (block.side(at) != offset || !block.filled(at)) return;
+          T& value = values_[number_of(block.global(at))];
+          value = operation(value, ghost_of<T>(rank, at, step));
+        });
+      }
+    }
+  }
+  T at(const std::array<Index, D>& global) const { return values_[number_of(global)]; }
+
+ private:
+  std::size_t number_of(const std::array<Index, D>& global) const {
+    Index number = 0;
+    for (std::size_t k = 0; k < D; ++k) number = number * extents_[k] + global[k];
+    return static_cast<std::size_t>(number);
+  }
+
+  std::array<Index, D> extents_{};
+  std::vector<T> values_;
+};
+
+template <std::size_t D, class Operation>
+void scatter_all(Context& context, const Case& one, Operation operation) {
+  const Drawn<D> drawn(one.ranks, one.seed);
+  const Block<D> block{drawn, context.rank()};
+  const auto a = make_view<int, Kokkos::LayoutRight>("a", block.extents());
+  const auto b = make_strided<float>("b", block.extents());
+  HostStream stream;
+  const Exec exec;
+  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, b);
+  const auto fill = [&](const auto& view, Index step) {
+    using Value = typename std::decay_t<decltype(view)>::value_type;
+    for_each_index(block.extents(), [&](const auto& at) {
+      element(view, at) =
+          block.own(at) ? value_of<Value>(block.global(at), 0, step) : ghost_of<Value>(context.rank(), at, step);
+    });
+  };
+  const auto expect = [&](const auto& view, Index step) {
+    using Value = typename std::decay_t<decltype(view)>::value_type;
+    const Combined<Value, D> whole(drawn, step, operation);
+    int wrong = 0;
+    for_each_index(block.extents(), [&](const auto& at) {
+      const Value wanted = block.own(at) ? whole.at(block.global(at)) : ghost_of<Value>(context.rank(), at, step);
+      wrong += element(view, at) != wanted;
+    });
+    EXPECT_EQ(wrong, 0) << "elements after scatter " << step;
+  };
+  for (Index step = 1; step <= 3; ++step) {
+    queue.run([&, step] {
+      fill(a, step);
+      fill(b, step);
+    });
+    halo.scatter(operation);
+    queue.run([&, step] {
+      expect(a, step);
+      expect(b, step);
+    });
+  }
+  if (one.host_stream) stream.synchronize();
+}
+
+template <std::size_t D>
+void scatter_each(Context& context, const Case& one) {
+  switch (one.seed % 4) {
+    case 0: return scatter_all<D>(context, one, Sum{});
+    case 1: return scatter_all<D>(context, one, Min{});
+    case 2: return scatter_all<D>(context, one, Max{});
+    default: return scatter_all<D>(context, one, Replace{});
+  }
+}
+
+TEST_P(Halos, take_back_what_ghosts_have) {
+  run_peers(peers(), [](Context& context) {
+    const Case& one = GetParam();
+    if (one.dims == 1) scatter_each<1>(context, one);
+    if (one.dims == 2) scatter_each<2>(context, one);
+    if (one.dims == 3) scatter_each<3>(context, one);
+  });
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  std::uint64_t seed = 0;
+  for (const std::size_t dims : {1, 2, 3}) {
+    for (const int ranks : {1, 2, 4, 6}) {
+      for (const bool processes : {false, true}) {
+        for (const bool host_stream : {false, true}) all.push_back({dims, ranks, processes, host_stream, ++seed});
+      }
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Drawn, Halos, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+
+template <class F>
+void expect_refused(F make, const std::string& part) {
+  try {
+    make();
+    ADD_FAILURE() << "not refused: " << part;
+  } catch (const Error& reason) {
+    EXPECT_EQ(reason.code(), Code::bad_argument);
+    EXPECT_NE(std::string(reason.what()).find(part), std::string::npos) << reason.what();
+  }
+}
+
+TEST(WrongHalos, are_refused_with_a_reason) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Exec exec;
+    const Kokkos::View<double**, Kokkos::HostSpace> view("temperature", 8, 5);
+    const Cartesian<2> one{.ranks = {1, 1}};
+    const Cartesian<2> two{.ranks = {2, 1}};
+    expect_refused([&] { Halo(context, exec, two, 1, view); }, "the halo's grid has 2 blocks, the context 1 ranks");
+    expect_refused([&] { Halo(context, exec, one, 0, view); }, "a width of 1 or more");
+    expect_refused([&] { Halo(context, exec, one, 2, view); },
+                   "View 'temperature' has 5 elements along dimension 1: less than three times the halo's width of 2");
+    const HaloOptions<2> flat{.depth = 0};
+    expect_refused([&] { Halo(context, exec, one, 1, flat, view); }, "a halo has a depth of 1 or more");
+    const HaloOptions<2> far{.stencil = {{2, 0}}};
+    expect_refused([&] { Halo(context, exec, one, 1, far, view); }, "an offset of a stencil is made of -1, 0 and 1");
+  });
+}
+
+}  // namespace
