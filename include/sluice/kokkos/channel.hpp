@@ -103,7 +103,7 @@ class ViewSender {
   ViewSender(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
              ChannelOptions options = {})
       : view_(context, queue, view, options,
-              [&](Slice slots, const ChannelOptions& all) { return context.sender(peer, tag, slots, all); }) {}
+              [&](const Slice& slots, const ChannelOptions& all) { return context.sender(peer, tag, slots, all); }) {}
 
   /// Later work on the queue may overwrite the View.
   void acquire() {
@@ -132,7 +132,7 @@ class ViewReceiver {
   ViewReceiver(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
                ChannelOptions options = {})
       : view_(context, queue, view, options,
-              [&](Slice slots, const ChannelOptions& all) { return context.receiver(peer, tag, slots, all); }) {}
+              [&](const Slice& slots, const ChannelOptions& all) { return context.receiver(peer, tag, slots, all); }) {}
 
   /// Enqueues a wait: later work on the queue finds the next epoch in the View.
   void wait() {

@@ -313,11 +313,12 @@ class Halo {
     const ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
     route->plan = context_.plan();
     // Both ends of a pair are opened before anybody waits for a peer.
-    for_each_channel(route->in, [&](Rank peer, Slice slots) {
+    for_each_channel(route->in, [&](Rank peer, const Slice& slots) {
       route->receivers.push_back(scope.receiver(peer, 0, slots, options));
     });
-    for_each_channel(route->out,
-                     [&](Rank peer, Slice slots) { route->senders.push_back(scope.sender(peer, 0, slots, options)); });
+    for_each_channel(route->out, [&](Rank peer, const Slice& slots) {
+      route->senders.push_back(scope.sender(peer, 0, slots, options));
+    });
     for (Sender& sender : route->senders) route->plan.add(sender);
     for (Receiver& receiver : route->receivers) route->plan.add(receiver);
     return route;

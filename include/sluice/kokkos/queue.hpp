@@ -60,7 +60,8 @@ class Queue {
  public:
   using execution_space = Exec;
 
-  Queue(const Exec& exec) : exec_(exec), stream_(detail::stream_of(exec)) {}
+  Queue(const Exec& exec)  // NOLINT(google-explicit-constructor): an instance is a queue
+      : exec_(exec), stream_(detail::stream_of(exec)) {}
   Queue(const Exec& exec, HostStream& stream) requires detail::kOnHost<Exec>
       : exec_(exec), stream_(Stream::host(stream)), host_(&stream) {}
 
