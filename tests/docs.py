@@ -3,9 +3,9 @@
 """Compiles and runs the programs in README.md and docs/*.md, so that no page shows one that does not work.
 
 A ```cpp block with a main is a program, and the line before it must be a comment that says how to run it:
-    <!-- run: sluice-run -n 2 -->     or     <!-- run: mpiexec -n 2 -->
-Each must exit 0. If a ```text block follows it directly, those lines must be its output, in any order.
-Where this build has no MPI, programs for mpiexec are listed as left out.
+    <!-- run: sluice-run -n 2 -->     or     <!-- run: mpiexec -n 2 -->     or     <!-- run: sluice-run -n 2 with CUDA's driver -->
+Each must exit 0. If a ```text block follows it directly, those lines must be its output, in any order. CUDA's driver is the emulated one.
+What this build has no MPI or no CUDA for is listed as left out.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 BLOCK = re.compile(
     r"(?P<before>[^\n]*)\n```cpp\n(?P<code>.*?)\n```\n(?:\n?```text\n(?P<output>.*?)\n```\n)?", re.DOTALL
 )
-RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?) ?-->")
+RUN = re.compile(r"<!-- run: (?P<launcher>sluice-run|mpiexec) (?P<args>[^>]*?)(?P<cuda> with CUDA's driver)? ?-->")
 
 
 class Failure(Exception):
@@ -27,7 +27,7 @@ class Failure(Exception):
 
 
 def programs(source):
-    """Yields (name, code, launcher, args, expected output or None) for every program on the pages."""
+    """Yields (name, code, launcher, args, whether with CUDA, expected output or None) for every program on the pages."""
     for page in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
         text = page.read_text()
         for found in BLOCK.finditer(text):
@@ -37,12 +37,12 @@ def programs(source):
             how = RUN.search(found["before"])
             if not how:
                 raise Failure(f"{page.name}:{line}: a program without <!-- run: ... --> on the line before it")
-            yield f"{page.stem}_{line}", found["code"], how["launcher"], how["args"].split(), found["output"]
+            yield f"{page.stem}_{line}", found["code"], how["launcher"], how["args"].split(), bool(how["cuda"]), found["output"]
 
 
 def compile_and_run(program, options):
     """Returns a line that says what was run. Raises Failure."""
-    name, code, launcher, args, expected = program
+    name, code, launcher, args, with_cuda, expected = program
     with_mpi = launcher == "mpiexec"
     source, binary = options.work / f"{name}.cpp", options.work / name
     source.write_text(code + "\n")
@@ -50,9 +50,17 @@ def compile_and_run(program, options):
     mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi else []
     compiler = "mpicxx" if with_mpi else options.compiler
     environment = {**os.environ, "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
+    cuda_flags = []
+    if with_cuda:
+        driver = options.build / "emucuda"
+        cuda_flags = ["-isystem", options.cuda_include, driver / "libcuda.so.1"]
+        paths = [str(driver), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        environment |= {"LD_LIBRARY_PATH": ":".join(paths), "EMUCUDA_KERNELS": str(driver / "libemukernels.so")}
+        # LeakSanitizer reads memory of the emulated GPU, which the processor cannot touch, and crashes.
+        environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     steps = [
         [compiler, "-std=c++20", *options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", source,
-         "-o", binary, *library, *mpi_flags, "-lsluice", *filter(None, options.libraries.split(";")), "-pthread"],
+         "-o", binary, *library, *mpi_flags, *cuda_flags, "-lsluice", *filter(None, options.libraries.split(";")), "-pthread"],
         [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, binary],
     ]
     for step in steps:
@@ -72,6 +80,7 @@ def main():
     parser.add_argument("--flags", default="")
     parser.add_argument("--libraries", default="", help="what the library is linked with")
     parser.add_argument("--mpiexec", default="")
+    parser.add_argument("--cuda-include", default="", help="the folder of cuda.h")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     try:
@@ -79,10 +88,10 @@ def main():
     except Failure as failure:
         print(failure)
         return 1
-    runnable = [p for p in found if p[2] != "mpiexec" or options.mpiexec]
+    runnable = [p for p in found if (p[2] != "mpiexec" or options.mpiexec) and (not p[4] or options.cuda_include)]
     for program in found:
         if program not in runnable:
-            print(f"not in this build: {program[0]} (no MPI)")
+            print(f"not in this build: {program[0]} ({'no CUDA' if program[4] else 'no MPI'})")
     failures = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for result in [pool.submit(compile_and_run, program, options) for program in runnable]:

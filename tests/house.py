@@ -95,8 +95,8 @@ def foreign_finding(source, header):
         return "base/ includes the standard library and the system's headers only"
     if header == "mpi.h" and not any(re.fullmatch(p, path) for p in MPI_PLACES):
         return "<mpi.h> is for mpi.hpp, runtime/mpi.cpp, the MPI files of applications, and tests"
-    if VENDOR.match(header) and source.parts[0] not in ("device", "tests"):
-        return "vendor headers are for device/ only"
+    if VENDOR.match(header) and source.parts[0] not in ("device", "examples", "tests"):
+        return "vendor headers are for device/, tests and examples"
     if FABRIC.match(header) and not any(re.fullmatch(p, path) for p in FABRIC_PLACES):
         return "fabric headers are for backends/ofi, and the bench's rivals on libfabric"
     return None
@@ -145,15 +145,17 @@ def readme_findings(root):
 
 
 def unlisted_findings(root):
-    """Sources that no build knows: no CMakeLists.txt has their path, as seen from there, with or without its end."""
+    """Sources that no build knows, and public headers that no installation has: no CMakeLists.txt has their path, as seen from
+    there, with or without its end."""
     known = set()
     for listing in files(root, set()):
         if listing.name != "CMakeLists.txt":
             continue
         for word in re.findall(r"[\w./-]+", (root / listing).read_text()):
             known |= {os.path.normpath(listing.parent / (word + end)) for end in ("", ".cpp", "_test.cpp")}
-    for source in files(root, {".cpp", ".cu"}):
-        if source.suffix in (".cpp", ".cu") and str(source) not in known:
+    for source in files(root, CODE):
+        listed = source.suffix in (".cpp", ".cu") or source.parts[0] == "include"
+        if source.suffix in CODE and listed and str(source) not in known:
             yield f"{source}: in no CMakeLists.txt"
 
 
@@ -206,6 +208,7 @@ PLANTS = [
     ("backends/new/x.cpp", SPDX, "no README.md"),
     ("runtime/stray.cpp", SPDX, "in no CMakeLists.txt"),
     ("device/stray.cu", SPDX, "in no CMakeLists.txt"),
+    ("include/sluice/stray.hpp", SPDX, "in no CMakeLists.txt"),
     ("docs/x.md", "look at /" + "home/someone/file\n", "path of one machine"),
 ]
 
@@ -222,6 +225,7 @@ GOOD = {
     "apps/life/main.cpp": SPDX + '#include "apps/common/png.hpp"\n#include "apps/life/rle.hpp"\n#include <png.h>\n',
     "apps/common/exchange_mpi.cpp": SPDX + "#include <mpi.h>\n",
     "examples/consumer/main.cpp": SPDX + "#include <sluice/sluice.hpp>\n",
+    "examples/kernels/main.cu": SPDX + "#include <cuda_runtime.h>\n",
     "tests/unit/words_test.cpp": SPDX + '#include "base/words.hpp"\n#include "runtime/engine.hpp"\n',
 }
 
@@ -232,7 +236,7 @@ def write_tree(root, extra):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         if "stray" not in name:
-            names = " ".join(["x.cpp", "x.cu", *(pathlib.PurePosixPath(n).name for n in GOOD)])
+            names = " ".join(["x.cpp", "x.cu", "x.hpp", *(pathlib.PurePosixPath(n).name for n in GOOD)])
             (path.parent / "CMakeLists.txt").write_text("# " + SPDX[3:] + names + "\n")
         if name in GOOD:
             (path.parent / "README.md").write_text("about\n")

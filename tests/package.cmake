@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
-# pkg-config, and runs what came out. Without BUILD it makes one first, of a shared library.
-# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -DCUDA= -DHIP= -P package.cmake
+# pkg-config, examples/kernels with nvcc and with clang for HIP, and runs what came out. Without BUILD it makes one first, of a
+# shared library. NVCC and CLANG are for GPUs.
+# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -P package.cmake
 cmake_minimum_required(VERSION 3.25)
 
 function(step)
@@ -69,6 +70,27 @@ step("${CXX}" -std=c++20 ${by_hand} "${example}/main.cpp" -o "${WORK}/by_hand" $
 cmake_path(GET pc_folder PARENT_PATH lib_folder)
 set(ENV{LD_LIBRARY_PATH} "${lib_folder}:$ENV{LD_LIBRARY_PATH}")  # of use to a shared library only
 step(${run} "${WORK}/by_hand")
+
+# Programs with kernels start without a driver, and then do without a GPU. The vendors' runtimes know no sanitizer.
+if(NOT FLAGS MATCHES "-fsanitize")
+  set(kernels "${SOURCE}/examples/kernels")
+  if(CUDA)
+    cmake_path(GET NVCC PARENT_PATH nvcc_folder)
+    set(ENV{LIBRARY_PATH} "${nvcc_folder}/../lib:$ENV{LIBRARY_PATH}")  # nvcc of PyPI looks for its libraries in lib64
+    step("${CMAKE_COMMAND}" -S "${kernels}" -B "${WORK}/kernels" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
+         "-DCMAKE_CUDA_COMPILER=${NVCC}" "-DCMAKE_CUDA_HOST_COMPILER=${CXX}" "-DCMAKE_CXX_COMPILER=${CXX}"
+         "-DCMAKE_CUDA_ARCHITECTURES=90" "-DCMAKE_CUDA_FLAGS=-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror")
+    step("${CMAKE_COMMAND}" --build "${WORK}/kernels")
+    step(${run} "${WORK}/kernels/ring_sum")
+    step(${run} --threads "${WORK}/kernels/ring_sum")
+  endif()
+  if(HIP)
+    step("${CLANG}" -x hip -std=c++20 -O2 -Wall -Wextra -Werror --offload-arch=gfx90a -nogpulib -D__HIP_PLATFORM_AMD__ -idirafter
+         "${HIP_INCLUDE}" "${kernels}/ring_sum.cu" -o "${WORK}/ring_sum_hip" ${pc_flags} "-L${HIP_INCLUDE}/../lib" -lamdhip64)
+    step(${run} "${WORK}/ring_sum_hip")
+    step(${run} --threads "${WORK}/ring_sum_hip")
+  endif()
+endif()
 
 if(MPI)
   step("${MPI}" -n 2 "${WORK}/build/consumer_mpi")

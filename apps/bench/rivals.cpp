@@ -95,6 +95,37 @@ bool on_gpus(const Options& options) { return options.stream == StreamChoice::cu
 
 std::string no_library(const Options& /*options*/) { return {}; }
 
+/// What a rival that is a program can do besides ping-pongs and windows.
+struct Abilities {
+  bool rate = false;
+  bool stream = false;
+  bool halo = false;
+  bool replay = false;
+  bool enqueue_and_kernel = false;
+};
+
+template <Program program>
+Rival program_rival(const char* name, const char* what, Abilities can) {
+  constexpr auto kPingPong = program_ping_pong<program>;
+  constexpr auto kHalo = program_halo<program>;
+  return {.name = name,
+          .what = what,
+          .why_not = why_no<program>,
+          .library = no_library,
+          .at_home = on_gpus,
+          .latency = kPingPong,
+          .bandwidth = program_flood<program>,
+          .rate = can.rate ? program_flood<program> : nullptr,
+          .stream = can.stream ? kPingPong : nullptr,
+          .enqueue = can.enqueue_and_kernel ? kPingPong : nullptr,
+          .halo = can.halo ? kHalo : nullptr,
+          .replay = can.replay ? kPingPong : nullptr,
+          .replay_halo = can.replay ? kHalo : nullptr,
+          .device = can.enqueue_and_kernel ? program_kernel<program> : nullptr};
+}
+
+constexpr Abilities kAll = {.rate = true, .stream = true, .halo = true, .replay = true, .enqueue_and_kernel = true};
+
 // Between memory that both map, which MPI it is does not change what it can do; on a network it has several ways.
 std::string mpi_on_network(const Options& options) { return ofi_provider(options).empty() ? "" : mpi_library(); }
 
@@ -182,89 +213,27 @@ const std::vector<Rival>& table() {
        .library = mpi_on_network,
        .at_home = nowhere,
        .latency = ping_pong<MpiMode::fence>},
-      {.name = "raw",
-       .what = "copies of the driver, words by cuStreamWriteValue64 and cuStreamWaitValue64, or a kernel's stores and "
-               "loads, in memory of cuIpcOpenMemHandle",
-       .why_not = why_no<Program::raw>,
-       .library = no_library,
-       .at_home = on_gpus,
-       .latency = program_ping_pong<Program::raw>,
-       .bandwidth = program_flood<Program::raw>,
-       .rate = program_flood<Program::raw>,
-       .stream = program_ping_pong<Program::raw>,
-       .enqueue = program_ping_pong<Program::raw>,
-       .halo = program_halo<Program::raw>,
-       .replay = program_ping_pong<Program::raw>,
-       .replay_halo = program_halo<Program::raw>,
-       .device = program_kernel<Program::raw>},
-      {.name = "raw_host",
-       .what = "raw, with its words in memory of the hosts that the driver has registered, as ours",
-       .why_not = why_no<Program::raw_host>,
-       .library = no_library,
-       .at_home = on_gpus,
-       .latency = program_ping_pong<Program::raw_host>,
-       .bandwidth = program_flood<Program::raw_host>,
-       .rate = program_flood<Program::raw_host>,
-       .stream = program_ping_pong<Program::raw_host>,
-       .enqueue = program_ping_pong<Program::raw_host>,
-       .halo = program_halo<Program::raw_host>,
-       .replay = program_ping_pong<Program::raw_host>,
-       .replay_halo = program_halo<Program::raw_host>,
-       .device = program_kernel<Program::raw_host>},
-      {.name = "synchronised",
-       .what = "a copy into the peer's memory, cuStreamSynchronize, a flag in memory that the hosts share",
-       .why_not = why_no<Program::synchronised>,
-       .library = no_library,
-       .at_home = on_gpus,
-       .latency = program_ping_pong<Program::synchronised>,
-       .bandwidth = program_flood<Program::synchronised>,
-       .stream = program_ping_pong<Program::synchronised>,
-       .halo = program_halo<Program::synchronised>},
-      {.name = "nvshmem",
-       .what = "nvshmemx_putmem_signal_on_stream, or _block in a kernel; waits by "
-               "nvshmemx_signal_wait_until_on_stream, or by "
-               "the driver where NVSHMEM refuses that, or by nvshmem_signal_wait_until",
-       .why_not = why_no<Program::nvshmem>,
-       .library = no_library,
-       .at_home = on_gpus,
-       .latency = program_ping_pong<Program::nvshmem>,
-       .bandwidth = program_flood<Program::nvshmem>,
-       .rate = program_flood<Program::nvshmem>,
-       .stream = program_ping_pong<Program::nvshmem>,
-       .enqueue = program_ping_pong<Program::nvshmem>,
-       .halo = program_halo<Program::nvshmem>,
-       .replay = program_ping_pong<Program::nvshmem>,
-       .replay_halo = program_halo<Program::nvshmem>,
-       .device = program_kernel<Program::nvshmem>},
-      {.name = "nccl",
-       .what = "ncclSend and ncclRecv; windows and halos in groups",
-       .why_not = why_no<Program::nccl>,
-       .library = no_library,
-       .at_home = on_gpus,
-       .latency = program_ping_pong<Program::nccl>,
-       .bandwidth = program_flood<Program::nccl>,
-       .rate = program_flood<Program::nccl>,
-       .stream = program_ping_pong<Program::nccl>,
-       .halo = program_halo<Program::nccl>,
-       .replay = program_ping_pong<Program::nccl>,
-       .replay_halo = program_halo<Program::nccl>},
-      {.name = "nccl_put",
-       .what = "ncclPutSignal and ncclWaitSignal",
-       .why_not = why_no<Program::nccl_put>,
-       .library = no_library,
-       .at_home = on_gpus,
-       .latency = program_ping_pong<Program::nccl_put>,
-       .bandwidth = program_flood<Program::nccl_put>,
-       .rate = program_flood<Program::nccl_put>,
-       .stream = program_ping_pong<Program::nccl_put>,
-       .halo = program_halo<Program::nccl_put>},
-      {.name = "ucx",
-       .what = "ucp_put of ucx_perftest on cuda_ipc: its own figure, taken once, before the rounds",
-       .why_not = why_no<Program::ucx>,
-       .library = no_library,
-       .at_home = on_gpus,
-       .latency = program_ping_pong<Program::ucx>,
-       .bandwidth = program_flood<Program::ucx>},
+      program_rival<Program::raw>("raw",
+                                  "copies of the driver, words by cuStreamWriteValue64 and cuStreamWaitValue64, or a "
+                                  "kernel's stores and loads, "
+                                  "in memory of cuIpcOpenMemHandle",
+                                  kAll),
+      program_rival<Program::raw_host>(
+          "raw_host", "raw, with its words in memory of the hosts that the driver has registered, as ours", kAll),
+      program_rival<Program::synchronised>(
+          "synchronised", "a copy into the peer's memory, cuStreamSynchronize, a flag in memory that the hosts share",
+          {.stream = true, .halo = true}),
+      program_rival<Program::nvshmem>("nvshmem",
+                                      "nvshmemx_putmem_signal_on_stream, or _block in a kernel; waits by "
+                                      "nvshmemx_signal_wait_until_on_stream, or by "
+                                      "the driver where NVSHMEM refuses that, or by nvshmem_signal_wait_until",
+                                      kAll),
+      program_rival<Program::nccl>("nccl", "ncclSend and ncclRecv; windows and halos in groups",
+                                   {.rate = true, .stream = true, .halo = true, .replay = true}),
+      program_rival<Program::nccl_put>("nccl_put", "ncclPutSignal and ncclWaitSignal",
+                                       {.rate = true, .stream = true, .halo = true}),
+      program_rival<Program::ucx>(
+          "ucx", "ucp_put of ucx_perftest on cuda_ipc: its own figure, taken once, before the rounds", {}),
   };
   return rivals;
 }
