@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
-# pkg-config, examples/kernels with nvcc and with clang for HIP, and runs what came out. Without BUILD it makes one first, of a
-# shared library. NVCC and CLANG are for GPUs.
-# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -P package.cmake
+# pkg-config, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without BUILD it
+# makes one first, of a shared library. NVCC and CLANG are for GPUs; KOKKOS is where Kokkos' package is.
+# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -DKOKKOS= -P package.cmake
 cmake_minimum_required(VERSION 3.25)
 
 function(step)
@@ -90,6 +90,16 @@ if(NOT FLAGS MATCHES "-fsanitize")
     step(${run} "${WORK}/ring_sum_hip")
     step(${run} --threads "${WORK}/ring_sum_hip")
   endif()
+endif()
+
+# Kokkos itself is not built for sanitizers.
+if(KOKKOS AND NOT FLAGS MATCHES "-fsanitize")
+  step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/kokkos" -B "${WORK}/kokkos" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
+       "-DKokkos_DIR=${KOKKOS}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
+  step("${CMAKE_COMMAND}" --build "${WORK}/kokkos")
+  set(ENV{OMP_NUM_THREADS} 1)
+  step(${run} "${WORK}/kokkos/diffusion")
+  step(${run} --threads "${WORK}/kokkos/diffusion")
 endif()
 
 if(MPI)
