@@ -612,8 +612,9 @@ TEST_P(GpuStreams, that_wait_are_released_by_an_abort_and_the_gpu_stays_usable) 
 }
 
 TEST_P(GpuStreams, that_wait_too_long_are_released) {
+  static constexpr auto kTimeout = 100ms;
   Peers peers = peers_of(GetParam());
-  peers.timeout = 100ms;
+  peers.timeout = kTimeout;
   run_peers(peers, [](Context& context) {
     const GpuCase& one = GetParam();
     if (context.rank() == 1) {
@@ -628,7 +629,7 @@ TEST_P(GpuStreams, that_wait_too_long_are_released) {
     Receiver receiver = context.receiver(1, kTag, target.slice());
     board().meet(context);
     receiver.wait(stream.stream());
-    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); }); });
+    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); }); }, kTimeout);
     expect_code(Code::timeout, [&] { receiver.wait(stream.stream()); });
     board().meet(context);
   });
