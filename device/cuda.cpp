@@ -246,7 +246,7 @@ class Cuda final : public Driver {
       base::log(base::LogLevel::warn, reason.what());
     }
   }
-  CUresult create(CUstream& stream) const;
+  void create(CUstream& stream) const;
   const Gpu& functions(int device);
   CUmemAllocationProp shareable(int device) const;
   /// Gives a handle of the driver's back.
@@ -455,26 +455,26 @@ Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), apart
       idle.pop_back();
     }
   }
-  if (stream_ == nullptr && cuda.create(stream_) != CUDA_SUCCESS) stream_ = CU_STREAM_PER_THREAD;
+  // No other would do: the legacy stream of the program waits for that of a thread.
+  if (stream_ == nullptr) cuda.create(stream_);
 }
 
 /// Non-blocking: the legacy stream of the program does not wait for it, nor it for that.
 /// Of the highest priority: so that, if those have hardware queues of their own, it is behind no stream that waits.
-CUresult Cuda::create(CUstream& stream) const {
+void Cuda::create(CUstream& stream) const {
   constexpr int kHighest = -100;
-  return calls_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, kHighest);
+  check(calls_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, kHighest), "cuStreamCreateWithPriority");
 }
 
 Stream Cuda::own_stream(int device) {
   const Apart apart(*this, device);
   const std::lock_guard lock(mutex_);
   CUstream& own = gpus_.at(static_cast<std::size_t>(device)).own;
-  if (own == nullptr) check(create(own), "cuStreamCreateWithPriority");
+  if (own == nullptr) create(own);
   return Stream::cuda(own);
 }
 
 Cuda::Aside::~Aside() {
-  if (stream_ == CU_STREAM_PER_THREAD) return;
   const std::lock_guard lock(cuda_.mutex_);
   cuda_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
 }

@@ -6,6 +6,7 @@
 #include <hip/hip_runtime_api.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -222,6 +223,12 @@ std::string Hip::start() {
   int count = 0;
   if (calls_.hipInit(0) != hipSuccess || calls_.hipGetDeviceCount(&count) != hipSuccess || count == 0)
     return "no AMD GPU is here";
+  const char* const in_queues = std::getenv("GPU_STREAMOPS_CP_WAIT");
+  if (in_queues != nullptr && std::atoi(in_queues) != 0 && !words_by_kernels())
+    return std::string(
+               "with GPU_STREAMOPS_CP_WAIT they wait for words of one GPU's signal memory alone, and ours are "
+               "the processes': unset it") +
+           kKernelsCan;
   for (int i = 0; i < count; ++i) {
     if (attribute(i, hipDeviceAttributeCanUseStreamWaitValue) == 0 && !words_by_kernels())
       return "streams of GPU " + std::to_string(i) + " cannot wait for a word" + kKernelsCan;

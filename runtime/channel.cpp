@@ -281,7 +281,9 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
     if (driver.capture(stream.handle()) != 0)
       throw error(Code::unsupported, epoch(), "the stream captures a graph: only a plan can be part of one");
     if (gpus() != nullptr) {
-      if (gpu != gpu_) misuse(epoch(), "the channel is used with streams of another GPU");
+      if (gpu != gpu_)
+        misuse(epoch(), "the stream is of GPU " + std::to_string(gpu) +
+                            ", and the channel is used with streams of GPU " + std::to_string(gpu_));
       return;
     }
     wait_connected({});

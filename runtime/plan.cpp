@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "device/kernels.hpp"
 #include "runtime/handles.hpp"
 #include "runtime/world.hpp"
 
@@ -133,7 +134,8 @@ void PlanCore::prepare_kernels(Stream stream) {
   std::vector<std::shared_ptr<ReceiverCore>> receivers;
   for (const auto& out : out_) senders.push_back(out.core);
   for (const auto& in : in_) receivers.push_back(in.core);
-  const device::OnDevice current(driver, driver.device_of(stream.handle()));
+  gpu_ = driver.device_of(stream.handle());
+  const device::OnDevice current(driver, gpu_);
   kernels_ = std::make_unique<KernelPlan>(driver, std::move(senders), std::move(receivers));
 }
 
@@ -188,7 +190,22 @@ void PlanCore::check_stream(Stream stream) {
   if (!committed_) throw misuse("the plan is not committed yet");
   device::check_supported(stream, rank_);
   if (stream.kind() != stream_.kind()) throw misuse("the plan was committed for another kind of stream");
-  if (device::of_gpu(stream)) look_at_capture(stream);
+  if (!device::of_gpu(stream)) return;
+  check_gpu(stream);
+  look_at_capture(stream);
+}
+
+void PlanCore::check_gpu(Stream stream) const {
+  int gpu = 0;
+  try {
+    gpu = device::driver(stream.kind())->device_of(stream.handle());
+  } catch (const device::GpuError& reason) {
+    throw misuse(reason.what());
+  }
+  if (gpu != gpu_) {
+    throw misuse("the stream is of GPU " + std::to_string(gpu) + ", and the plan is used with streams of GPU " +
+                 std::to_string(gpu_));
+  }
 }
 
 void PlanCore::check_failures(Stream stream) const {
@@ -326,8 +343,11 @@ std::string PlanCore::describe() const {
   });
   return text + "a start: " + std::to_string(by_stream) + " puts by the stream itself, " +
          std::to_string(out_.size() - static_cast<std::size_t>(by_stream)) + " more behind " +
-         std::to_string(put_bells_.size() + static_cast<std::size_t>(own)) + " doorbells; queued as one " +
-         (by_kernels ? "kernel" : "stream operation") + ", as is a wait for all " + std::to_string(in_.size());
+         std::to_string(put_bells_.size() + static_cast<std::size_t>(own)) + " doorbells; " +
+         (device::of_gpu(stream_) ? "each " + std::to_string(device::OperateArgs::kMost) + " of its words are " : "") +
+         "queued as one " + (by_kernels ? "kernel" : "stream operation") +
+         (device::of_gpu(stream_) ? ", as are those of a wait for all " : ", as is a wait for all ") +
+         std::to_string(in_.size());
 }
 
 }  // namespace sluice::detail

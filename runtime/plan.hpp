@@ -45,6 +45,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void check_adding() const;
   void join(runtime::ChannelEnd& end) const;
   void check_stream(Stream stream);
+  void check_gpu(Stream stream) const;
   void look_at_capture(Stream stream);
   void end_capture();
   void let_kernels_drive();
@@ -61,7 +62,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
     if (stream.kind() == Stream::Kind::program_order) {
       work(device::Lane{});
     } else if (device::of_gpu(stream)) {
-      launch([&] { device::in_order(stream, std::move(work)); }, refused);
+      launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); }, refused);
     } else {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable { work(lane); });
     }
@@ -91,6 +92,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   Rank rank_;
   bool committed_ = false;
   Stream stream_;  // of this kind
+  int gpu_ = 0;    // and of this GPU, where it is a GPU's
   std::vector<Out> out_;
   std::vector<In> in_;
   std::vector<std::shared_ptr<backends::Doorbell>> put_bells_;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `./dev gpu` does: builds, tests and measures on this machine's NVIDIA GPU, in stages.
 
-    tests/gpu.py [--out DIR] [--build DIR] [--only REGEX] [--brief]
+    tests/gpu.py [--out DIR] [--build DIR] [--libfabric DIR] [--ucx DIR] [--only REGEX] [--brief]
 
 Each stage has a time limit, and leaves what it found in DIR at once: results.json, results.md, and a log. A stage that fails
 does not stop the others. Exit code: 0 if nothing failed, 1 if something did, 2 if there is no GPU.
@@ -25,6 +25,8 @@ import subprocess
 import sys
 import time
 
+import gpu_goals
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ALL_SECONDS = 530
 # Cells along each side of a rank's block, and steps.
@@ -34,7 +36,7 @@ THREADS = ("-n", 2, "--threads")
 # A test waits for its ranks, which wait for a context on the GPU; each of up to 4 takes 600 MiB of it and more.
 MOST_SHARES = 8
 MIB_OF_SHARE = 3072
-# The promise about streams that wait for a peer that has died.
+# The promise about what waits on a GPU when a peer has died, a limit of time is over, or the context was aborted.
 MOST_MS_TO_NOTICE = 1000
 
 LIBC = ctypes.CDLL(None)
@@ -256,6 +258,28 @@ def emucxi(run):
     return {"FI_PROVIDER_PATH": str(run.build / "providers")}
 
 
+def released(filter_text, brief_text):
+    """A stage of the conformance suite that asks what is promised of failures in a time that counts on a GPU, one test at a time,
+    and not where little of each stage is run to see whether it runs."""
+    def environment(run):
+        limit = MOST_MS_TO_NOTICE * (10 if run.brief else 1)
+        return {"SLUICE_USER_TEST_RELEASED_MS": str(limit), "SLUICE_USER_TEST_RELEASED_FILE": str(run.out / "released.times")}
+
+    def work(run):
+        file, times = run.out / "released.times", {}
+        file.unlink(missing_ok=True)
+        found = conformance(filter_text, brief_text, environment, most=1)(run)
+        for line in file.read_text().splitlines() if file.is_file() else ():
+            test, took = line.split()
+            times[test] = max(times.get(test, 0.0), float(took))  # of its ranks
+        if not times and found["passed"]:
+            return found | {"result": "failed", "what": f"{found['what']}; none said how long it took"}
+        longest = f"; released after {max(times.values()):.0f} ms at most" if times else ""
+        return found | {"what": found["what"] + longest, "times_ms": times}
+    work.tests = filter_text
+    return work
+
+
 def hip_on_cuda(run):
     """The environment in which the library uses HIP's calls, which this machine's CUDA driver does."""
     if not list((run.build / "hip_on_cuda").glob("*")):
@@ -418,6 +442,9 @@ STAGES = [
     Stage("facts", "what the driver and the library say of the GPU", 20, facts),
     Stage("conformance.threads", "same process, eager", 90,
           conformance(f"Quick*/threads_*cuda*:-{NOT_EAGER}", "Quick/OneWay.*/threads_cuda*d1_13B")),
+    Stage("conformance.graphs.first", "two processes, a little of graphs and kernels", 30,
+          conformance("Quick/Graphs.are_replayed*/shm_cuda_ours_to_ours_d1_13B:Quick/GpuKernels.drive_*/shm_cuda_ours_to_ours_d1_13B",
+                      "Quick/Graphs.are_replayed*/shm_cuda_ours_to_ours_d1_13B", most=1)),
     Stage("conformance.processes", "two processes, eager", 120,
           conformance(f"Quick*/shm_cuda*:Quick*/shm_inline_cuda*:-{NOT_EAGER}:*Litmus*:*LostOwner*",
                       "Quick/OneWay.*/shm_cuda*d1_13B")),
@@ -437,6 +464,14 @@ STAGES = [
     Stage("bench.bandwidth", "large messages", 80, bench("bench.bandwidth", "bandwidth", rounds=10)),
     Stage("bench.rate", "small messages", 30, bench("bench.rate", "rate", "--sizes", "8:4k")),
     Stage("bench.halo", "26 messages of a plan", 30, bench("bench.halo", "halo", "--neighbours", "26")),
+    Stage("released", "what waits is released: a timeout, an abort, a peer's death; streams, graphs, kernels", 60,
+          released(":".join([f"Quick/{suite}.that_wait*/{ground}_cuda_ours_to_ours_d1_13B" for ground in ("threads", "shm")
+                             for suite in ("GpuStreams", "Graphs", "GpuKernels")] + ["Quick/GpuKill.*/shm_cuda_ours_to_ours_d2_64B"]),
+                   "Quick/GpuStreams.that_wait_too*/shm_cuda_ours_to_ours_d1_13B:"
+                   "Quick/Graphs.that_wait_are*/threads_cuda_ours_to_ours_d1_13B:"
+                   "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
+    Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
+          bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
     Stage("build.apps", "jacobi and life on Kokkos for CUDA", 240, build_apps),
     Stage("verify.jacobi", "two ranks, one GPU: the whole field", 30, verify_app("jacobi")),
     Stage("verify.life", "two ranks, one GPU: the whole field", 30, verify_app("life")),
@@ -460,8 +495,6 @@ STAGES = [
           bench("bench.replay.processes", "replay", "--sizes", "8", "--neighbours", "26", rounds=3)),
     Stage("bench.device.processes", "puts by kernels, between processes", 20,
           bench("bench.device.processes", "device", "--sizes", "8", rounds=3)),
-    Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
-          bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
     Stage("conformance.waits", "kernels wait in place of streams' own operations", 45,
           conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:"
                       "Quick/GpuPlans.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
@@ -521,6 +554,25 @@ def this_machine():
             "compiler": said(["c++", "--version"], r"^(.+)\n")}
 
 
+def first_in(folder, variable):
+    os.environ[variable] = ":".join(filter(None, [str(folder), os.environ.get(variable)]))
+
+
+def bring_along(name, folder, library, program=None):
+    """What was installed in a folder and brought along, as the option or the variable of this name says: for all that is run."""
+    folder = folder or (os.environ.get(name) and pathlib.Path(os.environ[name]))
+    if not folder:
+        return
+    folder = folder.resolve()
+    libraries = [folder / part for part in ("lib", "lib64") if (folder / part / library).is_file()]
+    if not libraries or (program and not (folder / "bin" / program).is_file()):
+        raise FileNotFoundError(f"{name}: {folder} has no lib/{library}" + (f" or no bin/{program}" if program else ""))
+    os.environ[name] = str(folder)
+    first_in(libraries[0], "LD_LIBRARY_PATH")
+    if program:
+        first_in(folder / "bin", "PATH")
+
+
 def fact_lines(stages):
     said = {name: value for stage in stages for name, value in stage.get("facts", {}).items()}
     if said:
@@ -577,6 +629,7 @@ def page(results):
     lines = [f"# Sluice on {results['gpu']}\n", "| | |\n|---|---|"]
     lines += [f"| {name.replace('_', ' ')} | {value} |" for name, value in results.items()
               if isinstance(value, (str, float)) and name != "schema"]
+    lines += gpu_goals.lines(results["goals"])
     lines += ["\n## Stages\n", "| stage | what | result | seconds | |\n|---|---|---|---|---|"]
     lines += [f"| {stage['name']} | {stage['about']} | {stage['result']} | {stage['seconds']} | {stage['what'].replace('|', '/')} |"
               for stage in results["stages"]]
@@ -604,6 +657,8 @@ def main():
     parser = argparse.ArgumentParser(prog="./dev gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "gpu", help="where results go; default: build/gpu")
     parser.add_argument("--build", type=pathlib.Path, help="use this build as it is; default: make build/cuda")
+    parser.add_argument("--libfabric", type=pathlib.Path, help="an installed libfabric, to build and run with; default: LIBFABRIC_HOME")
+    parser.add_argument("--ucx", type=pathlib.Path, help="an installed UCX, to compare with; default: UCX_HOME")
     parser.add_argument("--only", default="", help="stages whose names match; what others left in DIR stays")
     parser.add_argument("--brief", action="store_true", help="little of each stage: does it run?")
     options, start = parser.parse_args(), time.monotonic()
@@ -614,15 +669,21 @@ def main():
     options.out = options.out.resolve()
     options.build = options.build and options.build.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        bring_along("LIBFABRIC_HOME", options.libfabric, "libfabric.so.1")
+        bring_along("UCX_HOME", options.ucx, "libucp.so.0", "ucx_perftest")
+    except FileNotFoundError as missing:
+        parser.error(str(missing))
     # So that all that was started is ended, compilers too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     run = Run(options, machine)
     done = stages_before(options.out, machine) if options.only else {}
-    results = {"schema": 1, "date": now(), **machine, "stages": []}
+    results = {"schema": 2, "date": now(), **machine, "goals": [], "stages": []}
 
     def leave(found):
         done[found["name"]] = found
         results["stages"] = [done[known.name] for known in STAGES if known.name in done]
+        results["goals"] = gpu_goals.outcomes(results["stages"])
         write(results, options.out)
 
     for stage in STAGES:

@@ -18,6 +18,7 @@ import tempfile
 import time
 
 import gpu
+import gpu_goals
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GPU = '#!/bin/sh\necho "Emulated GPU, 1.0, 9.0, %s"\n'
@@ -144,9 +145,9 @@ def faults_of_stages(machine):
     stages, page = machine.results()
     if code != 0:
         yield f"exit code {code}:\n{said}"
-    for name in ("threads", "processes", "graphs.threads", "graphs.processes", "waits", "engine", "cxi", "hip"):
+    for name in ("threads", "processes", "graphs.first", "graphs.threads", "graphs.processes", "waits", "engine", "cxi", "hip"):
         yield from faults_of_tests(f"conformance.{name}", stages[f"conformance.{name}"], machine.options.build)
-    for name in ("litmus", "litmus.kernels", "memcheck", "memcheck.graphs"):
+    for name in ("litmus", "litmus.kernels", "memcheck", "memcheck.graphs", "released"):
         yield from faults_of_tests(name, stages[name], machine.options.build)
     for name, beside in (("bench.latency", "raw"), ("bench.replay", "eager"), ("bench.device", "on_streams"),
                          ("bench.replay.processes", "raw"), ("bench.device.processes", "raw")):
@@ -156,6 +157,15 @@ def faults_of_stages(machine):
     for name, stage in stages.items():
         if f"| {name} | " not in page or not stage["what"] or not (machine.out / f"{name}.log").is_file():
             yield f"{name}: {stage} in the page, or without a log:\n{page}"
+    if len(stages["released"]["times_ms"]) != 3:
+        yield f"how long what waits took to be released: {stages['released']}"
+    goals = {goal["goal"]: goal for goal in json.loads((machine.out / "results.json").read_text())["goals"]}
+    measured = [goal for goal in goals.values() if goal["result"] in ("reached", "missed")]
+    if len(goals) != len(gpu_goals.GOALS) or len(measured) != len(goals) - 1:  # little of each stage, and so no large message
+        yield f"goals: {goals}"
+    for name, goal in goals.items():
+        if f"| {name} | {goal['result']} | " not in page:
+            yield f"goal {name} is not in the page:\n{page}"
     small = stages["bench.small_puts"]
     if small["result"] == "passed" and (len(small["puts"]) != 16 or "| 262144 | " not in page):
         yield f"small puts: {small}, or not in the page:\n{page}"
@@ -171,6 +181,95 @@ def faults_of_stages(machine):
         yield f"facts: {facts}, or not in the page:\n{page}"
     if "nccl" not in stages["bench.latency"]["left_out"] and "nccl" not in stages["bench.latency"]["rows"][0]["rivals"]:
         yield f"nccl is neither measured nor left out: {stages['bench.latency']}"
+
+
+def faults_of_goals(_):
+    """Each goal as rows reach it, miss it, and say nothing of it."""
+    def row(metric, size, **ratios):
+        return {"metric": metric, "bytes": size, "p50": 1.0, "rivals": {name: {"ratio": ratio} for name, ratio in ratios.items()}}
+
+    def stages(enqueue, latency, bandwidth, nccl, halo, released):
+        rows = {"bench.stream": [row("enqueue put", 8, raw=enqueue), row("enqueue wait", 8, raw=0.1)],
+                "bench.latency": [row("latency", 8, raw=1.0, raw_host=0.1, nccl=2.0), row("latency", 65536, raw=latency, nccl=nccl),
+                                  row("latency", 1 << 20, raw=1.0, nccl=0.5)],
+                "bench.bandwidth": [row("bandwidth", 8, raw=0.1), row("bandwidth", 1 << 20, raw=bandwidth)],
+                "bench.halo": [row("step, 26 neighbours", 8, synchronised=halo), row("step, 26 neighbours", 65536, synchronised=1.0)],
+                "bench.failure": [row("failure noticed", 8)]}
+        found = [{"name": name, "result": "passed", "what": "", "rows": of_stage} for name, of_stage in rows.items()]
+        return [*found, {"name": "released", "result": "passed", "what": "", "times_ms": {"A.a": 3.0, "A.b": released}}]
+
+    def wanted(of_stages, result, what):
+        outcomes = gpu_goals.outcomes(of_stages)
+        if [goal["result"] for goal in outcomes] != [result] * len(gpu_goals.GOALS):
+            yield f"goals, of rows that {what}: {outcomes}"
+
+    good, bad = (0.92, 0.92, 0.95, 1.01, 3.0, 999.0), (0.9, 0.9, 0.94, 1.0, 2.9, 1001.0)
+    yield from wanted(stages(*good), "reached", "reach them")
+    yield from wanted(stages(*bad), "missed", "miss them")
+    yield from wanted([], "not measured", "are not there")
+    for result in ("failed", "skipped"):
+        of_stages = [{**stage, "result": result} for stage in stages(*good)]
+        yield from wanted(of_stages, "not measured", f"are of stages that {result}")
+    without = [stage for stage in stages(*good) if stage["name"] != "released"]
+    failure = gpu_goals.outcomes(without)[-1]
+    if failure["result"] != "not measured" or "released: not run" not in failure["where"]:
+        yield f"a goal of two stages, of which one was not run: {failure}"
+    lines = "\n".join(gpu_goals.lines(gpu_goals.outcomes(stages(*bad))))
+    if "| missed | 1001 | at most 1000 ms | A.b |" not in lines:
+        yield f"goals in the page: {lines}"
+
+
+def faults_of_order(_):
+    """Two processes and graphs come early: what is not reached in a run that is cut short was not seen at all."""
+    names = [stage.name for stage in gpu.STAGES]
+    for early, late in (("conformance.graphs.first", "conformance.processes"), ("released", "build.apps"),
+                        ("bench.failure", "build.apps")):
+        if names.index(early) > names.index(late):
+            yield f"{early} comes after {late}"
+
+
+def faults_of_releases(machine):
+    """What waits, and is to be released in no time at all, fails each test that asks how long it took."""
+    stage = next(stage for stage in gpu.STAGES if stage.name == "released")
+    failed = {}
+    for limit in ("0", "20000"):
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(machine.options.driver), "SLUICE_USER_TEST_RELEASED_MS": limit,
+                       "EMUCUDA_KERNELS": str(machine.options.driver / "libemukernels.so")}
+        ended = subprocess.run([machine.options.build / "bin" / "conformance", f"--gtest_filter={stage.work.tests}"],
+                               capture_output=True, text=True, env=environment, check=False)
+        failed[limit] = gpu.tests_in(ended.stdout)
+    if failed["0"]["passed"] or not failed["0"]["failed"] or failed["20000"]["failed"] or failed["20000"]["skipped"]:
+        yield f"releases in no time, and in 20 s: {failed}"
+
+
+def faults_of_libfabric(machine):
+    """A libfabric and a UCX that were brought along: which is built with, and found by what is run."""
+    brought, ucx, build = machine.work / "libfabric", machine.work / "ucx", machine.work / "printing"
+    for file in (brought / "lib" / "libfabric.so.1", ucx / "lib" / "libucp.so.0"):
+        machine.add(file.name, "", file.parent)
+    machine.add("ucx_perftest", "#!/bin/sh\n", ucx / "bin")
+    machine.add("conformance", """#!/bin/sh
+echo "[ RUN      ] A.tells $LD_LIBRARY_PATH $(command -v ucx_perftest) $LIBFABRIC_HOME"
+echo "[       OK ] A.tells (0 ms)"
+""", build / "bin")
+    machine.gpu("^conformance.threads$", "--build", build, "--libfabric", brought, "--ucx", ucx)
+    told = (machine.out / "conformance.threads.log").read_text()
+    if any(part not in told for part in (f"{ucx}/lib:{brought}/lib:", f"{ucx}/bin/ucx_perftest", f" {brought}\n")):
+        yield f"what was brought along: {told}"
+    code, said = machine.gpu("^conformance.threads$", "--build", build, environment={"LIBFABRIC_HOME": str(ucx)})
+    if code != 2 or f"LIBFABRIC_HOME: {ucx} has no lib/libfabric.so.1" not in said:
+        yield f"a folder without libfabric: exit code {code}, {said}"
+
+    (brought / "include" / "rdma").mkdir(parents=True)
+    for version, wanted in (("FI_MAJOR_VERSION 1\n#define FI_MINOR_VERSION 16", "OFI: no (missing: libfabric)"),
+                            ("FI_MAJOR_VERSION 2\n#define FI_MINOR_VERSION 3", f"OFI: yes (libfabric 2.3, {brought})")):
+        (brought / "include" / "rdma" / "fabric.h").write_text(f"#define {version}\n")
+        parts = [f"-DSLUICE_ENABLE_{part}=OFF" for part in ("APPS", "TESTS", "CUDA", "HIP", "KOKKOS", "MPI")]
+        configured = subprocess.run(["cmake", "-S", ROOT, "-B", machine.work / "configured", f"-DSLUICE_LIBFABRIC_DIR={brought}", *parts,
+                                     "-DSLUICE_ENABLE_OFI=AUTO"], capture_output=True, text=True, check=False)
+        if configured.returncode != 0 or wanted not in configured.stdout:
+            yield f"a configuration with another libfabric: {configured.stdout}{configured.stderr}"
+        shutil.rmtree(machine.work / "configured")
 
 
 def faults_of_failures(machine):
@@ -325,7 +424,7 @@ def faults_of_filters(machine):
 def faults_of_hip(machine):
     """HIP's headers are there, but its part does not compile."""
     tree = machine.work / "with_hip"
-    for name in ("dev", "tests/gpu.py"):
+    for name in ("dev", "tests/gpu.py", "tests/gpu_goals.py"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tree / name)
     for name, text in (("cmake", CMAKE_OF_OLD_HIP), ("nvcc", NVCC)):
@@ -342,13 +441,16 @@ def faults_of_hip(machine):
 def faults_without_much(machine):
     """On a machine where nothing can be installed: a tree of its own, whose build is said to be done."""
     tree, packages = machine.work / "tree", machine.work / "packages"
-    for name in ("dev", "tests/gpu.py", "tests/gpu_attributes.py"):
+    for name in ("dev", "tests/gpu.py", "tests/gpu_goals.py", "tests/gpu_attributes.py"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tree / name)
     (packages / "nvidia" / "nccl").mkdir(parents=True)
     for name, text in (("cmake", CMAKE), ("nvcc", NVCC), ("sleep", "#!/bin/sh\n")):
         machine.add(name, text)
-    environment = {"PYTHONPATH": str(packages), "PIP_NO_INDEX": "1", "XDG_CACHE_HOME": str(machine.work / "cache")}
+    fabric = machine.work / "libfabric"
+    machine.add("libfabric.so.1", "", fabric / "lib64")
+    environment = {"PYTHONPATH": str(packages), "PIP_NO_INDEX": "1", "XDG_CACHE_HOME": str(machine.work / "cache"),
+                   "LIBFABRIC_HOME": str(fabric)}
     for name in ("NCCL_HOME", "NVSHMEM_HOME", "Kokkos_ROOT", "SLUICE_SOURCE_Kokkos"):
         environment[name] = ""
     machine.gpu("build|conformance.hip|verify.jacobi", tree=tree, environment=environment)
@@ -356,6 +458,8 @@ def faults_without_much(machine):
     configured = (tree / "build" / "log" / "configure-cuda.log").read_text()
     if stages["build"]["result"] != "passed" or f"-DSLUICE_NCCL_DIR={packages}/nvidia/nccl" not in configured:
         yield f"NCCL of Python's packages: {stages['build']}\n{configured}"
+    if f"-DSLUICE_LIBFABRIC_DIR={fabric}" not in configured:
+        yield f"a libfabric that was brought along: {configured}"
     rivals = stages["build.rivals"]
     if rivals["result"] != "failed" or any(part not in rivals["what"] for part in (
             "rival-ucx: dev: build-cuda failed", "rival-nccl: built", "Sluice: rival-nvshmem: no (not found)")):
@@ -367,8 +471,9 @@ def faults_without_much(machine):
             yield f"{name} without what it needs: {stages[name]}"
 
 
-LOOKS = (faults_without_gpu, faults_of_filters, faults_of_stages, faults_of_failures, faults_of_programs, faults_of_limits,
-         faults_of_hip, faults_without_much)
+LOOKS = (faults_without_gpu, faults_of_filters, faults_of_goals, faults_of_order, faults_of_releases, faults_of_libfabric,
+         faults_of_stages, faults_of_failures, faults_of_programs, faults_of_limits, faults_of_hip,
+         faults_without_much)
 
 
 def main():

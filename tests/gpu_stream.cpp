@@ -97,13 +97,15 @@ class Cuda {
     const std::lock_guard lock(mutex_);
     check(cuMemPoolDestroy(std::exchange(pools_.at(static_cast<std::size_t>(kind)), nullptr)));
   }
-  /// Of the calling thread.
-  void use() const {
+  static int& of_thread() {
+    static thread_local int gpu = 0;
+    return gpu;
+  }
+  /// By the calling thread.
+  void use() const { use(of_thread()); }
+  void use(int gpu) const {
     if (!why_not.empty()) throw std::runtime_error(why_not);
     check(cuCtxSetCurrent(context_));
-  }
-  void use(int gpu) const {
-    use();
     if (gpu == 0) return;
     CUdevice device = 0;
     CUcontext context = nullptr;
@@ -171,16 +173,29 @@ Refusals::Refusals(unsigned taken, unsigned refused, Refused when) { Cuda::here(
 Refusals::~Refusals() { Cuda::here().refuse(0, 0, Refused::at_once); }
 bool Refusals::possible() { return Cuda::here().refuses(); }
 
+void use_gpu_of_thread(int gpu) {
+  Cuda::here().of_thread() = gpu;
+  Cuda::here().use();
+}
+
+GpuStream::GpuStream(int gpu) {
+  Cuda& cuda = Cuda::here();
+  cuda.use(gpu);
+  cuda.check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+  cuda.use();
+}
+
 GpuStream::GpuStream(StreamManner manner) {
   Cuda& cuda = Cuda::here();
   cuda.use();
-  if (manner == StreamManner::legacy) return;
+  if (manner == StreamManner::per_thread) stream_ = CU_STREAM_PER_THREAD;
+  if (manner == StreamManner::legacy || manner == StreamManner::per_thread) return;
   cuda.check(
       cuda.cuStreamCreate(&stream_, manner == StreamManner::blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
 }
 
 GpuStream::~GpuStream() {
-  if (stream_ != nullptr) Cuda::here().cuStreamDestroy(stream_);
+  if (stream_ != nullptr && stream_ != CU_STREAM_PER_THREAD) Cuda::here().cuStreamDestroy(stream_);
 }
 
 Stream GpuStream::stream() const noexcept {
@@ -249,6 +264,8 @@ void GpuKernel::launch(GpuStream& on, void* args, unsigned threads) const {
       cuda.cuLaunchKernel(static_cast<CUfunction>(function_), 1, 1, 1, threads, 1, 1, 0, on.stream_, &args, nullptr));
 }
 
+GpuBuffer::GpuBuffer(std::size_t bytes) : GpuBuffer(bytes, Cuda::of_thread()) {}
+
 GpuBuffer::GpuBuffer(std::size_t bytes, int gpu) {
   Cuda& cuda = Cuda::here();
   cuda.use(gpu);
@@ -310,7 +327,9 @@ const std::string& why_no_gpu() {
 }
 bool gpu_is_emulated() { return false; }
 bool gpus_reach_each_other() { return false; }
+void use_gpu_of_thread(int) { refuse(); }
 GpuStream::GpuStream(StreamManner) { refuse(); }
+GpuStream::GpuStream(int) { refuse(); }
 GpuStream::~GpuStream() = default;
 Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
 void GpuStream::run(std::function<void()>) { refuse(); }
@@ -325,6 +344,7 @@ int gpus() { return 0; }
 Refusals::Refusals(unsigned, unsigned, Refused) { refuse(); }
 Refusals::~Refusals() = default;
 bool Refusals::possible() { return false; }
+GpuBuffer::GpuBuffer(std::size_t) { refuse(); }
 GpuBuffer::GpuBuffer(std::size_t, int) { refuse(); }
 GpuBuffer::~GpuBuffer() = default;
 PooledBuffer::PooledBuffer(PoolKind, std::size_t) { refuse(); }

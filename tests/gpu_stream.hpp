@@ -23,12 +23,18 @@ bool gpus_reach_each_other();
 /// It is that of tests/emucuda, which tells of a deadlock and aborts.
 bool gpu_is_emulated();
 
-/// Which streams of the program one waits for: none; the legacy default stream; or it is that itself.
-enum class StreamManner { non_blocking, blocking, legacy };
+/// For which thread GPU 0 is not the one that it uses: what this one allocates, and its streams, are of that.
+void use_gpu_of_thread(int gpu);
+
+/// Which streams of the program one waits for: none; the legacy default stream; or it is that itself, or the one that
+/// each thread has for itself, and that waits for the legacy one too.
+enum class StreamManner { non_blocking, blocking, legacy, per_thread };
 
 class GpuStream {
  public:
   explicit GpuStream(StreamManner manner = StreamManner::non_blocking);
+  /// Of this GPU, whichever the thread uses.
+  explicit GpuStream(int gpu);
   GpuStream(const GpuStream&) = delete;
   GpuStream& operator=(const GpuStream&) = delete;
   /// Does not wait for what is left on it.
@@ -91,7 +97,8 @@ class GpuKernel {
 /// Memory of a GPU as a program allocates it: nobody knows of it but the driver.
 class GpuBuffer {
  public:
-  explicit GpuBuffer(std::size_t bytes, int gpu = 0);
+  explicit GpuBuffer(std::size_t bytes);
+  GpuBuffer(std::size_t bytes, int gpu);
   GpuBuffer(const GpuBuffer&) = delete;
   GpuBuffer& operator=(const GpuBuffer&) = delete;
   ~GpuBuffer();

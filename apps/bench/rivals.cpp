@@ -268,7 +268,9 @@ std::string what(const Rival& rival, const Options& options) {
   return library.empty() ? rival.what : std::string(rival.what) + "; " + library;
 }
 
-bool is_floor(const std::string& name) { return name == "raw" || name.find("floor") != std::string::npos; }
+bool is_floor(const std::string& name) {
+  return name == "raw" || name == "raw_host" || name.find("floor") != std::string::npos;
+}
 
 void check_rivals(const Options& options, RivalColumn column) {
   for (const auto& name : options.against) {

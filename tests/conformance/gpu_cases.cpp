@@ -53,10 +53,20 @@ void run_on_two_gpus(const GpuCase& one, const Body& body) {
   if (one.target != Whose::ours) run_on_two_gpus(one, "1", body);
 }
 
-std::vector<GpuCase> two_gpu_cases() {
+void run_on_two_gpus_of_a_process(const GpuCase& one, const Body& body) {
+  run_peers(peers_of(one), [&](Context& context) {
+    if (gpus_reach_each_other()) {
+      use_gpu_of_thread(context.rank());
+      return body(context);
+    }
+    if (context.rank() == 0) skipped_here("two GPUs in a process: there is one, or they have no peer access");
+  });
+}
+
+std::vector<GpuCase> two_gpu_cases(bool processes) {
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds()) {
-    if (!ground.processes) continue;
+    if (ground.processes != processes) continue;
     for (const Whose whose : {Whose::ours, Whose::users}) {
       cases.push_back({ground, false, whose, whose, 1, 13});
       cases.push_back({ground, false, whose, whose, 3, 100'000});

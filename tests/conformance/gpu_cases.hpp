@@ -43,8 +43,12 @@ void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body);
 /// driver refuses it then (GpuPairs.reach_memory_of_ours_on_a_hidden_gpu), where neither graphs nor kernels put.
 void run_on_two_gpus(const GpuCase& one, const Body& body);
 
-/// What such a test is run with: the grounds whose ranks are processes, and memory of ours and of the user's.
-std::vector<GpuCase> two_gpu_cases();
+/// The same in two ranks of one process: GPU 0 is the one of rank 0, GPU 1 that of rank 1.
+void run_on_two_gpus_of_a_process(const GpuCase& one, const Body& body);
+
+/// What such a test is run with: the grounds whose ranks are processes, or threads, and memory of ours and of the
+/// user's.
+std::vector<GpuCase> two_gpu_cases(bool processes = true);
 
 /// So many bytes.
 class Piece {

@@ -115,6 +115,17 @@ TEST_P(GpuPlans, move_small_and_large_puts) {
   });
 }
 
+TEST_P(GpuPlans, say_how_many_words_go_into_one_operation) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    GpuStream stream;
+    const Assorted all(context, GetParam(), stream, std::vector<std::size_t>(66, 8));
+    const std::string what = all.plan.describe();
+    EXPECT_NE(what.find("each 64 of its words are queued as one "), std::string::npos) << what;
+    EXPECT_NE(what.find("as are those of a wait for all 66"), std::string::npos) << what;
+    board().meet(context);
+  });
+}
+
 TEST_P(GpuPlans, start_small_puts_in_two_operations) {
   const std::string& ground = GetParam().ground.name;
   if (ground != "threads" && ground != "shm" && ground != "shm_between_threads") return;  // where the stream puts

@@ -300,6 +300,71 @@ TEST_P(GpuPairs, reach_memory_of_ours_on_a_hidden_gpu) {
   });
 }
 
+/// Ranks of one process, whose streams are on different GPUs.
+class GpuPairsOfThreads : public testing::TestWithParam<GpuCase> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPairsOfThreads);
+
+TEST_P(GpuPairsOfThreads, get_every_byte_of_every_epoch_in_order) {
+  run_on_two_gpus_of_a_process(GetParam(), [](Context& context) {
+    GpuStream stream;
+    EXPECT_EQ(device::driver(stream.stream().kind())->device_of(stream.stream().handle()), context.rank());
+    exchange_epochs(context, GetParam(), [](const Sender& sender) {
+      EXPECT_EQ(sender.describe().find("no GPU"), std::string::npos) << sender.describe();
+    });
+  });
+}
+
+void expect_refused_of_another_gpu(const std::optional<Error>& error) {
+  ASSERT_TRUE(error);
+  const std::string what = error->what();
+  EXPECT_NE(what.find("the stream is of GPU 1"), std::string::npos) << what;
+  EXPECT_NE(what.find("is used with streams of GPU 0"), std::string::npos) << what;
+}
+
+/// Of channels that a stream was named for, that have used one, and of plans. Nothing comes of what is refused.
+TEST_P(GpuPairsOfThreads, refuse_streams_of_another_gpu_than_their_first) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    if (gpus() < 2) {
+      if (context.rank() == 0) skipped_here("streams of two GPUs: there is only one");
+      return;
+    }
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    GpuStream stream;
+    GpuStream foreign(1);
+    const Stream wrong = foreign.stream();
+    const Piece source(context, one.source, 2 * one.bytes);
+    const Piece target(context, one.target, 2 * one.bytes);
+    const auto half = [&](const Piece& piece, std::size_t i) { return piece.slice().slice(i * one.bytes, one.bytes); };
+    Sender sender = context.sender(other, kTag, half(source, 0), {.stream = stream.stream()});
+    Receiver receiver = context.receiver(other, kTag, half(target, 0));
+    Sender planned_sender = context.sender(other, kTag + 1, half(source, 1));
+    Receiver planned_receiver = context.receiver(other, kTag + 1, half(target, 1));
+    Plan plan = context.plan();
+    plan.add(planned_sender).add(planned_receiver);
+    board().meet(context);
+    plan.commit(stream.stream());
+    sender.wait_connected();
+    expect_refused_of_another_gpu(expect_code(Code::misuse, [&] { sender.put(wrong); }));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      sender.put(stream.stream());
+      receiver.wait(stream.stream());
+      expect_refused_of_another_gpu(expect_code(Code::misuse, [&] { receiver.release(wrong); }));
+      receiver.release(stream.stream());
+      expect_refused_of_another_gpu(expect_code(Code::misuse, [&] { receiver.wait(wrong); }));
+      for (const auto verb : {&Plan::acquire, &Plan::start, &Plan::wait, &Plan::release}) {
+        expect_refused_of_another_gpu(expect_code(Code::misuse, [&] { (plan.*verb)(wrong); }));
+        (plan.*verb)(stream.stream());
+      }
+    }
+    context.synchronize(stream.stream());
+    EXPECT_EQ(receiver.epoch(), 2U);
+    EXPECT_EQ(planned_receiver.epoch(), 2U);
+    board().meet(context);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPairsOfThreads, testing::ValuesIn(two_gpu_cases(false)), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, GpuMemory, full_cases(pool_cases), GpuCaseName());
@@ -612,8 +677,9 @@ TEST_P(GpuStreams, that_wait_are_released_by_an_abort_and_the_gpu_stays_usable) 
 }
 
 TEST_P(GpuStreams, that_wait_too_long_are_released) {
+  static constexpr auto kTimeout = 100ms;
   Peers peers = peers_of(GetParam());
-  peers.timeout = 100ms;
+  peers.timeout = kTimeout;
   run_peers(peers, [](Context& context) {
     const GpuCase& one = GetParam();
     if (context.rank() == 1) {
@@ -628,7 +694,7 @@ TEST_P(GpuStreams, that_wait_too_long_are_released) {
     Receiver receiver = context.receiver(1, kTag, target.slice());
     board().meet(context);
     receiver.wait(stream.stream());
-    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); }); });
+    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(stream.stream()); }); }, kTimeout);
     expect_code(Code::timeout, [&] { receiver.wait(stream.stream()); });
     board().meet(context);
   });
@@ -651,6 +717,54 @@ TEST_P(GpuStreams, of_another_kind_or_gpu_are_misuse) {
     expect_code(Code::misuse, [&] { sender.put(is_hip ? Stream::cuda(nullptr) : Stream::hip(nullptr)); });
     context.synchronize(stream.stream());
     board().meet(context);
+  });
+}
+
+/// cudaStreamPerThread: one handle, and a stream for each thread that uses it.
+TEST_P(GpuStreams, may_be_each_thread_s_own) {
+  run_peers(peers_of(GetParam()), [](Context& context) {
+    const GpuCase& one = GetParam();
+    GpuStream stream(StreamManner::per_thread);
+    if (stream.stream().kind() == Stream::Kind::hip) return skipped_here("streams of threads, with HIP");
+    const Rank other = 1 - context.rank();
+    const Memory bytes = context.allocate((kEpochs + 1) * one.bytes, Space::pinned);
+    const Piece source(context, one.source, one.bytes);
+    const Piece target(context, one.target, one.bytes);
+    Sender sender = context.sender(other, kTag, source.slice());
+    Receiver receiver = context.receiver(other, kTag, target.slice());
+    board().meet(context);
+    const auto exchange = [&](std::uint64_t first, std::uint64_t last) {
+      for (std::uint64_t epoch = first; epoch <= last; ++epoch) {
+        const Slice own = bytes.slice(epoch * one.bytes, one.bytes);
+        fill(bytes_of(own), {context.rank(), kTag, epoch});
+        stream.copy(sender.acquire(stream.stream()).data(), own.data(), one.bytes);
+        sender.put(stream.stream());
+        stream.copy(own.data(), receiver.wait(stream.stream()).data(), one.bytes);
+        receiver.release(stream.stream());
+      }
+      context.synchronize(stream.stream());
+      for (std::uint64_t epoch = first; epoch <= last; ++epoch)
+        EXPECT_EQ(difference(bytes_of(bytes.slice(epoch * one.bytes, one.bytes)), {other, kTag, epoch}), "");
+    };
+    exchange(1, kEpochs / 2);
+    std::thread([&] {
+      gpu_copy(bytes.data(), source.slice().data(), one.bytes);  // this thread uses the GPU too
+      exchange(kEpochs / 2 + 1, kEpochs);
+    }).join();
+    board().meet(context);
+  });
+}
+
+/// The driver makes no stream for us: that is an error, and nothing is done on a stream of the program's.
+TEST_P(GpuStreams, of_ours_that_cannot_be_made_are_an_error) {
+  if (!gpu_is_emulated()) return skipped_here("this driver makes all streams");
+  Peers peers = peers_of(GetParam());
+  peers.environment = {"EMUCUDA_STREAMS_OF_PRIORITY=0"};
+  run_peers(peers, [](Context& context) {
+    const GpuStream of_the_program;
+    const auto error = expect_code(Code::out_of_resources, [&] { context.allocate(64, Space::device); });
+    ASSERT_TRUE(error);
+    EXPECT_NE(std::string(error->what()).find("StreamCreateWithPriority"), std::string::npos) << error->what();
   });
 }
 

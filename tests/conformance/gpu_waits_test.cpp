@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that wait where GPUs' streams cannot: for who wants them, and for nobody else.
+#include <cstdlib>
+#include <string_view>
+
 #include "base/words.hpp"
 #include "device/gpu_call.hpp"
 #include "device/reach.hpp"
@@ -35,6 +38,34 @@ TEST_P(GpuWaits, are_refused_where_streams_cannot_and_the_error_says_what_can) {
     const auto error = expect_code(Code::unsupported, [&] { sender.put(own.stream()); });
     ASSERT_TRUE(error);
     EXPECT_NE(std::string(error->what()).find(kByKernels), std::string::npos) << error->what();
+    board().meet(context);
+  });
+}
+
+/// On AMD the queue itself can wait, for signal memory alone.
+class GpuWaitsOfHip : public GpuWaits {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuWaitsOfHip);
+
+TEST_P(GpuWaitsOfHip, are_refused_where_queues_wait_for_none_of_our_words) {
+  constexpr const char* kByQueues = "GPU_STREAMOPS_CP_WAIT=1";
+  run({kByQueues, "SLUICE_GPU_WAITS=stream"}, [](Context& context) {
+    const GpuStream own;
+    const Memory memory = context.allocate(64);
+    Sender sender = context.sender(1 - context.rank(), kTag, memory.all());
+    const auto error = expect_code(Code::unsupported, [&] { sender.put(own.stream()); });
+    ASSERT_TRUE(error);
+    for (const char* const said : {"GPU_STREAMOPS_CP_WAIT", "unset it", kByKernels})
+      EXPECT_NE(std::string(error->what()).find(said), std::string::npos) << error->what();
+    board().meet(context);
+  });
+  run({kByQueues, kByKernels}, [](Context& context) {
+    const GpuStream own;
+    const Memory memory = context.allocate(128);
+    Sender sender = context.sender(1 - context.rank(), kTag, memory.slice(0, 64));
+    Receiver receiver = context.receiver(1 - context.rank(), kTag, memory.slice(64, 64));
+    sender.put(own.stream());
+    receiver.wait(own.stream());
+    context.synchronize(own.stream());
     board().meet(context);
   });
 }
@@ -90,6 +121,16 @@ TEST_P(GpuWaits, of_kernels_come_before_what_the_stream_writes_itself) {
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuWaits, testing::ValuesIn([] {
                            std::vector<GpuCase> cases;
+                           for (const Ground& ground : gpu_grounds()) {
+                             if (ground.name == "threads" || ground.name == "shm") cases.push_back({.ground = ground});
+                           }
+                           return cases;
+                         }()),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuWaitsOfHip, testing::ValuesIn([] {
+                           std::vector<GpuCase> cases;
+                           const char* const gpus = std::getenv("SLUICE_GPUS");
+                           if (gpus == nullptr || gpus != std::string_view("hip")) return cases;
                            for (const Ground& ground : gpu_grounds()) {
                              if (ground.name == "threads" || ground.name == "shm") cases.push_back({.ground = ground});
                            }

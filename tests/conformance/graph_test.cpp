@@ -461,15 +461,17 @@ TEST_P(Graphs, leave_plans_that_close_when_a_kernel_is_refused) {
 }
 
 TEST_P(Graphs, that_wait_too_long_are_released) {
+  static constexpr auto kTimeout = 200ms;
   Peers peers = peers_of(GetParam());
-  peers.timeout = 200ms;
+  peers.timeout = kTimeout;
   run_peers(peers, [](Context& context) {
     Exchange exchange(context, GetParam(), 1 - context.rank());
     GpuGraph graph{exchange.stream, [&] {
                      for (int i = 0; i < GetParam().depth; ++i) exchange.plan.wait(exchange.stream.stream());
                    }};
     graph.launch(exchange.stream);
-    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(exchange.stream.stream()); }); });
+    expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(exchange.stream.stream()); }); },
+                    kTimeout);
     board().meet(context);
   });
 }
@@ -581,13 +583,15 @@ TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
 
 TEST_P(GpuKernels, that_wait_too_long_are_released) {
   if (GetParam().depth != 1) return;
+  static constexpr auto kTimeout = 200ms;
   Peers peers = peers_of(GetParam());
-  peers.timeout = 200ms;
+  peers.timeout = kTimeout;
   run_peers(peers, [](Context& context) {
     Relay relay(context, GetParam());
     if (context.rank() == 0) {
       relay.launch(1);
-      expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(relay.stream.stream()); }); });
+      expect_released([&] { expect_code(Code::timeout, [&] { context.synchronize(relay.stream.stream()); }); },
+                      kTimeout);
       EXPECT_EQ(relay.result(), static_cast<std::uint64_t>(DeviceResult::failed));
     }
     board().meet(context);

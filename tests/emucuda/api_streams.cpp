@@ -10,6 +10,7 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int pr
   Context* context = nullptr;
   if (const CUresult error = use_context(context)) return error;
   if (!handle || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (priority != 0 && !driver().settings().makes_ours) return CUDA_ERROR_OUT_OF_MEMORY;
   driver().streams.add(context->create_stream(flags, priority), handle);
   return CUDA_SUCCESS;
 }

@@ -17,6 +17,7 @@ std::optional<Settings> settings_from_environment() {
   settings.word_operations = !environment.is("EMUCUDA_WORD_OPERATIONS", "0", "1");
   settings.can_flush = environment.is("EMUCUDA_FLUSH", "1", "0");
   settings.pools_recycle = environment.is("EMUCUDA_POOLS_RECYCLE", "1", "0");
+  settings.makes_ours = !environment.is("EMUCUDA_STREAMS_OF_PRIORITY", "0", "1");
   settings.imports = !environment.is("EMUCUDA_IMPORTS", "0", "1");
   settings.held_up = std::chrono::milliseconds(environment.number("EMUCUDA_HELD_UP_MS", 0));
   settings.resident = environment.number("EMUCUDA_RESIDENT", settings.resident);

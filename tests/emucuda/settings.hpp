@@ -22,6 +22,7 @@ struct Settings {
   std::uint64_t seed = 1;                    // EMUCUDA_SEED
   std::size_t queues = 8;                    // CUDA_DEVICE_MAX_CONNECTIONS, the driver's own
   bool priorities = true;                    // EMUCUDA_PRIORITIES, streams of a higher one have queues of their own
+  bool makes_ours = true;                    // EMUCUDA_STREAMS_OF_PRIORITY, and not only such as are of none
   bool pools_recycle = false;                // EMUCUDA_POOLS_RECYCLE
   bool imports = true;                       // EMUCUDA_IMPORTS
   bool word_operations = true;               // EMUCUDA_WORD_OPERATIONS

@@ -12,7 +12,7 @@ namespace sluice::test {
 
 inline constexpr std::size_t kReady = 0;  ///< on the board: how many ranks are where the victim may die
 /// How long hosts and their streams may wait still for a dead rank: ten times the two seconds that are promised them.
-/// What waits on a GPU is promised one (kGpuReleased).
+/// What waits on a GPU is promised one (gpu_released).
 inline constexpr auto kNoticed = 20s;
 
 [[noreturn]] inline void die() {
@@ -38,7 +38,7 @@ template <class F>
 void expect_loss_of_rank_1(const Context& context, F call, Stream waits = {}) {
   const bool is_gpu = waits.kind() == Stream::Kind::cuda || waits.kind() == Stream::Kind::hip;
   std::optional<Error> error;
-  expect_released([&] { error = expect_code(Code::peer_lost, call); }, is_gpu ? kGpuReleased : kNoticed);
+  expect_released([&] { error = expect_code(Code::peer_lost, call); }, 0ms, is_gpu ? gpu_released() : kNoticed);
   if (!error) return;
   EXPECT_EQ(error->rank(), context.rank());
   EXPECT_EQ(error->peer(), 1);

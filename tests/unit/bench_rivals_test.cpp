@@ -46,6 +46,12 @@ TEST(Rivals, all_are_those_that_can_run) {
   EXPECT_TRUE(rivals_for(against({"none"}), &Rival::latency).empty());
 }
 
+TEST(Rivals, below_which_nothing_is_are_floors) {
+  for (const char* floor : {"floor", "ofi_floor", "ofi_floor_data", "raw", "raw_host"})
+    EXPECT_TRUE(is_floor(floor)) << floor;
+  for (const char* rival : {"mpi", "synchronised", "nvshmem", "nccl", "ucx"}) EXPECT_FALSE(is_floor(rival)) << rival;
+}
+
 TEST(Rivals, that_cannot_be_are_refused) {
   EXPECT_TRUE(refused(against({"flor"}), &Rival::latency));
   EXPECT_TRUE(refused(against({"floor"}), &Rival::halo));
