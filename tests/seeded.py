@@ -167,7 +167,7 @@ BUGS = {
 # They show only where ranks answer soon (runtime/credits.hpp): no other bug runs beside them.
 ALONE = {"rider_replaces_put", "credits_leap_far"}
 # They show only if two threads meet, or one is not late.
-LUCK = {"atomic_in_two_steps", "pools_locked_while_freed"}
+LUCK = {"atomic_in_two_steps", "pools_locked_while_freed", "sending_not_awaited"}
 
 
 def on_network(bug):

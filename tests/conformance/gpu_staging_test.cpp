@@ -132,10 +132,11 @@ TEST_P(GpuStaging, is_not_let_go_of_before_it_was_read) {
       if (one.inline_order) {
         sender.put(Stream::program_order());
       } else {
-        streams.await_mark();  // it is rung for, and the engine's next turn copies
-        mine.put(Stream::program_order());
-        mine.drain(10s);
+        streams.await_mark();
       }
+      mine.put(
+          Stream::program_order());  // it is rung for, and a turn of the engine has begun to copy once this has left
+      mine.drain(10s);
       context.abort("enough");
       expect_code(Code::timeout, [&] { sender.close(100ms); });
       streams.raise(2);
