@@ -9,7 +9,7 @@ namespace sluice::device {
 
 /// Who waits for a copy may hold up the stream that it is behind, where they share a hardware queue: so the engine
 /// gives its copies to a courier, and looks at the word in its next turns (tests: Unmapped.that_is_held_up_*,
-/// StagedPuts.that_are_held_up_*). Used by one thread at a time.
+/// GpuStaging.that_is_held_up_*). Used by one thread at a time.
 class Courier {
  public:
   /// `over`: of a base::Progress, whose parking is silenced if somebody sleeps for it. @throws GpuError

@@ -74,10 +74,10 @@ void Engine::loop() {
 /// Takes a turn if nobody else does. How long to sleep then; 0: something is under way.
 int Engine::rest(int patience) {
   const std::uint32_t helped = helped_.load(std::memory_order_relaxed);
-  const bool attended = helped != helped_before_;
+  const bool attended = helped != helped_before_ && !listens_.load();
   helped_before_ = helped;
   attended_.store(attended);
-  if (attended && !listens_.load()) {
+  if (attended) {
     if (credits_.any_wait()) turn();
     set_alarm();
     return patience;
@@ -105,6 +105,8 @@ void Engine::sleep(int timeout_ms) {
     if ((own.revents & POLLIN) != 0) [[maybe_unused]]
       const auto got = read(own.fd, &count, sizeof count);
   }
+  const bool alarmed = (sockets_[1].revents & POLLIN) != 0;
+  if (alarmed) helped_before_ = helped_.load(std::memory_order_relaxed);  // nobody has put it off: take over
 }
 
 /// Or puts it off.

@@ -102,6 +102,7 @@ BUGS = {
     "ticks_and_credits_summed": f"Quick/Credits.exactly_depth_puts_land_where*/{HOST}_d2_64B",
     "shared_threshold_off_by_one": "Wrapped/Plans.move_every_byte*/rung_host_allocated_d2_64B",
     "word_before_data": "SLUICE_LEVEL=0 Large/OneWay.*/ofi_tcp_inline_allocated_d1_64MiB",
+    "numbers_injected": "Quick/Kill.during_a_large_copy/ofi_tcp*",
     "number_before_data": "CHAOS_ORDER=granted CHAOS_INJECT=0 Quick/OneWay.*/chaos_host_user_d8_1MiB",
     "entries_kept": "Quick/Budgets.are_kept*/ofi_sockets_inline_allocated_d1_64B",
     "leftovers_fired_early": "Quick/Armed.puts_that_the_stream_never*/emucxi_inline_allocated_d4_64B",

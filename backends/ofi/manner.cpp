@@ -21,6 +21,14 @@ int data_level(const fi_info& info) noexcept {
   return bytes >= 1 ? 1 : 0;
 }
 
+/// Messages of any size: some providers keep the order of small ones alone (max_order_waw_size). That says 0 for none,
+/// and so does ofi_rxm where it has atomics, beside an order that it keeps.
+bool in_order(const fi_info& info) noexcept {
+  const std::size_t up_to = info.ep_attr->max_order_waw_size;
+  return (info.tx_attr->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW)) != 0 &&
+         (up_to == 0 || up_to >= info.ep_attr->max_msg_size);
+}
+
 }  // namespace
 
 std::size_t data_bytes(const fi_info& info) noexcept {
@@ -34,7 +42,7 @@ int level_of(const fi_info& info) noexcept { return (~info.caps & kTriggerCaps) 
 
 Manner choose_manner(const fi_info& info, int level) noexcept {
   Manner manner;
-  manner.ordered = (info.tx_attr->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW)) != 0;
+  manner.ordered = in_order(info);
   level = std::min(level, level_of(info));
   if (level == 4) {
     manner.notice = Notice::counter;

@@ -270,7 +270,7 @@ void Rail::close_endpoints() {
 
 Posted Rail::write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                    Operation& operation) {
-  if (!delivered && !from.of_gpu && from.bytes <= info_->tx_attr->inject_size) {
+  if (!delivered && !from.of_gpu && !from.told && from.bytes <= info_->tx_attr->inject_size) {
     const ssize_t code = number
                              ? fi_inject_writedata(to.from, from.data, from.bytes, *number, to.peer, to.address, to.key)
                              : fi_inject_write(to.from, from.data, from.bytes, to.peer, to.address, to.key);

@@ -38,6 +38,7 @@ struct Local {
   std::size_t bytes = 0;
   void* desc = nullptr;
   bool of_gpu = false;  ///< which the provider cannot inject
+  bool told = false;    ///< not to be injected: its end is told
 };
 
 struct Operation;

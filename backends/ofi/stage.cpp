@@ -44,10 +44,16 @@ Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces, const device::Exte
   registered_ = rail.registered(memory_.extent());
   for (int i = 0; i < pieces; ++i)
     pieces_.push_back({memory_.extent().data + stride * static_cast<std::size_t>(i), nullptr});
-  const auto gpu = source.driver == nullptr ? std::nullopt : source.driver->find(source.data);
-  if (!gpu) return;
-  device::reach(*source.driver, memory_.extent());
-  courier_.emplace(*source.driver, gpu->device, copied_.word);
+  if (source.driver == nullptr) return;
+  try {
+    const auto gpu = source.driver->find(source.data);
+    if (!gpu) throw device::GpuError("the memory to send is no GPU's any more");
+    device::reach(*source.driver, memory_.extent());
+    courier_.emplace(*source.driver, gpu->device, copied_.word);
+  } catch (...) {
+    base::give_back(copied_);
+    throw;
+  }
 }
 
 void Stage::copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes) {

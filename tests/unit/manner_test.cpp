@@ -16,6 +16,7 @@ struct Told {
   fi_fabric_attr fabric{};
   fi_domain_attr domain{};
   fi_tx_attr transmit{};
+  fi_ep_attr endpoint{};
   std::string provider;
 
   Told(const char* name, std::size_t data_bytes, std::uint64_t caps) : provider(name) {
@@ -25,6 +26,7 @@ struct Told {
     info.fabric_attr = &fabric;
     info.domain_attr = &domain;
     info.tx_attr = &transmit;
+    info.ep_attr = &endpoint;
   }
   Told(const Told&) = delete;
 };
@@ -53,6 +55,19 @@ TEST(Manner, of_a_level_needs_no_more_than_that) {
 TEST(Manner, without_bits_below_level_4_is_a_second_write) {
   const Told told("some", 0, FI_RMA | kTriggers);
   for (const int level : {3, 2, 1, 0}) EXPECT_EQ(choose_manner(told.info, level).notice, Notice::word) << level;
+}
+
+TEST(Manner, is_ordered_where_messages_of_any_size_are) {
+  Told told("some", 8, FI_RMA);
+  told.endpoint.max_msg_size = 1 << 30;
+  told.endpoint.max_order_waw_size = 1 << 30;
+  EXPECT_FALSE(choose_manner(told.info, 3).ordered);
+  told.transmit.msg_order = FI_ORDER_RMA_WAW;
+  EXPECT_TRUE(choose_manner(told.info, 3).ordered);
+  told.endpoint.max_order_waw_size = 4096;
+  EXPECT_FALSE(choose_manner(told.info, 3).ordered);
+  told.endpoint.max_order_waw_size = 0;  // ofi_rxm
+  EXPECT_TRUE(choose_manner(told.info, 3).ordered);
 }
 
 TEST(Manner, of_64_bits_has_room_for_a_put_and_a_credit) {
