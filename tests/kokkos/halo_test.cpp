@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/kokkos/views.hpp"
@@ -280,6 +282,47 @@ std::vector<Case> cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Drawn, Halos, testing::ValuesIn(cases()), testing::PrintToStringParamName());
 
+/// Nobody is waited for: one rank is its own neighbour.
+TEST(OneRank, may_go_before_their_work_has_run) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    HostStream stream;
+    const Queue<Exec> queue(Exec(), stream);
+    std::atomic<bool> go = false;
+    const Kokkos::View<int*, Kokkos::HostSpace> view("view", 1002);
+    {
+      const Kokkos::View<int*, Kokkos::HostSpace> other("other", 1002);
+      const Cartesian<1> ring{.ranks = {1}, .periodic = {true}};
+      Halo halo(context, queue, ring, 1, view, other);
+      queue.run([&] {
+        while (!go) std::this_thread::yield();
+        view(1000) = 7;
+      });
+      halo.exchange();
+    }
+    go = true;
+    stream.synchronize();
+    EXPECT_EQ(view(0), 7);
+  });
+}
+
+TEST(OneRank, are_started_as_often_as_they_are_deep) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Kokkos::View<int*, Kokkos::HostSpace> view("view", 8);
+    const Cartesian<1> ring{.ranks = {1}, .periodic = {true}};
+    Halo halo(context, Exec(), ring, 1, HaloOptions<1>{.depth = 2}, view);
+    EXPECT_THROW(halo.finish(), Error);
+    view(1) = 1;
+    halo.start();
+    view(1) = 2;
+    halo.start();
+    EXPECT_THROW(halo.start(), Error);
+    halo.finish();
+    EXPECT_EQ(view(7), 1);
+    halo.finish();
+    EXPECT_EQ(view(7), 2);
+  });
+}
+
 template <class F>
 void expect_refused(F make, const std::string& part) {
   try {
@@ -303,6 +346,8 @@ TEST(WrongHalos, are_refused_with_a_reason) {
                    "View 'temperature' has 5 elements along dimension 1: less than three times the halo's width of 2");
     const HaloOptions<2> flat{.depth = 0};
     expect_refused([&] { Halo(context, exec, one, 1, flat, view); }, "a halo has a depth of 1 or more");
+    const HaloOptions<2> twice{.stencil = {{1, 0}, {0, 1}, {1, 0}}};
+    expect_refused([&] { Halo(context, exec, one, 1, twice, view); }, "an offset is in the stencil twice");
     const HaloOptions<2> far{.stencil = {{2, 0}}};
     expect_refused([&] { Halo(context, exec, one, 1, far, view); }, "an offset of a stencil is made of -1, 0 and 1");
   });

@@ -52,6 +52,7 @@ class ViewEnd {
     std::vector<Slot> slots;
     for (Index slot = 0; slot < depth_; ++slot) slots.push_back({memory_.data() + slot * box.bytes()});
     moves_ = Moves<Exec>(queue.exec(), {{box}}, table_of(queue.exec(), slots), depth_);
+    kept_ = std::make_shared<const std::pair<Memory, View>>(memory_, view);
     end_ = open(memory_.all(), options);
   }
   ViewEnd(ViewEnd&&) noexcept = default;
@@ -62,7 +63,7 @@ class ViewEnd {
 
   template <Way kWay>
   void move(const char* label, Index slot) const {
-    if (!in_place_) moves_.template enqueue<kWay>(queue_, label, slot % depth_);
+    if (!in_place_) moves_.template enqueue<kWay>(queue_, label, slot % depth_, kept_);
   }
 
   Stream stream() const noexcept { return queue_.stream(); }
@@ -88,6 +89,7 @@ class ViewEnd {
   int exceptions_ = std::uncaught_exceptions();
   Region region_;
   Memory memory_;
+  std::shared_ptr<const void> kept_;  // what kernels use, as long as they are not launched
   Moves<Exec> moves_;
   End end_;
 };
@@ -105,7 +107,7 @@ class ViewSender {
       : view_(context, queue, view, options,
               [&](const Slice& slots, const ChannelOptions& all) { return context.sender(peer, tag, slots, all); }) {}
 
-  /// Later work on the queue may overwrite the View.
+  /// Later work on the queue may overwrite the View, which until then a put may read.
   void acquire() {
     if (view_.in_place()) view_.end().acquire(view_.stream());
   }
@@ -134,7 +136,8 @@ class ViewReceiver {
       : view_(context, queue, view, options,
               [&](const Slice& slots, const ChannelOptions& all) { return context.receiver(peer, tag, slots, all); }) {}
 
-  /// Enqueues a wait: later work on the queue finds the next epoch in the View.
+  /// Enqueues a wait: later work on the queue finds the next epoch in the View. Before the first wait and after a
+  /// release the peer may be writing there.
   void wait() {
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));

@@ -105,7 +105,8 @@ class Halo {
   static_assert((std::is_trivially_copyable_v<typename Views::value_type> && ...), "elements are moved as bytes");
 
  public:
-  /// Opens its channels and returns; nobody is waited for. All ranks of the grid call it, with the same options.
+  /// Opens its channels; no peer is waited for, but what is enqueued on the instance is. All ranks of the grid call it,
+  /// with the same options.
   /// @throws Error{Code::bad_argument} if a View is too small, or the grid is not of the context's size.
   Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width, HaloOptions<D> options,
        Views... views)
@@ -118,7 +119,12 @@ class Halo {
        Views... views) requires(Kokkos::is_view_v<Views>&&...)
       : Halo(context, queue, grid, width, HaloOptions<D>{}, std::move(views)...) {}
 
-  /// Enqueues: the ghosts get what their owners have at this point of their queues.
+  Halo(Halo&&) noexcept = default;
+  Halo& operator=(Halo&&) = delete;
+
+  /// Enqueues: the ghosts get what their owners have at this point of their queues. The first call waits for the
+  /// neighbours to open theirs.
+  /// @throws Error{Code::misuse} where more would be under way than the halo's depth
   void exchange() {
     start();
     finish();
@@ -132,12 +138,13 @@ class Halo {
   void finish() {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
     const Index slot = wait(*gather_);
-    gather_->unpack.template enqueue<detail::Way::unpack>(queue_, "sluice: unpack", slot);
+    gather_->unpack.template enqueue<detail::Way::unpack>(queue_, "sluice: unpack", slot, gather_->kept);
     release(*gather_);
   }
 
   /// Enqueues the way back: the value of each ghost is combined into its owner's, by Sum, Min, Max or Replace, in an
-  /// order that depends on nothing but the stencil. The first call opens channels of its own.
+  /// order that depends on nothing but the stencil. Ghosts stay as they are. The first call opens channels of its own,
+  /// and waits for the neighbours.
   template <class Operation>
   void scatter(Operation operation) {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo scatter");
@@ -146,7 +153,7 @@ class Halo {
     const Index slot = wait(*scatter_);
     std::apply(
         [&](const auto&... combines) {
-          (combines.enqueue(queue_, scatter_->slots_in, options_.depth, slot, operation), ...);
+          (combines.enqueue(queue_, scatter_->slots_in, options_.depth, slot, operation, scatter_->kept), ...);
         },
         *combines_);
     release(*scatter_);
@@ -196,6 +203,7 @@ class Halo {
     std::vector<Sender> senders;
     std::vector<Receiver> receivers;
     Plan plan;
+    std::shared_ptr<const void> kept;  // what kernels use, as long as they are not launched
     bool committed = false;
     Index epoch = 0;
     Index waited = 0;
@@ -211,25 +219,31 @@ class Halo {
         views_);
   }
 
+  [[noreturn]] void refuse(Code code, const std::string& why) const {
+    throw Error(code, context_.rank(), -1, 0, 0, why);
+  }
+
   void check() const {
-    const auto refuse = [&](const std::string& why) {
-      throw Error(Code::bad_argument, context_.rank(), -1, 0, 0, why);
-    };
+    if (std::ranges::min(grid_.ranks) < 1)
+      refuse(Code::bad_argument, "a halo's grid has a block or more along each dimension");
     if (grid_.size() != context_.size())
-      refuse("the halo's grid has " + std::to_string(grid_.size()) + " blocks, the context " +
-             std::to_string(context_.size()) + " ranks");
-    if (width_ < 1) refuse("a halo has a width of 1 or more");
-    if (options_.depth < 1) refuse("a halo has a depth of 1 or more");
+      refuse(Code::bad_argument, "the halo's grid has " + std::to_string(grid_.size()) + " blocks, the context " +
+                                     std::to_string(context_.size()) + " ranks");
+    if (width_ < 1) refuse(Code::bad_argument, "a halo has a width of 1 or more");
+    if (options_.depth < 1) refuse(Code::bad_argument, "a halo has a depth of 1 or more");
     for (const Offset<D>& offset : options_.stencil) {
       const auto [least, most] = std::ranges::minmax(offset);
       if (least < -1 || most > 1 || offset == Offset<D>{})
-        refuse("an offset of a stencil is made of -1, 0 and 1, and not all of it is 0");
+        refuse(Code::bad_argument, "an offset of a stencil is made of -1, 0 and 1, and not all of it is 0");
+      if (std::ranges::count(options_.stencil, offset) > 1)
+        refuse(Code::bad_argument, "an offset is in the stencil twice");
     }
     for_each_view([&](std::size_t, const auto& view) {
       for (std::size_t k = 0; k < D; ++k) {
         if (static_cast<Index>(view.extent(k)) < 3 * width_)
-          refuse("View '" + view.label() + "' has " + std::to_string(view.extent(k)) + " elements along dimension " +
-                 std::to_string(k) + ": less than three times the halo's width of " + std::to_string(width_));
+          refuse(Code::bad_argument, "View '" + view.label() + "' has " + std::to_string(view.extent(k)) +
+                                         " elements along dimension " + std::to_string(k) +
+                                         ": less than three times the halo's width of " + std::to_string(width_));
       }
     });
   }
@@ -304,6 +318,8 @@ class Halo {
     route->in = end_of(from == Side::own ? Side::ghosts : Side::own);
     allocate(route->out, nullptr);
     allocate(route->in, &route->out);
+    route->kept = std::make_shared<const std::tuple<Memory, Memory, std::tuple<Views...>>>(route->out.memory,
+                                                                                           route->in.memory, views_);
     const Exec& exec = queue_.exec();
     route->slots_in = detail::table_of(exec, route->in.slots);
     route->pack =
@@ -338,28 +354,32 @@ class Halo {
 
   /// Packs and puts the next epoch.
   void send(Route& route) {
-    if (!std::exchange(route.committed, true)) route.plan.commit(queue_.stream());
+    if (route.epoch - route.waited == options_.depth)
+      refuse(Code::misuse, "a halo of depth " + std::to_string(options_.depth) + " has no more exchanges under way");
+    if (!route.committed) route.plan.commit(queue_.stream());
+    route.committed = true;
     const Index slot = ++route.epoch % options_.depth;
     route.plan.acquire(queue_.stream());
-    route.pack.template enqueue<detail::Way::pack>(queue_, "sluice: pack", slot);
+    route.pack.template enqueue<detail::Way::pack>(queue_, "sluice: pack", slot, route.kept);
     route.plan.start(queue_.stream());
   }
   /// Returns the slot that the epoch is in.
   Index wait(Route& route) {
+    if (route.waited == route.epoch) refuse(Code::misuse, "no exchange of this halo was started");
     route.plan.wait(queue_.stream());
     return ++route.waited % options_.depth;
   }
   void release(Route& route) { route.plan.release(queue_.stream()); }
 
   void open_way_back() {
-    scatter_ = open(options_.name + ", back", Side::ghosts);
-    open_combines(std::index_sequence_for<Views...>());
+    auto route = open(options_.name + ", back", Side::ghosts);
+    open_combines(*route, std::index_sequence_for<Views...>());
+    scatter_ = std::move(route);
   }
   template <std::size_t... I>
-  void open_combines(std::index_sequence<I...>) {
-    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), std::get<I>(views_),
-                                                    detail::shell_of<D>(std::get<I>(views_), width_),
-                                                    scatter_->in.parts[I])...);
+  void open_combines(const Route& route, std::index_sequence<I...>) {
+    combines_.emplace(detail::Combines<Exec, Views>(
+        queue_.exec(), std::get<I>(views_), detail::shell_of<D>(std::get<I>(views_), width_), route.in.parts[I])...);
   }
 
   Context context_;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,8 +120,8 @@ class Moves {
   }
 
   template <Way kWay>
-  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot) const {
-    queue.parallel_for(label, items_, Move<Exec, kWay>{pieces_, slots_, depth_, slot});
+  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, std::shared_ptr<const void> keep) const {
+    queue.parallel_for(label, items_, Move<Exec, kWay>{pieces_, slots_, depth_, slot}, std::move(keep));
   }
 
  private:

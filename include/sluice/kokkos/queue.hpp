@@ -7,6 +7,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -81,11 +82,13 @@ class Queue {
 
   /// Kokkos::parallel_for over [0, count), in this order. No fence: patterns of host spaces have ended when they
   /// return.
+  /// `keep` stays until the host has launched it.
   template <class Functor>
-  void parallel_for(std::string label, std::int64_t count, Functor functor) const {
+  void parallel_for(std::string label, std::int64_t count, Functor functor,
+                    std::shared_ptr<const void> keep = nullptr) const {
     using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
     if (count == 0) return;
-    run([exec = exec_, label = std::move(label), count, functor = std::move(functor)] {
+    run([exec = exec_, label = std::move(label), count, functor = std::move(functor), keep = std::move(keep)] {
       Kokkos::parallel_for(label, Policy(exec, 0, count), functor);
     });
   }

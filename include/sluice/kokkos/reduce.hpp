@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -140,12 +141,12 @@ class Combines {
   }
 
   template <class Operation>
-  void enqueue(const Queue<Exec>& queue, const Table<Slot, Exec>& slots, Index depth, Index slot,
-               Operation operation) const {
+  void enqueue(const Queue<Exec>& queue, const Table<Slot, Exec>& slots, Index depth, Index slot, Operation operation,
+               std::shared_ptr<const void> keep) const {
     Combine<Exec, View, Operation> combine{view_, Order<View>(view_), {}, shell_, first_, parts_, slots, depth,
                                            slot,  operation};
     for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view_.stride(k));
-    queue.parallel_for("sluice: combine", items_, std::move(combine));
+    queue.parallel_for("sluice: combine", items_, std::move(combine), std::move(keep));
   }
 
  private:
