@@ -25,6 +25,18 @@ class EmptyDesk final : public Engine::Desk {
   void serve() override {}
 };
 
+/// Reaches nobody: it is polled.
+class PolledTransport : public backends::Transport {
+ public:
+  int rest(std::vector<pollfd>&) override { return kNoLimit; }
+
+  backends::Blob address() const override { return {}; }
+  bool reaches(const backends::Blob&) const override { return false; }
+  std::unique_ptr<backends::Pin> pin(const device::Extent&) override { return nullptr; }
+  std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&) override { return nullptr; }
+  void try_out(device::Driver&) override {}
+};
+
 /// Counts how often the engine's thread wakes.
 class CountingDesk final : public Engine::Desk {
  public:
@@ -36,8 +48,8 @@ class CountingDesk final : public Engine::Desk {
   std::atomic<int> wakes_{0};
 };
 
-/// Has always something under way, and is polled by any thread.
-class BusyTransport final : public backends::Transport {
+/// Always has something under way.
+class BusyTransport final : public PolledTransport {
  public:
   /// Polls by other threads than `thread`.
   void count_all_but(std::thread::id thread) { waiter_ = thread; }
@@ -47,13 +59,6 @@ class BusyTransport final : public backends::Transport {
     if (std::this_thread::get_id() != waiter_.load()) ++polls_of_others_;
     return true;
   }
-  int rest(std::vector<pollfd>&) override { return kNoLimit; }
-
-  backends::Blob address() const override { return {}; }
-  bool reaches(const backends::Blob&) const override { return false; }
-  std::unique_ptr<backends::Pin> pin(const device::Extent&) override { return nullptr; }
-  std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&) override { return nullptr; }
-  void try_out(device::Driver&) override {}
 
  private:
   std::atomic<std::thread::id> waiter_{};
@@ -61,7 +66,7 @@ class BusyTransport final : public backends::Transport {
 };
 
 /// Its first poll takes until it may end, and finds nothing; the next finds what has arrived meanwhile.
-class SlowTransport final : public backends::Transport {
+class SlowTransport final : public PolledTransport {
  public:
   void await_first_poll() { polls_.acquire(); }
   void end_first_poll() { may_end_.release(); }
@@ -76,13 +81,6 @@ class SlowTransport final : public backends::Transport {
     }
     return false;
   }
-  int rest(std::vector<pollfd>&) override { return kNoLimit; }
-
-  backends::Blob address() const override { return {}; }
-  bool reaches(const backends::Blob&) const override { return false; }
-  std::unique_ptr<backends::Pin> pin(const device::Extent&) override { return nullptr; }
-  std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&) override { return nullptr; }
-  void try_out(device::Driver&) override {}
 
  private:
   std::binary_semaphore polls_{0};
