@@ -200,7 +200,8 @@ class Nic {
 
   struct Work {
     RungPut* put = nullptr;
-    Put* inner = nullptr;
+    Put* inner = nullptr;  ///< null: the epoch is over, and that is all
+    device::Watch* watch = nullptr;
     std::uint64_t threshold = 0;
     std::uint64_t epoch = 0;
     Range part;
@@ -213,9 +214,18 @@ class Nic {
     }
     changed_.notify_one();
   }
+  /// Something of it is armed that moves something.
   bool has(const RungPut* put) {
     const std::lock_guard lock(mutex_);
-    return std::any_of(armed_.begin(), armed_.end(), [&](const Work& work) { return work.put == put; });
+    return std::any_of(armed_.begin(), armed_.end(),
+                       [&](const Work& work) { return work.put == put && work.inner != nullptr; });
+  }
+  /// What is armed of it moves nothing any more, and is over when it is rung for.
+  void silence(const RungPut* put) {
+    const std::lock_guard lock(mutex_);
+    for (Work& work : armed_) {
+      if (work.put == put) work.inner = nullptr;
+    }
   }
   void disarm(const RungPut* put) {
     const std::lock_guard lock(mutex_);
@@ -240,7 +250,11 @@ class Nic {
       const Doorbell& bell = work.put->bell();
       const auto seen = rung.try_emplace(&bell, bell.word.value.load(std::memory_order_acquire)).first;
       if (seen->second < work.threshold) return false;
-      work.inner->enqueue({}, work.epoch, work.part);
+      if (work.inner != nullptr) {
+        work.inner->enqueue({}, work.epoch, work.part);
+      } else {
+        base::raise(work.watch->done, work.epoch, work.watch->done_parking);
+      }
       return true;
     });
   }
@@ -278,7 +292,7 @@ class ArmedPut final : public RungPut {
   /// Shut first: what is disposed of could be armed anew.
   bool settled() override {
     EXPECT_TRUE(watch().shut());
-    if (!moves_bytes()) nic_->disarm(this);
+    if (!moves_bytes()) nic_->silence(this);
     return inner_->settled();
   }
   /// A NIC forgets nothing that it was given, and may not fire it while the peer can be written to.
@@ -296,7 +310,7 @@ class ArmedPut final : public RungPut {
   }
   bool arm(std::uint64_t epoch, Range part) override {
     armed_ = epoch;
-    nic_->arm({this, inner_.get(), threshold(epoch), epoch, part});
+    nic_->arm({this, inner_.get(), &watch(), threshold(epoch), epoch, part});
     return true;
   }
   std::uint64_t most_armed() const noexcept override { return kUnlimited; }
