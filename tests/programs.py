@@ -156,7 +156,7 @@ BENCHES = [
     ("failure.cuda", f"{EMUCUDA} {RUN} -n 2 {BENCH} failure --stream cuda", 137, ""),
     ("progress", f"{RUN} -n 2 {BENCH} progress --busy 2", 0, ""),
     ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
-    *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_data")
+    *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_wait ofi_floor_data")
       for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
     # All streams share hardware queues: copies are held up by kernels that wait.
     ("replay.ofi.shared_queues", f"{EMUCUDA} EMUCUDA_PRIORITIES=0 {RUN} -n 2 {BENCH} replay --sizes 8 --stream cuda --backend ofi:sockets", 0,
@@ -181,7 +181,7 @@ BENCHES = [
     ("latency.cuda.no_ucx", f"{FAKE_UCX} {RUN} -n 2 {BENCH} latency --sizes 0:1 --stream cuda --against raw,ucx", 0, "raw"),
     ("latency.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 0:1", 0, f"{PAIRS} {ONE_SIDED} mpi_pscw mpi_fence"),
     ("latency.ofi.mpi", f"mpiexec -n 2 {BENCH} latency --sizes 8 --backend ofi:tcp", 0,
-     f"ofi_floor ofi_floor_data mpi mpi_persistent {ONE_SIDED} mpi_pscw mpi_fence"),
+     f"ofi_floor ofi_floor_wait ofi_floor_data mpi mpi_persistent {ONE_SIDED} mpi_pscw mpi_fence"),
     ("bandwidth.mpi", f"mpiexec -n 2 {BENCH} bandwidth --sizes 64", 0, f"{PAIRS} {ONE_SIDED}"),
     ("rate.mpi", f"mpiexec -n 2 {BENCH} rate --sizes 8 --window 9", 0, PAIRS),
     ("stream.mpi", f"mpiexec -n 2 {BENCH} stream --sizes 8", 0, "floor mpi_persistent"),

@@ -130,6 +130,7 @@ constexpr Abilities kAll = {.rate = true, .stream = true, .halo = true, .replay 
 std::string mpi_on_network(const Options& options) { return ofi_provider(options).empty() ? "" : mpi_library(); }
 
 constexpr auto kFlag = OfiMode::flag;
+constexpr auto kFlagWait = OfiMode::flag_wait;
 constexpr auto kData = OfiMode::data;
 constexpr auto kSendRecv = MpiMode::send_recv;
 constexpr auto kPersistent = MpiMode::persistent;
@@ -158,6 +159,14 @@ const std::vector<Rival>& table() {
        .latency = ofi_ping_pong<kFlag>,
        .bandwidth = ofi_flood<kFlag>,
        .rate = ofi_flood<kFlag>},
+      {.name = "ofi_floor_wait",
+       .what = "as ofi_floor, with a completion queue that can be slept on (FI_WAIT_FD)",
+       .why_not = why_no_ofi_floor<kFlagWait>,
+       .library = ofi_library,
+       .at_home = on_networks,
+       .latency = ofi_ping_pong<kFlagWait>,
+       .bandwidth = ofi_flood<kFlagWait>,
+       .rate = ofi_flood<kFlagWait>},
       {.name = "ofi_floor_data",
        .what = "fi_writedata, whose remote data the target finds in its completion queue; directly on libfabric",
        .why_not = why_no_ofi_floor<kData>,

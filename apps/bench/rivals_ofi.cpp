@@ -78,7 +78,7 @@ Info hints(const std::string& provider, OfiMode mode) {
   wanted->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   wanted->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   wanted->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
-  if (mode == OfiMode::flag) {
+  if (mode != OfiMode::data) {
     wanted->tx_attr->msg_order = FI_ORDER_WAW;
     wanted->rx_attr->msg_order = FI_ORDER_WAW;
   } else {
@@ -94,6 +94,33 @@ Info find_provider(const std::string& provider, OfiMode mode) {
     if (::fi_getinfo(kInterface, nullptr, nullptr, 0, hints(name, mode).get(), &found) == 0) return Info(found);
   }
   return nullptr;
+}
+
+Handle<fid_fabric> open_fabric(const fi_info& info) {
+  return open<fid_fabric>("fi_fabric", [&](fid_fabric** to) { return ::fi_fabric(info.fabric_attr, to, nullptr); });
+}
+
+Handle<fid_domain> open_domain(fid_fabric& fabric, fi_info& info) {
+  return open<fid_domain>("fi_domain", [&](fid_domain** to) { return ::fi_domain(&fabric, &info, to, nullptr); });
+}
+
+Handle<fid_cq> open_queue(fid_domain& domain, OfiMode mode, std::size_t completions) {
+  fi_cq_attr queue{};
+  queue.format = FI_CQ_FORMAT_DATA;
+  queue.wait_obj = mode == OfiMode::flag_wait ? FI_WAIT_FD : FI_WAIT_NONE;
+  queue.size = std::max(kFewestCompletions, completions);
+  return open<fid_cq>("fi_cq_open", [&](fid_cq** to) { return ::fi_cq_open(&domain, &queue, to, nullptr); });
+}
+
+bool has_queue(fi_info& info, OfiMode mode) {
+  try {
+    const auto fabric = open_fabric(info);
+    const auto domain = open_domain(*fabric, info);
+    open_queue(*domain, mode, 1);
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
 }
 
 std::string unordered(const std::string& provider) {
@@ -120,7 +147,12 @@ class Endpoint {
   Endpoint(const Case& one_case, OfiMode mode)
       : info_(find_provider(std::string(ofi_provider(one_case.options)), mode)) {
     if (!info_) fail("fi_getinfo", FI_ENODATA);
-    open_domain(2 * static_cast<std::size_t>(one_case.depth));
+    fabric_ = open_fabric(*info_);
+    domain_ = open_domain(*fabric_, *info_);
+    completions_ = open_queue(*domain_, mode, 2 * static_cast<std::size_t>(one_case.depth));
+    fi_av_attr table{};
+    addresses_ =
+        open<fid_av>("fi_av_open", [&](fid_av** to) { return ::fi_av_open(domain_.get(), &table, to, nullptr); });
     info_->tx_attr->op_flags = 0;
     endpoint_ = open<fid_ep>("fi_endpoint",
                              [&](fid_ep** to) { return ::fi_endpoint(domain_.get(), info_.get(), to, nullptr); });
@@ -160,22 +192,6 @@ class Endpoint {
 
  private:
   bool asks_for(int mode) const { return (info_->domain_attr->mr_mode & mode) != 0; }
-
-  void open_domain(std::size_t completions) {
-    fabric_ =
-        open<fid_fabric>("fi_fabric", [&](fid_fabric** to) { return ::fi_fabric(info_->fabric_attr, to, nullptr); });
-    domain_ = open<fid_domain>("fi_domain",
-                               [&](fid_domain** to) { return ::fi_domain(fabric_.get(), info_.get(), to, nullptr); });
-    fi_cq_attr queue{};
-    queue.format = FI_CQ_FORMAT_DATA;
-    queue.wait_obj = FI_WAIT_NONE;
-    queue.size = std::max(kFewestCompletions, completions);
-    completions_ =
-        open<fid_cq>("fi_cq_open", [&](fid_cq** to) { return ::fi_cq_open(domain_.get(), &queue, to, nullptr); });
-    fi_av_attr table{};
-    addresses_ =
-        open<fid_av>("fi_av_open", [&](fid_av** to) { return ::fi_av_open(domain_.get(), &table, to, nullptr); });
-  }
 
   // In the order in which they are made: they close in the opposite one.
   Info info_;
@@ -247,7 +263,7 @@ class Link {
   }
 
  private:
-  // Both modes may be open at once.
+  // All modes may be open at once.
   sluice::Tag tag() const { return static_cast<sluice::Tag>(mode_); }
 
   std::uint64_t count(std::size_t counter) const {
@@ -408,10 +424,12 @@ class OfiFlood : public Contender {
 std::string why_no_ofi(OfiMode mode, const Options& options) {
   const std::string provider(ofi_provider(options));
   const Info info = find_provider(provider, mode);
-  if (!info && mode == OfiMode::flag && find_provider(provider, OfiMode::data)) return unordered(provider);
+  if (!info && mode != OfiMode::data && find_provider(provider, OfiMode::data)) return unordered(provider);
   if (!info) return "libfabric has no provider " + provider + " here that writes to all peers (FI_EP_RDM, FI_RMA)";
-  if (mode == OfiMode::flag && info->ep_attr->max_order_waw_size < std::ranges::max(options.sizes))
+  if (mode != OfiMode::data && info->ep_attr->max_order_waw_size < std::ranges::max(options.sizes))
     return unordered(provider) + " above " + std::to_string(info->ep_attr->max_order_waw_size) + " bytes";
+  if (mode == OfiMode::flag_wait && !has_queue(*info, mode))
+    return "libfabric's provider " + provider + " has no completion queue that can be slept on (FI_WAIT_FD)";
   return {};
 }
 

@@ -12,8 +12,9 @@ namespace bench {
 
 /// How the target learns that a message is there.
 enum class OfiMode {
-  flag,  ///< by a second, smaller write after the first: it polls memory, and needs writes in order
-  data   ///< by the remote data that the write carries: it polls its completion queue
+  flag,       ///< by a second, smaller write after the first: it polls memory, and needs writes in order
+  flag_wait,  ///< likewise, with a queue that it could sleep on (FI_WAIT_FD), though it polls
+  data        ///< by the remote data that the write carries: it polls its completion queue
 };
 
 /// Why this mode cannot run with such a command line; empty: it can.

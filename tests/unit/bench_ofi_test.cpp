@@ -38,6 +38,11 @@ struct Way {
   const char* backend;
 };
 
+std::string name_of(const Way& way) {
+  constexpr const char* kModes[] = {"flag_", "flag_wait_", "data_"};
+  return std::string(kModes[static_cast<int>(way.mode)]) + (way.backend + 4);
+}
+
 class OfiRival : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
@@ -71,12 +76,10 @@ TEST_P(OfiRival, sends_windows_through_rings_of_every_depth) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, OfiRival,
-                         testing::Values(Way{OfiMode::flag, "ofi:tcp"}, Way{OfiMode::data, "ofi:tcp"},
-                                         Way{OfiMode::flag, "ofi:sockets"}, Way{OfiMode::data, "ofi:sockets"}),
-                         [](const auto& way) {
-                           return std::string(way.param.mode == OfiMode::flag ? "flag_" : "data_") +
-                                  (way.param.backend + 4);
-                         });
+                         testing::Values(Way{OfiMode::flag, "ofi:tcp"}, Way{OfiMode::flag_wait, "ofi:tcp"},
+                                         Way{OfiMode::data, "ofi:tcp"}, Way{OfiMode::flag, "ofi:sockets"},
+                                         Way{OfiMode::data, "ofi:sockets"}),
+                         [](const auto& way) { return name_of(way.param); });
 
 TEST(OfiRivals, say_why_a_provider_cannot_carry_them) {
   EXPECT_NE(why_no_ofi(OfiMode::data, on("ofi:pigeon")), "");

@@ -47,7 +47,7 @@ TEST(Rivals, all_are_those_that_can_run) {
 }
 
 TEST(Rivals, below_which_nothing_is_are_floors) {
-  for (const char* floor : {"floor", "ofi_floor", "ofi_floor_data", "raw", "raw_host"})
+  for (const char* floor : {"floor", "ofi_floor", "ofi_floor_wait", "ofi_floor_data", "raw", "raw_host"})
     EXPECT_TRUE(is_floor(floor)) << floor;
   for (const char* rival : {"mpi", "synchronised", "nvshmem", "nccl", "ucx"}) EXPECT_FALSE(is_floor(rival)) << rival;
 }
@@ -69,7 +69,7 @@ TEST(Rivals, of_memory_are_for_backends_on_memory) {
 }
 
 TEST(Rivals, of_a_network_are_for_its_backend_alone) {
-  for (const char* rival : {"ofi_floor", "ofi_floor_data"}) {
+  for (const char* rival : {"ofi_floor", "ofi_floor_wait", "ofi_floor_data"}) {
     for (const char* backend : {"", "shm", "ofi:tcp,shm", "ofi:pigeon"})
       EXPECT_TRUE(refused(against({rival}, backend), &Rival::latency)) << rival << " " << backend;
     EXPECT_TRUE(refused(against({rival}, "ofi:tcp"), &Rival::halo)) << rival;
@@ -77,7 +77,7 @@ TEST(Rivals, of_a_network_are_for_its_backend_alone) {
 }
 
 TEST(Rivals, of_a_network_that_it_cannot_carry_are_named) {
-  EXPECT_EQ(left_out(against({"all"}, "ofi:pigeon"), &Rival::latency).size(), 2U);
+  EXPECT_EQ(left_out(against({"all"}, "ofi:pigeon"), &Rival::latency).size(), 3U);
   EXPECT_TRUE(left_out(against({"none"}, "ofi:pigeon"), &Rival::latency).empty());
   EXPECT_TRUE(left_out(against({"all"}, "shm"), &Rival::latency).empty());
 }

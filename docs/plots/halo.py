@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The time of a step with its halo against the size of a message."""
+
+import panels
+
+if __name__ == "__main__":
+    panels.main(__doc__, panels.by_size("Halo: a step in which each rank sends to all its neighbours", "time of a step"))

@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Half a round trip against the size of the message."""
+
+import panels
+
+if __name__ == "__main__":
+    panels.main(__doc__, panels.by_size("Latency: half of a ping-pong", "time one way"))

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the figures have in common: rows of the bench in, two panels out, the values above and the ratios below."""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+import matplotlib
+
+matplotlib.use("svg")
+matplotlib.rcParams.update({"svg.hashsalt": "sluice", "svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3,
+                            "lines.marker": "o", "lines.markersize": 3, "legend.fontsize": 8, "legend.frameon": False})
+from matplotlib import pyplot, ticker  # noqa: E402  (the backend is chosen first)
+
+OURS = {"color": "black", "linewidth": 2, "zorder": 3}
+FIELDS = ("bench", "metric", "unit", "p50", "p10", "p99", "rivals", "ranks", "cpu", "date")
+
+
+def refuse(why):
+    sys.exit(f"plots: {why}")
+
+
+def rows_of(path):
+    try:
+        rows = json.loads(path.read_text())
+        if not rows or not all(field in row for row in rows for field in FIELDS):
+            raise ValueError("no rows of sluice-bench")
+    except (OSError, ValueError, TypeError) as reason:
+        refuse(f"{path}: {reason}")
+    return rows
+
+
+def bytes_text(value, _position=None):
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 1 << power:
+            return f"{value / (1 << power):g} {unit}"
+    return f"{value:g} B"
+
+
+def source_of(row):
+    """Where the numbers come from, for the foot of a figure."""
+    machine = ", ".join(str(part) for part in (row["cpu"], row["gpu"], row["driver"]) if part)
+    ways = [row["backend"], f"stream {row['stream']}", f"memory {row['memory']}"]
+    if row["fired_by"]:
+        ways.append(f"fired by {row['fired_by']}")
+    return f"{row['ranks']} ranks, {', '.join(ways)}; medians of {row['rounds']} rounds; {machine}; Sluice {row['version']}, {row['date'][:10]}"
+
+
+def names_of_rivals(rows):
+    return list(dict.fromkeys(name for row in rows for name in row["rivals"]))
+
+
+def draw(rows, out, title, x_of, x_label, y_label, x_text=None, ours="Sluice"):
+    """One figure: `x_of(row)` gives where a row stands."""
+    rows = sorted(rows, key=x_of)
+    figure, (values, ratios) = pyplot.subplots(2, 1, sharex=True, figsize=(6.5, 5.5), height_ratios=(3, 2), layout="constrained")
+    at = [x_of(row) for row in rows]
+    values.plot(at, [row["p50"] for row in rows], label=f"{ours}, median; band: 10th to 99th percentile", **OURS)
+    values.fill_between(at, [row["p10"] for row in rows], [row["p99"] for row in rows], color="black", alpha=0.12, linewidth=0)
+    ratios.axhline(1, label=ours, **{**OURS, "marker": ""})
+    for number, name in enumerate(names_of_rivals(rows)):
+        theirs = [(x_of(row), row["rivals"][name]) for row in rows if row["rivals"].get(name)]
+        line = {"color": f"C{number}", "label": name}
+        values.plot([x for x, _ in theirs], [rival["p50"] for _, rival in theirs], **line)
+        ratios.plot([x for x, _ in theirs], [rival["ratio"] for _, rival in theirs], **line)
+    values.set(title=title, ylabel=y_label, xscale="log", yscale="log")
+    ratios.set(xlabel=x_label, ylabel="ratio to each\n(above 1: ours is faster)", yscale="log")
+    for panel in (values, ratios):
+        panel.xaxis.set_major_locator(ticker.FixedLocator(at if len(at) < 9 else at[:: len(at) // 8 + 1]))
+        panel.xaxis.set_major_formatter(ticker.FuncFormatter(x_text or (lambda value, _: f"{value:g}")))
+        panel.xaxis.set_minor_locator(ticker.NullLocator())
+    ratios.set_ylim(min(0.7, ratios.get_ylim()[0]), max(1.4, ratios.get_ylim()[1]))
+    ratios.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    ratios.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    ratios.yaxis.set_minor_locator(ticker.NullLocator())
+    values.legend()
+    figure.supxlabel(source_of(rows[0]), fontsize=6, color="gray")
+    figure.savefig(out, metadata={"Date": None})
+    pyplot.close(figure)
+    print(out)
+
+
+def number_in(pattern, row):
+    found = re.search(pattern, row["metric"])
+    if not found:
+        refuse(f"a row measures '{row['metric']}'")
+    return int(found[1])
+
+
+def main(about, figures):
+    """`figures(rows)` yields for each figure what is appended to its name, its rows, and what else `draw` is given."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("rows", type=pathlib.Path, nargs="+", help="JSON that sluice-bench, or bench_apps.py, has written")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the SVG files")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for path in options.rows:
+        for suffix, rows, how in figures(rows_of(path)):
+            draw(rows, options.out / f"{path.stem}{suffix}.svg", **how)
+
+
+def by_size(title, y_label):
+    """Of rows that differ in their bytes: one figure for each backend, stream and memory."""
+
+    def figures(rows):
+        groups = {}
+        for row in rows:
+            groups.setdefault((row["backend"], row["stream"], row["memory"], row["metric"]), []).append(row)
+        for number, some in enumerate(groups.values()):
+            some = [row for row in some if row["bytes"] > 0]  # of nothing there is no place on a logarithmic axis
+            if some:
+                yield (f"-{number + 1}" if len(groups) > 1 else "", some,
+                       {"title": title, "x_of": lambda row: row["bytes"], "x_label": "message (bytes)", "x_text": bytes_text,
+                        "y_label": f"{y_label} ({some[0]['unit']})"})
+
+    return figures

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of docs/plots, from rows that the benches write now.
+
+    tests/plots.py --bin build/release/bin --source .
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# bench: its ranks, its flags, and what its figure says
+BENCHES = {
+    "latency": (2, ["--sizes", "0:64", "--against", "floor"], ["message (bytes)", "time one way (us)", "floor", "ratio to each", "8 B"]),
+    "bandwidth": (2, ["--sizes", "1k:4k", "--against", "floor"], ["message (bytes)", "bandwidth (MB/s)", "floor", "4 KiB"]),
+    "rate": (2, ["--sizes", "8:64"], ["message (bytes)", "messages (million/s)", "64 B"]),
+    "halo": (2, ["--sizes", "8:64"], ["message (bytes)", "time of a step (us)"]),
+    "scale": (4, ["--sizes", "8"], ["pairs of ranks", "time one way (us)", "one_pair"]),
+}
+
+
+def python_with_matplotlib():
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import matplotlib"], capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+def words_of(figure):
+    return re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", figure.read_text())
+
+
+def expect(holds, what):
+    if not holds:
+        sys.exit(f"plots: {what}")
+
+
+def app_rows(row):
+    """As bench_apps.py writes them: by the rows of another bench."""
+    return [{**row, "bench": app, "metric": f"step, {cells} x {cells} per rank", "bytes": None}
+            for app in ("jacobi", "life") for cells in (64, 128)]
+
+
+def check_figures(folder, source, python, bench, rows, said):
+    drawn = subprocess.run([python, "-B", source / "docs/plots" / f"{bench}.py", rows, "--out", folder], capture_output=True, text=True)
+    expect(drawn.returncode == 0, f"{bench}: {drawn.stderr}")
+    figures = [pathlib.Path(line) for line in drawn.stdout.split()]
+    expect(figures, f"{bench}: no figure")
+    for figure in figures:
+        words = {word for pair in words_of(figure) for word in pair}
+        for text in said:
+            expect(any(text in word for word in words), f"{figure.name} does not say '{text}'")
+
+
+def check_refused(folder, source, python):
+    for name, text in (("none", None), ("text", "no JSON"), ("other", '[{"bench": "latency"}]'), ("empty", "[]")):
+        path = folder / f"{name}.json"
+        if text is not None:
+            path.write_text(text)
+        refused = subprocess.run([python, "-B", source / "docs/plots/latency.py", path, "--out", folder], capture_output=True, text=True)
+        expect(refused.returncode == 1 and refused.stderr.count("\n") == 1 and str(path) in refused.stderr,
+               f"a file that is '{name}' is refused with {refused.returncode}: {refused.stderr}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", type=pathlib.Path, required=True)
+    parser.add_argument("--source", type=pathlib.Path, required=True)
+    options = parser.parse_args()
+    python = python_with_matplotlib()
+    if python is None:
+        print("SKIPPED-HERE: plots: matplotlib is not installed")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for bench, (ranks, flags, said) in BENCHES.items():
+            rows = folder / f"{bench}.json"
+            command = [options.bin / "sluice-run", "-n", str(ranks), options.bin / "sluice-bench", bench, *flags, "--rounds", "1", "--json", rows]
+            subprocess.run(command, check=True, capture_output=True)
+            check_figures(folder, options.source, python, bench, rows, said)
+        rows = folder / "apps.json"
+        rows.write_text(json.dumps(app_rows(json.loads((folder / "latency.json").read_text())[0])))
+        check_figures(folder, options.source, python, "apps", rows, ["cells along each side", "time of a step (us)"])
+        check_refused(folder, options.source, python)
+
+
+if __name__ == "__main__":
+    main()
