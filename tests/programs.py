@@ -216,6 +216,21 @@ def check_results(app, work):
     return [*faults, f"{app}.csv and {app}.json differ in {differ}"] if differ else faults
 
 
+def frames_of(gif):
+    """The frames of a GIF file, by the blocks that it is made of; 0: it is none."""
+    data = gif.read_bytes()
+    if not data.startswith(b"GIF89a"):
+        return 0
+    frames, at = 0, 13 + (3 << ((data[10] & 7) + 1) if data[10] & 128 else 0)
+    while data[at] != 0x3B:
+        frames += data[at] == 0x2C
+        at += 11 if data[at] == 0x2C else 2  # an image's place and size, and the least size of its codes; or an extension
+        while data[at] != 0:
+            at += 1 + data[at]
+        at += 1
+    return frames
+
+
 def check_outputs(work):
     """Files that the programs of `output_rows` wrote, and that a refused one did not: results, pictures and patterns."""
     faults = []
@@ -227,6 +242,9 @@ def check_outputs(work):
         faults.append("life.rle has no header")
     if (work / "every_000060.rle").read_text() != (work / "at_60.rle").read_text():
         faults.append("life -F 30 wrote another generation 60")
+    for movie, frames in (("each.gif", 61), ("each_30.gif", 3)):
+        if frames_of(work / movie) != frames:
+            faults.append(f"{movie} has {frames_of(work / movie)} frames")
     written = sorted(path.name for path in work.glob("every*"))
     if written != [f"every{generation}.{end}" for generation in ("", "_000030", "_000060") for end in ("png", "rle")]:
         faults.append(f"life -F 30 wrote {written}")
@@ -241,6 +259,8 @@ def output_rows():
         files = " ".join(f"--{kind} {{out}}/{app}.{end}" for kind, end in (("json", "json"), ("csv", "csv"), ("image", "png")))
         yield f"{app}.files", f"{RUN} -n 2 {command} --phases {files}", 0, r"^  interior +[0-9.]+ s$"
     yield "life.write_freq", f"{RUN} -n 3 {LIFE} -F 30 --image {{out}}/every.png --rle {{out}}/every.rle", 0, PASSED
+    yield "life.movie", f"{RUN} -n 3 {LIFE_60} --movie {{out}}/each.gif", 0, PASSED
+    yield "life.movie_30", f"{RUN} -n 2 {LIFE_60} -F 30 --movie {{out}}/each_30.gif", 0, PASSED
     yield "life.generation_60", f"{RUN} -n 1 {LIFE_60} --rle {{out}}/at_60.rle", 0, PASSED
 
 

@@ -53,25 +53,42 @@ struct Scale {
 };
 Scale picture_scale(Index nx, Index ny);
 
-/// A picture of a field of nx x ny cells whose values from `low` to `high` span the palette.
+/// The mean values of the pixels of a field of nx x ny cells, row by row.
 template <class T>
-Image draw(std::span<const T> cells, Index nx, Index ny, double low, double high, Palette palette) {
+std::vector<double> pixel_values(std::span<const T> cells, Index nx, Index ny, Index width, Index height) {
   const auto [shrink, enlarge] = picture_scale(nx, ny);
-  Image image{(nx + shrink - 1) / shrink * enlarge, (ny + shrink - 1) / shrink * enlarge, {}};
-  image.pixels.reserve(static_cast<std::size_t>(image.width * image.height));
-  for (Index py = 0; py < image.height; ++py) {
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(width * height));
+  for (Index py = 0; py < height; ++py) {
     const Index y = py / enlarge * shrink;
     const Index y_end = std::min(y + shrink, ny);
-    for (Index px = 0; px < image.width; ++px) {
+    for (Index px = 0; px < width; ++px) {
       const Index x = px / enlarge * shrink;
       const Index x_end = std::min(x + shrink, nx);
       double sum = 0;
       for (Index j = y; j < y_end; ++j)
         for (Index i = x; i < x_end; ++i) sum += static_cast<double>(cells[j * nx + i]);
-      const double mean = sum / static_cast<double>((x_end - x) * (y_end - y));
-      image.pixels.push_back(colour_at(palette, (mean - low) / (high - low)));
+      values.push_back(sum / static_cast<double>((x_end - x) * (y_end - y)));
     }
   }
+  return values;
+}
+
+/// The sides in pixels of a picture of nx x ny cells.
+struct Sides {
+  Index width = 0;
+  Index height = 0;
+};
+Sides picture_sides(Index nx, Index ny);
+
+/// A picture of a field of nx x ny cells whose values from `low` to `high` span the palette.
+template <class T>
+Image draw(std::span<const T> cells, Index nx, Index ny, double low, double high, Palette palette) {
+  const auto [width, height] = picture_sides(nx, ny);
+  Image image{width, height, {}};
+  image.pixels.reserve(static_cast<std::size_t>(width * height));
+  for (const double value : pixel_values(cells, nx, ny, width, height))
+    image.pixels.push_back(colour_at(palette, (value - low) / (high - low)));
   return image;
 }
 

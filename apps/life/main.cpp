@@ -14,19 +14,20 @@ using life::Options;
 template <class Space>
 int run_rank(sluice::Context& context, const Options& options, const Space& space) {
   apps::check(options.common);
-  apps::check_outputs(context, options.common, {options.rle});
+  apps::check_outputs(context, options.common, {options.rle, options.movie});
   const life::World world = life::make_world(options);
   const bool first = context.rank() == 0;
   life::Solution solution;
+  life::Chronicle chronicle(options, world);
   {
     life::Simulation<Space> simulation(context, options.common, life::setup(options, world), life::Model(world.rule),
                                        space);
     if (first) life::print_header(options, world);
-    solution = life::solve(simulation, options, world, life::reports_field(options),
-                           [&](life::Index generation, std::span<const life::Cell> cells) {
-                             life::write_generation(options, world, generation, cells);
-                           });
+    solution = life::solve(
+        simulation, options, world, life::reports_field(options),
+        [&](life::Index generation, std::span<const life::Cell> cells) { chronicle.write(generation, cells); });
   }
+  chronicle.close();
   return first ? life::report(options, world, solution) : 0;
 }
 

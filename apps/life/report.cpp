@@ -51,8 +51,17 @@ std::string numbered(const std::string& file, Index generation) {
   return (path.parent_path() / name).string();
 }
 
-void write_generation(const Options& options, const World& world, Index generation, std::span<const Cell> cells) {
-  write_field(numbered(options.common.image, generation), numbered(options.rle, generation), world, cells);
+void Chronicle::write(Index generation, std::span<const Cell> cells) {
+  if (options_.writes(generation)) {
+    write_field(numbered(options_.common.image, generation), numbered(options_.rle, generation), world_, cells);
+  }
+  if (!options_.shows(generation)) return;
+  if (!movie_) movie_.emplace(options_.movie, world_.nx, world_.ny, 0, 1, apps::kCells);
+  movie_->add(cells);
+}
+
+void Chronicle::close() {
+  if (movie_) movie_->close();
 }
 
 int report(const Options& options, const World& world, Solution& solution) {

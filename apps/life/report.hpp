@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/movie.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/solution.hpp"
 #include "apps/life/world.hpp"
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -16,8 +18,21 @@ void print_header(const Options& options, const World& world);
 /// Whether `report` needs the whole field: to compare it, or to write it.
 bool reports_field(const Options& options);
 
-/// Writes the picture and the pattern of a generation on the way: to the files asked for, numbered.
-void write_generation(const Options& options, const World& world, Index generation, std::span<const Cell> cells);
+/// What is written of the generations on the way, at rank 0.
+class Chronicle {
+ public:
+  Chronicle(const Options& options, const World& world) : options_(options), world_(world) {}
+
+  /// Pictures and patterns go to the files asked for, numbered, and frames to the movie.
+  void write(Index generation, std::span<const Cell> cells);
+  /// Ends the movie.
+  void close();
+
+ private:
+  const Options& options_;
+  const World& world_;
+  std::optional<apps::Movie> movie_;
+};
 
 /// As "gun_000120.png" for "gun.png".
 std::string numbered(const std::string& file, Index generation);

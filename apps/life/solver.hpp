@@ -14,7 +14,7 @@
 
 namespace life {
 
-/// Takes the fields that a run is to write on its way, at rank 0.
+/// Takes the fields that a run is to write or to show on its way, at rank 0.
 using FieldSink = std::function<void(Index generation, std::span<const Cell> cells)>;
 
 /// Live cells of a block.
@@ -36,12 +36,16 @@ inline apps::Setup setup(const Options& options, const World& world) {
 template <class Space>
 void live(Simulation<Space>& simulation, const Options& options, const FieldSink& on_write) {
   const bool first = simulation.session().rank == 0;
+  const auto look = [&](Index generation) {
+    if (!options.writes(generation) && !options.shows(generation)) return;
+    simulation.interrupt([&](const std::vector<Cell>& cells) {
+      if (first) on_write(generation, cells);
+    });
+  };
+  look(0);
   for (Index done = 1; done <= options.generations; ++done) {
     simulation.step();
-    if (options.write_every == 0 || done % options.write_every != 0) continue;
-    simulation.interrupt([&](const std::vector<Cell>& cells) {
-      if (first) on_write(done, cells);
-    });
+    look(done);
   }
 }
 
