@@ -227,10 +227,10 @@ def check_bug(program, bug):
     """Returns whether the bug was found, and a line that says so."""
     start = time.monotonic()
     limit_ms = CLEAN_LIMIT_MS if "/chaos_" in BUGS[bug] else LIMIT_MS  # being late is not being found
-    tries = 3 if bug in ALONE | LUCK or "/chaos_" in BUGS[bug] else 1  # what reorders throws dice
-    passed = all(run(program, BUGS[bug], bug, limit_ms)[0] for _ in range(tries))
-    line = f"{'NOT FOUND' if passed else 'found':9} {bug} ({time.monotonic() - start:.1f} s): {BUGS[bug]}"
-    return not passed, line
+    most = 6 if bug in ALONE | LUCK or "/chaos_" in BUGS[bug] else 3  # what reorders throws dice; and a machine may be busy
+    tries = next((n for n in range(1, most + 1) if not run(program, BUGS[bug], bug, limit_ms)[0]), None)
+    outcome = "NOT FOUND" if tries is None else "found" if tries == 1 else f"found at try {tries}"
+    return tries is not None, f"{outcome:9} {bug} ({time.monotonic() - start:.1f} s): {BUGS[bug]}"
 
 
 def check_bugs(program, bugs):
