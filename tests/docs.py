@@ -5,7 +5,7 @@
 A ```cpp block with a main is a program, and the line before it must be a comment that says how to run it:
     <!-- run: sluice-run -n 2 -->     or     <!-- run: mpiexec -n 2 -->     or     <!-- run: sluice-run -n 2 with CUDA's driver -->
 Each must exit 0. If a ```text block follows it directly, those lines must be its output, in any order. CUDA's driver is the emulated one.
-What this build has no MPI or no CUDA for is listed as left out.
+What this build has no MPI, no Kokkos or no CUDA for is listed as left out.
 """
 
 import argparse
@@ -40,6 +40,17 @@ def programs(source):
             yield f"{page.stem}_{line}", found["code"], how["launcher"], how["args"].split(), bool(how["cuda"]), found["output"]
 
 
+def uses_kokkos(program):
+    return "<Kokkos_Core.hpp>" in program[1]
+
+
+def what_lacks(program, options):
+    """What a program needs that this build has not; None: nothing."""
+    needs = {"MPI": (program[2] == "mpiexec", options.mpiexec), "Kokkos": (uses_kokkos(program), options.kokkos),
+             "CUDA": (program[4], options.cuda_include)}
+    return next((name for name, (needed, there) in needs.items() if needed and not there), None)
+
+
 def compile_and_run(program, options):
     """Returns a line that says what was run. Raises Failure."""
     name, code, launcher, args, with_cuda, expected = program
@@ -50,6 +61,10 @@ def compile_and_run(program, options):
     mpi_flags = ["-Wl,-u,sluice_mpi_starter", "-lsluice_mpi"] if with_mpi else []
     compiler = "mpicxx" if with_mpi else options.compiler
     environment = {**os.environ, "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
+    kokkos_flags = []
+    if uses_kokkos(program):
+        kokkos_flags = ["-isystem", f"{options.kokkos}/include", f"-L{options.kokkos}/lib", "-lkokkoscore", "-ldl", "-fopenmp"]
+        environment |= {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false"}  # many run at a time, which Kokkos warns of
     cuda_flags = []
     if with_cuda:
         driver = options.build / "emucuda"
@@ -60,7 +75,7 @@ def compile_and_run(program, options):
         environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     steps = [
         [compiler, "-std=c++20", *options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", source,
-         "-o", binary, *library, *mpi_flags, *cuda_flags, "-lsluice", *filter(None, options.libraries.split(";")), "-pthread"],
+         "-o", binary, *library, *mpi_flags, *kokkos_flags, *cuda_flags, "-lsluice", *filter(None, options.libraries.split(";")), "-pthread"],
         [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, binary],
     ]
     for step in steps:
@@ -80,6 +95,7 @@ def main():
     parser.add_argument("--flags", default="")
     parser.add_argument("--libraries", default="", help="what the library is linked with")
     parser.add_argument("--mpiexec", default="")
+    parser.add_argument("--kokkos", default="", help="where Kokkos is installed")
     parser.add_argument("--cuda-include", default="", help="the folder of cuda.h")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
@@ -88,10 +104,13 @@ def main():
     except Failure as failure:
         print(failure)
         return 1
-    runnable = [p for p in found if (p[2] != "mpiexec" or options.mpiexec) and (not p[4] or options.cuda_include)]
+    runnable = []
     for program in found:
-        if program not in runnable:
-            print(f"not in this build: {program[0]} ({'no CUDA' if program[4] else 'no MPI'})")
+        lacks = what_lacks(program, options)
+        if lacks:
+            print(f"not in this build: {program[0]} (no {lacks})")
+        else:
+            runnable.append(program)
     failures = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for result in [pool.submit(compile_and_run, program, options) for program in runnable]:
