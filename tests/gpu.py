@@ -455,7 +455,7 @@ STAGES = [
           conformance("Full/Litmus.*/shm_cuda_stream_8B:Full/Litmus.*/shm_cuda_stream_65536B", "Quick/Litmus.*/shm_cuda_stream_8B",
                       most=1)),
     Stage("memcheck", "a subset under compute-sanitizer", 60,
-          memcheck("Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:Quick/OneWay.*/shm_cuda*d1_13B",
+          memcheck("Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:Quick/OneWay.*/shm_cuda*d1_13B",
                    "Quick/OneWay.*/threads_cuda*d1_13B")),
     Stage("build.rivals", "NCCL, NVSHMEM and UCX, to compare with", 90, build_rivals),
     # These two measure UCX too, where there is one, whose program takes seconds to start, for each row.
@@ -496,7 +496,7 @@ STAGES = [
     Stage("bench.device.processes", "puts by kernels, between processes", 20,
           bench("bench.device.processes", "device", "--sizes", "8", rounds=3)),
     Stage("conformance.waits", "kernels wait in place of streams' own operations", 45,
-          conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:"
+          conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:"
                       "Quick/GpuPlans.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
                       "Quick/OneWay.*/threads_cuda*d1_13B", kernel_waits, most=4)),
     Stage("conformance.hip", "HIP's calls, done by this GPU's CUDA driver: no test on AMD", 60,

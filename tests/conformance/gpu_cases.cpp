@@ -14,6 +14,11 @@ std::string name_of(const GpuCase& one) {
 
 std::ostream& operator<<(std::ostream& out, const GpuCase& one) { return out << name_of(one); }
 
+std::vector<GpuCase> only(std::vector<GpuCase> cases, bool (*wanted)(const GpuCase&)) {
+  std::erase_if(cases, [&](const GpuCase& one) { return !wanted(one); });
+  return cases;
+}
+
 std::vector<Ground> gpu_grounds() {
   if (GTEST_FLAG_GET(filter).find("cuda") == std::string::npos) return {};
   std::vector<Ground> all = all_grounds();

@@ -30,6 +30,11 @@ struct GpuCaseName {
   std::string operator()(const testing::TestParamInfo<GpuCase>& info) const { return name_of(info.param); }
 };
 
+/// Those that a test is about.
+std::vector<GpuCase> only(std::vector<GpuCase> cases, bool (*wanted)(const GpuCase&));
+/// Not program order.
+inline bool on_gpu_stream(const GpuCase& one) { return !one.inline_order; }
+
 /// All grounds; none where the filter of this run names no GPU.
 std::vector<Ground> gpu_grounds();
 
@@ -40,7 +45,7 @@ Peers peers_of(const GpuCase& one, int ranks = 2);
 /// both; "1": its own alone.
 void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body);
 /// The same, first with both, then with its own alone; not so with memory of ours, which goes through the host if the
-/// driver refuses it then (GpuPairs.reach_memory_of_ours_on_a_hidden_gpu), where neither graphs nor kernels put.
+/// driver refuses it then (GpuPairsHidden.reach_memory_of_ours_on_a_hidden_gpu), where neither graphs nor kernels put.
 void run_on_two_gpus(const GpuCase& one, const Body& body);
 
 /// The same in two ranks of one process: GPU 0 is the one of rank 0, GPU 1 that of rank 1.

@@ -121,6 +121,22 @@ void poison_slots(const Slice& slots) {
 class Unmapped : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Unmapped);
 
+/// Used on a GPU's stream.
+class UnmappedOnStreams : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedOnStreams);
+
+/// Used without one, by streams of the host.
+class UnmappedForHosts : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedForHosts);
+
+/// In small slots, of which the test says how many.
+class UnmappedSmall : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedSmall);
+
+/// One case for each kind of memory.
+class UnmappedKinds : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedKinds);
+
 TEST_P(Unmapped, gets_every_byte_through_host_memory_and_describe_says_why) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
@@ -152,8 +168,7 @@ TEST_P(Unmapped, gets_every_byte_through_host_memory_and_describe_says_why) {
 }
 
 /// On streams of the host, which wait for the connection themselves.
-TEST_P(Unmapped, is_reached_on_host_streams) {
-  if (!GetParam().inline_order) return;
+TEST_P(UnmappedForHosts, is_reached_on_host_streams) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
     const GpuCase& one = GetParam();
@@ -223,8 +238,7 @@ TEST_P(Unmapped, is_closed_in_any_order) {
   });
 }
 
-TEST_P(Unmapped, may_have_many_small_slots) {
-  if (GetParam().depth != 1) return;
+TEST_P(UnmappedSmall, may_have_many_small_slots) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
     constexpr std::uint64_t kSlots = 100;
@@ -249,8 +263,7 @@ TEST_P(Unmapped, may_have_many_small_slots) {
 
 /// The copy into the GPU's memory may be behind the stream that waits for it, where there is one hardware queue, say.
 /// Then other channels go on, the wait ends with its timeout, and nothing is let go of before the copy is over.
-TEST_P(Unmapped, that_is_held_up_holds_up_nobody) {
-  if (GetParam().inline_order) return;
+TEST_P(UnmappedOnStreams, that_is_held_up_holds_up_nobody) {
   Peers peers = peers_without_imports(GetParam());
   peers.environment.insert(peers.environment.end(), {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"});
   peers.timeout = 500ms;
@@ -294,8 +307,7 @@ TEST_P(Unmapped, that_is_held_up_holds_up_nobody) {
   });
 }
 
-TEST_P(Unmapped, is_logged_once) {
-  if (GetParam().inline_order || GetParam().depth != 1) return;
+TEST_P(UnmappedKinds, is_logged_once) {
   Peers peers = peers_without_imports(GetParam());
   peers.environment.emplace_back("SLUICE_LOG=info");
   const Ended ended = end_of_peers(peers, [](Context& context) {
@@ -320,9 +332,8 @@ TEST_P(Unmapped, is_logged_once) {
   EXPECT_EQ(ended.text.find(line, at + 1), std::string::npos) << ended.text;
 }
 
-TEST_P(Unmapped, outlives_a_peer_that_is_killed) {
+TEST_P(UnmappedOnStreams, outlives_a_peer_that_is_killed) {
   Peers peers = peers_without_imports(GetParam());
-  if (GetParam().inline_order) return;
   peers.keep_going = true;
   const Ended ended = end_of_peers(peers, [](Context& context) {
     const GpuCase& one = GetParam();
@@ -355,8 +366,7 @@ TEST_P(Unmapped, outlives_a_peer_that_is_killed) {
 }
 
 /// A plan works, but not captured; and kernels refuse the sender, with the reason.
-TEST_P(Unmapped, is_reached_by_plans_but_not_by_kernels) {
-  if (GetParam().inline_order) return;
+TEST_P(UnmappedOnStreams, is_reached_by_plans_but_not_by_kernels) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
     const GpuCase& one = GetParam();
@@ -420,6 +430,18 @@ std::vector<GpuCase> unmapped_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Unmapped, testing::ValuesIn(unmapped_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, UnmappedOnStreams, testing::ValuesIn(only(unmapped_cases(), on_gpu_stream)),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, UnmappedForHosts,
+                         testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return one.inline_order; })),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, UnmappedSmall,
+                         testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return one.depth == 1; })),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(
+    Quick, UnmappedKinds,
+    testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return on_gpu_stream(one) && one.depth == 1; })),
+    GpuCaseName());
 
 class Ways : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Ways);
@@ -619,7 +641,7 @@ TEST_P(Ways, that_fail_hold_nothing) {
     device::Driver& driver = *device::driver(stream.stream().kind());
     const device::Allocation memory = device::allocate_on(driver, 0, 64);
     const device::GpuExport& share = memory.extent().segment->share;
-    if (!share.fd) return;
+    if (!share.fd) return skipped_here("what a driver gives as a descriptor: this one gives none");
     const auto open_files = [] {
       return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
     };
@@ -699,11 +721,7 @@ TEST_P(Ways, are_tried_one_after_another) {
 }
 
 std::vector<GpuCase> way_cases() {
-  std::vector<GpuCase> cases;
-  for (const GpuCase& one : unmapped_cases()) {
-    if (!one.inline_order && one.depth == 3) cases.push_back(one);
-  }
-  return cases;
+  return only(unmapped_cases(), [](const GpuCase& one) { return on_gpu_stream(one) && one.depth == 3; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Ways, testing::ValuesIn(way_cases()), GpuCaseName());
