@@ -2,9 +2,11 @@
 // What a conformance test on a GPU is run with.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/conformance/cases.hpp"
@@ -37,6 +39,8 @@ inline bool on_gpu_stream(const GpuCase& one) { return !one.inline_order; }
 
 /// All grounds; none where the filter of this run names no GPU.
 std::vector<Ground> gpu_grounds();
+/// One case on each of those of these names.
+std::vector<GpuCase> one_case_on(std::initializer_list<std::string_view> names);
 
 Peers peers_of(const GpuCase& one, int ranks = 2);
 
@@ -67,5 +71,13 @@ class Piece {
   std::unique_ptr<PooledBuffer> pooled_;
   Slice slice_;
 };
+
+/// So many bytes of it, wherever it is.
+void poison_in_gpu(const Slice& slots);
+std::vector<std::byte> bytes_in_gpu(const Slice& slots);
+
+inline void expect_told(const std::string& description, const std::string& what) {
+  EXPECT_NE(description.find(what), std::string::npos) << what << " is not in: " << description;
+}
 
 }  // namespace sluice::test

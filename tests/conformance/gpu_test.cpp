@@ -192,19 +192,6 @@ TEST_P(GpuMemoryOnStreams, is_not_overwritten_by_a_sender_that_runs_ahead) {
   });
 }
 
-/// So many bytes of it, wherever it is.
-void poison_in_gpu(const Slice& slots) {
-  std::vector<std::byte> bytes(slots.bytes());
-  poison(bytes);
-  gpu_copy(slots.data(), bytes.data(), bytes.size());
-}
-
-std::vector<std::byte> bytes_in_gpu(const Slice& slots) {
-  std::vector<std::byte> bytes(slots.bytes());
-  gpu_copy(bytes.data(), slots.data(), bytes.size());
-  return bytes;
-}
-
 TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
