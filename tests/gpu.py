@@ -466,7 +466,7 @@ STAGES = [
     Stage("bench.halo", "26 messages of a plan", 30, bench("bench.halo", "halo", "--neighbours", "26")),
     Stage("released", "what waits is released: a timeout, an abort, a peer's death; streams, graphs, kernels", 60,
           released(":".join([f"Quick/{suite}.that_wait*/{ground}_cuda_ours_to_ours_d1_13B" for ground in ("threads", "shm")
-                             for suite in ("GpuStreams", "Graphs", "GpuKernels")] + ["Quick/GpuKill.*/shm_cuda_ours_to_ours_d2_64B"]),
+                             for suite in ("GpuStreams", "Graphs", "GpuKernelsOfOneSlot")] + ["Quick/GpuKill.*/shm_cuda_ours_to_ours_d2_64B"]),
                    "Quick/GpuStreams.that_wait_too*/shm_cuda_ours_to_ours_d1_13B:"
                    "Quick/Graphs.that_wait_are*/threads_cuda_ours_to_ours_d1_13B:"
                    "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
@@ -497,7 +497,7 @@ STAGES = [
           bench("bench.device.processes", "device", "--sizes", "8", rounds=3)),
     Stage("conformance.waits", "kernels wait in place of streams' own operations", 45,
           conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:"
-                      "Quick/GpuPlans.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
+                      "Quick/GpuPlans*.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
                       "Quick/OneWay.*/threads_cuda*d1_13B", kernel_waits, most=4)),
     Stage("conformance.hip", "HIP's calls, done by this GPU's CUDA driver: no test on AMD", 60,
           conformance("Quick/GpuMemory*/shm_cuda*:Quick/GpuStreams*/shm_cuda*:Quick/OneWay.*/shm_cuda*",

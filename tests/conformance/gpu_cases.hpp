@@ -76,6 +76,12 @@ class Piece {
 void poison_in_gpu(const Slice& slots);
 std::vector<std::byte> bytes_in_gpu(const Slice& slots);
 
+/// Whether the driver can be told to; where it cannot, this says that a test is left out.
+inline bool may_refuse_operations() {
+  if (!Refusals::possible()) skipped_here("operations that a driver refuses: this one cannot be told to");
+  return Refusals::possible();
+}
+
 inline void expect_told(const std::string& description, const std::string& what) {
   EXPECT_NE(description.find(what), std::string::npos) << what << " is not in: " << description;
 }

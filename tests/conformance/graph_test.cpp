@@ -425,7 +425,7 @@ TEST_P(Graphs, that_wait_are_released_by_an_abort) {
 
 /// The driver refuses a kernel of a start that no graph replays: the first, or one that others of it came before.
 TEST_P(Graphs, leave_plans_that_close_when_a_kernel_is_refused) {
-  if (!Refusals::possible()) return;
+  if (!may_refuse_operations()) return;
   run_peers(peers_of(GetParam()), [](Context& context) {
     const unsigned kernels = GetParam().bytes > 64U * 1024 ? 3 : 1;
     for (unsigned taken = 0; taken < kernels; ++taken) {
@@ -496,6 +496,10 @@ TEST_P(Graphs, take_plans_only) {
 class GpuKernels : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernels);
 
+/// Which wait after one epoch.
+class GpuKernelsOfOneSlot : public GpuKernels {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernelsOfOneSlot);
+
 /// The threads of a warp of CUDA's, whose driver runs the kernels of tests.
 constexpr unsigned kWarp = 32;
 
@@ -564,8 +568,7 @@ TEST_P(GpuKernels, write_into_the_slots_of_the_peer) { expect_relays(GetParam(),
 /// Of which nothing around the part changes; none of no bytes. Where a NIC fires, they are refused.
 TEST_P(GpuKernels, put_parts) { expect_relays(GetParam(), RelayArgs::kOfParts, 128); }
 
-TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
-  if (GetParam().depth != 1) return;
+TEST_P(GpuKernelsOfOneSlot, that_wait_are_released_by_an_abort) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     Relay relay(context, GetParam());
     if (context.rank() == 0) {
@@ -581,8 +584,7 @@ TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
   });
 }
 
-TEST_P(GpuKernels, that_wait_too_long_are_released) {
-  if (GetParam().depth != 1) return;
+TEST_P(GpuKernelsOfOneSlot, that_wait_too_long_are_released) {
   static constexpr auto kTimeout = 200ms;
   Peers peers = peers_of(GetParam());
   peers.timeout = kTimeout;
@@ -613,6 +615,9 @@ TEST_P(GpuKernelsOfPairs, drive_channels) {
 INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GraphsOfGpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuKernels, testing::ValuesIn(graph_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfOneSlot,
+                         testing::ValuesIn(only(graph_cases(), [](const GpuCase& one) { return one.depth == 1; })),
+                         GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, LongGraphs, testing::ValuesIn(wants_full() ? graph_cases() : std::vector<GpuCase>()),
                          GpuCaseName());
