@@ -449,7 +449,7 @@ STAGES = [
           conformance(f"Quick*/shm_cuda*:Quick*/shm_inline_cuda*:-{NOT_EAGER}:*Litmus*:*LostOwner*",
                       "Quick/OneWay.*/shm_cuda*d1_13B")),
     Stage("conformance.graphs.threads", "same process, captured into graphs, or by kernels", 60,
-          conformance("Quick/Graphs.*/threads_cuda*:Quick/GpuK*/threads_cuda*",
+          conformance("Quick/Graphs*/threads_cuda*:Quick/GpuK*/threads_cuda*",
                       "Quick/Graphs.are_replayed*/threads_cuda*d1_13B:Quick/GpuKernels.drive*/threads_cuda*d1_13B")),
     Stage("litmus", "two processes, 10^6 puts: no signal lost, none before its data", 60,
           conformance("Full/Litmus.*/shm_cuda_stream_8B:Full/Litmus.*/shm_cuda_stream_65536B", "Quick/Litmus.*/shm_cuda_stream_8B",
@@ -486,7 +486,8 @@ STAGES = [
     Stage("bench.device", "puts by kernels, ranks as threads", 30, bench("bench.device", "device", rounds=5, ranks=THREADS)),
     # Kernels that wait for each other: processes on one GPU take turns, each for a slice of time, so that fewer go at once.
     Stage("conformance.graphs.processes", "two processes, captured into graphs, or by kernels that wait", 60,
-          conformance("Quick/Graphs*/shm_cuda*:Quick/GpuK*/shm_cuda*:-Quick/Graphs.*_d3_*:Quick/GpuKernels.*_d3_*",
+          conformance("Quick/Graphs*/shm_cuda*:Quick/GpuK*/shm_cuda*:-Quick/Graphs.*_d3_*:Quick/GraphsOfSlots.*_d3_*:"
+                      "Quick/GraphsInOurMemory.*_d3_*:Quick/GpuKernels.*_d3_*",
                       "Quick/Graphs.are_replayed*/shm_cuda*d1_13B:Quick/GpuKernels.drive*/shm_cuda*d1_13B", most=4)),
     Stage("litmus.kernels", "two processes, whose graphs and kernels wait for each other", 60,
           conformance("Quick/Litmus.*/shm_cuda_graph_*:Quick/Litmus.*/shm_cuda_kernel_*", "Quick/Litmus.*/shm_cuda_kernel_8B",

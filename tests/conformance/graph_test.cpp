@@ -18,6 +18,14 @@ constexpr Tag kTag = Exchange::kTag;
 class Graphs : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Graphs);
 
+/// Of channels with several slots.
+class GraphsOfSlots : public Graphs {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GraphsOfSlots);
+
+/// A program that frees its own behind a parked stream is stuck.
+class GraphsInOurMemory : public Graphs {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GraphsInOurMemory);
+
 std::vector<GpuCase> graph_cases() {
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds()) {
@@ -269,10 +277,9 @@ TEST_P(Graphs, may_be_under_way_when_their_channels_close) {
 }
 
 /// What was launched before finds nothing to be done when its turn comes: not in its memory, which is others' by then.
-TEST_P(Graphs, may_be_behind_a_parked_stream_when_their_channels_and_memory_go) {
+TEST_P(GraphsInOurMemory, may_be_behind_a_parked_stream_when_their_channels_and_memory_go) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
-    if (one.target == Whose::users) return;  // a program that frees its own behind a parked stream is stuck
     GpuStream parked;
     GpuStream other;
     const Piece slots(context, Whose::ours, 2 * one.bytes);
@@ -370,10 +377,9 @@ TEST_P(Graphs, may_have_a_part_of_a_step_in_them) {
   });
 }
 
-TEST_P(Graphs, that_would_leave_the_slots_they_captured_are_refused) {
+TEST_P(GraphsOfSlots, that_would_leave_the_slots_they_captured_are_refused) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const int depth = GetParam().depth;
-    if (depth == 1) return;
     Exchange exchange(context, GetParam(), 1 - context.rank());
     const GpuGraph wrong = exchange.captured_steps(depth - 1);
     const auto error = expect_code(Code::misuse, [&] { exchange.plan.acquire(exchange.stream.stream()); });
@@ -387,10 +393,9 @@ TEST_P(Graphs, that_would_leave_the_slots_they_captured_are_refused) {
   });
 }
 
-TEST_P(Graphs, that_find_other_slots_than_they_captured_say_so) {
+TEST_P(GraphsOfSlots, that_find_other_slots_than_they_captured_say_so) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const int depth = GetParam().depth;
-    if (depth == 1) return;
     Exchange exchange(context, GetParam(), 1 - context.rank());
     GpuGraph graph = exchange.captured_steps(depth);
     exchange.steps(1);
@@ -619,6 +624,13 @@ INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfOneSlot,
                          testing::ValuesIn(only(graph_cases(), [](const GpuCase& one) { return one.depth == 1; })),
                          GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GraphsOfSlots,
+                         testing::ValuesIn(only(graph_cases(), [](const GpuCase& one) { return one.depth != 1; })),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GraphsInOurMemory,
+                         testing::ValuesIn(only(graph_cases(),
+                                                [](const GpuCase& one) { return one.target != Whose::users; })),
+                         GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, LongGraphs, testing::ValuesIn(wants_full() ? graph_cases() : std::vector<GpuCase>()),
                          GpuCaseName());
 
