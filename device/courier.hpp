@@ -8,7 +8,7 @@
 namespace sluice::device {
 
 /// Who waits for a copy may hold up the stream that it is behind, where they share a hardware queue: so the engine
-/// gives its copies to a courier, and looks at the word in its next turns (tests: Unmapped.that_is_held_up_*,
+/// gives its copies to a courier, and looks at the word in its next turns (tests: UnmappedOnStreams.that_is_held_up_*,
 /// GpuStaging.that_is_held_up_*). Used by one thread at a time.
 class Courier {
  public:

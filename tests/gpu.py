@@ -449,13 +449,13 @@ STAGES = [
           conformance(f"Quick*/shm_cuda*:Quick*/shm_inline_cuda*:-{NOT_EAGER}:*Litmus*:*LostOwner*",
                       "Quick/OneWay.*/shm_cuda*d1_13B")),
     Stage("conformance.graphs.threads", "same process, captured into graphs, or by kernels", 60,
-          conformance("Quick/Graphs.*/threads_cuda*:Quick/GpuK*/threads_cuda*",
+          conformance("Quick/Graphs*/threads_cuda*:Quick/GpuK*/threads_cuda*",
                       "Quick/Graphs.are_replayed*/threads_cuda*d1_13B:Quick/GpuKernels.drive*/threads_cuda*d1_13B")),
     Stage("litmus", "two processes, 10^6 puts: no signal lost, none before its data", 60,
           conformance("Full/Litmus.*/shm_cuda_stream_8B:Full/Litmus.*/shm_cuda_stream_65536B", "Quick/Litmus.*/shm_cuda_stream_8B",
                       most=1)),
     Stage("memcheck", "a subset under compute-sanitizer", 60,
-          memcheck("Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:Quick/OneWay.*/shm_cuda*d1_13B",
+          memcheck("Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:Quick/OneWay.*/shm_cuda*d1_13B",
                    "Quick/OneWay.*/threads_cuda*d1_13B")),
     Stage("build.rivals", "NCCL, NVSHMEM and UCX, to compare with", 90, build_rivals),
     # These two measure UCX too, where there is one, whose program takes seconds to start, for each row.
@@ -466,7 +466,7 @@ STAGES = [
     Stage("bench.halo", "26 messages of a plan", 30, bench("bench.halo", "halo", "--neighbours", "26")),
     Stage("released", "what waits is released: a timeout, an abort, a peer's death; streams, graphs, kernels", 60,
           released(":".join([f"Quick/{suite}.that_wait*/{ground}_cuda_ours_to_ours_d1_13B" for ground in ("threads", "shm")
-                             for suite in ("GpuStreams", "Graphs", "GpuKernels")] + ["Quick/GpuKill.*/shm_cuda_ours_to_ours_d2_64B"]),
+                             for suite in ("GpuStreams", "Graphs", "GpuKernelsOfOneSlot")] + ["Quick/GpuKill.*/shm_cuda_ours_to_ours_d2_64B"]),
                    "Quick/GpuStreams.that_wait_too*/shm_cuda_ours_to_ours_d1_13B:"
                    "Quick/Graphs.that_wait_are*/threads_cuda_ours_to_ours_d1_13B:"
                    "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
@@ -486,7 +486,8 @@ STAGES = [
     Stage("bench.device", "puts by kernels, ranks as threads", 30, bench("bench.device", "device", rounds=5, ranks=THREADS)),
     # Kernels that wait for each other: processes on one GPU take turns, each for a slice of time, so that fewer go at once.
     Stage("conformance.graphs.processes", "two processes, captured into graphs, or by kernels that wait", 60,
-          conformance("Quick/Graphs*/shm_cuda*:Quick/GpuK*/shm_cuda*:-Quick/Graphs.*_d3_*:Quick/GpuKernels.*_d3_*",
+          conformance("Quick/Graphs*/shm_cuda*:Quick/GpuK*/shm_cuda*:-Quick/Graphs.*_d3_*:Quick/GraphsOfSlots.*_d3_*:"
+                      "Quick/GraphsInOurMemory.*_d3_*:Quick/GpuKernels.*_d3_*",
                       "Quick/Graphs.are_replayed*/shm_cuda*d1_13B:Quick/GpuKernels.drive*/shm_cuda*d1_13B", most=4)),
     Stage("litmus.kernels", "two processes, whose graphs and kernels wait for each other", 60,
           conformance("Quick/Litmus.*/shm_cuda_graph_*:Quick/Litmus.*/shm_cuda_kernel_*", "Quick/Litmus.*/shm_cuda_kernel_8B",
@@ -496,8 +497,8 @@ STAGES = [
     Stage("bench.device.processes", "puts by kernels, between processes", 20,
           bench("bench.device.processes", "device", "--sizes", "8", rounds=3)),
     Stage("conformance.waits", "kernels wait in place of streams' own operations", 45,
-          conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory.gets_*/threads_cuda*d1_13B:"
-                      "Quick/GpuPlans.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
+          conformance("Quick/GpuWaits.*/threads_cuda*:Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:"
+                      "Quick/GpuPlans*.*/threads_cuda*d1_13B:Quick/GpuWaits.*/shm_cuda*:Quick/OneWay.*/shm_cuda*d1_13B",
                       "Quick/OneWay.*/threads_cuda*d1_13B", kernel_waits, most=4)),
     Stage("conformance.hip", "HIP's calls, done by this GPU's CUDA driver: no test on AMD", 60,
           conformance("Quick/GpuMemory*/shm_cuda*:Quick/GpuStreams*/shm_cuda*:Quick/OneWay.*/shm_cuda*",

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/conformance/seam.hpp"
+#include "tests/faults/killed.hpp"
 
 namespace {
 
@@ -333,9 +334,7 @@ TEST_P(LostOwner, ends_what_was_asked) {
     asker.ask({Kind::get, 0, {0, 4096}});
     expect_within(20s, [&] { return asker.all_over(); });
   });
-  EXPECT_FALSE(ended.hung);
-  EXPECT_EQ(ended.code, 128 + SIGKILL);
-  EXPECT_EQ(ended.text, "sluice-run: rank 0 was ended by signal 9 (SIGKILL)\n");
+  expect_only_killed(0, ended);
 }
 
 /// Of processes; what is mapped stays, whoever dies.

@@ -303,13 +303,6 @@ TEST_P(Gotchas, freeing_is_put_off_while_a_plan_is_captured) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, Gotchas, testing::ValuesIn([] {
-                           std::vector<GpuCase> cases;
-                           for (const Ground& ground : gpu_grounds()) {
-                             if (ground.name == "shm") cases.push_back({.ground = ground});
-                           }
-                           return cases;
-                         }()),
-                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, Gotchas, testing::ValuesIn(one_case_on({"shm"})), GpuCaseName());
 
 }  // namespace

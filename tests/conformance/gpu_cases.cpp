@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/gpu_cases.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace sluice::test {
@@ -14,6 +15,11 @@ std::string name_of(const GpuCase& one) {
 
 std::ostream& operator<<(std::ostream& out, const GpuCase& one) { return out << name_of(one); }
 
+std::vector<GpuCase> only(std::vector<GpuCase> cases, bool (*wanted)(const GpuCase&)) {
+  std::erase_if(cases, [&](const GpuCase& one) { return !wanted(one); });
+  return cases;
+}
+
 std::vector<Ground> gpu_grounds() {
   if (GTEST_FLAG_GET(filter).find("cuda") == std::string::npos) return {};
   std::vector<Ground> all = all_grounds();
@@ -21,6 +27,14 @@ std::vector<Ground> gpu_grounds() {
     if (ground.network) all.push_back(ground);
   }
   return all;
+}
+
+std::vector<GpuCase> one_case_on(std::initializer_list<std::string_view> names) {
+  std::vector<GpuCase> cases;
+  for (const Ground& ground : gpu_grounds()) {
+    if (std::ranges::find(names, ground.name) != names.end()) cases.push_back({.ground = ground});
+  }
+  return cases;
 }
 
 Peers peers_of(const GpuCase& one, int ranks) {
@@ -87,6 +101,18 @@ Piece::Piece(Context& context, Whose whose, std::size_t bytes) {
   } else {
     slice_ = context.allocate(bytes, whose == Whose::ours ? Space::device : Space::host).all();
   }
+}
+
+void poison_in_gpu(const Slice& slots) {
+  std::vector<std::byte> bytes(slots.bytes());
+  poison(bytes);
+  gpu_copy(slots.data(), bytes.data(), bytes.size());
+}
+
+std::vector<std::byte> bytes_in_gpu(const Slice& slots) {
+  std::vector<std::byte> bytes(slots.bytes());
+  gpu_copy(bytes.data(), slots.data(), bytes.size());
+  return bytes;
 }
 
 }  // namespace sluice::test

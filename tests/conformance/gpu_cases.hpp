@@ -2,9 +2,11 @@
 // What a conformance test on a GPU is run with.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/conformance/cases.hpp"
@@ -30,8 +32,15 @@ struct GpuCaseName {
   std::string operator()(const testing::TestParamInfo<GpuCase>& info) const { return name_of(info.param); }
 };
 
+/// Those that a test is about.
+std::vector<GpuCase> only(std::vector<GpuCase> cases, bool (*wanted)(const GpuCase&));
+/// Not program order.
+inline bool on_gpu_stream(const GpuCase& one) { return !one.inline_order; }
+
 /// All grounds; none where the filter of this run names no GPU.
 std::vector<Ground> gpu_grounds();
+/// One case on each of those of these names.
+std::vector<GpuCase> one_case_on(std::initializer_list<std::string_view> names);
 
 Peers peers_of(const GpuCase& one, int ranks = 2);
 
@@ -40,7 +49,7 @@ Peers peers_of(const GpuCase& one, int ranks = 2);
 /// both; "1": its own alone.
 void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body);
 /// The same, first with both, then with its own alone; not so with memory of ours, which goes through the host if the
-/// driver refuses it then (GpuPairs.reach_memory_of_ours_on_a_hidden_gpu), where neither graphs nor kernels put.
+/// driver refuses it then (GpuPairsHidden.reach_memory_of_ours_on_a_hidden_gpu), where neither graphs nor kernels put.
 void run_on_two_gpus(const GpuCase& one, const Body& body);
 
 /// The same in two ranks of one process: GPU 0 is the one of rank 0, GPU 1 that of rank 1.
@@ -62,5 +71,19 @@ class Piece {
   std::unique_ptr<PooledBuffer> pooled_;
   Slice slice_;
 };
+
+/// So many bytes of it, wherever it is.
+void poison_in_gpu(const Slice& slots);
+std::vector<std::byte> bytes_in_gpu(const Slice& slots);
+
+/// Whether the driver can be told to; where it cannot, this says that a test is left out.
+inline bool may_refuse_operations() {
+  if (!Refusals::possible()) skipped_here("operations that a driver refuses: this one cannot be told to");
+  return Refusals::possible();
+}
+
+inline void expect_told(const std::string& description, const std::string& what) {
+  EXPECT_NE(description.find(what), std::string::npos) << what << " is not in: " << description;
+}
 
 }  // namespace sluice::test

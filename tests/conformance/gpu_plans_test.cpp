@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a verb gives to a GPU's stream: a kernel for small puts, the copy engine for others, in few operations; and what
 // becomes of channels when the driver refuses one. An emulated driver does that when it is told to.
+#include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <numeric>
+#include <string_view>
 
 #include "tests/conformance/gpu_cases.hpp"
 #include "tests/faults/wrapped.hpp"
@@ -24,6 +27,13 @@ std::vector<GpuCase> plan_cases() {
     cases.push_back({ground, false, Whose::hosts, Whose::ours, 1, 13});
     cases.push_back({ground, false, Whose::users, Whose::users, 1, 13});
   }
+  return cases;
+}
+
+std::vector<GpuCase> plan_cases_on(std::initializer_list<std::string_view> grounds) {
+  std::vector<GpuCase> cases = plan_cases();
+  std::erase_if(cases,
+                [&](const GpuCase& one) { return std::ranges::find(grounds, one.ground.name) == grounds.end(); });
   return cases;
 }
 
@@ -93,6 +103,26 @@ Peers peers_with_kernels(const GpuCase& one) {
 class GpuPlans : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlans);
 
+/// Whose puts the stream itself does.
+class GpuPlansOfStreams : public GpuPlans {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlansOfStreams);
+
+/// The same, on grounds that programs have.
+class GpuPlansInReach : public GpuPlans {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlansInReach);
+
+/// Ranks of one process.
+class GpuPlansOfThreads : public GpuPlans {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlansOfThreads);
+
+/// Over no network.
+class GpuPlansNear : public GpuPlans {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlansNear);
+
+/// Whose puts are rung for.
+class GpuPlansRung : public GpuPlans {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlansRung);
+
 /// More small puts than one launch takes, among large ones.
 TEST_P(GpuPlans, move_small_and_large_puts) {
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
@@ -126,9 +156,7 @@ TEST_P(GpuPlans, say_how_many_words_go_into_one_operation) {
   });
 }
 
-TEST_P(GpuPlans, start_small_puts_in_two_operations) {
-  const std::string& ground = GetParam().ground.name;
-  if (ground != "threads" && ground != "shm" && ground != "shm_between_threads") return;  // where the stream puts
+TEST_P(GpuPlansOfStreams, start_small_puts_in_two_operations) {
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
     GpuStream stream;
     Assorted all(context, GetParam(), stream, std::vector<std::size_t>(30, 13));
@@ -194,8 +222,8 @@ void close_all(Ends& ends) {
   for (auto& end : ends) end.close(5s);
 }
 
-TEST_P(GpuPlans, that_are_refused_an_operation_leave_channels_that_close) {
-  if (!Refusals::possible() || GetParam().ground.network) return;
+TEST_P(GpuPlansNear, that_are_refused_an_operation_leave_channels_that_close) {
+  if (!may_refuse_operations()) return;
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
     GpuStream one_stream;  // hardware has few queues for streams: the engine's own copies must not share one that waits
     const Stream stream = one_stream.stream();
@@ -211,8 +239,8 @@ TEST_P(GpuPlans, that_are_refused_an_operation_leave_channels_that_close) {
   });
 }
 
-TEST_P(GpuPlans, or_verbs_that_are_refused_an_operation_leave_channels_that_close) {
-  if (!Refusals::possible() || GetParam().ground.network) return;
+TEST_P(GpuPlansNear, or_verbs_that_are_refused_an_operation_leave_channels_that_close) {
+  if (!may_refuse_operations()) return;
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const Piece source(context, one.source, one.bytes);
@@ -236,8 +264,8 @@ TEST_P(GpuPlans, or_verbs_that_are_refused_an_operation_leave_channels_that_clos
 }
 
 /// With more bells, or signals, than one batch writes, of which the driver refuses the second.
-TEST_P(GpuPlans, that_are_refused_a_part_close_when_the_stream_has_passed_the_rest) {
-  if (!Refusals::possible() || GetParam().ground.network) return;
+TEST_P(GpuPlansNear, that_are_refused_a_part_close_when_the_stream_has_passed_the_rest) {
+  if (!may_refuse_operations()) return;
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
     GpuStream one_stream;
     const Stream stream = one_stream.stream();
@@ -277,9 +305,8 @@ TEST_P(GpuPlans, that_are_refused_a_part_close_when_the_stream_has_passed_the_re
 
 /// Who waits for a ring, or to arm what is rung for, looks in each turn: he would until the channel is closed. Of two
 /// puts the NIC of tests can be armed for one.
-TEST_P(GpuPlans, or_puts_whose_rings_are_refused_let_the_engine_sleep) {
-  const std::string& ground = GetParam().ground.name;
-  if (!Refusals::possible() || (ground != "posted" && ground != "rung")) return;
+TEST_P(GpuPlansRung, or_puts_whose_rings_are_refused_let_the_engine_sleep) {
+  if (!may_refuse_operations()) return;
   run_peers(peers_of(GetParam(), 1), [](Context& context) {
     const GpuCase& one = GetParam();
     const Piece source(context, one.source, one.bytes);
@@ -311,8 +338,7 @@ TEST_P(GpuPlans, or_puts_whose_rings_are_refused_let_the_engine_sleep) {
 
 /// Memory of another GPU, to which this process was given no access: the driver copies there, a kernel would not get
 /// there.
-TEST_P(GpuPlans, or_puts_use_no_kernel_where_it_does_not_reach) {
-  if (GetParam().ground.name != "threads") return;
+TEST_P(GpuPlansOfThreads, or_puts_use_no_kernel_where_it_does_not_reach) {
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
     constexpr std::size_t kBytes = 64;
     const bool two = gpus() > 1;
@@ -337,8 +363,7 @@ TEST_P(GpuPlans, or_puts_use_no_kernel_where_it_does_not_reach) {
   });
 }
 
-TEST_P(GpuPlans, or_puts_say_up_to_which_size_a_kernel_copies) {
-  if (GetParam().ground.name != "threads" && GetParam().ground.name != "shm") return;
+TEST_P(GpuPlansInReach, or_puts_say_up_to_which_size_a_kernel_copies) {
   run_peers(peers_with_kernels(GetParam()), [](Context& context) {
     GpuStream stream;
     const Assorted all(context, GetParam(), stream, {13});
@@ -349,5 +374,13 @@ TEST_P(GpuPlans, or_puts_say_up_to_which_size_a_kernel_copies) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuPlans, testing::ValuesIn(plan_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansOfStreams,
+                         testing::ValuesIn(plan_cases_on({"threads", "shm", "shm_between_threads"})), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansInReach, testing::ValuesIn(plan_cases_on({"threads", "shm"})), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansOfThreads, testing::ValuesIn(plan_cases_on({"threads"})), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansRung, testing::ValuesIn(plan_cases_on({"posted", "rung"})), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPlansNear,
+                         testing::ValuesIn(only(plan_cases(), [](const GpuCase& one) { return !one.ground.network; })),
+                         GpuCaseName());
 
 }  // namespace

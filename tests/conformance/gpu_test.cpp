@@ -63,6 +63,8 @@ std::vector<GpuCase> pool_cases() {
   return cases;
 }
 
+bool in_small_slots(const GpuCase& one) { return on_gpu_stream(one) && one.depth == 1; }
+
 struct Part {
   std::size_t offset;
   std::size_t bytes;
@@ -120,6 +122,14 @@ class Kernels {
 class GpuMemory : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemory);
 
+/// Not in program order.
+class GpuMemoryOnStreams : public GpuMemory {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemoryOnStreams);
+
+/// The same, in small slots: a part is a byte.
+class GpuMemoryInParts : public GpuMemory {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemoryInParts);
+
 void exchange_epochs(Context& context, const GpuCase& one, const std::function<void(const Sender&)>& look) {
   const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
   const Piece source(context, one.source, bytes);
@@ -150,8 +160,7 @@ TEST_P(GpuMemory, gets_every_byte_of_every_epoch_in_order) {
 }
 
 /// A host that enqueues far more than there are slots.
-TEST_P(GpuMemory, is_not_overwritten_by_a_sender_that_runs_ahead) {
-  if (GetParam().inline_order) return;
+TEST_P(GpuMemoryOnStreams, is_not_overwritten_by_a_sender_that_runs_ahead) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
@@ -181,19 +190,6 @@ TEST_P(GpuMemory, is_not_overwritten_by_a_sender_that_runs_ahead) {
       board().meet(context);
     }
   });
-}
-
-/// So many bytes of it, wherever it is.
-void poison_in_gpu(const Slice& slots) {
-  std::vector<std::byte> bytes(slots.bytes());
-  poison(bytes);
-  gpu_copy(slots.data(), bytes.data(), bytes.size());
-}
-
-std::vector<std::byte> bytes_in_gpu(const Slice& slots) {
-  std::vector<std::byte> bytes(slots.bytes());
-  gpu_copy(bytes.data(), slots.data(), bytes.size());
-  return bytes;
 }
 
 TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
@@ -231,8 +227,7 @@ TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
 }
 
 /// All of them in one go: the NIC of tests can be armed for one at a time, the receiver has a slot for each.
-TEST_P(GpuMemory, gets_parts_that_are_rung_for_before_they_can_be_armed) {
-  if (GetParam().inline_order || GetParam().depth != 1) return;
+TEST_P(GpuMemoryInParts, gets_parts_that_are_rung_for_before_they_can_be_armed) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const auto part_of = [&](std::uint64_t epoch) { return Part{epoch % one.bytes, 1}; };
@@ -275,6 +270,10 @@ TEST_P(GpuMemory, gets_parts_that_are_rung_for_before_they_can_be_armed) {
 class GpuPairs : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPairs);
 
+/// Whose targets are of ours, over no network.
+class GpuPairsHidden : public GpuPairs {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPairsHidden);
+
 TEST_P(GpuPairs, get_every_byte_of_every_epoch_in_order) {
   run_on_two_gpus(GetParam(), [](Context& context) {
     exchange_epochs(context, GetParam(), [](const Sender& sender) {
@@ -287,10 +286,8 @@ TEST_P(GpuPairs, get_every_byte_of_every_epoch_in_order) {
 }
 
 /// Rank 1 sees its own alone, and may or may not be let in to the other's.
-TEST_P(GpuPairs, reach_memory_of_ours_on_a_hidden_gpu) {
-  const GpuCase& one = GetParam();
-  if (one.target != Whose::ours || one.ground.network) return;
-  run_on_two_gpus(one, "1", [](Context& context) {
+TEST_P(GpuPairsHidden, reach_memory_of_ours_on_a_hidden_gpu) {
+  run_on_two_gpus(GetParam(), "1", [](Context& context) {
     exchange_epochs(context, GetParam(), [](const Sender& sender) {
       const std::string what = sender.describe();
       const bool is_mapped = what.find("copied by the stream into the target, which is mapped") != std::string::npos;
@@ -366,8 +363,20 @@ TEST_P(GpuPairsOfThreads, refuse_streams_of_another_gpu_than_their_first) {
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuPairsOfThreads, testing::ValuesIn(two_gpu_cases(false)), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuPairsHidden,
+                         testing::ValuesIn(only(two_gpu_cases(),
+                                                [](const GpuCase& one) {
+                                                  return one.target == Whose::ours && !one.ground.network;
+                                                })),
+                         GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuMemory, testing::ValuesIn(gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, GpuMemory, full_cases(pool_cases), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuMemoryOnStreams, testing::ValuesIn(only(gpu_cases(), on_gpu_stream)), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Full, GpuMemoryOnStreams, full_cases([] { return only(pool_cases(), on_gpu_stream); }),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuMemoryInParts, testing::ValuesIn(only(gpu_cases(), in_small_slots)), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Full, GpuMemoryInParts, full_cases([] { return only(pool_cases(), in_small_slots); }),
+                         GpuCaseName());
 
 class GpuStreams : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuStreams);
@@ -558,7 +567,6 @@ TEST_P(GpuStreams, move_the_bytes_of_memory_that_comes_again) {
 /// The same by the host, in program order and on a host stream, where the driver would copy at once: from memory that a
 /// GPU's stream has used before, to the other rank's GPU, and back.
 TEST_P(GpuStreams, leave_memory_that_comes_again_to_the_host) {
-  if (GetParam().target == Whose::hosts) return;
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const Rank other = 1 - context.rank();

@@ -119,22 +119,11 @@ TEST_P(GpuWaits, of_kernels_come_before_what_the_stream_writes_itself) {
       1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, GpuWaits, testing::ValuesIn([] {
-                           std::vector<GpuCase> cases;
-                           for (const Ground& ground : gpu_grounds()) {
-                             if (ground.name == "threads" || ground.name == "shm") cases.push_back({.ground = ground});
-                           }
-                           return cases;
-                         }()),
-                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuWaits, testing::ValuesIn(one_case_on({"threads", "shm"})), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuWaitsOfHip, testing::ValuesIn([] {
-                           std::vector<GpuCase> cases;
                            const char* const gpus = std::getenv("SLUICE_GPUS");
-                           if (gpus == nullptr || gpus != std::string_view("hip")) return cases;
-                           for (const Ground& ground : gpu_grounds()) {
-                             if (ground.name == "threads" || ground.name == "shm") cases.push_back({.ground = ground});
-                           }
-                           return cases;
+                           const bool hip = gpus != nullptr && gpus == std::string_view("hip");
+                           return hip ? one_case_on({"threads", "shm"}) : std::vector<GpuCase>();
                          }()),
                          GpuCaseName());
 

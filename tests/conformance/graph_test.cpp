@@ -18,6 +18,14 @@ constexpr Tag kTag = Exchange::kTag;
 class Graphs : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Graphs);
 
+/// Of channels with several slots.
+class GraphsOfSlots : public Graphs {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GraphsOfSlots);
+
+/// A program that frees its own behind a parked stream is stuck.
+class GraphsInOurMemory : public Graphs {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GraphsInOurMemory);
+
 std::vector<GpuCase> graph_cases() {
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds()) {
@@ -269,10 +277,9 @@ TEST_P(Graphs, may_be_under_way_when_their_channels_close) {
 }
 
 /// What was launched before finds nothing to be done when its turn comes: not in its memory, which is others' by then.
-TEST_P(Graphs, may_be_behind_a_parked_stream_when_their_channels_and_memory_go) {
+TEST_P(GraphsInOurMemory, may_be_behind_a_parked_stream_when_their_channels_and_memory_go) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
-    if (one.target == Whose::users) return;  // a program that frees its own behind a parked stream is stuck
     GpuStream parked;
     GpuStream other;
     const Piece slots(context, Whose::ours, 2 * one.bytes);
@@ -370,10 +377,9 @@ TEST_P(Graphs, may_have_a_part_of_a_step_in_them) {
   });
 }
 
-TEST_P(Graphs, that_would_leave_the_slots_they_captured_are_refused) {
+TEST_P(GraphsOfSlots, that_would_leave_the_slots_they_captured_are_refused) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const int depth = GetParam().depth;
-    if (depth == 1) return;
     Exchange exchange(context, GetParam(), 1 - context.rank());
     const GpuGraph wrong = exchange.captured_steps(depth - 1);
     const auto error = expect_code(Code::misuse, [&] { exchange.plan.acquire(exchange.stream.stream()); });
@@ -387,10 +393,9 @@ TEST_P(Graphs, that_would_leave_the_slots_they_captured_are_refused) {
   });
 }
 
-TEST_P(Graphs, that_find_other_slots_than_they_captured_say_so) {
+TEST_P(GraphsOfSlots, that_find_other_slots_than_they_captured_say_so) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const int depth = GetParam().depth;
-    if (depth == 1) return;
     Exchange exchange(context, GetParam(), 1 - context.rank());
     GpuGraph graph = exchange.captured_steps(depth);
     exchange.steps(1);
@@ -425,7 +430,7 @@ TEST_P(Graphs, that_wait_are_released_by_an_abort) {
 
 /// The driver refuses a kernel of a start that no graph replays: the first, or one that others of it came before.
 TEST_P(Graphs, leave_plans_that_close_when_a_kernel_is_refused) {
-  if (!Refusals::possible()) return;
+  if (!may_refuse_operations()) return;
   run_peers(peers_of(GetParam()), [](Context& context) {
     const unsigned kernels = GetParam().bytes > 64U * 1024 ? 3 : 1;
     for (unsigned taken = 0; taken < kernels; ++taken) {
@@ -496,6 +501,10 @@ TEST_P(Graphs, take_plans_only) {
 class GpuKernels : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernels);
 
+/// Which wait after one epoch.
+class GpuKernelsOfOneSlot : public GpuKernels {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernelsOfOneSlot);
+
 /// The threads of a warp of CUDA's, whose driver runs the kernels of tests.
 constexpr unsigned kWarp = 32;
 
@@ -564,8 +573,7 @@ TEST_P(GpuKernels, write_into_the_slots_of_the_peer) { expect_relays(GetParam(),
 /// Of which nothing around the part changes; none of no bytes. Where a NIC fires, they are refused.
 TEST_P(GpuKernels, put_parts) { expect_relays(GetParam(), RelayArgs::kOfParts, 128); }
 
-TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
-  if (GetParam().depth != 1) return;
+TEST_P(GpuKernelsOfOneSlot, that_wait_are_released_by_an_abort) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     Relay relay(context, GetParam());
     if (context.rank() == 0) {
@@ -581,8 +589,7 @@ TEST_P(GpuKernels, that_wait_are_released_by_an_abort) {
   });
 }
 
-TEST_P(GpuKernels, that_wait_too_long_are_released) {
-  if (GetParam().depth != 1) return;
+TEST_P(GpuKernelsOfOneSlot, that_wait_too_long_are_released) {
   static constexpr auto kTimeout = 200ms;
   Peers peers = peers_of(GetParam());
   peers.timeout = kTimeout;
@@ -613,7 +620,17 @@ TEST_P(GpuKernelsOfPairs, drive_channels) {
 INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GraphsOfGpuPairs, testing::ValuesIn(two_gpu_cases()), GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, GpuKernels, testing::ValuesIn(graph_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuKernelsOfOneSlot,
+                         testing::ValuesIn(only(graph_cases(), [](const GpuCase& one) { return one.depth == 1; })),
+                         GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Graphs, testing::ValuesIn(graph_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GraphsOfSlots,
+                         testing::ValuesIn(only(graph_cases(), [](const GpuCase& one) { return one.depth != 1; })),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GraphsInOurMemory,
+                         testing::ValuesIn(only(graph_cases(),
+                                                [](const GpuCase& one) { return one.target != Whose::users; })),
+                         GpuCaseName());
 INSTANTIATE_TEST_SUITE_P(Full, LongGraphs, testing::ValuesIn(wants_full() ? graph_cases() : std::vector<GpuCase>()),
                          GpuCaseName());
 

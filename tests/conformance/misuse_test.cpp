@@ -11,6 +11,13 @@ constexpr Tag kTag = 51;
 
 class Misuse : public testing::TestWithParam<Case> {};
 
+/// Of streams that are not there.
+class MisuseWithoutGpu : public Misuse {};
+
+/// Of a GPU's streams, whose driver is there.
+class MisuseOfDrivers : public Misuse {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MisuseOfDrivers);
+
 /// Says which rank, peer and tag, as values and in its text.
 void expect_names(const std::optional<Error>& error, Rank rank, Rank peer) {
   if (!error) return;
@@ -135,8 +142,8 @@ TEST_P(Misuse, a_channel_keeps_the_kind_of_its_first_stream) {
   });
 }
 
-TEST_P(Misuse, a_gpu_stream_on_a_machine_without_a_gpu_is_unsupported) {
-  if (why_no_gpu().empty()) return;  // elsewhere
+TEST_P(MisuseWithoutGpu, a_gpu_stream_on_a_machine_without_a_gpu_is_unsupported) {
+  if (why_no_gpu().empty()) return skipped_here("streams on a machine without a GPU: this one has one");
   run_peers(GetParam().peers(), [](Context& context) {
     const Buffer source(context, GetParam());
     const Buffer target(context, GetParam());
@@ -152,8 +159,8 @@ TEST_P(Misuse, a_gpu_stream_on_a_machine_without_a_gpu_is_unsupported) {
 }
 
 /// A driver that cannot be used: everything else goes on, and who asks for its streams is told why.
-TEST_P(Misuse, a_stream_of_a_driver_that_cannot_be_used_is_unsupported) {
-  if (!gpu_is_emulated() || !GetParam().cuda) return;
+TEST_P(MisuseOfDrivers, a_stream_of_a_driver_that_cannot_be_used_is_unsupported) {
+  if (!gpu_is_emulated()) return skipped_here("a driver that cannot be used: this one can");
   const std::pair<const char*, const char*> settings[] = {
       {"EMUCUDA_DEVICES=0", "no NVIDIA GPU is here"},
       {"EMUCUDA_VERSION=11080", "the CUDA driver is older than version 12.0"},
@@ -227,5 +234,16 @@ TEST_P(Misuse, empty_handles) {
 
 INSTANTIATE_TEST_SUITE_P(Quick, Misuse, testing::ValuesIn(stream_cases()), CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, Misuse, full_cases([] { return on(all_grounds(), memory_cases()); }), CaseName());
+
+std::vector<Case> with_cuda(bool cuda, std::vector<Case> cases) {
+  std::erase_if(cases, [&](const Case& one) { return one.cuda != cuda; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, MisuseWithoutGpu, testing::ValuesIn(with_cuda(false, stream_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, MisuseWithoutGpu,
+                         full_cases([] { return with_cuda(false, on(all_grounds(), memory_cases())); }), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, MisuseOfDrivers, testing::ValuesIn(with_cuda(true, stream_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Full, MisuseOfDrivers,
+                         full_cases([] { return with_cuda(true, on(all_grounds(), memory_cases())); }), CaseName());
 
 }  // namespace

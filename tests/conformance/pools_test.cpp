@@ -6,12 +6,12 @@
 
 #include <array>
 #include <bit>
-#include <csignal>
 #include <cstdlib>
 
 #include "base/fd.hpp"
 #include "device/memory.hpp"
 #include "tests/conformance/gpu_cases.hpp"
+#include "tests/faults/killed.hpp"
 
 namespace {
 
@@ -20,18 +20,12 @@ using namespace sluice::test;
 
 constexpr Tag kTag = 151;
 constexpr Tag kParked = 152;
-constexpr std::size_t kClosed = 0;  // on the board: in which round the one that closes first has closed
-constexpr std::size_t kReady = 2;
-constexpr std::size_t kFd = 3;  // and kPid: of the pool's descriptor
-constexpr std::size_t kPid = 4;
-constexpr std::size_t kNames = 5;  // to the end: what the exporter's driver calls the memory
+constexpr std::size_t kClosed = 2;  // on the board: in which round the one that closes first has closed
+constexpr std::size_t kFd = 3;      // the pool's descriptor, in process kPid
+constexpr std::size_t kNames = 5;   // to the end: what the exporter's driver calls the memory
 
 class Pools : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Pools);
-
-void expect_told(const std::string& description, const std::string& path) {
-  EXPECT_NE(description.find(path), std::string::npos) << path << " is not in: " << description;
-}
 
 /// One epoch, and what is seen of it. All on `stream`: the driver may give another one the hardware queue of a stream
 /// that waits.
@@ -152,7 +146,6 @@ TEST_P(Pools, serve_several_channels) {
 /// Rank 1 is killed; the other lets go of its memory, or frees what it had imported.
 TEST_P(Pools, outlive_a_peer_that_is_killed) {
   Peers peers = peers_of(GetParam());
-  if (!peers.processes) return;
   peers.keep_going = true;
   const Ended ended = end_of_peers(peers, [](Context& context) {
     const GpuCase& one = GetParam();
@@ -166,20 +159,15 @@ TEST_P(Pools, outlive_a_peer_that_is_killed) {
       put_one(sender, source.slice(), stream, {context.rank(), kTag, 1});
       expect_one(receiver, stream, {other, kTag, 1});
       context.synchronize(stream.stream());
-      if (context.rank() == 1) {
-        board().await(kReady, 1);
-        ::raise(SIGKILL);
-      }
+      if (context.rank() == 1) die_when_ready();
       receiver.wait(stream.stream());
       board().set(kReady, 1);
       expect_code(Code::peer_lost, [&] { context.synchronize(stream.stream()); });
     }
     const Piece more(context, one.target, one.bytes);  // the driver is as it was
-    gpu_copy(more.slice().data(), std::vector<std::byte>(one.bytes).data(), one.bytes);
+    poison_in_gpu(more.slice());
   });
-  EXPECT_FALSE(ended.hung);
-  EXPECT_EQ(ended.code, 128 + SIGKILL);
-  EXPECT_EQ(ended.text, "sluice-run: rank 1 was ended by signal 9 (SIGKILL)\n");
+  expect_only_rank_1_killed(ended);
 }
 
 /// The importer uses another GPU, and sees that of the pool, or does not.

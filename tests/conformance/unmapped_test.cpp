@@ -9,7 +9,6 @@
 
 #include <array>
 #include <bit>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +22,7 @@
 #include "device/driver.hpp"
 #include "device/memory.hpp"
 #include "tests/conformance/gpu_cases.hpp"
+#include "tests/faults/killed.hpp"
 #include "tests/faults/wrapped.hpp"
 
 namespace {
@@ -32,17 +32,12 @@ using namespace sluice::test;
 
 constexpr Tag kTag = 171;
 constexpr std::uint64_t kRounds = 6;
-constexpr std::size_t kReady = 0;  // on the board
-constexpr std::size_t kNames = 1;  // to the end: what the exporter's driver calls the memory
+constexpr std::size_t kNames = 1;  // on the board, to the end: what the exporter's driver calls the memory
 
 constexpr const char* kAround = "all goes through a bounce buffer in host memory";
 constexpr const char* kRefusedHere = "cannot be mapped here (";
 constexpr const char* kRefusedThere = "the peer cannot map (";
 constexpr const char* kLands = "lands in host memory";
-
-void expect_told(const std::string& description, const std::string& path) {
-  EXPECT_NE(description.find(path), std::string::npos) << path << " is not in: " << description;
-}
 
 Peers peers_without_imports(const GpuCase& one) {
   Peers peers = peers_of(one);
@@ -71,11 +66,8 @@ class Order {
             : gpu_copy(slot.data(), bytes.data(), bytes.size());
   }
   std::vector<std::byte> read(const Slice& slot) {
+    if (!stream_) return bytes_in_gpu(slot);
     std::vector<std::byte> bytes(slot.bytes());
-    if (!stream_) {
-      gpu_copy(bytes.data(), slot.data(), bytes.size());
-      return bytes;
-    }
     stream_->copy(bytes.data(), slot.data(), bytes.size());
     stream_->synchronize();
     return bytes;
@@ -112,48 +104,77 @@ void expect_one(Receiver& receiver, Order& order, const Stamp& stamp) {
   receiver.release(order.stream());
 }
 
-void poison_slots(const Slice& slots) {
-  std::vector<std::byte> bytes(slots.bytes());
-  poison(bytes);
-  gpu_copy(slots.data(), bytes.data(), bytes.size());
-}
+/// A channel each way between two ranks, with slots in memory of the case's kinds.
+class BothWays {
+ public:
+  BothWays(Context& context, const GpuCase& one, Order& order, const ChannelOptions& options = {})
+      : rank_(context.rank()), depth_(static_cast<std::uint64_t>(options.depth)), order_(order),
+        source_(context, one.source, one.bytes * depth_), target_(context, one.target, one.bytes * depth_) {
+    poison_in_gpu(target_.slice());
+    board().meet(context);  // a GPU gives no memory behind a parked stream
+    sender = context.sender(1 - rank_, kTag, source_.slice(), options);
+    receiver = context.receiver(1 - rank_, kTag, target_.slice(), options);
+  }
+
+  /// So many times as many epochs as there are slots.
+  void exchange(std::uint64_t times = 1) {
+    for (std::uint64_t first = 1; first <= times * depth_; first += depth_) {
+      for (std::uint64_t i = 0; i < depth_; ++i) put_one(sender, order_, {rank_, kTag, first + i});
+      for (std::uint64_t i = 0; i < depth_; ++i) expect_one(receiver, order_, {1 - rank_, kTag, first + i});
+    }
+  }
+
+ private:
+  Rank rank_;
+  std::uint64_t depth_;
+  Order& order_;
+  Piece source_;
+  Piece target_;
+
+ public:
+  Sender sender;
+  Receiver receiver;
+};
 
 class Unmapped : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Unmapped);
+
+/// Used on a GPU's stream.
+class UnmappedOnStreams : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedOnStreams);
+
+/// Used without one, by streams of the host.
+class UnmappedForHosts : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedForHosts);
+
+/// In small slots, of which the test says how many.
+class UnmappedSmall : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedSmall);
+
+/// One case for each kind of memory.
+class UnmappedKinds : public Unmapped {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(UnmappedKinds);
 
 TEST_P(Unmapped, gets_every_byte_through_host_memory_and_describe_says_why) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
     const GpuCase& one = GetParam();
-    const Rank other = 1 - context.rank();
-    const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
     Order order(one);
-    const Piece source(context, one.source, bytes);
-    const Piece target(context, one.target, bytes);
-    poison_slots(target.slice());
-    board().meet(context);  // a GPU gives no memory behind a parked stream
     ChannelOptions options{.depth = one.depth};
     if (one.depth > 1) options.stream = order.stream();  // what is named is mapped when it connects
-    Sender sender = context.sender(other, kTag, source.slice(), options);
-    Receiver receiver = context.receiver(other, kTag, target.slice(), options);
-    for (std::uint64_t first = 1; first <= kRounds * static_cast<std::uint64_t>(one.depth); first += one.depth) {
-      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(one.depth); ++i)
-        put_one(sender, order, {context.rank(), kTag, first + i});
-      for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(one.depth); ++i)
-        expect_one(receiver, order, {other, kTag, first + i});
-    }
+    BothWays channels(context, one, order, options);
+    channels.exchange(kRounds);
     context.synchronize(order.stream());
-    expect_told(sender.describe(), kRefusedHere);
-    expect_told(sender.describe(), kAround);
-    expect_told(receiver.describe(), kRefusedThere);
-    expect_told(receiver.describe(), kLands);
+    expect_told(channels.sender.describe(), kRefusedHere);
+    expect_told(channels.sender.describe(), kAround);
+    expect_told(channels.receiver.describe(), kRefusedThere);
+    expect_told(channels.receiver.describe(), kLands);
     board().meet(context);
   });
 }
 
 /// On streams of the host, which wait for the connection themselves.
-TEST_P(Unmapped, is_reached_on_host_streams) {
-  if (!GetParam().inline_order) return;
+TEST_P(UnmappedForHosts, is_reached_on_host_streams) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
     const GpuCase& one = GetParam();
@@ -194,7 +215,7 @@ TEST_P(Unmapped, is_closed_in_any_order) {
     const GpuCase& one = GetParam();
     Order order(one);
     const Piece piece(context, one.target, one.bytes);
-    poison_slots(piece.slice());
+    poison_in_gpu(piece.slice());
     for (Tag manner = 0; manner < manners; ++manner) {
       board().meet(context);
       const Tag tag = kTag + manner;
@@ -223,25 +244,12 @@ TEST_P(Unmapped, is_closed_in_any_order) {
   });
 }
 
-TEST_P(Unmapped, may_have_many_small_slots) {
-  if (GetParam().depth != 1) return;
+TEST_P(UnmappedSmall, may_have_many_small_slots) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
-    constexpr std::uint64_t kSlots = 100;
-    const GpuCase& one = GetParam();
-    const Rank other = 1 - context.rank();
-    Order order(one);
-    const Piece source(context, one.source, kSlots * one.bytes);
-    const Piece target(context, one.target, kSlots * one.bytes);
-    poison_slots(target.slice());
-    board().meet(context);
-    const ChannelOptions options{.depth = static_cast<int>(kSlots)};
-    Sender sender = context.sender(other, kTag, source.slice(), options);
-    Receiver receiver = context.receiver(other, kTag, target.slice(), options);
-    for (std::uint64_t first = 1; first <= 2 * kSlots; first += kSlots) {
-      for (std::uint64_t i = 0; i < kSlots; ++i) put_one(sender, order, {context.rank(), kTag, first + i});
-      for (std::uint64_t i = 0; i < kSlots; ++i) expect_one(receiver, order, {other, kTag, first + i});
-    }
+    Order order(GetParam());
+    BothWays channels(context, GetParam(), order, {.depth = 100});
+    channels.exchange(2);
     context.synchronize(order.stream());
     board().meet(context);
   });
@@ -249,8 +257,7 @@ TEST_P(Unmapped, may_have_many_small_slots) {
 
 /// The copy into the GPU's memory may be behind the stream that waits for it, where there is one hardware queue, say.
 /// Then other channels go on, the wait ends with its timeout, and nothing is let go of before the copy is over.
-TEST_P(Unmapped, that_is_held_up_holds_up_nobody) {
-  if (GetParam().inline_order) return;
+TEST_P(UnmappedOnStreams, that_is_held_up_holds_up_nobody) {
   Peers peers = peers_without_imports(GetParam());
   peers.environment.insert(peers.environment.end(), {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"});
   peers.timeout = 500ms;
@@ -294,8 +301,7 @@ TEST_P(Unmapped, that_is_held_up_holds_up_nobody) {
   });
 }
 
-TEST_P(Unmapped, is_logged_once) {
-  if (GetParam().inline_order || GetParam().depth != 1) return;
+TEST_P(UnmappedKinds, is_logged_once) {
   Peers peers = peers_without_imports(GetParam());
   peers.environment.emplace_back("SLUICE_LOG=info");
   const Ended ended = end_of_peers(peers, [](Context& context) {
@@ -315,48 +321,34 @@ TEST_P(Unmapped, is_logged_once) {
   EXPECT_EQ(ended.code, 0) << ended.text;
   const std::string line = "shm: memory of rank 1's GPU cannot be mapped, so puts go through host memory: ";
   const std::size_t at = ended.text.find(line);
-  if (!gpu_is_emulated()) return;
+  if (!gpu_is_emulated()) return;  // as its ranks have said
   ASSERT_NE(at, std::string::npos) << ended.text;
   EXPECT_EQ(ended.text.find(line, at + 1), std::string::npos) << ended.text;
 }
 
-TEST_P(Unmapped, outlives_a_peer_that_is_killed) {
+TEST_P(UnmappedOnStreams, outlives_a_peer_that_is_killed) {
   Peers peers = peers_without_imports(GetParam());
-  if (GetParam().inline_order) return;
   peers.keep_going = true;
   const Ended ended = end_of_peers(peers, [](Context& context) {
     const GpuCase& one = GetParam();
     Order order(one);
-    const Rank other = 1 - context.rank();
     {
-      const Piece source(context, one.source, one.bytes);
-      const Piece target(context, one.target, one.bytes);
-      poison_slots(target.slice());
-      board().meet(context);
-      Sender sender = context.sender(other, kTag, source.slice());
-      Receiver receiver = context.receiver(other, kTag, target.slice());
-      put_one(sender, order, {context.rank(), kTag, 1});
-      expect_one(receiver, order, {other, kTag, 1});
+      BothWays channels(context, one, order);
+      channels.exchange();
       context.synchronize(order.stream());
-      if (context.rank() == 1) {
-        board().await(kReady, 1);
-        ::raise(SIGKILL);
-      }
-      receiver.wait(order.stream());
+      if (context.rank() == 1) die_when_ready();
+      channels.receiver.wait(order.stream());
       board().set(kReady, 1);
       expect_code(Code::peer_lost, [&] { context.synchronize(order.stream()); });
     }
     const Piece more(context, one.target, one.bytes);  // the driver is as it was
-    poison_slots(more.slice());
+    poison_in_gpu(more.slice());
   });
-  EXPECT_FALSE(ended.hung);
-  EXPECT_EQ(ended.code, 128 + SIGKILL);
-  EXPECT_EQ(ended.text, "sluice-run: rank 1 was ended by signal 9 (SIGKILL)\n");
+  expect_only_rank_1_killed(ended);
 }
 
 /// A plan works, but not captured; and kernels refuse the sender, with the reason.
-TEST_P(Unmapped, is_reached_by_plans_but_not_by_kernels) {
-  if (GetParam().inline_order) return;
+TEST_P(UnmappedOnStreams, is_reached_by_plans_but_not_by_kernels) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
     const GpuCase& one = GetParam();
@@ -420,6 +412,18 @@ std::vector<GpuCase> unmapped_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Unmapped, testing::ValuesIn(unmapped_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, UnmappedOnStreams, testing::ValuesIn(only(unmapped_cases(), on_gpu_stream)),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, UnmappedForHosts,
+                         testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return one.inline_order; })),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, UnmappedSmall,
+                         testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return one.depth == 1; })),
+                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(
+    Quick, UnmappedKinds,
+    testing::ValuesIn(only(unmapped_cases(), [](const GpuCase& one) { return on_gpu_stream(one) && one.depth == 1; })),
+    GpuCaseName());
 
 class Ways : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Ways);
@@ -467,20 +471,20 @@ class Undecided {
  public:
   explicit Undecided(Context& context) : piece_(context, GetParam().target, GetParam().bytes), order_(GetParam()) {
     const Memory here = context.allocate(64);
-    poison_slots(piece_.slice());
+    poison_in_gpu(piece_.slice());
     board().meet(context);
     if (context.rank() == 0) {
       sender = context.sender(1, kTag, piece_.slice());
       Sender behind = context.sender(1, kTag + 1, here.all());
       behind.wait_connected();
       behind.close();
-      board().set(kPid, static_cast<std::uint64_t>(::getpid()));
+      can_be_stopped();
       board().await(kResumed, 1);
     } else {
       Receiver behind = context.receiver(0, kTag + 1, here.all());
       behind.wait_connected();  // so this process has heard of the other end, which was opened before
       behind.close();
-      stop();
+      stopped_ = stop();
       receiver = context.receiver(0, kTag, piece_.slice());
     }
   }
@@ -503,21 +507,8 @@ class Undecided {
   }
 
  private:
-  static constexpr std::size_t kPid = 1;
   static constexpr std::size_t kResumed = 2;
   static const GpuCase& GetParam() { return testing::WithParamInterface<GpuCase>::GetParam(); }
-
-  void stop() {
-    board().await(kPid, 1);
-    stopped_ = static_cast<pid_t>(board().word(kPid).load());
-    ::kill(stopped_, SIGSTOP);
-    expect_within(10s, [&] {
-      std::string word;
-      std::ifstream state("/proc/" + std::to_string(stopped_) + "/stat");
-      for (int i = 0; i < 3; ++i) state >> word;
-      return word == "T";
-    });
-  }
 
   pid_t stopped_ = 0;
   Piece piece_;
@@ -574,17 +565,14 @@ TEST_P(Ways, may_be_lost_undecided) {
       channel.receiver.close();
     }
     const Piece more(context, GetParam().target, GetParam().bytes);  // the driver is as it was
-    poison_slots(more.slice());
+    poison_in_gpu(more.slice());
   });
-  EXPECT_FALSE(ended.hung);
-  EXPECT_EQ(ended.code, 128 + SIGKILL);
-  EXPECT_EQ(ended.text, "sluice-run: rank 0 was ended by signal 9 (SIGKILL)\n");
+  expect_only_killed(0, ended);
 }
 
 /// A GPU that one process uses and the other does not see has no number there.
 TEST_P(Ways, to_a_gpu_that_is_hidden_are_found) {
   run_peers(peers_of(GetParam()), [](Context& context) {
-    const GpuCase& one = GetParam();
     if (context.rank() == 0) {
       board().set(kReady, static_cast<std::uint64_t>(gpus()) + 1);
     } else {
@@ -595,16 +583,9 @@ TEST_P(Ways, to_a_gpu_that_is_hidden_are_found) {
       if (context.rank() == 0) skipped_here("memory of a hidden GPU: there is only one");
       return;
     }
-    Order order(one);
-    const Rank other = 1 - context.rank();
-    const Piece source(context, one.source, one.bytes);
-    const Piece target(context, one.target, one.bytes);
-    poison_slots(target.slice());
-    board().meet(context);
-    Sender sender = context.sender(other, kTag, source.slice());
-    Receiver receiver = context.receiver(other, kTag, target.slice());
-    put_one(sender, order, {context.rank(), kTag, 1});
-    expect_one(receiver, order, {other, kTag, 1});
+    Order order(GetParam());
+    BothWays channels(context, GetParam(), order);
+    channels.exchange();
     context.synchronize(order.stream());
     board().meet(context);
   });
@@ -619,7 +600,7 @@ TEST_P(Ways, that_fail_hold_nothing) {
     device::Driver& driver = *device::driver(stream.stream().kind());
     const device::Allocation memory = device::allocate_on(driver, 0, 64);
     const device::GpuExport& share = memory.extent().segment->share;
-    if (!share.fd) return;
+    if (!share.fd) return skipped_here("what a driver gives as a descriptor: this one gives none");
     const auto open_files = [] {
       return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
     };
@@ -699,11 +680,7 @@ TEST_P(Ways, are_tried_one_after_another) {
 }
 
 std::vector<GpuCase> way_cases() {
-  std::vector<GpuCase> cases;
-  for (const GpuCase& one : unmapped_cases()) {
-    if (!one.inline_order && one.depth == 3) cases.push_back(one);
-  }
-  return cases;
+  return only(unmapped_cases(), [](const GpuCase& one) { return on_gpu_stream(one) && one.depth == 3; });
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Ways, testing::ValuesIn(way_cases()), GpuCaseName());
@@ -733,13 +710,6 @@ TEST_P(NamedStreams, that_cannot_be_reached_fail_their_channels) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Quick, NamedStreams, testing::ValuesIn([] {
-                           std::vector<GpuCase> cases;
-                           for (const Ground& ground : gpu_grounds()) {
-                             if (ground.name == "posted") cases.push_back({.ground = ground});
-                           }
-                           return cases;
-                         }()),
-                         GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, NamedStreams, testing::ValuesIn(one_case_on({"posted"})), GpuCaseName());
 
 }  // namespace

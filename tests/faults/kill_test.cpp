@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "tests/faults/killed.hpp"
@@ -19,8 +18,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr Tag kTag = 131;
-constexpr std::size_t kPid = 1;  // on the board: of who is stopped
-constexpr std::size_t kResumed = 2;
+constexpr std::size_t kResumed = 2;  // on the board
 constexpr std::size_t kGone = 3;
 constexpr std::size_t kRound = 4;  // twice the number of the round that is over, plus whether there is another
 constexpr std::size_t kTaken = 5;  // the round whose epoch has arrived
@@ -42,26 +40,13 @@ void await_end_of(pid_t process) {
   while (::kill(process, 0) == 0) std::this_thread::sleep_for(1ms);
 }
 
-/// Stops the process whose number is on the board; returns it.
-pid_t stop() {
-  board().await(kPid, 1);
-  const auto process = static_cast<pid_t>(board().word(kPid).load());
-  ::kill(process, SIGSTOP);
-  expect_within(10s, [&] {
-    std::string word;
-    std::ifstream state("/proc/" + std::to_string(process) + "/stat");
-    for (int i = 0; i < 3; ++i) state >> word;
-    return word == "T";
-  });
-  return process;
-}
-
-void can_be_stopped() { board().set(kPid, static_cast<std::uint64_t>(::getpid())); }
-
-/// Waits for an epoch, on the stream, until it has come.
-void wait_for_one(Context& context, Receiver& receiver, Stream stream) {
-  receiver.wait(stream);
-  context.synchronize(stream);
+/// Asserts that a wait for the next epoch ends in time with the loss of rank 1.
+void expect_wait_lost(Context& context, Receiver& receiver, Stream stream) {
+  const auto wait = [&] {
+    receiver.wait(stream);
+    context.synchronize(stream);
+  };
+  expect_loss_of_rank_1(context, wait, stream);
 }
 
 /// What is in the places where a careless library leaves things.
@@ -185,8 +170,7 @@ TEST_P(Kill, is_noticed_although_a_forked_child_holds_the_sockets) {
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     receiver.wait_connected();
     board().set(kReady, 1);
-    expect_loss_of_rank_1(
-        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
+    expect_wait_lost(context, receiver, order.stream());
     board().set(kResumed, 1);
   }));
 }
@@ -210,8 +194,7 @@ TEST_P(Kill, is_noticed_by_a_peer_that_comes_too_late_to_watch_the_process) {
     can_be_stopped();
     board().await(kGone, 1);  // it is stopped somewhere in here
     Receiver receiver = context.receiver(1, kTag, buffer.all());
-    expect_loss_of_rank_1(
-        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
+    expect_wait_lost(context, receiver, order.stream());
     board().set(kResumed, 1);
   }));
 }
@@ -242,8 +225,7 @@ TEST_P(Kill, is_noticed_by_a_peer_that_had_no_descriptor_to_watch_the_process) {
     board().set(kReady, 1);
     board().await(kGone, 1);
     none.reset();
-    expect_loss_of_rank_1(
-        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
+    expect_wait_lost(context, receiver, order.stream());
     board().set(kResumed, 1);
   }));
 }
@@ -403,8 +385,7 @@ TEST_P(Kill, of_a_sender_that_is_closing_ends_waits_for_what_it_has_announced) {
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     receiver.wait_connected();
     board().set(kReady, 1);
-    expect_loss_of_rank_1(
-        context, [&] { wait_for_one(context, receiver, order.stream()); }, order.stream());
+    expect_wait_lost(context, receiver, order.stream());
   }));
 }
 

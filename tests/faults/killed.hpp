@@ -3,14 +3,18 @@
 #pragma once
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "tests/conformance/released.hpp"
 
 namespace sluice::test {
 
 inline constexpr std::size_t kReady = 0;  ///< on the board: how many ranks are where the victim may die
+inline constexpr std::size_t kPid = 1;    ///< on the board: the process that may be stopped
 /// How long hosts and their streams may wait still for a dead rank: ten times the two seconds that are promised them.
 /// What waits on a GPU is promised one (gpu_released).
 inline constexpr auto kNoticed = 20s;
@@ -26,12 +30,30 @@ inline constexpr auto kNoticed = 20s;
   die();
 }
 
-/// Rank 1 was killed, and nobody else had anything to say.
-inline void expect_only_rank_1_killed(const Ended& ended) {
+/// Stops the process that may be stopped; returns it.
+inline pid_t stop() {
+  board().await(kPid, 1);
+  const auto process = static_cast<pid_t>(board().word(kPid).load());
+  ::kill(process, SIGSTOP);
+  expect_within(10s, [&] {
+    std::string word;
+    std::ifstream state("/proc/" + std::to_string(process) + "/stat");
+    for (int i = 0; i < 3; ++i) state >> word;
+    return word == "T";
+  });
+  return process;
+}
+
+/// This process, by another.
+inline void can_be_stopped() { board().set(kPid, static_cast<std::uint64_t>(::getpid())); }
+
+/// This rank was killed, and nobody else had anything to say.
+inline void expect_only_killed(Rank rank, const Ended& ended) {
   EXPECT_FALSE(ended.hung);
   EXPECT_EQ(ended.code, 128 + SIGKILL);
-  EXPECT_EQ(ended.text, "sluice-run: rank 1 was ended by signal 9 (SIGKILL)\n");
+  EXPECT_EQ(ended.text, "sluice-run: rank " + std::to_string(rank) + " was ended by signal 9 (SIGKILL)\n");
 }
+inline void expect_only_rank_1_killed(const Ended& ended) { expect_only_killed(1, ended); }
 
 /// Asserts that `call` ends in time with the loss of rank 1. `waits`: what waits in it.
 template <class F>
