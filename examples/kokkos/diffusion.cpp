@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -37,9 +38,10 @@ double heat_of(const Exec& exec, const Field& field) {
 }
 
 void diffuse(sluice::Context& context) {
-  const Exec exec;
-  Field now("now", kWidth + 2, kWidth + 2);
-  Field next("next", kWidth + 2, kWidth + 2);
+  // Ranks may be threads: each has an instance of its own, which on a GPU is a stream.
+  const Exec exec = Kokkos::Experimental::partition_space(Exec(), 1)[0];
+  Field now(Kokkos::view_alloc(exec, "now"), kWidth + 2, kWidth + 2);
+  Field next(Kokkos::view_alloc(exec, "next"), kWidth + 2, kWidth + 2);
   const bool first = context.rank() == 0;
   Kokkos::parallel_for(
       "spark", Kokkos::RangePolicy<Exec>(exec, 0, 1), KOKKOS_LAMBDA(int) { now(1, 1) = first ? 1000.0 : 0.0; });
@@ -50,6 +52,9 @@ void diffuse(sluice::Context& context) {
   const sluice::kokkos::HaloOptions<2> others{.stencil = sluice::kokkos::faces<2>(), .name = "next"};
   sluice::kokkos::Halo halo(context, exec, grid, 1, faces, now);
   sluice::kokkos::Halo other(context, exec, grid, 1, others, next);
+  // Before anything waits on a stream all is connected.
+  halo.commit();
+  other.commit();
   for (int step = 0; step < kSteps; step += 2) {
     halo.exchange();
     spread(exec, now, next);
@@ -88,6 +93,8 @@ void diffuse(sluice::Context& context) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A kernel that CUDA loads at its first launch may wait for streams that wait for that launch.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   Kokkos::ScopeGuard kokkos(argc, argv);
   return sluice::run(argc, argv, diffuse);
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <ostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,10 +25,12 @@ struct Case {
   bool processes;
   bool host_stream;
   int depth;
+  std::string backend = {};
 };
 
 void PrintTo(const Case& one, std::ostream* out) {
-  *out << (one.processes ? "processes" : "threads") << (one.host_stream ? "_host" : "_inline") << "_d" << one.depth;
+  *out << (one.processes ? "processes" : "threads") << (one.host_stream ? "_host" : "_inline") << "_d" << one.depth
+       << (one.backend.empty() ? "" : "_ofi_tcp");
 }
 
 class Views : public testing::TestWithParam<Case> {};
@@ -73,6 +76,22 @@ void send(Context& context, const Case& one, Tag tag, const View& view, const st
   }
 }
 
+/// The same elements in the same order, with gaps at one end: packed there, in place at the other.
+template <std::size_t D>
+void send_across_layouts(Context& context, const Case& one) {
+  std::array<Index, D> extents{};
+  extents.fill(3);
+  const auto whole = make_view<double, Kokkos::LayoutRight>("whole", extents);
+  const auto gaps = make_strided<double>("gaps", extents);
+  if (context.rank() == 0) {
+    send(context, one, 4, whole, extents);
+    send(context, one, 5, gaps, extents);
+  } else {
+    send(context, one, 4, gaps, extents);
+    send(context, one, 5, whole, extents);
+  }
+}
+
 template <std::size_t D>
 void send_each_layout(Context& context, const Case& one) {
   std::array<Index, D> extents{};
@@ -83,9 +102,16 @@ void send_each_layout(Context& context, const Case& one) {
 }
 
 TEST_P(Views, of_every_rank_and_layout_reach_the_peer) {
-  run_peers({.processes = GetParam().processes}, [](Context& context) {
+  run_peers({.processes = GetParam().processes, .backend = GetParam().backend}, [](Context& context) {
     [&]<std::size_t... D>(std::index_sequence<D...>) { (send_each_layout<D>(context, GetParam()), ...); }
     (std::make_index_sequence<9>());
+  });
+}
+
+TEST_P(Views, in_place_reach_packed_ones_and_are_reached_by_them) {
+  run_peers({.processes = GetParam().processes, .backend = GetParam().backend}, [](Context& context) {
+    send_across_layouts<1>(context, GetParam());
+    send_across_layouts<3>(context, GetParam());
   });
 }
 
@@ -96,6 +122,9 @@ std::vector<Case> cases() {
       for (const int depth : {1, 3}) all.push_back({processes, host_stream, depth});
     }
   }
+#ifdef SLUICE_TESTS_OFI
+  for (const int depth : {1, 3}) all.push_back({true, true, depth, "ofi:tcp"});
+#endif
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Views, testing::ValuesIn(cases()), testing::PrintToStringParamName());

@@ -122,16 +122,24 @@ struct Case {
   bool processes;
   bool host_stream;
   std::uint64_t seed;
+  std::string backend = {};
+  int threads = 1;
 };
 
 void PrintTo(const Case& one, std::ostream* out) {
   *out << one.dims << "d_" << one.ranks << (one.processes ? "_processes" : "_threads")
-       << (one.host_stream ? "_host" : "_inline") << "_seed" << one.seed;
+       << (one.host_stream ? "_host" : "_inline") << "_seed" << one.seed << (one.backend.empty() ? "" : "_ofi_tcp")
+       << (one.threads > 1 ? "_of_threads" : "");
 }
 
 class Halos : public testing::TestWithParam<Case> {
  protected:
-  Peers peers() const { return {.ranks = GetParam().ranks, .processes = GetParam().processes}; }
+  Peers peers() const {
+    return {.ranks = GetParam().ranks,
+            .processes = GetParam().processes,
+            .backend = GetParam().backend,
+            .environment = {"SLUICE_USER_KOKKOS_THREADS=" + std::to_string(GetParam().threads)}};
+  }
 };
 
 template <std::size_t D>
@@ -278,9 +286,107 @@ std::vector<Case> cases() {
       }
     }
   }
+  for (const std::size_t dims : {1, 2, 3}) {
+    for (const bool host_stream : {false, true}) {
+#ifdef SLUICE_TESTS_OFI
+      all.push_back({dims, 2, true, host_stream, ++seed, "ofi:tcp"});
+#endif
+      all.push_back({dims, 2, true, host_stream, ++seed, "", 3});
+    }
+  }
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Drawn, Halos, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+
+/// Of a block with components: each has a value of its own.
+template <class View>
+auto components_of(const View& view) {
+  std::array<Index, View::rank()> extents{};
+  for (std::size_t k = 0; k < View::rank(); ++k) extents[k] = static_cast<Index>(view.extent(k));
+  return extents;
+}
+
+/// Fills ghosts, sums them into their owners, and fills them again: an element at an edge of d dimensions then has what
+/// 2^d ghosts and itself had.
+template <class View>
+class Components {
+ public:
+  using At = std::array<Index, View::rank()>;
+
+  Components(const View& view, const Drawn<2>& drawn, Rank rank)
+      : view_(view), block_{drawn, rank}, extents_(components_of(view)) {}
+
+  void fill(Index step) const {
+    for_each_index(extents_, [&](const At& at) {
+      element(view_, at) = block_.own({at[0], at[1]}) ? value(at, step) : 0;
+    });
+  }
+  void expect(Index step, bool summed, bool ghosts) const {
+    int wrong = 0;
+    for_each_index(extents_, [&](const At& at) {
+      if (ghosts || block_.own({at[0], at[1]}))
+        wrong += element(view_, at) != value(at, step) * (summed ? times(at) : 1);
+    });
+    EXPECT_EQ(wrong, 0) << "elements in step " << step << (summed ? ", summed" : "");
+  }
+
+ private:
+  using Value = typename View::value_type;
+
+  Value value(const At& at, Index step) const {
+    Index number = 0;
+    for (std::size_t k = 2; k < at.size(); ++k) number = number * 7 + at[k];
+    return value_of<Value>(block_.global({at[0], at[1]}), static_cast<int>(number), step);
+  }
+  Value times(const At& at) const {
+    Value all = 1;
+    for (int k = 0; k < 2; ++k) {
+      const Index own = block_.drawn.own[k];
+      const Index in_block = (at[k] - 1 + own) % own;
+      all *= in_block == 0 || in_block == own - 1 ? 2 : 1;
+    }
+    return all;
+  }
+
+  View view_;
+  Block<2> block_;
+  At extents_;
+};
+
+TEST(MoreDimensions, than_the_grid_are_moved_whole_both_ways) {
+  for (const bool host_stream : {false, true}) {
+    run_peers({.ranks = 2, .processes = host_stream}, [host_stream](Context& context) {
+      Drawn<2> drawn(2, 1);
+      drawn.grid = {.ranks = {2, 1}, .periodic = {true, true}};
+      drawn.options = {.stencil = full<2>(), .depth = 2};
+      drawn.width = 1;
+      drawn.own = {4, 5};
+      const auto a = make_view<int, Kokkos::LayoutRight, 3>("a", {6, 7, 3});
+      const auto b = make_view<float, Kokkos::LayoutLeft, 4>("b", {6, 7, 2, 3});
+      const Components in_a(a, drawn, context.rank());
+      const Components in_b(b, drawn, context.rank());
+      HostStream stream;
+      const Queue<Exec> queue = host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+      Halo halo(context, queue, drawn.grid, 1, drawn.options, a, b);
+      const auto run = [&](auto work) {
+        queue.run([&, work] {
+          work(in_a);
+          work(in_b);
+        });
+      };
+      for (Index step = 1; step <= 4; ++step) {
+        run([step](const auto& all) { all.fill(step); });
+        halo.exchange();
+        run([step](const auto& all) { all.expect(step, false, true); });
+        halo.scatter(Sum{});
+        run([step](const auto& all) { all.expect(step, true, false); });
+        halo.exchange();
+        run([step](const auto& all) { all.expect(step, true, true); });
+      }
+      if (host_stream) stream.synchronize();
+    });
+  }
+}
 
 /// Nobody is waited for: one rank is its own neighbour.
 TEST(OneRank, may_go_before_their_work_has_run) {

@@ -9,16 +9,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 
 namespace sluice::test {
 
 using Index = std::int64_t;
 
-/// In each process of the tests, ranks too, which end without the second half.
+/// In each process of the tests, ranks too, which end without the second half. With one thread, or as many as
+/// SLUICE_USER_KOKKOS_THREADS says.
 class WithKokkos final : public testing::Environment {
  public:
-  void SetUp() override { Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(1)); }
+  void SetUp() override {
+    const char* const threads = std::getenv("SLUICE_USER_KOKKOS_THREADS");
+    Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(threads == nullptr ? 1 : std::atoi(threads)));
+  }
   void TearDown() override { Kokkos::finalize(); }
 };
 [[maybe_unused]] inline const auto* const with_kokkos = testing::AddGlobalTestEnvironment(new WithKokkos);

@@ -52,6 +52,7 @@ class ViewEnd {
     std::vector<Slot> slots;
     for (Index slot = 0; slot < depth_; ++slot) slots.push_back({memory_.data() + slot * box.bytes()});
     moves_ = Moves<Exec>(queue.exec(), {{box}}, table_of(queue.exec(), slots), depth_);
+    Moves<Exec>::load(queue.exec());
     kept_ = std::make_shared<const std::pair<Memory, View>>(memory_, view);
     end_ = open(memory_.all(), options);
   }
@@ -97,7 +98,8 @@ class ViewEnd {
 }  // namespace detail
 
 /// The out-end of a channel that carries a View's elements, in the order of memory: the peer's View has the same layout
-/// and extents. Keeps the View. Movable, not copyable; one thread at a time, in the order of its queue.
+/// and extents. Keeps the View. What fails on the queue is thrown by a later call, or by Context::synchronize. Movable,
+/// not copyable; one thread at a time, in the order of its queue.
 template <class Exec, class View>
 class ViewSender {
  public:
@@ -141,9 +143,12 @@ class ViewReceiver {
   void wait() {
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
+    if (detail::seeded("view_released_by_wait")) view_.end().release(view_.stream());
   }
   /// Enqueues: nobody reads that epoch any more; the peer may overwrite the View.
-  void release() { view_.end().release(view_.stream()); }
+  void release() {
+    if (!detail::seeded("view_released_by_wait")) view_.end().release(view_.stream());
+  }
 
   Receiver& channel() noexcept { return view_.end(); }
 

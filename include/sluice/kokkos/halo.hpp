@@ -94,6 +94,10 @@ std::vector<Range> shell_of(const View& view, Index width) {
 /// them. Further dimensions are moved whole: components, for example. Blocks have the same extents where they touch.
 /// The halo keeps the Views, and opens its channels on a scope of its name. One thread at a time, in the order of its
 /// queue, whose instance no other thread uses meanwhile.
+///
+/// In program order a call throws what fails in it. On a stream of a GPU or the host calls only enqueue: what fails
+/// there, a lost peer or a limit of time, is thrown by the next call, or by Context::synchronize. Until that has
+/// passed, ghosts may hold anything.
 template <class Exec, std::size_t D, class... Views>
 class Halo {
   static_assert(sizeof...(Views) > 0, "a Halo needs a View");
@@ -122,8 +126,20 @@ class Halo {
   Halo(Halo&&) noexcept = default;
   Halo& operator=(Halo&&) = delete;
 
-  /// Enqueues: the ghosts get what their owners have at this point of their queues. The first call waits for the
-  /// neighbours to open theirs.
+  /// Waits for the neighbours to open theirs, and maps what is to be mapped: the first exchange does it where this was
+  /// not called. On a GPU that is too late if a stream of the process waits for a peer already, as that of another rank
+  /// or halo may: commit all halos first. The constructor has loaded the kernels.
+  /// @throws Error{Code::timeout}, which changes nothing
+  void commit(std::optional<Timeout> timeout = kContextTimeout) { commit(*gather_, timeout); }
+  /// The same for `scatter` by this operation, each of which has a kernel.
+  template <class Operation>
+  void commit_scatter(Operation operation, std::optional<Timeout> timeout = kContextTimeout) {
+    if (!scatter_) open_way_back();
+    std::apply([&](const auto&... combines) { (combines.load(queue_.exec(), operation), ...); }, *combines_);
+    commit(*scatter_, timeout);
+  }
+
+  /// Enqueues: the ghosts get what their owners have at this point of their queues. The first call commits.
   /// @throws Error{Code::misuse} where more would be under way than the halo's depth
   void exchange() {
     start();
@@ -138,13 +154,30 @@ class Halo {
   void finish() {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
     const Index slot = wait(*gather_);
+    if (detail::seeded("released_early")) release(*gather_);
     gather_->unpack.template enqueue<detail::Way::unpack>(queue_, "sluice: unpack", slot, gather_->kept);
-    release(*gather_);
+    if (!detail::seeded("released_early")) release(*gather_);
+  }
+
+  /// The same on another instance, or Queue, which later calls use too. What the halo has enqueued stays in order: the
+  /// host waits until the instance before it has done its work. Kernels of the program on both are not ordered by it.
+  /// @throws Error{Code::misuse} for one of another GPU, or a host stream in place of program order and vice versa
+  void exchange(const Queue<Exec>& queue) {
+    start(queue);
+    finish();
+  }
+  void start(const Queue<Exec>& queue) {
+    go_to(queue);
+    start();
+  }
+  void finish(const Queue<Exec>& queue) {
+    go_to(queue);
+    finish();
   }
 
   /// Enqueues the way back: the value of each ghost is combined into its owner's, by Sum, Min, Max or Replace, in an
   /// order that depends on nothing but the stencil. Ghosts stay as they are. The first call opens channels of its own,
-  /// and waits for the neighbours.
+  /// and waits for the neighbours: see `commit_scatter`.
   template <class Operation>
   void scatter(Operation operation) {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo scatter");
@@ -159,10 +192,14 @@ class Halo {
     release(*scatter_);
   }
 
-  /// A line per channel.
+  /// A line per channel of `exchange`, and one for what a rank that is its own neighbour copies itself.
   std::string describe() const {
-    if (gather_->senders.empty() && gather_->receivers.empty()) return "no neighbours\n";
-    return gather_->plan.describe();
+    std::string lines;
+    if (!gather_->senders.empty() || !gather_->receivers.empty()) lines = gather_->plan.describe();
+    const Rank self = context_.rank();
+    if (std::ranges::count(gather_->out.messages, self, &Message::peer) > 0)
+      lines += "rank " + std::to_string(self) + " to itself: unpacked where it was packed\n";
+    return lines.empty() ? "no neighbours\n" : lines;
   }
 
  private:
@@ -221,6 +258,15 @@ class Halo {
 
   [[noreturn]] void refuse(Code code, const std::string& why) const {
     throw Error(code, context_.rank(), -1, 0, 0, why);
+  }
+
+  /// A channel of its scope was not opened. Misuse: most likely there is one already.
+  [[noreturn]] void refuse_name(const std::string& name, const Error& reason) const {
+    if (reason.code() != Code::misuse) throw;
+    throw Error(Code::misuse, context_.rank(), reason.peer(), reason.tag(), 0,
+                "the halo '" + name +
+                    "' cannot open its channels; halos that are open at once have names of their own (" +
+                    reason.what() + ")");
   }
 
   void check() const {
@@ -325,16 +371,24 @@ class Halo {
     route->pack =
         detail::Moves<Exec>(exec, route->out.pieces, detail::table_of(exec, route->out.slots), options_.depth);
     route->unpack = detail::Moves<Exec>(exec, route->in.pieces, route->slots_in, options_.depth);
+    detail::Moves<Exec>::load(exec);
     Scope scope = context_.scope(name);
     const ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
     route->plan = context_.plan();
     // Both ends of a pair are opened before anybody waits for a peer.
-    for_each_channel(route->in, [&](Rank peer, const Slice& slots) {
-      route->receivers.push_back(scope.receiver(peer, 0, slots, options));
-    });
-    for_each_channel(route->out, [&](Rank peer, const Slice& slots) {
-      route->senders.push_back(scope.sender(peer, 0, slots, options));
-    });
+    const auto open_each = [&](auto& ends, const End& end, auto make) {
+      for_each_channel(end, [&](Rank peer, const Slice& slots) {
+        try {
+          ends.push_back(make(peer, slots));
+        } catch (const Error& reason) {
+          refuse_name(name, reason);
+        }
+      });
+    };
+    open_each(route->receivers, route->in,
+              [&](Rank peer, const Slice& slots) { return scope.receiver(peer, 0, slots, options); });
+    open_each(route->senders, route->out,
+              [&](Rank peer, const Slice& slots) { return scope.sender(peer, 0, slots, options); });
     for (Sender& sender : route->senders) route->plan.add(sender);
     for (Receiver& receiver : route->receivers) route->plan.add(receiver);
     return route;
@@ -352,16 +406,31 @@ class Halo {
 
   std::size_t depth() const { return static_cast<std::size_t>(options_.depth); }
 
+  void commit(Route& route, std::optional<Timeout> timeout) {
+    if (!route.committed) route.plan.commit(queue_.stream(), timeout);
+    route.committed = true;
+  }
+
+  /// What follows is enqueued there, behind what was enqueued before.
+  void go_to(const Queue<Exec>& queue) {
+    if (queue == queue_) return;
+    if (queue.stream().kind() != queue_.stream().kind() ||
+        detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
+      refuse(Code::misuse, "the halo '" + options_.name + "' was made for another GPU, or kind of stream");
+    if (!detail::seeded("instance_not_awaited")) queue_.fence("sluice: halo goes to another instance");
+    queue_ = queue;
+  }
+
   /// Packs and puts the next epoch.
   void send(Route& route) {
     if (route.epoch - route.waited == options_.depth)
       refuse(Code::misuse, "a halo of depth " + std::to_string(options_.depth) + " has no more exchanges under way");
-    if (!route.committed) route.plan.commit(queue_.stream());
-    route.committed = true;
-    const Index slot = ++route.epoch % options_.depth;
-    route.plan.acquire(queue_.stream());
+    commit(route, kContextTimeout);
+    const Index slot = (route.epoch + 1) % options_.depth;
+    if (!detail::seeded("source_not_acquired")) route.plan.acquire(queue_.stream());
     route.pack.template enqueue<detail::Way::pack>(queue_, "sluice: pack", slot, route.kept);
     route.plan.start(queue_.stream());
+    ++route.epoch;
   }
   /// Returns the slot that the epoch is in.
   Index wait(Route& route) {

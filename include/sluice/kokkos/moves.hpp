@@ -4,6 +4,7 @@
 
 #include <sluice/kokkos/box.hpp>
 #include <sluice/kokkos/queue.hpp>
+#include <sluice/kokkos/seeded.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -72,10 +73,11 @@ template <class Exec, Way kWay>
 struct Move {
   Table<Piece, Exec> pieces;
   Table<Slot, Exec> slots;  ///< of message m: slots[m * depth + slot]
-  Index depth;
-  Index slot;
+  Index depth = 1;
+  Index slot = 0;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
+    if (pieces.extent(0) == 0) return;  // launched to be loaded
     Index piece = 0;
     for (auto end = static_cast<Index>(pieces.extent(0)); end - piece > 1;) {
       const Index middle = (piece + end) / 2;
@@ -119,9 +121,18 @@ class Moves {
     pieces_ = table_of(exec, pieces);
   }
 
+  /// Launches both kernels with nothing to do: a GPU loads a kernel at its first launch, and may wait then for streams
+  /// that wait for a peer.
+  static void load(const Exec& exec) {
+    launch(exec, "sluice: load", 1, Move<Exec, Way::pack>{});
+    launch(exec, "sluice: load", 1, Move<Exec, Way::unpack>{});
+  }
+
   template <Way kWay>
   void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, std::shared_ptr<const void> keep) const {
-    queue.parallel_for(label, items_, Move<Exec, kWay>{pieces_, slots_, depth_, slot}, std::move(keep));
+    const Move<Exec, kWay> move{pieces_, slots_, depth_, slot};
+    if (kWay == Way::unpack && seeded("unpacked_at_once")) return launch(queue.exec(), label, items_, move);
+    queue.parallel_for(label, items_, move, std::move(keep));
   }
 
  private:

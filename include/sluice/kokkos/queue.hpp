@@ -49,6 +49,12 @@ int device_of(const Exec& exec) {
   return -1;
 }
 
+/// Kokkos::parallel_for over [0, count) on that instance.
+template <class Exec, class Functor>
+void launch(const Exec& exec, const std::string& label, std::int64_t count, const Functor& functor) {
+  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, count), functor);
+}
+
 }  // namespace detail
 
 /// Where kernels and channels meet in order: an execution space instance, as the stream that it is. A space of the host
@@ -68,6 +74,13 @@ class Queue {
 
   const Exec& exec() const noexcept { return exec_; }
   Stream stream() const noexcept { return stream_; }
+  bool operator==(const Queue& other) const { return exec_ == other.exec_ && stream_ == other.stream_; }
+
+  /// Blocks the host until all that was enqueued before has run. @throws on a host stream what the work threw
+  void fence(const std::string& label) const {
+    if (host_ != nullptr) return host_->synchronize();
+    exec_.fence(label);
+  }
 
   /// Runs `work` of the host, which may launch kernels on `exec()`, after all that was enqueued before: on a host
   /// stream in its thread, else at once.
@@ -86,10 +99,9 @@ class Queue {
   template <class Functor>
   void parallel_for(std::string label, std::int64_t count, Functor functor,
                     std::shared_ptr<const void> keep = nullptr) const {
-    using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
     if (count == 0) return;
     run([exec = exec_, label = std::move(label), count, functor = std::move(functor), keep = std::move(keep)] {
-      Kokkos::parallel_for(label, Policy(exec, 0, count), functor);
+      detail::launch(exec, label, count, functor);
     });
   }
 

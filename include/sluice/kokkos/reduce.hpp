@@ -88,6 +88,7 @@ struct Combine {
   Operation operation;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
+    if (shell.extent(0) == 0) return;  // launched to be loaded
     std::size_t range = 0;
     while (range + 1 < shell.extent(0) && first(range + 1) <= item) ++range;
     Index at[kRank];
@@ -140,16 +141,32 @@ class Combines {
     parts_ = table_of(exec, parts);
   }
 
+  /// Launches the kernel with nothing to do: what that is for, Moves says.
+  template <class Operation>
+  void load(const Exec& exec, Operation operation) const {
+    launch(exec, "sluice: load", 1, empty(operation));
+  }
+
   template <class Operation>
   void enqueue(const Queue<Exec>& queue, const Table<Slot, Exec>& slots, Index depth, Index slot, Operation operation,
                std::shared_ptr<const void> keep) const {
-    Combine<Exec, View, Operation> combine{view_, Order<View>(view_), {}, shell_, first_, parts_, slots, depth,
-                                           slot,  operation};
+    Combine<Exec, View, Operation> combine = empty(operation);
     for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view_.stride(k));
+    combine.shell = shell_;
+    combine.first = first_;
+    combine.parts = parts_;
+    combine.slots = slots;
+    combine.depth = depth;
+    combine.slot = slot;
     queue.parallel_for("sluice: combine", items_, std::move(combine), std::move(keep));
   }
 
  private:
+  template <class Operation>
+  Combine<Exec, View, Operation> empty(Operation operation) const {
+    return {view_, Order<View>(view_), {}, {}, {}, {}, {}, 1, 0, operation};
+  }
+
   View view_;
   Index items_ = 0;
   Table<Range, Exec> shell_;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Halos whose neighbour leaves or dies, or that are used as they must not be.
+#include <sluice/kokkos.hpp>
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+
+#include "tests/kokkos/views.hpp"
+#include "tests/peers.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+using namespace sluice::kokkos;
+using Exec = Kokkos::DefaultHostExecutionSpace;
+using Numbers = Kokkos::View<int*, Kokkos::HostSpace>;
+
+const Cartesian<1> kRing{.ranks = {2}, .periodic = {true}};
+
+/// What has failed stays so.
+template <class AnyHalo>
+void expect_failure(AnyHalo& halo, Code code) {
+  try {
+    halo.exchange();
+    ADD_FAILURE() << "an exchange with nobody";
+  } catch (const Error& again) {
+    EXPECT_EQ(name(again.code()), std::string(name(code))) << again.what();
+  }
+}
+
+/// Exchanges until one fails, the host at most as far ahead as a stream's queue.
+Code failure_of(Context& context, const Queue<Exec>& queue) {
+  const Numbers view("view", 10);
+  Halo halo(context, queue, kRing, 1, view);
+  try {
+    for (int step = 0; step < 1000; ++step) {
+      halo.exchange();
+      context.synchronize(queue.stream());
+    }
+  } catch (const Error& reason) {
+    for (int again = 0; again < 4; ++again) expect_failure(halo, reason.code());
+    return reason.code();
+  }
+  return Code::unsupported;
+}
+
+/// Rank 1 exchanges twice, then `ends`.
+template <class End>
+void end_of_one(Context& context, bool on_stream, Code expected, End ends) {
+  HostStream stream;
+  const Queue<Exec> queue = on_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+  if (context.rank() == 0) {
+    EXPECT_EQ(name(failure_of(context, queue)), std::string(name(expected)));
+    return;
+  }
+  const Numbers view("view", 10);
+  Halo halo(context, queue, kRing, 1, view);
+  halo.exchange();
+  halo.exchange();
+  context.synchronize(queue.stream());
+  ends();
+}
+
+TEST(Faults, a_halo_of_a_peer_that_leaves_fails) {
+  for (const bool on_stream : {false, true}) {
+    run_peers({.processes = true, .keep_going = true},
+              [on_stream](Context& context) { end_of_one(context, on_stream, Code::misuse, [] {}); });
+  }
+}
+
+void peer_dies(bool on_stream) {
+  const Ended ended = end_of_peers({.processes = true, .keep_going = true}, [on_stream](Context& context) {
+    end_of_one(context, on_stream, Code::peer_lost, [] { ::raise(SIGKILL); });
+  });
+  EXPECT_FALSE(ended.hung) << ended.text;
+  EXPECT_EQ(ended.code, 128 + SIGKILL) << ended.text;
+  EXPECT_EQ(ended.text.find("_test.cpp"), std::string::npos) << "a failed assertion:\n" << ended.text;
+}
+
+TEST(Faults, a_halo_of_a_peer_that_dies_fails) { peer_dies(false); }
+TEST(Faults, a_halo_on_a_stream_of_a_peer_that_dies_fails) { peer_dies(true); }
+
+TEST(Faults, two_halos_of_one_name_are_refused) {
+  run_peers({}, [](Context& context) {
+    const Exec exec;
+    const Numbers view("view", 10);
+    const Numbers other("other", 10);
+    Halo halo(context, exec, kRing, 1, view);
+    try {
+      const Halo twice(context, exec, kRing, 1, other);
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& reason) {
+      EXPECT_EQ(reason.code(), Code::misuse);
+      const std::string text = reason.what();
+      EXPECT_NE(text.find("the halo 'halo' cannot open its channels"), std::string::npos) << text;
+      EXPECT_NE(text.find("names of their own"), std::string::npos) << text;
+    }
+    halo.exchange();
+  });
+}
+
+TEST(Commit, waits_for_the_neighbours_no_longer_than_told) {
+  run_peers({}, [](Context& context) {
+    const Numbers view("view", 10);
+    if (context.rank() == 1) board().await(0, 1);
+    Halo halo(context, Exec(), kRing, 1, view);
+    if (context.rank() == 0) {
+      EXPECT_THROW(halo.commit(10ms), Error);
+      board().set(0, 1);
+    }
+    halo.commit();
+    halo.commit_scatter(Sum{});
+    halo.exchange();
+    halo.scatter(Sum{});
+  });
+}
+
+int kernels_loaded = 0;
+
+/// Where a kernel is loaded while streams wait for each other, a GPU hangs.
+TEST(Commit, has_launched_each_kernel_once) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    Kokkos::Tools::Experimental::set_begin_parallel_for_callback([](const char* label, std::uint32_t, std::uint64_t*) {
+      kernels_loaded += std::string(label) == "sluice: load" ? 1 : 0;
+    });
+    const Numbers view("view", 10);
+    const Kokkos::View<float*, Kokkos::HostSpace> other("other", 10);
+    Halo halo(context, Exec(), Cartesian<1>{.ranks = {1}, .periodic = {true}}, 1, view, other);
+    EXPECT_EQ(kernels_loaded, 2) << "pack and unpack";
+    halo.commit_scatter(Max{});
+    EXPECT_EQ(kernels_loaded, 6) << "these of the way back, and one for each View";
+    Kokkos::Tools::Experimental::set_begin_parallel_for_callback(nullptr);
+  });
+}
+
+TEST(Description, has_a_line_for_a_rank_that_is_its_own_neighbour) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Numbers view("view", 10);
+    const Halo ring(context, Exec(), Cartesian<1>{.ranks = {1}, .periodic = {true}}, 1, view);
+    EXPECT_EQ(ring.describe(), "rank 0 to itself: unpacked where it was packed\n");
+    const Halo alone(context, Exec(), Cartesian<1>{.ranks = {1}}, 1, view);
+    EXPECT_EQ(alone.describe(), "no neighbours\n");
+  });
+}
+
+}  // namespace
