@@ -13,7 +13,34 @@ namespace sluice::detail {
 using base::seeded;
 using runtime::Final;
 
-void SenderCore::reach_own(device::Driver& driver) { runtime::reach_progress(driver, done); }
+SenderCore::~SenderCore() {
+  stop_taking();
+  if (taken_ != nullptr) base::give_back(*taken_);
+}
+
+void SenderCore::stop_taking() noexcept {
+  if (std::exchange(takes_, false)) world().engine().forget(static_cast<runtime::Engine::Taker&>(*this));
+}
+
+/// A GPU's stream waits for its source on a word that failures may poison: `done` stays, since closing asks it.
+void SenderCore::reach_own(device::Driver& driver) {
+  runtime::reach_progress(driver, done);
+  if (rung_ == nullptr || takes_) return;
+  if (taken_ == nullptr) taken_ = &base::take_progress();  // not for the first time: the driver has refused it before
+  base::Progress& over = *taken_.load();
+  over.word.value.store(done.value.load(std::memory_order_acquire));
+  over.parking.silence();
+  runtime::reach_progress(driver, over.word);
+  takes_ = true;
+  world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
+}
+
+bool SenderCore::take_landed() {
+  const std::uint64_t over = done.value.load(std::memory_order_acquire);
+  base::Progress& taken = *taken_.load();
+  if (!failed() && !base::reached(taken.word, over)) base::raise(taken.word, over, taken.parking);
+  return false;
+}
 
 std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault) {
   if (stale_) return std::nullopt;
@@ -80,7 +107,11 @@ void SenderCore::acquire_refused(Stream stream) noexcept {
 std::uint64_t SenderCore::waits_for() const noexcept {
   const std::uint64_t next = done.value.load(std::memory_order_acquire) + 1;
   const std::uint64_t credited = word_.word->value.load(std::memory_order_relaxed) + target_depth_.load();
-  return next <= epoch() && credited < next ? next : 0;
+  if (next <= epoch() && credited < next) return next;
+  // Rung for, and not over: the acquire of the epoch that will use the slot again.
+  const bool rung = taken_ != nullptr && rung_->epoch_of(rung_->bell().rung()) >= next;
+  if (!rung || awaited_.load(std::memory_order_relaxed) < next || seeded("acquire_not_timed")) return 0;
+  return next + static_cast<std::uint64_t>(opening.options.depth);
 }
 
 std::string SenderCore::why_refused(std::uint64_t epoch) const {
@@ -116,7 +147,10 @@ void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
 
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   if (seeded("source_not_awaited")) return;
-  const device::Wait free{&done, epoch - static_cast<std::uint64_t>(opening.options.depth), &done_parking, epoch};
+  const std::uint64_t last = epoch - static_cast<std::uint64_t>(opening.options.depth);
+  base::Progress* const taken = lane.gpu == nullptr || seeded("acquire_not_poisoned") ? nullptr : taken_.load();
+  if (taken != nullptr) awaited_.store(last, std::memory_order_relaxed);
+  const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch};
   device::wait(lane, free, *this, helper_);
   if (lane.gpu != nullptr && marks_ != nullptr) lane.gpu->write(marks_.load()->word, ++marked_);
 }

@@ -2,12 +2,14 @@
 #pragma once
 
 #include "runtime/channel.hpp"
+#include "runtime/engine.hpp"
 
 namespace sluice::detail {
 
-class SenderCore final : public runtime::ChannelEnd {
+class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Taker {
  public:
   using ChannelEnd::ChannelEnd;
+  ~SenderCore() override;
 
   Slice acquire(Stream stream);
   void put(Stream stream, backends::Range part);
@@ -43,7 +45,8 @@ class SenderCore final : public runtime::ChannelEnd {
   bool passed() const noexcept override { return fired(begun_of(counted_, epoch())); }
   std::uint64_t waits_for() const noexcept override;
   void reach_own(device::Driver& driver) override;
-  void stop_taking() noexcept override {}
+  void stop_taking() noexcept override;
+  bool take_landed() override;
   backends::Slots source() const override { return slots_; }
   std::string why_refused(std::uint64_t epoch) const override;
 
@@ -65,6 +68,8 @@ class SenderCore final : public runtime::ChannelEnd {
   void await_source(device::Lane lane, std::uint64_t epoch);
 
   std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
+  bool takes_ = false;                          // the engine does: what is over, for acquires of a GPU's stream
+  std::atomic<std::uint64_t> awaited_{0};       // the last epoch whose source an acquire of its waits for
   std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
 };
 

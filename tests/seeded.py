@@ -149,6 +149,8 @@ BUGS = {
     "taking_not_awaited": "Quick/UnmappedOnStreams.that_is_held_up*/shm_cuda_ours_to_ours_d1_13B",
     "sent_by_engine": "Quick/GpuStaging.that_is_held_up*/ofi_tcp_inline_cuda_ours_to_hosts_d1_13B",
     "sent_before_copied": "Quick/GpuMemory.gets_every*/ofi_tcp_inline_cuda_ours_to_hosts_d3_100000B",
+    "acquire_not_poisoned": "Quick/GpuAcquire.*abort/ofi_tcp_cuda_ours_to_hosts_d1_13B",
+    "acquire_not_timed": "Quick/GpuAcquire.*timeout/ofi_tcp_cuda_ours_to_hosts_d1_13B",
     "sending_not_awaited": "Quick/GpuStaging.is_not_let_go_of*/ofi_tcp_inline_cuda_ours_to_hosts_d1_13B",
     "import_kept": "Quick/Ways.that_fail_hold_nothing/shm_cuda_ours*",
     "obstacle_told_each_time": "Quick/UnmappedKinds.is_logged_once/shm_cuda_ours_to_ours_d1_13B",

@@ -27,9 +27,7 @@ struct Options {
   Index write_every = 0;     ///< write picture and pattern every so many generations, too; 0: only the last
 
   /// Whether picture and pattern of a generation on the way are written, and whether it is a frame of the movie.
-  bool writes(Index generation) const {
-    return write_every > 0 && generation > 0 && generation % write_every == 0 && !(common.image.empty() && rle.empty());
-  }
+  bool writes(Index generation) const { return write_every > 0 && generation > 0 && generation % write_every == 0; }
   bool shows(Index generation) const { return !movie.empty() && generation % std::max<Index>(write_every, 1) == 0; }
 
   /// How often a cell is updated.

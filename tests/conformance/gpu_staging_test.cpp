@@ -8,6 +8,7 @@
 
 #include "device/driver.hpp"
 #include "tests/conformance/gpu_cases.hpp"
+#include "tests/conformance/released.hpp"
 
 namespace {
 
@@ -150,6 +151,68 @@ TEST_P(GpuStaging, is_not_let_go_of_before_it_was_read) {
     }
   });
 }
+
+/// The slot of an acquire is read by a copy that is behind that very wait.
+class GpuAcquire : public GpuStaging {
+ protected:
+  /// `end(context)` ends the wait, in rank 0; its stream says `code` then.
+  template <class F>
+  static void release(Peers peers, Code code, F end) {
+    run_peers(peers, [code, end](Context& context) {
+      if (!gpu_is_emulated()) {
+        if (context.rank() == 0) skipped_here("copies that are held up: no driver but the emulated one is told to");
+        return;
+      }
+      const GpuCase& one = GetParam();
+      const Memory here = context.allocate(one.bytes);
+      const Memory beside = context.allocate(64);
+      if (context.rank() == 0) {
+        Held streams;
+        const Piece piece(context, one.source, one.bytes);
+        Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
+        Sender mine = context.sender(1, kTag + 1, beside.all());
+        sender.wait_connected();
+        mine.wait_connected();
+        streams.behind(1);
+        sender.put(streams.stream());
+        streams.mark();
+        sender.acquire(streams.stream());
+        streams.raise(1);
+        streams.await_mark();
+        mine.put(Stream::program_order());  // once it has left, a turn of the engine has begun to copy
+        mine.drain(10s);
+        end(context);
+        expect_released([&] { expect_code(code, [&] { context.synchronize(streams.stream()); }); });
+        sender.close(10s);
+        board().meet(context);
+      } else {
+        Receiver receiver = context.receiver(0, kTag, here.all());
+        Receiver theirs = context.receiver(0, kTag + 1, beside.all());
+        board().meet(context);
+      }
+    });
+  }
+};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuAcquire);
+
+TEST_P(GpuAcquire, behind_which_its_copy_is_is_released_by_a_timeout) {
+  release(peers(), Code::timeout, [](Context&) {});
+}
+
+TEST_P(GpuAcquire, behind_which_its_copy_is_is_released_by_an_abort) {
+  Peers patient = peers();
+  patient.timeout = 60s;
+  release(patient, Code::aborted, [](Context& context) { context.abort("enough"); });
+}
+
+std::vector<GpuCase> acquire_cases() {
+  std::vector<GpuCase> cases;
+  for (const Ground& ground : gpu_grounds())
+    if (ground.network && ground.processes) cases.push_back({ground, false, Whose::ours, Whose::hosts, 1, 13});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Quick, GpuAcquire, testing::ValuesIn(acquire_cases()), GpuCaseName());
 
 std::vector<GpuCase> staging_cases() {
   std::vector<GpuCase> cases;
