@@ -38,8 +38,9 @@ void SenderCore::reach_own(device::Driver& driver) {
 bool SenderCore::take_landed() {
   const std::uint64_t over = done.value.load(std::memory_order_acquire);
   base::Progress& taken = *taken_.load();
-  if (!failed() && !base::reached(taken.word, over)) base::raise(taken.word, over, taken.parking);
-  return false;
+  if (failed()) return false;
+  if (!base::reached(taken.word, over)) base::raise(taken.word, over, taken.parking);
+  return over < awaited_.load(std::memory_order_relaxed);
 }
 
 std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault) {
