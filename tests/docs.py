@@ -63,7 +63,7 @@ def compile_and_run(program, options):
     environment = {**os.environ, "MPICH_CXX": options.compiler, "OMPI_CXX": options.compiler}  # what mpicxx calls
     kokkos_flags = []
     if uses_kokkos(program):
-        kokkos_flags = ["-isystem", f"{options.kokkos}/include", f"-L{options.kokkos}/lib", "-lkokkoscore", "-ldl", "-fopenmp"]
+        kokkos_flags = ["-isystem", f"{options.kokkos}/../include", f"-L{options.kokkos}", "-lkokkoscore", "-ldl", *options.kokkos_flags.split()]
         environment |= {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false"}  # many run at a time, which Kokkos warns of
     cuda_flags = []
     if with_cuda:
@@ -95,7 +95,8 @@ def main():
     parser.add_argument("--flags", default="")
     parser.add_argument("--libraries", default="", help="what the library is linked with")
     parser.add_argument("--mpiexec", default="")
-    parser.add_argument("--kokkos", default="", help="where Kokkos is installed")
+    parser.add_argument("--kokkos", default="", help="the folder of its libraries")
+    parser.add_argument("--kokkos-flags", default="")
     parser.add_argument("--cuda-include", default="", help="the folder of cuda.h")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,12 @@ def check_figures(folder, source, python, bench, rows, said):
 
 
 def check_refused(folder, source, python):
-    for name, text in (("none", None), ("text", "no JSON"), ("other", '[{"bench": "latency"}]'), ("empty", "[]")):
+    good = json.loads((folder / "latency.json").read_text())
+    wrong = {"none": None, "text": "no JSON", "other": '[{"bench": "latency"}]', "empty": "[]", "strings": '["bench"]',
+             "another": json.dumps([{**good[-1], "bench": "rate"}]), "nothing": json.dumps([{**good[-1], "bytes": 0}]),
+             **{f"no_{field}": json.dumps([*good, {**good[-1], field: None}]) for field in ("bytes", "rivals", "date", "p50", "backend")},
+             "rival": json.dumps([{**good[-1], "rivals": {"floor": {"what": "", "p50": 1.0, "ratio": None}}}])}
+    for name, text in wrong.items():
         path = folder / f"{name}.json"
         if text is not None:
             path.write_text(text)
@@ -80,11 +85,17 @@ def main():
         for bench, (ranks, flags, said) in BENCHES.items():
             rows = folder / f"{bench}.json"
             command = [options.bin / "sluice-run", "-n", str(ranks), options.bin / "sluice-bench", bench, *flags, "--rounds", "1", "--json", rows]
-            subprocess.run(command, check=True, capture_output=True)
+            ran = subprocess.run(command, capture_output=True, text=True)
+            expect(ran.returncode == 0, f"sluice-bench {bench}: {ran.stdout}{ran.stderr}")
             check_figures(folder, options.source, python, bench, rows, said)
         rows = folder / "apps.json"
         rows.write_text(json.dumps(app_rows(json.loads((folder / "latency.json").read_text())[0])))
         check_figures(folder, options.source, python, "apps", rows, ["cells along each side", "time of a step (us)"])
+        two = folder / "two.json"
+        rows = json.loads((folder / "latency.json").read_text())
+        two.write_text(json.dumps([*rows, *({**row, "stream": "host"} for row in rows)]))
+        check_figures(folder, options.source, python, "latency", two, ["message (bytes)"])
+        expect((folder / "two-host.svg").exists() and (folder / "two-inline.svg").exists(), "rows of two streams are not two figures")
         check_refused(folder, options.source, python)
 
 

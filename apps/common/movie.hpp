@@ -20,7 +20,7 @@ class Movie {
  public:
   /// Of a field of nx x ny cells whose values from `low` to `high` span the palette.
   /// @throws std::runtime_error that names the file
-  Movie(std::string file, Index nx, Index ny, double low, double high, Palette palette);
+  Movie(const std::string& file, Index nx, Index ny, double low, double high, Palette palette);
   ~Movie();
   Movie(const Movie&) = delete;
   Movie& operator=(const Movie&) = delete;
@@ -28,8 +28,7 @@ class Movie {
   /// Appends a frame, shown for 50 ms. @throws std::runtime_error that names the file
   template <class T>
   void add(std::span<const T> cells) {
-    const auto [width, height] = picture_sides(nx_, ny_);
-    add_values(pixel_values(cells, nx_, ny_, width, height));
+    add_values(pixel_values(cells, nx_, ny_));
   }
   /// Ends the file. @throws std::runtime_error that names the file
   void close();
@@ -40,8 +39,6 @@ class Movie {
 
   const Index nx_;
   const Index ny_;
-  const double low_;
-  const double high_;
   std::unique_ptr<File> file_;
 };
 

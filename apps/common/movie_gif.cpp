@@ -35,8 +35,8 @@ std::unique_ptr<ColorMapObject, FreeMap> colours_of(Palette palette) {
 
 class Movie::File {
  public:
-  File(std::string name, const Sides& sides, Palette palette)
-      : name_(std::move(name)), sides_(sides), stream_(name_, std::ios::binary) {
+  File(std::string name, const Sides& sides, double low, double high, Palette palette)
+      : name_(std::move(name)), sides_(sides), low_(low), high_(high), stream_(name_, std::ios::binary) {
     if (!stream_) fail(E_GIF_ERR_OPEN_FAILED);
     int error = 0;
     gif_ = EGifOpen(&stream_, write, &error);  // by name it would be a file that nobody else may read
@@ -52,7 +52,10 @@ class Movie::File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  void add(std::vector<GifPixelType> pixels) {
+  void add(std::span<const double> values) {
+    std::vector<GifPixelType> pixels;
+    pixels.reserve(values.size());
+    for (const double value : values) pixels.push_back(colour_of(value));
     const GraphicsControlBlock control{DISPOSE_DO_NOT, false, kHundredthsPerFrame, NO_TRANSPARENT_COLOR};
     std::array<GifByteType, 4> bytes{};
     EGifGCBToExtension(&control, bytes.data());
@@ -83,6 +86,11 @@ class Movie::File {
     check(EGifPutExtensionBlock(gif_, static_cast<int>(kForEver.size()), kForEver.data()));
     check(EGifPutExtensionTrailer(gif_));
   }
+  GifPixelType colour_of(double value) const {
+    const double part = (value - low_) / (high_ - low_);
+    const double cut = part > 0 ? std::min(part, 1.0) : 0.0;  // as colour_at does
+    return static_cast<GifPixelType>(std::lround(cut * (kColours - 1)));
+  }
   void check(int status) const {
     if (status != GIF_OK) fail(gif_->Error);
   }
@@ -99,28 +107,19 @@ class Movie::File {
 
   const std::string name_;
   const Sides sides_;
+  const double low_;
+  const double high_;
   std::ofstream stream_;
   GifFileType* gif_ = nullptr;
 };
 
 bool can_write_gif() { return true; }
 
-Movie::Movie(std::string file, Index nx, Index ny, double low, double high, Palette palette)
-    : nx_(nx), ny_(ny), low_(low), high_(high),
-      file_(std::make_unique<File>(std::move(file), picture_sides(nx, ny), palette)) {}
+Movie::Movie(const std::string& file, Index nx, Index ny, double low, double high, Palette palette)
+    : nx_(nx), ny_(ny), file_(std::make_unique<File>(file, picture_sides(nx, ny), low, high, palette)) {}
 Movie::~Movie() = default;
 
-void Movie::add_values(std::span<const double> values) {
-  std::vector<GifPixelType> pixels;
-  pixels.reserve(values.size());
-  for (const double value : values) {
-    const double part = (value - low_) / (high_ - low_);
-    const double cut = part > 0 ? std::min(part, 1.0) : 0.0;  // as colour_at does
-    pixels.push_back(static_cast<GifPixelType>(std::lround(cut * (kColours - 1))));
-  }
-  file_->add(std::move(pixels));
-}
-
+void Movie::add_values(std::span<const double> values) { file_->add(values); }
 void Movie::close() { file_->close(); }
 
 }  // namespace apps

@@ -22,6 +22,10 @@ sluice::Space space_of(StreamKind stream) {
 // Why a file cannot be written; empty: all can.
 std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
   files.insert(files.end(), {options.csv, options.json, options.image});
+  std::erase(files, "");
+  std::ranges::sort(files);
+  if (const auto twice = std::ranges::adjacent_find(files); twice != files.end())
+    return *twice + " is asked for twice: each output needs a file of its own";
   try {
     for (const std::string& file : files) check_writable(file);
   } catch (const UsageError& error) {

@@ -8,8 +8,8 @@ class Movie::File {};
 
 bool can_write_gif() { return false; }
 
-Movie::Movie(std::string /*file*/, Index nx, Index ny, double low, double high, Palette /*palette*/)
-    : nx_(nx), ny_(ny), low_(low), high_(high) {}  // `check_movie` has refused to name a file
+Movie::Movie(const std::string& /*file*/, Index nx, Index ny, double /*low*/, double /*high*/, Palette /*palette*/)
+    : nx_(nx), ny_(ny) {}  // the options have refused to name a file
 Movie::~Movie() = default;
 
 void Movie::add_values(std::span<const double> /*values*/) {}

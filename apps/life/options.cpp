@@ -74,7 +74,8 @@ void add_world_options(CLI::App& app, Options& options) {
 
 void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--rle", options.rle, "write the last generation to this file")->option_text("FILE.rle");
-  app.add_option("--movie", options.movie, "write a frame for each generation, or as often as -F says, to this file")
+  app.add_option("--movie", options.movie,
+                 "write a frame for each generation, or for each that -F says and the last, to this file")
       ->option_text("FILE.gif");
   app.add_option("-F,--write-freq", options.write_every,
                  "write --image and --rle every so many generations too, as NAME_GENERATION; 0: only the last")

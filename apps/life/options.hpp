@@ -28,7 +28,9 @@ struct Options {
 
   /// Whether picture and pattern of a generation on the way are written, and whether it is a frame of the movie.
   bool writes(Index generation) const { return write_every > 0 && generation > 0 && generation % write_every == 0; }
-  bool shows(Index generation) const { return !movie.empty() && generation % std::max<Index>(write_every, 1) == 0; }
+  bool shows(Index generation) const {
+    return !movie.empty() && (generation % std::max<Index>(write_every, 1) == 0 || generation == generations);
+  }
 
   /// How often a cell is updated.
   double updates() const {

@@ -6,11 +6,11 @@ import panels
 
 def figures(rows):
     for app in dict.fromkeys(row["bench"] for row in rows):
-        some = [row for row in rows if row["bench"] == app]
-        yield (f"-{app}", some,
-               {"title": f"{app}: a step, with Sluice and with MPI", "x_of": lambda row: panels.number_in(r"step, (\d+) x", row),
-                "x_label": "cells along each side of a rank's mesh", "y_label": f"time of a step ({some[0]['unit']})"})
+        for words, some in panels.groups_of([row for row in rows if row["bench"] == app]):
+            yield [app, *words], some, {
+                "title": "A step, with Sluice and with MPI", "x_of": lambda row: panels.number_in(r"step, (\d+) x", row),
+                "x_label": "cells along each side of a rank's mesh", "y_label": f"time of a step ({some[0]['unit']})"}
 
 
 if __name__ == "__main__":
-    panels.main(__doc__, figures)
+    panels.main(__doc__, ["jacobi", "life"], [], figures)

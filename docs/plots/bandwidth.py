@@ -4,4 +4,4 @@
 import panels
 
 if __name__ == "__main__":
-    panels.main(__doc__, panels.by_size("Bandwidth: windows of messages in one direction", "bandwidth"))
+    panels.by_size(__doc__, "bandwidth", "Bandwidth: windows of messages in one direction", "bandwidth")

@@ -4,4 +4,4 @@
 import panels
 
 if __name__ == "__main__":
-    panels.main(__doc__, panels.by_size("Latency: half of a ping-pong", "time one way"))
+    panels.by_size(__doc__, "latency", "Latency: half of a ping-pong", "time one way")

@@ -15,21 +15,58 @@ matplotlib.rcParams.update({"svg.hashsalt": "sluice", "svg.fonttype": "none", "f
 from matplotlib import pyplot, ticker  # noqa: E402  (the backend is chosen first)
 
 OURS = {"color": "black", "linewidth": 2, "zorder": 3}
-FIELDS = ("bench", "metric", "unit", "p50", "p10", "p99", "rivals", "ranks", "cpu", "date")
+TEXT, NUMBER, MAYBE = (str,), (int, float), (str, int, type(None))
+FIELDS = {"bench": TEXT, "metric": TEXT, "unit": TEXT, "backend": TEXT, "stream": TEXT, "memory": TEXT, "version": TEXT, "date": TEXT,
+          "cpu": MAYBE, "gpu": MAYBE, "driver": MAYBE, "fired_by": MAYBE, "p50": NUMBER, "p10": NUMBER, "p99": NUMBER,
+          "ranks": NUMBER, "depth": NUMBER, "window": NUMBER, "rounds": NUMBER, "rivals": (dict,)}
+# What one line has in common, and what is said of those in which lines of one file differ.
+KEYS = ("backend", "stream", "memory", "fired_by", "ranks", "depth", "window")
 
 
 def refuse(why):
     sys.exit(f"plots: {why}")
 
 
-def rows_of(path):
+def is_a(value, kinds):
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def fault_of(row, benches, needs):
+    """Why a row cannot be drawn; None: it can."""
+    if not isinstance(row, dict):
+        return "a row is no object"
+    for field, kinds in (FIELDS | dict.fromkeys(needs, NUMBER)).items():
+        if not is_a(row.get(field), kinds) or (kinds is NUMBER and field.startswith("p") and row[field] <= 0):
+            return f"a row has {row.get(field)!r} for '{field}'"
+    for name, rival in row["rivals"].items():
+        if not isinstance(rival, dict) or not all(is_a(rival.get(part), NUMBER) and rival[part] > 0 for part in ("p50", "ratio")):
+            return f"a row has no numbers of its rival '{name}'"
+    return None if row["bench"] in benches else f"rows of '{row['bench']}' are not for this figure ({', '.join(benches)})"
+
+
+def rows_of(path, benches, needs):
     try:
         rows = json.loads(path.read_text())
-        if not rows or not all(field in row for row in rows for field in FIELDS):
-            raise ValueError("no rows of sluice-bench")
-    except (OSError, ValueError, TypeError) as reason:
+    except (OSError, ValueError) as reason:
         refuse(f"{path}: {reason}")
+    if not isinstance(rows, list) or not rows:
+        refuse(f"{path}: no rows of a bench")
+    for row in rows:
+        fault = fault_of(row, benches, needs)
+        if fault:
+            refuse(f"{path}: {fault}")
     return rows
+
+
+def groups_of(rows, more=()):
+    """Yields for each line what tells it from the others of these rows, and its rows."""
+    keys = KEYS + tuple(more)
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    differ = [n for n, values in enumerate(zip(*groups)) if len(set(values)) > 1]
+    for group, some in groups.items():
+        yield [f"{keys[n]} {group[n]}" if keys[n] in ("ranks", "depth", "window") else str(group[n]) for n in differ], some
 
 
 def bytes_text(value, _position=None):
@@ -45,7 +82,7 @@ def source_of(row):
     ways = [row["backend"], f"stream {row['stream']}", f"memory {row['memory']}"]
     if row["fired_by"]:
         ways.append(f"fired by {row['fired_by']}")
-    return f"{row['ranks']} ranks, {', '.join(ways)}; medians of {row['rounds']} rounds; {machine}; Sluice {row['version']}, {row['date'][:10]}"
+    return f"{row['ranks']} ranks, {', '.join(ways)}; medians; {machine}; Sluice {row['version']}, {row['date'][:10]}"
 
 
 def names_of_rivals(rows):
@@ -59,7 +96,7 @@ def draw(rows, out, title, x_of, x_label, y_label, x_text=None, ours="Sluice"):
     at = [x_of(row) for row in rows]
     values.plot(at, [row["p50"] for row in rows], label=f"{ours}, median; band: 10th to 99th percentile", **OURS)
     values.fill_between(at, [row["p10"] for row in rows], [row["p99"] for row in rows], color="black", alpha=0.12, linewidth=0)
-    ratios.axhline(1, label=ours, **{**OURS, "marker": ""})
+    ratios.axhline(1, **{**OURS, "marker": ""})
     for number, name in enumerate(names_of_rivals(rows)):
         theirs = [(x_of(row), row["rivals"][name]) for row in rows if row["rivals"].get(name)]
         line = {"color": f"C{number}", "label": name}
@@ -89,30 +126,34 @@ def number_in(pattern, row):
     return int(found[1])
 
 
-def main(about, figures):
-    """`figures(rows)` yields for each figure what is appended to its name, its rows, and what else `draw` is given."""
+def main(about, benches, needs, figures):
+    """`figures(rows)` yields for each figure the words that tell it from others of a file, its rows, and what else `draw` is given.
+    `needs`: fields that must be numbers."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("rows", type=pathlib.Path, nargs="+", help="JSON that sluice-bench, or bench_apps.py, has written")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the SVG files")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as reason:
+        refuse(reason)
     for path in options.rows:
-        for suffix, rows, how in figures(rows_of(path)):
-            draw(rows, options.out / f"{path.stem}{suffix}.svg", **how)
+        drawn = 0
+        for words, rows, how in figures(rows_of(path, benches, needs)):
+            how["title"] = ", ".join([how["title"], *words])
+            draw(rows, options.out / ("-".join([path.stem, *words]).replace(" ", "") + ".svg"), **how)
+            drawn += 1
+        if not drawn:
+            refuse(f"{path}: no row to draw")
 
 
-def by_size(title, y_label):
-    """Of rows that differ in their bytes: one figure for each backend, stream and memory."""
+def by_size(about, bench, title, y_label):
+    """The script of a figure of rows that differ in their bytes."""
 
     def figures(rows):
-        groups = {}
-        for row in rows:
-            groups.setdefault((row["backend"], row["stream"], row["memory"], row["metric"]), []).append(row)
-        for number, some in enumerate(groups.values()):
-            some = [row for row in some if row["bytes"] > 0]  # of nothing there is no place on a logarithmic axis
-            if some:
-                yield (f"-{number + 1}" if len(groups) > 1 else "", some,
-                       {"title": title, "x_of": lambda row: row["bytes"], "x_label": "message (bytes)", "x_text": bytes_text,
-                        "y_label": f"{y_label} ({some[0]['unit']})"})
+        rows = [row for row in rows if row["bytes"] > 0]  # of nothing there is no place on a logarithmic axis
+        for words, some in groups_of(rows, ("metric",)):
+            yield words, some, {"title": title, "x_of": lambda row: row["bytes"], "x_label": "message (bytes)", "x_text": bytes_text,
+                                "y_label": f"{y_label} ({some[0]['unit']})"}
 
-    return figures
+    main(about, [bench], ["bytes"], figures)

@@ -4,4 +4,4 @@
 import panels
 
 if __name__ == "__main__":
-    panels.main(__doc__, panels.by_size("Message rate: windows of small messages in one direction", "messages"))
+    panels.by_size(__doc__, "rate", "Message rate: windows of small messages in one direction", "messages")

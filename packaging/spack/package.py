@@ -29,7 +29,7 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
     depends_on("fmt", when="+apps")
     depends_on("nlohmann-json", when="+apps")
     depends_on("libpng", when="+apps")
-    depends_on("giflib", when="+apps")
+    depends_on("giflib@5.1:", when="+apps")
     depends_on("googletest", type="test")
     depends_on("python@3:", type="test")
 

@@ -78,7 +78,7 @@ TEST_P(OfiRival, sends_windows_through_rings_of_every_depth) {
 INSTANTIATE_TEST_SUITE_P(Ways, OfiRival,
                          testing::Values(Way{OfiMode::flag, "ofi:tcp"}, Way{OfiMode::flag_wait, "ofi:tcp"},
                                          Way{OfiMode::data, "ofi:tcp"}, Way{OfiMode::flag, "ofi:sockets"},
-                                         Way{OfiMode::data, "ofi:sockets"}),
+                                         Way{OfiMode::flag_wait, "ofi:sockets"}, Way{OfiMode::data, "ofi:sockets"}),
                          [](const auto& way) { return name_of(way.param); });
 
 TEST(OfiRivals, say_why_a_provider_cannot_carry_them) {
