@@ -157,7 +157,7 @@ class GpuAcquire : public GpuStaging {
  protected:
   /// `end(context)` ends the wait, in rank 0; its stream says `code` then.
   template <class F>
-  static void release(Peers peers, Code code, F end) {
+  static void release(const Peers& peers, Code code, F end) {
     run_peers(peers, [code, end](Context& context) {
       if (!gpu_is_emulated()) {
         if (context.rank() == 0) skipped_here("copies that are held up: no driver but the emulated one is told to");
