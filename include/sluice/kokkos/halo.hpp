@@ -3,8 +3,7 @@
 
 #include <sluice/context.hpp>
 #include <sluice/kokkos/cartesian.hpp>
-#include <sluice/kokkos/moves.hpp>
-#include <sluice/kokkos/reduce.hpp>
+#include <sluice/kokkos/packing.hpp>
 
 #include <Kokkos_Core.hpp>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
@@ -30,62 +29,6 @@ struct HaloOptions {
   int depth = 2;              ///< how many exchanges may be under way
   std::string name = "halo";  ///< of its scope: halos of one context that are open at once differ in it
 };
-
-namespace detail {
-
-enum class Side : std::uint8_t { own, ghosts };
-
-/// The elements in direction `offset`: own ones next to that edge, or the ghosts beyond it. Dimensions behind the first
-/// D are whole.
-template <std::size_t D, class View>
-Range range_of(const View& view, Index width, const Offset<D>& offset, Side side) {
-  Range range;
-  for (std::size_t k = 0; k < View::rank(); ++k) {
-    const auto extent = static_cast<Index>(view.extent(k));
-    if (k >= D) {
-      range.end[k] = extent;
-    } else if (offset[k] == 0) {
-      range.begin[k] = width;
-      range.end[k] = extent - width;
-    } else {
-      const Index inset = side == Side::own ? width : 0;
-      range.begin[k] = offset[k] > 0 ? extent - inset - width : inset;
-      range.end[k] = range.begin[k] + width;
-    }
-  }
-  return range;
-}
-
-template <class View>
-Box box_of(const View& view, const Range& range) {
-  return box_of(view, {range.begin, View::rank()}, {range.end, View::rank()});
-}
-
-/// The own elements within `width` of an edge, in ranges that do not overlap.
-template <std::size_t D, class View>
-std::vector<Range> shell_of(const View& view, Index width) {
-  std::vector<Range> all;
-  Range inner = range_of<D>(view, width, Offset<D>{}, Side::own);
-  for (std::size_t k = 0; k < D; ++k) {
-    const Index begin = inner.begin[k];
-    const Index end = inner.end[k];
-    const Index low = std::min(begin + width, end);
-    const Index high = std::max(low, end - width);
-    const auto add = [&](Index from, Index to) {
-      Range range = inner;
-      range.begin[k] = from;
-      range.end[k] = to;
-      if (from < to) all.push_back(range);
-    };
-    add(begin, low);
-    add(high, end);
-    inner.begin[k] = low;
-    inner.end[k] = high;
-  }
-  return all;
-}
-
-}  // namespace detail
 
 /// Ghost elements of the blocks of a grid, filled from their owners, and back. One kernel packs all Views for all
 /// neighbours, each neighbour gets one message, one kernel unpacks.
@@ -155,7 +98,7 @@ class Halo {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
     const Index slot = wait(*gather_);
     if (detail::seeded("released_early")) release(*gather_);
-    gather_->unpack.template enqueue<detail::Way::unpack>(queue_, "sluice: unpack", slot, gather_->kept);
+    gather_->packing.unpack(queue_, slot);
     if (!detail::seeded("released_early")) release(*gather_);
   }
 
@@ -186,7 +129,9 @@ class Halo {
     const Index slot = wait(*scatter_);
     std::apply(
         [&](const auto&... combines) {
-          (combines.enqueue(queue_, scatter_->slots_in, options_.depth, slot, operation, scatter_->kept), ...);
+          (combines.enqueue(queue_, scatter_->packing.slots(), options_.depth, slot, operation,
+                            scatter_->packing.kept()),
+           ...);
         },
         *combines_);
     release(*scatter_);
@@ -196,51 +141,21 @@ class Halo {
   std::string describe() const {
     std::string lines;
     if (!gather_->senders.empty() || !gather_->receivers.empty()) lines = gather_->plan.describe();
-    const Rank self = context_.rank();
-    if (std::ranges::count(gather_->out.messages, self, &Message::peer) > 0)
-      lines += "rank " + std::to_string(self) + " to itself: unpacked where it was packed\n";
+    if (gather_->packing.to_itself())
+      lines += "rank " + std::to_string(context_.rank()) + " to itself: unpacked where it was packed\n";
     return lines.empty() ? "no neighbours\n" : lines;
   }
 
  private:
-  static constexpr std::size_t kViews = sizeof...(Views);
   using Index = detail::Index;
   using Side = detail::Side;
 
-  /// What goes between this rank and a peer: the elements at these offsets of the one that has them as ghosts.
-  struct Message {
-    Rank peer = 0;
-    std::vector<Offset<D>> offsets;
-  };
-
-  /// One end of a way: its messages, where they are packed, and what is in them.
-  struct End {
-    std::vector<Message> messages;
-    Memory memory;
-    std::vector<detail::Slot> slots;  // of message m, slot s: [m * depth + s]
-    std::vector<detail::Piece> pieces;
-    std::array<std::vector<detail::Part>, kViews> parts;  // of each View
-    std::vector<Index> bytes;                             // of a slot of each message
-
-    /// The message with that rank, which there is.
-    std::size_t number_of(Rank peer) const {
-      std::size_t m = 0;
-      while (messages[m].peer != peer) ++m;
-      return m;
-    }
-  };
-
   /// One way of the exchange: from own elements to ghosts, or back.
   struct Route {
-    End out;
-    End in;
-    detail::Table<detail::Slot, Exec> slots_in;
-    detail::Moves<Exec> pack;
-    detail::Moves<Exec> unpack;
+    detail::Packing<Exec, D, Views...> packing;
     std::vector<Sender> senders;
     std::vector<Receiver> receivers;
     Plan plan;
-    std::shared_ptr<const void> kept;  // what kernels use, as long as they are not launched
     bool committed = false;
     Index epoch = 0;
     Index waited = 0;
@@ -294,117 +209,31 @@ class Halo {
     });
   }
 
-  static Offset<D> opposite(Offset<D> offset) {
-    for (int& step : offset) step = -step;
-    return offset;
-  }
-
-  /// With whom, in the order that both ends know: by the stencil of who has the ghosts.
-  std::vector<Message> messages(Side side) const {
-    std::map<Rank, std::vector<Offset<D>>> by_peer;
-    for (const Offset<D>& offset : options_.stencil) {
-      const auto peer = grid_.neighbour(context_.rank(), side == Side::ghosts ? offset : opposite(offset));
-      if (peer) by_peer[*peer].push_back(offset);
-    }
-    std::vector<Message> all;
-    for (auto& [peer, offsets] : by_peer) all.push_back({peer, std::move(offsets)});
-    return all;
-  }
-
-  /// What the messages hold: for each offset, each View's elements.
-  End end_of(Side side) const {
-    End end;
-    end.messages = messages(side);
-    for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      Index at = 0;
-      for (const Offset<D>& offset : end.messages[m].offsets) {
-        for_each_view([&](std::size_t number, const auto& view) {
-          const auto range = detail::range_of<D>(view, width_, side == Side::own ? opposite(offset) : offset, side);
-          const detail::Box box = detail::box_of(view, range);
-          end.pieces.push_back({box, static_cast<Index>(m), at});
-          end.parts[number].push_back({range, static_cast<Index>(m), at, place_of(offset)});
-          at += (box.bytes() + detail::kAligned - 1) / detail::kAligned * detail::kAligned;
-        });
-      }
-      end.bytes.push_back(at);
-    }
-    for (auto& parts : end.parts) std::ranges::sort(parts, {}, &detail::Part::order);
-    return end;
-  }
-  /// In the stencil.
-  Index place_of(const Offset<D>& offset) const {
-    return std::ranges::find(options_.stencil, offset) - options_.stencil.begin();
-  }
-
-  /// Where the messages of an end are packed. One of this rank to itself is unpacked where it was packed: `out` has it.
-  void allocate(End& end, const End* out) {
-    const auto depth = static_cast<Index>(options_.depth);
-    const auto is_own = [&](std::size_t m) { return out != nullptr && end.messages[m].peer == context_.rank(); };
-    Index all = 0;
-    for (std::size_t m = 0; m < end.messages.size(); ++m) all += is_own(m) ? 0 : end.bytes[m] * depth;
-    if (all != 0)
-      end.memory =
-          context_.allocate(static_cast<std::size_t>(all), detail::kSpaceOf<Exec>, detail::device_of(queue_.exec()));
-    Index at = 0;
-    for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      std::byte* first = nullptr;
-      if (is_own(m)) {
-        first = out->slots[out->number_of(context_.rank()) * depth].data;
-      } else {
-        first = end.memory.data() + at;
-        at += end.bytes[m] * depth;
-      }
-      for (Index slot = 0; slot < depth; ++slot) end.slots.push_back({first + slot * end.bytes[m]});
-    }
-  }
-
   std::unique_ptr<Route> open(const std::string& name, Side from) {
     auto route = std::make_unique<Route>();
-    route->out = end_of(from);
-    route->in = end_of(from == Side::own ? Side::ghosts : Side::own);
-    allocate(route->out, nullptr);
-    allocate(route->in, &route->out);
-    route->kept = std::make_shared<const std::tuple<Memory, Memory, std::tuple<Views...>>>(route->out.memory,
-                                                                                           route->in.memory, views_);
-    const Exec& exec = queue_.exec();
-    route->slots_in = detail::table_of(exec, route->in.slots);
-    route->pack =
-        detail::Moves<Exec>(exec, route->out.pieces, detail::table_of(exec, route->out.slots), options_.depth);
-    route->unpack = detail::Moves<Exec>(exec, route->in.pieces, route->slots_in, options_.depth);
-    detail::Moves<Exec>::load(exec);
+    const detail::Block<D> block{context_.rank(), grid_, width_, options_.stencil};
+    route->packing = detail::Packing<Exec, D, Views...>(context_, queue_.exec(), block, options_.depth, views_, from);
     Scope scope = context_.scope(name);
     const ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
     route->plan = context_.plan();
     // Both ends of a pair are opened before anybody waits for a peer.
-    const auto open_each = [&](auto& ends, const End& end, auto make) {
-      for_each_channel(end, [&](Rank peer, const Slice& slots) {
-        try {
-          ends.push_back(make(peer, slots));
-        } catch (const Error& reason) {
-          refuse_name(name, reason);
-        }
-      });
+    const auto open_one = [&](auto& ends, auto make) {
+      try {
+        ends.push_back(make());
+      } catch (const Error& reason) {
+        refuse_name(name, reason);
+      }
     };
-    open_each(route->receivers, route->in,
-              [&](Rank peer, const Slice& slots) { return scope.receiver(peer, 0, slots, options); });
-    open_each(route->senders, route->out,
-              [&](Rank peer, const Slice& slots) { return scope.sender(peer, 0, slots, options); });
+    route->packing.for_each_received([&](Rank peer, const Slice& slots) {
+      open_one(route->receivers, [&] { return scope.receiver(peer, 0, slots, options); });
+    });
+    route->packing.for_each_sent([&](Rank peer, const Slice& slots) {
+      open_one(route->senders, [&] { return scope.sender(peer, 0, slots, options); });
+    });
     for (Sender& sender : route->senders) route->plan.add(sender);
     for (Receiver& receiver : route->receivers) route->plan.add(receiver);
     return route;
   }
-
-  /// What goes to, or comes from, other ranks.
-  template <class F>
-  void for_each_channel(const End& end, F f) const {
-    for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      if (end.messages[m].peer == context_.rank()) continue;
-      const auto at = static_cast<std::size_t>(end.slots[m * depth()].data - end.memory.data());
-      f(end.messages[m].peer, end.memory.slice(at, static_cast<std::size_t>(end.bytes[m]) * depth()));
-    }
-  }
-
-  std::size_t depth() const { return static_cast<std::size_t>(options_.depth); }
 
   void commit(Route& route, std::optional<Timeout> timeout) {
     if (!route.committed) route.plan.commit(queue_.stream(), timeout);
@@ -428,7 +257,7 @@ class Halo {
     commit(route, kContextTimeout);
     const Index slot = (route.epoch + 1) % options_.depth;
     if (!detail::seeded("source_not_acquired")) route.plan.acquire(queue_.stream());
-    route.pack.template enqueue<detail::Way::pack>(queue_, "sluice: pack", slot, route.kept);
+    route.packing.pack(queue_, slot);
     route.plan.start(queue_.stream());
     ++route.epoch;
   }
@@ -447,8 +276,9 @@ class Halo {
   }
   template <std::size_t... I>
   void open_combines(const Route& route, std::index_sequence<I...>) {
-    combines_.emplace(detail::Combines<Exec, Views>(
-        queue_.exec(), std::get<I>(views_), detail::shell_of<D>(std::get<I>(views_), width_), route.in.parts[I])...);
+    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), std::get<I>(views_),
+                                                    detail::shell_of<D>(std::get<I>(views_), width_),
+                                                    route.packing.parts(I))...);
   }
 
   Context context_;
