@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <tuple>
 #include <thread>
 #include <vector>
 
@@ -146,24 +147,37 @@ template <std::size_t D>
 void exchange_all(Context& context, const Case& one) {
   const Drawn<D> drawn(one.ranks, one.seed);
   const Block<D> block{drawn, context.rank()};
-  const auto a = make_view<double, Kokkos::LayoutRight>("a", block.extents());
-  const auto b = make_view<float, Kokkos::LayoutLeft>("b", block.extents());
-  const auto c = make_strided<std::int16_t>("c", block.extents());
+  const auto views = [&] {
+    return std::tuple(make_view<double, Kokkos::LayoutRight>("a", block.extents()),
+                      make_view<float, Kokkos::LayoutLeft>("b", block.extents()),
+                      make_strided<std::int16_t>("c", block.extents()));
+  };
+  const std::array fields{views(), views()};  // which take turns
   HostStream stream;
   const Exec exec;
   const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+  const auto& [a, b, c] = fields[1];
   Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, b, c);
   for (Index step = 1; step <= 5; ++step) {
     queue.run([&, step] {
-      fill_own(a, block, 0, step);
-      fill_own(b, block, 1, step);
-      fill_own(c, block, 2, step);
+      const auto& [own_a, own_b, own_c] = fields[step % 2];
+      fill_own(own_a, block, 0, step);
+      fill_own(own_b, block, 1, step);
+      fill_own(own_c, block, 2, step);
     });
-    halo.exchange();
+    if (step == 1) {
+      halo.exchange();
+    } else {
+      std::apply([&](const auto&... all) { halo.exchange(all...); }, fields[step % 2]);
+    }
     queue.run([&, step] {
-      expect_ghosts(a, block, 0, step);
-      expect_ghosts(b, block, 1, step);
-      expect_ghosts(c, block, 2, step);
+      for (Index seen = std::max<Index>(step - 1, 1); seen <= step;
+           ++seen) {  // those of the step before stay as they are
+        const auto& [seen_a, seen_b, seen_c] = fields[seen % 2];
+        expect_ghosts(seen_a, block, 0, seen);
+        expect_ghosts(seen_b, block, 1, seen);
+        expect_ghosts(seen_c, block, 2, seen);
+      }
     });
   }
   if (one.host_stream) stream.synchronize();
@@ -222,6 +236,8 @@ void scatter_all(Context& context, const Case& one, Operation operation) {
   const Block<D> block{drawn, context.rank()};
   const auto a = make_view<int, Kokkos::LayoutRight>("a", block.extents());
   const auto b = make_strided<float>("b", block.extents());
+  const auto other_a = make_view<int, Kokkos::LayoutRight>("other a", block.extents());
+  const auto other_b = make_strided<float>("other b", block.extents());
   HostStream stream;
   const Exec exec;
   const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
@@ -252,6 +268,14 @@ void scatter_all(Context& context, const Case& one, Operation operation) {
     queue.run([&, step] {
       expect(a, step);
       expect(b, step);
+      fill(other_a, step + 10);
+      fill(other_b, step + 10);
+    });
+    halo.scatter(operation, other_a, other_b);
+    queue.run([&, step] {
+      expect(a, step);
+      expect(other_a, step + 10);
+      expect(other_b, step + 10);
     });
   }
   if (one.host_stream) stream.synchronize();
@@ -454,6 +478,12 @@ TEST(WrongHalos, are_refused_with_a_reason) {
     expect_refused([&] { Halo(context, exec, one, 1, flat, view); }, "a halo has a depth of 1 or more");
     const HaloOptions<2> twice{.stencil = {{1, 0}, {0, 1}, {1, 0}}};
     expect_refused([&] { Halo(context, exec, one, 1, twice, view); }, "an offset is in the stencil twice");
+    Halo halo(context, exec, one, 1, view);
+    const Kokkos::View<double**, Kokkos::HostSpace> larger("larger", 8, 6);
+    expect_refused(
+        [&] { halo.exchange(larger); },
+        "View 'larger' is not of the extents and strides of 'temperature', which the halo 'halo' was made with");
+    halo.exchange();
     const HaloOptions<2> far{.stencil = {{2, 0}}};
     expect_refused([&] { Halo(context, exec, one, 1, far, view); }, "an offset of a stencil is made of -1, 0 and 1");
   });

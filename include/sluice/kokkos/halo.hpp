@@ -44,6 +44,7 @@ struct HaloOptions {
 template <class Exec, std::size_t D, class... Views>
 class Halo {
   static_assert(sizeof...(Views) > 0, "a Halo needs a View");
+  static_assert(sizeof...(Views) <= detail::kMostViews, "a Halo takes eight Views at most");
   static_assert((Kokkos::is_view_v<Views> && ...), "a Halo exchanges Views of Kokkos");
   static_assert(((Views::rank() >= D) && ...), "a View of a Halo has at least the grid's dimensions");
   static_assert((Kokkos::SpaceAccessibility<Exec, typename Views::memory_space>::accessible && ...),
@@ -90,17 +91,24 @@ class Halo {
   }
 
   /// The same in two halves. What is enqueued between them may do anything but read ghosts; `start` has packed.
-  void start() {
-    const Kokkos::Profiling::ScopedRegion region("sluice: halo start");
-    send(*gather_);
-  }
+  void start() { start(gather_->packing.own()); }
   void finish() {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
     const Index slot = wait(*gather_);
     if (detail::seeded("released_early")) release(*gather_);
-    gather_->packing.unpack(queue_, slot);
+    gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
     if (!detail::seeded("released_early")) release(*gather_);
   }
+
+  /// The same of other Views, with the extents and strides of those that the halo was made with: the two copies of a
+  /// field that take turns, for example. `finish` unpacks into those of its `start`. All ranks move Views of one shape;
+  /// which of them they are is each rank's own affair.
+  /// @throws Error{Code::bad_argument} for Views of another shape
+  void exchange(const Views&... views) {
+    start(views...);
+    finish();
+  }
+  void start(const Views&... views) { start(moved(*gather_, views...)); }
 
   /// The same on another instance, or Queue, which later calls use too. What the halo has enqueued stays in order: the
   /// host waits until the instance before it has done its work. Kernels of the program on both are not ordered by it.
@@ -123,18 +131,14 @@ class Halo {
   /// and waits for the neighbours: see `commit_scatter`.
   template <class Operation>
   void scatter(Operation operation) {
-    const Kokkos::Profiling::ScopedRegion region("sluice: halo scatter");
     if (!scatter_) open_way_back();
-    send(*scatter_);
-    const Index slot = wait(*scatter_);
-    std::apply(
-        [&](const auto&... combines) {
-          (combines.enqueue(queue_, scatter_->packing.slots(), options_.depth, slot, operation,
-                            scatter_->packing.kept()),
-           ...);
-        },
-        *combines_);
-    release(*scatter_);
+    scatter(operation, scatter_->packing.own());
+  }
+  /// The same of other Views: see `exchange`.
+  template <class Operation>
+  void scatter(Operation operation, const Views&... views) {
+    if (!scatter_) open_way_back();
+    scatter(operation, moved(*scatter_, views...));
   }
 
   /// A line per channel of `exchange`, and one for what a rank that is its own neighbour copies itself.
@@ -150,9 +154,13 @@ class Halo {
   using Index = detail::Index;
   using Side = detail::Side;
 
+  using Packing = detail::Packing<Exec, D, Views...>;
+  using Moved = typename Packing::Moved;
+
   /// One way of the exchange: from own elements to ghosts, or back.
   struct Route {
-    detail::Packing<Exec, D, Views...> packing;
+    Packing packing;
+    std::vector<Moved> moved;  // in each slot
     std::vector<Sender> senders;
     std::vector<Receiver> receivers;
     Plan plan;
@@ -212,7 +220,8 @@ class Halo {
   std::unique_ptr<Route> open(const std::string& name, Side from) {
     auto route = std::make_unique<Route>();
     const detail::Block<D> block{context_.rank(), grid_, width_, options_.stencil};
-    route->packing = detail::Packing<Exec, D, Views...>(context_, queue_.exec(), block, options_.depth, views_, from);
+    route->packing = Packing(context_, queue_.exec(), block, options_.depth, views_, from);
+    route->moved.resize(static_cast<std::size_t>(options_.depth));
     Scope scope = context_.scope(name);
     const ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
     route->plan = context_.plan();
@@ -250,14 +259,54 @@ class Halo {
     queue_ = queue;
   }
 
+  /// These Views, if they are like those of the halo.
+  Moved moved(const Route& route, const Views&... views) const {
+    const std::tuple<Views...> all(views...);
+    check_alike(all, std::index_sequence_for<Views...>());
+    return route.packing.others(all);
+  }
+  template <std::size_t... I>
+  void check_alike(const std::tuple<Views...>& views, std::index_sequence<I...>) const {
+    (check_alike(std::get<I>(views), std::get<I>(views_)), ...);
+  }
+  template <class View>
+  void check_alike(const View& view, const View& own) const {
+    for (std::size_t k = 0; k < View::rank(); ++k) {
+      if (view.extent(k) != own.extent(k) || view.stride(k) != own.stride(k))
+        refuse(Code::bad_argument, "View '" + view.label() + "' is not of the extents and strides of '" + own.label() +
+                                       "', which the halo '" + options_.name + "' was made with");
+    }
+  }
+
+  void start(const Moved& moved) {
+    const Kokkos::Profiling::ScopedRegion region("sluice: halo start");
+    send(*gather_, moved);
+  }
+  template <class Operation>
+  void scatter(Operation operation, const Moved& moved) {
+    const Kokkos::Profiling::ScopedRegion region("sluice: halo scatter");
+    send(*scatter_, moved);
+    const Index slot = wait(*scatter_);
+    combine(operation, slot, moved, std::index_sequence_for<Views...>());
+    release(*scatter_);
+  }
+  template <class Operation, std::size_t... I>
+  void combine(Operation operation, Index slot, const Moved& moved, std::index_sequence<I...>) {
+    (std::get<I>(*combines_)
+         .enqueue(queue_, std::get<I>(moved.views), scatter_->packing.slots(), options_.depth, slot, operation,
+                  moved.kept),
+     ...);
+  }
+
   /// Packs and puts the next epoch.
-  void send(Route& route) {
+  void send(Route& route, const Moved& moved) {
     if (route.epoch - route.waited == options_.depth)
       refuse(Code::misuse, "a halo of depth " + std::to_string(options_.depth) + " has no more exchanges under way");
     commit(route, kContextTimeout);
     const Index slot = (route.epoch + 1) % options_.depth;
     if (!detail::seeded("source_not_acquired")) route.plan.acquire(queue_.stream());
-    route.packing.pack(queue_, slot);
+    route.moved[static_cast<std::size_t>(slot)] = moved;
+    route.packing.pack(queue_, slot, moved);
     route.plan.start(queue_.stream());
     ++route.epoch;
   }
@@ -276,8 +325,7 @@ class Halo {
   }
   template <std::size_t... I>
   void open_combines(const Route& route, std::index_sequence<I...>) {
-    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), std::get<I>(views_),
-                                                    detail::shell_of<D>(std::get<I>(views_), width_),
+    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), detail::shell_of<D>(std::get<I>(views_), width_),
                                                     route.packing.parts(I))...);
   }
 

@@ -23,7 +23,15 @@ struct Piece {
   Box box;
   Index message = 0;
   Index at = 0;     ///< in bytes, from the message's begin; a multiple of `kAligned`
+  Index view = 0;   ///< whose elements these are
   Index first = 0;  ///< how many work items the pieces before it are
+};
+
+inline constexpr std::size_t kMostViews = 8;
+
+/// By how many bytes the Views of one call are away from those that the pieces were made of.
+struct Shifts {
+  Index of_view[kMostViews] = {};
 };
 
 /// Pieces begin at multiples of this many bytes in a message.
@@ -75,6 +83,7 @@ struct Move {
   Table<Slot, Exec> slots;  ///< of message m: slots[m * depth + slot]
   Index depth = 1;
   Index slot = 0;
+  Shifts shifts;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     if (pieces.extent(0) == 0) return;  // launched to be loaded
@@ -85,12 +94,13 @@ struct Move {
     }
     const Box& box = pieces(piece).box;
     std::byte* const packed = slots(pieces(piece).message * depth + slot).data + pieces(piece).at;
+    const Index shift = shifts.of_view[pieces(piece).view];
     item -= pieces(piece).first;
     if constexpr (kByElement<Exec>) {
-      copy(box.at(item), packed + item * box.element, box.element);
+      copy(box.at(item) + shift, packed + item * box.element, box.element);
     } else {
       const Index bytes = box.run() * box.element;
-      copy(box.row(item), packed + item * bytes, bytes);
+      copy(box.row(item) + shift, packed + item * bytes, bytes);
     }
   }
 
@@ -129,8 +139,9 @@ class Moves {
   }
 
   template <Way kWay>
-  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, std::shared_ptr<const void> keep) const {
-    const Move<Exec, kWay> move{pieces_, slots_, depth_, slot};
+  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, std::shared_ptr<const void> keep,
+               const Shifts& shifts = {}) const {
+    const Move<Exec, kWay> move{pieces_, slots_, depth_, slot, shifts};
     if (kWay == Way::unpack && seeded("unpacked_at_once")) return launch(queue.exec(), label, items_, move);
     queue.parallel_for(label, items_, move, std::move(keep));
   }

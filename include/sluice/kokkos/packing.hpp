@@ -104,6 +104,13 @@ class Packing {
     std::vector<Index> bytes;                               // of a slot of each message
   };
 
+  /// What one exchange moves: Views like those that the packing was made of.
+  struct Moved {
+    Shifts shifts;
+    std::tuple<Views...> views;
+    std::shared_ptr<const void> kept;  // what kernels use, as long as they are not launched
+  };
+
   Packing() = default;
   /// @param from  whose elements are packed: own ones, for the peers' ghosts; or ghosts, for their owners
   Packing(Context& context, const Exec& exec, const Block<D>& block, Index depth, const std::tuple<Views...>& views,
@@ -112,18 +119,25 @@ class Packing {
         rank_(block.rank), depth_(depth) {
     allocate(context, exec, out_, nullptr);
     allocate(context, exec, in_, &out_);
-    kept_ = std::make_shared<const std::tuple<Memory, Memory, std::tuple<Views...>>>(out_.memory, in_.memory, views);
+    own_ = {{}, views, std::make_shared<const Kept>(out_.memory, in_.memory, views)};
     slots_in_ = table_of(exec, in_.slots);
     pack_ = Moves<Exec>(exec, out_.pieces, table_of(exec, out_.slots), depth);
     unpack_ = Moves<Exec>(exec, in_.pieces, slots_in_, depth);
     Moves<Exec>::load(exec);
   }
 
-  void pack(const Queue<Exec>& queue, Index slot) const {
-    pack_.template enqueue<Way::pack>(queue, "sluice: pack", slot, kept_);
+  /// The Views it was made of, and others.
+  const Moved& own() const { return own_; }
+  Moved others(const std::tuple<Views...>& views) const {
+    return {shifts_to(views, std::index_sequence_for<Views...>()), views,
+            std::make_shared<const Kept>(out_.memory, in_.memory, views)};
   }
-  void unpack(const Queue<Exec>& queue, Index slot) const {
-    unpack_.template enqueue<Way::unpack>(queue, "sluice: unpack", slot, kept_);
+
+  void pack(const Queue<Exec>& queue, Index slot, const Moved& moved) const {
+    pack_.template enqueue<Way::pack>(queue, "sluice: pack", slot, moved.kept, moved.shifts);
+  }
+  void unpack(const Queue<Exec>& queue, Index slot, const Moved& moved) const {
+    unpack_.template enqueue<Way::unpack>(queue, "sluice: unpack", slot, moved.kept, moved.shifts);
   }
 
   /// `f(peer, slots)` for each message to another rank, or from one.
@@ -142,10 +156,16 @@ class Packing {
   /// What came, for kernels that combine it instead of unpacking.
   const std::vector<Part>& parts(std::size_t view) const { return in_.parts[view]; }
   const Table<Slot, Exec>& slots() const { return slots_in_; }
-  /// What kernels use, as long as they are not launched.
-  const std::shared_ptr<const void>& kept() const { return kept_; }
 
  private:
+  using Kept = std::tuple<Memory, Memory, std::tuple<Views...>>;
+
+  template <std::size_t... I>
+  Shifts shifts_to(const std::tuple<Views...>& views, std::index_sequence<I...>) const {
+    const auto address = [](const auto& view) { return reinterpret_cast<std::intptr_t>(view.data()); };
+    return {{(address(std::get<I>(views)) - address(std::get<I>(own_.views)))...}};
+  }
+
   static Offset<D> opposite(Offset<D> offset) {
     for (int& step : offset) step = -step;
     return offset;
@@ -176,7 +196,7 @@ class Packing {
         const auto add = [&](const auto& view) {
           const auto range = range_of<D>(view, block.width, seen, side);
           const Box box = box_of(view, range);
-          end.pieces.push_back({box, static_cast<Index>(m), at});
+          end.pieces.push_back({box, static_cast<Index>(m), at, static_cast<Index>(number)});
           end.parts[number++].push_back({range, static_cast<Index>(m), at, place});
           at += (box.bytes() + kAligned - 1) / kAligned * kAligned;
         };
@@ -225,7 +245,7 @@ class Packing {
   Table<Slot, Exec> slots_in_;
   Moves<Exec> pack_;
   Moves<Exec> unpack_;
-  std::shared_ptr<const void> kept_;
+  Moved own_;
 };
 
 }  // namespace sluice::kokkos::detail

@@ -127,8 +127,7 @@ struct Combine {
 template <class Exec, class View>
 class Combines {
  public:
-  Combines(const Exec& exec, const View& view, const std::vector<Range>& shell, const std::vector<Part>& parts)
-      : view_(view) {
+  Combines(const Exec& exec, const std::vector<Range>& shell, const std::vector<Part>& parts) {
     std::vector<Index> first;
     for (const Range& range : shell) {
       first.push_back(items_);
@@ -143,15 +142,15 @@ class Combines {
 
   /// Launches the kernel with nothing to do: what that is for, Moves says.
   template <class Operation>
-  void load(const Exec& exec, Operation operation) const {
-    launch(exec, "sluice: load", 1, empty(operation));
+  static void load(const Exec& exec, Operation operation) {
+    launch(exec, "sluice: load", 1, empty(View(), operation));
   }
 
   template <class Operation>
-  void enqueue(const Queue<Exec>& queue, const Table<Slot, Exec>& slots, Index depth, Index slot, Operation operation,
-               std::shared_ptr<const void> keep) const {
-    Combine<Exec, View, Operation> combine = empty(operation);
-    for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view_.stride(k));
+  void enqueue(const Queue<Exec>& queue, const View& view, const Table<Slot, Exec>& slots, Index depth, Index slot,
+               Operation operation, std::shared_ptr<const void> keep) const {
+    Combine<Exec, View, Operation> combine = empty(view, operation);
+    for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view.stride(k));
     combine.shell = shell_;
     combine.first = first_;
     combine.parts = parts_;
@@ -163,11 +162,10 @@ class Combines {
 
  private:
   template <class Operation>
-  Combine<Exec, View, Operation> empty(Operation operation) const {
-    return {view_, Order<View>(view_), {}, {}, {}, {}, {}, 1, 0, operation};
+  static Combine<Exec, View, Operation> empty(const View& view, Operation operation) {
+    return {view, Order<View>(view), {}, {}, {}, {}, {}, 1, 0, operation};
   }
 
-  View view_;
   Index items_ = 0;
   Table<Range, Exec> shell_;
   Table<Index, Exec> first_;
