@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <tuple>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tests/kokkos/views.hpp"
