@@ -13,7 +13,7 @@ if(SLUICE_ENABLE_MPI)
 endif()
 
 if(SLUICE_ENABLE_APPS)
-  foreach(program sluice-run sluice-info sluice-bench jacobi life)
+  foreach(program sluice-run sluice-info sluice-bench jacobi faces heat life)
     if(TARGET ${program})
       # A shared Kokkos or MPI need not be where the loader looks.
       set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)

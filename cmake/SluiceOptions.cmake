@@ -14,7 +14,7 @@ function(sluice_option name)
   endforeach()
   list(JOIN missing ", " missing)
 
-  if(NOT arg_DEFAULT)
+  if(NOT DEFINED arg_DEFAULT)
     set(arg_DEFAULT AUTO)
   endif()
   set(SLUICE_ENABLE_${name} ${arg_DEFAULT} CACHE STRING "${arg_HELP}: ON, OFF, or AUTO for what is found")
@@ -121,6 +121,18 @@ endif()
 include(SluiceKokkos)
 sluice_find(KOKKOS Kokkos Kokkos::kokkos 4.5 COMPONENTS separable_compilation HINTS "${sluice_cache}/kokkos-4.7.0")
 sluice_option(KOKKOS HELP "Applications on Kokkos" NEEDS Kokkos_FOUND FOUND "${Kokkos_DEVICES}")
+
+# Adaptors, for libraries that no registry has: looked for where somebody asks.
+if(SLUICE_ENABLE_CABANA)
+  sluice_find(CABANA Cabana Cabana::Grid)
+endif()
+sluice_option(CABANA HELP "Adaptor for Cabana, with its grids" DEFAULT OFF
+              NEEDS SLUICE_ENABLE_KOKKOS SLUICE_ENABLE_MPI Cabana_FOUND FOUND "${Cabana_DIR}")
+if(SLUICE_ENABLE_KOKKOS_COMM)
+  sluice_find(KOKKOS_COMM KokkosComm KokkosComm::KokkosComm)
+endif()
+sluice_option(KOKKOS_COMM HELP "Adaptor for KokkosComm" DEFAULT OFF NEEDS SLUICE_ENABLE_KOKKOS KokkosComm_FOUND
+              FOUND "${KokkosComm_DIR}")
 
 include(SluiceKernels)
 if(NOT DEFINED SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_CUDA STREQUAL "AUTO")

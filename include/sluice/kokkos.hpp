@@ -4,4 +4,5 @@
 
 #include <sluice/kokkos/channel.hpp>
 #include <sluice/kokkos/halo.hpp>
+#include <sluice/kokkos/messages.hpp>
 #include <sluice/kokkos/queue.hpp>

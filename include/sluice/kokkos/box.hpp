@@ -33,12 +33,14 @@ struct Box {
   bool contiguous() const { return rank == 0 || (rank == 1 && strides[0] == 1); }
   /// Elements that lie behind one another.
   KOKKOS_FUNCTION Index run() const { return rank > 0 && strides[0] == 1 ? extents[0] : 1; }
-  Index rows() const { return run() == 0 ? 0 : count() / run(); }
+  KOKKOS_FUNCTION Index rows() const { return run() == 0 ? 0 : count() / run(); }
+  /// The dimension along which rows follow one another; `rank` if there is but one.
+  KOKKOS_FUNCTION int outer() const { return run() == 1 ? 0 : 1; }
 
   /// The element number `i`.
   KOKKOS_FUNCTION std::byte* at(Index i) const { return data + offset(i, 0) * element; }
   /// The first element of row number `i`.
-  KOKKOS_FUNCTION std::byte* row(Index i) const { return data + offset(i, run() == 1 ? 0 : 1) * element; }
+  KOKKOS_FUNCTION std::byte* row(Index i) const { return data + offset(i, outer()) * element; }
 
  private:
   KOKKOS_FUNCTION Index offset(Index i, int first) const {

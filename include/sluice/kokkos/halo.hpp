@@ -9,10 +9,7 @@
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,15 +25,20 @@ struct HaloOptions {
   Stencil<D> stencil = full<D>();
   int depth = 2;              ///< how many exchanges may be under way
   std::string name = "halo";  ///< of its scope: halos of one context that are open at once differ in it
+
+  /// For other elements than cells, and ghosts wider than what is exchanged: which elements of View number `view` go to
+  /// the neighbour in direction `offset` (Side::own), or come from it (Side::ghosts). Both ends name as many along each
+  /// dimension, or none. Unset: cells, and all their ghosts.
+  Ranges<D> ranges = {};
 };
 
 /// Ghost elements of the blocks of a grid, filled from their owners, and back. One kernel packs all Views for all
 /// neighbours, each neighbour gets one message, one kernel unpacks.
 ///
 /// A View has `width` ghosts at both ends of its first D dimensions, and at least `width` elements of its own between
-/// them. Further dimensions are moved whole: components, for example. Blocks have the same extents where they touch.
-/// The halo keeps the Views, and opens its channels on a scope of its name. One thread at a time, in the order of its
-/// queue, whose instance no other thread uses meanwhile.
+/// them; or HaloOptions::ranges says where they are. Further dimensions are moved whole: components, for example.
+/// Blocks have the same extents where they touch. The halo keeps the Views, and opens its channels on a scope of its
+/// name. One thread at a time, in the order of its queue, whose instance no other thread uses meanwhile.
 ///
 /// In program order a call throws what fails in it. On a stream of a GPU or the host calls only enqueue: what fails
 /// there, a lost peer or a limit of time, is thrown by the next call, or by Context::synchronize. Until that has
@@ -126,6 +128,16 @@ class Halo {
     finish();
   }
 
+  /// Later calls use this queue: see `exchange`.
+  void go_to(const Queue<Exec>& queue) {
+    if (queue == queue_) return;
+    if (queue.stream().kind() != queue_.stream().kind() ||
+        detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
+      refuse(Code::misuse, "the halo '" + options_.name + "' was made for another GPU, or kind of stream");
+    if (!detail::seeded("instance_not_awaited")) queue_.fence("sluice: halo goes to another instance");
+    queue_ = queue;
+  }
+
   /// Enqueues the way back: the value of each ghost is combined into its owner's, by Sum, Min, Max or Replace, in an
   /// order that depends on nothing but the stencil. Ghosts stay as they are. The first call opens channels of its own,
   /// and waits for the neighbours: see `commit_scatter`.
@@ -152,9 +164,8 @@ class Halo {
 
  private:
   using Index = detail::Index;
-  using Side = detail::Side;
 
-  using Packing = detail::Packing<Exec, D, Views...>;
+  using Packing = kokkos::Packing<Exec, D, Views...>;
   using Moved = typename Packing::Moved;
 
   /// One way of the exchange: from own elements to ghosts, or back.
@@ -168,16 +179,6 @@ class Halo {
     Index epoch = 0;
     Index waited = 0;
   };
-
-  template <class F>
-  void for_each_view(F f) const {
-    std::apply(
-        [&](const auto&... views) {
-          std::size_t number = 0;
-          (f(number++, views), ...);
-        },
-        views_);
-  }
 
   [[noreturn]] void refuse(Code code, const std::string& why) const {
     throw Error(code, context_.rank(), -1, 0, 0, why);
@@ -207,19 +208,35 @@ class Halo {
       if (std::ranges::count(options_.stencil, offset) > 1)
         refuse(Code::bad_argument, "an offset is in the stencil twice");
     }
-    for_each_view([&](std::size_t, const auto& view) {
+    std::size_t number = 0;
+    const auto check_extents = [&](const auto& view) {
+      if (options_.ranges) return check_ranges(view, number++);
       for (std::size_t k = 0; k < D; ++k) {
         if (static_cast<Index>(view.extent(k)) < 3 * width_)
           refuse(Code::bad_argument, "View '" + view.label() + "' has " + std::to_string(view.extent(k)) +
                                          " elements along dimension " + std::to_string(k) +
                                          ": less than three times the halo's width of " + std::to_string(width_));
       }
-    });
+    };
+    std::apply([&](const auto&... views) { (check_extents(views), ...); }, views_);
+  }
+
+  template <class View>
+  void check_ranges(const View& view, std::size_t number) const {
+    for (const Offset<D>& offset : options_.stencil) {
+      for (const Side side : {Side::own, Side::ghosts}) {
+        const Range range = options_.ranges(number, offset, side);
+        for (std::size_t k = 0; k < View::rank(); ++k) {
+          if (range.begin[k] < 0 || range.begin[k] > range.end[k] || range.end[k] > static_cast<Index>(view.extent(k)))
+            refuse(Code::bad_argument, "the halo's ranges of View '" + view.label() + "' are not in it");
+        }
+      }
+    }
   }
 
   std::unique_ptr<Route> open(const std::string& name, Side from) {
     auto route = std::make_unique<Route>();
-    const detail::Block<D> block{context_.rank(), grid_, width_, options_.stencil};
+    const Block<D> block{context_.rank(), grid_, width_, options_.stencil, options_.ranges};
     route->packing = Packing(context_, queue_.exec(), block, options_.depth, views_, from);
     route->moved.resize(static_cast<std::size_t>(options_.depth));
     Scope scope = context_.scope(name);
@@ -247,16 +264,6 @@ class Halo {
   void commit(Route& route, std::optional<Timeout> timeout) {
     if (!route.committed) route.plan.commit(queue_.stream(), timeout);
     route.committed = true;
-  }
-
-  /// What follows is enqueued there, behind what was enqueued before.
-  void go_to(const Queue<Exec>& queue) {
-    if (queue == queue_) return;
-    if (queue.stream().kind() != queue_.stream().kind() ||
-        detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
-      refuse(Code::misuse, "the halo '" + options_.name + "' was made for another GPU, or kind of stream");
-    if (!detail::seeded("instance_not_awaited")) queue_.fence("sluice: halo goes to another instance");
-    queue_ = queue;
   }
 
   /// These Views, if they are like those of the halo.
@@ -325,8 +332,7 @@ class Halo {
   }
   template <std::size_t... I>
   void open_combines(const Route& route, std::index_sequence<I...>) {
-    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), detail::shell_of<D>(std::get<I>(views_), width_),
-                                                    route.packing.parts(I))...);
+    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), route.packing.parts(I))...);
   }
 
   Context context_;

@@ -8,23 +8,29 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace sluice::kokkos::detail {
 
+/// In place of a message: the elements go to others of the same View.
+inline constexpr Index kMirror = -1;
+
 /// A box of elements, and where it is packed.
 struct Piece {
   Box box;
   Index message = 0;
-  Index at = 0;     ///< in bytes, from the message's begin; a multiple of `kAligned`
+  Index at = 0;     ///< in bytes, from the message's begin, a multiple of `kAligned`; of a mirror, from the box
   Index view = 0;   ///< whose elements these are
   Index first = 0;  ///< how many work items the pieces before it are
+  Index rows = 1;   ///< of an item
 };
 
 inline constexpr std::size_t kMostViews = 8;
@@ -37,13 +43,24 @@ struct Shifts {
 /// Pieces begin at multiples of this many bytes in a message.
 inline constexpr Index kAligned = 16;
 
-/// What one call of a kernel copies: a row on the host, an element on a GPU.
+/// What one call of a kernel copies: rows on the host, an element on a GPU.
 template <class Exec>
 inline constexpr bool kByElement = !kOnHost<Exec>;
 
+/// As many bytes at most, if a row is no longer, that make up for a call.
+inline constexpr Index kItemBytes = 4096;
+
+/// How many rows, or elements, are one item of work.
+template <class Exec>
+Index rows_of_item(const Box& box) {
+  if (kByElement<Exec>) return 1;
+  return std::max(Index{1}, kItemBytes / std::max(Index{1}, box.run() * box.element));
+}
+
 template <class Exec>
 Index items_of(const Box& box) {
-  return kByElement<Exec> ? box.count() : box.rows();
+  const Index rows = rows_of_item<Exec>(box);
+  return kByElement<Exec> ? box.count() : (box.rows() + rows - 1) / rows;
 }
 
 /// An element of a size that types have goes in one access.
@@ -54,6 +71,21 @@ KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, I
     *reinterpret_cast<std::uint32_t*>(to) = *reinterpret_cast<const std::uint32_t*>(from);
   } else {
     for (Index i = 0; i < bytes; ++i) to[i] = from[i];
+  }
+}
+
+/// `count` rows of `bytes`, at these distances. Of a size known when this is compiled a copy is no call.
+template <class Bytes>
+void copy_rows_of(std::byte* to, Index to_step, const std::byte* from, Index from_step, Bytes bytes, Index count) {
+  for (Index i = 0; i < count; ++i)
+    std::memcpy(to + i * to_step, from + i * from_step, static_cast<std::size_t>(bytes));
+}
+inline void copy_rows(std::byte* to, Index to_step, const std::byte* from, Index from_step, Index bytes, Index count) {
+  switch (bytes) {
+    case 1: return copy_rows_of(to, to_step, from, from_step, std::integral_constant<int, 1>(), count);
+    case 4: return copy_rows_of(to, to_step, from, from_step, std::integral_constant<int, 4>(), count);
+    case 8: return copy_rows_of(to, to_step, from, from_step, std::integral_constant<int, 8>(), count);
+    default: return copy_rows_of(to, to_step, from, from_step, bytes, count);
   }
 }
 
@@ -77,42 +109,67 @@ Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
 
 enum class Way : std::uint8_t { pack, unpack };
 
+/// Where the elements of a box are packed, one behind the other; or, without that, how many bytes from each another is
+/// that it is copied to.
+struct Place {
+  std::byte* packed = nullptr;
+  Index distance = 0;
+};
+
+/// Rows of a box that is `shift` bytes away, from `begin` on. Those that follow one another at one distance go in one
+/// loop.
+template <Way kWay>
+void move_rows(const Box& box, Index shift, const Place& place, Index begin, Index end) {
+  const Index bytes = box.run() * box.element;
+  const int outer = box.outer();
+  const Index extent = outer < box.rank ? box.extents[outer] : 1;
+  const Index step = outer < box.rank ? box.strides[outer] * box.element : 0;
+  for (Index row = begin; row < end;) {
+    const Index count = std::min(end - row, extent - row % extent);
+    std::byte* const field = box.row(row) + shift;
+    if (place.packed == nullptr) {
+      copy_rows(field + place.distance, step, field, step, bytes, count);
+    } else if (kWay == Way::pack) {
+      copy_rows(place.packed + row * bytes, bytes, field, step, bytes, count);
+    } else {
+      copy_rows(field, step, place.packed + row * bytes, bytes, bytes, count);
+    }
+    row += count;
+  }
+}
+
+/// Item number `item` of a box that is `shift` bytes away: an element, or as many rows as `rows_of_item` says.
+template <class Exec, Way kWay>
+KOKKOS_FUNCTION void move_item(const Box& box, Index rows, Index shift, const Place& place, Index item) {
+  if constexpr (kByElement<Exec>) {
+    std::byte* const element = box.at(item) + shift;
+    std::byte* const other = place.packed == nullptr ? element + place.distance : place.packed + item * box.element;
+    copy_element(kWay == Way::pack ? other : element, kWay == Way::pack ? element : other, box.element);
+  } else {
+    move_rows<kWay>(box, shift, place, item * rows, std::min((item + 1) * rows, box.rows()));
+  }
+}
+
 template <class Exec, Way kWay>
 struct Move {
-  Table<Piece, Exec> pieces;
-  Table<Slot, Exec> slots;  ///< of message m: slots[m * depth + slot]
+  const Piece* pieces = nullptr;
+  Index count = 0;              ///< of pieces
+  const Slot* slots = nullptr;  ///< of message m: slots[m * depth + slot]
   Index depth = 1;
   Index slot = 0;
   Shifts shifts;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    if (pieces.extent(0) == 0) return;  // launched to be loaded
+    if (count == 0) return;  // launched to be loaded
     Index piece = 0;
-    for (auto end = static_cast<Index>(pieces.extent(0)); end - piece > 1;) {
+    for (Index end = count; end - piece > 1;) {
       const Index middle = (piece + end) / 2;
-      (pieces(middle).first <= item ? piece : end) = middle;
+      (pieces[middle].first <= item ? piece : end) = middle;
     }
-    const Box& box = pieces(piece).box;
-    std::byte* const packed = slots(pieces(piece).message * depth + slot).data + pieces(piece).at;
-    const Index shift = shifts.of_view[pieces(piece).view];
-    item -= pieces(piece).first;
-    if constexpr (kByElement<Exec>) {
-      copy(box.at(item) + shift, packed + item * box.element, box.element);
-    } else {
-      const Index bytes = box.run() * box.element;
-      copy(box.row(item) + shift, packed + item * bytes, bytes);
-    }
-  }
-
- private:
-  KOKKOS_FUNCTION static void copy(std::byte* field, std::byte* packed, Index bytes) {
-    std::byte* const to = kWay == Way::pack ? packed : field;
-    const std::byte* const from = kWay == Way::pack ? field : packed;
-    if constexpr (kByElement<Exec>) {
-      copy_element(to, from, bytes);
-    } else {
-      std::memcpy(to, from, static_cast<std::size_t>(bytes));
-    }
+    const Piece& it = pieces[piece];
+    const bool mirrors = it.message == kMirror;
+    const Place place{mirrors ? nullptr : slots[it.message * depth + slot].data + it.at, it.at};
+    move_item<Exec, kWay>(it.box, it.rows, shifts.of_view[it.view], place, item - it.first);
   }
 };
 
@@ -126,6 +183,7 @@ class Moves {
       : depth_(depth), slots_(std::move(slots)) {
     for (Piece& piece : pieces) {
       piece.first = items_;
+      piece.rows = rows_of_item<Exec>(piece.box);
       items_ += items_of<Exec>(piece.box);
     }
     pieces_ = table_of(exec, pieces);
@@ -139,11 +197,12 @@ class Moves {
   }
 
   template <Way kWay>
-  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, std::shared_ptr<const void> keep,
+  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, const std::shared_ptr<const void>& keep,
                const Shifts& shifts = {}) const {
-    const Move<Exec, kWay> move{pieces_, slots_, depth_, slot, shifts};
+    const Move<Exec, kWay> move{pieces_.data(), static_cast<Index>(pieces_.extent(0)), slots_.data(), depth_, slot,
+                                shifts};
     if (kWay == Way::unpack && seeded("unpacked_at_once")) return launch(queue.exec(), label, items_, move);
-    queue.parallel_for(label, items_, move, std::move(keep));
+    queue.parallel_for(label, items_, move, keep, pieces_, slots_);
   }
 
  private:

@@ -14,15 +14,37 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-namespace sluice::kokkos::detail {
+namespace sluice::kokkos {
 
+/// Of an edge: own elements next to it, or the ghosts beyond.
 enum class Side : std::uint8_t { own, ghosts };
+
+/// When a rank that is its own neighbour, on a grid that wraps around, fills the ghosts that it owns itself: as those
+/// of others, by `unpack`; or at once, by `pack`.
+enum class OwnGhosts : std::uint8_t { with_others, at_once };
+
+/// Which elements of View number `view` lie in direction `offset`: see HaloOptions.
+template <std::size_t D>
+using Ranges = std::function<Range(std::size_t view, const Offset<D>& offset, Side side)>;
+
+/// A block of a grid.
+template <std::size_t D>
+struct Block {
+  Rank rank = 0;
+  Cartesian<D> grid;
+  std::int64_t width = 1;  ///< of its ghosts
+  Stencil<D> stencil;
+  Ranges<D> ranges = {};  ///< unset: `width` elements next to each edge, or beyond
+};
+
+namespace detail {
 
 /// The elements in direction `offset`: own ones next to that edge, or the ghosts beyond it. Dimensions behind the first
 /// D are whole.
@@ -45,49 +67,35 @@ Range range_of(const View& view, Index width, const Offset<D>& offset, Side side
   return range;
 }
 
+/// The same of View number `number` of a block, which may say it itself.
+template <std::size_t D, class View>
+Range range_of(const Block<D>& block, const View& view, std::size_t number, const Offset<D>& offset, Side side) {
+  return block.ranges ? block.ranges(number, offset, side) : range_of<D>(view, block.width, offset, side);
+}
+
 template <class View>
 Box box_of(const View& view, const Range& range) {
   return box_of(view, {range.begin, View::rank()}, {range.end, View::rank()});
 }
 
-/// The own elements within `width` of an edge, in ranges that do not overlap.
-template <std::size_t D, class View>
-std::vector<Range> shell_of(const View& view, Index width) {
-  std::vector<Range> all;
-  Range inner = range_of<D>(view, width, Offset<D>{}, Side::own);
-  for (std::size_t k = 0; k < D; ++k) {
-    const Index begin = inner.begin[k];
-    const Index end = inner.end[k];
-    const Index low = std::min(begin + width, end);
-    const Index high = std::max(low, end - width);
-    const auto add = [&](Index from, Index to) {
-      Range range = inner;
-      range.begin[k] = from;
-      range.end[k] = to;
-      if (from < to) all.push_back(range);
-    };
-    add(begin, low);
-    add(high, end);
-    inner.begin[k] = low;
-    inner.end[k] = high;
-  }
-  return all;
-}
+/// A slot of its own cache lines: its two ends are written and read on different cores.
+inline constexpr Index kSlotAligned = 64;
 
-/// A block of a grid.
-template <std::size_t D>
-struct Block {
-  Rank rank = 0;
-  Cartesian<D> grid;
-  Index width = 1;  ///< of its ghosts
-  Stencil<D> stencil;
-};
+inline Index round_up(Index bytes, Index to) { return (bytes + to - 1) / to * to; }
 
-/// One way of an exchange, from own elements to ghosts or back: its messages, each of `depth` slots, and the kernels
-/// that pack and unpack them.
+}  // namespace detail
+
+/// What a Halo packs, for programs that move the messages themselves, through MPI for example: one way of an exchange,
+/// from own elements to ghosts or back. Its messages, each of `depth` slots, and the kernels that pack and unpack them.
+/// Both ends of a message have its elements in the same order. Views are as a Halo takes them.
+///
+/// `pack` and `unpack` only enqueue; nothing else orders a slot's use. A handle.
 template <class Exec, std::size_t D, class... Views>
 class Packing {
- public:
+  using Index = detail::Index;
+  template <class T>
+  using Table = detail::Table<T, Exec>;
+
   /// What goes between this rank and a peer: the elements at these offsets of the one that has them as ghosts.
   struct Message {
     Rank peer = 0;
@@ -98,35 +106,45 @@ class Packing {
   struct End {
     std::vector<Message> messages;
     Memory memory;
-    std::vector<Slot> slots;  // of message m, slot s: [m * depth + s]
-    std::vector<Piece> pieces;
-    std::array<std::vector<Part>, sizeof...(Views)> parts;  // of each View
-    std::vector<Index> bytes;                               // of a slot of each message
+    std::vector<detail::Slot> slots;  // of message m, slot s: [m * depth + s]
+    std::vector<detail::Piece> pieces;
+    std::array<std::vector<detail::Part>, sizeof...(Views)> parts;  // of each View
+    std::vector<Index> bytes;                                       // of a slot of each message
   };
 
+ public:
   /// What one exchange moves: Views like those that the packing was made of.
   struct Moved {
-    Shifts shifts;
+    detail::Shifts shifts;
     std::tuple<Views...> views;
     std::shared_ptr<const void> kept;  // what kernels use, as long as they are not launched
   };
 
   Packing() = default;
+  /// Blocks the host until its tables are where kernels read them, and the kernels are loaded.
   /// @param from  whose elements are packed: own ones, for the peers' ghosts; or ghosts, for their owners
   Packing(Context& context, const Exec& exec, const Block<D>& block, Index depth, const std::tuple<Views...>& views,
-          Side from)
-      : out_(end_of(block, views, from)), in_(end_of(block, views, from == Side::own ? Side::ghosts : Side::own)),
-        rank_(block.rank), depth_(depth) {
+          Side from, OwnGhosts own = OwnGhosts::with_others)
+      : rank_(block.rank), depth_(depth) {
+    const Side to = from == Side::own ? Side::ghosts : Side::own;
+    std::vector<Message> sent = messages(block, from);
+    std::vector<Message> received = messages(block, to);
+    if (own == OwnGhosts::at_once) {
+      for (auto* all : {&sent, &received}) std::erase_if(*all, [&](const Message& one) { return one.peer == rank_; });
+    }
+    out_ = end_of(std::move(sent), block, views, from);
+    in_ = end_of(std::move(received), block, views, to);
+    if (own == OwnGhosts::at_once) add_mirrors(block, views, from);
     allocate(context, exec, out_, nullptr);
     allocate(context, exec, in_, &out_);
     own_ = {{}, views, std::make_shared<const Kept>(out_.memory, in_.memory, views)};
-    slots_in_ = table_of(exec, in_.slots);
-    pack_ = Moves<Exec>(exec, out_.pieces, table_of(exec, out_.slots), depth);
-    unpack_ = Moves<Exec>(exec, in_.pieces, slots_in_, depth);
-    Moves<Exec>::load(exec);
+    slots_in_ = detail::table_of(exec, in_.slots);
+    pack_ = detail::Moves<Exec>(exec, out_.pieces, detail::table_of(exec, out_.slots), depth);
+    unpack_ = detail::Moves<Exec>(exec, in_.pieces, slots_in_, depth);
+    detail::Moves<Exec>::load(exec);
   }
 
-  /// The Views it was made of, and others.
+  /// The Views it was made of, and others of the same extents and strides.
   const Moved& own() const { return own_; }
   Moved others(const std::tuple<Views...>& views) const {
     return {shifts_to(views, std::index_sequence_for<Views...>()), views,
@@ -134,13 +152,13 @@ class Packing {
   }
 
   void pack(const Queue<Exec>& queue, Index slot, const Moved& moved) const {
-    pack_.template enqueue<Way::pack>(queue, "sluice: pack", slot, moved.kept, moved.shifts);
+    pack_.template enqueue<detail::Way::pack>(queue, "sluice: pack", slot, moved.kept, moved.shifts);
   }
   void unpack(const Queue<Exec>& queue, Index slot, const Moved& moved) const {
-    unpack_.template enqueue<Way::unpack>(queue, "sluice: unpack", slot, moved.kept, moved.shifts);
+    unpack_.template enqueue<detail::Way::unpack>(queue, "sluice: unpack", slot, moved.kept, moved.shifts);
   }
 
-  /// `f(peer, slots)` for each message to another rank, or from one.
+  /// `f(peer, slots)` for each message to another rank, or from one: its slots, one behind the other.
   template <class F>
   void for_each_sent(F f) const {
     for_each(out_, f);
@@ -154,14 +172,14 @@ class Packing {
   bool to_itself() const { return std::ranges::count(out_.messages, rank_, &Message::peer) > 0; }
 
   /// What came, for kernels that combine it instead of unpacking.
-  const std::vector<Part>& parts(std::size_t view) const { return in_.parts[view]; }
-  const Table<Slot, Exec>& slots() const { return slots_in_; }
+  const std::vector<detail::Part>& parts(std::size_t view) const { return in_.parts[view]; }
+  const Table<detail::Slot>& slots() const { return slots_in_; }
 
  private:
   using Kept = std::tuple<Memory, Memory, std::tuple<Views...>>;
 
   template <std::size_t... I>
-  Shifts shifts_to(const std::tuple<Views...>& views, std::index_sequence<I...>) const {
+  detail::Shifts shifts_to(const std::tuple<Views...>& views, std::index_sequence<I...>) const {
     const auto address = [](const auto& view) { return reinterpret_cast<std::intptr_t>(view.data()); };
     return {{(address(std::get<I>(views)) - address(std::get<I>(own_.views)))...}};
   }
@@ -184,28 +202,51 @@ class Packing {
   }
 
   /// What the messages hold: for each offset, each View's elements.
-  static End end_of(const Block<D>& block, const std::tuple<Views...>& views, Side side) {
+  static End end_of(std::vector<Message> messages, const Block<D>& block, const std::tuple<Views...>& views,
+                    Side side) {
     End end;
-    end.messages = messages(block, side);
-    for (std::size_t m = 0; m < end.messages.size(); ++m) {
+    for (Message& message : messages) {
+      const auto m = static_cast<Index>(end.messages.size());
       Index at = 0;
-      for (const Offset<D>& offset : end.messages[m].offsets) {
+      for (const Offset<D>& offset : message.offsets) {
         const Offset<D> seen = side == Side::own ? opposite(offset) : offset;
         const Index place = std::ranges::find(block.stencil, offset) - block.stencil.begin();
         std::size_t number = 0;
         const auto add = [&](const auto& view) {
-          const auto range = range_of<D>(view, block.width, seen, side);
-          const Box box = box_of(view, range);
-          end.pieces.push_back({box, static_cast<Index>(m), at, static_cast<Index>(number)});
-          end.parts[number++].push_back({range, static_cast<Index>(m), at, place});
-          at += (box.bytes() + kAligned - 1) / kAligned * kAligned;
+          const auto range = detail::range_of(block, view, number, seen, side);
+          const detail::Box box = detail::box_of(view, range);
+          if (box.count() != 0) {
+            end.pieces.push_back({box, m, at, static_cast<Index>(number)});
+            end.parts[number].push_back({range, m, at, place});
+          }
+          ++number;
+          at += detail::round_up(box.bytes(), detail::kAligned);
         };
         std::apply([&](const auto&... view) { (add(view), ...); }, views);
       }
-      end.bytes.push_back(at);
+      if (at == 0) continue;  // nothing to send: the peer sees that, too
+      end.messages.push_back(std::move(message));
+      end.bytes.push_back(detail::round_up(at, detail::kSlotAligned));
     }
-    for (auto& parts : end.parts) std::ranges::sort(parts, {}, &Part::order);
+    for (auto& parts : end.parts) std::ranges::sort(parts, {}, &detail::Part::order);
     return end;
+  }
+
+  /// What `pack` copies from one place of a View to another: what this rank would send to itself.
+  void add_mirrors(const Block<D>& block, const std::tuple<Views...>& views, Side from) {
+    for (const Offset<D>& offset : block.stencil) {
+      if (block.grid.neighbour(block.rank, offset) != block.rank) continue;
+      Index number = 0;
+      const auto add = [&](const auto& view) {
+        const auto place = static_cast<std::size_t>(number);
+        const auto own = detail::box_of(view, detail::range_of(block, view, place, opposite(offset), Side::own));
+        const auto ghosts = detail::box_of(view, detail::range_of(block, view, place, offset, Side::ghosts));
+        const auto& source = from == Side::own ? own : ghosts;
+        const Index distance = (from == Side::own ? ghosts : own).data - source.data;
+        out_.pieces.push_back({source, detail::kMirror, distance, number++});
+      };
+      std::apply([&](const auto&... view) { (add(view), ...); }, views);
+    }
   }
 
   /// Where the messages of an end are packed. One of this rank to itself is unpacked where it was packed: `out` has it.
@@ -213,7 +254,8 @@ class Packing {
     const auto is_own = [&](std::size_t m) { return out != nullptr && end.messages[m].peer == rank_; };
     Index all = 0;
     for (std::size_t m = 0; m < end.messages.size(); ++m) all += is_own(m) ? 0 : end.bytes[m] * depth_;
-    if (all != 0) end.memory = context.allocate(static_cast<std::size_t>(all), kSpaceOf<Exec>, device_of(exec));
+    if (all != 0)
+      end.memory = context.allocate(static_cast<std::size_t>(all), detail::kSpaceOf<Exec>, detail::device_of(exec));
     Index at = 0;
     for (std::size_t m = 0; m < end.messages.size(); ++m) {
       std::byte* first = nullptr;
@@ -242,10 +284,10 @@ class Packing {
   End in_;
   Rank rank_ = 0;
   Index depth_ = 1;
-  Table<Slot, Exec> slots_in_;
-  Moves<Exec> pack_;
-  Moves<Exec> unpack_;
+  Table<detail::Slot> slots_in_;
+  detail::Moves<Exec> pack_;
+  detail::Moves<Exec> unpack_;
   Moved own_;
 };
 
-}  // namespace sluice::kokkos::detail
+}  // namespace sluice::kokkos

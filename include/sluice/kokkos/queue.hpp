@@ -7,7 +7,6 @@
 #include <Kokkos_Core.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -95,14 +94,12 @@ class Queue {
 
   /// Kokkos::parallel_for over [0, count), in this order. No fence: patterns of host spaces have ended when they
   /// return.
-  /// `keep` stays until the host has launched it.
-  template <class Functor>
-  void parallel_for(std::string label, std::int64_t count, Functor functor,
-                    std::shared_ptr<const void> keep = nullptr) const {
+  /// Copies of `kept` stay until the host has launched it.
+  template <class Functor, class... Kept>
+  void parallel_for(const std::string& label, std::int64_t count, const Functor& functor, const Kept&... kept) const {
     if (count == 0) return;
-    run([exec = exec_, label = std::move(label), count, functor = std::move(functor), keep = std::move(keep)] {
-      detail::launch(exec, label, count, functor);
-    });
+    if (host_ == nullptr) return detail::launch(exec_, label, count, functor);
+    host_->run([exec = exec_, label, count, functor, kept...] { detail::launch(exec, label, count, functor); });
   }
 
  private:

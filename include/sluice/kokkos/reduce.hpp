@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -41,13 +42,13 @@ struct Replace {
   }
 };
 
-namespace detail {
-
-/// An index range per dimension: [begin, end).
+/// An index range per dimension of a View: [begin, end).
 struct Range {
-  Index begin[kMostRanks] = {};
-  Index end[kMostRanks] = {};
+  std::int64_t begin[detail::kMostRanks] = {};
+  std::int64_t end[detail::kMostRanks] = {};
 };
+
+namespace detail {
 
 /// What of a message is for a View: the elements of `range`, packed from `at` on in the order of memory.
 struct Part {
@@ -56,6 +57,47 @@ struct Part {
   Index at = 0;
   Index order = 0;  ///< its direction's place in the stencil
 };
+
+inline Index count_of(const Range& range, int rank) {
+  Index count = 1;
+  for (int k = 0; k < rank; ++k) count *= range.end[k] - range.begin[k];
+  return count;
+}
+
+/// Appends what of `range` is not in `hole`, in ranges that do not overlap.
+inline void cut(Range range, const Range& hole, int rank, std::vector<Range>& rest) {
+  for (int k = 0; k < rank; ++k) {
+    if (hole.end[k] <= range.begin[k] || range.end[k] <= hole.begin[k]) return rest.push_back(range);
+  }
+  for (int k = 0; k < rank; ++k) {
+    const auto keep = [&](Index begin, Index end) {
+      if (begin >= end) return;
+      rest.push_back(range);
+      rest.back().begin[k] = begin;
+      rest.back().end[k] = end;
+    };
+    keep(range.begin[k], hole.begin[k]);
+    keep(hole.end[k], range.end[k]);
+    range.begin[k] = std::max(range.begin[k], hole.begin[k]);
+    range.end[k] = std::min(range.end[k], hole.end[k]);
+  }
+}
+
+/// The elements of all parts, in ranges that do not overlap. The large ones first: they hold most of the small ones.
+inline std::vector<Range> union_of(std::vector<Part> parts, int rank) {
+  std::ranges::stable_sort(parts, std::greater(), [&](const Part& part) { return count_of(part.range, rank); });
+  std::vector<Range> all;
+  for (const Part& part : parts) {
+    std::vector<Range> fresh{part.range};
+    for (const Range& seen : all) {
+      std::vector<Range> rest;
+      for (const Range& range : fresh) cut(range, seen, rank, rest);
+      fresh = std::move(rest);
+    }
+    all.insert(all.end(), fresh.begin(), fresh.end());
+  }
+  return all;
+}
 
 /// The dimensions of a View by stride, the smallest first: the order in which elements are packed.
 template <class View>
@@ -69,8 +111,8 @@ struct Order {
   int by_stride[kRank];
 };
 
-/// Each element near an edge takes what each message has for it, in the order of the stencil: so the result depends on
-/// no scheduling.
+/// Each element that parts have takes what each message has for it, in the order of the stencil: so the result depends
+/// on no scheduling.
 template <class Exec, class View, class Operation>
 struct Combine {
   static constexpr int kRank = static_cast<int>(View::rank());
@@ -127,13 +169,13 @@ struct Combine {
 template <class Exec, class View>
 class Combines {
  public:
-  Combines(const Exec& exec, const std::vector<Range>& shell, const std::vector<Part>& parts) {
+  Combines(const Exec& exec, const std::vector<Part>& parts) {
+    constexpr int kRank = static_cast<int>(View::rank());
+    const std::vector<Range> shell = union_of(parts, kRank);
     std::vector<Index> first;
     for (const Range& range : shell) {
       first.push_back(items_);
-      Index count = 1;
-      for (std::size_t k = 0; k < View::rank(); ++k) count *= range.end[k] - range.begin[k];
-      items_ += count;
+      items_ += count_of(range, kRank);
     }
     shell_ = table_of(exec, shell);
     first_ = table_of(exec, first);
@@ -148,7 +190,7 @@ class Combines {
 
   template <class Operation>
   void enqueue(const Queue<Exec>& queue, const View& view, const Table<Slot, Exec>& slots, Index depth, Index slot,
-               Operation operation, std::shared_ptr<const void> keep) const {
+               Operation operation, const std::shared_ptr<const void>& keep) const {
     Combine<Exec, View, Operation> combine = empty(view, operation);
     for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view.stride(k));
     combine.shell = shell_;
@@ -157,7 +199,7 @@ class Combines {
     combine.slots = slots;
     combine.depth = depth;
     combine.slot = slot;
-    queue.parallel_for("sluice: combine", items_, std::move(combine), std::move(keep));
+    queue.parallel_for("sluice: combine", items_, combine, keep);
   }
 
  private:

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cabana's halos and migrations through channels. Link Sluice::cabana.
+#pragma once
+
+#include <sluice/cabana/communicator.hpp>
+#include <sluice/cabana/grid.hpp>

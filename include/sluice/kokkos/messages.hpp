@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of any size between any two ranks, without a set-up of their own: for interfaces that have send and receive.
+#pragma once
+
+#include <sluice/context.hpp>
+#include <sluice/kokkos/moves.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace sluice::kokkos {
+
+namespace detail {
+
+/// The channels of one scope to a peer, or from it, for messages of any size. A message that does not fit into the last
+/// channel's slots gets a new channel with larger ones. Both ends see the same sizes in the same order, and so open
+/// the same channels without a word. Those before stay open, as messages may be under way in them; all together they
+/// are no larger than the last one.
+template <class End>
+class Growing {
+ public:
+  /// What goes through the channels: packed in the order of memory on such a stream, in such memory.
+  struct Place {
+    Stream stream;
+    Space space = Space::host;
+    int device = -1;
+  };
+
+  Growing(Context context, const std::string& name, Rank peer, int depth, Place place)
+      : context_(std::move(context)), scope_(context_.scope(name)), peer_(peer), depth_(depth), place_(place) {}
+
+  /// The channel of the next message, which is opened if need be.
+  End& end_for(std::size_t bytes) {
+    if (bytes <= capacity_) return ends_.back();
+    capacity_ = std::bit_ceil(std::max(bytes, kSmallest));
+    const auto slots = capacity_ * static_cast<std::size_t>(depth_);
+    const Slice memory = context_.allocate(slots, place_.space, place_.device).all();
+    const ChannelOptions options{.depth = depth_, .stream = place_.stream};
+    const auto tag = static_cast<Tag>(ends_.size());
+    if constexpr (std::is_same_v<End, Sender>) {
+      ends_.push_back(scope_.sender(peer_, tag, memory, options));
+    } else {
+      ends_.push_back(scope_.receiver(peer_, tag, memory, options));
+    }
+    return ends_.back();
+  }
+
+ private:
+  static constexpr std::size_t kSmallest = 1024;
+
+  Context context_;
+  Scope scope_;
+  Rank peer_;
+  int depth_;
+  Place place_;
+  std::size_t capacity_ = 0;
+  std::deque<End> ends_;  // which stay where they are
+};
+
+/// Packs a box, or unpacks it.
+template <class Exec, Way kWay>
+struct MoveBox {
+  Box box;
+  Index rows = 1;  ///< of an item
+  std::byte* packed = nullptr;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    if (packed != nullptr) move_item<Exec, kWay>(box, rows, 0, {packed}, item);
+  }
+};
+
+}  // namespace detail
+
+/// Messages between ranks in the order of a queue. The n-th message sent to a peer is the n-th received from here
+/// there, and of its size; one of no bytes is none. Channels are opened by the first message to or from a peer, and by
+/// one that is larger than all before. One thread at a time. Movable, not copyable.
+///
+/// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
+/// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
+/// one after that waits in the queue until the peer has waited for the first, in program order in the call.
+template <class Exec>
+class Messages {
+  struct Message {
+    std::size_t bytes = 0;
+    std::function<void(std::byte*)> move;
+    bool over = false;
+  };
+
+ public:
+  /// What is under way. Copies are the same.
+  class Request {
+   public:
+    Request() = default;
+
+   private:
+    friend class Messages;
+    Request(Rank peer, bool sent, std::shared_ptr<Message> message)
+        : peer_(peer), sent_(sent), message_(std::move(message)) {}
+
+    Rank peer_ = -1;
+    bool sent_ = false;
+    std::shared_ptr<Message> message_;
+  };
+
+  /// @param name  of its scopes: those of one context that are there at once differ in it
+  /// @param depth  of its channels, at both ends
+  Messages(Context& context, const Queue<Exec>& queue, std::string name, int depth = 4)
+      : context_(context), queue_(queue), name_(std::move(name)), depth_(depth) {
+    if (depth_ < 1) throw Error(Code::bad_argument, context_.rank(), -1, 0, 0, "messages have a depth of 1 or more");
+    detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::pack>{});
+    detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::unpack>{});
+  }
+
+  /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64.
+  template <class Pack>
+  Request send(Rank peer, std::size_t bytes, Pack pack) {
+    auto message = std::make_shared<Message>(Message{bytes, std::move(pack)});
+    if (bytes == 0)
+      message->over = true;
+    else
+      way_to(out_, peer).post(message);
+    push();
+    return {peer, true, std::move(message)};
+  }
+  /// `unpack(slot)` enqueues what reads it. It is called by the `wait` for this message, or for a later one of the
+  /// peer.
+  template <class Unpack>
+  Request receive(Rank peer, std::size_t bytes, Unpack unpack) {
+    auto message = std::make_shared<Message>(Message{bytes, std::move(unpack)});
+    if (bytes == 0)
+      message->over = true;
+    else
+      way_to(in_, peer).post(message);
+    push();
+    return {peer, false, std::move(message)};
+  }
+
+  /// A View's elements, in the order of memory: the peer's has the same layout and extents.
+  template <class View>
+  requires(Kokkos::is_view_v<View>) Request send(const View& view, Rank peer) {
+    return move<detail::Way::pack>(view, peer);
+  }
+  template <class View>
+  requires(Kokkos::is_view_v<View>) Request receive(const View& view, Rank peer) {
+    static_assert(!std::is_const_v<typename View::value_type>, "what is received is written: the elements are const");
+    return move<detail::Way::unpack>(view, peer);
+  }
+
+  /// Later work on the queue may overwrite what was sent, or finds what was received. In program order blocks until
+  /// that has happened. On a GPU blocks the host as long as a message of this object is not put because its peer has
+  /// not asked for it: once for each channel.
+  void wait(const Request& request) {
+    while (request.message_ != nullptr && !request.message_->over) {
+      if (request.sent_) {
+        push();
+        if (!request.message_->over) std::this_thread::yield();
+      } else {
+        pull(in_.at(request.peer_));
+      }
+    }
+  }
+
+  Context& context() noexcept { return context_; }
+  const std::string& name() const noexcept { return name_; }
+  const Queue<Exec>& queue() const noexcept { return queue_; }
+
+ private:
+  template <class End>
+  struct Waiting {
+    End* end;
+    std::shared_ptr<Message> message;
+  };
+
+  /// The channels to or from a peer, and what has not gone through them yet.
+  template <class End>
+  struct Direction {
+    detail::Growing<End> channels;
+    std::deque<Waiting<End>> waiting;
+
+    void post(std::shared_ptr<Message> message) {
+      End& end = channels.end_for(message->bytes);
+      waiting.push_back({&end, std::move(message)});
+    }
+  };
+
+  template <class End>
+  Direction<End>& way_to(std::map<Rank, Direction<End>>& all, Rank peer) {
+    const auto found = all.find(peer);
+    if (found != all.end()) return found->second;
+    using Channels = detail::Growing<End>;
+    const typename Channels::Place place{queue_.stream(), detail::kSpaceOf<Exec>, detail::device_of(queue_.exec())};
+    return all.emplace(peer, Direction<End>{Channels(context_, name_, peer, depth_, place), {}}).first->second;
+  }
+
+  template <detail::Way kWay, class View>
+  Request move(const View& view, Rank peer) {
+    static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
+                  "the execution space cannot reach the View: it is in other memory");
+    static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
+    const detail::Box box = detail::box_of(view);
+    const auto enqueue = [queue = queue_, box, keep = std::make_shared<const View>(view)](std::byte* slot) {
+      queue.parallel_for(kWay == detail::Way::pack ? "sluice: pack" : "sluice: unpack", detail::items_of<Exec>(box),
+                         detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, keep);
+    };
+    const auto bytes = static_cast<std::size_t>(box.bytes());
+    return kWay == detail::Way::pack ? send(peer, bytes, enqueue) : receive(peer, bytes, enqueue);
+  }
+
+  /// On a host stream a put waits for its peer by itself; else the host would.
+  bool ready(const Sender& sender) const { return queue_.stream().kind() == Stream::Kind::host || sender.connected(); }
+  /// Puts what can be put. Returns whether that is all.
+  bool push() {
+    bool all = true;
+    for (auto& [peer, direction] : out_) {
+      auto& waiting = direction.waiting;
+      for (; !waiting.empty() && ready(*waiting.front().end); waiting.pop_front()) {
+        const auto& [end, message] = waiting.front();
+        message->move(end->acquire(queue_.stream()).data());
+        end->put(queue_.stream(), 0, message->bytes);
+        message->over = true;
+      }
+      all = all && waiting.empty();
+    }
+    return all;
+  }
+
+  /// Takes the next message of a peer, and meanwhile puts what its peers come to ask for.
+  void pull(Direction<Receiver>& from) {
+    const auto& [end, message] = from.waiting.front();
+    message->move(next_slot(*end).data());
+    end->release(queue_.stream());
+    message->over = true;
+    from.waiting.pop_front();
+  }
+  Slice next_slot(Receiver& end) {
+    using namespace std::chrono_literals;
+    while (!push()) {
+      if (queue_.stream().kind() != Stream::Kind::program_order) {
+        std::this_thread::yield();
+      } else if (auto slot = end.wait_for(100us)) {
+        return *slot;
+      }
+    }
+    return end.wait(queue_.stream());
+  }
+
+  Context context_;
+  Queue<Exec> queue_;
+  std::string name_;
+  int depth_;
+  std::map<Rank, Direction<Sender>> out_;
+  std::map<Rank, Direction<Receiver>> in_;
+};
+
+template <class Exec>
+requires(Kokkos::is_execution_space_v<Exec>) Messages(Context&, const Exec&, std::string, int = 4)
+->Messages<Exec>;
+
+}  // namespace sluice::kokkos

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grid halos of Sluice and of Cabana's own, side by side on equal arrays: every element is the same afterwards.
+#include <sluice/cabana.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+
+namespace {
+
+using namespace sluice;
+namespace grid = Cabana::Grid;
+using Exec = Kokkos::DefaultHostExecutionSpace;
+using Host = Kokkos::HostSpace;
+
+int rank_of(MPI_Comm comm) {
+  int rank = -1;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+/// Two arrays of one layout: one for each communication space.
+template <class Array>
+struct Pair {
+  std::shared_ptr<Array> ours, theirs;
+};
+
+template <class Value, class... Params, class Entity, class LocalGrid>
+auto make_pair(const char* name, const LocalGrid& local, int dofs, Entity entity) {
+  const auto layout = grid::createArrayLayout(local, dofs, entity);
+  const auto make = [&] { return grid::createArray<Value, Params...>(name, layout); };
+  return Pair<typename decltype(make())::element_type>{make(), make()};
+}
+
+/// A small number that depends on the rank, the element and the step, so that sums are exact in every order.
+template <class Value>
+Value value_of(int rank, std::size_t element, int step) {
+  return static_cast<Value>(
+      (static_cast<std::size_t>(rank) * 7919 + element * 31 + static_cast<std::size_t>(step) * 101) % 97);
+}
+
+template <class View>
+void fill(const View& view, int rank, int step) {
+  for (std::size_t i = 0; i < view.span(); ++i) view.data()[i] = value_of<typename View::value_type>(rank, i, step);
+}
+
+template <class View>
+void expect_equal(const View& ours, const View& theirs, const std::string& what) {
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < ours.span(); ++i) wrong += ours.data()[i] != theirs.data()[i];
+  EXPECT_EQ(wrong, 0U) << "elements of " << ours.label() << " after " << what;
+}
+
+/// The fields of a test: three or four entities, types and layouts.
+template <std::size_t D>
+auto make_fields(const auto& local) {
+  auto cells = make_pair<double, Host>("cells", local, 2, grid::Cell());
+  auto nodes = make_pair<float, Kokkos::LayoutLeft, Host>("nodes", local, 1, grid::Node());
+  auto faces = make_pair<std::int64_t, Host>("faces", local, 3, grid::Face<grid::Dim::I>());
+  if constexpr (D == 2)
+    return std::tuple(cells, nodes, faces);
+  else
+    return std::tuple(cells, nodes, faces,
+                      make_pair<int, Kokkos::LayoutLeft, Host>("edges", local, 1, grid::Edge<grid::Dim::K>()));
+}
+
+template <std::size_t D>
+auto make_grid(const std::array<bool, D>& periodic, int ghosts) {
+  std::array<double, D> low{}, high;
+  std::array<int, D> cells;
+  for (std::size_t k = 0; k < D; ++k) {
+    cells[k] = 13 + static_cast<int>(2 * k);  // no multiple of the ranks: blocks differ in size
+    high[k] = cells[k];
+  }
+  const auto mesh = grid::createUniformGlobalMesh(low, high, cells);
+  const grid::DimBlockPartitioner<D> partitioner;
+  return grid::createLocalGrid(grid::createGlobalGrid(MPI_COMM_WORLD, mesh, periodic, partitioner), ghosts);
+}
+
+template <class Pattern, std::size_t D>
+void compare(const std::array<bool, D>& periodic, int width, int ghosts) {
+  const auto local = make_grid<D>(periodic, ghosts);
+  const int rank = rank_of(local->globalGrid().comm());
+  const auto fields = make_fields<D>(local);
+  const auto each = [&](auto f) { std::apply([&](const auto&... pair) { (f(pair), ...); }, fields); };
+  const auto ours = [&](auto f) { return std::apply([&](const auto&... pair) { return f(*pair.ours...); }, fields); };
+  const auto theirs = [&](auto f) {
+    return std::apply([&](const auto&... pair) { return f(*pair.theirs...); }, fields);
+  };
+  const Exec exec;
+  const Pattern pattern;
+  const auto mpi = theirs([&](const auto&... all) { return grid::createHalo(pattern, width, all...); });
+  const auto halo =
+      ours([&](const auto&... all) { return grid::createHalo<cabana::CommSpace>(pattern, width, all...); });
+  const auto stream = ours([&](const auto&... all) { return cabana::createStreamHalo(exec, pattern, width, all...); });
+
+  int step = 0;
+  const auto refill = [&] {
+    ++step;
+    each([&](const auto& pair) {
+      fill(pair.ours->view(), rank, step);
+      fill(pair.theirs->view(), rank, step);
+    });
+  };
+  const auto expect = [&](const std::string& what) {
+    each([&](const auto& pair) { expect_equal(pair.ours->view(), pair.theirs->view(), what); });
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    refill();
+    ours([&](const auto&... all) { halo->gather(exec, all...); });
+    theirs([&](const auto&... all) { mpi->gather(exec, all...); });
+    expect("gather");
+    refill();
+    ours([&](const auto&... all) { stream->enqueueGather(all...); });
+    theirs([&](const auto&... all) { mpi->gather(exec, all...); });
+    expect("enqueueGather");
+    const auto scatter = [&](const auto& operation, const std::string& name) {
+      refill();
+      ours([&](const auto&... all) { halo->scatter(exec, operation, all...); });
+      theirs([&](const auto&... all) { mpi->scatter(exec, operation, all...); });
+      expect("scatter by " + name);
+      refill();
+      ours([&](const auto&... all) { stream->enqueueScatter(operation, all...); });
+      theirs([&](const auto&... all) { mpi->scatter(exec, operation, all...); });
+      expect("enqueueScatter by " + name);
+    };
+    scatter(grid::ScatterReduce::Sum(), "Sum");
+    scatter(grid::ScatterReduce::Min(), "Min");
+    scatter(grid::ScatterReduce::Max(), "Max");
+    // Of several ghosts Replace may take any: after a gather all are alike.
+    refill();
+    theirs([&](const auto&... all) { mpi->gather(exec, all...); });
+    each([&](const auto& pair) { Kokkos::deep_copy(pair.ours->view(), pair.theirs->view()); });
+    ours([&](const auto&... all) { halo->scatter(exec, grid::ScatterReduce::Replace(), all...); });
+    theirs([&](const auto&... all) { mpi->scatter(exec, grid::ScatterReduce::Replace(), all...); });
+    expect("scatter by Replace");
+  }
+}
+
+template <std::size_t D, class Node, class Face>
+void compare_all() {
+  for (int periods = 0; periods < (1 << D); ++periods) {
+    std::array<bool, D> periodic{};
+    for (std::size_t k = 0; k < D; ++k) periodic[k] = ((periods >> k) & 1) != 0;
+    for (const auto& [width, ghosts] : {std::pair{1, 1}, {2, 2}, {1, 3}, {2, 3}}) {
+      SCOPED_TRACE(testing::Message() << D << "-D, periods " << periods << ", width " << width << " of " << ghosts);
+      compare<Node>(periodic, width, ghosts);
+      compare<Face>(periodic, width, ghosts);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(GridHalo, in_2d_is_as_that_of_mpi) { compare_all<2, grid::NodeHaloPattern<2>, grid::FaceHaloPattern<2>>(); }
+TEST(GridHalo, in_3d_is_as_that_of_mpi) { compare_all<3, grid::NodeHaloPattern<3>, grid::FaceHaloPattern<3>>(); }
+
+/// On a stream of its own all is enqueued at once: halos of two fields that take turns, kernels between, and no fence.
+TEST(StreamHalo, needs_no_fence_between_exchanges_and_kernels) {
+  const auto local = make_grid<2>({true, false}, 1);
+  const int rank = rank_of(local->globalGrid().comm());
+  auto now = make_pair<double, Host>("now", local, 1, grid::Cell());
+  auto next = make_pair<double, Host>("next", local, 1, grid::Cell());
+  const auto cells = local->indexSpace(grid::Own(), grid::Cell(), grid::Local());
+  const auto smooth = [cells](const auto& from, const auto& to) {
+    return [from, to, cells](std::int64_t i) {
+      const auto x = cells.min(0) + i / cells.extent(1);
+      const auto y = cells.min(1) + i % cells.extent(1);
+      to(x, y, 0) = 0.25 * (from(x - 1, y, 0) + from(x + 1, y, 0) + from(x, y - 1, 0) + from(x, y + 1, 0));
+    };
+  };
+  for (const auto* pair : {&now, &next}) {
+    fill(pair->ours->view(), rank, 1);
+    fill(pair->theirs->view(), rank, 1);
+  }
+  HostStream host;
+  const Exec exec;
+  const kokkos::Queue<Exec> queue(exec, host);
+  const grid::FaceHaloPattern<2> pattern;
+  const auto stream = cabana::createStreamHalo(queue, pattern, 1, *now.ours);
+  const auto mpi = grid::createHalo(pattern, 1, *now.theirs);
+  for (int step = 0; step < 20; ++step) {
+    stream->enqueueGather(*now.ours);
+    queue.parallel_for("smooth", cells.size(), smooth(now.ours->view(), next.ours->view()));
+    mpi->gather(exec, *now.theirs);
+    kokkos::Queue<Exec>(exec).parallel_for("smooth", cells.size(), smooth(now.theirs->view(), next.theirs->view()));
+    std::swap(now, next);
+  }
+  queue.fence("test");
+  expect_equal(now.ours->view(), now.theirs->view(), "20 steps");
+}
+
+/// Several at a time, which are closed and made again while others live, on one communicator and on two.
+TEST(GridHalo, may_be_many) {
+  const auto first = make_grid<2>({true, true}, 1);
+  const auto second = make_grid<2>({false, true}, 2);
+  const Exec exec;
+  const grid::NodeHaloPattern<2> pattern;
+  const auto check = [&](const auto& local, int step) {
+    const int rank = rank_of(local->globalGrid().comm());
+    auto cells = make_pair<double, Host>("cells", local, 2, grid::Cell());
+    auto nodes = make_pair<int, Host>("nodes", local, 1, grid::Node());
+    const auto of_cells = grid::createHalo<cabana::CommSpace>(pattern, 1, *cells.ours);
+    const auto of_nodes = grid::createHalo<cabana::CommSpace>(pattern, 1, *nodes.ours);
+    const auto compare = [&](const auto& halo, auto& pair) {
+      fill(pair.ours->view(), rank, step);
+      fill(pair.theirs->view(), rank, step);
+      halo->gather(exec, *pair.ours);
+      grid::createHalo(pattern, 1, *pair.theirs)->gather(exec, *pair.theirs);
+      expect_equal(pair.ours->view(), pair.theirs->view(), "gather");
+    };
+    compare(of_nodes, nodes);
+    compare(of_cells, cells);
+    compare(of_nodes, nodes);
+  };
+  for (int step = 0; step < 3; ++step) {
+    check(first, step);
+    check(second, step);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages of Views between all ranks, of sizes that grow and shrink, posted in orders that MPI allows.
+#include <sluice/kokkos.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/kokkos/views.hpp"
+#include "tests/peers.hpp"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::test;
+using Exec = Kokkos::DefaultHostExecutionSpace;
+using sluice::kokkos::Messages;
+using sluice::kokkos::Queue;
+using Requests = std::vector<Messages<Exec>::Request>;
+using View = Kokkos::View<std::int32_t*, Kokkos::HostSpace>;
+
+struct Case {
+  int ranks;
+  bool processes;
+  bool host_stream;
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.ranks << (one.processes ? "_processes" : "_threads") << (one.host_stream ? "_host" : "_inline");
+}
+
+/// How many elements rank `from` sends to rank `to`, drawn for each turn: none, few, or up to some thousands.
+Index elements_of(Rank from, Rank to, int turn) {
+  std::mt19937 dice(static_cast<unsigned>(from * 1009 + to * 97 + turn * 7 + 1));
+  const auto most = Index{1} << dice() % 14;
+  return static_cast<Index>(dice()) % most;
+}
+std::int32_t value_of(Rank from, Rank to, int turn, Index i) {
+  return static_cast<std::int32_t>(from * 1'000'003 + to * 10'007 + turn * 101 + i);
+}
+
+class Exchange {
+ public:
+  Exchange(Context& context, const Queue<Exec>& queue)
+      : context_(context), queue_(queue), all_(context, queue, "all") {}
+
+  /// Everybody sends to everybody, and to itself. `order` draws who waits for what first.
+  void turn(int turn, std::mt19937& order) {
+    std::vector<View> sent;
+    std::vector<View> received;
+    Requests requests;
+    const auto send = [&](Rank peer) {
+      const View view("sent", elements_of(context_.rank(), peer, turn));
+      queue_.run([=, this] {
+        for (Index i = 0; i < view.extent_int(0); ++i) view(i) = value_of(context_.rank(), peer, turn, i);
+      });
+      requests.push_back(all_.send(view, peer));
+      sent.push_back(view);
+    };
+    const auto receive = [&](Rank peer) {
+      received.emplace_back("received", elements_of(peer, context_.rank(), turn));
+      requests.push_back(all_.receive(received.back(), peer));
+    };
+    for (Rank peer = 0; peer < context_.size(); ++peer) turn % 2 == 0 ? send(peer) : receive(peer);
+    for (Rank peer = 0; peer < context_.size(); ++peer) turn % 2 == 0 ? receive(peer) : send(peer);
+    std::shuffle(requests.begin(), requests.end(), order);
+    for (const auto& request : requests) all_.wait(request);
+    queue_.run([=, this] {
+      for (Rank peer = 0; peer < context_.size(); ++peer) {
+        const View& view = received[static_cast<std::size_t>(peer)];
+        int wrong = 0;
+        for (Index i = 0; i < view.extent_int(0); ++i) wrong += view(i) != value_of(peer, context_.rank(), turn, i);
+        EXPECT_EQ(wrong, 0) << "elements from rank " << peer << " in turn " << turn;
+      }
+      for (const View& view : sent) Kokkos::deep_copy(view, -1);
+    });
+  }
+
+ private:
+  Context& context_;
+  Queue<Exec> queue_;
+  Messages<Exec> all_;
+};
+
+class MessagesOf : public testing::TestWithParam<Case> {};
+
+TEST_P(MessagesOf, any_size_reach_their_views_in_order) {
+  const Case& one = GetParam();
+  run_peers({.ranks = one.ranks, .processes = one.processes}, [&one](Context& context) {
+    HostStream stream;
+    const Exec exec;
+    const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+    Exchange exchange(context, queue);
+    std::mt19937 order(static_cast<unsigned>(context.rank()));
+    for (int turn = 0; turn < 40; ++turn) exchange.turn(turn, order);
+    queue.fence("test");
+  });
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const int ranks : {1, 2, 3}) {
+    for (const bool processes : {false, true}) {
+      for (const bool host_stream : {false, true}) all.push_back({ranks, processes, host_stream});
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(All, MessagesOf, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+
+/// A rank whose message nobody asks for yet still takes others: rank 0 sends to 1, which first needs what 2 makes of
+/// what 0 sends after it.
+TEST(Messages, that_nobody_asked_for_hold_up_no_others) {
+  run_peers({.ranks = 4}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "chain");
+    const View a("a", 10);
+    const View b("b", 10);
+    const auto take = [&](Rank peer) { all.wait(all.receive(b, peer)); };
+    const auto give = [&](Rank peer) { all.wait(all.send(a, peer)); };
+    switch (context.rank()) {
+      case 0: {
+        const auto first = all.send(a, 1);
+        take(3);
+        give(2);
+        all.wait(first);
+        break;
+      }
+      case 1:
+        take(2);
+        take(0);
+        break;
+      case 2:
+        take(0);
+        give(1);
+        break;
+      default: give(0);
+    }
+  });
+}
+
+TEST(Messages, of_views_with_gaps_are_packed) {
+  run_peers({.ranks = 2, .processes = true}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "gaps");
+    const std::array<Index, 3> extents{3, 4, 5};
+    const auto sent = make_strided<double>("sent", extents);
+    const auto received = make_view<double, Kokkos::LayoutRight>("received", extents);
+    const Rank peer = 1 - context.rank();
+    const auto value = [](const auto& at, Rank rank) {
+      return static_cast<double>(at[0] * 100 + at[1] * 10 + at[2] + rank);
+    };
+    for_each_index(extents, [&](const auto& at) { element(sent, at) = value(at, context.rank()); });
+    const auto out = all.send(sent, peer);
+    all.wait(all.receive(received, peer));
+    all.wait(out);
+    for_each_index(extents, [&](const auto& at) { EXPECT_EQ(element(received, at), value(at, peer)); });
+  });
+}
+
+}  // namespace
