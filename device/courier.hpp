@@ -13,7 +13,8 @@ namespace sluice::device {
 class Courier {
  public:
   /// `over`: of a base::Progress, whose parking is silenced if somebody sleeps for it. @throws GpuError
-  Courier(Driver& driver, int gpu, base::Word& over) : stream_(driver.own_stream(gpu)), gpu_(gpu), over_(over) {
+  Courier(Driver& driver, int gpu, base::Word& over)
+      : driver_(driver), stream_(driver.own_stream(gpu)), gpu_(gpu), over_(over) {
     reach_for_ever(driver, base::page_of(over), base::Progress::kPage);
     if (words_by_kernels()) driver.load_kernels(gpu);  // not behind what waits for it
   }
@@ -34,24 +35,45 @@ class Courier {
     }
   }
 
+  /// Whether what was given up to `number` is over. Where the GPU runs nothing any more it is, and the watch fails.
+  bool is_over(Watch& watch, std::uint64_t number) noexcept {
+    if (has_said() && base::reached(over_, number)) return true;
+    if (!lost()) return false;
+    watch.fail(Code::transport, kLost);
+    return true;
+  }
+
   /// Whether the driver took the word of what was given. What it has refused is tried again: a copy may be under way,
-  /// so that nobody else may say that it is over.
+  /// so that nobody else may say that it is over, unless the GPU runs nothing any more.
   bool has_said() noexcept {
     if (unsaid_ == 0) return true;
     try {
       on_gpu(GpuCall(stream_, gpu_), [&](Lane lane) { lane.gpu->write(over_, unsaid_); });
       unsaid_ = 0;
     } catch (const GpuError&) {
-      return false;
+      return lost();
     }
     return true;
   }
 
  private:
+  /// Asks the driver now and then.
+  bool lost() noexcept {
+    constexpr auto kAskEvery = std::chrono::milliseconds(1);
+    if (lost_ || base::seeded("lost_copy_awaited")) return lost_;
+    const auto now = base::Clock::now();
+    if (now < ask_at_) return false;
+    ask_at_ = now + kAskEvery;
+    return lost_ = driver_.lost(gpu_);
+  }
+
+  Driver& driver_;
   Stream stream_;
   int gpu_;
   base::Word& over_;
   std::uint64_t unsaid_ = 0;
+  bool lost_ = false;
+  base::Clock::time_point ask_at_{};
 };
 
 }  // namespace sluice::device

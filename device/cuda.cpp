@@ -42,6 +42,7 @@ namespace {
   X(cuStreamGetCtx)                     \
   X(cuStreamGetId)                      \
   X(cuStreamSynchronize)                \
+  X(cuStreamQuery)                      \
   X(cuStreamBatchMemOp)                 \
   X(cuThreadExchangeStreamCaptureMode)  \
   X(cuMemcpyAsync)                      \
@@ -154,6 +155,7 @@ class Cuda final : public Driver {
   }
   void aside(int device, const std::function<void(void*)>& work) override;
   Stream own_stream(int device) override;
+  bool lost(int device) noexcept override;
   void copy_now(void* to, const void* from, std::size_t bytes) override;
 
   std::optional<GpuMemory> find(const void* at) override;
@@ -175,8 +177,8 @@ class Cuda final : public Driver {
     CUdevice device = 0;
     std::atomic<CUcontext> context{nullptr};  // retained at first use: it takes memory of the GPU
     CUuuid uuid{};
-    std::vector<CUstream> idle;  // of ours, for what no stream of the user's orders
-    CUstream own = nullptr;      // and for what nobody waits for
+    std::vector<CUstream> idle;          // of ours, for what no stream of the user's orders
+    std::atomic<CUstream> own{nullptr};  // and for what nobody waits for
     CUmodule module = nullptr;
     std::array<CUfunction, kKernelNames.size()> kernels{};
     std::atomic<bool> loaded{false};
@@ -469,9 +471,28 @@ void Cuda::create(CUstream& stream) const {
 Stream Cuda::own_stream(int device) {
   const Apart apart(*this, device);
   const std::lock_guard lock(mutex_);
-  CUstream& own = gpus_.at(static_cast<std::size_t>(device)).own;
-  if (own == nullptr) create(own);
-  return Stream::cuda(own);
+  std::atomic<CUstream>& own = gpus_.at(static_cast<std::size_t>(device)).own;
+  CUstream stream = own;
+  if (stream == nullptr) create(stream);
+  own = stream;
+  return Stream::cuda(stream);
+}
+
+/// Not by `Apart`: a context that has failed may refuse to be made current, too.
+bool Cuda::lost(int device) noexcept {
+  const Gpu& gpu = gpus_[static_cast<std::size_t>(device)];
+  CUstream own = gpu.own;
+  if (own == nullptr) return false;
+  CUcontext popped = nullptr;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUresult result = calls_.cuCtxPushCurrent(gpu.context);
+  if (result == CUDA_SUCCESS) {
+    calls_.cuThreadExchangeStreamCaptureMode(&mode);
+    result = calls_.cuStreamQuery(own);
+    calls_.cuThreadExchangeStreamCaptureMode(&mode);
+    calls_.cuCtxPopCurrent(&popped);
+  }
+  return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 Cuda::Aside::~Aside() {

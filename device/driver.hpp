@@ -137,6 +137,9 @@ class Driver {
   virtual void aside(int device, const std::function<void(void* stream)>& work) = 0;
   /// A stream of ours that waits for no other, for what nobody waits for meanwhile. Of a GPU it is always the same.
   virtual Stream own_stream(int device) = 0;
+  /// The driver says that the GPU's context has failed for good: nothing that its streams were given runs any more.
+  /// Asked of that stream; false where there is none yet.
+  virtual bool lost(int device) noexcept = 0;
   /// Copies now, whatever streams wait for.
   virtual void copy_now(void* to, const void* from, std::size_t bytes) = 0;
 

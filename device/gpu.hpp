@@ -54,6 +54,9 @@ bool help_until(Helper& helper, Ready ready, base::Clock::time_point deadline) {
   return false;
 }
 
+/// Why an end fails that has work on a GPU whose context has failed (Driver::lost).
+inline constexpr const char* kLost = "the GPU's context has failed: what its streams were given does not run any more";
+
 /// One end of a channel as its streams see it: whether to go on, and whom to tell.
 class Watch {
  public:

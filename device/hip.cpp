@@ -39,6 +39,7 @@ namespace {
   X(hipDeviceGetAttribute, int*, hipDeviceAttribute_t, int)                                                     \
   X(hipStreamCreateWithPriority, hipStream_t*, unsigned, int)                                                   \
   X(hipStreamSynchronize, hipStream_t)                                                                          \
+  X(hipStreamQuery, hipStream_t)                                                                                \
   X(hipStreamGetCaptureInfo, hipStream_t, hipStreamCaptureStatus*, unsigned long long*)                         \
   X(hipStreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)                           \
   X(hipStreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)                                         \
@@ -129,6 +130,7 @@ class Hip final : public Driver {
   }
   void aside(int device, const std::function<void(void*)>& work) override;
   Stream own_stream(int device) override;
+  bool lost(int device) noexcept override;
   void copy_now(void* to, const void* from, std::size_t bytes) override;
 
   std::optional<GpuMemory> find(const void* at) override;
@@ -153,8 +155,8 @@ class Hip final : public Driver {
  private:
   struct Gpu {
     hipUUID uuid{};
-    std::vector<hipStream_t> idle;  // of ours, for what no stream of the user's orders
-    hipStream_t own = nullptr;      // and for what nobody waits for
+    std::vector<hipStream_t> idle;          // of ours, for what no stream of the user's orders
+    std::atomic<hipStream_t> own{nullptr};  // and for what nobody waits for
     hipModule_t module = nullptr;
     std::array<hipFunction_t, kKernelNames.size()> kernels{};
     std::atomic<bool> loaded{false};
@@ -328,9 +330,21 @@ void Hip::create(hipStream_t& stream) const {
 Stream Hip::own_stream(int device) {
   const Apart apart(*this, device);
   const std::lock_guard lock(mutex_);
-  hipStream_t& own = gpus_.at(static_cast<std::size_t>(device)).own;
-  if (own == nullptr) create(own);
-  return Stream::hip(own);
+  std::atomic<hipStream_t>& own = gpus_.at(static_cast<std::size_t>(device)).own;
+  hipStream_t stream = own;
+  if (stream == nullptr) create(stream);
+  own = stream;
+  return Stream::hip(stream);
+}
+
+bool Hip::lost(int device) noexcept {
+  hipStream_t own = gpus_[static_cast<std::size_t>(device)].own;
+  if (own == nullptr) return false;
+  hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+  static_cast<void>(calls_.hipThreadExchangeStreamCaptureMode(&mode));
+  const hipError_t result = calls_.hipStreamQuery(own);
+  static_cast<void>(calls_.hipThreadExchangeStreamCaptureMode(&mode));
+  return result != hipSuccess && result != hipErrorNotReady && result != hipErrorOutOfMemory;
 }
 
 Hip::Aside::~Aside() {

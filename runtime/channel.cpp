@@ -303,6 +303,11 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   const device::OnDevice current(driver, gpu);
   load_kernels(driver, gpu);
   try {
+    (void)driver.own_stream(gpu);  // which is asked whether the GPU is lost
+  } catch (const device::GpuError& reason) {
+    base::log(base::LogLevel::warn, std::string("nobody will be told if the GPU is lost: ") + reason.what());
+  }
+  try {
     reached_ = device::reach(driver, slots_.memory);
   } catch (const device::StalePages& reason) {
     stale_ = true;
@@ -351,7 +356,7 @@ void ChannelEnd::firing_refused(Stream stream, std::uint64_t last) noexcept {
 }
 
 bool ChannelEnd::marks_passed() const noexcept {
-  return marks_ == nullptr || base::reached(marks_.load()->word, marked_);
+  return lost() || marks_ == nullptr || base::reached(marks_.load()->word, marked_);
 }
 
 void ChannelEnd::forget_refused_rings() noexcept {
@@ -360,6 +365,7 @@ void ChannelEnd::forget_refused_rings() noexcept {
 
 bool ChannelEnd::fired(std::uint64_t last) const noexcept {
   const bool refused = ring_refused_;
+  if (lost() && rung_ == nullptr) return true;
   if (!marks_passed()) return false;
   // The stream has passed: what it has not rung for by now it never will, and whoever hears the bell says what is over.
   if (refused) last = std::min(last, rung_->epoch_of(rung_->bell().rung()));
@@ -414,7 +420,19 @@ bool ChannelEnd::await_decided(Clock::time_point deadline) const {
       done_parking, [&] { return (decided(counted_) && decided(fired_)) || failed(); }, deadline - Clock::now());
 }
 
+/// Nobody hears of work that a GPU does not do any more.
+void ChannelEnd::ask_for_gpu(Clock::time_point now) noexcept {
+  constexpr auto kEvery = std::chrono::milliseconds(1);
+  if (gpus() == nullptr || lost_ || now < ask_gpu_at_ || passed() || seeded("lost_work_awaited")) return;
+  ask_gpu_at_ = now + kEvery;
+  if (!gpus()->lost(gpu_)) return;
+  fail(Code::transport, device::kLost);
+  if (rung_ != nullptr) ring_refused_ = true;  // of what was to be rung for, the rest never will be
+  lost_ = true;
+}
+
 void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
+  ask_for_gpu(now);
   if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0 && !seeded("fault_unnoticed"))
     fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
   const std::uint64_t epoch = failed() ? 0 : waits_for();

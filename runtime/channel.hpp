@@ -287,6 +287,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void mark_behind(Stream stream) noexcept;
   /// The driver has refused some of what was to fire epochs up to `last`: of the rest the stream may still come to any.
   void firing_refused(Stream stream, std::uint64_t last) noexcept;
+  /// The GPU that its streams are of runs nothing any more. It has failed then.
+  bool lost() const noexcept { return lost_; }
   /// The stream has passed the last mark that it was given.
   bool marks_passed() const noexcept;
   /// Nothing is left of what was to fire epochs up to `last`: they are over, or never will be.
@@ -429,6 +431,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void bind_to_gpu(Stream stream);
   void reach_from(device::Driver& driver, int gpu);
   void reach_named_stream();
+  void ask_for_gpu(base::Clock::time_point now) noexcept;
   void begin_working();
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
@@ -460,6 +463,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   device::Reached reached_;      // by the driver
   std::uint64_t asked_for_ = 0;  // the epoch that a GPU's stream was seen to wait for
   base::Clock::time_point asked_since_{};
+  std::atomic<bool> lost_{false};
+  base::Clock::time_point ask_gpu_at_{};
   bool planned_ = false;  // a plan has it, committed or not
   const std::uint64_t* fault_ = nullptr;
   std::atomic<bool> ring_refused_{false};  // of the last epoch

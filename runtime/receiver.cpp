@@ -264,8 +264,8 @@ void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
 
 bool ReceiverCore::passed() const noexcept {
-  return waits_passed() >= begun_of(counted_, epoch()) && (brought() || seeded("taking_not_awaited")) &&
-         fired(begun_of(fired_, released()));
+  const bool waited = waits_passed() >= begun_of(counted_, epoch()) && (brought() || seeded("taking_not_awaited"));
+  return (waited || lost()) && fired(begun_of(fired_, released()));
 }
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {

@@ -323,6 +323,7 @@ bool World::close(ChannelEnd& end, Clock::time_point deadline) {
     if (ended_) end.peer_let_go();
   }
   if (!is_over()) return false;
+  send_failures();  // of an end that has failed while it closed (test: GpuStaging.of_a_gpu_that_has_failed_*)
   unregister(end);
   return true;
 }

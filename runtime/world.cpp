@@ -18,6 +18,7 @@ constexpr auto kLeaving = std::chrono::seconds(5);
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
 constexpr int kKernelsMs = 10;  // how often to look at what kernels count
+constexpr int kClosingMs = 10;  // how often to ask whether a GPU is lost whose work a closing end waits for
 
 std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const Place& place,
                                                                                           const base::Env& env) {
@@ -167,6 +168,8 @@ int World::prepare(std::vector<pollfd>& sockets) {
   const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
   if (failing_.load()) at_most(static_cast<int>(kPoisonEvery.count()));
   if (asks_for_streams()) at_most(static_cast<int>(ask_every_.count()));
+  const auto closes_on_gpu = [](const auto& entry) { return entry.second->gpus() != nullptr && entry.second->closing; };
+  if (std::any_of(ends_.begin(), ends_.end(), closes_on_gpu)) at_most(kClosingMs);
   const auto is_counted = [](const auto& entry) { return entry.second->counted(); };
   if (std::any_of(ends_.begin(), ends_.end(), is_counted)) at_most(kKernelsMs);
   if (!partings_.empty()) at_most(1);

@@ -106,7 +106,7 @@ class Run:
         path = self.bin / name
         if path.is_file():
             return path
-        part = {"conformance": "TESTS", "jacobi": "KOKKOS", "life": "KOKKOS"}.get(name, "APPS")
+        part = {"conformance": "TESTS", "jacobi": "KOKKOS", "heat": "KOKKOS", "life": "KOKKOS"}.get(name, "APPS")
         said = self.configured("APPS") if "no (" in self.configured("APPS") else self.configured(part)
         if part == "KOKKOS" and "switched off" in said:
             said = "build.apps says why"
@@ -337,7 +337,7 @@ def build_apps(run):
         raise Skipped(f"{run.build} is used as it is")
     if ": no" in run.configured("APPS"):
         raise Skipped(run.configured("APPS"))
-    run.dev_build("jacobi", "life", cannot="cannot be downloaded")
+    run.dev_build("jacobi", "heat", "life", cannot="cannot be downloaded")
     return {"what": run.configured("KOKKOS")}
 
 
@@ -405,7 +405,7 @@ def run_app(run, app, cells, steps, *arguments):
 
 
 def verify_app(app):
-    """The whole field after some steps, moved in both ways, against the serial run, bit by bit."""
+    """The whole field after some steps, moved in both ways, against the serial run: bit by bit, but for heat."""
     def work(run):
         for comm in ("sluice", "copies"):
             output = run_app(run, app, 256, 20 if run.brief else 200, "--comm", comm, "--verify")
@@ -472,8 +472,9 @@ STAGES = [
                    "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
     Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
           bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
-    Stage("build.apps", "jacobi and life on Kokkos for CUDA", 240, build_apps),
+    Stage("build.apps", "jacobi, heat and life on Kokkos for CUDA", 240, build_apps),
     Stage("verify.jacobi", "two ranks, one GPU: the whole field", 30, verify_app("jacobi")),
+    Stage("verify.heat", "two ranks, one GPU: the whole field, within rounding", 30, verify_app("heat")),
     Stage("verify.life", "two ranks, one GPU: the whole field", 30, verify_app("life")),
     Stage("apps.jacobi", "a step, against host-synchronised copies", 60, measure_app("jacobi")),
     Stage("apps.life", "a step, against host-synchronised copies", 60, measure_app("life")),

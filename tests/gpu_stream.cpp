@@ -117,6 +117,10 @@ class Cuda {
     refuse_(taken, refused, when == Refused::at_once ? 1 : 0);
   }
   bool refuses() const { return refuse_ != nullptr; }
+  void fail_for_good() const {
+    use();
+    fail_(CUDA_ERROR_ILLEGAL_ADDRESS);
+  }
 
  private:
   Cuda() {
@@ -136,6 +140,7 @@ class Cuda {
     // A program that uses HIP has it loaded.
     if (is_hip() && dlopen("libamdhip64.so", RTLD_NOW) == nullptr) return "no libamdhip64.so";
     refuse_ = reinterpret_cast<Refuse>(dlsym(library, "emucuda_refuse"));
+    fail_ = reinterpret_cast<decltype(fail_)>(dlsym(library, "emucuda_fail"));
     CUdevice device = 0;
     if (cuInit(0) != CUDA_SUCCESS || cuDeviceGet(&device, 0) != CUDA_SUCCESS) return "no GPU is here";
     if (cuDevicePrimaryCtxRetain(&context_, device) != CUDA_SUCCESS) return "the GPU cannot be used";
@@ -146,6 +151,7 @@ class Cuda {
 
   CUcontext context_ = nullptr;
   Refuse refuse_ = nullptr;
+  void (*fail_)(CUresult) = nullptr;
   std::mutex mutex_;
   CUstream order_ = nullptr;
   std::array<CUmemoryPool, 2> pools_{};
@@ -172,6 +178,8 @@ bool gpus_reach_each_other() {
 Refusals::Refusals(unsigned taken, unsigned refused, Refused when) { Cuda::here().refuse(taken, refused, when); }
 Refusals::~Refusals() { Cuda::here().refuse(0, 0, Refused::at_once); }
 bool Refusals::possible() { return Cuda::here().refuses(); }
+
+void fail_gpu_for_good() { Cuda::here().fail_for_good(); }
 
 void use_gpu_of_thread(int gpu) {
   Cuda::here().of_thread() = gpu;
@@ -328,6 +336,7 @@ const std::string& why_no_gpu() {
 bool gpu_is_emulated() { return false; }
 bool gpus_reach_each_other() { return false; }
 void use_gpu_of_thread(int) { refuse(); }
+void fail_gpu_for_good() { refuse(); }
 GpuStream::GpuStream(StreamManner) { refuse(); }
 GpuStream::GpuStream(int) { refuse(); }
 GpuStream::~GpuStream() = default;

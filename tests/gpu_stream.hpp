@@ -155,6 +155,10 @@ class Refusals {
   static bool possible();
 };
 
+/// The context of the calling thread's GPU keeps an error from now on, and does nothing more. By an emulated driver
+/// alone.
+void fail_gpu_for_good();
+
 /// Copies now, whatever streams wait for.
 void gpu_copy(void* to, const void* from, std::size_t bytes);
 

@@ -152,6 +152,8 @@ BUGS = {
     "acquire_not_poisoned": "Quick/GpuAcquire.*abort/ofi_tcp_cuda_ours_to_hosts_d1_13B",
     "acquire_not_timed": "Quick/GpuAcquire.*timeout/ofi_tcp_cuda_ours_to_hosts_d1_13B",
     "sending_not_awaited": "Quick/GpuStaging.is_not_let_go_of*/ofi_tcp_inline_cuda_ours_to_hosts_d1_13B",
+    "lost_copy_awaited": "Quick/GpuStaging.of_a_gpu_that_has_failed*/ofi_tcp_inline_cuda_ours_to_hosts_d1_13B",
+    "lost_work_awaited": "Quick/UnmappedOnStreams.of_a_gpu_that_has_failed*/shm_cuda_ours_to_ours_d1_13B",
     "import_kept": "Quick/Ways.that_fail_hold_nothing/shm_cuda_ours*",
     "obstacle_told_each_time": "Quick/UnmappedKinds.is_logged_once/shm_cuda_ours_to_ours_d1_13B",
     "named_stream_failure_lost": "Quick/NamedStreams.*/posted_cuda_ours*",

@@ -212,7 +212,8 @@ bool RmaPut::at_rest(std::size_t rail) {
   const Lane& lane = lanes_[rail];
   const auto& pieces = lane.pieces;
   const bool data_without_signal = lane.signal_due != 0 && lane.of(lane.signal_due)->posted;
-  return !data_without_signal && (lane.stage == nullptr || lane.stage->copied() || seeded("sending_not_awaited")) &&
+  return !data_without_signal &&
+         (lane.stage == nullptr || lane.stage->copied(watch()) || seeded("sending_not_awaited")) &&
          std::none_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece->posted; });
 }
 
@@ -336,7 +337,7 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
   const auto [room, filled] = lane.stage->room(message.epoch, message.range.offset);
   if (room == nullptr) return Posted::busy;
   if (!filled) fill(*lane.stage, room, message);
-  if (!lane.stage->copied() || watch().failed()) return Posted::busy;
+  if (!lane.stage->copied(watch()) || watch().failed()) return Posted::busy;
   const Posted posted =
       lane.rail->write({room, message.range.bytes, lane.stage->desc()}, to, number, delivered, operation);
   if (posted != Posted::busy) lane.stage->sent(operation);

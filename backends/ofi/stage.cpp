@@ -65,7 +65,7 @@ void Stage::copy(device::Watch& watch, std::byte* to, const std::byte* from, std
     }
     device::copy(lane, to, from, bytes);
   });
-  while (seeded("sent_by_engine") && !copied()) std::this_thread::yield();
+  while (seeded("sent_by_engine") && !copied(watch)) std::this_thread::yield();
 }
 
 std::pair<std::byte*, bool> Stage::room(std::uint64_t epoch, std::size_t at) noexcept {

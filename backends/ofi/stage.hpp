@@ -47,8 +47,9 @@ class Stage {
   /// Into that room. From a GPU's memory a stream of ours copies, and nobody waits for it; what its driver refuses
   /// fails the watch.
   void copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes);
-  /// All that was copied is there. Else the source is still read, and the room written.
-  bool copied() noexcept { return !courier_ || (courier_->has_said() && base::reached(copied_.word, copies_)); }
+  /// All that was copied is there, or never will be, and the watch has failed. Else the source is still read, and the
+  /// room written.
+  bool copied(device::Watch& watch) noexcept { return !courier_ || courier_->is_over(watch, copies_); }
   /// The piece of `room` is on its way with `operation`.
   void sent(const Operation& operation) noexcept;
 

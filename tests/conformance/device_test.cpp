@@ -19,6 +19,9 @@ constexpr kernel::Thread kThread;
 
 class Devices : public testing::TestWithParam<Case> {};
 
+/// With slots that have parts.
+class DevicesInParts : public Devices {};
+
 std::vector<Case> device_cases() {
   std::vector<Case> cases = stream_cases();
   std::erase_if(cases, [](const Case& one) { return one.cuda; });
@@ -120,10 +123,9 @@ TEST_P(Devices, go_on_from_where_streams_were) {
   });
 }
 
-TEST_P(Devices, move_a_part_or_what_the_kernel_writes_at_the_peer) {
+TEST_P(DevicesInParts, move_a_part_or_what_the_kernel_writes_at_the_peer) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    if (one.bytes == 0) return;
     Order order(one);
     const Pair pair(context, one, order);
     const bool in_parts = pair.out.moves_parts();  // as those of the other rank
@@ -406,10 +408,17 @@ TEST_P(Devices, leave_no_verb_to_the_host) {
   });
 }
 
+std::vector<Case> wrapped_cases() { return on(wrapped_grounds(), with_depths(with_sizes({Case{}}, {0, 13}), {1, 3})); }
+
+std::vector<Case> in_parts(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& one) { return one.bytes == 0; });
+  return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(Quick, Devices, testing::ValuesIn(device_cases()), CaseName());
-INSTANTIATE_TEST_SUITE_P(Wrapped, Devices,
-                         testing::ValuesIn(on(wrapped_grounds(), with_depths(with_sizes({Case{}}, {0, 13}), {1, 3}))),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Devices, testing::ValuesIn(wrapped_cases()), CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, DevicesInParts, testing::ValuesIn(in_parts(device_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, DevicesInParts, testing::ValuesIn(in_parts(wrapped_cases())), CaseName());
 
 /// What a kernel cannot do says so.
 class DevicesRefused : public testing::TestWithParam<Case> {};

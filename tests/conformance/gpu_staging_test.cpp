@@ -9,6 +9,7 @@
 #include "device/driver.hpp"
 #include "tests/conformance/gpu_cases.hpp"
 #include "tests/conformance/released.hpp"
+#include "tests/faults/killed.hpp"
 
 namespace {
 
@@ -107,13 +108,17 @@ TEST_P(GpuStaging, that_is_held_up_holds_up_nobody) {
   });
 }
 
+/// Whether the driver can be told to; where it cannot, this says that a test is left out.
+bool may_hold_up_copies(const Context& context) {
+  if (!gpu_is_emulated() && context.rank() == 0)
+    skipped_here("copies that are held up: no driver but the emulated one is told to");
+  return gpu_is_emulated();
+}
+
 /// The channel fails meanwhile: the copy still reads the source.
 TEST_P(GpuStaging, is_not_let_go_of_before_it_was_read) {
   run_peers(peers(), [](Context& context) {
-    if (!gpu_is_emulated()) {
-      if (context.rank() == 0) skipped_here("copies that are held up: no driver but the emulated one is told to");
-      return;
-    }
+    if (!may_hold_up_copies(context)) return;
     const GpuCase& one = GetParam();
     const Memory here = context.allocate(one.bytes);
     const Memory beside = context.allocate(64);
@@ -152,40 +157,83 @@ TEST_P(GpuStaging, is_not_let_go_of_before_it_was_read) {
   });
 }
 
+/// A context that keeps an error does nothing more: no word of what was given tells of its end.
+TEST_P(GpuStaging, of_a_gpu_that_has_failed_is_closed_soon) {
+  Peers peers = GpuStaging::peers();
+  peers.timeout = 60s;
+  run_peers(peers, [](Context& context) {
+    if (!may_hold_up_copies(context)) return;
+    const GpuCase& one = GetParam();
+    const Memory here = context.allocate(one.bytes);
+    const Memory beside = context.allocate(64);
+    if (context.rank() == 0) {
+      Held streams;
+      const Piece piece(context, one.source, one.bytes);
+      Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
+      Sender mine = context.sender(1, kTag + 1, beside.all());
+      sender.wait_connected();
+      mine.wait_connected();
+      streams.behind(1);
+      if (one.inline_order) {
+        sender.put(Stream::program_order());
+      } else {
+        sender.put(streams.stream());
+      }
+      mine.put(Stream::program_order());  // once it has left, a turn of the engine has begun to copy
+      mine.drain(10s);
+      fail_gpu_for_good();
+      sender.close(10s);
+      expect_code(Code::transport, [&] { context.check(); });
+      board().meet(context);
+    } else {
+      Receiver receiver = context.receiver(0, kTag, here.all());
+      Receiver theirs = context.receiver(0, kTag + 1, beside.all());
+      expect_code(Code::transport, [&] { receiver.wait_for(20s); });
+      board().meet(context);
+    }
+  });
+}
+
 /// The slot of an acquire is read by a copy that is behind that very wait.
 class GpuAcquire : public GpuStaging {
  protected:
+  /// Rank 0: a stream waits in an acquire, with the copy behind it; `release(stream)` ends that.
+  template <class F>
+  static void hold(Context& context, F release) {
+    const GpuCase& one = GetParam();
+    const Memory beside = context.allocate(64);
+    Held streams;
+    const Piece piece(context, one.source, one.bytes);
+    Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
+    Sender mine = context.sender(1, kTag + 1, beside.all());
+    sender.wait_connected();
+    mine.wait_connected();
+    streams.behind(1);
+    sender.put(streams.stream());
+    streams.mark();
+    sender.acquire(streams.stream());
+    streams.raise(1);
+    streams.await_mark();
+    mine.put(Stream::program_order());  // once it has left, a turn of the engine has begun to copy
+    mine.drain(10s);
+    release(streams.stream());
+    sender.close(10s);
+  }
+
   /// `end(context)` ends the wait, in rank 0; its stream says `code` then.
   template <class F>
   static void release(const Peers& peers, Code code, F end) {
     run_peers(peers, [code, end](Context& context) {
-      if (!gpu_is_emulated()) {
-        if (context.rank() == 0) skipped_here("copies that are held up: no driver but the emulated one is told to");
-        return;
-      }
-      const GpuCase& one = GetParam();
-      const Memory here = context.allocate(one.bytes);
-      const Memory beside = context.allocate(64);
+      if (!may_hold_up_copies(context)) return;
       if (context.rank() == 0) {
-        Held streams;
-        const Piece piece(context, one.source, one.bytes);
-        Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
-        Sender mine = context.sender(1, kTag + 1, beside.all());
-        sender.wait_connected();
-        mine.wait_connected();
-        streams.behind(1);
-        sender.put(streams.stream());
-        streams.mark();
-        sender.acquire(streams.stream());
-        streams.raise(1);
-        streams.await_mark();
-        mine.put(Stream::program_order());  // once it has left, a turn of the engine has begun to copy
-        mine.drain(10s);
-        end(context);
-        expect_released([&] { expect_code(code, [&] { context.synchronize(streams.stream()); }); });
-        sender.close(10s);
+        hold(context, [&](Stream stream) {
+          end(context);
+          expect_released([&] { expect_code(code, [&] { context.synchronize(stream); }); });
+        });
         board().meet(context);
       } else {
+        const Memory here = context.allocate(GetParam().bytes);
+        const Memory beside = context.allocate(64);
         Receiver receiver = context.receiver(0, kTag, here.all());
         Receiver theirs = context.receiver(0, kTag + 1, beside.all());
         board().meet(context);
@@ -205,6 +253,33 @@ TEST_P(GpuAcquire, behind_which_its_copy_is_is_released_by_an_abort) {
   release(patient, Code::aborted, [](Context& context) { context.abort("enough"); });
 }
 
+/// Where peers may be killed.
+class GpuAcquireKill : public GpuAcquire {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuAcquireKill);
+
+TEST_P(GpuAcquireKill, behind_which_its_copy_is_is_released_by_the_death_of_its_peer) {
+  Peers patient = peers();
+  patient.timeout = 60s;
+  patient.keep_going = true;
+  const Ended ended = end_of_peers(patient, [](Context& context) {
+    if (context.rank() == 0) {
+      if (!may_hold_up_copies(context)) return board().set(kReady, 1);
+      hold(context, [&](Stream stream) {
+        board().set(kReady, 1);
+        expect_loss_of_rank_1(
+            context, [&] { context.synchronize(stream); }, stream);
+      });
+    } else {
+      const Memory here = context.allocate(GetParam().bytes);
+      const Memory beside = context.allocate(64);
+      Receiver receiver = context.receiver(0, kTag, here.all());
+      Receiver theirs = context.receiver(0, kTag + 1, beside.all());
+      die_when_ready();
+    }
+  });
+  expect_only_rank_1_killed(ended);
+}
+
 std::vector<GpuCase> acquire_cases() {
   std::vector<GpuCase> cases;
   for (const Ground& ground : gpu_grounds())
@@ -213,6 +288,10 @@ std::vector<GpuCase> acquire_cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, GpuAcquire, testing::ValuesIn(acquire_cases()), GpuCaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, GpuAcquireKill,
+                         testing::ValuesIn(only(acquire_cases(),
+                                                [](const GpuCase& one) { return why_not_kill(one.ground).empty(); })),
+                         GpuCaseName());
 
 std::vector<GpuCase> staging_cases() {
   std::vector<GpuCase> cases;

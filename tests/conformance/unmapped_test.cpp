@@ -301,6 +301,46 @@ TEST_P(UnmappedOnStreams, that_is_held_up_holds_up_nobody) {
   });
 }
 
+/// A context that keeps an error does nothing more: no word of what was given tells of its end, neither that of a copy
+/// nor those of the program's stream.
+TEST_P(UnmappedOnStreams, of_a_gpu_that_has_failed_is_closed_soon) {
+  Peers peers = peers_without_imports(GetParam());
+  peers.environment.insert(peers.environment.end(), {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"});
+  peers.timeout = 60s;
+  run_peers(peers, [](Context& context) {
+    if (!refusing(context)) return;
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const Piece piece(context, one.target, one.bytes);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(other, kTag, piece.slice());
+      board().await(kReady, 1);
+      sender.put(Stream::program_order());
+      board().set(kReady, 2);
+      expect_code(Code::transport, [&] {
+        sender.drain(20s);
+        sender.acquire(Stream::program_order());
+        sender.put(Stream::program_order());
+        for (int epoch = 2; epoch <= one.depth; ++epoch) sender.put(Stream::program_order());
+        sender.drain(20s);
+      });
+      board().meet(context);
+    } else {
+      GpuStream stream;
+      Receiver receiver = context.receiver(other, kTag, piece.slice());
+      receiver.wait(stream.stream());
+      receiver.release(stream.stream());
+      receiver.wait(stream.stream());
+      board().set(kReady, 1);
+      board().await(kReady, 2);
+      fail_gpu_for_good();
+      receiver.close(10s);
+      expect_code(Code::transport, [&] { context.check(); });
+      board().meet(context);
+    }
+  });
+}
+
 TEST_P(UnmappedKinds, is_logged_once) {
   Peers peers = peers_without_imports(GetParam());
   peers.environment.emplace_back("SLUICE_LOG=info");

@@ -239,6 +239,10 @@ void emucuda_refuse(unsigned taken, unsigned refused, int at_once) {
   emucuda::refusals() = {taken, refused, at_once != 0};
 }
 
+void emucuda_fail(CUresult error) {
+  if (!emucuda::current_contexts().empty()) emucuda::current_contexts().back()->fail(error);
+}
+
 void emucuda_given(unsigned long long* calls, unsigned long long* argument_bytes) {
   *calls = emucuda::given().calls;
   *argument_bytes = emucuda::given().argument_bytes;

@@ -30,6 +30,10 @@ void* emucuda_alias(CUdeviceptr pointer);
 /// all are taken again.
 void emucuda_refuse(unsigned taken, unsigned refused, int at_once);
 
+/// The calling thread's current context fails for good, as when a kernel has used an address that is none: it keeps
+/// `error`, what its streams were given is not done any more, and what waits on them ends.
+void emucuda_fail(CUresult error);
+
 /// What the calling thread has given the driver so far: calls of any kind, and bytes of kernels' arguments.
 void emucuda_given(unsigned long long* calls, unsigned long long* argument_bytes);
 }

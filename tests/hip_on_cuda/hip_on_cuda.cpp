@@ -135,6 +135,10 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
   return call([&] { return cuStreamSynchronize(cuda(stream)); });
 }
 
+hipError_t hipStreamQuery(hipStream_t stream) {
+  return call([&] { return cuStreamQuery(cuda(stream)); });
+}
+
 hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus* status, unsigned long long* id) {
   CUstreamCaptureStatus now = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t number = 0;
