@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times a step of jacobi and life with their halo moved by Sluice and by MPI, in turns, on two ranks with a core each.
+"""Times a step of jacobi, faces, heat and life with their halo moved by Sluice and by MPI, in turns, on two ranks with a core each.
 
-    apps/bench_apps.py [--brief] --json apps.json build/release/bin/jacobi build/release/bin/life
+    apps/bench_apps.py [--brief] --json apps.json build/release/bin/{jacobi,faces,heat,life}
+    apps/bench_apps.py --sweep strong|weak --json sweep.json build/release/bin/heat
+
+A sweep runs them on 1, 2, 4, ... ranks, up to a rank for each core: on one mesh (strong), or on a mesh of so many blocks (weak; faces
+knows no other).
 
 Writes rows as sluice-bench does (docs/benchmarks.md, "JSON").
 """
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -17,29 +22,54 @@ import subprocess
 import tempfile
 
 RANKS = 2
-# Cells along each side of a rank's block, and steps that take about half a second or more.
-MESHES = [(64, 250000), (128, 100000), (4096, 50)]
-LARGE = 4096
-ROUNDS, LARGE_ROUNDS = 20, 5
-HEADER = ("# {:6} {:>15} {:>7}" + 4 * " {:>12}" + " {:>8}").format(
-    "", "cells per rank", "rounds", "step (us)", "p10", "p99", "mpi (us)", "ratio")
-RIVAL = {"what": "the same program with --comm mpi: persistent requests"}
+# The dimensions that programs have.
+DIMENSIONS = {"jacobi": (2, 3), "faces": (3,), "heat": (2, 3), "life": (2,)}
+# Cells along each side of a rank's block, steps that take about half a second or more, and rounds.
+MESHES = {2: [(64, 250000, 20), (128, 100000, 20), (4096, 50, 5)], 3: [(16, 100000, 20), (32, 20000, 20), (200, 30, 5)]}
+RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step",
+          "mpi_persistent": "the same program with --comm mpi_persistent: requests made once",
+          "none": "the same program with --comm none: packing, computing and unpacking alone"}
+# Cells along each side of the mesh that is swept, steps and rounds.
+SWEPT = {2: (1024, 400, 9), 3: (96, 400, 9)}
 
 
-def command_of(program, cells, steps):
-    """The command of one rank: a mesh that two ranks cut into two squares. Jacobi counts its boundary."""
-    if program.name == "jacobi":
-        return [program, "--nx", cells + 2, "--ny", RANKS * cells + 2, "--niter", steps, "--nccheck", 0]
-    return [program, "--nx", cells, "--ny", RANKS * cells, "--timesteps", steps]
+def blocks_of(ranks, dims):
+    """How many squares or cubes along each axis are one for each rank: the last axes are cut first."""
+    blocks = [1] * dims
+    for factor in factors_of(ranks):
+        blocks[dims - 1 - min(range(dims), key=lambda axis: blocks[dims - 1 - axis])] *= factor
+    return blocks
 
 
-def result(mpiexec, command, comm):
-    """What one run says about itself. Both are started alike, and every rank has a core of its own."""
+def factors_of(number):
+    """The prime factors, the largest first."""
+    factors, factor = [], 2
+    while number > 1:
+        while number % factor == 0:
+            factors.append(factor)
+            number //= factor
+        factor += 1
+    return factors[::-1]
+
+
+def command_of(program, sides, steps):
+    """The command of one rank. Jacobi counts its boundary; faces is told a rank's block, a cube."""
+    if program.name == "faces":
+        return [program, "--nodes", min(sides), "--timesteps", steps]
+    boundary = 2 if program.name == "jacobi" else 0
+    words = [program, *(["--dims", 3] if len(sides) == 3 else [])]
+    for axis, side in zip("xyz", sides):
+        words += [f"--n{axis}", side + boundary]
+    return words + (["--niter", steps, "--nccheck", 0] if program.name == "jacobi" else ["--timesteps", steps])
+
+
+def result(mpiexec, command, comm, ranks):
+    """What one run says about itself. All are started alike, and every rank has a core of its own."""
     cores = sorted(os.sched_getaffinity(0))
     line = [mpiexec]
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         words = [*command, "--comm", comm, "--no-verify", "--json", file.name]
-        for rank in range(RANKS):
+        for rank in range(ranks):
             line += [":"] if rank > 0 else []
             line += ["-n", 1, "taskset", "-c", cores[rank % len(cores)], *words]
         subprocess.run([str(word) for word in line], check=True, stdout=subprocess.DEVNULL)
@@ -55,33 +85,91 @@ def percentile(values, part):
     return ordered[below] + (at - below) * (ordered[above] - ordered[below])
 
 
-def measure(mpiexec, command, rounds):
-    """What runs say of themselves: one each per round, in the opposite order every second one."""
-    results = {"sluice": [], "mpi": []}
+def in_turns(runs, rounds):
+    """What runs say of themselves: one each per round, in the opposite order every second one. `runs`: functions by name."""
+    results = {name: [] for name in runs}
     for number in range(rounds):
-        for comm in sorted(results, reverse=number % 2 == 0):
-            results[comm].append(result(mpiexec, command, comm))
+        for name in sorted(results, reverse=number % 2 == 0):
+            results[name].append(runs[name]())
     return results
 
 
-def row(cells, steps, results, machine):
-    """A mesh's results as sluice-bench writes them; null is what applications do not know or have several of."""
-    ours, theirs = ([run["step_us"] for run in results[comm]] for comm in ("sluice", "mpi"))
-    one = results["sluice"][0]
-    ratio = statistics.median(mpi / sluice for sluice, mpi in zip(ours, theirs))
-    return {"schema": 1, "bench": one["app"], "backend": one["backend"], "stream": one["stream"], "memory": "allocated",
+def rival(what, ours, theirs):
+    """How many times as long a step takes with it."""
+    return {"what": what, "p50": statistics.median(theirs), "ratio": statistics.median(b / a for a, b in zip(ours, theirs))}
+
+
+def row(dims, metric, steps, results, whats, machine):
+    """Results as sluice-bench writes them: those of "sluice", and of the others as rivals; null is what applications do not
+    know or have several of."""
+    times = {name: [run["step_us"] for run in runs] for name, runs in results.items()}
+    one, ours = results["sluice"][0], times["sluice"]
+    return {"schema": 1, "bench": name_of(one["app"], dims), "backend": one["backend"], "stream": one["stream"], "memory": "allocated",
             "touch": True, "fired_by": None, "ranks": one["ranks"], "pairs": None, "launch": "mpi", "bytes": None,
-            "depth": 2, "window": 1, "rails": 1, "settings": None, "metric": f"step, {cells} x {cells} per rank", "unit": "us",
+            "depth": 2, "window": 1, "rails": 1, "settings": None, "metric": metric, "unit": "us",
             "p50": statistics.median(ours), "p10": percentile(ours, 0.1), "p99": percentile(ours, 0.99),
             "samples": len(ours), "sample": f"mean step of a run of {steps}", "rounds": len(ours), "floor_drift": None,
             **machine,
-            "rivals": {"mpi": {**RIVAL, "p50": statistics.median(theirs), "ratio": ratio}}}
+            "rivals": {name: rival(what, ours, times[name]) for name, what in whats.items()}}
 
 
-def line_of(app, cells, done):
-    mpi = done["rivals"]["mpi"]
-    times = "".join(f" {value:>12.4f}" for value in (done["p50"], done["p10"], done["p99"], mpi["p50"]))
-    return f"{app:8} {f'{cells}^2':>15} {done['rounds']:>7}{times} {mpi['ratio']:>8.4f}"
+def name_of(app, dims):
+    return app if dims == 2 else f"{app}_3d"
+
+
+def print_line(done, mesh):
+    times = "".join(f" {done[value]:>12.4f}" for value in ("p50", "p10", "p99"))
+    rivals = "".join(f" {one['p50']:>16.4f} {one['ratio']:>8.4f}" for one in done["rivals"].values())
+    print(f"{done['bench']:12} {done['ranks']:>5} {mesh:>15} {done['rounds']:>7}{times}{rivals}", flush=True)
+
+
+def print_header(rivals):
+    words = [word for name in rivals for word in (name, "ratio")]
+    print(("# {:10} {:>5} {:>15} {:>7}" + 3 * " {:>12}" + len(rivals) * " {:>16} {:>8}").format(
+        "", "ranks", "cells", "rounds", "step (us)", "p10", "p99", *words))
+
+
+def compare(options, machine):
+    """Each program with its halo moved by Sluice and by MPI, on blocks of several sizes."""
+    print_header(RIVALS)
+    for program in options.programs:
+        for dims in DIMENSIONS[program.name]:
+            for cells, steps, rounds in MESHES[dims]:
+                if options.brief:
+                    rounds, steps = 1, max(1, steps // 1000)
+                command = command_of(program, [side * cells for side in blocks_of(RANKS, dims)], steps)
+                runs = {comm: functools.partial(result, options.mpiexec, command, comm, RANKS) for comm in ("sluice", *RIVALS)}
+                metric = f"step, {' x '.join([str(cells)] * dims)} per rank"
+                done = row(dims, metric, steps, in_turns(runs, rounds), RIVALS, machine)
+                print_line(done, f"{cells}^{dims} per rank")
+                yield done
+
+
+def sweep(options, machine):
+    """Each program on more and more ranks, against itself on one and, with as many ranks, against persistent MPI. The ratio to
+    the first is the speedup of a mesh that stays the same, and the efficiency of one that grows with the ranks."""
+    whats = {"one_rank": "the same program on one rank, " + ("on the same mesh" if options.sweep == "strong" else "on one block"),
+             "mpi_persistent": RIVALS["mpi_persistent"]}
+    print_header(whats)
+    cores = len(os.sched_getaffinity(0))
+    for program in options.programs:
+        if program.name == "faces" and options.sweep == "strong":
+            raise SystemExit("faces has a block for each rank: --sweep weak")
+        for dims in DIMENSIONS[program.name]:
+            cells, steps, rounds = SWEPT[dims]
+            if options.brief:
+                rounds, steps = 1, max(1, steps // 100)
+            for ranks in (2**power for power in range(cores.bit_length())):
+                blocks = blocks_of(ranks, dims) if options.sweep == "weak" else [1] * dims
+                command = command_of(program, [side * cells for side in blocks], steps)
+                alone = command_of(program, [cells] * dims, steps)
+                runs = {"sluice": functools.partial(result, options.mpiexec, command, "sluice", ranks),
+                        "one_rank": functools.partial(result, options.mpiexec, alone, "sluice", 1),
+                        "mpi_persistent": functools.partial(result, options.mpiexec, command, "mpi_persistent", ranks)}
+                mesh = " x ".join(str(side * cells) for side in blocks)
+                done = row(dims, f"{options.sweep} scaling of a step, {mesh}", steps, in_turns(runs, rounds), whats, machine)
+                print_line(done, mesh)
+                yield done
 
 
 def this_machine(folder):
@@ -94,23 +182,14 @@ def this_machine(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", metavar="PROGRAM", type=pathlib.Path, nargs="+", help="jacobi, life")
+    parser.add_argument("programs", metavar="PROGRAM", type=pathlib.Path, nargs="+", help="jacobi, faces, heat, life")
     parser.add_argument("--json", type=pathlib.Path, required=True)
     parser.add_argument("--mpiexec", default="mpiexec")
-    parser.add_argument("--brief", action="store_true", help="one round of a thousandth of the steps: does it run?")
+    parser.add_argument("--sweep", choices=("strong", "weak"), help="more and more ranks, on one mesh or on as many blocks")
+    parser.add_argument("--brief", action="store_true", help="one round of few steps: does it run?")
     options = parser.parse_args()
     machine = this_machine(options.programs[0].parent)
-    rows = []
-    print(HEADER)
-    for program in options.programs:
-        for cells, steps in MESHES:
-            rounds = LARGE_ROUNDS if cells == LARGE else ROUNDS
-            if options.brief:
-                rounds, steps = 1, max(1, steps // 1000)
-            results = measure(options.mpiexec, command_of(program, cells, steps), rounds)
-            done = row(cells, steps, results, machine)
-            print(line_of(program.name, cells, done), flush=True)
-            rows.append(done)
+    rows = list((sweep if options.sweep else compare)(options, machine))
     options.json.write_text(json.dumps(rows, indent=2) + "\n")
 
 

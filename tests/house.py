@@ -25,7 +25,10 @@ STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
 SYSTEM = re.compile(r"^((sys|linux|net|netinet|arpa)/)?[a-z_0-9]+\.h$")
 FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
 FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals_ofi\.cpp", r"tests/.*"]
-KOKKOS_API = r"include/sluice/kokkos(\.hpp|/.*)"
+# Public headers that a program asks for by including them, and whose headers they bring.
+OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
+          (r"(KokkosComm/|Kokkos_).*", r"include/sluice/kokkos_comm\.hpp"),
+          (r"Cabana_.*|mpi\.h", r"include/sluice/cabana(\.hpp|/.*)")]
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
@@ -87,7 +90,7 @@ def foreign_finding(source, header):
     top = source.parts[0]
     if header == "mpi.h" and any(re.fullmatch(p, path) for p in MPI_PLACES):
         return None
-    if header.startswith("Kokkos_") and re.fullmatch(KOKKOS_API, path):
+    if any(re.fullmatch(header_of, header) and re.fullmatch(p, path) for header_of, p in OPT_IN):
         return None
     if top == "include" and not STANDARD.match(header):
         return "include/ includes nothing of others but the standard library"
@@ -193,6 +196,7 @@ PLANTS = [
     ("runtime/x.cpp", SPDX + '#include "tests/peers.hpp"\n', "nothing of apps"),
     ("include/sluice/x.hpp", SPDX + "#include <fmt/format.h>\n", "but the standard library"),
     ("include/sluice/x.hpp", SPDX + "#include <Kokkos_Core.hpp>\n", "but the standard library"),
+    ("include/sluice/kokkos/x.hpp", SPDX + "#include <Cabana_Grid.hpp>\n", "but the standard library"),
     ("base/x.hpp", SPDX + "#include <Kokkos_Core.hpp>\n", "system's headers only"),
     ("backends/x.cpp", SPDX + "#include <cuda_fp16.h>\n", "vendor headers"),
     ("runtime/x.cpp", SPDX + '#include "words.hpp"\n', "from the root"),

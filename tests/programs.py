@@ -22,6 +22,10 @@ import tempfile
 # name, how it is started, exit code, what standard output or error must match. {bin}, {source}, {out} are folders.
 JACOBI = "{bin}/jacobi --nx 67 --ny 41 --niter 50"
 LIFE = "{bin}/life --pattern {source}/apps/life/patterns/gosper_gun.rle --nx 101 --ny 67 --timesteps 70"
+VOLUME = "{bin}/jacobi --dims 3 --nx 23 --ny 19 --nz 17 --niter 30"
+HEAT = "{bin}/heat --nx 66 --ny 40 --timesteps 60"
+HEAT_3D = "{bin}/heat --dims 3 --nx 22 --ny 18 --nz 14 --timesteps 40"
+FACES = "{bin}/faces --nodes 7 --timesteps 40"
 LIFE_60 = LIFE.replace("--timesteps 70", "--timesteps 60")
 RUN = "{bin}/sluice-run"
 PASSED = r"^VERIFICATION: PASSED$"
@@ -38,6 +42,23 @@ ROWS = [
     *((f"{name}.openmp.{how}", f"{OPENMP} {RUN} -n 2 {threads} {command} --stream {stream} --verify", 0, PASSED)
       for name, command in (("jacobi", JACOBI), ("life", LIFE))
       for how, threads, stream in (("processes", "", "inline"), ("threads", "--threads", "inline"), ("host", "", "host"))),
+    *((f"{name}.{n}.{backend}", f"{RUN} -n {n} {'--threads' if backend == 'threads' else ''} {command} --backend {backend} --verify", 0, PASSED)
+      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D)) for n, backend in
+      ((1, "threads"), (2, "threads"), (6, "threads"), (1, "shm"), (2, "shm"), (4, "shm"), (6, "shm"), (2, "ofi:tcp"), (4, "ofi:tcp"))),
+    *((f"{name}.host_stream", f"{RUN} -n 4 {command} --stream host --verify", 0, PASSED)
+      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D))),
+    *((f"{name}.{comm}", f"mpiexec -n 4 {command} --comm {comm} --verify", 0, PASSED)
+      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE))
+      for comm in ("mpi", "mpi_persistent", "sluice")),
+    ("faces.one_node", f"{RUN} -n 2 {{bin}}/faces -n 1", 2, r"^faces: --nodes: "),
+    ("heat.order", f"{RUN} -n 3 {HEAT_3D}", 0, r"^error against the exact solution: .* order [12]\.[0-9]+$"),
+    ("heat.conservation", f"{RUN} -n 3 {HEAT} --start spots", 0, r"^CONSERVATION: PASSED$"),
+    ("heat.no_communication", f"{RUN} -n 2 {HEAT} --comm none", 0, r"^CONSERVATION: skipped"),
+    ("heat.unstable", f"{RUN} -n 2 {HEAT_3D} --fourier 0.2", 2, r"^heat: --fourier: .*1/6"),
+    ("heat.no_z", f"{RUN} -n 2 {HEAT} --nz 8", 2, r"^heat: --nz: "),
+    ("heat.too_many_ranks", f"{RUN} -n 7 {{bin}}/heat --dims 3 -n 4", 2, r"^heat: a mesh of 4 x 4 x 4 cells cannot"),
+    ("heat.nothing_to_write", f"{RUN} -n 2 {HEAT} -F 3", 2, r"^heat: --write-freq: "),
+    ("jacobi.periodic_volume", f"{RUN} -n 2 {VOLUME} --periodic x", 2, r"^jacobi: --periodic: "),
     ("jacobi.no_norm", f"{RUN} -n 4 {JACOBI} --nccheck 0 --stream host --periodic xy --verify", 0, PASSED),
     ("jacobi.copies", f"{RUN} -n 3 {JACOBI} --comm copies --stream host --verify", 0, PASSED),
     ("life.copies", f"{RUN} --threads -n 2 {LIFE} --comm copies --verify", 0, PASSED),
@@ -49,17 +70,14 @@ ROWS = [
     ("jacobi.backend.shm", f"{RUN} -n 2 {JACOBI} --backend shm --verify", 0, r"backend shm, "),
     ("jacobi.backend.threads", f"{RUN} --threads -n 2 {JACOBI} --backend threads,shm --verify", 0, r"backend threads, "),
     ("life.backend.shm", f"{RUN} --threads -n 2 {LIFE} --backend shm --verify", 0, r"backend shm, "),
-    ("jacobi.mpi", f"mpiexec -n 4 {JACOBI} --comm mpi --verify", 0, PASSED),
     *((f"jacobi.mpi.periodic.{periodic}", f"mpiexec -n 4 {JACOBI} --comm mpi --periodic {periodic} --verify", 0, PASSED)
       for periodic in ("none", "x", "xy")),
     *((f"jacobi.mpi.one_wide.{nx}x{ny}",
        f"mpiexec -n 4 {{bin}}/jacobi --nx {nx} --ny {ny} --niter 20 --periodic xy --comm mpi --verify", 0, PASSED)
       for nx, ny in ((6, 3), (3, 6), (4, 4))),
-    ("jacobi.mpi_on_a_stream", f"mpiexec -n 2 {JACOBI} --comm mpi --stream host --verify", 0, PASSED),
-    ("jacobi.sluice_under_mpi", f"mpiexec -n 3 {JACOBI} --comm sluice --verify", 0, PASSED),
-    ("life.mpi", f"mpiexec -n 4 {LIFE} --comm mpi --verify", 0, PASSED),
+    *((f"jacobi.{comm}_on_a_stream", f"mpiexec -n 2 {JACOBI} --comm {comm} --stream host --verify", 0, PASSED)
+      for comm in ("mpi", "mpi_persistent")),
     ("life.mpi.one_wide", "mpiexec -n 4 {bin}/life --nx 2 --ny 2 --comm mpi --verify", 0, PASSED),
-    ("life.sluice_under_mpi", f"mpiexec -n 3 {LIFE} --comm sluice --verify", 0, PASSED),
     ("jacobi.mpi_without_mpi", f"{RUN} -n 2 {JACOBI} --comm mpi", 2, r"^jacobi: --comm mpi "),
     ("jacobi.unknown_flag", f"{RUN} -n 2 {JACOBI} --no-such-flag", 2, r"^jacobi: unknown argument --no-such-flag"),
     ("jacobi.bad_number", f"{RUN} -n 1 {{bin}}/jacobi --nx many", 2, r"many|nx"),
@@ -189,8 +207,9 @@ BENCHES = [
     ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
     ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, PAIRS),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
-    ("jacobi", f"{APPS} {{bin}}/jacobi", 0, "mpi"),
-    ("life", f"{APPS} {{bin}}/life", 0, "mpi"),
+    *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "faces", "heat", "life")),
+    *((f"{name}.{sweep}", f"{APPS} --sweep {sweep} {{bin}}/{name}", 0, "one_rank mpi_persistent")
+      for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
 BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_by", "ranks", "pairs", "launch",
               "bytes", "depth", "window", "rails", "metric", "unit", "p50", "p10", "p99", "samples", "sample", "rounds",
@@ -234,7 +253,7 @@ def frames_of(gif):
 def check_outputs(work):
     """Files that the programs of `output_rows` wrote, and that a refused one did not: results, pictures and patterns."""
     faults = []
-    for app in ("jacobi", "life"):
+    for app in ("jacobi", "faces", "heat", "life"):
         faults += check_results(app, work)
         if not (work / f"{app}.png").read_bytes().startswith(b"\x89PNG\r\n"):
             faults.append(f"{app}.png is no PNG")
@@ -242,9 +261,11 @@ def check_outputs(work):
         faults.append("life.rle has no header")
     if (work / "every_000060.rle").read_text() != (work / "at_60.rle").read_text():
         faults.append("life -F 30 wrote another generation 60")
-    for movie, frames in (("each.gif", 61), ("each_30.gif", 3)):
+    for movie, frames in (("each.gif", 61), ("each_30.gif", 3), ("heat.gif", 5)):
         if frames_of(work / movie) != frames:
             faults.append(f"{movie} has {frames_of(work / movie)} frames")
+    if len(list(work.glob("heat_at_*.png"))) != 4:
+        faults.append(f"heat -F 10 wrote {sorted(path.name for path in work.glob('heat_at*'))}")
     written = sorted(path.name for path in work.glob("every*"))
     if written != [f"every{generation}.{end}" for generation in ("", "_000030", "_000060") for end in ("png", "rle")]:
         faults.append(f"life -F 30 wrote {written}")
@@ -255,10 +276,11 @@ def check_outputs(work):
 
 def output_rows():
     """Programs that write every kind of file they can."""
-    for app, command in (("jacobi", JACOBI), ("life", LIFE + " --rle {out}/life.rle")):
+    for app, command in (("jacobi", VOLUME), ("faces", FACES), ("heat", HEAT), ("life", LIFE + " --rle {out}/life.rle")):
         files = " ".join(f"--{kind} {{out}}/{app}.{end}" for kind, end in (("json", "json"), ("csv", "csv"), ("image", "png")))
         yield f"{app}.files", f"{RUN} -n 2 {command} --phases {files}", 0, r"^  interior +[0-9.]+ s$"
     yield "life.write_freq", f"{RUN} -n 3 {LIFE} -F 30 --image {{out}}/every.png --rle {{out}}/every.rle", 0, PASSED
+    yield "heat.movie", f"{RUN} -n 2 {HEAT_3D} -F 10 --image {{out}}/heat_at.png --movie {{out}}/heat.gif", 0, PASSED
     yield "life.movie", f"{RUN} -n 3 {LIFE_60} --movie {{out}}/each.gif", 0, PASSED
     yield "life.movie_30", f"{RUN} -n 2 {LIFE_60} -F 30 --movie {{out}}/each_30.gif", 0, PASSED
     yield "life.generation_60", f"{RUN} -n 1 {LIFE_60} --rle {{out}}/at_60.rle", 0, PASSED
@@ -279,7 +301,7 @@ def check_benches(work):
             continue
         rows = json.loads(file.read_text() or "[]")
         found = {rival for row in rows for rival in row["rivals"]}
-        if not rows or any(row.keys() != BENCH_KEYS or row["bench"] != name.split(".")[0] for row in rows):
+        if not rows or any(row.keys() != BENCH_KEYS or row["bench"].removesuffix("_3d") != name.split(".")[0] for row in rows):
             faults.append(f"{file.name} has no rows, or rows of other keys than {sorted(BENCH_KEYS)}")
         if any((row["stream"] == "cuda") != all(row[key] for key in ("gpu", "driver")) for row in rows):
             faults.append(f"{file.name} does not say which GPU and driver it is of, or should not")

@@ -1,112 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/decomposition.hpp"
+#include "apps/common/mesh.hpp"
 #include "apps/common/space.hpp"
 
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace apps {
 
-/// A list where kernels of `Space` can read it.
-template <class T, class Space>
-class SpaceList {
- public:
-  explicit SpaceList(const std::vector<T>& items)
-      : items_(Kokkos::view_alloc(Kokkos::WithoutInitializing, std::string("list")), items.size()) {
-    Kokkos::deep_copy(items_, Kokkos::View<const T*, Kokkos::HostSpace>(items.data(), items.size()));
-  }
-  const T* data() const { return items_.data(); }
-  Index size() const { return static_cast<Index>(items_.extent(0)); }
-
- private:
-  Kokkos::View<T*, typename Space::memory_space> items_;
+/// A number by another, and what is left. GPUs divide 32 bits several times faster than 64.
+struct Quotient {
+  Index whole;
+  Index rest;
 };
-
-/// What one call of a kernel works on: cells of a box of a list. A core of the host takes much at once, a thread of a
-/// GPU one cell.
-struct Chunk {
-  Index box;
-  Box cells;
-};
-
-/// A cell of a box; they are counted row by row.
-KOKKOS_INLINE_FUNCTION Box cell_of(const Box& box, Index number) {
-  // GPUs divide 32 bits several times faster than 64.
-  const bool small = (number | box.nx) >> 32 == 0;
-  const Index row = small ? static_cast<std::uint32_t>(number) / static_cast<std::uint32_t>(box.nx) : number / box.nx;
-  return {box.x + number - row * box.nx, box.y + row, 1, 1};
+KOKKOS_INLINE_FUNCTION Quotient divide(Index number, Index by) {
+  const bool small = (number | by) >> 32 == 0;
+  const Index whole = small ? static_cast<std::uint32_t>(number) / static_cast<std::uint32_t>(by) : number / by;
+  return {whole, number - whole * by};
 }
 
-/// One box, by rows, or by cells on a GPU. Kernels copy it.
+/// Boxes, cut into what one call of a kernel works on: a core of the host takes rows, a thread of a GPU a cell. Kernels
+/// copy it.
 template <class Space>
-struct RowChunks {
-  static constexpr bool kCells = kOnGpu<Space>;
-
-  Box box;
-
-  Index count() const { return kCells ? box.cells() : box.ny; }
-  KOKKOS_FUNCTION Chunk operator()(Index number) const {
-    if constexpr (kCells) {
-      return {0, cell_of(box, number)};
-    } else {
-      return {0, {box.x, box.y + number, box.nx, 1}};
-    }
-  }
-};
-
-/// A list of boxes, none of them empty, by boxes, or by cells on a GPU.
-template <class Space>
-class BoxChunks {
+class Chunks {
  public:
-  struct Entry {
-    Box box;
-    Index first;  ///< how many chunks the boxes before it are
-  };
+  static constexpr bool kCells = kOnGpu<Space>;
+  static constexpr std::size_t kMostBoxes = 6;
 
-  explicit BoxChunks(const std::vector<Box>& boxes) : entries_(numbered(boxes)) {
-    for (const Box& box : boxes) count_ += chunks_of(box);
+  Chunks() = default;
+  /// None of them empty.
+  explicit Chunks(const std::vector<Box>& boxes) {
+    for (const Box& box : boxes) {
+      const Index rows = kCells ? 1 : std::clamp(kRowCells / box.nx, Index{1}, box.ny);
+      const Index per_plane = kCells ? box.nx * box.ny : (box.ny + rows - 1) / rows;
+      cuts_[boxes_++] = {box, count_, rows, per_plane};
+      count_ += per_plane * box.nz;
+    }
   }
 
   Index count() const { return count_; }
 
-  /// What kernels copy: valid as long as this is.
-  struct Reader {
-    static constexpr bool kCells = kOnGpu<Space>;
-
-    const Entry* entries;
-    Index count;
-
-    KOKKOS_FUNCTION Chunk operator()(Index number) const {
-      if constexpr (kCells) {
-        Index i = 0;
-        while (i + 1 < count && entries[i + 1].first <= number) ++i;
-        return {i, cell_of(entries[i].box, number - entries[i].first)};
-      } else {
-        return {number, entries[number].box};
-      }
+  KOKKOS_FUNCTION Box operator()(Index number) const {
+    std::size_t i = 0;
+    while (i + 1 < boxes_ && cuts_[i + 1].first <= number) ++i;
+    const Cut& cut = cuts_[i];
+    const Box& box = cut.box;
+    const auto [plane, in_plane] = divide(number - cut.first, cut.per_plane);
+    if constexpr (kCells) {
+      const auto [row, cell] = divide(in_plane, box.nx);
+      return {box.x + cell, box.y + row, box.z + plane, 1, 1, 1};
+    } else {
+      const Index row = in_plane * cut.rows;
+      const Index left = box.ny - row;
+      return {box.x, box.y + row, box.z + plane, box.nx, cut.rows < left ? cut.rows : left, 1};
     }
-  };
-  Reader reader() const { return {entries_.data(), entries_.size()}; }
-
- private:
-  static Index chunks_of(const Box& box) { return kOnGpu<Space> ? box.cells() : 1; }
-
-  static std::vector<Entry> numbered(const std::vector<Box>& boxes) {
-    std::vector<Entry> all;
-    Index first = 0;
-    for (const Box& box : boxes) {
-      all.push_back({box, first});
-      first += chunks_of(box);
-    }
-    return all;
   }
 
-  SpaceList<Entry, Space> entries_;
+ private:
+  static constexpr Index kRowCells = 1024;  // that make up for a dispatch
+
+  struct Cut {
+    Box box;
+    Index first = 0;  // how many chunks the boxes before it are
+    Index rows = 1;   // of a chunk
+    Index per_plane = 1;
+  };
+
+  Cut cuts_[kMostBoxes] = {};
+  std::size_t boxes_ = 0;
   Index count_ = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "apps/common/usage_error.hpp"
 
+#include <array>
 #include <string>
 
 namespace apps {
@@ -23,45 +24,45 @@ Share share(Index cells, int parts, int part) {
 // How often a side is cut when it is divided into `parts`: a wrap-around is a cut as well, unless nothing is cut.
 Index cuts(int parts, bool periodic) { return parts == 1 ? 0 : parts - (periodic ? 0 : 1); }
 
-Index halo_cells(const Mesh& mesh, int columns, int rows) {
-  return cuts(columns, mesh.periodic_x) * mesh.ny + cuts(rows, mesh.periodic_y) * mesh.nx;
+Index halo_cells(const Mesh& mesh, int columns, int rows, int layers) {
+  return cuts(columns, mesh.periodic_x) * mesh.ny * mesh.nz + cuts(rows, mesh.periodic_y) * mesh.nx * mesh.nz +
+         cuts(layers, mesh.periodic_z) * mesh.nx * mesh.ny;
 }
 
-// The position after a step along one axis, or kNobody.
-int step(int position, int by, int count, bool periodic) {
-  const int next = position + by;
-  if (next >= 0 && next < count) return next;
-  return periodic ? (next + count) % count : kNobody;
+std::string size_of(const Mesh& mesh) {
+  const std::string plane = std::to_string(mesh.nx) + " x " + std::to_string(mesh.ny);
+  return mesh.nz == 1 ? plane : plane + " x " + std::to_string(mesh.nz);
 }
 
 }  // namespace
 
-Decomposition::Decomposition(const Mesh& mesh, int ranks) : mesh_(mesh) {
+Decomposition::Decomposition(const Mesh& mesh, int ranks)
+    : mesh_(mesh), grid_{{1, 1, 1}, {mesh.periodic_z, mesh.periodic_y, mesh.periodic_x}} {
   Index best = -1;
   for (int columns = 1; columns <= ranks; ++columns) {
-    const int rows = ranks / columns;
-    if (ranks % columns != 0 || columns > mesh.nx || rows > mesh.ny) continue;
-    const Index halo = halo_cells(mesh, columns, rows);
-    if (best >= 0 && halo >= best) continue;
-    best = halo;
-    columns_ = columns;
-    rows_ = rows;
+    for (int rows = 1; ranks % columns == 0 && rows <= ranks / columns; ++rows) {
+      const int layers = ranks / columns / rows;
+      if (columns * rows * layers != ranks || columns > mesh.nx || rows > mesh.ny || layers > mesh.nz) continue;
+      const Index halo = halo_cells(mesh, columns, rows, layers);
+      if (best >= 0 && halo >= best) continue;
+      best = halo;
+      grid_.ranks = {layers, rows, columns};
+    }
   }
   if (best < 0)
-    throw UsageError("a mesh of " + std::to_string(mesh.nx) + " x " + std::to_string(mesh.ny) +
-                     " cells cannot be divided among " + std::to_string(ranks) + " ranks");
+    throw UsageError("a mesh of " + size_of(mesh) + " cells cannot be divided among " + std::to_string(ranks) +
+                     " ranks");
 }
+
+Decomposition::Decomposition(const Mesh& mesh, const std::array<int, 3>& grid)
+    : mesh_(mesh), grid_{grid, {mesh.periodic_z, mesh.periodic_y, mesh.periodic_x}} {}
 
 Box Decomposition::box(int rank) const {
-  const Share x = share(mesh_.nx, columns_, rank % columns_);
-  const Share y = share(mesh_.ny, rows_, rank / columns_);
-  return {x.begin, y.begin, x.length, y.length};
-}
-
-int Decomposition::neighbour(int rank, Direction direction) const {
-  const int column = step(rank % columns_, direction.dx, columns_, mesh_.periodic_x);
-  const int row = step(rank / columns_, direction.dy, rows_, mesh_.periodic_y);
-  return column == kNobody || row == kNobody ? kNobody : row * columns_ + column;
+  const std::array<int, 3> at = grid_.coordinates_of(rank);
+  const Share x = share(mesh_.nx, columns(), at[2]);
+  const Share y = share(mesh_.ny, rows(), at[1]);
+  const Share z = share(mesh_.nz, layers(), at[0]);
+  return {x.begin, y.begin, z.begin, x.length, y.length, z.length};
 }
 
 }  // namespace apps

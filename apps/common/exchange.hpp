@@ -1,16 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/halo.hpp"
-#include "apps/common/halo_buffers.hpp"
-
 #include <sluice/sluice.hpp>
 
-#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace apps {
+
+/// How many messages of a pair may be under way: epoch k uses slot k mod kSlots, so a step need not wait for the last
+/// one's.
+inline constexpr int kSlots = 2;
+
+/// One end of a message that is sent again and again: kSlots slots, one behind the other.
+struct Link {
+  int peer = 0;
+  sluice::Slice slots;
+
+  std::size_t bytes() const { return slots.bytes() / kSlots; }
+  std::byte* slot(int number) const { return slots.data() + static_cast<std::size_t>(number) * bytes(); }
+};
+
+/// What a rank tells others in an exchange, and what they tell it: at most one message for each pair and way.
+struct Links {
+  std::vector<Link> out;
+  std::vector<Link> in;
+};
 
 /// Moves the messages of a halo, again and again. One exchange is acquire, (pack), put, ..., wait, (unpack), release.
 ///
@@ -30,13 +46,17 @@ class Exchange {
   virtual std::string describe() const = 0;
 };
 
-/// Through Sluice: one plan of a sender and a receiver per message, on `stream`.
-std::unique_ptr<Exchange> make_sluice_exchange(sluice::Context& context, const Halo& halo, const HaloBuffers& buffers,
-                                               sluice::Stream stream);
+/// Through Sluice: one plan of all senders and receivers, on `stream`.
+std::unique_ptr<Exchange> make_sluice_exchange(sluice::Context& context, const Links& links, sluice::Stream stream);
 
-/// Through MPI: persistent requests, receives posted as early as their slots are free. In program order.
+enum class MpiRequests {
+  each_time,  ///< MPI_Irecv and MPI_Isend in every exchange
+  persistent  ///< made once, receives started as early as their slots are free
+};
+
+/// Through MPI, in program order.
 /// @throws UsageError where the program was not started under MPI, or built without it.
-std::unique_ptr<Exchange> make_mpi_exchange(const Halo& halo, const HaloBuffers& buffers, std::size_t cell_bytes);
+std::unique_ptr<Exchange> make_mpi_exchange(const Links& links, MpiRequests requests);
 
 /// Moves nothing: what is left is the time of packing, unpacking and computing.
 std::unique_ptr<Exchange> make_no_exchange();

@@ -14,40 +14,47 @@ namespace {
 
 constexpr int kHaloTag = 0;
 
-int byte_count(Index cells, std::size_t cell_bytes) {
-  const std::size_t bytes = static_cast<std::size_t>(cells) * cell_bytes;
-  if (bytes > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw UsageError("a halo message of " + std::to_string(bytes) + " bytes is too long for MPI");
-  return static_cast<int>(bytes);
+int byte_count(const Link& link) {
+  if (link.bytes() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw UsageError("a halo message of " + std::to_string(link.bytes()) + " bytes is too long for MPI");
+  return static_cast<int>(link.bytes());
 }
 
-void start_all(std::vector<MPI_Request>& requests) { MPI_Startall(static_cast<int>(requests.size()), requests.data()); }
+using Requests = std::vector<MPI_Request>;
 
-void wait_all(std::vector<MPI_Request>& requests) {
+void start_all(Requests& requests) { MPI_Startall(static_cast<int>(requests.size()), requests.data()); }
+
+void wait_all(Requests& requests) {
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
 }
 
 // Both slots' receives are posted ahead, so that a message always finds one: the eager protocol then needs no extra
 // copy.
-class MpiExchange : public Exchange {
+class PersistentExchange : public Exchange {
  public:
-  MpiExchange(const Halo& halo, const HaloBuffers& buffers, std::size_t cell_bytes) {
-    for (int slot = 0; slot < kSlots; ++slot)
-      for (std::size_t i = 0; i < halo.messages.size(); ++i) open(halo.messages[i], i, slot, buffers, cell_bytes);
+  explicit PersistentExchange(const Links& links) {
+    for (int slot = 0; slot < kSlots; ++slot) {
+      for (const Link& link : links.in)
+        MPI_Recv_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+                      &receives_[slot].emplace_back());
+      for (const Link& link : links.out)
+        MPI_Send_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+                      &sends_[slot].emplace_back());
+    }
     // Two messages of a pair match in the order of their receives: the first exchange uses slot 1.
     for (int k = 1; k <= kSlots; ++k) start_all(receives_[k % kSlots]);
   }
 
-  MpiExchange(const MpiExchange&) = delete;
-  MpiExchange& operator=(const MpiExchange&) = delete;
+  PersistentExchange(const PersistentExchange&) = delete;
+  PersistentExchange& operator=(const PersistentExchange&) = delete;
 
-  ~MpiExchange() override {
-    for (auto& requests : receives_) {
+  ~PersistentExchange() override {
+    for (Requests& requests : receives_) {
       for (MPI_Request& request : requests) MPI_Cancel(&request);
       wait_all(requests);
       for (MPI_Request& request : requests) MPI_Request_free(&request);
     }
-    for (auto& requests : sends_) {
+    for (Requests& requests : sends_) {
       wait_all(requests);
       for (MPI_Request& request : requests) MPI_Request_free(&request);
     }
@@ -64,23 +71,47 @@ class MpiExchange : public Exchange {
   std::string describe() const override { return "MPI persistent requests, two sets"; }
 
  private:
-  void open(const Message& message, std::size_t i, int slot, const HaloBuffers& buffers, std::size_t cell_bytes) {
-    MPI_Recv_init(buffers.in(i, slot), byte_count(message.in_cells, cell_bytes), MPI_BYTE, message.peer, kHaloTag,
-                  world_.communicator(), &receives_[slot].emplace_back());
-    MPI_Send_init(buffers.out(i, slot), byte_count(message.out_cells, cell_bytes), MPI_BYTE, message.peer, kHaloTag,
-                  world_.communicator(), &sends_[slot].emplace_back());
+  MpiWorld world_;
+  std::array<Requests, kSlots> sends_;
+  std::array<Requests, kSlots> receives_;
+  int slot_ = 0;
+};
+
+// As most programs are written: receives and sends are posted together, and all have ended when the exchange has.
+class RequestExchange : public Exchange {
+ public:
+  explicit RequestExchange(const Links& links) : links_(links) {
+    for (const auto* side : {&links_.in, &links_.out})
+      for (const Link& link : *side) byte_count(link);
   }
 
+  int acquire() override { return 0; }
+  void put() override {
+    for (const Link& link : links_.in)
+      MPI_Irecv(link.slot(0), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+                &requests_.emplace_back());
+    for (const Link& link : links_.out)
+      MPI_Isend(link.slot(0), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+                &requests_.emplace_back());
+  }
+  void wait() override {
+    wait_all(requests_);
+    requests_.clear();
+  }
+  void release() override {}
+  std::string describe() const override { return "MPI_Irecv, MPI_Isend and MPI_Waitall"; }
+
+ private:
   MpiWorld world_;
-  std::array<std::vector<MPI_Request>, kSlots> sends_;
-  std::array<std::vector<MPI_Request>, kSlots> receives_;
-  int slot_ = 0;
+  Links links_;
+  Requests requests_;
 };
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_mpi_exchange(const Halo& halo, const HaloBuffers& buffers, std::size_t cell_bytes) {
-  return std::make_unique<MpiExchange>(halo, buffers, cell_bytes);
+std::unique_ptr<Exchange> make_mpi_exchange(const Links& links, MpiRequests requests) {
+  if (requests == MpiRequests::persistent) return std::make_unique<PersistentExchange>(links);
+  return std::make_unique<RequestExchange>(links);
 }
 
 }  // namespace apps

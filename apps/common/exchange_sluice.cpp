@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/exchange.hpp"
 
+#include <cstdint>
 #include <vector>
 
 namespace apps {
@@ -10,19 +11,15 @@ constexpr sluice::Tag kHaloTag = 0;
 
 class SluiceExchange : public Exchange {
  public:
-  SluiceExchange(sluice::Context& context, const Halo& halo, const HaloBuffers& buffers, sluice::Stream stream)
+  SluiceExchange(sluice::Context& context, const Links& links, sluice::Stream stream)
       : stream_(stream), plan_(context.plan()) {
     sluice::Scope scope = context.scope("halo");
     const sluice::ChannelOptions options{.depth = kSlots, .name = "halo", .stream = stream};
-    const std::size_t count = halo.messages.size();
-    for (std::size_t i = 0; i < count; ++i) {
-      const int peer = halo.messages[i].peer;
-      receivers_.push_back(scope.receiver(peer, kHaloTag, buffers.in_slots(i), options));
-      senders_.push_back(scope.sender(peer, kHaloTag, buffers.out_slots(i), options));
-    }
+    for (const Link& link : links.in) receivers_.push_back(scope.receiver(link.peer, kHaloTag, link.slots, options));
+    for (const Link& link : links.out) senders_.push_back(scope.sender(link.peer, kHaloTag, link.slots, options));
     for (sluice::Receiver& receiver : receivers_) plan_.add(receiver);
     for (sluice::Sender& sender : senders_) plan_.add(sender);
-    if (count > 0) plan_.commit(stream);
+    if (!receivers_.empty() || !senders_.empty()) plan_.commit(stream);
   }
 
   int acquire() override {
@@ -50,9 +47,8 @@ class SluiceExchange : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_sluice_exchange(sluice::Context& context, const Halo& halo, const HaloBuffers& buffers,
-                                               sluice::Stream stream) {
-  return std::make_unique<SluiceExchange>(context, halo, buffers, stream);
+std::unique_ptr<Exchange> make_sluice_exchange(sluice::Context& context, const Links& links, sluice::Stream stream) {
+  return std::make_unique<SluiceExchange>(context, links, stream);
 }
 
 }  // namespace apps

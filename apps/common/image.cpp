@@ -13,6 +13,7 @@ constexpr Index kUsefulSide = 512;    // smaller pictures are enlarged to about 
 constexpr std::array<Colour, 5> kDivergingColours = {
     {{20, 40, 120}, {90, 150, 220}, {245, 245, 245}, {235, 140, 90}, {140, 20, 30}}};
 constexpr std::array<Colour, 3> kCellColours = {{{12, 14, 24}, {40, 140, 110}, {220, 250, 200}}};
+constexpr std::array<Colour, 4> kHotColours = {{{10, 8, 20}, {170, 30, 40}, {245, 170, 40}, {255, 250, 220}}};
 
 std::uint8_t blend(std::uint8_t from, std::uint8_t to, double part) {
   return static_cast<std::uint8_t>(std::lround(from + part * (to - from)));
@@ -22,6 +23,7 @@ std::uint8_t blend(std::uint8_t from, std::uint8_t to, double part) {
 
 constinit const Palette kDiverging = kDivergingColours;
 constinit const Palette kCells = kCellColours;
+constinit const Palette kHot = kHotColours;
 
 Colour colour_at(Palette palette, double value) {
   // A value that is no number is drawn as the lowest: a comparison with it is false.

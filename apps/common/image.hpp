@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/decomposition.hpp"
+#include "apps/common/mesh.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -27,6 +27,8 @@ using Palette = std::span<const Colour>;
 extern const Palette kDiverging;
 /// Near black to pale green: for cells dead and alive.
 extern const Palette kCells;
+/// Black, red, yellow, white: for heat.
+extern const Palette kHot;
 
 /// The colour of a value, which is first cut to [0, 1].
 Colour colour_at(Palette palette, double value);
@@ -44,6 +46,13 @@ struct Image {
 bool can_write_png();
 /// Writes a PNG file, unless its name is empty. @throws std::runtime_error that names the file.
 void write_png(const std::string& file, const Image& image);
+
+/// What is drawn of a field of three dimensions; of one of two, all of it.
+template <class T>
+std::span<const T> middle_plane(std::span<const T> cells, const Mesh& mesh) {
+  const auto plane = static_cast<std::size_t>(mesh.nx * mesh.ny);
+  return cells.subspan(static_cast<std::size_t>(mesh.nz / 2) * plane, plane);
+}
 
 /// How cells become pixels: large fields are averaged over shrink x shrink cells, small ones drawn enlarge times as
 /// large.

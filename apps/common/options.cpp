@@ -16,8 +16,11 @@
 namespace apps {
 namespace {
 
-const std::map<std::string, Comm> kComms = {
-    {"sluice", Comm::sluice}, {"copies", Comm::copies}, {"mpi", Comm::mpi}, {"none", Comm::none}};
+const std::map<std::string, Comm> kComms = {{"sluice", Comm::sluice},
+                                            {"copies", Comm::copies},
+                                            {"mpi", Comm::mpi},
+                                            {"mpi_persistent", Comm::mpi_persistent},
+                                            {"none", Comm::none}};
 const std::map<std::string, StreamKind> kStreams = {
     {"inline", StreamKind::inline_}, {"host", StreamKind::host}, {"cuda", StreamKind::cuda}};
 
@@ -96,8 +99,10 @@ void add_backend_option(CLI::App& app, std::string& backends) {
 void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
   add_choice(
       app, comm, options.comm, kComms,
-      "what moves the halo: sluice (default); copies or mpi (the host waits for the stream, copies to its memory, "
-      "exchanges there by channels or MPI, and copies back); none (pack, compute and unpack only)");
+      "what moves the halo: sluice (default); copies, mpi or mpi_persistent (the host waits for the stream, copies to "
+      "its memory, exchanges there by channels, MPI_Isend and MPI_Irecv, or persistent requests, and copies back); "
+      "none "
+      "(pack, compute and unpack only)");
   add_choice(
       app, "--stream", options.stream, kStreams,
       "where the work runs: inline (default; the calling thread), host (a host stream) or cuda (a GPU's stream)");

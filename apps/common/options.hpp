@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/app_stream.hpp"
-
 #include <CLI/CLI.hpp>
 
 #include <optional>
@@ -12,7 +10,12 @@
 
 namespace apps {
 
-enum class Comm { sluice, copies, mpi, none };
+/// What moves the halo.
+enum class Comm { sluice, copies, mpi, mpi_persistent, none };
+
+enum class StreamKind { inline_, host, cuda };
+
+constexpr bool is_mpi(Comm comm) { return comm == Comm::mpi || comm == Comm::mpi_persistent; }
 
 /// What every application takes.
 struct CommonOptions {

@@ -24,21 +24,23 @@ Json phases_json(const PhaseSeconds& seconds) {
 }
 
 Json object(const Result& result) {
-  return {{"app", result.app},
-          {"comm", result.comm},
-          {"backend", result.backend},
-          {"stream", result.stream},
-          {"nx", result.nx},
-          {"ny", result.ny},
-          {"nz", result.nz},
-          {"ranks", result.ranks},
-          {"steps", result.steps},
-          {"create_s", result.create_s},
-          {"solve_s", result.solve_s},
-          {"step_us", result.step_us()},
-          {"phases", result.phases ? phases_json(*result.phases) : Json(nullptr)},
-          {"verification", result.verification},
-          {"max_error", result.max_error ? Json(*result.max_error) : Json(nullptr)}};
+  Json object = {{"app", result.app},
+                 {"comm", result.comm},
+                 {"backend", result.backend},
+                 {"stream", result.stream},
+                 {"nx", result.nx},
+                 {"ny", result.ny},
+                 {"nz", result.nz},
+                 {"ranks", result.ranks},
+                 {"steps", result.steps},
+                 {"create_s", result.create_s},
+                 {"solve_s", result.solve_s},
+                 {"step_us", result.step_us()},
+                 {"phases", result.phases ? phases_json(*result.phases) : Json(nullptr)},
+                 {"verification", result.verification},
+                 {"max_error", result.max_error ? Json(*result.max_error) : Json(nullptr)}};
+  for (const auto& [name, value] : result.more) object[name] = value;
+  return object;
 }
 
 void append(std::string& line, const std::string& text) { line += (line.empty() ? "" : ",") + text; }

@@ -7,6 +7,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace apps {
 
@@ -24,8 +26,9 @@ struct Result {
   double create_s = 0;
   double solve_s = 0;
   std::optional<PhaseSeconds> phases;
-  std::string verification = "skipped";  ///< passed, failed or skipped
-  std::optional<double> max_error;       ///< largest difference from the serial run
+  std::string verification = "skipped";              ///< passed, failed or skipped
+  std::optional<double> max_error;                   ///< largest difference from the serial run
+  std::vector<std::pair<std::string, double>> more;  ///< what this application alone tells
 
   double step_us() const { return steps > 0 ? 1e6 * solve_s / static_cast<double>(steps) : 0; }
 };

@@ -11,12 +11,7 @@ namespace apps {
 namespace {
 
 std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm comm) {
-  return comm == Comm::mpi ? make_mpi_collectives() : make_sluice_collectives(context);
-}
-
-// Where the kernels of a stream pack and unpack.
-sluice::Space space_of(StreamKind stream) {
-  return stream == StreamKind::cuda ? sluice::Space::device : sluice::Space::host;
+  return is_mpi(comm) ? make_mpi_collectives() : make_sluice_collectives(context);
 }
 
 // Why a file cannot be written; empty: all can.
@@ -36,18 +31,16 @@ std::string first_fault(const CommonOptions& options, std::vector<std::string> f
 
 }  // namespace
 
-Session::Session(sluice::Context& context_in, const CommonOptions& options_in, const Mesh& mesh, Stencil stencil,
-                 std::size_t cell_bytes_in)
-    : context(context_in), options(options_in), cell_bytes(cell_bytes_in), rank(context_in.rank()),
-      decomposition(mesh, context_in.size()), halo(make_halo(decomposition, rank, stencil)),
-      buffers(context, halo, cell_bytes, space_of(options.stream)),
+Session::Session(sluice::Context& context_in, const CommonOptions& options_in, const Decomposition& decomposition_in)
+    : context(context_in), options(options_in), rank(context_in.rank()), decomposition(decomposition_in),
       collectives(open_collectives(context, options.comm)) {}
 
-std::unique_ptr<Exchange> Session::open_exchange(const HaloBuffers& slots, sluice::Stream stream) {
+std::unique_ptr<Exchange> Session::open_exchange(const Links& links, sluice::Stream stream) {
   switch (options.comm) {
     case Comm::sluice:
-    case Comm::copies: return make_sluice_exchange(context, halo, slots, stream);
-    case Comm::mpi: return make_mpi_exchange(halo, slots, cell_bytes);
+    case Comm::copies: return make_sluice_exchange(context, links, stream);
+    case Comm::mpi: return make_mpi_exchange(links, MpiRequests::each_time);
+    case Comm::mpi_persistent: return make_mpi_exchange(links, MpiRequests::persistent);
     case Comm::none: break;
   }
   return make_no_exchange();
@@ -60,6 +53,7 @@ Result Session::result(const std::string& app) const {
   result.stream = name(options.stream);
   result.nx = decomposition.mesh().nx;
   result.ny = decomposition.mesh().ny;
+  result.nz = decomposition.mesh().nz;
   result.ranks = decomposition.ranks();
   return result;
 }

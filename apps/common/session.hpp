@@ -2,9 +2,8 @@
 #pragma once
 
 #include "apps/common/collectives.hpp"
+#include "apps/common/decomposition.hpp"
 #include "apps/common/exchange.hpp"
-#include "apps/common/halo.hpp"
-#include "apps/common/halo_buffers.hpp"
 #include "apps/common/options.hpp"
 #include "apps/common/report.hpp"
 
@@ -19,23 +18,19 @@ namespace apps {
 /// This rank's share of a problem, and what it needs to work on it with the others. Made before the Stepper; the stream
 /// and the exchange on it (staged_exchange.hpp) come after, because what they run refers to both.
 struct Session {
-  Session(sluice::Context& context, const CommonOptions& options, const Mesh& mesh, Stencil stencil,
-          std::size_t cell_bytes);
+  Session(sluice::Context& context, const CommonOptions& options, const Decomposition& decomposition);
 
   Box block() const { return decomposition.box(rank); }
-  /// Moves what is in `slots`: through Sluice on `stream`, else in program order.
-  std::unique_ptr<Exchange> open_exchange(const HaloBuffers& slots, sluice::Stream stream);
+  /// Moves what is in the slots of `links`: through Sluice on `stream`, else in program order.
+  std::unique_ptr<Exchange> open_exchange(const Links& links, sluice::Stream stream);
 
   /// A Result with what is known before the run.
   Result result(const std::string& app) const;
 
   sluice::Context context;
   const CommonOptions options;
-  const std::size_t cell_bytes;
   const int rank;
   const Decomposition decomposition;
-  const Halo halo;
-  const HaloBuffers buffers;
   const std::unique_ptr<Collectives> collectives;
 };
 

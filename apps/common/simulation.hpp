@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/frames.hpp"
 #include "apps/common/gather_field.hpp"
 #include "apps/common/session.hpp"
 #include "apps/common/space.hpp"
 #include "apps/common/staged_exchange.hpp"
 #include "apps/common/stepper.hpp"
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +19,8 @@ namespace apps {
 /// What a simulation is about.
 struct Setup {
   Mesh mesh;
-  Stencil stencil = Stencil::five_point;
-  Index steps = 0;  ///< at most
+  std::optional<std::array<int, 3>> grid;  ///< of blocks: layers, rows, columns; unset: as Decomposition chooses
+  Index steps = 0;                         ///< at most
 };
 
 /// One rank's part of a run of `Model` in `Space`: everything between the options and a Result.
@@ -28,10 +31,10 @@ class Simulation {
 
   Simulation(sluice::Context& context, const CommonOptions& options, const Setup& setup, const Model& model,
              const Space& space)
-      : begin_(Clock::now()), session_(context, options, setup.mesh, setup.stencil, sizeof(Value)),
-        progress_(session_.rank == 0, setup.steps, static_cast<double>(setup.mesh.nx * setup.mesh.ny)),
-        stepper_(space, model, session_.block(), session_.halo, session_.buffers, Value{}),
-        stream_(stream_of(options.stream, space)), exchange_(open_exchange(session_, stream_, space)) {
+      : begin_(Clock::now()), session_(context, options, decompose(setup, context.size())),
+        progress_(session_.rank == 0, setup.steps, static_cast<double>(setup.mesh.cells())),
+        stepper_(session_.context, space, model, session_.decomposition, Value{}), queue_(options.stream, space),
+        exchange_(open_exchange(session_, queue(), stepper_.links())) {
     stepper_.show_progress(&progress_);
     if (options.phases) stepper_.time_phases(&phases_);
   }
@@ -41,11 +44,11 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
 
   const Session& session() const { return session_; }
-  /// The distance from a cell to the one below it.
-  Index pitch() const { return stepper_.field().pitch(); }
-  /// Cell (0, 0) of this rank's block in both copies of the field, for the host to write before `start`.
+  /// Where a cell's neighbours are.
+  Strides strides() const { return stepper_.field().strides(); }
+  /// The first cell of this rank's block in both copies of the field, for the host to write before `start`.
   Value* initial(int copy) { return stepper_.field().host_origin(copy); }
-  /// Cell (0, 0) of this rank's block, for the host to read once `stop` has returned.
+  /// The first cell of this rank's block, for the host to read once `stop` has returned.
   const Value* cells() const { return stepper_.cells(); }
 
   /// Ends the time of creation, exchanges the initial ghosts a few times, and starts the clock when all ranks are
@@ -54,17 +57,17 @@ class Simulation {
     constexpr int kWarmUps = 10;
     stepper_.begin();
     create_s_ = seconds_since(begin_);
-    for (int i = 0; i < kWarmUps; ++i) stepper_.exchange_only(*exchange_, stream_);
+    for (int i = 0; i < kWarmUps; ++i) stepper_.exchange_only(*exchange_, queue());
     synchronize();
     session_.collectives->barrier();
     begin_ = Clock::now();
   }
 
-  void step() { stepper_.step(*exchange_, stream_); }
+  void step() { stepper_.step(*exchange_, queue()); }
 
   /// A step, and its measure summed over all ranks; over this one without communication. The host waits for it.
   double step_measured() {
-    stepper_.step_measured(*exchange_, stream_);
+    stepper_.step_measured(*exchange_, queue());
     synchronize();
     const double mine = stepper_.measured();
     return session_.options.comm == Comm::none ? mine : session_.collectives->sum(mine);
@@ -96,11 +99,17 @@ class Simulation {
 
   /// The whole field at rank 0.
   std::vector<Value> gather() {
-    return gather_field<Value>(*session_.collectives, session_.decomposition, session_.rank, stepper_.cells(), pitch());
+    return gather_field<Value>(*session_.collectives, session_.decomposition, session_.rank, stepper_.cells(),
+                               strides());
   }
 
  private:
-  void synchronize() { session_.context.synchronize(stream_.handle()); }
+  static Decomposition decompose(const Setup& setup, int ranks) {
+    return setup.grid ? Decomposition(setup.mesh, *setup.grid) : Decomposition(setup.mesh, ranks);
+  }
+
+  const sluice::kokkos::Queue<Space>& queue() const { return queue_.get(); }
+  void synchronize() { session_.context.synchronize(queue().stream()); }
 
   Clock::time_point begin_;
   Session session_;
@@ -108,9 +117,22 @@ class Simulation {
   Progress progress_;
   PhaseTimer phases_;
   Stepper<Model, Space> stepper_;
-  AppStream stream_;
+  AppQueue<Space> queue_;
   std::unique_ptr<Exchange> exchange_;
   double create_s_ = 0;
 };
+
+/// So many steps; `use(step, field)` at rank 0 for those that are written or shown, from step 0 on.
+template <class Model, class Space, class Use>
+void advance(Simulation<Model, Space>& simulation, const FrameOptions& frames, Index steps, const Use& use) {
+  const bool first = simulation.session().rank == 0;
+  for (Index done = 0; done <= steps; ++done) {
+    if (done > 0) simulation.step();
+    if (!frames.writes(done) && !frames.shows(done, steps)) continue;
+    simulation.interrupt([&](const auto& field) {
+      if (first) use(done, field);
+    });
+  }
+}
 
 }  // namespace apps

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/app_stream.hpp"
+#include "apps/common/options.hpp"
 #include "apps/common/usage_error.hpp"
+
+#include <sluice/kokkos/queue.hpp>
+#include <sluice/sluice.hpp>
 
 #include <Kokkos_Core.hpp>
 
 #include <cstdlib>
+#include <optional>
 #include <stdexcept>
 #include <type_traits>
 
@@ -71,10 +75,6 @@ auto with_space(StreamKind kind, const Body& body) {
   return body(Kokkos::Cuda(stream.get()));
 }
 
-inline AppStream stream_of(StreamKind, const Kokkos::Cuda& space) {
-  return AppStream(sluice::Stream::cuda(space.cuda_stream()));
-}
-
 #else
 
 template <class Body>
@@ -85,10 +85,26 @@ auto with_space(StreamKind kind, const Body& body) {
 
 #endif
 
-/// The stream that the kernels of `space` are ordered on.
+/// Where the work of a program runs in order: in the calling thread, on a host stream, or on a GPU's stream. One source
+/// serves all.
 template <class Space>
-AppStream stream_of(StreamKind kind, const Space&) {
-  return AppStream(kind);
-}
+class AppQueue {
+ public:
+  AppQueue(StreamKind kind, const Space& space) : queue_(space) {
+    if constexpr (std::is_constructible_v<Queue, Space, sluice::HostStream&>) {
+      if (kind == StreamKind::host) queue_ = Queue(space, host_.emplace());
+    }
+  }
+  AppQueue(const AppQueue&) = delete;
+  AppQueue& operator=(const AppQueue&) = delete;
+
+  const sluice::kokkos::Queue<Space>& get() const { return queue_; }
+
+ private:
+  using Queue = sluice::kokkos::Queue<Space>;
+
+  std::optional<sluice::HostStream> host_;
+  Queue queue_;
+};
 
 }  // namespace apps

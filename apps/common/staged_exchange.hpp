@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/app_stream.hpp"
 #include "apps/common/exchange.hpp"
 #include "apps/common/session.hpp"
+
+#include <sluice/kokkos.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -19,23 +20,21 @@ namespace apps {
 template <class Space>
 class StagedExchange : public Exchange {
  public:
-  StagedExchange(Session& session, AppStream& stream, const Space& space)
-      : session_(session), stream_(stream), space_(space),
-        staging_(session.context, session.halo, session.cell_bytes, sluice::Space::pinned),
-        exchange_(session.open_exchange(staging_, sluice::Stream::program_order())) {}
+  using Queue = sluice::kokkos::Queue<Space>;
+
+  StagedExchange(Session& session, const Queue& queue, const Links& links)
+      : session_(session), queue_(queue), links_(links), staged_(staged(session.context, links)),
+        exchange_(session.open_exchange(staged_, sluice::Stream::program_order())) {}
 
   int acquire() override { return slot_ = exchange_->acquire(); }
   void put() override {
-    for (std::size_t i = 0; i < session_.halo.messages.size(); ++i)
-      copy<Host, Device>(staging_.out(i, slot_), session_.buffers.out(i, slot_),
-                         staging_.out_slots(i).bytes() / kSlots);
+    for (std::size_t i = 0; i < links_.out.size(); ++i) copy<Host, Device>(staged_.out[i], links_.out[i]);
     synchronize();
     exchange_->put();
   }
   void wait() override {
     exchange_->wait();
-    for (std::size_t i = 0; i < session_.halo.messages.size(); ++i)
-      copy<Device, Host>(session_.buffers.in(i, slot_), staging_.in(i, slot_), staging_.in_slots(i).bytes() / kSlots);
+    for (std::size_t i = 0; i < links_.in.size(); ++i) copy<Device, Host>(links_.in[i], staged_.in[i]);
   }
   void release() override {
     synchronize();
@@ -47,19 +46,30 @@ class StagedExchange : public Exchange {
   using Host = Kokkos::HostSpace;
   using Device = typename Space::memory_space;
 
-  template <class To, class From>
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-    using Target = Kokkos::View<std::byte*, To, Kokkos::MemoryUnmanaged>;
-    using Source = Kokkos::View<const std::byte*, From, Kokkos::MemoryUnmanaged>;
-    stream_.run([this, to, from, bytes] { Kokkos::deep_copy(space_, Target(to, bytes), Source(from, bytes)); });
+  /// The same in the host's memory.
+  static Links staged(sluice::Context& context, Links links) {
+    for (auto* side : {&links.out, &links.in})
+      for (Link& link : *side) {
+        const std::size_t bytes = link.slots.bytes();
+        link.slots = context.allocate(bytes, sluice::Space::pinned).slice(0, bytes);
+      }
+    return links;
   }
 
-  void synchronize() { session_.context.synchronize(stream_.handle()); }
+  template <class To, class From>
+  void copy(const Link& to, const Link& from) {
+    using Target = Kokkos::View<std::byte*, To, Kokkos::MemoryUnmanaged>;
+    using Source = Kokkos::View<const std::byte*, From, Kokkos::MemoryUnmanaged>;
+    queue_.run([exec = queue_.exec(), target = Target(to.slot(slot_), to.bytes()),
+                source = Source(from.slot(slot_), from.bytes())] { Kokkos::deep_copy(exec, target, source); });
+  }
+
+  void synchronize() { session_.context.synchronize(queue_.stream()); }
 
   Session& session_;
-  AppStream& stream_;
-  Space space_;
-  HaloBuffers staging_;
+  Queue queue_;
+  Links links_;
+  Links staged_;
   std::unique_ptr<Exchange> exchange_;
   int slot_ = 0;
 };
@@ -67,12 +77,13 @@ class StagedExchange : public Exchange {
 /// What the options ask for. Channels alone know streams: all else is in program order, and staged where the work is
 /// not.
 template <class Space>
-std::unique_ptr<Exchange> open_exchange(Session& session, AppStream& stream, const Space& space) {
+std::unique_ptr<Exchange> open_exchange(Session& session, const sluice::kokkos::Queue<Space>& queue,
+                                        const Links& links) {
   const Comm comm = session.options.comm;
   const bool in_program_order = session.options.stream == StreamKind::inline_ && comm != Comm::copies;
   if (comm == Comm::sluice || comm == Comm::none || in_program_order)
-    return session.open_exchange(session.buffers, stream.handle());
-  return std::make_unique<StagedExchange<Space>>(session, stream, space);
+    return session.open_exchange(links, queue.stream());
+  return std::make_unique<StagedExchange<Space>>(session, queue, links);
 }
 
 }  // namespace apps

@@ -1,51 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/app_stream.hpp"
 #include "apps/common/chunks.hpp"
+#include "apps/common/decomposition.hpp"
 #include "apps/common/exchange.hpp"
 #include "apps/common/field.hpp"
-#include "apps/common/halo.hpp"
-#include "apps/common/halo_buffers.hpp"
 #include "apps/common/kernels.hpp"
+#include "apps/common/parts.hpp"
 #include "apps/common/phases.hpp"
 #include "apps/common/progress.hpp"
 
+#include <sluice/kokkos.hpp>
+
 #include <Kokkos_Core.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
-#include <vector>
 
 namespace apps {
 
 /// One rank's part of an explicit time step: pack, put, interior, wait, unpack, boundary.
 ///
-/// A Model says what the update is: `Value`, the type of a cell; `cell(at, pitch)`, the new value of the cell at `at`;
-/// `row(in, pitch, out, n)`, the same for n cells of a row, fast; and, for measured steps, `measure(in, out, n)`, a
-/// number for n updated cells that is summed over the field. GPUs call `cell` and `measure`, which are constexpr so
-/// that their compilers take them.
+/// A Model says what the update is: `Value`, the type of a cell; `kDimensions`, 2 or 3; `kStencil`; `cell(at,
+/// strides)`, the new value of the cell at `at`, or `cell(at, strides, place)`; `row(in, strides, out, n)`, the same
+/// for n cells of a row, fast; and, for measured steps, `measure(in, out, n)`, a number for n updated cells that is
+/// summed over the field. GPUs call `cell` and `measure`, which are constexpr so that their compilers take them.
 ///
-/// Kernels run in `Space`, one dispatch per phase, ordered by `AppStream`; the host never waits in here but for a
-/// measure on a GPU. What is enqueued refers to this object, so it must outlive the stream.
+/// Kernels run in `Space`, one dispatch per phase, ordered by a Queue; the host never waits in here but for a measure
+/// on a GPU. What is enqueued refers to this object, so it must outlive the queue's stream.
 template <class Model, class Space>
 class Stepper {
  public:
   using Value = typename Model::Value;
+  using Queue = sluice::kokkos::Queue<Space>;
 
-  Stepper(const Space& space, const Model& model, const Box& block, const Halo& halo, const HaloBuffers& buffers,
+  Stepper(sluice::Context& context, const Space& space, const Model& model, const Decomposition& decomposition,
           const Value& initial)
-      : space_(space), model_(model), field_(space, block.nx, block.ny, initial), interior_{halo.interior},
-        boundary_(halo.boundary), packed_(packed_boxes(halo)), packs_(out_transfers(halo, buffers)),
-        mirrors_(mirrors_of(halo)), unpacked_(unpacked_boxes(halo)), unpacks_(in_transfers(halo, buffers)) {}
+      : space_(space), model_(model), field_(space, decomposition.box(context.rank()), initial),
+        packing_(context, space, sluice::kokkos::Block<kD>{context.rank(), decomposition.grid<kD>(), 1, stencil()},
+                 kSlots, {field_.ghosted(0)}, sluice::kokkos::Side::own, sluice::kokkos::OwnGhosts::at_once),
+        moved_{packing_.own(), packing_.others({field_.ghosted(1)})} {
+    const Parts parts = divide(decomposition, context.rank());
+    if (parts.interior.cells() > 0) interior_ = Chunks<Space>({parts.interior});
+    boundary_ = Chunks<Space>(parts.boundary);
+  }
   Stepper(const Stepper&) = delete;
   Stepper& operator=(const Stepper&) = delete;
 
-  const Field<Value, Space>& field() const { return field_; }
-  /// Cell (0, 0) as of the last enqueued step, which has run, in the host's memory.
+  const Field<Value, Space, Model::kDimensions>& field() const { return field_; }
+  /// The first cell as of the last enqueued step, which has run, in the host's memory.
   const Value* cells() const {
     field_.download(space_, now_);
     return field_.host_origin(now_);
+  }
+
+  /// Where messages are packed, and where they land.
+  Links links() const {
+    Links links;
+    packing_.for_each_sent([&](int peer, const sluice::Slice& slots) { links.out.push_back({peer, slots}); });
+    packing_.for_each_received([&](int peer, const sluice::Slice& slots) { links.in.push_back({peer, slots}); });
+    return links;
   }
 
   void time_phases(PhaseTimer* timer) { timer_ = timer; }
@@ -54,135 +69,77 @@ class Stepper {
   /// What the host wrote into the field's copies is what the next step reads.
   void begin() { field_.upload(space_); }
 
-  /// What is still enqueued does nothing when its turn comes: after a failure nobody wants it.
+  /// Updates that are still enqueued do nothing when their turn comes: after a failure nobody wants them.
   void abandon() { abandoned_.store(true, std::memory_order_relaxed); }
 
   /// Enqueues a step.
-  void step(Exchange& exchange, AppStream& stream) { enqueue(exchange, stream, Measure::no); }
+  void step(Exchange& exchange, const Queue& queue) { enqueue(exchange, queue, Measure::no); }
 
   /// Enqueues a step that measures: once it has run, `measured()` is this rank's sum of Model::measure.
-  void step_measured(Exchange& exchange, AppStream& stream) {
-    stream.run([this] { measured_ = 0; });
-    enqueue(exchange, stream, Measure::yes);
+  void step_measured(Exchange& exchange, const Queue& queue) {
+    queue.run([this] { measured_ = 0; });
+    enqueue(exchange, queue, Measure::yes);
   }
   double measured() const { return measured_; }
 
   /// Enqueues an exchange alone: it fills the ghosts and changes no cell.
-  void exchange_only(Exchange& exchange, AppStream& stream) {
+  void exchange_only(Exchange& exchange, const Queue& queue) {
     const int slot = exchange.acquire();
-    stream.run([this, slot, from = now_] { pack(from, slot); });
+    packing_.pack(queue, slot, moved_[now_]);
     exchange.put();
     exchange.wait();
-    stream.run([this, slot, from = now_] { unpack(from, slot); });
+    packing_.unpack(queue, slot, moved_[now_]);
     exchange.release();
   }
 
  private:
   enum class Measure : bool { no, yes };
-  using Boxes = BoxChunks<Space>;
+  static constexpr std::size_t kD = Model::kDimensions;
   using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
+  using Packing = sluice::kokkos::Packing<Space, kD, typename Field<Value, Space, kD>::Ghosted>;
+
+  static sluice::kokkos::Stencil<kD> stencil() {
+    return Model::kStencil == Stencil::faces ? sluice::kokkos::faces<kD>() : sluice::kokkos::full<kD>();
+  }
 
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
-  Index offset(const Box& box) const { return box.y * field_.pitch() + box.x; }
-
-  // Boxes that are copied, without their place: rows and columns from (0, 0).
-  static void append(std::vector<Box>& boxes, const std::vector<Piece>& pieces) {
-    for (const Piece& piece : pieces) boxes.push_back({0, 0, piece.cells.nx, piece.cells.ny});
-  }
-  static std::vector<Box> packed_boxes(const Halo& halo) {
-    std::vector<Box> boxes;
-    for (const Message& message : halo.messages) append(boxes, message.out);
-    for (const LocalCopy& copy : halo.copies) boxes.push_back({0, 0, copy.to.nx, copy.to.ny});
-    return boxes;
-  }
-  static std::vector<Box> unpacked_boxes(const Halo& halo) {
-    std::vector<Box> boxes;
-    for (const Message& message : halo.messages) append(boxes, message.in);
-    return boxes;
-  }
-
-  template <class SlotOf>
-  Transfer<Value> transfer(const Piece& piece, const SlotOf& slot_of) const {
-    Transfer<Value> made{offset(piece.cells), {}};
-    for (int slot = 0; slot < kSlots; ++slot) made.slots[slot] = reinterpret_cast<Value*>(slot_of(slot)) + piece.at;
-    return made;
-  }
-  std::vector<Transfer<Value>> out_transfers(const Halo& halo, const HaloBuffers& buffers) const {
-    std::vector<Transfer<Value>> all;
-    for (std::size_t i = 0; i < halo.messages.size(); ++i)
-      for (const Piece& piece : halo.messages[i].out)
-        all.push_back(transfer(piece, [&](int slot) { return buffers.out(i, slot); }));
-    return all;
-  }
-  std::vector<Transfer<Value>> in_transfers(const Halo& halo, const HaloBuffers& buffers) const {
-    std::vector<Transfer<Value>> all;
-    for (std::size_t i = 0; i < halo.messages.size(); ++i)
-      for (const Piece& piece : halo.messages[i].in)
-        all.push_back(transfer(piece, [&](int slot) { return buffers.in(i, slot); }));
-    return all;
-  }
-  std::vector<Mirror> mirrors_of(const Halo& halo) const {
-    std::vector<Mirror> all;
-    for (const LocalCopy& copy : halo.copies) all.push_back({offset(copy.from), offset(copy.to)});
-    return all;
-  }
-
-  void enqueue(Exchange& exchange, AppStream& stream, Measure measure) {
+  void enqueue(Exchange& exchange, const Queue& queue, Measure measure) {
     const int from = now_;
     const int slot = exchange.acquire();
-    stream.run([this, slot, from] {
-      if (timer_ != nullptr) timer_->start();
-      pack(from, slot);
-    });
-    mark(stream, Phase::pack);
+    if (timer_ != nullptr) queue.run([this] { timer_->start(); });
+    packing_.pack(queue, slot, moved_[from]);
+    mark(queue, Phase::pack);
     exchange.put();
-    mark(stream, Phase::put);
-    stream.run([this, from, measure] { measured_ += update("interior", interior_, interior_.count(), from, measure); });
-    mark(stream, Phase::interior);
+    mark(queue, Phase::put);
+    queue.run([this, from, measure] { measured_ += update("interior", interior_, from, measure); });
+    mark(queue, Phase::interior);
     exchange.wait();
-    mark(stream, Phase::wait);
-    stream.run([this, slot, from] { unpack(from, slot); });
-    mark(stream, Phase::unpack);
+    mark(queue, Phase::wait);
+    packing_.unpack(queue, slot, moved_[from]);
+    mark(queue, Phase::unpack);
     exchange.release();
-    stream.run([this, from, measure] {
-      measured_ += update("boundary", boundary_.reader(), boundary_.count(), from, measure);
+    queue.run([this, from, measure] {
+      measured_ += update("boundary", boundary_, from, measure);
       if (progress_ != nullptr) progress_->step();
     });
-    mark(stream, Phase::boundary);
+    mark(queue, Phase::boundary);
     now_ = 1 - now_;
   }
 
-  void mark(AppStream& stream, Phase phase) {
-    if (timer_ != nullptr) stream.run([this, phase] { timer_->mark(phase); });
+  void mark(const Queue& queue, Phase phase) {
+    if (timer_ != nullptr) queue.run([this, phase] { timer_->mark(phase); });
   }
 
-  // One dispatch for all messages and local copies: a fork and join for each would cost more than the copying.
-  void pack(int from, int slot) {
-    if (packed_.count() == 0 || abandoned()) return;
-    Kokkos::parallel_for(
-        "pack", Policy(space_, 0, packed_.count()),
-        Pack<Value, typename Boxes::Reader>{packed_.reader(), packs_.data(), packs_.size(), mirrors_.data(),
-                                            field_.origin(from), field_.pitch(), slot});
-  }
-
-  void unpack(int from, int slot) {
-    if (unpacked_.count() == 0 || abandoned()) return;
-    Kokkos::parallel_for("unpack", Policy(space_, 0, unpacked_.count()),
-                         Unpack<Value, typename Boxes::Reader>{unpacked_.reader(), unpacks_.data(), field_.origin(from),
-                                                               field_.pitch(), slot});
-  }
-
-  // On the host the interior goes by rows; the boundary, four boxes at most, a box at a time.
-  template <class Reader>
-  double update(const char* label, const Reader& chunks, Index count, int from, Measure measure) {
+  double update(const char* label, const Chunks<Space>& chunks, int from, Measure measure) {
     double sum = 0;
-    if (count == 0 || abandoned()) return sum;
-    const Policy policy(space_, 0, count);
-    const Update<Model, Reader> kernel{chunks, model_, field_.origin(from), field_.origin(1 - from), field_.pitch()};
+    if (chunks.count() == 0 || abandoned()) return sum;
+    const Policy policy(space_, 0, chunks.count());
+    const Update<Model, Space> kernel{chunks,           model_,        field_.origin(from), field_.origin(1 - from),
+                                      field_.strides(), field_.block()};
     if constexpr (requires { &Model::measure; }) {
       if (measure == Measure::yes) {
-        Kokkos::parallel_reduce(label, policy, MeasuredUpdate<Model, Reader>{kernel}, sum);
+        Kokkos::parallel_reduce(label, policy, MeasuredUpdate<Model, Space>{kernel}, sum);
         return sum;
       }
     }
@@ -192,15 +149,12 @@ class Stepper {
 
   Space space_;
   Model model_;
-  Field<Value, Space> field_;
-  int now_ = 0;  // which copy the next step reads
-  RowChunks<Space> interior_;
-  Boxes boundary_;
-  Boxes packed_;  // boxes of packs_, then of mirrors_
-  SpaceList<Transfer<Value>, Space> packs_;
-  SpaceList<Mirror, Space> mirrors_;
-  Boxes unpacked_;  // boxes of unpacks_
-  SpaceList<Transfer<Value>, Space> unpacks_;
+  Field<Value, Space, kD> field_;
+  Packing packing_;
+  std::array<typename Packing::Moved, 2> moved_;  // each copy of the field
+  int now_ = 0;                                   // which of them the next step reads
+  Chunks<Space> interior_;
+  Chunks<Space> boundary_;
   double measured_ = 0;
   std::atomic<bool> abandoned_{false};
   PhaseTimer* timer_ = nullptr;

@@ -11,8 +11,7 @@ constexpr const char* kWhyNot = "--comm mpi is not possible: this program was bu
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_mpi_exchange(const Halo& /*halo*/, const HaloBuffers& /*buffers*/,
-                                            std::size_t /*cell_bytes*/) {
+std::unique_ptr<Exchange> make_mpi_exchange(const Links& /*links*/, MpiRequests /*requests*/) {
   throw UsageError(kWhyNot);
 }
 

@@ -9,14 +9,14 @@ namespace {
 
 using jacobi::Options;
 
-template <class Space>
+template <class Model, class Space>
 int run_rank(sluice::Context& context, const Options& options, const Space& space) {
   apps::check(options.common);
   apps::check_outputs(context, options.common, {});
   const bool first = context.rank() == 0;
   jacobi::Solution solution;
   {
-    jacobi::Simulation<Space> simulation(context, options.common, jacobi::setup(options), jacobi::Model{}, space);
+    jacobi::Simulation<Model, Space> simulation(context, options.common, jacobi::setup(options), Model{}, space);
     if (first) jacobi::print_header(options);
     solution =
         jacobi::solve(simulation, options, jacobi::reports_field(options), [&](apps::Index iteration, double norm) {
@@ -33,7 +33,9 @@ int main(int argc, char** argv) {
   const apps::Parsed parsed = jacobi::parse(argc, argv, options);
   const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
   return apps::run_program(argc, argv, "jacobi", parsed, options.common.backend, [&](sluice::Context& context) {
-    return apps::with_space(options.common.stream,
-                            [&](const auto& space) { return run_rank(context, options, space); });
+    return apps::with_space(options.common.stream, [&](const auto& space) {
+      return options.problem().has_planes() ? run_rank<jacobi::Volume>(context, options, space)
+                                            : run_rank<jacobi::Plane>(context, options, space);
+    });
   });
 }

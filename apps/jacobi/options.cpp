@@ -2,33 +2,67 @@
 #include "apps/jacobi/options.hpp"
 
 #include <limits>
+#include <optional>
 #include <string>
 
 namespace jacobi {
+namespace {
+
+// What the command line says of the mesh.
+struct Sides {
+  int dims = 2;
+  std::optional<apps::Index> nx, ny, nz, all;
+  std::optional<std::string> periodic;
+
+  void fill(Options& options) const {
+    if (dims == 2 && nz) throw CLI::ValidationError("--nz", "two dimensions have no z (--dims 3)");
+    if (dims == 3 && periodic)
+      throw CLI::ValidationError("--periodic", "with --dims 3 the boundary is fixed all around");
+    const apps::Index side = all.value_or(dims == 2 ? 1024 : 128);
+    options.nx = nx.value_or(side);
+    options.ny = ny.value_or(side);
+    options.nz = dims == 2 ? 1 : nz.value_or(side);
+    options.periodic_x = periodic && periodic->starts_with('x');
+    options.periodic_y = dims == 2 && periodic.value_or("y").ends_with('y');
+  }
+};
+
+void add_mesh_options(CLI::App& app, Sides& sides) {
+  const CLI::Range points(apps::Index{3}, apps::Index{1} << 24);
+  app.add_option("--dims", sides.dims, "dimensions: 2 (default; five-point stencil) or 3 (27-point stencil)")
+      ->check(CLI::IsMember({2, 3}))
+      ->option_text("2|3");
+  app.add_option("--nx", sides.nx, "points along x, with the boundary; default: 1024, or 128 with --dims 3")
+      ->check(points);
+  app.add_option("--ny", sides.ny, "points along y")->check(points);
+  app.add_option("--nz", sides.nz, "points along z")->check(points);
+  app.add_option("-n,--num-cells", sides.all, "points along each axis")->check(points);
+  app.add_option("--periodic", sides.periodic,
+                 "where a mesh of two dimensions wraps around: none, x, y or xy; default: y")
+      ->check(CLI::IsMember({"none", "x", "y", "xy"}))
+      ->option_text("none|x|y|xy");
+}
+
+}  // namespace
 
 apps::Parsed parse(int argc, const char* const* argv, Options& options) {
-  CLI::App app("Solves Laplace's equation in two dimensions by Jacobi's method with a five-point stencil.", "jacobi");
-  std::string periodic = "y";
-  const CLI::Range points(apps::Index{3}, apps::Index{1} << 24);
+  CLI::App app("Solves Laplace's equation by Jacobi's method.", "jacobi");
+  Sides sides;
+  add_mesh_options(app, sides);
   const CLI::Range counts(apps::Index{0}, std::numeric_limits<apps::Index>::max());
-  app.add_option("--nx", options.nx, "points along x, with the boundary")->check(points)->capture_default_str();
-  app.add_option("--ny", options.ny, "points along y, with the boundary")->check(points)->capture_default_str();
-  app.add_option("--niter", options.iterations, "iterations at most")->check(counts)->capture_default_str();
+  app.add_option("--niter,-m,--max-iterations", options.iterations, "iterations at most")
+      ->check(counts)
+      ->capture_default_str();
   app.add_option("--nccheck", options.norm_every, "compute the norm every so many iterations; 0: never")
       ->check(counts)
       ->capture_default_str();
-  app.add_option("--tolerance", options.tolerance, "stop when the norm is not above it")->capture_default_str();
-  app.add_option("--periodic", periodic, "where the mesh wraps around: none, x, y or xy; default: y")
-      ->check(CLI::IsMember({"none", "x", "y", "xy"}))
-      ->option_text("none|x|y|xy");
+  app.add_option("-t,--tolerance", options.tolerance, "stop when the norm is not above it")->capture_default_str();
   app.add_flag("--csv-line", options.csv_line,
                "print one line: comm, nx, ny, niter, nccheck, ranks, 1, time, serial time (-csv)");
   apps::add_common_options(app, options.common);
   app.footer("Long options may have one dash, as in -nx 16384 -niter 1000 -nccheck 1 -csv.");
-  apps::Parsed parsed = apps::parse(app, argc, argv, {{"csv", "csv-line"}});
-  options.periodic_x = periodic.starts_with('x');
-  options.periodic_y = periodic.ends_with('y');
-  return parsed;
+  app.callback([&] { sides.fill(options); });
+  return apps::parse(app, argc, argv, {{"csv", "csv-line"}});
 }
 
 }  // namespace jacobi

@@ -11,6 +11,7 @@ struct Options {
   apps::CommonOptions common;
   apps::Index nx = 1024;  ///< points of the mesh with its boundary
   apps::Index ny = 1024;
+  apps::Index nz = 1;  ///< 1: two dimensions
   apps::Index iterations = 1000;
   apps::Index norm_every = 1;  ///< 0: never
   double tolerance = 1e-8;     ///< ends a run whose norm is not above it
@@ -18,11 +19,10 @@ struct Options {
   bool periodic_y = true;
   bool csv_line = false;  ///< print one line, as NVIDIA's examples do
 
-  Problem problem() const { return {nx, ny, periodic_x, periodic_y}; }
+  Problem problem() const { return {nx, ny, nz, periodic_x, periodic_y}; }
   /// How often a cell is updated in so many steps.
   double updates(apps::Index steps) const {
-    const apps::Mesh mesh = problem().mesh();
-    return static_cast<double>(mesh.nx) * static_cast<double>(mesh.ny) * static_cast<double>(steps);
+    return static_cast<double>(problem().mesh().cells()) * static_cast<double>(steps);
   }
 };
 

@@ -21,7 +21,8 @@ double waves(double u, double v) {
 
 }  // namespace
 
-double Problem::initial(apps::Index x, apps::Index y) const {
+double Problem::initial(apps::Index x, apps::Index y, apps::Index z) const {
+  if (has_planes()) return x == 0 || x == nx - 1 ? sine(y, ny) * sine(z, nz) : 0;
   if (periodic_x && periodic_y)
     return waves(static_cast<double>(x) / static_cast<double>(nx - 2),
                  static_cast<double>(y) / static_cast<double>(ny - 2));

@@ -5,23 +5,32 @@
 
 namespace jacobi {
 
-/// Laplace's equation on nx x ny points. The outermost points are the boundary: fixed, or, where the mesh is periodic,
-/// copies of the points next to the other side. The (nx - 2) x (ny - 2) points inside are the unknowns.
+/// Laplace's equation on nx x ny points, or nx x ny x nz. The outermost points are the boundary: fixed, or, where the
+/// mesh is periodic, copies of the points next to the other side. The points inside are the unknowns.
 ///
-/// Periodic in y alone it is the problem of NVIDIA's multi-gpu-programming-models: a sine along the left and right
-/// sides, zero inside. Periodic in x alone it is that problem turned; fixed all around it has zeros above and below.
-/// Periodic in both it has no boundary, and starts from waves that flatten.
+/// In two dimensions, periodic in y alone it is the problem of NVIDIA's multi-gpu-programming-models: a sine along the
+/// left and right sides, zero inside. Periodic in x alone it is that problem turned; fixed all around it has zeros
+/// above and below. Periodic in both it has no boundary, and starts from waves that flatten. In three dimensions it is
+/// fixed all around: a sine of y times one of z at both ends of x, zero at the other sides.
 struct Problem {
   apps::Index nx = 0;
   apps::Index ny = 0;
+  apps::Index nz = 1;  ///< 1: two dimensions
   bool periodic_x = false;
   bool periodic_y = true;
 
+  bool has_planes() const { return nz > 1; }
   /// The unknowns, as cells.
-  apps::Mesh mesh() const { return {nx - 2, ny - 2, periodic_x, periodic_y}; }
+  apps::Mesh mesh() const {
+    return {.nx = nx - 2,
+            .ny = ny - 2,
+            .nz = has_planes() ? nz - 2 : 1,
+            .periodic_x = periodic_x,
+            .periodic_y = periodic_y};
+  }
 
-  /// What point (x, y) of the mesh with its boundary starts as. Fixed points stay that.
-  double initial(apps::Index x, apps::Index y) const;
+  /// What point (x, y, z) of the mesh with its boundary starts as; in two dimensions z is 0. Fixed points stay that.
+  double initial(apps::Index x, apps::Index y, apps::Index z = 0) const;
 };
 
 }  // namespace jacobi

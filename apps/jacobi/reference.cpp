@@ -31,22 +31,49 @@ void relax(const Problem& problem, const std::vector<double>& from, std::vector<
   }
 }
 
+// The points of three planes in the column at `at`, the one in the middle last.
+double column(const double* at, Index nx, Index plane) {
+  double sum = 0;
+  for (const Index y : {-nx, nx})
+    for (const Index z : {-plane, Index{0}, plane}) sum += at[z + y];
+  return sum + at[-plane] + at[plane];
+}
+
+void relax_planes(const Problem& problem, const std::vector<double>& from, std::vector<double>& to) {
+  const Index nx = problem.nx;
+  const Index plane = nx * problem.ny;
+  for (Index z = 1; z < problem.nz - 1; ++z)
+    for (Index y = 1; y < problem.ny - 1; ++y)
+      for (Index x = 1; x < nx - 1; ++x) {
+        const double* const at = from.data() + z * plane + y * nx + x;
+        const double west = column(at - 1, nx, plane) + at[-1];
+        const double east = column(at + 1, nx, plane) + at[1];
+        to[z * plane + y * nx + x] = (west + east + column(at, nx, plane)) * (1.0 / 26);
+      }
+}
+
 }  // namespace
 
 std::vector<double> solve_serially(const Problem& problem, Index iterations) {
-  std::vector<double> field(static_cast<std::size_t>(problem.nx * problem.ny));
-  for (Index y = 0; y < problem.ny; ++y)
-    for (Index x = 0; x < problem.nx; ++x) field[y * problem.nx + x] = problem.initial(x, y);
+  std::vector<double> field;
+  field.reserve(static_cast<std::size_t>(problem.nx * problem.ny * problem.nz));
+  for (Index z = 0; z < problem.nz; ++z)
+    for (Index y = 0; y < problem.ny; ++y)
+      for (Index x = 0; x < problem.nx; ++x) field.push_back(problem.initial(x, y, z));
   std::vector<double> next = field;
   for (Index i = 0; i < iterations; ++i) {
     wrap(problem, field);
-    relax(problem, field, next);
+    (problem.has_planes() ? relax_planes : relax)(problem, field, next);
     std::swap(field, next);
   }
   std::vector<double> unknowns;
-  unknowns.reserve(static_cast<std::size_t>(problem.mesh().nx * problem.mesh().ny));
-  for (Index y = 1; y < problem.ny - 1; ++y)
-    unknowns.insert(unknowns.end(), &field[y * problem.nx + 1], &field[y * problem.nx + problem.nx - 1]);
+  unknowns.reserve(static_cast<std::size_t>(problem.mesh().cells()));
+  const Index first = problem.has_planes() ? 1 : 0;
+  for (Index z = first; z < problem.nz - first; ++z)
+    for (Index y = 1; y < problem.ny - 1; ++y) {
+      const double* const row = &field[(z * problem.ny + y) * problem.nx];
+      unknowns.insert(unknowns.end(), row + 1, row + problem.nx - 1);
+    }
   return unknowns;
 }
 

@@ -33,7 +33,7 @@ std::optional<double> verify(const Options& options, Solution& solution) {
   const auto comparison = apps::compare<double>(solution.unknowns, expected);
   solution.result.verification = comparison.passed() ? "passed" : "failed";
   solution.result.max_error = comparison.max_error;
-  fmt::print(out, "{}\n", apps::verification_line(comparison, options.problem().mesh().nx, expected.size()));
+  fmt::print(out, "{}\n", apps::verification_line(comparison, options.problem().mesh()));
   return serial_s;
 }
 
@@ -51,7 +51,8 @@ void print_norm(const Options& options, apps::Index iteration, double norm) {
 
 void print_header(const Options& options) {
   if (options.csv_line) return;
-  fmt::print("Jacobi relaxation: {} iterations on {} x {} mesh", options.iterations, options.ny, options.nx);
+  const std::string planes = options.problem().has_planes() ? fmt::format("{} x ", options.nz) : "";
+  fmt::print("Jacobi relaxation: {} iterations on {}{} x {} mesh", options.iterations, planes, options.ny, options.nx);
   if (options.norm_every > 0) fmt::print(" with norm check every {} iterations", options.norm_every);
   fmt::print("\n");
 }
@@ -70,8 +71,8 @@ int report(const Options& options, Solution& solution) {
   apps::write_results(result, options.common);
   const apps::Mesh mesh = options.problem().mesh();
   if (!options.common.image.empty())
-    apps::write_png(options.common.image,
-                    apps::draw<double>(solution.unknowns, mesh.nx, mesh.ny, -1, 1, apps::kDiverging));
+    apps::write_png(options.common.image, apps::draw<double>(apps::middle_plane<double>(solution.unknowns, mesh),
+                                                             mesh.nx, mesh.ny, -1, 1, apps::kDiverging));
   return result.verification == "failed" ? 1 : 0;
 }
 

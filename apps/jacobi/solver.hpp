@@ -15,23 +15,28 @@ namespace jacobi {
 /// Hears of every norm that is computed, on every rank.
 using NormSink = std::function<void(apps::Index iteration, double norm)>;
 
-template <class Space>
+/// Of a plane or a volume.
+template <class Model, class Space>
 using Simulation = apps::Simulation<Model, Space>;
 
 /// The block with the ghosts around it, in both copies: those at the sides of a mesh that does not wrap stay as they
 /// are.
-template <class Space>
-void set_initial(const Problem& problem, Simulation<Space>& simulation) {
+template <class Model, class Space>
+void set_initial(const Problem& problem, Simulation<Model, Space>& simulation) {
   const apps::Box block = simulation.session().block();
+  const apps::Strides strides = simulation.strides();
+  const Index ghosts = problem.has_planes() ? 1 : 0;  // along z
   for (int copy = 0; copy < 2; ++copy)
-    for (apps::Index y = -1; y <= block.ny; ++y)
-      for (apps::Index x = -1; x <= block.nx; ++x)
-        simulation.initial(copy)[y * simulation.pitch() + x] = problem.initial(block.x + x + 1, block.y + y + 1);
+    for (Index z = -ghosts; z < block.nz + ghosts; ++z)
+      for (Index y = -1; y <= block.ny; ++y)
+        for (Index x = -1; x <= block.nx; ++x)
+          simulation.initial(copy)[strides.offset(x, y, z)] =
+              problem.initial(block.x + x + 1, block.y + y + 1, block.z + z + ghosts);
 }
 
 /// Returns how many iterations were made. The host waits only where a norm is due: never, if none is asked for.
-template <class Space>
-apps::Index iterate(const Options& options, Simulation<Space>& simulation, const NormSink& on_norm) {
+template <class Model, class Space>
+apps::Index iterate(const Options& options, Simulation<Model, Space>& simulation, const NormSink& on_norm) {
   for (apps::Index done = 1; done <= options.iterations; ++done) {
     if (options.norm_every == 0 || done % options.norm_every != 0) {
       simulation.step();
@@ -45,19 +50,18 @@ apps::Index iterate(const Options& options, Simulation<Space>& simulation, const
 }
 
 /// What Simulation needs to know.
-inline apps::Setup setup(const Options& options) {
-  return {options.problem().mesh(), apps::Stencil::five_point, options.iterations};
-}
+inline apps::Setup setup(const Options& options) { return {options.problem().mesh(), {}, options.iterations}; }
 
 /// This rank's part of a run.
-template <class Space>
-Solution solve(Simulation<Space>& simulation, const Options& options, bool want_field, const NormSink& on_norm) {
+template <class Model, class Space>
+Solution solve(Simulation<Model, Space>& simulation, const Options& options, bool want_field, const NormSink& on_norm) {
   set_initial(options.problem(), simulation);
   simulation.start();
   const apps::Index steps = iterate(options, simulation, on_norm);
   Solution solution{simulation.stop("jacobi", steps), {}};
   solution.result.nx = options.nx;
   solution.result.ny = options.ny;
+  solution.result.nz = options.nz;
   if (want_field) solution.unknowns = simulation.gather();
   return solution;
 }

@@ -14,7 +14,7 @@ using life::Options;
 template <class Space>
 int run_rank(sluice::Context& context, const Options& options, const Space& space) {
   apps::check(options.common);
-  apps::check_outputs(context, options.common, {options.rle, options.movie});
+  apps::check_outputs(context, options.common, {options.rle, options.frames.movie});
   const life::World world = life::make_world(options);
   const bool first = context.rank() == 0;
   life::Solution solution;

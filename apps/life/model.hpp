@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/mesh.hpp"
 #include "apps/life/rle.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 namespace life {
 
@@ -15,6 +17,8 @@ namespace life {
 class Model {
  public:
   using Value = Cell;
+  static constexpr std::size_t kDimensions = 2;
+  static constexpr apps::Stencil kStencil = apps::Stencil::full;
 
   explicit Model(const Rule& rule) : rule_(rule) {
     for (unsigned sum = 0; sum <= 9; ++sum) {
@@ -25,16 +29,16 @@ class Model {
     }
   }
 
-  constexpr Cell cell(const Cell* at, Index pitch) const {
-    const Cell* const above = at - pitch;
-    const Cell* const below = at + pitch;
+  constexpr Cell cell(const Cell* at, const apps::Strides& to) const {
+    const Cell* const above = at - to.row;
+    const Cell* const below = at + to.row;
     const unsigned neighbours =
         above[-1] + above[0] + above[1] + at[-1] + at[1] + below[-1] + below[0] + static_cast<unsigned>(below[1]);
     return rule_.next(*at != 0, neighbours) ? 1 : 0;
   }
 
-  constexpr void row(const Cell* in, Index pitch, Cell* out, Index n) const {
-    for (Index x = 0; x < n; x += kStrip) strip(in + x, pitch, out + x, std::min(kStrip, n - x));
+  constexpr void row(const Cell* in, const apps::Strides& to, Cell* out, Index n) const {
+    for (Index x = 0; x < n; x += kStrip) strip(in + x, to.row, out + x, std::min(kStrip, n - x));
   }
 
  private:

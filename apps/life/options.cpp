@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/life/options.hpp"
 
-#include "apps/common/movie.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <charconv>
@@ -74,19 +73,8 @@ void add_world_options(CLI::App& app, Options& options) {
 
 void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--rle", options.rle, "write the last generation to this file")->option_text("FILE.rle");
-  app.add_option("--movie", options.movie,
-                 "write a frame for each generation, or for each that -F says and the last, to this file")
-      ->option_text("FILE.gif");
-  app.add_option("-F,--write-freq", options.write_every,
-                 "write --image and --rle every so many generations too, as NAME_GENERATION; 0: only the last")
-      ->check(CLI::Range(Index{0}, kMostGenerations))
-      ->capture_default_str();
-  app.callback([&options] {
-    if (options.write_every > 0 && options.common.image.empty() && options.rle.empty() && options.movie.empty())
-      throw CLI::ValidationError("--write-freq", "what is to be written? --image, --rle or --movie says it");
-    if (!options.movie.empty() && !apps::can_write_gif())
-      throw CLI::ValidationError("--movie", "this program was built without giflib");
-  });
+  apps::add_frame_options(app, options.frames, "--image and --rle");
+  app.callback([&options] { apps::check(options.frames, !options.common.image.empty() || !options.rle.empty()); });
 }
 
 }  // namespace

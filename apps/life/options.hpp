@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/frames.hpp"
 #include "apps/common/options.hpp"
 #include "apps/life/rle.hpp"
 #include "apps/life/world.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,14 +23,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::optional<Rule> rule;  ///< unset: the pattern's, else B3/S23
   std::string rle;           ///< file to write
-  std::string movie;         ///< file to write: a frame for each generation, or for each that is written
-  Index write_every = 0;     ///< write picture and pattern every so many generations, too; 0: only the last
-
-  /// Whether picture and pattern of a generation on the way are written, and whether it is a frame of the movie.
-  bool writes(Index generation) const { return write_every > 0 && generation > 0 && generation % write_every == 0; }
-  bool shows(Index generation) const {
-    return !movie.empty() && (generation % std::max<Index>(write_every, 1) == 0 || generation == generations);
-  }
+  apps::FrameOptions frames;
 
   /// How often a cell is updated.
   double updates() const {

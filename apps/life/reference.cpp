@@ -49,7 +49,7 @@ void generation(const World& world, Bordered& from, Bordered& to) {
 std::vector<Cell> live_serially(const World& world, Index generations) {
   Bordered field(world.nx, world.ny);
   Bordered next(world.nx, world.ny);
-  populate(world, {0, 0, world.nx, world.ny}, field.row(0), field.pitch);
+  populate(world, {.nx = world.nx, .ny = world.ny}, field.row(0), field.pitch);
   for (Index i = 0; i < generations; ++i) {
     wrap(world, field);
     generation(world, field, next);

@@ -7,7 +7,6 @@
 
 #include <fmt/core.h>
 
-#include <filesystem>
 #include <string>
 
 namespace life {
@@ -23,7 +22,7 @@ void verify(const Options& options, const World& world, Solution& solution) {
   const auto comparison = apps::compare<Cell>(solution.cells, expected);
   solution.result.verification = comparison.passed() ? "passed" : "failed";
   solution.result.max_error = comparison.max_error;
-  fmt::print("{}\n", apps::verification_line(comparison, options.nx, expected.size()));
+  fmt::print("{}\n", apps::verification_line(comparison, world.mesh()));
 }
 
 // Files without a name are not written.
@@ -44,19 +43,12 @@ bool reports_field(const Options& options) {
          !options.rle.empty();
 }
 
-std::string numbered(const std::string& file, Index generation) {
-  if (file.empty()) return "";
-  const std::filesystem::path path(file);
-  const std::string name = fmt::format("{}_{:06d}{}", path.stem().string(), generation, path.extension().string());
-  return (path.parent_path() / name).string();
-}
-
 void Chronicle::write(Index generation, std::span<const Cell> cells) {
-  if (options_.writes(generation)) {
-    write_field(numbered(options_.common.image, generation), numbered(options_.rle, generation), world_, cells);
-  }
-  if (!options_.shows(generation)) return;
-  if (!movie_) movie_.emplace(options_.movie, world_.nx, world_.ny, 0, 1, apps::kCells);
+  if (options_.frames.writes(generation))
+    write_field(apps::numbered(options_.common.image, generation), apps::numbered(options_.rle, generation), world_,
+                cells);
+  if (!options_.frames.shows(generation, options_.generations)) return;
+  if (!movie_) movie_.emplace(options_.frames.movie, world_.nx, world_.ny, 0, 1, apps::kCells);
   movie_->add(cells);
 }
 

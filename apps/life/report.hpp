@@ -8,7 +8,6 @@
 
 #include <optional>
 #include <span>
-#include <string>
 
 namespace life {
 
@@ -33,9 +32,6 @@ class Chronicle {
   const World& world_;
   std::optional<apps::Movie> movie_;
 };
-
-/// As "gun_000120.png" for "gun.png".
-std::string numbered(const std::string& file, Index generation);
 
 /// Rank 0's last duties: says how the run went, compares it with the serial run, and writes the files asked for.
 /// @returns the exit code of the program: 1 if the fields differ.

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 namespace life {
 
@@ -29,35 +28,17 @@ template <class Space>
 using Simulation = apps::Simulation<Model, Space>;
 
 /// What Simulation needs to know.
-inline apps::Setup setup(const Options& options, const World& world) {
-  return {world.mesh(), apps::Stencil::nine_point, options.generations};
-}
-
-template <class Space>
-void live(Simulation<Space>& simulation, const Options& options, const FieldSink& on_write) {
-  const bool first = simulation.session().rank == 0;
-  const auto look = [&](Index generation) {
-    if (!options.writes(generation) && !options.shows(generation)) return;
-    simulation.interrupt([&](const std::vector<Cell>& cells) {
-      if (first) on_write(generation, cells);
-    });
-  };
-  look(0);
-  for (Index done = 1; done <= options.generations; ++done) {
-    simulation.step();
-    look(done);
-  }
-}
+inline apps::Setup setup(const Options& options, const World& world) { return {world.mesh(), {}, options.generations}; }
 
 /// This rank's part of a run.
 template <class Space>
 Solution solve(Simulation<Space>& simulation, const Options& options, const World& world, bool want_field,
                const FieldSink& on_write = {}) {
   const apps::Box block = simulation.session().block();
-  const Index pitch = simulation.pitch();
+  const Index pitch = simulation.strides().row;
   populate(world, block, simulation.initial(0), pitch);
   simulation.start();
-  live(simulation, options, on_write);
+  apps::advance(simulation, options.frames, options.generations, on_write);
   Solution solution{simulation.stop("life", options.generations), 0, {}};
   const double mine = static_cast<double>(count_alive(simulation.cells(), block, pitch));
   solution.population = static_cast<std::uint64_t>(simulation.session().collectives->sum(mine));

@@ -18,7 +18,7 @@ struct World {
   double density = 0;        ///< the part of all cells that are made alive at random
   std::uint64_t seed = 0;
 
-  apps::Mesh mesh() const { return {nx, ny, true, true}; }
+  apps::Mesh mesh() const { return {.nx = nx, .ny = ny, .nz = 1, .periodic_x = true, .periodic_y = true}; }
 };
 
 /// Sets the cells of one box of the world; `origin` is the box's first cell. Every cell has a random number of its own,

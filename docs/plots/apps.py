@@ -13,4 +13,4 @@ def figures(rows):
 
 
 if __name__ == "__main__":
-    panels.main(__doc__, ["jacobi", "life"], [], figures)
+    panels.main(__doc__, ["jacobi", "jacobi_3d", "faces_3d", "heat", "heat_3d", "life"], [], figures)

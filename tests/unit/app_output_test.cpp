@@ -62,7 +62,7 @@ TEST(Options, life_takes_negative_positions_and_short_flags) {
   EXPECT_EQ(options.ny, 64);
   EXPECT_EQ(options.generations, 9);
   EXPECT_EQ(options.at, (life::Point{-3, 5}));
-  EXPECT_EQ(options.write_every, 3);
+  EXPECT_EQ(options.frames.write_every, 3);
   EXPECT_EQ(options.common.comm, Comm::none);
 }
 
@@ -196,9 +196,9 @@ TEST(Report, a_file_that_rank_0_cannot_write_is_bad_usage_on_all_ranks) {
 }
 
 TEST(Report, files_of_generations_are_numbered) {
-  EXPECT_EQ(life::numbered("out/gun.v2.png", 120), "out/gun.v2_000120.png");
-  EXPECT_EQ(life::numbered("gun", 1234567), "gun_1234567");
-  EXPECT_EQ(life::numbered("", 3), "");
+  EXPECT_EQ(numbered("out/gun.v2.png", 120), "out/gun.v2_000120.png");
+  EXPECT_EQ(numbered("gun", 1234567), "gun_1234567");
+  EXPECT_EQ(numbered("", 3), "");
 }
 
 TEST(Progress, tells_rate_and_time_to_go) {

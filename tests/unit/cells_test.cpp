@@ -7,7 +7,17 @@ template <>
 inline constexpr bool kOnGpu<Kokkos::Serial> = true;
 }  // namespace apps
 
+#include <sluice/kokkos/moves.hpp>
+namespace sluice::kokkos::detail {
+template <>
+inline constexpr bool kByElement<Kokkos::Serial> = true;
+}  // namespace sluice::kokkos::detail
+
 #include "apps/common/verify.hpp"
+#include "apps/faces/reference.hpp"
+#include "apps/faces/solver.hpp"
+#include "apps/heat/reference.hpp"
+#include "apps/heat/solver.hpp"
 #include "apps/jacobi/reference.hpp"
 #include "apps/jacobi/solver.hpp"
 #include "apps/life/reference.hpp"
@@ -44,12 +54,13 @@ class Cells : public testing::TestWithParam<Way> {
   }
 };
 
+template <class Model>
 jacobi::Solution relax(const Way& way, const jacobi::Options& options, std::vector<double>& norms) {
   serial();
   jacobi::Solution at_root;
   const int code = sluice::run_threads(way.ranks, [&](sluice::Context& context) {
     const bool first = context.rank() == 0;
-    jacobi::Simulation<Kokkos::Serial> simulation(context, options.common, jacobi::setup(options), {}, serial());
+    jacobi::Simulation<Model, Kokkos::Serial> simulation(context, options.common, jacobi::setup(options), {}, serial());
     jacobi::Solution solution = jacobi::solve(simulation, options, true, [&](Index, double norm) {
       if (first) norms.push_back(norm);
     });
@@ -69,10 +80,23 @@ TEST_P(Cells, of_jacobi_are_the_serial_ones_bit_by_bit) {
     options.periodic_x = periodic_x;
     options.periodic_y = periodic_y;
     std::vector<double> norms;
-    const auto found = relax(GetParam(), options, norms).unknowns;
+    const auto found = relax<jacobi::Plane>(GetParam(), options, norms).unknowns;
     EXPECT_TRUE(compare<double>(found, jacobi::solve_serially(options.problem(), 40)).passed())
         << "periodic " << periodic_x << periodic_y;
   }
+}
+
+TEST_P(Cells, of_a_volume_are_the_serial_ones_bit_by_bit) {
+  jacobi::Options options = on_its_way(jacobi::Options{});
+  options.nx = 13;
+  options.ny = 11;
+  options.nz = 9;
+  options.periodic_y = false;
+  options.iterations = 20;
+  options.norm_every = 0;
+  std::vector<double> norms;
+  const auto found = relax<jacobi::Volume>(GetParam(), options, norms).unknowns;
+  EXPECT_TRUE(compare<double>(found, jacobi::solve_serially(options.problem(), 20)).passed());
 }
 
 TEST_P(Cells, are_all_measured) {
@@ -85,9 +109,44 @@ TEST_P(Cells, are_all_measured) {
   double sum = 0;
   for (std::size_t i = 0; i < after.size(); ++i) sum += (after[i] - before[i]) * (after[i] - before[i]);
   std::vector<double> norms;
-  relax(GetParam(), options, norms);
+  relax<jacobi::Plane>(GetParam(), options, norms);
   ASSERT_EQ(norms.size(), 1U);
   EXPECT_NEAR(norms[0], std::sqrt(sum), 1e-12);
+}
+
+TEST_P(Cells, of_heat_are_the_serial_ones) {
+  heat::Options options = on_its_way(heat::Options{});
+  options.nx = 13;
+  options.ny = 10;
+  options.nz = 8;
+  options.steps = 20;
+  options.fourier = 0.125;
+  serial();
+  heat::Solution at_root;
+  const int code = sluice::run_threads(GetParam().ranks, [&](sluice::Context& context) {
+    heat::Simulation<3, Kokkos::Serial> simulation(context, options.common,
+                                                   heat::setup(options.problem(), options.steps),
+                                                   heat::Model<3>{options.fourier}, serial());
+    heat::Solution solution = heat::solve<3>(simulation, options, true);
+    if (context.rank() == 0) at_root = std::move(solution);
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(compare<double>(at_root.cells, heat::solve_serially(options.problem(), options.steps)).passed());
+  EXPECT_TRUE(at_root.balance->kept(options.steps));
+}
+
+TEST_P(Cells, of_faces_are_the_serial_ones) {
+  const faces::Options options = on_its_way(faces::Options{});
+  const faces::Problem problem = faces::make_problem(GetParam().ranks, 5);
+  serial();
+  std::vector<double> found;
+  const int code = sluice::run_threads(GetParam().ranks, [&](sluice::Context& context) {
+    faces::Simulation<Kokkos::Serial> simulation(context, options.common, faces::setup(problem, 9), {}, serial());
+    faces::Solution solution = faces::solve(simulation, problem, 9, true);
+    if (context.rank() == 0) found = std::move(solution.copies);
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(compare<double>(found, faces::solve_serially(problem, 9)).passed());
 }
 
 TEST_P(Cells, of_life_are_the_serial_ones) {

@@ -27,11 +27,12 @@ struct Outcome {
   std::vector<double> norms;
 };
 
-Outcome run(int ranks, const Options& options) {
+template <class Model>
+Outcome run_model(int ranks, const Options& options) {
   serial();
   Outcome outcome;
   const int code = sluice::run_threads(ranks, [&](sluice::Context& context) {
-    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options), Model{}, serial());
+    Simulation<Model, Kokkos::Serial> simulation(context, options.common, setup(options), Model{}, serial());
     std::vector<double> norms;
     Solution solution = solve(simulation, options, true, [&](apps::Index, double norm) { norms.push_back(norm); });
     if (context.rank() == 0) outcome = {std::move(solution), std::move(norms)};
@@ -40,12 +41,23 @@ Outcome run(int ranks, const Options& options) {
   return outcome;
 }
 
+Outcome run(int ranks, const Options& options) {
+  return options.problem().has_planes() ? run_model<Volume>(ranks, options) : run_model<Plane>(ranks, options);
+}
+
 Options small(apps::Index nx, apps::Index ny, apps::Index iterations) {
   Options options;
   options.nx = nx;
   options.ny = ny;
   options.iterations = iterations;
   options.norm_every = 0;
+  return options;
+}
+
+Options small(apps::Index nx, apps::Index ny, apps::Index nz, apps::Index iterations) {
+  Options options = small(nx, ny, iterations);
+  options.nz = nz;
+  options.periodic_y = false;
   return options;
 }
 
@@ -61,6 +73,17 @@ TEST(Jacobi, field_is_the_serial_one_bit_by_bit) {
         const auto comparison = apps::compare<double>(run(ranks, options).solution.unknowns, expected);
         ASSERT_TRUE(comparison.passed()) << ranks << " ranks, periodic " << periodic_x << periodic_y;
       }
+}
+
+TEST(Jacobi, field_of_three_dimensions_is_the_serial_one_bit_by_bit) {
+  for (const auto stream : {apps::StreamKind::inline_, apps::StreamKind::host})
+    for (const int ranks : {1, 2, 3, 4, 6, 8, 12}) {
+      Options options = small(17, 13, 11, 15);
+      options.common.stream = stream;
+      const auto expected = solve_serially(options.problem(), 15);
+      const auto comparison = apps::compare<double>(run(ranks, options).solution.unknowns, expected);
+      ASSERT_TRUE(comparison.passed()) << ranks << " ranks";
+    }
 }
 
 TEST(Jacobi, blocks_of_one_row_or_column_work) {
@@ -121,7 +144,7 @@ int fences_of(const Options& options) {
   serial();
   int count = -1;
   const int code = sluice::run_threads(2, [&](sluice::Context& context) {
-    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options), Model{}, serial());
+    Simulation<Plane, Kokkos::Serial> simulation(context, options.common, setup(options), Plane{}, serial());
     set_initial(options.problem(), simulation);
     simulation.start();
     std::optional<Fences> fences;
@@ -170,14 +193,34 @@ TEST(Jacobi, converges_to_the_known_solution) {
     }
 }
 
+// The mean of the 26 neighbours, of a product of sines of y and z: 27 / 26 of the mean with the point itself.
+TEST(Jacobi, converges_to_the_known_solution_in_three_dimensions) {
+  constexpr apps::Index kPoints = 18;
+  const Options options = small(kPoints, kPoints, kPoints, 3000);
+  const auto field = run(4, options).solution.unknowns;
+  const double last = kPoints - 1;
+  const double h = 2 * 3.14159265358979323846 / last;
+  const double along_yz = (1 + 2 * std::cos(h)) * (1 + 2 * std::cos(h));
+  const double k = std::acosh((27 / along_yz - 1) / 2);
+  for (apps::Index z = 1; z < kPoints - 1; ++z)
+    for (apps::Index y = 1; y < kPoints - 1; ++y)
+      for (apps::Index x = 1; x < kPoints - 1; ++x) {
+        const double along_x = std::cosh(k * (static_cast<double>(x) - last / 2)) / std::cosh(k * last / 2);
+        const double expected = along_x * std::sin(h * static_cast<double>(y)) * std::sin(h * static_cast<double>(z));
+        const apps::Index row = (z - 1) * (kPoints - 2) + y - 1;
+        ASSERT_NEAR(field[row * (kPoints - 2) + x - 1], expected, 1e-9) << x << " " << y << " " << z;
+      }
+}
+
 TEST(Compare, finds_one_wrong_bit) {
   const std::vector<double> expected = {1.0, 0.0, 3.0};
   std::vector<double> found = expected;
-  EXPECT_EQ(apps::verification_line(apps::compare<double>(found, expected), 3, 3), "VERIFICATION: PASSED");
+  EXPECT_EQ(apps::verification_line(apps::compare<double>(found, expected), {.nx = 3, .ny = 1}),
+            "VERIFICATION: PASSED");
   found[1] = -0.0;
   EXPECT_EQ(apps::compare<double>(found, expected).differing, 1);
   found[2] = 3.5;
-  EXPECT_EQ(apps::verification_line(apps::compare<double>(found, expected), 3, 3),
+  EXPECT_EQ(apps::verification_line(apps::compare<double>(found, expected), {.nx = 3, .ny = 1}),
             "VERIFICATION: FAILED 2 of 3 cells differ, the first at x=1 y=0, max_abs_err=0.5");
 }
 

@@ -121,7 +121,7 @@ TEST_P(Life, fields_on_the_way_are_those_of_their_generations) {
   serial();
   Options options;
   options.generations = 11;
-  options.write_every = 4;
+  options.frames.write_every = 4;
   options.common.stream = GetParam().stream;
   std::vector<Index> written;
   const int code = sluice::run_threads(GetParam().ranks, [&](sluice::Context& context) {
@@ -148,9 +148,9 @@ TEST_P(Life, every_rule_and_width_is_the_serial_one) {
 TEST(LifeWorld, is_the_same_however_it_is_divided) {
   const World world{.nx = 10, .ny = 8, .rule = {}, .cells = {{-1, 3}, {11, 9}}, .density = 0.5, .seed = 3};
   std::vector<Cell> whole(80);
-  populate(world, {0, 0, 10, 8}, whole.data(), 10);
+  populate(world, {.nx = 10, .ny = 8}, whole.data(), 10);
   std::vector<Cell> part(12);
-  populate(world, {6, 5, 4, 3}, part.data(), 4);
+  populate(world, {.x = 6, .y = 5, .nx = 4, .ny = 3}, part.data(), 4);
   for (Index y = 0; y < 3; ++y)
     for (Index x = 0; x < 4; ++x) EXPECT_EQ(part[y * 4 + x], whole[(y + 5) * 10 + x + 6]);
   EXPECT_EQ(whole[3 * 10 + 9], 1);

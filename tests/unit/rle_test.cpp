@@ -119,7 +119,7 @@ std::vector<Cell> glider_at(const Point& at) {
   options.pattern = std::string(SLUICE_PATTERNS) + "/glider.rle";
   options.at = at;
   std::vector<Cell> cells(100);
-  populate(make_world(options), {0, 0, 10, 10}, cells.data(), 10);
+  populate(make_world(options), {.nx = 10, .ny = 10}, cells.data(), 10);
   return cells;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A field that is wrong in one bit: what the program then says, to people and to scripts, and how it ends.
 #include "apps/common/program.hpp"
+#include "apps/heat/reference.hpp"
+#include "apps/heat/report.hpp"
 #include "apps/jacobi/reference.hpp"
 #include "apps/jacobi/report.hpp"
 #include "apps/life/reference.hpp"
@@ -68,6 +70,24 @@ Ending end_of_jacobi(std::uint64_t flipped_bits) {
   return end_of(options.common.json, [&] { return jacobi::report(options, solution); });
 }
 
+heat::Options small_heat() {
+  heat::Options options;
+  options.nx = 9;
+  options.ny = 8;
+  options.nz = 5;
+  options.steps = 6;
+  options.fourier = 0.125;
+  options.common.json = testing::TempDir() + "sluice_verification_heat.json";
+  return options;
+}
+
+Ending end_of_heat(std::uint64_t flipped_bits, double heat_after) {
+  const heat::Options options = small_heat();
+  heat::Solution solution{{}, heat::Balance{360, heat_after}, {}, heat::solve_serially(options.problem(), 6)};
+  solution.cells[100] = std::bit_cast<double>(std::bit_cast<std::uint64_t>(solution.cells[100]) ^ flipped_bits);
+  return end_of(options.common.json, [&] { return heat::report(options, solution); });
+}
+
 Ending end_of_life(unsigned flipped_bits) {
   life::Options options;
   options.nx = 9;
@@ -83,6 +103,19 @@ Ending end_of_life(unsigned flipped_bits) {
 TEST(Verification, of_jacobi_fails_by_one_bit) {
   expect_passed(end_of_jacobi(0));
   expect_failed(end_of_jacobi(1), "1 of 80 cells differ, the first at x=3 y=2, max_abs_err=");
+}
+
+TEST(Verification, of_heat_fails_by_one_bit) {
+  expect_passed(end_of_heat(0, 360));
+  expect_failed(end_of_heat(1, 360), "1 of 360 cells differ, the first at x=1 y=3 z=1, max_abs_err=");
+}
+
+TEST(Verification, of_heat_fails_by_heat_that_was_lost) {
+  const Ending ending = end_of_heat(0, 359.999);
+  EXPECT_EQ(ending.program.code, 1);
+  EXPECT_TRUE(contains(ending.program.out, "CONSERVATION: FAILED\n")) << ending.program.out;
+  EXPECT_EQ(ending.json["verification"], "failed");
+  EXPECT_GT(ending.json["heat_change"], 1e-6);
 }
 
 TEST(Verification, of_life_fails_by_one_cell) {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/heat/report.hpp"
+
+#include "apps/common/decomposition.hpp"
+#include "apps/common/image.hpp"
+#include "apps/common/usage_error.hpp"
+#include "apps/common/verify.hpp"
+#include "apps/heat/reference.hpp"
+
+#include <fmt/core.h>
+
+namespace heat {
+namespace {
+
+constexpr double kHottest = 2;  // of a sine at its start
+
+std::string why_not_verified(const Options& options) {
+  return apps::why_not_verified(options.common, options.updates());
+}
+
+bool balance_is_kept(const Options& options, Solution& solution) {
+  if (!solution.balance) {
+    fmt::print("CONSERVATION: skipped (without communication heat is lost)\n");
+    return true;
+  }
+  const Balance& balance = *solution.balance;
+  const bool kept = balance.kept(options.steps);
+  fmt::print("heat: {:.17g} before, {:.17g} after: a change of {:.2g} of it, by rounding at most {:.2g}\n",
+             balance.before, balance.after, balance.change(), rounding(options.steps));
+  fmt::print("CONSERVATION: {}\n", kept ? "PASSED" : "FAILED");
+  solution.result.more.emplace_back("heat_change", balance.change());
+  return kept;
+}
+
+void tell_error(const Options& options, Solution& solution) {
+  if (!solution.accuracy) return;
+  const Accuracy& accuracy = *solution.accuracy;
+  fmt::print("error against the exact solution: {:.4g}", accuracy.error);
+  solution.result.more.emplace_back("error", accuracy.error);
+  if (const auto order = accuracy.order()) {
+    fmt::print("; in cells twice as wide {:.4g}: order {:.2f}\n", *accuracy.coarse_error, *order);
+    solution.result.more.emplace_back("order", *order);
+  } else {
+    fmt::print("; its order is not known ({})\n", why_no_order(options, solution.result.ranks));
+  }
+}
+
+// On a GPU a product and a sum may be rounded once: what that makes of the values in so many steps is allowed.
+bool field_is_right(const Options& options, Solution& solution) {
+  const std::string why_not = why_not_verified(options);
+  if (!why_not.empty()) {
+    fmt::print("VERIFICATION: skipped ({})\n", why_not);
+    return true;
+  }
+  const auto expected = solve_serially(options.problem(), options.steps);
+  const double tolerance = options.common.stream == apps::StreamKind::cuda ? 2 * rounding(options.steps) : 0;
+  const auto comparison = apps::compare<double>(solution.cells, expected, tolerance);
+  solution.result.verification = comparison.passed() ? "passed" : "failed";
+  solution.result.max_error = comparison.max_error;
+  fmt::print("{}\n", apps::verification_line(comparison, options.problem().mesh()));
+  return comparison.passed();
+}
+
+void write_picture(const std::string& file, const apps::Mesh& mesh, std::span<const double> cells) {
+  apps::write_png(file, apps::draw<double>(apps::middle_plane(cells, mesh), mesh.nx, mesh.ny, 0, kHottest, apps::kHot));
+}
+
+}  // namespace
+
+bool reports_field(const Options& options) {
+  return why_not_verified(options).empty() || !options.common.image.empty();
+}
+
+bool reports_error(const Options& options) { return options.start == Start::sine && why_not_verified(options).empty(); }
+
+std::string why_no_order(const Options& options, int ranks) {
+  const Problem problem = options.problem();
+  for (const Index side : {problem.nx, problem.ny, problem.has_planes() ? problem.nz : 6})
+    if (side % 2 != 0 || side < 6) return "it takes even sides of 6 cells or more";
+  if (options.steps % 4 != 0 || options.steps == 0) return "it takes a multiple of four steps";
+  try {
+    static_cast<void>(apps::Decomposition(problem.coarser().mesh(), ranks));
+  } catch (const apps::UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void print_header(const Options& options) {
+  const std::string planes = options.problem().has_planes() ? fmt::format(" x {}", options.nz) : "";
+  fmt::print("Heat: {} steps of {:g} in a box of {} x {}{} cells\n", options.steps, options.fourier, options.nx,
+             options.ny, planes);
+}
+
+void Chronicle::write(Index step, std::span<const double> cells) {
+  const apps::Mesh mesh = options_.problem().mesh();
+  if (options_.frames.writes(step) && !options_.common.image.empty())
+    write_picture(apps::numbered(options_.common.image, step), mesh, cells);
+  if (!options_.frames.shows(step, options_.steps)) return;
+  if (!movie_) movie_.emplace(options_.frames.movie, mesh.nx, mesh.ny, 0, kHottest, apps::kHot);
+  movie_->add(apps::middle_plane(cells, mesh));
+}
+
+void Chronicle::close() {
+  if (movie_) movie_->close();
+}
+
+int report(const Options& options, Solution& solution) {
+  apps::Result& result = solution.result;
+  fmt::print("{} ranks, {} steps, comm {}, backend {}, stream {}\n{}", result.ranks, result.steps, result.comm,
+             result.backend, result.stream, apps::to_text(result, options.updates()));
+  const bool kept = balance_is_kept(options, solution);
+  tell_error(options, solution);
+  const bool right = field_is_right(options, solution);
+  if (!kept) result.verification = "failed";
+  apps::write_results(result, options.common);
+  if (!options.common.image.empty()) write_picture(options.common.image, options.problem().mesh(), solution.cells);
+  return kept && right ? 0 : 1;
+}
+
+}  // namespace heat

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole fields, bit by bit, against the serial run; and what physics says, so that both cannot be wrong alike.
+#include "apps/common/space.hpp"
+#include "apps/common/verify.hpp"
+#include "apps/heat/reference.hpp"
+#include "apps/heat/solver.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace heat {
+namespace {
+
+Kokkos::Serial serial() {
+  static const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
+  return Kokkos::Serial(Kokkos::NewInstance{});
+}
+
+template <std::size_t D>
+Solution run_in(int ranks, const Options& options) {
+  serial();
+  Solution at_root;
+  const int code = sluice::run_threads(ranks, [&](sluice::Context& context) {
+    Solution solution;
+    {
+      Simulation<D, Kokkos::Serial> simulation(context, options.common, setup(options.problem(), options.steps),
+                                               Model<D>{options.fourier}, serial());
+      solution = solve<D>(simulation, options, true);
+    }
+    solution.accuracy->coarse_error = coarse_error<D>(context, options, serial());
+    if (context.rank() == 0) at_root = std::move(solution);
+  });
+  EXPECT_EQ(code, 0);
+  return at_root;
+}
+
+Solution run(int ranks, const Options& options) {
+  return options.problem().has_planes() ? run_in<3>(ranks, options) : run_in<2>(ranks, options);
+}
+
+Options small(Index nx, Index ny, Index nz, Index steps) {
+  Options options;
+  options.nx = nx;
+  options.ny = ny;
+  options.nz = nz;
+  options.steps = steps;
+  options.fourier = nz > 1 ? 0.125 : 0.2;
+  return options;
+}
+
+TEST(Heat, field_is_the_serial_one_bit_by_bit) {
+  for (const auto stream : {apps::StreamKind::inline_, apps::StreamKind::host})
+    for (const Index nz : {1, 10})
+      for (const int ranks : {1, 2, 3, 4, 6}) {
+        Options options = small(22, 18, nz, 24);
+        options.common.stream = stream;
+        const auto comparison = apps::compare<double>(run(ranks, options).cells, solve_serially(options.problem(), 24));
+        ASSERT_TRUE(comparison.passed()) << ranks << " ranks, nz " << nz;
+      }
+}
+
+TEST(Heat, is_kept_and_spreads_as_the_equation_says) {
+  for (const Options& options : {small(64, 48, 1, 200), small(32, 24, 28, 80)}) {
+    const Solution solution = run(4, options);
+    EXPECT_TRUE(solution.balance->kept(options.steps));
+    EXPECT_NEAR(solution.balance->before, static_cast<double>(options.problem().mesh().cells()), 1e-9);
+    EXPECT_LT(solution.accuracy->error, 0.01);
+    EXPECT_NEAR(*solution.accuracy->order(), 2, 0.2);
+  }
+}
+
+TEST(Heat, that_is_lost_shows) {
+  const Balance kept{1000, 1000 * (1 + 1e-16)};
+  EXPECT_TRUE(kept.kept(10));
+  const Balance lost{1000, 1000 * (1 - 1e-12)};
+  EXPECT_FALSE(lost.kept(10));
+}
+
+TEST(Heat, of_spots_flattens) {
+  Options options = small(30, 20, 1, 0);
+  options.start = Start::spots;
+  const auto start = solve_serially(options.problem(), 0);
+  const auto later = solve_serially(options.problem(), 50);
+  const auto spread = [](const std::vector<double>& cells) {
+    const auto [least, most] = std::ranges::minmax(cells);
+    return most - least;
+  };
+  EXPECT_EQ(spread(start), 1);
+  EXPECT_LT(spread(later), 0.9);
+}
+
+TEST(Heat, order_is_told_where_it_can_be) {
+  EXPECT_EQ(why_no_order(small(64, 64, 1, 100), 4), "");
+  EXPECT_NE(why_no_order(small(63, 64, 1, 100), 4), "");
+  EXPECT_NE(why_no_order(small(64, 64, 5, 100), 4), "");
+  EXPECT_NE(why_no_order(small(64, 64, 1, 99), 4), "");
+  EXPECT_NE(why_no_order(small(6, 6, 1, 100), 11), "");
+}
+
+TEST(Heat, on_its_way_is_that_of_its_step) {
+  Options options = small(20, 14, 1, 11);
+  options.frames.write_every = 4;
+  serial();
+  std::vector<Index> written;
+  const int code = sluice::run_threads(2, [&](sluice::Context& context) {
+    Simulation<2, Kokkos::Serial> simulation(context, options.common, setup(options.problem(), options.steps),
+                                             Model<2>{options.fourier}, serial());
+    solve<2>(simulation, options, false, [&](Index step, std::span<const double> cells) {
+      written.push_back(step);
+      EXPECT_TRUE(std::ranges::equal(cells, solve_serially(options.problem(), step))) << step;
+    });
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(written, (std::vector<Index>{4, 8}));
+}
+
+}  // namespace
+}  // namespace heat
