@@ -31,13 +31,23 @@ bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {
       continue;
     }
     const std::uint64_t last = cumulative() ? allowed : epoch;
-    if (!post_share(rail, last)) {
+    if (!post_traced(rail, last)) {
       if (seeded("busy_put_lost")) posted = epoch;
       return true;
     }
     while (++posted < last) over(posted);
   }
   return false;
+}
+
+bool Posting::post_traced(std::size_t rail, std::uint64_t epoch) {
+  using base::trace::Arrow;
+  const bool puts = watch_.traced.sends;
+  base::trace::Span slice(watch_.traced.engine, puts ? "post" : "post credit", watch_.traced, epoch,
+                          puts ? Arrow::passes : Arrow::none);
+  const bool posted = post_share(rail, epoch);
+  if (!posted) slice.forget();
+  return posted;
 }
 
 std::uint64_t Posting::last_allowed(std::size_t rail, std::uint64_t rung) const noexcept {

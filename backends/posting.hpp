@@ -51,6 +51,7 @@ class Posting {
   /// No `post_share` of this rail that was busy has left anything under way.
   virtual bool at_rest(std::size_t rail) = 0;
   bool post_rung(std::size_t rail, std::uint64_t rung);
+  bool post_traced(std::size_t rail, std::uint64_t epoch);
   /// What is not posted any more waits its turn as if it were: no more than depth epochs are under way.
   std::uint64_t last_allowed(std::size_t rail, std::uint64_t rung) const noexcept;
 

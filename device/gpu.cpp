@@ -3,6 +3,9 @@
 #include "device/gpu.hpp"
 
 #include <algorithm>
+#include <optional>
+
+#include "device/traced.hpp"
 
 namespace sluice::device {
 namespace {
@@ -35,7 +38,15 @@ void check_supported(Stream stream, Rank rank) {
     throw Error(Code::unsupported, rank, -1, 0, 0, std::string(name) + " streams: " + vendor->why_not());
 }
 
+void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch) {
+  std::optional<Traced> slice;
+  if (wait.what != nullptr) slice.emplace(lane, wait.what, watch.traced, wait.epoch);
+  lane.gpu->wait(*wait.word, wait.at_least);
+}
+
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {
+  std::optional<base::trace::Span> slice;
+  if (wait.what != nullptr) slice.emplace(wait.what, watch.traced, wait.epoch);
   const auto began = Clock::now();
   const Timeout limit =
       lane.host != nullptr && !base::seeded("stream_timeout_ignored") ? lane.host->timeout() : kForever;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/trace.hpp"
 #include "base/words.hpp"
 #include "device/gpu_call.hpp"
 #include "device/host_stream.hpp"
@@ -84,6 +85,7 @@ class Watch {
   /// Puts of this end that are over: the source may be overwritten, and the signal is raised (or never will be).
   base::Word& done;
   base::Parking& done_parking;
+  base::trace::Channel traced;  ///< set before it is used
 
  protected:
   void set_failed() noexcept { state_.store(State::failed); }
@@ -106,7 +108,8 @@ struct Wait {
   const base::Word* word = nullptr;
   std::uint64_t at_least = 0;
   base::Parking* parking = nullptr;
-  std::uint64_t epoch = 0;  // for the log
+  std::uint64_t epoch = 0;     // for the log
+  const char* what = nullptr;  // for the timeline: null if it is part of something that is in it
 };
 
 /// Whether it names a stream: a moved-from HostStream gives none.
@@ -150,10 +153,11 @@ void check_supported(Stream stream, Rank rank);
 
 /// Later work on the lane runs only when the word is reached, or when `watch` has failed.
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept;
+void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch);
 inline void wait(Lane lane, const Wait& wait, Watch& watch, Helper* helper) {
   if (base::reached(*wait.word, wait.at_least)) [[likely]]
     return;
-  if (lane.gpu != nullptr) return lane.gpu->wait(*wait.word, wait.at_least);
+  if (lane.gpu != nullptr) return wait_on_gpu(lane, wait, watch);
   wait_slowly(lane, wait, watch, helper);
 }
 

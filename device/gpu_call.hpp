@@ -13,6 +13,8 @@
 
 namespace sluice::device {
 
+struct GpuSlice;
+
 /// While it lives the stream's GPU is the calling thread's current one. All of it throws GpuError.
 class GpuCall {
  public:
@@ -55,6 +57,7 @@ class GpuCall {
   void issue();
 
  private:
+  friend class Traced;
   static constexpr std::size_t kMost = OperateArgs::kMost;
   void operate();
   void launch_puts();
@@ -67,6 +70,7 @@ class GpuCall {
   void* stream_;
   int device_;
   OnDevice current_;
+  GpuSlice* slice_ = nullptr;  // of the timeline, under way
   // Gathered: operations on words, and then what a kernel does.
   std::array<WordOp, kMost> ops_;
   std::size_t count_ = 0;

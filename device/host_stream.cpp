@@ -57,6 +57,7 @@ HostStream::Impl::Impl(Options options) : timeout_(options.timeout) {
   if (memory == MAP_FAILED) fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
   cells_ = static_cast<Cell*>(memory);
   base::prepare_fences();
+  if (base::trace::on()) track_ = base::trace::new_track(base::trace::rank(), "host stream");
   try {
     start_thread(options.cpu);
   } catch (...) {
@@ -232,6 +233,7 @@ bool HostStream::Impl::run_late(Whose most) noexcept {
 }
 
 void HostStream::Impl::run(Work& work) noexcept {
+  const base::trace::OnTrack here(track_);
   try {
     work();
   } catch (...) {
@@ -256,6 +258,7 @@ void HostStream::Impl::parked_at(base::Parking* parking) noexcept {
 // ---- Who synchronizes.
 
 void HostStream::Impl::synchronize() {
+  const base::trace::Span slice("synchronize");
   if (inside()) fail(Code::misuse, "synchronize from inside the stream would wait for itself");
   if (!catch_up(tail_.load(std::memory_order_relaxed))) wait_for_marker();
   if (failed_.load(std::memory_order_acquire)) rethrow();

@@ -17,6 +17,7 @@
 #include <new>
 #include <utility>
 
+#include "base/trace.hpp"
 #include "base/words.hpp"
 
 namespace sluice {
@@ -130,6 +131,7 @@ struct HostStream::Impl {
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;
   Timeout timeout_;
+  base::trace::Track track_ = base::trace::kNone;  // in the timeline
   pthread_t thread_{};
   std::atomic<bool> ending_{false};
 

@@ -50,6 +50,23 @@ ChannelEnd::ChannelEnd(std::shared_ptr<World> world, Opening what)
   constexpr int kDeep = 4;  // from here on many epochs are under way at a time
   word_ =
       world_->take_word(opening.key.world_peer, opening.options.depth >= kDeep ? Standing::alone : Standing::together);
+  if (base::trace::on()) traced = trace_channel();
+}
+
+/// Its arrows are named by what both ends know.
+base::trace::Channel ChannelEnd::trace_channel() const {
+  const ChannelKey& key = opening.key;
+  const bool sends = key.role == Role::sender;
+  std::string label =
+      (sends ? "to rank " : "from rank ") + std::to_string(opening.peer) + ", tag " + std::to_string(key.tag);
+  if (!opening.name.empty()) label = opening.name + ": " + label;
+  const Rank here = world_->place().rank;
+  const std::string both = std::to_string(sends ? here : key.world_peer) + ' ' +
+                           std::to_string(sends ? key.world_peer : here) + ' ' + std::to_string(key.tag) + ' ' +
+                           key.scope;
+  // Channels of the same key come one after another.
+  const int which = base::trace::count(both + (sends ? " out" : " in"));
+  return {base::trace::kept(label), base::trace::hash(both + ' ' + std::to_string(which)), world_->track(), sends};
 }
 
 ChannelEnd::~ChannelEnd() {
@@ -175,6 +192,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   }
   // In this order: whoever is woken by the poison finds the failure recorded.
   if (!seeded("error_not_recorded")) world_->record(*failure_);
+  if (base::trace::on()) base::trace::mark("failed", traced, what);
   if (code == Code::aborted && seeded("abort_keeps_waits")) return;
   set_failed();    // first: who meets the new limit says why
   hold_kernels();  // before the poison, which wakes those who may not go on
@@ -251,7 +269,7 @@ Clock::time_point ChannelEnd::warn() const {
 }
 
 void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
-  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch()}, *this, nullptr);
+  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch(), "wait for the peer"}, *this, nullptr);
 }
 
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {

@@ -18,6 +18,7 @@
 #include "backends/put.hpp"
 #include "device/ledger.hpp"
 #include "device/retire.hpp"
+#include "device/traced.hpp"
 #include "runtime/block.hpp"
 
 namespace sluice::detail {
@@ -313,7 +314,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     const std::uint64_t most = put.most_enqueued();
     if (epoch <= most) return;
     if (lane.gpu != nullptr) return await_room(lane, epoch - most);
-    device::wait(lane, {&done, epoch - most, &done_parking, epoch}, *this, helper_);
+    device::wait(lane, {&done, epoch - most, &done_parking, epoch, "wait for room"}, *this, helper_);
   }
   /// Blocks the host: what follows cannot be given to a GPU's stream before.
   void await_room(device::Lane lane, std::uint64_t last_done);
@@ -359,6 +360,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, Timeout limit) const {
+    const base::trace::Span slice("host waits", traced, epoch());
     const auto deadline = deadline_after(limit);
     if (help_in_host(ready, deadline)) return true;
     auto warning = next_warning();
@@ -433,6 +435,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void reach_named_stream();
   void ask_for_gpu(base::Clock::time_point now) noexcept;
   void begin_working();
+  base::trace::Channel trace_channel() const;
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
   void hold_kernels() noexcept;

@@ -337,6 +337,7 @@ int launch_request(Request request) {
     [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, kLaunchUsage, std::strlen(kLaunchUsage));
     return 0;
   }
+  if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
   const base::Env env = checked_env();    // a bad variable is one error here, not one from each rank
   find_program(request.command.front());  // likewise a program, before others wait for us
   Agreement agreement = request.hosts > 1 ? meet(request, env) : agree_alone(request);

@@ -12,13 +12,15 @@
 namespace sluice::runtime {
 
 const char* const kLaunchUsage =
-    "usage: sluice-run -n N [--threads] [--keep-going] PROGRAM [ARGUMENTS]\n"
-    "       sluice-run -n N --hosts H --host I --meet HOST:PORT [--keep-going] PROGRAM [ARGUMENTS]\n"
+    "usage: sluice-run -n N [--threads] [--keep-going] [--trace FILE] PROGRAM [ARGUMENTS]\n"
+    "       sluice-run -n N --hosts H --host I --meet HOST:PORT [--keep-going] [--trace FILE] PROGRAM\n"
+    "                  [ARGUMENTS]\n"
     "Starts N ranks of PROGRAM on this host. With --hosts the same command is given on each of H hosts, and all their\n"
     "ranks are one job: those of host 0 come first, then those of host 1, and so on.\n"
     "  -n N              how many ranks, here\n"
     "  --threads         as threads of one process\n"
     "  --keep-going      when a rank fails, let the others go on (else they are killed after 5 s)\n"
+    "  --trace FILE      write a timeline of all ranks to this file, as SLUICE_TRACE=FILE does\n"
     "  --hosts H         the job has ranks on H hosts\n"
     "  --host I          this is host I of them, from 0\n"
     "  --meet HOST:PORT  where host 0 can be reached by the others\n"
@@ -74,6 +76,8 @@ class Flags {
       request_.threads = true;
     } else if (flag == "--keep-going") {
       request_.keep_going = true;
+    } else if (flag == "--trace") {
+      request_.trace = value(flag, "a file");
     } else if (flag == "--hosts") {
       hosts_ = number(flag, "the number of hosts", 1, value(flag, "the number of hosts"));
     } else if (flag == "--host") {

@@ -21,6 +21,7 @@ struct Request {
   bool threads = false;
   bool keep_going = false;
   bool help = false;
+  std::string trace;  ///< the file that SLUICE_TRACE is to name; empty: left as it is
   int hosts = 1;
   int host = 0;
   MeetingPoint meet;  ///< if there are several hosts

@@ -218,7 +218,7 @@ void PlanCore::acquire(Stream stream) {
   check_stream(stream);
   for (const auto& out : out_) out.core->check_driven();
   const std::uint64_t next = counts_.starts + 1;
-  if (kernels_drive()) return launch([&] { kernels_->acquire(stream, next, capture_ != 0); });
+  if (kernels_drive()) return launch(stream, "acquire", [&] { kernels_->acquire(stream, next, capture_ != 0); });
   const auto work = [this, next](device::Lane lane) {
     for (auto& [core, first] : out_) {
       const auto epoch = first + next;
@@ -236,7 +236,7 @@ void PlanCore::start(Stream stream) {
   check_stream(stream);
   if (kernels_drive()) {
     for (const auto& out : out_) check_for_kernels(*out.core);
-    return launch([&] { kernels_->start(stream, ++counts_.starts, capture_ != 0); });
+    return launch(stream, "start", [&] { kernels_->start(stream, ++counts_.starts, capture_ != 0); });
   }
   for (auto& [core, first] : out_) core->check_next();
   for (auto& [core, first] : out_) core->count_for_plan();
@@ -252,11 +252,14 @@ void PlanCore::start(Stream stream) {
 void PlanCore::fire(device::Lane lane, std::uint64_t start) {
   const auto last = seeded("plan_skips_last") && out_.size() > 1 ? out_.end() - 1 : out_.end();
   if (lane.gpu != nullptr) {  // all waits in one operation
+    const device::Traced slice(lane, "wait for credits");
     for (auto it = out_.begin(); it != last; ++it) it->core->await_credit(lane, it->first + start);
   }
+  const device::Traced slice(lane, "start");
   for (auto it = out_.begin(); it != last; ++it) {
     const std::uint64_t epoch = it->first + start;
     if (lane.gpu == nullptr) it->core->await_credit(lane, epoch);
+    const device::Traced put(lane, "put", it->core->traced, epoch, it->core->slot_bytes, base::trace::Arrow::begins);
     if (!is_fused(it->core->rung_)) {
       it->core->enqueue(lane, epoch, it->core->whole());
     } else {
@@ -271,12 +274,13 @@ void PlanCore::wait(Stream stream) {
   check_stream(stream);
   if (kernels_drive()) {
     for (const auto& in : in_) check_for_kernels(*in.core);
-    return launch([&] { kernels_->wait(stream, ++counts_.waits, capture_ != 0); });
+    return launch(stream, "wait for all", [&] { kernels_->wait(stream, ++counts_.waits, capture_ != 0); });
   }
   for (auto& in : in_) in.core->check_next();
   for (auto& in : in_) in.core->count_for_plan();
   const std::uint64_t wait = ++counts_.waits;
   const auto work = [this, wait](device::Lane lane) {
+    const device::Traced slice(lane, "wait for all");
     for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
   };
   issue(stream, work, [&] {
@@ -290,7 +294,7 @@ void PlanCore::release(Stream stream) {
   for (auto& in : in_) in.core->check_driven();
   if (kernels_drive()) {  // which look whether there was a wait
     ++counts_.releases;
-    return launch([&] { kernels_->release(stream, capture_ != 0); });
+    return launch(stream, "release all", [&] { kernels_->release(stream, capture_ != 0); });
   }
   if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   const std::uint64_t release = ++counts_.releases;
@@ -302,6 +306,7 @@ void PlanCore::release(Stream stream) {
 }
 
 void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
+  const device::Traced slice(lane, "release all");
   for (auto& in : in_) {
     if (!is_fused(in.core->rung_)) {
       in.core->give_back(lane, in.first_release + release);

@@ -82,8 +82,8 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   }
   /// The same for kernels, which count what the stream was given of them.
   template <class F>
-  void launch(F work) {
-    launch(std::move(work), [] {});
+  void launch(Stream stream, const char* name, F work) {
+    launch([&] { device::traced(stream, gpu_, name, std::move(work)); }, [] {});
   }
   void fire(device::Lane lane, std::uint64_t start);
   void give_back(device::Lane lane, std::uint64_t release);

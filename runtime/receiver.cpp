@@ -86,6 +86,7 @@ Slice ReceiverCore::wait(Stream stream) {
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
+  const device::Traced slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends);
   if (lane.gpu != nullptr && taken_ != nullptr) {
     have_taken(epoch);
     lane.gpu->wait(taken_.load()->word, epoch);
@@ -223,6 +224,7 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
+  const device::Traced slice(lane, "release", traced, epoch);
   enqueue(lane, epoch, {});
 }
 
@@ -247,6 +249,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   if (!came) return std::nullopt;
   await_connected({});  // the peer may know of this end before this end knows of the peer
   begin();
+  const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
   if (taken_ == nullptr) {
     take(next);
   } else {

@@ -140,7 +140,7 @@ void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
   if (seeded("ignore_credit")) return;
   const std::uint64_t depth = target_depth_.load(std::memory_order_relaxed);
   if (seeded("ticks_and_credits_summed") && this->epoch() + word_.word->value.load() >= 2 * epoch - depth) return;
-  const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch};
+  const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
   device::wait(lane, credit, *this, helper_);
   const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
   if (value < base::kPoison) credit_seen_ = value;
@@ -151,7 +151,7 @@ void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   const std::uint64_t last = epoch - static_cast<std::uint64_t>(opening.options.depth);
   base::Progress* const taken = lane.gpu == nullptr || seeded("acquire_not_poisoned") ? nullptr : taken_.load();
   if (taken != nullptr) awaited_.store(last, std::memory_order_relaxed);
-  const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch};
+  const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
   if (lane.gpu != nullptr && marks_ != nullptr) lane.gpu->write(marks_.load()->word, ++marked_);
 }

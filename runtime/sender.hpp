@@ -54,6 +54,7 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   /// The put itself, on the lane.
   void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     await_credit(lane, epoch);
+    const device::Traced put(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins);
     enqueue(lane, epoch, base::seeded("partial_copies_whole_slot") ? whole() : part);
   }
   void acquire_on(Stream stream, std::uint64_t next);

@@ -5,6 +5,7 @@
 #include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/context.hpp"
 
@@ -172,6 +173,7 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
 base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
+  base::trace::check(env.trace);
   return env;
 }
 

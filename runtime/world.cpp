@@ -37,6 +37,12 @@ std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_t
   return open;
 }
 
+void begin_trace(const Place& place, const std::string& file) {
+  if (file.empty()) return;
+  base::trace::start(file, place.job);
+  base::trace::set_rank(place.rank);
+}
+
 }  // namespace
 
 Clock::time_point deadline_after(Timeout timeout) noexcept {
@@ -61,9 +67,11 @@ World::World(Place place, const base::Env& env, const Options& options)
 
 std::shared_ptr<World> World::open(Place place, const base::Env& env, const Options& options) {
   base::prepare_fences();
+  begin_trace(place, env.trace);
   base::Env settings = env;
   if (!options.backends.empty()) settings.backends = options.backends;
   std::shared_ptr<World> world(new World(std::move(place), settings, options));
+  if (base::trace::on()) world->track_ = base::trace::new_track(world->place_.rank, "engine");
   world->engine_.start();
   return world;
 }
@@ -100,6 +108,7 @@ void World::end() noexcept {
   }
   leave();
   engine_.stop();
+  base::trace::flush();
   const std::lock_guard lock(mutex_);
   peers_.flush();
   peers_.close();

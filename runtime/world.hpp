@@ -38,6 +38,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   const Place& place() const noexcept { return place_; }
   const Limits& limits() const noexcept { return limits_; }
   Engine& engine() noexcept { return engine_; }
+  /// The engine's, in the timeline.
+  base::trace::Track track() const noexcept { return track_; }
   std::mutex& mutex() noexcept { return mutex_; }
   std::uint64_t next_id() noexcept { return next_id_.fetch_add(1); }
   std::vector<std::unique_ptr<backends::Pin>> pin(const device::Extent& memory);
@@ -109,6 +111,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   Place place_;
   Limits limits_;
+  base::trace::Track track_ = base::trace::kNone;
   std::chrono::milliseconds ask_every_{};  // whether GPUs' streams wait too long
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> transports_;
 

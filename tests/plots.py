@@ -56,17 +56,21 @@ def check_figures(folder, source, python, bench, rows, said):
             expect(any(text in word for word in words), f"{figure.name} does not say '{text}'")
 
 
-def check_refused(folder, source, python):
+def wrong_rows(folder):
     good = json.loads((folder / "latency.json").read_text())
-    wrong = {"none": None, "text": "no JSON", "other": '[{"bench": "latency"}]', "empty": "[]", "strings": '["bench"]',
+    return {"none": None, "text": "no JSON", "other": '[{"bench": "latency"}]', "empty": "[]", "strings": '["bench"]',
              "another": json.dumps([{**good[-1], "bench": "rate"}]), "nothing": json.dumps([{**good[-1], "bytes": 0}]),
              **{f"no_{field}": json.dumps([*good, {**good[-1], field: None}]) for field in ("bytes", "rivals", "date", "p50", "backend")},
              "rival": json.dumps([{**good[-1], "rivals": {"floor": {"what": "", "p50": 1.0, "ratio": None}}}])}
+
+
+def check_refused(folder, source, python, figure, wrong):
     for name, text in wrong.items():
         path = folder / f"{name}.json"
+        path.unlink(missing_ok=True)
         if text is not None:
             path.write_text(text)
-        refused = subprocess.run([python, "-B", source / "docs/plots/latency.py", path, "--out", folder], capture_output=True, text=True)
+        refused = subprocess.run([python, "-B", source / f"docs/plots/{figure}.py", path, "--out", folder], capture_output=True, text=True)
         expect(refused.returncode == 1 and refused.stderr.count("\n") == 1 and str(path) in refused.stderr,
                f"a file that is '{name}' is refused with {refused.returncode}: {refused.stderr}")
 
@@ -96,7 +100,13 @@ def main():
         two.write_text(json.dumps([*rows, *({**row, "stream": "host"} for row in rows)]))
         check_figures(folder, options.source, python, "latency", two, ["message (bytes)"])
         expect((folder / "two-host.svg").exists() and (folder / "two-inline.svg").exists(), "rows of two streams are not two figures")
-        check_refused(folder, options.source, python)
+        timeline = folder / "timeline.json"
+        jacobi = [options.bin / "sluice-run", "-n", "2", "--trace", timeline, options.bin / "jacobi", "--niter", "20", "--nx", "64", "--ny", "64"]
+        if jacobi[5].exists():
+            expect(subprocess.run(jacobi, capture_output=True).returncode == 0, "jacobi --trace")
+            check_figures(folder, options.source, python, "timeline", timeline, ["rank 1, host", "put", "interior", "time (us)"])
+            check_refused(folder, options.source, python, "timeline", {"none": None, "text": "no JSON", "rows": "[]", "empty": '{"traceEvents":[]}'})
+        check_refused(folder, options.source, python, "latency", wrong_rows(folder))
 
 
 if __name__ == "__main__":

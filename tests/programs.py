@@ -92,6 +92,9 @@ ROWS = [
     ("life.bad_pattern", f"{RUN} -n 2 {{bin}}/life --pattern {{out}}/bad.rle", 2, r"^life: .*bad\.rle:2: unexpected"),
     ("life.unwritable", f"{RUN} -n 3 {LIFE} --csv {{out}}/refused.csv --rle {{out}}/none/life.rle", 2,
      r"^life: cannot write .*none/life\.rle"),
+    ("trace.unwritable", f"{RUN} -n 3 {JACOBI} --trace {{out}}/none/x.json", 2, r"^jacobi: --trace: cannot write .*none/x\.json"),
+    ("trace.twice", f"{RUN} -n 3 {JACOBI} --trace {{out}}/same.json --json {{out}}/same.json", 2, r"^jacobi: .*same\.json is asked for twice"),
+    ("trace.run_unwritable", f"{RUN} -n 3 --trace {{out}}/none/x.json {JACOBI}", 2, r"none/x\.json"),
     ("info.text", "{bin}/sluice-info", 0, r"SLUICE_CONNECT_TIMEOUT"),
     ("info.no_gpu", f"{EMUCUDA} EMUCUDA_DEVICES=0 {{bin}}/sluice-info", 0, r"cuda +not usable here: no NVIDIA GPU is here"),
     ("info.old_cuda", f"{EMUCUDA} EMUCUDA_VERSION=11080 {{bin}}/sluice-info", 0,
@@ -286,6 +289,66 @@ def output_rows():
     yield "life.generation_60", f"{RUN} -n 1 {LIFE_60} --rle {{out}}/at_60.rle", 0, PASSED
 
 
+def trace_rows():
+    """Programs that write a timeline, by every way to ask for it."""
+    for name, ranks, command, backend in (("jacobi", 2, JACOBI, "shm"), ("volume", 2, VOLUME, "ofi:tcp"), ("heat", 4, HEAT, "shm"),
+                                          ("faces", 2, FACES, "shm"), ("life", 3, LIFE, "threads")):
+        threads = "--threads" if backend == "threads" else ""
+        yield (f"trace.{name}", f"{RUN} -n {ranks} {threads} {command} --backend {backend} --stream host --verify --trace {{out}}/{name}.trace",
+               0, PASSED)
+    yield "trace.run", f"{RUN} -n 2 --trace {{out}}/run.trace {JACOBI} --verify", 0, PASSED
+    yield "trace.mpi_start", f"mpiexec -n 2 {JACOBI} --verify --trace {{out}}/mpi_start.trace", 0, PASSED
+    yield "trace.bench", f"{RUN} -n 2 {{bin}}/sluice-bench halo --sizes 64 --rounds 1 --trace {{out}}/bench.trace", 0, r"^# "
+    yield ("trace.cuda", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench replay --stream cuda --sizes 64 --iters 5 --rounds 1 "
+           "--trace {out}/cuda.trace", 0, r"^# ")
+
+
+def nested(slices):
+    """Whether slices of one track lie one in another, or apart."""
+    open_until = []
+    for piece in sorted(slices, key=lambda one: (one["ts"], -one["dur"])):
+        end = piece["ts"] + piece["dur"]
+        while open_until and open_until[-1] <= piece["ts"] + 0.002:
+            open_until.pop()
+        if open_until and end > open_until[-1] + 0.002:
+            return False
+        open_until.append(end)
+    return True
+
+
+def check_trace(path):
+    """What is wrong with a timeline."""
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks, slices = {}, {}
+    for event in events:
+        if event.get("name") == "thread_name":
+            tracks[event["pid"], event["tid"]] = event["args"]["name"]
+        elif event["ph"] == "X":
+            slices.setdefault((event["pid"], event["tid"]), []).append(event)
+    arrows = {phase: {event["id"]: event for event in events if event["ph"] == phase} for phase in "stf"}
+    names = {piece["name"] for some in slices.values() for piece in some}
+    if not arrows["s"] or arrows["s"].keys() != arrows["f"].keys() or not arrows["t"].keys() <= arrows["s"].keys():
+        yield f"of {len(arrows['s'])} messages that are put {len(arrows['f'])} are waited for"
+    if any(arrows["f"][name]["ts"] < begin["ts"] for name, begin in arrows["s"].items() if name in arrows["f"]):
+        yield "a message is there before it was put"
+    if not slices.keys() <= tracks.keys() or not any("host" in name for name in tracks.values()):
+        yield f"its tracks are {tracks}"
+    if not all(nested(some) for some in slices.values()):
+        yield "slices of one track overlap"
+    if path.stem == "volume" and (not arrows["t"] or "engine" not in tracks.values()):
+        yield "no engine posts"
+    if path.stem == "cuda" and not {"GPU stream", "engine", "host"} & set(tracks.values()) >= {"GPU stream", "host"}:
+        yield f"no GPU's stream among {tracks}"
+    if path.stem in ("jacobi", "life") and not {"interior", "sluice: pack", "wait", "put", "release", "synchronize"} <= names:
+        yield f"it has {sorted(names)}"
+    if any("Tool Fence" in name for name in names):
+        yield "Kokkos fences for its sake"
+
+
+def check_traces(work):
+    return [f"{path.name}: {fault}" for path in sorted(work.glob("*.trace")) for fault in check_trace(path)]
+
+
 def bench_rows():
     """Benches that write JSON."""
     for name, command, code, _ in BENCHES:
@@ -386,7 +449,7 @@ def main():
         (work / "ucx_perftest").chmod(0o755)
         emucuda = options.bin.resolve().parent / "emucuda"
         folders = {"bin": options.bin, "source": options.source, "out": work, "emucuda": emucuda}
-        all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *bench_rows()]
+        all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *trace_rows(), *bench_rows()]
         rows = [row for row in all_rows if options.only in row[0]]
         for row in rows:
             needs = row[1].split()
@@ -404,7 +467,7 @@ def main():
             faults += [fault] if fault else []
             ran += 1
         if not options.full:
-            faults += check_benches(work)
+            faults += check_benches(work) + check_traces(work)
         if not options.only and not options.full:
             faults += check_info(options.bin / "sluice-info", work)
             if (options.bin / "jacobi").exists():

@@ -94,6 +94,7 @@ apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::str
   add_how_much(app, options);
   app.add_option("--json", options.json, "write the rows to this file")->option_text("FILE");
   app.add_option("--csv", options.csv, "write the rows to this file")->option_text("FILE");
+  apps::add_trace_option(app, options.trace);
   return apps::parse(app, argc, argv);
 }
 

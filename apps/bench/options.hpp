@@ -36,7 +36,7 @@ struct Options {
   bool touch = false;  ///< the target reads the payload
   bool pin = false;
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
-  std::string json, csv;             ///< files to write; empty: none
+  std::string json, csv, trace;      ///< files to write; empty: none
 };
 
 /// `names`: the benches, for the check and the help. Prints nothing.

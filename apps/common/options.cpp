@@ -9,6 +9,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -96,6 +100,17 @@ void add_backend_option(CLI::App& app, std::string& backends) {
       ->option_text("NAME,...");
 }
 
+void add_trace_option(CLI::App& app, std::string& file) {
+  constexpr auto fault = [](const std::string& name) -> std::string {
+    if (std::ofstream(name, std::ios::app)) return "";
+    return "cannot write " + name + ": " + std::strerror(errno);
+  };
+  app.add_option("--trace", file, "write a timeline to this file, which Perfetto and Chrome show")
+      ->check(CLI::Validator(fault, ""))
+      ->each([](const std::string& name) { ::setenv("SLUICE_TRACE", name.c_str(), 1); })
+      ->option_text("FILE");
+}
+
 void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
   add_choice(
       app, comm, options.comm, kComms,
@@ -115,6 +130,7 @@ void add_common_options(CLI::App& app, CommonOptions& options, const std::string
   app.add_flag("--phases", options.phases, "time the phases of a step (slows small ones down)");
   app.add_option("--csv", options.csv, "write the results to this file")->option_text("FILE");
   app.add_option("--json", options.json, "write the results to this file")->option_text("FILE");
+  add_trace_option(app, options.trace);
   app.add_option("--image", options.image, "write a picture of the field to this file")->option_text("FILE.png");
 }
 

@@ -21,10 +21,10 @@ constexpr bool is_mpi(Comm comm) { return comm == Comm::mpi || comm == Comm::mpi
 struct CommonOptions {
   Comm comm = Comm::sluice;
   StreamKind stream = StreamKind::inline_;
-  std::string backend;           ///< allowed backends; empty: the library chooses
-  bool phases = false;           ///< time the phases of a step
-  std::optional<bool> verify;    ///< unset: up to kVerifiedUpdates cell updates
-  std::string csv, json, image;  ///< files to write; empty: none
+  std::string backend;                  ///< allowed backends; empty: the library chooses
+  bool phases = false;                  ///< time the phases of a step
+  std::optional<bool> verify;           ///< unset: up to kVerifiedUpdates cell updates
+  std::string csv, json, image, trace;  ///< files to write; empty: none
 };
 
 /// Runs up to this many cell updates are verified unless told otherwise: some seconds for one core.
@@ -35,6 +35,9 @@ const char* name(StreamKind kind);
 
 /// `--backend A,B`. An unknown name is bad usage, so that one rank says so: the library itself would in every process.
 void add_backend_option(CLI::App& app, std::string& backends);
+
+/// `--trace FILE`: the library's own variable is set, which contexts read.
+void add_trace_option(CLI::App& app, std::string& file);
 
 /// @param comm  the names of the option that chooses what moves the halo
 void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm = "--comm");

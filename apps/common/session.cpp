@@ -16,7 +16,7 @@ std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm com
 
 // Why a file cannot be written; empty: all can.
 std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
-  files.insert(files.end(), {options.csv, options.json, options.image});
+  files.insert(files.end(), {options.csv, options.json, options.image, options.trace});
   std::erase(files, "");
   std::ranges::sort(files);
   if (const auto twice = std::ranges::adjacent_find(files); twice != files.end())

@@ -5,6 +5,7 @@
 #include "apps/common/usage_error.hpp"
 
 #include <sluice/kokkos/queue.hpp>
+#include <sluice/kokkos/trace.hpp>
 #include <sluice/sluice.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -20,9 +21,10 @@ namespace apps {
 template <class Space>
 inline constexpr bool kOnGpu = !Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
 
-/// Starts Kokkos once for all ranks of this process, with one thread unless OMP_NUM_THREADS or KOKKOS_NUM_THREADS says
-/// otherwise: ranks are what fills the cores.
+/// Starts Kokkos, and its timeline, once for all ranks of this process, with one thread unless OMP_NUM_THREADS or
+/// KOKKOS_NUM_THREADS says otherwise: ranks are what fills the cores.
 inline Kokkos::InitializationSettings kokkos_settings() {
+  sluice::kokkos::trace_kernels();
   Kokkos::InitializationSettings settings;
   settings.set_disable_warnings(true);  // about thread placement, which is the launcher's business
   if (std::getenv("OMP_NUM_THREADS") == nullptr && std::getenv("KOKKOS_NUM_THREADS") == nullptr)
@@ -79,6 +81,7 @@ auto with_space(StreamKind kind, const Body& body) {
 
 template <class Body>
 auto with_space(StreamKind kind, const Body& body) {
+  sluice::kokkos::trace_kernels();
   if (kind == StreamKind::cuda) throw UsageError("--stream cuda: this program was built with a Kokkos without CUDA");
   return with_host_space(body);
 }

@@ -27,6 +27,13 @@ def refuse(why):
     sys.exit(f"plots: {why}")
 
 
+def make_folder(path):
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as reason:
+        refuse(reason)
+
+
 def is_a(value, kinds):
     return isinstance(value, kinds) and not isinstance(value, bool)
 
@@ -133,10 +140,7 @@ def main(about, benches, needs, figures):
     parser.add_argument("rows", type=pathlib.Path, nargs="+", help="JSON that sluice-bench, or bench_apps.py, has written")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the SVG files")
     options = parser.parse_args()
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-    except OSError as reason:
-        refuse(reason)
+    make_folder(options.out)
     for path in options.rows:
         drawn = 0
         for words, rows, how in figures(rows_of(path, benches, needs)):

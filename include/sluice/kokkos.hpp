@@ -6,3 +6,4 @@
 #include <sluice/kokkos/halo.hpp>
 #include <sluice/kokkos/messages.hpp>
 #include <sluice/kokkos/queue.hpp>
+#include <sluice/kokkos/trace.hpp>

@@ -28,8 +28,8 @@ int run(int argc, char** argv, const Body& body, const Options& options = {});
 /// Calls `body` in `ranks` threads of this process, each a rank. Returns when all have ended, with the exit code.
 int run_threads(int ranks, const Body& body, const Options& options = {});
 
-/// What `sluice-run` does: `sluice-run -n N [--threads | --hosts H --host I --meet HOST:PORT] [--keep-going] PROGRAM
-/// ARGS`. Returns the exit code.
+/// What `sluice-run` does: `sluice-run -n N [--threads | --hosts H --host I --meet HOST:PORT] [--keep-going]
+/// [--trace FILE] PROGRAM ARGS`. Returns the exit code.
 int launch(int argc, char** argv);
 
 /// Checks the SLUICE_ variables as `run` does.

@@ -9,4 +9,5 @@
 #include <sluice/plan.hpp>
 #include <sluice/run.hpp>
 #include <sluice/stream.hpp>
+#include <sluice/trace.hpp>
 #include <sluice/types.hpp>

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/trace.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <system_error>
+#include <variant>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "base/log.hpp"
+#include "base/process.hpp"
+
+namespace sluice::base::trace {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+/// An arrow of a slice that has another.
+struct More {
+  ArrowAt arrow;
+  Track track;
+  Time begin;
+  Time end;
+};
+
+struct Mark {
+  const char* name;
+  const char* channel;
+  const char* why;
+  Track track;
+  Time at;
+};
+
+using Event = std::variant<Slice, More, Mark>;
+
+/// What one thread has recorded: the last kMost events.
+class Events {
+ public:
+  void add(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    if (kept_.size() < kMost) {
+      kept_.push_back(event);
+    } else {
+      kept_[added_ % kMost] = event;
+    }
+    ++added_;
+  }
+
+  /// Returns how many were lost.
+  std::uint64_t take(std::vector<Event>& all) {
+    const std::lock_guard lock(mutex_);
+    all.insert(all.end(), kept_.begin(), kept_.end());
+    const std::uint64_t lost = added_ - kept_.size();
+    kept_.clear();
+    added_ = 0;
+    return lost;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Event> kept_;
+  std::uint64_t added_ = 0;
+};
+
+/// A point of time by both clocks, and where the steady one is valid.
+struct Moment {
+  std::string boot;
+  Nanoseconds steady{};
+  Nanoseconds since_1970{};
+
+  static Moment now() {
+    return {this_host().boot.data(), Clock::now().time_since_epoch(),
+            std::chrono::system_clock::now().time_since_epoch()};
+  }
+  /// What our steady clock showed then.
+  Nanoseconds here() const {
+    const Moment here = now();
+    return boot == here.boot ? steady : since_1970 - (here.since_1970 - here.steady);
+  }
+};
+
+[[noreturn]] void refuse(const std::string& file) {
+  throw std::invalid_argument("environment variable SLUICE_TRACE=" + file + ": " +
+                              std::generic_category().message(errno));
+}
+
+Fd open_file(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  struct stat what {};
+  if (!fd || ::fstat(fd.get(), &what) != 0) refuse(path);
+  if (!S_ISREG(what.st_mode)) throw std::invalid_argument("environment variable SLUICE_TRACE=" + path + ": no file");
+  return fd;
+}
+
+/// A file that ranks add to, each under its lock. It is whole, and valid JSON, whenever nobody has the lock.
+class File {
+ public:
+  File(const std::string& path, const std::string& job) : path_(path), fd_(open_file(path)) {
+    if (::flock(fd_.get(), LOCK_EX) != 0) refuse();
+    if (!is_of(job)) begin(job);
+  }
+
+  /// When its first rank began.
+  const Moment& began() const noexcept { return began_; }
+
+  void append(const std::string& events) {
+    if (events.empty()) return;
+    const auto end = ::lseek(fd_.get(), -static_cast<off_t>(kLast.size()), SEEK_END);
+    if (end < 0) refuse();
+    write_all((end > head_ ? ",\n" : "") + events + std::string(kLast));
+  }
+
+ private:
+  static constexpr std::string_view kLast = "\n]}\n";
+
+  [[noreturn]] void refuse() const { trace::refuse(path_); }
+
+  bool is_of(const std::string& job) {
+    std::array<char, 512> head{};
+    const auto got = ::pread(fd_.get(), head.data(), head.size() - 1, 0);
+    if (got < 0) refuse();
+    std::array<char, 64> its_job{};
+    std::array<char, 64> boot{};
+    long long steady = 0;
+    long long since_1970 = 0;
+    int length = 0;
+    const int read = std::sscanf(head.data(), kHead, its_job.data(), boot.data(), &steady, &since_1970, &length);
+    began_ = {boot.data(), Nanoseconds(steady), Nanoseconds(since_1970)};
+    head_ = length;
+    return read == 4 && job == its_job.data();
+  }
+
+  void begin(const std::string& job) {
+    if (::ftruncate(fd_.get(), 0) != 0) refuse();
+    began_ = Moment::now();
+    std::array<char, 512> head{};
+    head_ =
+        std::snprintf(head.data(), head.size(), kHeadWritten, job.c_str(), began_.boot.c_str(),
+                      static_cast<long long>(began_.steady.count()), static_cast<long long>(began_.since_1970.count()));
+    write_all(std::string(head.data(), static_cast<std::size_t>(head_)) + std::string(kLast));
+  }
+
+  void write_all(std::string_view text) const {
+    while (!text.empty()) {
+      const auto written = ::write(fd_.get(), text.data(), text.size());
+      if (written < 0 && errno != EINTR) refuse();
+      if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+
+  // The same line, for reading and for writing.
+  static constexpr const char* kHead =
+      R"({"displayTimeUnit":"ns","otherData":{"job":"%63[^"]","boot":"%63[^"]","steady_ns":"%lld","unix_ns":"%lld"},"traceEvents":[%n)";
+  static constexpr const char* kHeadWritten =
+      R"({"displayTimeUnit":"ns","otherData":{"job":"%s","boot":"%s","steady_ns":"%lld","unix_ns":"%lld"},"traceEvents":[)";
+
+  std::string path_;
+  Fd fd_;
+  Moment began_;
+  off_t head_ = 0;  // where the events begin
+};
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      (out += '\\') += c;
+    } else if (static_cast<unsigned char>(c) < ' ') {
+      std::array<char, 8> code{};
+      std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      out += code.data();
+    } else {
+      out += c;
+    }
+  }
+  return out += '"';
+}
+
+std::string microseconds(Nanoseconds time) {
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "%.3f", static_cast<double>(time.count()) / 1e3);
+  return text.data();
+}
+
+/// All that the process has recorded. It is never destroyed: threads may outlive main.
+class Recorder {
+ public:
+  static Recorder& get() {
+    static auto* const recorder = new Recorder;
+    return *recorder;
+  }
+
+  void start(const std::string& file, const std::string& job) {
+    const std::lock_guard lock(mutex_);
+    if (!file_.empty()) return;
+    const File there(file, job);
+    file_ = file;
+    job_ = job;
+    process_ = ::getpid();
+    recording.store(true);
+    std::atexit([] { trace::flush(); });
+  }
+
+  void flush() {
+    const std::lock_guard lock(mutex_);
+    if (file_.empty() || process_ != ::getpid()) return;  // a child of fork has none of its own
+    std::vector<Event> events;
+    std::uint64_t lost = 0;
+    for (const auto& one : events_) lost += one->take(events);
+    if (lost > 0) {
+      log(LogLevel::warn, file_ + " lacks the first " + std::to_string(lost) + " events: of a thread the last " +
+                              std::to_string(kMost) + " are kept");
+    }
+    File file(file_, job_);
+    began_ = file.began().here();
+    file.append(text_of(events));
+  }
+
+  Track new_track(int rank, std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    return add_track(rank, name);
+  }
+
+  Track track_of(const void* what, int rank, std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    Track& track = named_[what];
+    if (track == kNone) track = add_track(rank, name);
+    return track;
+  }
+
+  const char* kept(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    auto it = texts_.find(text);
+    if (it == texts_.end()) it = texts_.emplace(text).first;
+    return it->c_str();
+  }
+
+  int count(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    return ++counts_[std::string(text)];
+  }
+
+  Events* take_events() {
+    const std::lock_guard lock(mutex_);
+    if (unused_.empty()) return events_.emplace_back(std::make_unique<Events>()).get();
+    Events* const events = unused_.back();
+    unused_.pop_back();
+    return events;
+  }
+
+  void give_back(Events* events) {
+    const std::lock_guard lock(mutex_);
+    unused_.push_back(events);
+  }
+
+  std::atomic<int> last_rank{0};  // of threads that are no rank's
+
+ private:
+  struct Row {
+    int rank;
+    std::string name;
+  };
+
+  /// Of the same name and rank they are numbered.
+  Track add_track(int rank, std::string_view name) {
+    const int number = ++numbers_[{rank, std::string(name)}];
+    tracks_.push_back({rank, std::string(name) + (number == 1 ? "" : " " + std::to_string(number))});
+    return static_cast<Track>(tracks_.size());
+  }
+
+  std::string place(Track track, Time at) const {
+    const int rank = track == kNone ? 0 : tracks_[track - 1].rank;
+    return "\"pid\":" + std::to_string(rank) + ",\"tid\":" + std::to_string(track) +
+           ",\"ts\":" + microseconds(at.time_since_epoch() - began_);
+  }
+
+  static std::string arguments(const char* channel, std::uint64_t epoch, std::uint64_t bytes) {
+    std::string text;
+    if (*channel != '\0') text += ",\"channel\":" + quoted(channel);
+    if (epoch != 0) text += ",\"epoch\":" + std::to_string(epoch);
+    if (bytes != 0) text += ",\"bytes\":" + std::to_string(bytes);
+    return text.empty() ? "" : ",\"args\":{" + text.substr(1) + "}";
+  }
+
+  std::string text(const Slice& slice) const {
+    return "{\"ph\":\"X\"," + place(slice.track, slice.begin) + ",\"dur\":" + microseconds(slice.end - slice.begin) +
+           ",\"cat\":\"sluice\",\"name\":" + quoted(slice.name) + arguments(slice.channel, slice.epoch, slice.bytes) +
+           "}" +
+           (slice.arrow.arrow == Arrow::none ? "" : ",\n" + text(slice.arrow, slice.track, slice.begin, slice.end));
+  }
+  std::string text(const More& more) const { return text(more.arrow, more.track, more.begin, more.end); }
+  /// It is drawn to or from the slice in which its point of time lies.
+  std::string text(const ArrowAt& arrow, Track track, Time begin, Time end) const {
+    static constexpr std::array<const char*, 4> kPhases = {"", "s", "t", "f"};
+    std::array<char, 24> id{};
+    std::snprintf(id.data(), id.size(), "0x%llx", static_cast<unsigned long long>(arrow.id));
+    return std::string("{\"ph\":\"") + kPhases.at(static_cast<std::size_t>(arrow.arrow)) +
+           (arrow.arrow == Arrow::begins ? "\"," : "\",\"bp\":\"e\",") +
+           place(track, arrow.arrow == Arrow::ends ? end : begin) + ",\"id\":\"" + id.data() +
+           R"(","cat":"sluice","name":"message"})";
+  }
+  std::string text(const Mark& mark) const {
+    return R"({"ph":"i","s":"t",)" + place(mark.track, mark.at) + ",\"cat\":\"sluice\",\"name\":" + quoted(mark.name) +
+           ",\"args\":{\"channel\":" + quoted(mark.channel) + ",\"why\":" + quoted(mark.why) + "}}";
+  }
+
+  /// The names of tracks that the file has not, and the events.
+  std::string text_of(const std::vector<Event>& events) {
+    std::string all;
+    const auto line = [&all](const std::string& text) { all += (all.empty() ? "" : ",\n") + text; };
+    const auto name = [&](const char* what, int rank, std::size_t track, const std::string& value) {
+      line(std::string("{\"ph\":\"M\",\"name\":\"") + what + "\",\"pid\":" + std::to_string(rank) +
+           ",\"tid\":" + std::to_string(track) + ",\"args\":{" + value + "}}");
+    };
+    for (; tracks_said_ < tracks_.size(); ++tracks_said_) {
+      const auto& [rank, text] = tracks_[tracks_said_];
+      if (ranks_said_.insert(rank).second) {
+        name("process_name", rank, 0, "\"name\":\"rank " + std::to_string(rank) + "\"");
+        name("process_sort_index", rank, 0, "\"sort_index\":" + std::to_string(rank));
+      }
+      name("thread_name", rank, tracks_said_ + 1, "\"name\":" + quoted(text));
+    }
+    for (const Event& event : events) line(std::visit([&](const auto& what) { return text(what); }, event));
+    return all;
+  }
+
+  std::mutex mutex_;
+  std::string file_;
+  std::string job_;
+  ::pid_t process_ = 0;
+  Nanoseconds began_{};  // the job, by our steady clock
+  std::vector<Row> tracks_;
+  std::size_t tracks_said_ = 0;
+  std::set<int> ranks_said_;
+  std::map<std::pair<int, std::string>, int> numbers_;
+  std::map<const void*, Track> named_;
+  std::set<std::string, std::less<>> texts_;
+  std::map<std::string, int> counts_;
+  std::vector<std::unique_ptr<Events>> events_;
+  std::vector<Events*> unused_;
+};
+
+/// What the recorder knows of a thread.
+struct Thread {
+  Thread() = default;
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+  ~Thread() {
+    if (events != nullptr) Recorder::get().give_back(events);
+  }
+
+  Events* events = nullptr;
+  Track own = kNone;
+  Track now = kNone;
+  std::optional<int> rank;
+};
+
+thread_local Thread t_thread;
+
+void record(const Event& event) {
+  if (t_thread.events == nullptr) t_thread.events = Recorder::get().take_events();
+  t_thread.events->add(event);
+}
+
+}  // namespace
+
+void check(const std::string& file) {
+  if (!file.empty()) open_file(file);
+}
+
+void start(const std::string& file, const std::string& job) { Recorder::get().start(file, job); }
+
+void flush() noexcept {
+  try {
+    Recorder::get().flush();
+  } catch (const std::exception& reason) {
+    log(LogLevel::error, std::string("the timeline is lost: ") + reason.what());
+  }
+}
+
+Track new_track(int rank, std::string_view name) { return Recorder::get().new_track(rank, name); }
+
+Track track_of(const void* what, std::string_view name) { return Recorder::get().track_of(what, rank(), name); }
+
+Track current() {
+  if (t_thread.now != kNone) return t_thread.now;
+  if (t_thread.own == kNone) t_thread.own = new_track(rank(), t_thread.rank ? "host" : "thread");
+  return t_thread.own;
+}
+
+void set_rank(int rank) {
+  if (t_thread.rank != rank) t_thread.own = kNone;
+  t_thread.rank = rank;
+  Recorder::get().last_rank.store(rank);
+}
+
+int rank() { return t_thread.rank.value_or(Recorder::get().last_rank.load()); }
+
+void OnTrack::enter(Track track) noexcept {
+  before_ = t_thread.now;
+  t_thread.now = track;
+}
+
+void OnTrack::leave() const noexcept { t_thread.now = before_; }
+
+const char* kept(std::string_view text) { return Recorder::get().kept(text); }
+
+int count(std::string_view text) { return Recorder::get().count(text); }
+
+std::uint64_t hash(std::string_view text) noexcept {
+  std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return value;
+}
+
+void add(const Slice& slice) { record(slice); }
+
+void add(const ArrowAt& arrow, const Slice& slice) { record(More{arrow, slice.track, slice.begin, slice.end}); }
+
+/// Both ends come to the same; numbers of 52 bits survive every reader.
+ArrowAt arrow_of(Arrow arrow, const Channel& channel, std::uint64_t epoch) noexcept {
+  return {arrow, (channel.arrows + epoch) & ((std::uint64_t{1} << 52) - 1)};
+}
+
+void mark(const char* name, const Channel& channel, std::string_view why) {
+  record(Mark{name, channel.label, kept(why), current(), Clock::now()});
+}
+
+void Span::begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
+                 Arrow arrow) {
+  slice_.emplace(Slice{name,
+                       channel.label,
+                       epoch,
+                       bytes,
+                       arrow_of(arrow, channel, epoch),
+                       track == kNone ? current() : track,
+                       Clock::now(),
+                       {}});
+}
+
+void Span::end() noexcept {
+  slice_->end = Clock::now();
+  try {
+    record(*slice_);
+  } catch (const std::bad_alloc&) {  // a timeline is not worth a program
+    recording.store(false);
+  }
+}
+
+}  // namespace sluice::base::trace

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The timeline that SLUICE_TRACE asks for: what was done when, in the trace format of Chrome and Perfetto. A slice lies
+// on a track, which is a stream, a thread or an engine of a rank; an arrow leads from the put to who waits for it.
+#pragma once
+
+#include "base/words.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice::base::trace {
+
+using Time = Clock::time_point;
+
+/// Of each thread the last so many slices and arrows are kept.
+inline constexpr std::size_t kMost = 1 << 17;
+
+/// Whether this process records.
+inline std::atomic<bool> recording{false};
+inline bool on() noexcept { return recording.load(std::memory_order_relaxed); }
+
+/// @throws std::invalid_argument saying why the file cannot be written; "" can
+void check(const std::string& file);
+
+/// From now on this process records, and adds what it has to `file` in `flush` and at its end. What another job has
+/// left in the file goes. Only the first call of a process does anything.
+/// @throws std::invalid_argument as `check`
+void start(const std::string& file, const std::string& job);
+
+/// Adds to the file what was recorded, and forgets it.
+void flush() noexcept;
+
+using Track = std::uint32_t;
+inline constexpr Track kNone = 0;
+
+Track new_track(int rank, std::string_view name);
+/// The track of what is named by its address.
+Track track_of(const void* what, std::string_view name);
+/// That of the stream whose work the thread runs, else the thread's own.
+Track current();
+/// The calling thread is a rank's. Others belong to the rank that said so last.
+void set_rank(int rank);
+/// Whose the calling thread is.
+int rank();
+
+/// The thread runs a stream's work while this lives. kNone: nothing changes.
+class OnTrack {
+ public:
+  explicit OnTrack(Track track) noexcept : on_(track != kNone) {
+    if (on_) [[unlikely]]
+      enter(track);
+  }
+  OnTrack(const OnTrack&) = delete;
+  OnTrack& operator=(const OnTrack&) = delete;
+  ~OnTrack() {
+    if (on_) [[unlikely]]
+      leave();
+  }
+
+ private:
+  [[gnu::cold]] void enter(Track track) noexcept;
+  [[gnu::cold]] void leave() const noexcept;
+  bool on_;
+  Track before_ = kNone;
+};
+
+/// The text as it lives for ever.
+const char* kept(std::string_view text);
+
+/// The same in every process.
+std::uint64_t hash(std::string_view text) noexcept;
+
+/// How often this process has asked for this text, with this call.
+int count(std::string_view text);
+
+/// One end of a channel.
+struct Channel {
+  const char* label = "";
+  std::uint64_t arrows = 0;  ///< the same at both ends
+  Track engine = kNone;      ///< of its rank
+  bool sends = false;
+};
+
+/// What the arrow of an epoch has to do with a slice.
+enum class Arrow : std::uint8_t { none, begins, passes, ends };
+
+/// An arrow that has to do with a slice of a track.
+struct ArrowAt {
+  Arrow arrow = Arrow::none;
+  std::uint64_t id = 0;
+};
+ArrowAt arrow_of(Arrow arrow, const Channel& channel, std::uint64_t epoch) noexcept;
+
+struct Slice {
+  const char* name = "";  ///< lives for ever, as does `channel`
+  const char* channel = "";
+  std::uint64_t epoch = 0;
+  std::uint64_t bytes = 0;
+  ArrowAt arrow{};
+  Track track = kNone;
+  Time begin{};
+  Time end{};
+};
+
+void add(const Slice& slice);
+/// One more, of a slice that was added.
+void add(const ArrowAt& arrow, const Slice& slice);
+/// A point of time on the calling thread's track.
+void mark(const char* name, const Channel& channel, std::string_view why);
+
+/// A slice from its making to its end; where nobody records, nothing. An arrow lies at its begin, or ends at its end.
+class Span {
+ public:
+  explicit Span(const char* name, const Channel& channel = {}, std::uint64_t epoch = 0, std::uint64_t bytes = 0,
+                Arrow arrow = Arrow::none) {
+    if (on()) [[unlikely]]
+      begin(kNone, name, channel, epoch, bytes, arrow);
+  }
+  Span(Track track, const char* name, const Channel& channel, std::uint64_t epoch, Arrow arrow) {
+    if (on()) [[unlikely]]
+      begin(track, name, channel, epoch, 0, arrow);
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+  ~Span() {
+    if (slice_) [[unlikely]]
+      end();
+  }
+  /// It was nothing.
+  void forget() noexcept { slice_.reset(); }
+
+ private:
+  [[gnu::cold]] void begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch,
+                           std::uint64_t bytes, Arrow arrow);
+  [[gnu::cold]] void end() noexcept;
+  std::optional<Slice> slice_;
+};
+
+}  // namespace sluice::base::trace

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/traced.hpp"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+
+namespace sluice::device {
+
+using base::Clock;
+using base::trace::Slice;
+
+/// A slice whose times a GPU's stream finds out.
+struct GpuSlice {
+  Slice slice;
+  std::vector<base::trace::ArrowAt> more;  // arrows
+  bool again = false;                      // a graph replays it
+};
+
+namespace {
+
+// Called by the driver, in the stream's order.
+void note_begin(void* slice) { static_cast<GpuSlice*>(slice)->slice.begin = Clock::now(); }
+
+void note_end(void* what) {
+  auto* const ended = static_cast<GpuSlice*>(what);
+  ended->slice.end = Clock::now();
+  base::trace::add(ended->slice);
+  for (const auto& arrow : ended->more) base::trace::add(arrow, ended->slice);
+  if (!ended->again) delete ended;
+}
+
+}  // namespace
+
+void Traced::begin(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
+                   std::uint64_t bytes, Arrow arrow) {
+  if (lane.gpu == nullptr) {
+    span_.emplace(name, channel, epoch, bytes, arrow);
+    return;
+  }
+  GpuCall& call = *lane.gpu;
+  const auto at = base::trace::arrow_of(arrow, channel, epoch);
+  if (call.slice_ != nullptr) {
+    if (arrow != Arrow::none) call.slice_->more.push_back(at);
+    return;
+  }
+  const auto track = base::trace::track_of(call.stream_, "GPU stream");
+  auto slice = std::make_unique<GpuSlice>(GpuSlice{{name, channel.label, epoch, bytes, at, track}, {}, false});
+  slice->again = call.driver_.capture(call.stream_) != 0;
+  call.call(note_begin, slice.get());
+  call.slice_ = slice.release();
+  call_ = &call;
+}
+
+void Traced::end() noexcept {
+  GpuSlice* const slice = std::exchange(call_->slice_, nullptr);
+  try {
+    call_->call(note_end, slice);
+  } catch (const GpuError& reason) {  // the slice stays: the stream may yet come to its begin
+    base::log(base::LogLevel::info, std::string("a slice of the timeline has no end: ") + reason.what());
+  }
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slices of the timeline (base/trace.hpp) on a stream, whatever it is.
+#pragma once
+
+#include <optional>
+
+#include "base/trace.hpp"
+#include "device/gpu.hpp"
+
+namespace sluice::device {
+
+/// What the lane does while this lives is a slice. On a GPU's stream it lies where the stream comes to it: two
+/// functions of the host, before and behind, look at the clock. There a slice in another is not seen, only its arrow
+/// is.
+class Traced {
+ public:
+  using Arrow = base::trace::Arrow;
+  Traced(Lane lane, const char* name, const base::trace::Channel& channel = {}, std::uint64_t epoch = 0,
+         std::uint64_t bytes = 0, Arrow arrow = Arrow::none) {
+    if (base::trace::on()) [[unlikely]]
+      begin(lane, name, channel, epoch, bytes, arrow);
+  }
+  Traced(const Traced&) = delete;
+  Traced& operator=(const Traced&) = delete;
+  ~Traced() {
+    if (call_ != nullptr) [[unlikely]]
+      end();
+  }
+
+ private:
+  [[gnu::cold]] void begin(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
+                           std::uint64_t bytes, Arrow arrow);
+  [[gnu::cold]] void end() noexcept;
+
+  GpuCall* call_ = nullptr;  // with the slice open
+  std::optional<base::trace::Span> span_;
+};
+
+/// What `work` gives to a GPU's stream is a slice.
+template <class F>
+void traced(Stream stream, int gpu, const char* name, F work) {
+  if (!base::trace::on()) [[likely]]
+    return work();
+  GpuCall call(stream, gpu);
+  const Traced slice(Lane{nullptr, &call}, name);
+  work();
+}
+
+}  // namespace sluice::device

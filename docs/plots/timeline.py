@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A piece of a timeline: what the streams and engines of each rank did, and the messages between them."""
+
+import argparse
+import collections
+import json
+import pathlib
+
+import panels
+from panels import pyplot, refuse
+
+# Who waits is pale. Names that are none of the library's get the rest of the colours, the most frequent first.
+COLOURS = {"put": "C0", "post": "C9", "post credit": "lightblue", "release": "C8", "wait": "lightgray", "wait for credit": "mistyrose",
+           "wait for source": "thistle", "host waits": "khaki", "synchronize": "khaki"}
+GROUPS = {"start", "wait for all", "wait for credits", "release all"}  # what a plan does: its parts are drawn
+OTHERS = ["C1", "C2", "C3", "C4", "C5", "C6"]
+BAR = 0.8  # of the height of a track
+
+
+def events_of(path):
+    try:
+        events = json.loads(path.read_text())["traceEvents"]
+        slices = [event for event in events if event["ph"] == "X"]
+        tracks = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event.get("name") == "thread_name"}
+        arrows = collections.defaultdict(dict)
+        for event in events:
+            if event["ph"] in ("s", "t", "f"):
+                arrows[event["id"]][event["ph"]] = event
+    except (OSError, ValueError, KeyError, TypeError) as reason:
+        refuse(f"{path}: no timeline: {reason!r}")
+    whole = [arrow for arrow in arrows.values() if {"s", "f"} <= arrow.keys()]
+    if not slices or not whole:
+        refuse(f"{path}: a timeline without messages")
+    return slices, tracks, sorted(whole, key=lambda arrow: arrow["s"]["ts"])
+
+
+def window_of(arrows, messages):
+    """From when to when: so many messages in the middle of the run."""
+    first = max(0, (len(arrows) - messages) // 2)
+    some = arrows[first: first + messages]
+    return some[0]["s"]["ts"], max(arrow["f"]["ts"] for arrow in some)
+
+
+def place_of(event):
+    return event["pid"], event["tid"]
+
+
+def levels_of(slices):
+    """Yields each slice of a track with the number of those that it lies in."""
+    open_until = []
+    for piece in sorted(slices, key=lambda one: (one["ts"], -one["dur"])):
+        while open_until and open_until[-1] <= piece["ts"]:
+            open_until.pop()
+        yield piece, len(open_until)
+        open_until.append(piece["ts"] + piece["dur"])
+
+
+def colours_of(slices):
+    names = collections.Counter(piece["name"] for piece in slices)
+    others = [name for name, _ in names.most_common() if name not in COLOURS and name not in GROUPS and not name.startswith("fence")]
+    return {name: COLOURS[name] for name in COLOURS if name in names} | dict(zip(others, OTHERS))
+
+
+def draw(path, out, messages):
+    slices, tracks, arrows = events_of(path)
+    begin, end = window_of(arrows, messages)
+    shown = [piece for piece in slices if piece["ts"] < end and piece["ts"] + piece["dur"] > begin]
+    rows = {place: row for row, place in enumerate(sorted({place_of(piece) for piece in shown}))}
+    colours = colours_of(shown)
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.55 * len(rows)), layout="constrained")
+    for place, row in rows.items():
+        for piece, level in levels_of([piece for piece in shown if place_of(piece) == place]):
+            if piece["name"] not in colours:
+                continue
+            height = BAR / (1 + 0.35 * level)
+            axes.broken_barh([(piece["ts"] - begin, piece["dur"])], (row - height / 2, height), color=colours[piece["name"]],
+                             edgecolor="black", linewidth=0.2)
+    for arrow in arrows:
+        stops = [arrow[phase] for phase in "stf" if phase in arrow]
+        if stops[0]["ts"] < begin or stops[-1]["ts"] > end:
+            continue
+        for at, to in zip(stops, stops[1:]):
+            axes.annotate("", (to["ts"] - begin, rows[place_of(to)]), (at["ts"] - begin, rows[place_of(at)]),
+                          arrowprops={"arrowstyle": "->", "linewidth": 0.7, "color": "black", "shrinkA": 0, "shrinkB": 0})
+    axes.set(xlim=(0, end - begin), ylim=(len(rows) - 0.5, -0.5), xlabel="time (us)", title="Timeline: streams, engines, and messages as arrows")
+    axes.set_yticks(range(len(rows)), [f"rank {rank}, {tracks[rank, track]}" for rank, track in rows])
+    axes.grid(axis="y", visible=False)
+    handles = [pyplot.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor="black", linewidth=0.2) for colour in colours.values()]
+    axes.legend(handles, colours, loc="upper center", bbox_to_anchor=(0.5, -0.9 / (1 + 0.45 * len(rows))), ncols=5)
+    figure.savefig(out, metadata={"Date": None})
+    pyplot.close(figure)
+    print(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("timelines", type=pathlib.Path, nargs="+", help="what a program has written that was given --trace FILE")
+    parser.add_argument("--messages", type=int, default=16, help="how many, in the middle of the run; default: 16")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the SVG files")
+    options = parser.parse_args()
+    if options.messages < 1:
+        refuse("--messages: a whole number from 1 on")
+    panels.make_folder(options.out)
+    for path in options.timelines:
+        draw(path, options.out / f"{path.stem}.svg", options.messages)
+
+
+if __name__ == "__main__":
+    main()

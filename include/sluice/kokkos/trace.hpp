@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Kokkos does, in the timeline that SLUICE_TRACE asks for.
+#pragma once
+
+#include <sluice/trace.hpp>
+
+#include <Kokkos_Core.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <string>
+
+namespace sluice::kokkos {
+
+namespace detail {
+
+/// Of the calling thread, the innermost last.
+inline std::deque<Span>& open_spans() {
+  thread_local std::deque<Span> spans;
+  return spans;
+}
+
+inline void begin_span(const std::string& name) { open_spans().emplace_back(name); }
+
+inline void end_span() {
+  if (!open_spans().empty()) open_spans().pop_back();  // else begun before anybody recorded
+}
+
+inline void hear_kernels() {
+  namespace tools = Kokkos::Tools::Experimental;
+  // Else Kokkos fences all of the device before and after each callback.
+  tools::set_request_tool_settings_callback(
+      [](std::uint32_t, Kokkos_Tools_ToolSettings* settings) { settings->requires_global_fencing = false; });
+  constexpr auto begin = [](const char* name, std::uint32_t, std::uint64_t*) { begin_span(name); };
+  constexpr auto end = [](std::uint64_t) { end_span(); };
+  tools::set_begin_parallel_for_callback(begin);
+  tools::set_end_parallel_for_callback(end);
+  tools::set_begin_parallel_reduce_callback(begin);
+  tools::set_end_parallel_reduce_callback(end);
+  tools::set_begin_parallel_scan_callback(begin);
+  tools::set_end_parallel_scan_callback(end);
+  tools::set_begin_fence_callback(
+      [](const char* name, std::uint32_t, std::uint64_t*) { begin_span("fence: " + std::string(name)); });
+  tools::set_end_fence_callback(end);
+  tools::set_push_region_callback([](const char* name) { begin_span(name); });
+  tools::set_pop_region_callback([] { end_span(); });
+}
+
+}  // namespace detail
+
+/// From now on Kokkos' patterns, regions and fences are slices of the timeline, on the track of the thread or
+/// HostStream that calls them: on a host space while they run, on a GPU's while they are enqueued. Before
+/// Kokkos::initialize. Does nothing where SLUICE_TRACE is not set, nor where KOKKOS_TOOLS_LIBS names a tool of Kokkos.
+inline void trace_kernels() {
+  if (std::getenv("SLUICE_TRACE") != nullptr && std::getenv("KOKKOS_TOOLS_LIBS") == nullptr) detail::hear_kernels();
+}
+
+}  // namespace sluice::kokkos

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sluice/trace.hpp>
+
+#include "base/trace.hpp"
+
+namespace sluice {
+
+using base::Clock;
+
+bool tracing() noexcept { return base::trace::on(); }
+
+Span::Span(std::string_view name) {
+  if (!tracing()) return;
+  name_ = base::trace::kept(name);
+  track_ = base::trace::current();
+  began_ = Clock::now().time_since_epoch().count();
+}
+
+Span::~Span() {
+  if (name_ == nullptr) return;
+  const base::trace::Time began{Clock::duration(began_)};
+  base::trace::add({name_, "", 0, 0, {}, track_, began, Clock::now()});
+}
+
+}  // namespace sluice

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/trace.hpp"
+
+#include "tests/unit/program.hpp"
+
+#include <sluice/sluice.hpp>
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace {
+
+namespace trace = sluice::base::trace;
+using nlohmann::json;
+using sluice::tests::Program;
+
+/// Of the calling test alone.
+std::string a_file() {
+  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+  return testing::TempDir() + "sluice_" + test->name() + "_" + std::to_string(::getpid()) + ".json";
+}
+
+class Trace : public testing::Test {
+ public:
+  ~Trace() override { std::filesystem::remove(file_); }
+
+ protected:
+  /// In a process of its own, as a recorder has it.
+  template <class Work>
+  std::string recorded(const std::string& job, Work work) const {
+    Program program([&] {
+      trace::start(file_, job);
+      work();
+      trace::flush();
+      return 0;
+    });
+    const auto result = program.result();
+    EXPECT_EQ(result.code, 0);
+    return result.err;
+  }
+
+  json events() const {
+    std::ifstream in(file_);
+    return json::parse(in).at("traceEvents");
+  }
+  json of_phase(const std::string& phase) const {
+    json found = json::array();
+    for (const auto& event : events()) {
+      if (event.at("ph") == phase) found.push_back(event);
+    }
+    return found;
+  }
+
+  const std::string file_ = a_file();
+};
+
+TEST_F(Trace, has_nothing_but_its_frame_before_anything_was_recorded) {
+  recorded("job", [] {});
+  EXPECT_EQ(events(), json::array());
+}
+
+TEST_F(Trace, slices_have_their_place_and_what_is_known_of_them) {
+  recorded("job", [] {
+    trace::set_rank(3);
+    const trace::Channel channel{"to \"rank\" 1\n", 7, trace::kNone, true};
+    const trace::Span put("put", channel, 5, 640);
+  });
+  const json slices = of_phase("X");
+  ASSERT_EQ(slices.size(), 1U);
+  EXPECT_EQ(slices[0].at("name"), "put");
+  EXPECT_EQ(slices[0].at("pid"), 3);
+  EXPECT_GE(slices[0].at("ts"), 0);
+  EXPECT_GE(slices[0].at("dur"), 0);
+  EXPECT_EQ(slices[0].at("args"), (json{{"channel", "to \"rank\" 1\n"}, {"epoch", 5}, {"bytes", 640}}));
+  std::set<std::string> names;
+  for (const auto& name : of_phase("M")) names.insert(name.at("args").value("name", ""));
+  EXPECT_EQ(names, (std::set<std::string>{"", "rank 3", "host"}));
+}
+
+TEST_F(Trace, arrows_of_an_epoch_have_one_name_and_lie_at_their_slices) {
+  recorded("job", [] {
+    const trace::Channel channel{"c", 7, trace::new_track(0, "engine"), true};
+    { const trace::Span put("put", channel, 5, 8, trace::Arrow::begins); }
+    { const trace::Span post(channel.engine, "post", channel, 5, trace::Arrow::passes); }
+    { const trace::Span wait("wait", channel, 5, 8, trace::Arrow::ends); }
+    { const trace::Span next("put", channel, 6, 8, trace::Arrow::begins); }
+  });
+  const json begins = of_phase("s");
+  ASSERT_EQ(begins.size(), 2U);
+  EXPECT_NE(begins[0].at("id"), begins[1].at("id"));
+  EXPECT_EQ(begins[0].at("id"), of_phase("t").at(0).at("id"));
+  EXPECT_EQ(begins[0].at("id"), of_phase("f").at(0).at("id"));
+  const json slices = of_phase("X");
+  EXPECT_EQ(begins[0].at("ts"), slices[0].at("ts"));
+  EXPECT_EQ(of_phase("t").at(0).at("tid"), slices[1].at("tid"));
+  EXPECT_NE(of_phase("t").at(0).at("tid"), slices[0].at("tid"));
+  EXPECT_NEAR(of_phase("f").at(0).at("ts").get<double>(),
+              slices[2].at("ts").get<double>() + slices[2].at("dur").get<double>(), 0.002);
+}
+
+TEST_F(Trace, processes_of_a_job_share_the_file_and_its_clock) {
+  recorded("job", [] { const trace::Span first("first"); });
+  recorded("job", [] {
+    trace::set_rank(1);
+    const trace::Span second("second");
+  });
+  const json slices = of_phase("X");
+  ASSERT_EQ(slices.size(), 2U);
+  EXPECT_EQ(slices[0].at("name"), "first");
+  EXPECT_EQ(slices[1].at("name"), "second");
+  EXPECT_EQ(slices[1].at("pid"), 1);
+  EXPECT_LE(slices[0].at("ts").get<double>() + slices[0].at("dur").get<double>(), slices[1].at("ts").get<double>());
+}
+
+TEST_F(Trace, another_job_s_file_and_any_other_is_begun_anew) {
+  std::ofstream(file_) << "not a timeline\n";
+  recorded("first", [] { const trace::Span first("first"); });
+  EXPECT_EQ(of_phase("X").size(), 1U);
+  recorded("second", [] { const trace::Span second("second"); });
+  ASSERT_EQ(of_phase("X").size(), 1U);
+  EXPECT_EQ(of_phase("X").at(0).at("name"), "second");
+}
+
+TEST_F(Trace, what_was_written_is_not_written_again) {
+  recorded("job", [] {
+    { const trace::Span first("first"); }
+    trace::flush();
+    const trace::Span second("second");
+  });
+  EXPECT_EQ(of_phase("X").size(), 2U);
+  EXPECT_EQ(of_phase("M").size(), 3U);
+}
+
+TEST_F(Trace, of_each_thread_the_last_are_kept_and_that_is_said) {
+  const std::string said = recorded("job", [] {
+    for (std::size_t i = 0; i < trace::kMost + 10; ++i)
+      trace::add({"slice", "", i + 1, 0, {}, trace::current(), {}, {}});
+  });
+  EXPECT_TRUE(sluice::tests::contains(said, "lacks the first 10 events")) << said;
+  const json slices = of_phase("X");
+  ASSERT_EQ(slices.size(), trace::kMost);
+  std::uint64_t first = trace::kMost;
+  for (const auto& slice : slices) first = std::min(first, slice.at("args").at("epoch").get<std::uint64_t>());
+  EXPECT_EQ(first, 11U);
+}
+
+TEST_F(Trace, threads_have_tracks_and_streams_theirs_whoever_runs_them) {
+  recorded("job", [] {
+    trace::set_rank(2);
+    const trace::Track stream = trace::new_track(2, "host stream");
+    { const trace::Span mine("mine"); }
+    std::thread([stream] {
+      const trace::OnTrack here(stream);
+      const sluice::Span work("its work");
+    }).join();
+    {
+      const trace::OnTrack here(stream);
+      const sluice::Span work("its work");
+    }
+    const trace::Span mine("mine");
+  });
+  std::map<std::string, std::set<int>> tracks;
+  for (const auto& slice : of_phase("X")) tracks[slice.at("name")].insert(slice.at("tid").get<int>());
+  EXPECT_EQ(tracks["mine"].size(), 1U);
+  EXPECT_EQ(tracks["its work"].size(), 1U);
+  EXPECT_NE(tracks["mine"], tracks["its work"]);
+}
+
+TEST_F(Trace, nothing_is_recorded_where_nobody_asked) {
+  Program program([] {
+    const trace::Span slice("slice");
+    const sluice::Span work("work");
+    return sluice::tracing() || trace::on() ? 1 : 0;
+  });
+  EXPECT_EQ(program.result().code, 0);
+}
+
+TEST_F(Trace, a_file_that_cannot_be_written_is_an_error_that_says_so) {
+  Program program([] {
+    try {
+      trace::start("/dev/null", "job");
+    } catch (const std::invalid_argument& error) {
+      return sluice::tests::contains(error.what(), "/dev/null") ? 0 : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(program.result().code, 0);
+}
+
+/// Two ranks, one slot: the second put waits for its credit.
+TEST_F(Trace, shows_the_life_of_puts_of_two_ranks) {
+  ::setenv("SLUICE_TRACE", file_.c_str(), 1);
+  Program program([] {
+    return sluice::run_threads(2, [](sluice::Context& context) {
+      constexpr int kPuts = 3;
+      const sluice::Memory memory = context.allocate(64);
+      if (context.rank() == 0) {
+        sluice::HostStream stream;
+        auto sender = context.sender(1, 4, memory.slice(0, 64));
+        for (int i = 0; i < kPuts; ++i) sender.put(sluice::Stream::host(stream));
+        stream.synchronize();
+        sender.close();
+      } else {
+        auto receiver = context.receiver(0, 4, memory.slice(0, 64));
+        const auto stream = sluice::Stream::program_order();
+        for (int i = 0; i < kPuts; ++i) {
+          receiver.wait(stream);
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          receiver.release(stream);
+        }
+        receiver.close();
+      }
+    });
+  });
+  const auto result = program.result();
+  ::unsetenv("SLUICE_TRACE");
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::map<std::string, json> ends;
+  for (const auto& event : events()) {
+    if (event.at("ph") == "f") ends[event.at("id")] = event;
+  }
+  const json begins = of_phase("s");
+  ASSERT_EQ(begins.size(), 3U);
+  ASSERT_EQ(ends.size(), 3U);
+  for (const auto& begin : begins) {
+    ASSERT_TRUE(ends.contains(begin.at("id"))) << begin;
+    EXPECT_EQ(begin.at("pid"), 0);
+    EXPECT_EQ(ends[begin.at("id")].at("pid"), 1);
+    EXPECT_LE(begin.at("ts"), ends[begin.at("id")].at("ts"));
+  }
+  double longest = 0;  // wait for a credit, in us
+  for (const auto& slice : of_phase("X")) {
+    if (slice.at("name") == "wait for credit") longest = std::max(longest, slice.at("dur").get<double>());
+  }
+  EXPECT_GT(longest, 5000);
+}
+
+}  // namespace
