@@ -243,20 +243,22 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check_free();
   check();
   const std::uint64_t next = epoch() + 1;
-  const auto ready = [&] { return landed(next) || failed() || next > limit_.load(std::memory_order_acquire); };
-  const bool came = timeout == Timeout::zero() ? look(ready) : await_in_host(*word_.parking, ready, timeout);
+  const auto deadline = runtime::deadline_after(timeout);
+  const auto in_time = [&](base::Parking& parking, auto here) {
+    const auto ready = [&] { return here() || failed() || next > limit_.load(std::memory_order_acquire); };
+    return timeout == Timeout::zero() ? look(ready) : await_in_host(parking, ready, deadline - base::Clock::now());
+  };
+  bool came = in_time(*word_.parking, [&] { return landed(next); });
+  if (came && taken_ != nullptr && landed(next)) {
+    if (to_take_.load() < next) have_taken(next);  // ahead of its wait, which is counted when it is over
+    came = in_time(taken_.load()->parking, [&] { return base::reached(taken_.load()->word, next); });
+  }
   check();
   if (!came) return std::nullopt;
   await_connected({});  // the peer may know of this end before this end knows of the peer
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
-  if (taken_ == nullptr) {
-    take(next);
-  } else {
-    have_taken(next);
-    await_in_host(
-        taken_.load()->parking, [&] { return base::reached(taken_.load()->word, next) || failed(); }, kForever);
-  }
+  if (taken_ == nullptr) take(next);
   by_host_.store(by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
   return slot(next, Stream::Kind::host);

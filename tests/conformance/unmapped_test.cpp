@@ -301,6 +301,45 @@ TEST_P(UnmappedOnStreams, that_is_held_up_holds_up_nobody) {
   });
 }
 
+/// Host forms too keep their limits then, and lose nothing.
+TEST_P(UnmappedOnStreams, that_is_held_up_is_waited_for_no_longer_than_asked) {
+  Peers peers = peers_without_imports(GetParam());
+  peers.environment.insert(peers.environment.end(), {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"});
+  run_peers(peers, [](Context& context) {
+    if (!refusing(context)) return;
+    const GpuCase& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const Piece piece(context, one.target, one.bytes);
+    if (context.rank() == 0) {
+      Order order(one);
+      Sender sender = context.sender(other, kTag, piece.slice());
+      board().await(kReady, 1);
+      put_one(sender, order, {0, kTag, 1});
+      sender.drain(10s);
+      board().meet(context);
+    } else {
+      GpuStream stream;
+      GpuStream later;
+      const PinnedBuffer word(sizeof(std::uint64_t));
+      const device::WordOp wait{device::WordOp::Kind::wait, word.data(), 1};
+      Receiver receiver = context.receiver(other, kTag, piece.slice(), {.stream = stream.stream()});
+      receiver.wait_connected(10s);
+      device::driver(stream.stream().kind())->operate(later.stream().handle(), {&wait, 1});
+      board().set(kReady, 1);
+      const auto began = std::chrono::steady_clock::now();
+      EXPECT_FALSE(receiver.wait_for(300ms));
+      EXPECT_FALSE(receiver.test());
+      EXPECT_LT(std::chrono::steady_clock::now() - began, 3s);
+      EXPECT_EQ(receiver.epoch(), 0U);
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(word.data())).store(1);
+      EXPECT_TRUE(receiver.wait_for(10s));
+      later.synchronize();
+      EXPECT_EQ(difference(bytes_in_gpu(piece.slice()), {0, kTag, 1}), "");
+      board().meet(context);
+    }
+  });
+}
+
 /// A context that keeps an error does nothing more: no word of what was given tells of its end, neither that of a copy
 /// nor those of the program's stream.
 TEST_P(UnmappedOnStreams, of_a_gpu_that_has_failed_is_closed_soon) {
