@@ -4,3 +4,4 @@
 
 #include <sluice/cabana/communicator.hpp>
 #include <sluice/cabana/grid.hpp>
+#include <sluice/cabana/particles.hpp>
