@@ -136,6 +136,13 @@ ROWS = [
      r"raw: is a pair of processes"),
     ("bench.gpu_rival_of_messages", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench rate --stream cuda --against synchronised", 2,
      r"synchronised: not comparable"),
+    *((f"bench.packing.{name}", f"{RUN} -n {ranks} {{bin}}/sluice-bench packing {how}", 2, rf"^sluice-bench: (packing .*)?{wanted}")
+      for name, ranks, how, wanted in (
+          ("on_a_stream", 2, "--stream host", "--stream host"), ("elsewhere", 2, "--memory user", "--memory user"),
+          ("read_twice", 2, "--touch", "--touch"), ("of_half_an_int", 2, "--sizes 2:8", "--sizes begin at 4"),
+          ("of_three", 3, "", "exactly 2 ranks"), ("without_mpi", 2, "--against mpi_packed", "--against mpi_packed: .*mpiexec"))),
+    ("bench.packing_without_kokkos", f"{RUN} -n 2 {{bin}}/sluice-bench packing", 2,
+     r"^sluice-bench: packing is not in this sluice-bench: it was built without Kokkos$"),
     ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
 
@@ -173,6 +180,10 @@ BENCHES = [
     ("failure.host", f"{RUN} -n 2 {BENCH} failure --stream host", 137, ""),
     ("failure.cuda", f"{EMUCUDA} {RUN} -n 2 {BENCH} failure --stream cuda", 137, ""),
     ("progress", f"{RUN} -n 2 {BENCH} progress --busy 2", 0, ""),
+    ("packing", f"{RUN} -n 2 {BENCH} packing --sizes 4:8", 0, ""),
+    ("packing.deep", f"{RUN} -n 2 --threads {BENCH} packing --sizes 64k --depth 3", 0, ""),
+    ("packing.ofi", f"{RUN} -n 2 {BENCH} packing --sizes 4k --backend ofi:tcp", 0, ""),
+    ("packing.openmp", f"{OPENMP} {RUN} -n 2 {BENCH} packing --sizes 64", 0, ""),
     ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_wait ofi_floor_data")
       for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
@@ -206,6 +217,7 @@ BENCHES = [
     ("halo.mpi", f"mpiexec -n 2 {BENCH} halo --sizes 8", 0, "mpi_persistent"),
     ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
     ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, PAIRS),
+    ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8", 0, "mpi_packed mpi_datatype"),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
     *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "faces", "heat", "life")),
     *((f"{name}.{sweep}", f"{APPS} --sweep {sweep} {{bin}}/{name}", 0, "one_rank mpi_persistent")
@@ -388,10 +400,13 @@ def main():
         folders = {"bin": options.bin, "source": options.source, "out": work, "emucuda": emucuda}
         all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *bench_rows()]
         rows = [row for row in all_rows if options.only in row[0]]
+        with_kokkos = (options.bin / "jacobi").exists()
         for row in rows:
             needs = row[1].split()
             programs = [pathlib.Path(word.format(**folders)) for word in needs if word.startswith("{bin}")]
             absent = [program.name for program in programs if not program.exists()]
+            if " packing" in row[1] and with_kokkos == row[0].endswith("without_kokkos"):
+                absent.append("build without Kokkos" if with_kokkos else "Kokkos")
             absent += [] if emucuda.exists() or EMUCUDA not in row[1] else ["emulated GPU"]
             if absent or ("mpiexec" in needs and not options.mpiexec):
                 print(f"not in this build: {row[0]} (no {absent[0] if absent else 'MPI'})")
