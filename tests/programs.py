@@ -143,6 +143,9 @@ ROWS = [
           ("of_three", 3, "", "exactly 2 ranks"), ("without_mpi", 2, "--against mpi_packed", "--against mpi_packed: .*mpiexec"))),
     ("bench.packing_without_kokkos", f"{RUN} -n 2 {{bin}}/sluice-bench packing", 2,
      r"^sluice-bench: packing is not in this sluice-bench: it was built without Kokkos$"),
+    *((f"bench.columns.{name}", f"{RUN} -n 2 {{bin}}/sluice-bench {how} --columns cup-ecs", 2, rf"^sluice-bench: --columns cup-ecs {wanted}")
+      for name, how, wanted in (("of_no_round_trip", "rate --csv {out}/none.csv", "is for latency and packing"),
+                                ("of_no_file", "latency", "needs a --csv"), ("of_bytes", "latency --sizes 0:8 --csv {out}/none.csv", "counts ints"))),
     ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
 
@@ -163,7 +166,7 @@ BENCHES = [
     ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, "floor"),
     ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch --pin", 0, "floor"),
     ("latency.host", f"{RUN} -n 2 {BENCH} latency --stream host --sizes 0:1 --against none", 0, ""),
-    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8", 0, "floor"),
+    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8 --depth 2 --csv {{out}}/latency.csv --columns cup-ecs", 0, "floor"),
     ("bandwidth", f"{RUN} -n 2 {BENCH} bandwidth --sizes 4k", 0, "floor"),
     ("bandwidth.host", f"{RUN} -n 2 {BENCH} bandwidth --sizes 64 --stream host --window 4096 --touch", 0, "floor"),
     ("rate", f"{RUN} -n 2 {BENCH} rate --sizes 8", 0, "floor"),
@@ -217,9 +220,10 @@ BENCHES = [
     ("halo.mpi", f"mpiexec -n 2 {BENCH} halo --sizes 8", 0, "mpi_persistent"),
     ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
     ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, PAIRS),
-    ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8", 0, "mpi_packed mpi_datatype"),
+    ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8 --csv {{out}}/packing.csv --columns cup-ecs", 0, "mpi_packed mpi_datatype"),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
-    *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "faces", "heat", "life")),
+    *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "heat", "life")),
+    ("faces", f"{APPS} {{bin}}/faces --phases --csv {{out}}/runs.csv", 0, "mpi mpi_persistent none"),
     *((f"{name}.{sweep}", f"{APPS} --sweep {sweep} {{bin}}/{name}", 0, "one_rank mpi_persistent")
       for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
@@ -325,6 +329,55 @@ def check_benches(work):
     return faults
 
 
+PING_PONGS = ["GPU", "Backend", "Buffering", "Iters", "Items", "Time"]
+RUNS = ["nodes", "ntasks", "backend", "solver_creation", "solver_time", "system", "size", "memory_type", "send_type", "cycles", "app",
+        "start-up", "pre-comm", "post-send", "wait-recv", "post-comm", "bench-comm"]
+
+
+def lines_of(file, columns, faults):
+    """The lines of a CSV file, if it is there; their columns are those that scripts of others know."""
+    if not file.exists():  # what writes it did not run, which is said elsewhere
+        return []
+    lines = list(csv.DictReader(file.read_text().splitlines()))
+    if not lines or any(list(line) != columns for line in lines):
+        faults.append(f"{file.name} has no lines, or other columns than {columns}")
+        return []
+    return lines
+
+
+def check_columns(work):
+    """CSV files that the programs of `bench_rows` wrote in the columns of CUP-ECS and Comb, beside JSON that says the same."""
+    faults = []
+    for name, json_of, wanted in (("latency", "bench.latency.threads.json", {("sluice-threads", "db", "2"), ("floor", "db", "2")}),
+                                  ("packing", "bench.packing.mpi.json", {(one, "sb", items) for one in ("sluice-shm", "mpi_packed", "mpi_datatype") for items in "12"})):
+        lines = lines_of(work / f"{name}.csv", PING_PONGS, faults)
+        found = {(line["Backend"], line["Buffering"], line["Items"]) for line in lines}
+        if lines and (found != wanted or len(lines) != len(wanted)):
+            faults.append(f"{name}.csv has {sorted(found)}, not {sorted(wanted)}")
+        rows = {str(row["bytes"] // 4): row for row in json.loads((work / json_of).read_text()) if row["bytes"] < 100} if lines else {}
+        for line in lines:
+            row, one_way_us = rows[line["Items"]], 1e6 * float(line["Time"]) / int(line["Iters"]) / 2
+            if line["Backend"].startswith("sluice") and not row["p10"] / 2 <= one_way_us <= 2 * row["p99"]:
+                faults.append(f"{name}.csv: {line} is not what {json_of} says: {row['p10']} to {row['p99']} us one way")
+        if any(line["GPU"] != "none" or int(line["Iters"]) < 10 or not 0 < float(line["Time"]) < 10 for line in lines):
+            faults.append(f"{name}.csv: {lines}")
+    runs = lines_of(work / "runs.csv", RUNS, faults)
+    rows = json.loads((work / "bench.faces.json").read_text()) if runs else []
+    times = {backend: sorted(1e6 * float(run["solver_time"]) / float(run["cycles"]) for run in runs if run["backend"] == backend)
+             for backend in ("sluice-shm", "mpi", "mpi_persistent", "none")}
+    shown = {"sluice-shm": [row["p50"] for row in rows], **{name: [row["rivals"][name]["p50"] for row in rows] for name in list(times)[1:]}}
+    for backend, values in times.items():
+        if [f"{value:.5g}" for value in values] != [f"{value:.5g}" for value in sorted(shown[backend])]:
+            faults.append(f"runs.csv and bench.faces.json differ in {backend}: {values}, {shown[backend]}")
+    for run_of in runs:
+        parts = {phase: float(run_of[phase]) for phase in RUNS[12:16]}
+        alike = run_of["start-up"] == run_of["solver_creation"] and run_of["bench-comm"] == run_of["solver_time"]
+        known = (run_of["nodes"], run_of["ntasks"], run_of["memory_type"], run_of["app"]) == ("1", "2", "host", "faces")
+        if not alike or not known or not 0 < parts["pre-comm"] or sum(parts.values()) > 1.5 * float(run_of["bench-comm"]):
+            faults.append(f"runs.csv: {run_of}")
+    return faults
+
+
 def run(row, folders, mpiexec, limit_s):
     """Returns what was wrong with a row, or None."""
     name, command, code, pattern = row
@@ -419,7 +472,7 @@ def main():
             faults += [fault] if fault else []
             ran += 1
         if not options.full:
-            faults += check_benches(work)
+            faults += check_benches(work) + check_columns(work)
         if not options.only and not options.full:
             faults += check_info(options.bin / "sluice-info", work)
             if (options.bin / "jacobi").exists():

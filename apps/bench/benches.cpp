@@ -76,6 +76,17 @@ void check_packing(const Options& options) {
   refuse_if(options.sizes.front() < sizeof(int), "moves ints: --sizes begin at 4");
 }
 
+// Those of CUP-ECS know ping-pongs of ints alone.
+void check_columns(const Bench& bench, const Options& options) {
+  if (options.columns == CsvColumns::sluice) return;
+  const auto refuse_if = [&](bool wrong, const char* why) {
+    if (wrong) throw apps::UsageError(fmt::format("--columns cup-ecs {}", why));
+  };
+  refuse_if(bench.run != run_latency && bench.run != run_packing, "is for latency and packing, which have round trips");
+  refuse_if(options.csv.empty(), "needs a --csv FILE");
+  refuse_if(options.sizes.front() < sizeof(int), "counts ints: --sizes begin at 4");
+}
+
 void check_against(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) {
     check_rivals(options, bench.rivals);
@@ -131,6 +142,7 @@ const Bench& choose(Options& options, int ranks) {
   check_gpu(bench, options);
   check_settings(bench, options);
   if (bench.run == run_packing) check_packing(options);
+  check_columns(bench, options);
   check_against(bench, options);
   apps::check_writable(options.json);
   apps::check_writable(options.csv);

@@ -15,7 +15,7 @@ constexpr int kDepth = 1;
 }  // namespace
 
 void run_packing(Session& session) {
-  const Metric one_way{"every second int", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
+  const Metric one_way{"every second int", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
   for (const std::size_t bytes : session.options.sizes) {
     const Case one_case = session.pair_case(bytes, kDepth);
     measure_row(session, one_case, &Rival::packing, make_column_ping_pong(one_case), one_way, session.budget());
