@@ -8,15 +8,18 @@
 A sweep runs them on 1, 2, 4, ... ranks, up to a rank for each core: on one mesh (strong), or on a mesh of so many blocks (weak; faces
 knows no other).
 
-Writes rows as sluice-bench does (docs/benchmarks.md, "JSON").
+Writes rows as sluice-bench does (docs/benchmarks.md, "JSON"); with --csv FILE also a line for each run, in the columns that CUP-ECS
+and Comb name their data by (docs/benchmarks.md, "CSV").
 """
 
 import argparse
+import csv
 import datetime
 import functools
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import tempfile
@@ -29,6 +32,10 @@ MESHES = {2: [(64, 250000, 20), (128, 100000, 20), (4096, 50, 5)], 3: [(16, 1000
 RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step",
           "mpi_persistent": "the same program with --comm mpi_persistent: requests made once",
           "none": "the same program with --comm none: packing, computing and unpacking alone"}
+# The columns of CUP-ECS's data, and after the program's name those of Comb, in seconds, with the phases that they are.
+RUN_COLUMNS = ["nodes", "ntasks", "backend", "solver_creation", "solver_time", "system", "size", "memory_type", "send_type", "cycles"]
+COMB_PHASES = {"pre-comm": "pack", "post-send": "put", "wait-recv": "wait", "post-comm": "unpack"}
+COMB_COLUMNS = ["start-up", *COMB_PHASES, "bench-comm"]
 # Cells along each side of the mesh that is swept, steps and rounds.
 SWEPT = {2: (1024, 400, 9), 3: (96, 400, 9)}
 
@@ -63,17 +70,39 @@ def command_of(program, sides, steps):
     return words + (["--niter", steps, "--nccheck", 0] if program.name == "jacobi" else ["--timesteps", steps])
 
 
-def result(mpiexec, command, comm, ranks):
+def result(options, command, comm, ranks):
     """What one run says about itself. All are started alike, and every rank has a core of its own."""
     cores = sorted(os.sched_getaffinity(0))
-    line = [mpiexec]
+    line = [options.mpiexec]
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        words = [*command, "--comm", comm, "--no-verify", "--json", file.name]
+        words = [*command, "--comm", comm, "--no-verify", "--json", file.name, *(["--phases"] if options.phases else [])]
         for rank in range(ranks):
             line += [":"] if rank > 0 else []
             line += ["-n", 1, "taskset", "-c", cores[rank % len(cores)], *words]
         subprocess.run([str(word) for word in line], check=True, stdout=subprocess.DEVNULL)
-        return json.loads(pathlib.Path(file.name).read_text())
+        done = json.loads(pathlib.Path(file.name).read_text())
+    options.runs.append(done)
+    return done
+
+
+def write_csv(file, runs):
+    """A line for each run: all on one machine, with memory of the host."""
+    with open(file, "w", newline="") as out:
+        lines = csv.writer(out, lineterminator="\n")
+        lines.writerow([*RUN_COLUMNS, "app", *COMB_COLUMNS])
+        for run in runs:
+            phases = run["phases"] or {}
+            backend = f"sluice-{run['backend']}" if run["comm"] == "sluice" else run["comm"]
+            send = {"sluice": "put", "none": ""}.get(run["comm"], "Standard")
+            lines.writerow([1, run["ranks"], backend, run["create_s"], run["solve_s"], platform.node(), size_of(run), "host", send,
+                            run["steps"], run["app"], run["create_s"], *(phases.get(name, "") for name in COMB_PHASES.values()),
+                            run["solve_s"]])
+
+
+def size_of(run):
+    """The side of the mesh, or its sides where they differ."""
+    sides = [run[name] for name in ("nx", "ny", "nz") if name != "nz" or run["nz"] > 1]
+    return sides[0] if len(set(sides)) == 1 else "x".join(str(side) for side in sides)
 
 
 def percentile(values, part):
@@ -138,7 +167,7 @@ def compare(options, machine):
                 if options.brief:
                     rounds, steps = 1, max(1, steps // 1000)
                 command = command_of(program, [side * cells for side in blocks_of(RANKS, dims)], steps)
-                runs = {comm: functools.partial(result, options.mpiexec, command, comm, RANKS) for comm in ("sluice", *RIVALS)}
+                runs = {comm: functools.partial(result, options, command, comm, RANKS) for comm in ("sluice", *RIVALS)}
                 metric = f"step, {' x '.join([str(cells)] * dims)} per rank"
                 done = row(dims, metric, steps, in_turns(runs, rounds), RIVALS, machine)
                 print_line(done, f"{cells}^{dims} per rank")
@@ -163,9 +192,9 @@ def sweep(options, machine):
                 blocks = blocks_of(ranks, dims) if options.sweep == "weak" else [1] * dims
                 command = command_of(program, [side * cells for side in blocks], steps)
                 alone = command_of(program, [cells] * dims, steps)
-                runs = {"sluice": functools.partial(result, options.mpiexec, command, "sluice", ranks),
-                        "one_rank": functools.partial(result, options.mpiexec, alone, "sluice", 1),
-                        "mpi_persistent": functools.partial(result, options.mpiexec, command, "mpi_persistent", ranks)}
+                runs = {"sluice": functools.partial(result, options, command, "sluice", ranks),
+                        "one_rank": functools.partial(result, options, alone, "sluice", 1),
+                        "mpi_persistent": functools.partial(result, options, command, "mpi_persistent", ranks)}
                 mesh = " x ".join(str(side * cells) for side in blocks)
                 done = row(dims, f"{options.sweep} scaling of a step, {mesh}", steps, in_turns(runs, rounds), whats, machine)
                 print_line(done, mesh)
@@ -184,13 +213,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", metavar="PROGRAM", type=pathlib.Path, nargs="+", help="jacobi, faces, heat, life")
     parser.add_argument("--json", type=pathlib.Path, required=True)
+    parser.add_argument("--csv", type=pathlib.Path, help="a line for each run, in the columns of CUP-ECS and Comb")
+    parser.add_argument("--phases", action="store_true", help="time the phases of each step, for --csv (slows small ones down)")
     parser.add_argument("--mpiexec", default="mpiexec")
     parser.add_argument("--sweep", choices=("strong", "weak"), help="more and more ranks, on one mesh or on as many blocks")
     parser.add_argument("--brief", action="store_true", help="one round of few steps: does it run?")
     options = parser.parse_args()
+    options.runs = []
     machine = this_machine(options.programs[0].parent)
     rows = list((sweep if options.sweep else compare)(options, machine))
     options.json.write_text(json.dumps(rows, indent=2) + "\n")
+    if options.csv:
+        write_csv(options.csv, options.runs)
 
 
 if __name__ == "__main__":

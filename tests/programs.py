@@ -139,6 +139,16 @@ ROWS = [
      r"raw: is a pair of processes"),
     ("bench.gpu_rival_of_messages", f"{EMUCUDA} {RUN} -n 2 {{bin}}/sluice-bench rate --stream cuda --against synchronised", 2,
      r"synchronised: not comparable"),
+    *((f"bench.packing.{name}", f"{RUN} -n {ranks} {{bin}}/sluice-bench packing {how}", 2, rf"^sluice-bench: (packing .*)?{wanted}")
+      for name, ranks, how, wanted in (
+          ("on_a_stream", 2, "--stream host", "--stream host"), ("elsewhere", 2, "--memory user", "--memory user"),
+          ("read_twice", 2, "--touch", "--touch"), ("of_half_an_int", 2, "--sizes 2:8", "--sizes begin at 4"),
+          ("of_three", 3, "", "exactly 2 ranks"), ("without_mpi", 2, "--against mpi_packed", "--against mpi_packed: .*mpiexec"))),
+    ("bench.packing_without_kokkos", f"{RUN} -n 2 {{bin}}/sluice-bench packing", 2,
+     r"^sluice-bench: packing is not in this sluice-bench: it was built without Kokkos$"),
+    *((f"bench.columns.{name}", f"{RUN} -n 2 {{bin}}/sluice-bench {how} --columns cup-ecs", 2, rf"^sluice-bench: --columns cup-ecs {wanted}")
+      for name, how, wanted in (("of_no_round_trip", "rate --csv {out}/none.csv", "is for latency and packing"),
+                                ("of_no_file", "latency", "needs a --csv"), ("of_bytes", "latency --sizes 0:8 --csv {out}/none.csv", "counts ints"))),
     ("bench.failure_of_threads", f"{RUN} -n 2 --threads {{bin}}/sluice-bench failure", 2, r"without --threads"),
 ]
 
@@ -159,7 +169,7 @@ BENCHES = [
     ("latency", f"{RUN} -n 2 {BENCH} latency --sizes 8:16", 0, "floor"),
     ("latency.user", f"{RUN} -n 2 {BENCH} latency --memory user --sizes 64k --touch --pin", 0, "floor"),
     ("latency.host", f"{RUN} -n 2 {BENCH} latency --stream host --sizes 0:1 --against none", 0, ""),
-    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8", 0, "floor"),
+    ("latency.threads", f"{RUN} -n 2 --threads {BENCH} latency --sizes 8 --depth 2 --csv {{out}}/latency.csv --columns cup-ecs", 0, "floor"),
     ("bandwidth", f"{RUN} -n 2 {BENCH} bandwidth --sizes 4k", 0, "floor"),
     ("bandwidth.host", f"{RUN} -n 2 {BENCH} bandwidth --sizes 64 --stream host --window 4096 --touch", 0, "floor"),
     ("rate", f"{RUN} -n 2 {BENCH} rate --sizes 8", 0, "floor"),
@@ -176,6 +186,10 @@ BENCHES = [
     ("failure.host", f"{RUN} -n 2 {BENCH} failure --stream host", 137, ""),
     ("failure.cuda", f"{EMUCUDA} {RUN} -n 2 {BENCH} failure --stream cuda", 137, ""),
     ("progress", f"{RUN} -n 2 {BENCH} progress --busy 2", 0, ""),
+    ("packing", f"{RUN} -n 2 {BENCH} packing --sizes 4:8", 0, ""),
+    ("packing.deep", f"{RUN} -n 2 --threads {BENCH} packing --sizes 64k --depth 3", 0, ""),
+    ("packing.ofi", f"{RUN} -n 2 {BENCH} packing --sizes 4k --backend ofi:tcp", 0, ""),
+    ("packing.openmp", f"{OPENMP} {RUN} -n 2 {BENCH} packing --sizes 64", 0, ""),
     ("progress.threads", f"{RUN} -n 2 --threads {BENCH} progress --busy 1 --sizes 8", 0, ""),
     *((f"{name}.ofi", f"{RUN} -n 2 {BENCH} {name} --sizes {size} --backend ofi:tcp --rails 1", 0, "ofi_floor ofi_floor_wait ofi_floor_data")
       for name, size in (("latency", "8:16"), ("bandwidth", "4k"), ("rate", "8"))),
@@ -209,8 +223,10 @@ BENCHES = [
     ("halo.mpi", f"mpiexec -n 2 {BENCH} halo --sizes 8", 0, "mpi_persistent"),
     ("overlap.mpi", f"mpiexec -n 2 {BENCH} overlap --sizes 4k", 0, f"{PARTS} mpi"),
     ("scale.mpi", f"mpiexec -n 2 {BENCH} scale --sizes 8 --against all", 0, PAIRS),
+    ("packing.mpi", f"mpiexec -n 2 {BENCH} packing --sizes 4:8 --csv {{out}}/packing.csv --columns cup-ecs", 0, "mpi_packed mpi_datatype"),
     ("setup.mpi", f"mpiexec -n 2 {BENCH} setup", 0, ""),
-    *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "faces", "heat", "life")),
+    *((name, f"{APPS} {{bin}}/{name}", 0, "mpi mpi_persistent none") for name in ("jacobi", "heat", "life")),
+    ("faces", f"{APPS} {{bin}}/faces --phases --csv {{out}}/runs.csv", 0, "mpi mpi_persistent none"),
     *((f"{name}.{sweep}", f"{APPS} --sweep {sweep} {{bin}}/{name}", 0, "one_rank mpi_persistent")
       for name, sweep in (("heat", "strong"), ("life", "weak"))),
 ]
@@ -376,6 +392,55 @@ def check_benches(work):
     return faults
 
 
+PING_PONGS = ["GPU", "Backend", "Buffering", "Iters", "Items", "Time"]
+RUNS = ["nodes", "ntasks", "backend", "solver_creation", "solver_time", "system", "size", "memory_type", "send_type", "cycles", "app",
+        "start-up", "pre-comm", "post-send", "wait-recv", "post-comm", "bench-comm"]
+
+
+def lines_of(file, columns, faults):
+    """The lines of a CSV file, if it is there; their columns are those that scripts of others know."""
+    if not file.exists():  # what writes it did not run, which is said elsewhere
+        return []
+    lines = list(csv.DictReader(file.read_text().splitlines()))
+    if not lines or any(list(line) != columns for line in lines):
+        faults.append(f"{file.name} has no lines, or other columns than {columns}")
+        return []
+    return lines
+
+
+def check_columns(work):
+    """CSV files that the programs of `bench_rows` wrote in the columns of CUP-ECS and Comb, beside JSON that says the same."""
+    faults = []
+    for name, json_of, wanted in (("latency", "bench.latency.threads.json", {("sluice-threads", "db", "2"), ("floor", "db", "2")}),
+                                  ("packing", "bench.packing.mpi.json", {(one, "sb", items) for one in ("sluice-shm", "mpi_packed", "mpi_datatype") for items in "12"})):
+        lines = lines_of(work / f"{name}.csv", PING_PONGS, faults)
+        found = {(line["Backend"], line["Buffering"], line["Items"]) for line in lines}
+        if lines and (found != wanted or len(lines) != len(wanted)):
+            faults.append(f"{name}.csv has {sorted(found)}, not {sorted(wanted)}")
+        rows = {str(row["bytes"] // 4): row for row in json.loads((work / json_of).read_text()) if row["bytes"] < 100} if lines else {}
+        for line in lines:
+            row, one_way_us = rows[line["Items"]], 1e6 * float(line["Time"]) / int(line["Iters"]) / 2
+            if line["Backend"].startswith("sluice") and not row["p10"] / 2 <= one_way_us <= 2 * row["p99"]:
+                faults.append(f"{name}.csv: {line} is not what {json_of} says: {row['p10']} to {row['p99']} us one way")
+        if any(line["GPU"] != "none" or int(line["Iters"]) < 10 or not 0 < float(line["Time"]) < 10 for line in lines):
+            faults.append(f"{name}.csv: {lines}")
+    runs = lines_of(work / "runs.csv", RUNS, faults)
+    rows = json.loads((work / "bench.faces.json").read_text()) if runs else []
+    times = {backend: sorted(1e6 * float(run["solver_time"]) / float(run["cycles"]) for run in runs if run["backend"] == backend)
+             for backend in ("sluice-shm", "mpi", "mpi_persistent", "none")}
+    shown = {"sluice-shm": [row["p50"] for row in rows], **{name: [row["rivals"][name]["p50"] for row in rows] for name in list(times)[1:]}}
+    for backend, values in times.items():
+        if [f"{value:.5g}" for value in values] != [f"{value:.5g}" for value in sorted(shown[backend])]:
+            faults.append(f"runs.csv and bench.faces.json differ in {backend}: {values}, {shown[backend]}")
+    for run_of in runs:
+        parts = {phase: float(run_of[phase]) for phase in RUNS[12:16]}
+        alike = run_of["start-up"] == run_of["solver_creation"] and run_of["bench-comm"] == run_of["solver_time"]
+        known = (run_of["nodes"], run_of["ntasks"], run_of["memory_type"], run_of["app"]) == ("1", "2", "host", "faces")
+        if not alike or not known or not 0 < parts["pre-comm"] or max(parts.values()) > 1.01 * float(run_of["bench-comm"]):
+            faults.append(f"runs.csv: {run_of}")
+    return faults
+
+
 def run(row, folders, mpiexec, limit_s):
     """Returns what was wrong with a row, or None."""
     name, command, code, pattern = row
@@ -451,10 +516,13 @@ def main():
         folders = {"bin": options.bin, "source": options.source, "out": work, "emucuda": emucuda}
         all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *trace_rows(), *bench_rows()]
         rows = [row for row in all_rows if options.only in row[0]]
+        with_kokkos = (options.bin / "jacobi").exists()
         for row in rows:
             needs = row[1].split()
             programs = [pathlib.Path(word.format(**folders)) for word in needs if word.startswith("{bin}")]
             absent = [program.name for program in programs if not program.exists()]
+            if " packing" in row[1] and with_kokkos == row[0].endswith("without_kokkos"):
+                absent.append("build without Kokkos" if with_kokkos else "Kokkos")
             absent += [] if emucuda.exists() or EMUCUDA not in row[1] else ["emulated GPU"]
             if absent or ("mpiexec" in needs and not options.mpiexec):
                 print(f"not in this build: {row[0]} (no {absent[0] if absent else 'MPI'})")
@@ -467,7 +535,7 @@ def main():
             faults += [fault] if fault else []
             ran += 1
         if not options.full:
-            faults += check_benches(work) + check_traces(work)
+            faults += check_benches(work) + check_traces(work) + check_columns(work)
         if not options.only and not options.full:
             faults += check_info(options.bin / "sluice-info", work)
             if (options.bin / "jacobi").exists():

@@ -2,6 +2,7 @@
 // The table of benches.
 #include "apps/bench/benches.hpp"
 
+#include "apps/bench/packing.hpp"
 #include "apps/bench/report.hpp"
 #include "apps/bench/rivals_mpi.hpp"
 #include "apps/common/report.hpp"
@@ -63,6 +64,29 @@ void check_settings(const Bench& bench, const Options& options) {
   refuse_if(bench.run == run_progress && options.pin, "with --pin");
 }
 
+// Both ends pack in the calling thread, into memory of their own choice, and all of it is read.
+void check_packing(const Options& options) {
+  const auto refuse_if = [&](bool asked, const std::string& why) {
+    if (asked) throw apps::UsageError("packing " + why);
+  };
+  if (const std::string why = why_no_packing(); !why.empty()) throw apps::UsageError(why);
+  refuse_if(options.stream == StreamChoice::host, "is not measured with --stream host");
+  refuse_if(options.memory == MemoryChoice::user, "is not measured with --memory user: Views are the program's memory");
+  refuse_if(options.touch, "is not measured with --touch: who unpacks reads all of it");
+  refuse_if(options.sizes.front() < sizeof(int), "moves ints: --sizes begin at 4");
+}
+
+// Those of CUP-ECS know ping-pongs of ints alone.
+void check_columns(const Bench& bench, const Options& options) {
+  if (options.columns == CsvColumns::sluice) return;
+  const auto refuse_if = [&](bool wrong, const char* why) {
+    if (wrong) throw apps::UsageError(fmt::format("--columns cup-ecs {}", why));
+  };
+  refuse_if(bench.run != run_latency && bench.run != run_packing, "is for latency and packing, which have round trips");
+  refuse_if(options.csv.empty(), "needs a --csv FILE");
+  refuse_if(options.sizes.front() < sizeof(int), "counts ints: --sizes begin at 4");
+}
+
 void check_against(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) {
     check_rivals(options, bench.rivals);
@@ -98,6 +122,8 @@ const std::vector<Bench>& benches() {
        true, 2, kAny},
       {"progress", "a put to a rank that computes on every core", run_progress, nullptr, "none", "64k", kInline, false,
        2, 2},
+      {"packing", "Views of Kokkos that have gaps", run_packing, &Rival::packing, "all", "32:16m", kInline, false, 2,
+       2},
   };
   return all;
 }
@@ -115,6 +141,8 @@ const Bench& choose(Options& options, int ranks) {
   check_stream(bench, *options.stream);
   check_gpu(bench, options);
   check_settings(bench, options);
+  if (bench.run == run_packing) check_packing(options);
+  check_columns(bench, options);
   check_against(bench, options);
   apps::check_writable(options.json);
   apps::check_writable(options.csv);

@@ -42,5 +42,6 @@ void run_scale(Session& session);
 void run_setup(Session& session);
 void run_failure(Session& session);
 void run_progress(Session& session);
+void run_packing(Session& session);
 
 }  // namespace bench

@@ -10,7 +10,7 @@ constexpr int kDepth = 1;
 }  // namespace
 
 void run_latency(Session& session) {
-  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
+  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
   for (const std::size_t bytes : session.options.sizes) {
     const Case one_case = session.pair_case(bytes, kDepth);
     measure_row(session, one_case, &Rival::latency, make_ping_pong(one_case), one_way, session.budget());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-bench: what channels cost, and what else costs.
 #include "apps/bench/benches.hpp"
+#include "apps/bench/packing.hpp"
 #include "apps/common/program.hpp"
 
 #include <fmt/core.h>
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
   const apps::Parsed parsed = bench::parse(argc, argv, names, options);
   // Before any context reads it.
   if (options.rails > 0) ::setenv("SLUICE_RAILS", std::to_string(options.rails).c_str(), 1);
+  const auto kokkos = bench::start_kokkos(options.bench);
   return apps::run_program(argc, argv, "sluice-bench", parsed, options.backend,
                            [&](sluice::Context& context) { return run_rank(context, options, resident_at_start); });
 }

@@ -17,6 +17,7 @@ const std::map<std::string, StreamChoice> kStreams = {{"inline", StreamChoice::i
                                                       {"hip", StreamChoice::hip}};
 const std::map<std::string, MemoryChoice> kMemories = {{"allocated", MemoryChoice::allocated},
                                                        {"user", MemoryChoice::user}};
+const std::map<std::string, CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cup-ecs", CsvColumns::cup_ecs}};
 
 // MPI counts bytes in an int, and a machine has memory for a few such messages only.
 constexpr std::size_t kLargest = std::size_t{1} << 30;
@@ -94,6 +95,9 @@ apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::str
   add_how_much(app, options);
   app.add_option("--json", options.json, "write the rows to this file")->option_text("FILE");
   app.add_option("--csv", options.csv, "write the rows to this file")->option_text("FILE");
+  app.add_option("--columns", options.columns, "of the CSV file: our own, or those of CUP-ECS's ping-pongs")
+      ->transform(CLI::CheckedTransformer(kColumns).description(""))
+      ->option_text("sluice|cup-ecs");
   apps::add_trace_option(app, options.trace);
   return apps::parse(app, argc, argv);
 }

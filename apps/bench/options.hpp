@@ -13,6 +13,8 @@ namespace bench {
 
 enum class StreamChoice { inline_, host, cuda, hip };
 enum class MemoryChoice { allocated, user };
+/// Of a CSV file: all that is known; or those of the data that CUP-ECS keeps of ping-pongs.
+enum class CsvColumns { sluice, cup_ecs };
 
 const char* name(StreamChoice stream);
 const char* name(MemoryChoice memory);
@@ -37,6 +39,7 @@ struct Options {
   bool pin = false;
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
   std::string json, csv, trace;      ///< files to write; empty: none
+  CsvColumns columns = CsvColumns::sluice;
 };
 
 /// `names`: the benches, for the check and the help. Prints nothing.

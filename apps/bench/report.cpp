@@ -149,13 +149,28 @@ void Report::add(Row row) {
   std::fflush(stdout);
   rows_.push_back(std::move(row));
   apps::write_text(json_, to_json());
-  apps::write_text(csv_, to_csv());
+  apps::write_text(csv_, columns_ == CsvColumns::cup_ecs ? to_cup_ecs() : to_csv());
 }
 
 std::string Report::to_json() const {
   Json all = Json::array();
   for (const Row& row : rows_) all.push_back(object(row, machine_));
   return all.dump(2) + "\n";
+}
+
+std::string Report::to_cup_ecs() const {
+  std::string text = "GPU,Backend,Buffering,Iters,Items,Time\n";
+  const std::string gpu = machine_.gpu.model.empty() ? "none" : field(machine_.gpu.model);
+  for (const Row& row : rows_) {
+    const auto line = [&](const std::string& backend, const std::optional<RoundTrips>& all) {
+      if (!all) return;
+      text += fmt::format("{},{},{},{},{},{:.6g}\n", gpu, backend, row.depth == 1 ? "sb" : "db", all->count,
+                          row.bytes / sizeof(int), all->seconds);
+    };
+    line("sluice-" + row.backend, row.round_trips);
+    for (const RivalResult& rival : row.rivals) line(rival.name, rival.round_trips);
+  }
+  return text;
 }
 
 std::string Report::to_csv() const {

@@ -11,11 +11,18 @@
 
 namespace bench {
 
+/// All that was measured of one contender, where its unit is a round trip.
+struct RoundTrips {
+  long count = 0;
+  double seconds = 0;
+};
+
 struct RivalResult {
   std::string name;
   std::string what;
   double p50 = 0;
   double ratio = 0;  ///< above 1: Sluice is better
+  std::optional<RoundTrips> round_trips = {};
 };
 
 /// One result, as it is printed and written.
@@ -41,6 +48,7 @@ struct Row {
   std::string settings;               ///< of the library, where the bench is about them; empty: no matter
   std::optional<double> floor_drift;  ///< how much the floor moved between rounds; unset: no floor was run
   std::vector<RivalResult> rivals;
+  std::optional<RoundTrips> round_trips = {};
 };
 
 struct Gpu {
@@ -65,19 +73,22 @@ Machine this_machine(const Gpu& gpu);
 class Report {
  public:
   /// Without files, it prints only.
-  explicit Report(Machine machine, std::string json = {}, std::string csv = {})
-      : machine_(std::move(machine)), json_(std::move(json)), csv_(std::move(csv)) {}
+  explicit Report(Machine machine, std::string json = {}, std::string csv = {}, CsvColumns columns = CsvColumns::sluice)
+      : machine_(std::move(machine)), json_(std::move(json)), csv_(std::move(csv)), columns_(columns) {}
 
   /// @throws std::runtime_error if a file cannot be written.
   void add(Row row);
 
   std::string to_json() const;
   std::string to_csv() const;
+  /// A line for each contender of a row that is about round trips: all that it ran, and the seconds they took.
+  std::string to_cup_ecs() const;
 
  private:
   const Machine machine_;
   const std::string json_;
   const std::string csv_;
+  const CsvColumns columns_;
   std::string header_;  // the last that was printed
   std::vector<Row> rows_;
 };

@@ -2,6 +2,7 @@
 // The table of rivals.
 #include "apps/bench/rivals.hpp"
 
+#include "apps/bench/packing.hpp"
 #include "apps/bench/rival_program.hpp"
 #include "apps/bench/rivals_floor.hpp"
 #include "apps/bench/rivals_mpi.hpp"
@@ -21,6 +22,16 @@ std::unique_ptr<Contender> ping_pong(const Case& one_case) {
 template <MpiMode mode>
 std::unique_ptr<Contender> flood(const Case& one_case) {
   return make_mpi_flood(mode, one_case);
+}
+
+template <MpiPacking packing>
+std::unique_ptr<Contender> packed_column(const Case& one_case) {
+  return make_mpi_column_ping_pong(packing, one_case);
+}
+
+template <MpiPacking packing>
+std::unique_ptr<Contender> packed_faces(const Case& one_case) {
+  return make_mpi_face_exchange(packing, one_case);
 }
 
 template <OfiMode mode>
@@ -222,6 +233,21 @@ const std::vector<Rival>& table() {
        .library = mpi_on_network,
        .at_home = nowhere,
        .latency = ping_pong<MpiMode::fence>},
+      {.name = "mpi_packed",
+       .what =
+           "kernels of Kokkos that pack, a fence, persistent requests, and where there are gaps kernels that unpack",
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
+       .at_home = nowhere,
+       .packing = packed_column<MpiPacking::by_kokkos>,
+       .packing_faces = packed_faces<MpiPacking::by_kokkos>},
+      {.name = "mpi_datatype",
+       .what = "persistent requests of MPI_Type_vector: MPI packs",
+       .why_not = why_no_mpi,
+       .library = mpi_on_network,
+       .at_home = nowhere,
+       .packing = packed_column<MpiPacking::by_datatype>,
+       .packing_faces = packed_faces<MpiPacking::by_datatype>},
       program_rival<Program::raw>("raw",
                                   "copies of the driver, words by cuStreamWriteValue64 and cuStreamWaitValue64, or a "
                                   "kernel's stores and loads, "

@@ -30,6 +30,8 @@ struct Rival {
   Maker device = nullptr;
   Maker overlap = nullptr;
   Maker scale = nullptr;
+  Maker packing = nullptr;
+  Maker packing_faces = nullptr;
 };
 
 using RivalColumn = Maker Rival::*;

@@ -36,6 +36,16 @@ Rounds convert(const Rounds& rounds, const Metric& metric) {
   return values;
 }
 
+std::optional<RoundTrips> round_trips(const Rounds& rounds, const Metric& metric, long batch) {
+  if (!metric.of_round_trips) return std::nullopt;
+  RoundTrips all;
+  for (const auto& samples : rounds) {
+    all.count += batch * static_cast<long>(samples.size());
+    for (const double unit_ns : samples) all.seconds += static_cast<double>(batch) * unit_ns / 1e9;
+  }
+  return all;
+}
+
 }  // namespace
 
 double resident_bytes() {
@@ -56,7 +66,7 @@ Session::Session(sluice::Context& context_in, const Options& options_in, double 
   if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
   if (context.rank() != 0) return;
   const Gpu gpu = gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_));
-  report.emplace(this_machine(gpu), options.json, options.csv);
+  report.emplace(this_machine(gpu), options.json, options.csv, options.columns);
 }
 
 Team& Session::team() {
@@ -132,9 +142,10 @@ Row make_row(Session& session, const Case& one_case, const Metric& metric, const
   row.summary = summarise(convert(ours.rounds, metric));
   row.rounds = static_cast<int>(ours.rounds.size());
   row.sample = sample_text(measured.batch);
+  row.round_trips = round_trips(ours.rounds, metric, measured.batch);
   for (const Timing& rival : std::span(measured.timings).subspan(1)) {
-    row.rivals.push_back(
-        {rival.name, rival.what, summarise(convert(rival.rounds, metric)).p50, ratio(rival.rounds, ours.rounds)});
+    row.rivals.push_back({rival.name, rival.what, summarise(convert(rival.rounds, metric)).p50,
+                          ratio(rival.rounds, ours.rounds), round_trips(rival.rounds, metric, measured.batch)});
     if (!row.floor_drift && is_floor(rival.name)) row.floor_drift = drift(rival.rounds);
   }
   return row;

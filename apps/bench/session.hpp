@@ -24,6 +24,7 @@ struct Metric {
   std::string name;
   std::string unit;
   std::function<double(double unit_ns)> of;
+  bool of_round_trips = false;  ///< a unit is one
 };
 
 /// What is resident in memory of this process, in bytes.

@@ -3,6 +3,7 @@
 #include "apps/bench/buffers.hpp"
 #include "apps/bench/make_mpi.hpp"
 #include "apps/bench/ours.hpp"
+#include "apps/bench/requests_mpi.hpp"
 #include "apps/bench/rivals_mpi.hpp"
 #include "apps/common/mpi_world.hpp"
 
@@ -17,33 +18,6 @@ constexpr int kTag = 0;
 constexpr int kAnswer = 1;
 
 int count_of(const Case& one_case) { return static_cast<int>(one_case.bytes); }
-
-/// Persistent requests, freed at the end.
-class Requests {
- public:
-  Requests() = default;
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
-  ~Requests() {
-    for (MPI_Request& request : requests_) MPI_Request_free(&request);
-  }
-
-  void add_send(const std::byte* from, int count, int rank, int tag, MPI_Comm communicator) {
-    MPI_Send_init(from, count, MPI_BYTE, rank, tag, communicator, &requests_.emplace_back());
-  }
-  void add_receive(std::byte* into, int count, int rank, int tag, MPI_Comm communicator) {
-    MPI_Recv_init(into, count, MPI_BYTE, rank, tag, communicator, &requests_.emplace_back());
-  }
-  void run() {
-    start();
-    wait();
-  }
-  void start() { MPI_Startall(static_cast<int>(requests_.size()), requests_.data()); }
-  void wait() { MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE); }
-
- private:
-  std::vector<MPI_Request> requests_;
-};
 
 class SendRecvPingPong : public Contender {
  public:
@@ -76,8 +50,8 @@ class PersistentPingPong : public Contender {
  public:
   explicit PersistentPingPong(const Case& one_case)
       : case_(one_case), source_(one_case.bytes), target_(one_case.bytes) {
-    out_.add_send(source_.data(), count_of(case_), case_.peer, kTag, world_.communicator());
-    in_.add_receive(target_.data(), count_of(case_), case_.peer, kTag, world_.communicator());
+    out_.add_send(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator());
+    in_.add_receive(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator());
   }
 
   double run(long count) override {
@@ -164,9 +138,9 @@ class PersistentFlood : public TwoSidedFlood {
   explicit PersistentFlood(const Case& one_case) : TwoSidedFlood(one_case) {
     for (int message = 0; message < case_.window; ++message) {
       if (case_.first) {
-        requests_.add_send(slot(message), count_of(case_), case_.peer, kTag, communicator());
+        requests_.add_send(slot(message), count_of(case_), MPI_BYTE, case_.peer, kTag, communicator());
       } else {
-        requests_.add_receive(slot(message), count_of(case_), case_.peer, kTag, communicator());
+        requests_.add_receive(slot(message), count_of(case_), MPI_BYTE, case_.peer, kTag, communicator());
       }
     }
   }
@@ -184,9 +158,9 @@ class PersistentHalo : public Contender {
     sources_.reserve(static_cast<std::size_t>(case_.neighbours));
     for (int k = 0; k < case_.neighbours; ++k) {
       const Neighbour ranks = neighbour(case_.context, k);
-      requests_.add_receive(targets_.emplace_back(case_.bytes).data(), count_of(case_), ranks.from, k,
+      requests_.add_receive(targets_.emplace_back(case_.bytes).data(), count_of(case_), MPI_BYTE, ranks.from, k,
                             world_.communicator());
-      requests_.add_send(sources_.emplace_back(case_.bytes).data(), count_of(case_), ranks.to, k,
+      requests_.add_send(sources_.emplace_back(case_.bytes).data(), count_of(case_), MPI_BYTE, ranks.to, k,
                          world_.communicator());
     }
   }

@@ -51,10 +51,11 @@ TEST(Provider, is_that_of_a_single_backend) {
 
 TEST(CommandLine, is_read) {
   bench::Options options;
-  const auto parsed = parse(
-      {"latency", "--stream", "host", "--memory", "user", "--sizes", "8:16", "--depth", "4", "--against", "floor,mpi",
-       "--touch", "--iters",  "7",    "--rounds", "3",    "--rails", "8",    "--busy",  "5"},
-      options);
+  const auto parsed =
+      parse({"latency", "--stream",  "host",      "--memory", "user",    "--sizes", "8:16",      "--depth",
+             "4",       "--against", "floor,mpi", "--touch",  "--iters", "7",       "--rounds",  "3",
+             "--rails", "8",         "--busy",    "5",        "--csv",   "file",    "--columns", "cup-ecs"},
+            options);
   ASSERT_TRUE(parsed.run) << parsed.text;
   EXPECT_EQ(options.bench, "latency");
   EXPECT_EQ(options.stream, bench::StreamChoice::host);
@@ -66,6 +67,8 @@ TEST(CommandLine, is_read) {
   EXPECT_EQ(options.rails, 8);
   EXPECT_EQ(options.busy, 5);
   EXPECT_TRUE(options.touch);
+  EXPECT_EQ(options.csv, "file");
+  EXPECT_EQ(options.columns, bench::CsvColumns::cup_ecs);
   EXPECT_EQ(options.against, (std::vector<std::string>{"floor", "mpi"}));
 }
 
@@ -81,6 +84,7 @@ TEST(CommandLine, that_is_wrong_gives_one_line_and_exit_code_2) {
       {"latency", "--busy", "0"},
       {"latency", "--depth", "0"},
       {"latency", "--neighbours", "5"},
+      {"latency", "--columns", "comb"},
   };
   for (const auto& arguments : wrong) {
     bench::Options options;

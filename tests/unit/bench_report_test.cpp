@@ -75,6 +75,25 @@ TEST(Report, csv_has_as_many_fields_in_every_line) {
   EXPECT_EQ(std::ranges::count(header, ','), std::ranges::count(values, ','));
 }
 
+TEST(Report, csv_of_cup_ecs_has_a_line_for_each_contender_that_ran_round_trips) {
+  bench::Row row = a_row();
+  row.bytes = 64;
+  row.depth = 1;
+  row.round_trips = bench::RoundTrips{2000, 0.0125};
+  row.rivals = {{"mpi", "", 0.2, 0.8, bench::RoundTrips{1000, 3.5}}, {"ucx", "", 0.2, 0.8}};
+  bench::Report report({"1.2.3", "a cpu", "2026-01-02T03:04:05Z"});
+  report.add(row);
+  report.add(a_row());
+  row.depth = 2;
+  row.rivals.clear();
+  report.add(row);
+  EXPECT_EQ(report.to_cup_ecs(),
+            "GPU,Backend,Buffering,Iters,Items,Time\n"
+            "none,sluice-shm,sb,2000,16,0.0125\n"
+            "none,mpi,sb,1000,16,3.5\n"
+            "none,sluice-shm,db,2000,16,0.0125\n");
+}
+
 TEST(Report, columns_have_ours_and_every_rival) {
   bench::Row row = a_row();
   EXPECT_NE(bench::header_text(row).find("latency (us)"), std::string::npos);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views of Kokkos that have gaps: a column of ints that goes back and forth, and the faces of a cube.
+#include "apps/bench/packing.hpp"
+
+#include "apps/bench/benches.hpp"
+
+#include <fmt/core.h>
+
+namespace bench {
+namespace {
+
+// One buffer at each end, as the rivals have.
+constexpr int kDepth = 1;
+
+}  // namespace
+
+void run_packing(Session& session) {
+  const Metric one_way{"every second int", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
+  for (const std::size_t bytes : session.options.sizes) {
+    const Case one_case = session.pair_case(bytes, kDepth);
+    measure_row(session, one_case, &Rival::packing, make_column_ping_pong(one_case), one_way, session.budget());
+  }
+  const Metric step{fmt::format("{} faces of {}^3", kCubeFaces, kCubeSide), "us", [](double ns) { return ns / 1e3; }};
+  const Case one_case = session.pair_case(kFaceBytes, kDepth);
+  measure_row(session, one_case, &Rival::packing_faces, make_face_exchange(one_case), step, session.budget());
+}
+
+}  // namespace bench

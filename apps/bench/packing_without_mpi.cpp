@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for MPI's contenders that pack, in a build without it.
+#include "apps/bench/packing.hpp"
+#include "apps/common/usage_error.hpp"
+
+namespace bench {
+namespace {
+
+[[noreturn]] std::unique_ptr<Contender> refuse() {
+  throw apps::UsageError("rivals of MPI are not possible: this program was built without MPI, or without Kokkos");
+}
+
+}  // namespace
+
+std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking /*packing*/, const Case& /*one_case*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking /*packing*/, const Case& /*one_case*/) { refuse(); }
+
+}  // namespace bench
