@@ -16,13 +16,16 @@ namespace sluice::test {
 
 using Index = std::int64_t;
 
-/// In each process of the tests, ranks too, which end without the second half. With one thread, or as many as
-/// SLUICE_USER_KOKKOS_THREADS says.
+/// In each process of the tests, ranks too, which leave by `exit`: without that, what Kokkos' Threads destroys then
+/// asks for what is gone. With one thread, or as many as SLUICE_USER_KOKKOS_THREADS says.
 class WithKokkos final : public testing::Environment {
  public:
   void SetUp() override {
     const char* const threads = std::getenv("SLUICE_USER_KOKKOS_THREADS");
     Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(threads == nullptr ? 1 : std::atoi(threads)));
+    std::atexit([] {
+      if (Kokkos::is_initialized()) Kokkos::finalize();
+    });
   }
   void TearDown() override { Kokkos::finalize(); }
 };
