@@ -174,7 +174,7 @@ TEST(Ranges, outside_of_the_view_are_refused) {
     HaloOptions<1> options;
     options.ranges = [](std::size_t, const Offset<1>&, Side) { return Range{{6}, {9}}; };
     try {
-      Halo(context, Exec(), ring, 1, options, view);
+      const Halo halo(context, Exec(), ring, 1, options, view);
       ADD_FAILURE() << "not refused";
     } catch (const Error& reason) {
       EXPECT_EQ(reason.code(), Code::bad_argument);

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -178,6 +179,7 @@ class Halo {
     bool committed = false;
     Index epoch = 0;
     Index waited = 0;
+    std::exception_ptr failure = nullptr;  // of a wait, after which it has more under way than it counts
   };
 
   [[noreturn]] void refuse(Code code, const std::string& why) const {
@@ -307,6 +309,7 @@ class Halo {
 
   /// Packs and puts the next epoch.
   void send(Route& route, const Moved& moved) {
+    if (route.failure) std::rethrow_exception(route.failure);
     if (route.epoch - route.waited == options_.depth)
       refuse(Code::misuse, "a halo of depth " + std::to_string(options_.depth) + " has no more exchanges under way");
     commit(route, kContextTimeout);
@@ -320,7 +323,12 @@ class Halo {
   /// Returns the slot that the epoch is in.
   Index wait(Route& route) {
     if (route.waited == route.epoch) refuse(Code::misuse, "no exchange of this halo was started");
-    route.plan.wait(queue_.stream());
+    try {
+      route.plan.wait(queue_.stream());
+    } catch (const Error&) {
+      route.failure = std::current_exception();
+      throw;
+    }
     return ++route.waited % options_.depth;
   }
   void release(Route& route) { route.plan.release(queue_.stream()); }
