@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -78,18 +79,21 @@ class Events {
 
 /// A point of time by both clocks, and where the steady one is valid.
 struct Moment {
-  std::string boot;
+  std::string of_boot;
   Nanoseconds steady{};
   Nanoseconds since_1970{};
 
+  static std::string boot() {
+    const std::string known = this_host().boot.data();
+    return known.empty() ? "unknown" : known;
+  }
   static Moment now() {
-    return {this_host().boot.data(), Clock::now().time_since_epoch(),
-            std::chrono::system_clock::now().time_since_epoch()};
+    return {boot(), Clock::now().time_since_epoch(), std::chrono::system_clock::now().time_since_epoch()};
   }
   /// What our steady clock showed then.
   Nanoseconds here() const {
     const Moment here = now();
-    return boot == here.boot ? steady : since_1970 - (here.since_1970 - here.steady);
+    return of_boot == here.of_boot ? steady : since_1970 - (here.since_1970 - here.steady);
   }
 };
 
@@ -106,11 +110,14 @@ Fd open_file(const std::string& path) {
   return fd;
 }
 
-/// A file that ranks add to, each under its lock. It is whole, and valid JSON, whenever nobody has the lock.
+/// A file that ranks add to, each under its lock. It is whole, and valid JSON, whenever nobody has the lock, unless one
+/// was killed while it wrote: then it ends with what the next one adds.
 class File {
  public:
   File(const std::string& path, const std::string& job) : path_(path), fd_(open_file(path)) {
-    if (::flock(fd_.get(), LOCK_EX) != 0) refuse();
+    while (::flock(fd_.get(), LOCK_EX) != 0) {
+      if (errno != EINTR) refuse();
+    }
     if (!is_of(job)) begin(job);
   }
 
@@ -119,8 +126,8 @@ class File {
 
   void append(const std::string& events) {
     if (events.empty()) return;
-    const auto end = ::lseek(fd_.get(), -static_cast<off_t>(kLast.size()), SEEK_END);
-    if (end < 0) refuse();
+    const auto end = ::lseek(fd_.get(), end_of_events(), SEEK_SET);
+    if (end < 0 || ::ftruncate(fd_.get(), end) != 0) refuse();
     write_all((end > head_ ? ",\n" : "") + events + std::string(kLast));
   }
 
@@ -144,12 +151,28 @@ class File {
     return read == 4 && job == its_job.data();
   }
 
+  /// Behind the last whole line of them.
+  off_t end_of_events() const {
+    off_t end = ::lseek(fd_.get(), -static_cast<off_t>(kLast.size()), SEEK_END);
+    std::string last(kLast.size(), ' ');
+    if (end >= head_ && ::pread(fd_.get(), last.data(), last.size(), end) == static_cast<ssize_t>(last.size()) &&
+        last == kLast)
+      return end;
+    char byte = ' ';
+    for (end = ::lseek(fd_.get(), 0, SEEK_END); end > head_; --end) {
+      if (::pread(fd_.get(), &byte, 1, end) == 1 && byte == '\n') break;
+    }
+    // Of a line that was followed by another the comma goes.
+    if (end > head_ && ::pread(fd_.get(), &byte, 1, end - 1) == 1 && byte == ',') --end;
+    return std::max(end, head_);
+  }
+
   void begin(const std::string& job) {
     if (::ftruncate(fd_.get(), 0) != 0) refuse();
     began_ = Moment::now();
     std::array<char, 512> head{};
     head_ =
-        std::snprintf(head.data(), head.size(), kHeadWritten, job.c_str(), began_.boot.c_str(),
+        std::snprintf(head.data(), head.size(), kHeadWritten, job.c_str(), began_.of_boot.c_str(),
                       static_cast<long long>(began_.steady.count()), static_cast<long long>(began_.since_1970.count()));
     write_all(std::string(head.data(), static_cast<std::size_t>(head_)) + std::string(kLast));
   }
@@ -174,7 +197,7 @@ class File {
   off_t head_ = 0;  // where the events begin
 };
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -205,10 +228,10 @@ class Recorder {
   }
 
   void start(const std::string& file, const std::string& job) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(file_mutex_);
     if (!file_.empty()) return;
     const File there(file, job);
-    file_ = file;
+    file_ = std::filesystem::absolute(file);  // a program may change its folder
     job_ = job;
     process_ = ::getpid();
     recording.store(true);
@@ -216,15 +239,9 @@ class Recorder {
   }
 
   void flush() {
-    const std::lock_guard lock(mutex_);
-    if (file_.empty() || process_ != ::getpid()) return;  // a child of fork has none of its own
-    std::vector<Event> events;
-    std::uint64_t lost = 0;
-    for (const auto& one : events_) lost += one->take(events);
-    if (lost > 0) {
-      log(LogLevel::warn, file_ + " lacks the first " + std::to_string(lost) + " events: of a thread the last " +
-                              std::to_string(kMost) + " are kept");
-    }
+    if (process_.load() != ::getpid()) return;  // a child of fork has none of its own, and perhaps a lock for ever
+    const std::lock_guard lock(file_mutex_);
+    const std::vector<Event> events = take_all();
     File file(file_, job_);
     began_ = file.began().here();
     file.append(text_of(events));
@@ -235,9 +252,9 @@ class Recorder {
     return add_track(rank, name);
   }
 
-  Track track_of(const void* what, int rank, std::string_view name) {
+  Track track_of(std::string_view what, int rank, std::string_view name) {
     const std::lock_guard lock(mutex_);
-    Track& track = named_[what];
+    Track& track = named_[std::to_string(rank) + ' ' + std::string(what)];
     if (track == kNone) track = add_track(rank, name);
     return track;
   }
@@ -283,14 +300,14 @@ class Recorder {
   }
 
   std::string place(Track track, Time at) const {
-    const int rank = track == kNone ? 0 : tracks_[track - 1].rank;
+    const int rank = track == kNone ? 0 : rows_[track - 1].rank;
     return "\"pid\":" + std::to_string(rank) + ",\"tid\":" + std::to_string(track) +
            ",\"ts\":" + microseconds(at.time_since_epoch() - began_);
   }
 
   static std::string arguments(const char* channel, std::uint64_t epoch, std::uint64_t bytes) {
     std::string text;
-    if (*channel != '\0') text += ",\"channel\":" + quoted(channel);
+    if (*channel != '\0') text += ",\"channel\":" + in_quotes(channel);
     if (epoch != 0) text += ",\"epoch\":" + std::to_string(epoch);
     if (bytes != 0) text += ",\"bytes\":" + std::to_string(bytes);
     return text.empty() ? "" : ",\"args\":{" + text.substr(1) + "}";
@@ -298,8 +315,8 @@ class Recorder {
 
   std::string text(const Slice& slice) const {
     return "{\"ph\":\"X\"," + place(slice.track, slice.begin) + ",\"dur\":" + microseconds(slice.end - slice.begin) +
-           ",\"cat\":\"sluice\",\"name\":" + quoted(slice.name) + arguments(slice.channel, slice.epoch, slice.bytes) +
-           "}" +
+           ",\"cat\":\"sluice\",\"name\":" + in_quotes(slice.name) +
+           arguments(slice.channel, slice.epoch, slice.bytes) + "}" +
            (slice.arrow.arrow == Arrow::none ? "" : ",\n" + text(slice.arrow, slice.track, slice.begin, slice.end));
   }
   std::string text(const More& more) const { return text(more.arrow, more.track, more.begin, more.end); }
@@ -314,8 +331,22 @@ class Recorder {
            R"(","cat":"sluice","name":"message"})";
   }
   std::string text(const Mark& mark) const {
-    return R"({"ph":"i","s":"t",)" + place(mark.track, mark.at) + ",\"cat\":\"sluice\",\"name\":" + quoted(mark.name) +
-           ",\"args\":{\"channel\":" + quoted(mark.channel) + ",\"why\":" + quoted(mark.why) + "}}";
+    return R"({"ph":"i","s":"t",)" + place(mark.track, mark.at) +
+           ",\"cat\":\"sluice\",\"name\":" + in_quotes(mark.name) +
+           ",\"args\":{\"channel\":" + in_quotes(mark.channel) + ",\"why\":" + in_quotes(mark.why) + "}}";
+  }
+
+  std::vector<Event> take_all() {
+    const std::lock_guard lock(mutex_);
+    std::vector<Event> events;
+    std::uint64_t lost = 0;
+    for (const auto& one : events_) lost += one->take(events);
+    if (lost > 0) {
+      log(LogLevel::warn, file_ + " lacks the first " + std::to_string(lost) + " events: of a thread the last " +
+                              std::to_string(kMost) + " are kept");
+    }
+    rows_ = tracks_;
+    return events;
   }
 
   /// The names of tracks that the file has not, and the events.
@@ -326,28 +357,32 @@ class Recorder {
       line(std::string("{\"ph\":\"M\",\"name\":\"") + what + "\",\"pid\":" + std::to_string(rank) +
            ",\"tid\":" + std::to_string(track) + ",\"args\":{" + value + "}}");
     };
-    for (; tracks_said_ < tracks_.size(); ++tracks_said_) {
-      const auto& [rank, text] = tracks_[tracks_said_];
+    for (; rows_said_ < rows_.size(); ++rows_said_) {
+      const auto& [rank, text] = rows_[rows_said_];
       if (ranks_said_.insert(rank).second) {
         name("process_name", rank, 0, "\"name\":\"rank " + std::to_string(rank) + "\"");
         name("process_sort_index", rank, 0, "\"sort_index\":" + std::to_string(rank));
       }
-      name("thread_name", rank, tracks_said_ + 1, "\"name\":" + quoted(text));
+      name("thread_name", rank, rows_said_ + 1, "\"name\":" + in_quotes(text));
     }
     for (const Event& event : events) line(std::visit([&](const auto& what) { return text(what); }, event));
     return all;
   }
 
-  std::mutex mutex_;
+  // While one thread writes, others record.
+  std::mutex file_mutex_;
   std::string file_;
   std::string job_;
-  ::pid_t process_ = 0;
-  Nanoseconds began_{};  // the job, by our steady clock
-  std::vector<Row> tracks_;
-  std::size_t tracks_said_ = 0;
+  std::atomic<::pid_t> process_{0};
+  Nanoseconds began_{};    // the job, by our steady clock
+  std::vector<Row> rows_;  // tracks, as they were when it began to write
+  std::size_t rows_said_ = 0;
   std::set<int> ranks_said_;
+
+  std::mutex mutex_;
+  std::vector<Row> tracks_;
   std::map<std::pair<int, std::string>, int> numbers_;
-  std::map<const void*, Track> named_;
+  std::map<std::string, Track> named_;
   std::set<std::string, std::less<>> texts_;
   std::map<std::string, int> counts_;
   std::vector<std::unique_ptr<Events>> events_;
@@ -371,9 +406,13 @@ struct Thread {
 
 thread_local Thread t_thread;
 
-void record(const Event& event) {
-  if (t_thread.events == nullptr) t_thread.events = Recorder::get().take_events();
-  t_thread.events->add(event);
+void record(const Event& event) noexcept {
+  try {
+    if (t_thread.events == nullptr) t_thread.events = Recorder::get().take_events();
+    t_thread.events->add(event);
+  } catch (const std::bad_alloc&) {  // a timeline is not worth a program
+    recording.store(false);
+  }
 }
 
 }  // namespace
@@ -394,7 +433,7 @@ void flush() noexcept {
 
 Track new_track(int rank, std::string_view name) { return Recorder::get().new_track(rank, name); }
 
-Track track_of(const void* what, std::string_view name) { return Recorder::get().track_of(what, rank(), name); }
+Track track_of(std::string_view what, std::string_view name) { return Recorder::get().track_of(what, rank(), name); }
 
 Track current() {
   if (t_thread.now != kNone) return t_thread.now;
@@ -427,17 +466,23 @@ std::uint64_t hash(std::string_view text) noexcept {
   return value;
 }
 
-void add(const Slice& slice) { record(slice); }
+void add(const Slice& slice) noexcept { record(slice); }
 
-void add(const ArrowAt& arrow, const Slice& slice) { record(More{arrow, slice.track, slice.begin, slice.end}); }
+void add(const ArrowAt& arrow, const Slice& slice) noexcept {
+  record(More{arrow, slice.track, slice.begin, slice.end});
+}
 
 /// Both ends come to the same; numbers of 52 bits survive every reader.
 ArrowAt arrow_of(Arrow arrow, const Channel& channel, std::uint64_t epoch) noexcept {
   return {arrow, (channel.arrows + epoch) & ((std::uint64_t{1} << 52) - 1)};
 }
 
-void mark(const char* name, const Channel& channel, std::string_view why) {
-  record(Mark{name, channel.label, kept(why), current(), Clock::now()});
+void mark(const char* name, const Channel& channel, std::string_view why) noexcept {
+  try {
+    record(Mark{name, channel.label, kept(why), current(), Clock::now()});
+  } catch (const std::bad_alloc&) {
+    recording.store(false);
+  }
 }
 
 void Span::begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
@@ -454,11 +499,7 @@ void Span::begin(Track track, const char* name, const Channel& channel, std::uin
 
 void Span::end() noexcept {
   slice_->end = Clock::now();
-  try {
-    record(*slice_);
-  } catch (const std::bad_alloc&) {  // a timeline is not worth a program
-    recording.store(false);
-  }
+  record(*slice_);
 }
 
 }  // namespace sluice::base::trace

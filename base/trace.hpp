@@ -38,8 +38,8 @@ using Track = std::uint32_t;
 inline constexpr Track kNone = 0;
 
 Track new_track(int rank, std::string_view name);
-/// The track of what is named by its address.
-Track track_of(const void* what, std::string_view name);
+/// The calling thread's rank has one track for what has this key.
+Track track_of(std::string_view key, std::string_view name);
 /// That of the stream whose work the thread runs, else the thread's own.
 Track current();
 /// The calling thread is a rank's. Others belong to the rank that said so last.
@@ -106,11 +106,11 @@ struct Slice {
   Time end{};
 };
 
-void add(const Slice& slice);
+void add(const Slice& slice) noexcept;
 /// One more, of a slice that was added.
-void add(const ArrowAt& arrow, const Slice& slice);
+void add(const ArrowAt& arrow, const Slice& slice) noexcept;
 /// A point of time on the calling thread's track.
-void mark(const char* name, const Channel& channel, std::string_view why);
+void mark(const char* name, const Channel& channel, std::string_view why) noexcept;
 
 /// A slice from its making to its end; where nobody records, nothing. An arrow lies at its begin, or ends at its end.
 class Span {

@@ -42,6 +42,7 @@ void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch) {
   std::optional<Traced> slice;
   if (wait.what != nullptr) slice.emplace(lane, wait.what, watch.traced, wait.epoch);
   lane.gpu->wait(*wait.word, wait.at_least);
+  if (slice) slice->over();
 }
 
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/traced.hpp"
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
-
-#include "base/log.hpp"
 
 namespace sluice::device {
 
@@ -46,7 +46,9 @@ void Traced::begin(Lane lane, const char* name, const base::trace::Channel& chan
     if (arrow != Arrow::none) call.slice_->more.push_back(at);
     return;
   }
-  const auto track = base::trace::track_of(call.stream_, "GPU stream");
+  const std::string stream = std::to_string(reinterpret_cast<std::uintptr_t>(call.stream_));
+  const std::string key = std::string(call.driver_.name()) + ' ' + std::to_string(call.device_) + ' ' + stream;
+  const auto track = base::trace::track_of(key, "GPU stream");
   auto slice = std::make_unique<GpuSlice>(GpuSlice{{name, channel.label, epoch, bytes, at, track}, {}, false});
   slice->again = call.driver_.capture(call.stream_) != 0;
   call.call(note_begin, slice.get());
@@ -54,13 +56,10 @@ void Traced::begin(Lane lane, const char* name, const base::trace::Channel& chan
   call_ = &call;
 }
 
-void Traced::end() noexcept {
-  GpuSlice* const slice = std::exchange(call_->slice_, nullptr);
-  try {
-    call_->call(note_end, slice);
-  } catch (const GpuError& reason) {  // the slice stays: the stream may yet come to its begin
-    base::log(base::LogLevel::info, std::string("a slice of the timeline has no end: ") + reason.what());
-  }
+void Traced::end() {
+  call_->issue();
+  call_->call(note_end, std::exchange(call_->slice_, nullptr));
+  call_ = nullptr;
 }
 
 }  // namespace sluice::device

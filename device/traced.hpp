@@ -9,9 +9,9 @@
 
 namespace sluice::device {
 
-/// What the lane does while this lives is a slice. On a GPU's stream it lies where the stream comes to it: two
-/// functions of the host, before and behind, look at the clock. There a slice in another is not seen, only its arrow
-/// is.
+/// What the lane does from its making until `over` is a slice. On a GPU's stream it lies where the stream comes to it:
+/// two functions of the host, before and behind, look at the clock. There a slice in another is not seen, only its
+/// arrow is.
 class Traced {
  public:
   using Arrow = base::trace::Arrow;
@@ -22,15 +22,20 @@ class Traced {
   }
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
-  ~Traced() {
+  /// What was left by an exception has no end, and is not seen.
+  ~Traced() = default;
+
+  /// @throws GpuError: all that was gathered is given to the stream first
+  void over() {
     if (call_ != nullptr) [[unlikely]]
-      end();
+      return end();
+    span_.reset();
   }
 
  private:
   [[gnu::cold]] void begin(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
                            std::uint64_t bytes, Arrow arrow);
-  [[gnu::cold]] void end() noexcept;
+  [[gnu::cold]] void end();
 
   GpuCall* call_ = nullptr;  // with the slice open
   std::optional<base::trace::Span> span_;
@@ -42,8 +47,9 @@ void traced(Stream stream, int gpu, const char* name, F work) {
   if (!base::trace::on()) [[likely]]
     return work();
   GpuCall call(stream, gpu);
-  const Traced slice(Lane{nullptr, &call}, name);
+  Traced slice(Lane{nullptr, &call}, name);
   work();
+  slice.over();
 }
 
 }  // namespace sluice::device

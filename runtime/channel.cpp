@@ -192,13 +192,13 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   }
   // In this order: whoever is woken by the poison finds the failure recorded.
   if (!seeded("error_not_recorded")) world_->record(*failure_);
-  if (base::trace::on()) base::trace::mark("failed", traced, what);
   if (code == Code::aborted && seeded("abort_keeps_waits")) return;
   set_failed();    // first: who meets the new limit says why
   hold_kernels();  // before the poison, which wakes those who may not go on
   limit_.store(0);
   poison();
   world_->notice_failure(*this, code, what, tell_peer);
+  if (base::trace::on()) base::trace::mark("failed", traced, what);
 }
 
 void ChannelEnd::poison() noexcept {

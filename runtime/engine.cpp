@@ -38,10 +38,10 @@ Engine::Engine(Desk& desk, Options options)
 
 Engine::~Engine() { stop(); }
 
-void Engine::start() {
+void Engine::start(base::trace::Track track) {
   {
     const base::SignalsBlocked blocked;  // signals are the program's, not ours
-    thread_ = std::thread([this] { loop(); });
+    thread_ = std::thread([this, track] { loop(track); });
   }
   pthread_setname_np(thread_.native_handle(), "sluice-engine");
   if (options_.cpu < 0) return;
@@ -60,7 +60,8 @@ void Engine::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Engine::loop() {
+void Engine::loop(base::trace::Track track) {
+  const base::trace::OnTrack here(track);
   while (!stopping_.load()) {
     sockets_.clear();
     sockets_.push_back({bell_.get(), POLLIN, 0});

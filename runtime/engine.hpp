@@ -44,7 +44,8 @@ class Engine final : public backends::Listener, public device::Helper {
   Engine(Desk& desk, Options options);
   ~Engine() override;
 
-  void start();
+  /// `track`: in the timeline.
+  void start(base::trace::Track track = base::trace::kNone);
   /// Ends the engine's thread. Idempotent; not from that thread.
   void stop();
 
@@ -83,7 +84,7 @@ class Engine final : public backends::Listener, public device::Helper {
   void watch(backends::Doorbell& bell, backends::Posting* posting);
   void forget(const backends::Posting* posting);
   void arm_ahead(backends::RungPut& put);
-  void loop();
+  void loop(base::trace::Track track);
   void helped() noexcept;
   void leave_to_thread() noexcept;
   bool turn() noexcept;

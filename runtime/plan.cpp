@@ -252,22 +252,25 @@ void PlanCore::start(Stream stream) {
 void PlanCore::fire(device::Lane lane, std::uint64_t start) {
   const auto last = seeded("plan_skips_last") && out_.size() > 1 ? out_.end() - 1 : out_.end();
   if (lane.gpu != nullptr) {  // all waits in one operation
-    const device::Traced slice(lane, "wait for credits");
+    device::Traced slice(lane, "wait for credits");
     for (auto it = out_.begin(); it != last; ++it) it->core->await_credit(lane, it->first + start);
+    slice.over();
   }
-  const device::Traced slice(lane, "start");
+  device::Traced slice(lane, "start");
   for (auto it = out_.begin(); it != last; ++it) {
     const std::uint64_t epoch = it->first + start;
     if (lane.gpu == nullptr) it->core->await_credit(lane, epoch);
-    const device::Traced put(lane, "put", it->core->traced, epoch, it->core->slot_bytes, base::trace::Arrow::begins);
+    device::Traced put(lane, "put", it->core->traced, epoch, it->core->slot_bytes, base::trace::Arrow::begins);
     if (!is_fused(it->core->rung_)) {
       it->core->enqueue(lane, epoch, it->core->whole());
     } else {
       it->core->await_armable(lane, *it->core->rung_, epoch);
       it->core->rung_->arm(epoch, it->core->whole());
     }
+    put.over();
   }
   for (auto& bell : put_bells_) bell->ring(lane);
+  slice.over();
 }
 
 void PlanCore::wait(Stream stream) {
@@ -280,8 +283,9 @@ void PlanCore::wait(Stream stream) {
   for (auto& in : in_) in.core->count_for_plan();
   const std::uint64_t wait = ++counts_.waits;
   const auto work = [this, wait](device::Lane lane) {
-    const device::Traced slice(lane, "wait for all");
+    device::Traced slice(lane, "wait for all");
     for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
+    slice.over();
   };
   issue(stream, work, [&] {
     for (const auto& in : in_) in.core->wait_refused(stream);
@@ -306,7 +310,7 @@ void PlanCore::release(Stream stream) {
 }
 
 void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
-  const device::Traced slice(lane, "release all");
+  device::Traced slice(lane, "release all");
   for (auto& in : in_) {
     if (!is_fused(in.core->rung_)) {
       in.core->give_back(lane, in.first_release + release);
@@ -316,6 +320,7 @@ void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
     }
   }
   for (auto& bell : credit_bells_) bell->ring(lane);
+  slice.over();
 }
 
 Slice PlanCore::slot(const SenderCore& sender) const {

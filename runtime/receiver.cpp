@@ -86,16 +86,18 @@ Slice ReceiverCore::wait(Stream stream) {
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
-  const device::Traced slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends);
+  device::Traced slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends);
   if (lane.gpu != nullptr && taken_ != nullptr) {
     have_taken(epoch);
     lane.gpu->wait(taken_.load()->word, epoch);
-    return pass(lane);
+    pass(lane);
+    return slice.over();
   }
   if (epoch > signal_seen_) await_signal(lane, seeded("stale_epoch") ? epoch - 1 : epoch);
   take(epoch);
   pass(lane);
   if (seeded("credit_too_early") && put_ != nullptr && !failed()) put_->enqueue(lane, epoch, {});
+  slice.over();
 }
 
 void ReceiverCore::pass(device::Lane lane) {
@@ -224,8 +226,9 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
-  const device::Traced slice(lane, "release", traced, epoch);
+  device::Traced slice(lane, "release", traced, epoch);
   enqueue(lane, epoch, {});
+  slice.over();
 }
 
 void ReceiverCore::complete(std::optional<Timeout> timeout) {

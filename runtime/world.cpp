@@ -72,7 +72,7 @@ std::shared_ptr<World> World::open(Place place, const base::Env& env, const Opti
   if (!options.backends.empty()) settings.backends = options.backends;
   std::shared_ptr<World> world(new World(std::move(place), settings, options));
   if (base::trace::on()) world->track_ = base::trace::new_track(world->place_.rank, "engine");
-  world->engine_.start();
+  world->engine_.start(world->track_);
   return world;
 }
 
@@ -108,12 +108,14 @@ void World::end() noexcept {
   }
   leave();
   engine_.stop();
+  {
+    const std::lock_guard lock(mutex_);
+    peers_.flush();
+    peers_.close();
+    place_.listener = base::Fd();
+    place_.tcp_listener = base::Fd();
+  }
   base::trace::flush();
-  const std::lock_guard lock(mutex_);
-  peers_.flush();
-  peers_.close();
-  place_.listener = base::Fd();
-  place_.tcp_listener = base::Fd();
 }
 
 std::vector<std::unique_ptr<backends::Pin>> World::pin(const device::Extent& memory) {

@@ -81,7 +81,6 @@ auto with_space(StreamKind kind, const Body& body) {
 
 template <class Body>
 auto with_space(StreamKind kind, const Body& body) {
-  sluice::kokkos::trace_kernels();
   if (kind == StreamKind::cuda) throw UsageError("--stream cuda: this program was built with a Kokkos without CUDA");
   return with_host_space(body);
 }

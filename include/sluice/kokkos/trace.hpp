@@ -24,7 +24,7 @@ inline std::deque<Span>& open_spans() {
 inline void begin_span(const std::string& name) { open_spans().emplace_back(name); }
 
 inline void end_span() {
-  if (!open_spans().empty()) open_spans().pop_back();  // else begun before anybody recorded
+  if (!open_spans().empty()) open_spans().pop_back();
 }
 
 inline void hear_kernels() {
@@ -51,9 +51,12 @@ inline void hear_kernels() {
 
 /// From now on Kokkos' patterns, regions and fences are slices of the timeline, on the track of the thread or
 /// HostStream that calls them: on a host space while they run, on a GPU's while they are enqueued. Before
-/// Kokkos::initialize. Does nothing where SLUICE_TRACE is not set, nor where KOKKOS_TOOLS_LIBS names a tool of Kokkos.
+/// Kokkos::initialize. Does nothing where SLUICE_TRACE names no file, nor where KOKKOS_TOOLS_LIBS names a tool of
+/// Kokkos. Not for programs that are given one by --kokkos-tools-libs.
 inline void trace_kernels() {
-  if (std::getenv("SLUICE_TRACE") != nullptr && std::getenv("KOKKOS_TOOLS_LIBS") == nullptr) detail::hear_kernels();
+  const char* const file = std::getenv("SLUICE_TRACE");
+  const bool wanted = file != nullptr && *file != '\0';
+  if (wanted && std::getenv("KOKKOS_TOOLS_LIBS") == nullptr) detail::hear_kernels();
 }
 
 }  // namespace sluice::kokkos
