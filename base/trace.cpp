@@ -433,7 +433,7 @@ void flush() noexcept {
 
 Track new_track(int rank, std::string_view name) { return Recorder::get().new_track(rank, name); }
 
-Track track_of(std::string_view what, std::string_view name) { return Recorder::get().track_of(what, rank(), name); }
+Track track_of(std::string_view key, std::string_view name) { return Recorder::get().track_of(key, rank(), name); }
 
 Track current() {
   if (t_thread.now != kNone) return t_thread.now;
