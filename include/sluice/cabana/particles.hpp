@@ -169,7 +169,7 @@ class Movers {
     }
     for (const auto& one : sent) messages_.wait(one);  // before anything is overwritten
     std::size_t next = 0;
-    for (const Turn& turn : turns) {  // in the order of neighbours, so that sums are the same every time
+    for (const Turn& turn : turns) {  // one neighbour after another
       if (turn.rank == rank_)
         unpack(turn.in, staying_.data());
       else
