@@ -41,6 +41,8 @@ bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {
 }
 
 bool Posting::post_traced(std::size_t rail, std::uint64_t epoch) {
+  if (!base::trace::on()) [[likely]]
+    return post_share(rail, epoch);
   using base::trace::Arrow;
   const bool puts = watch_.traced.sends;
   base::trace::Span slice(watch_.traced.engine, puts ? "post" : "post credit", watch_.traced, epoch,

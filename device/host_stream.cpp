@@ -233,7 +233,13 @@ bool HostStream::Impl::run_late(Whose most) noexcept {
 }
 
 void HostStream::Impl::run(Work& work) noexcept {
+  if (track_ == base::trace::kNone) [[likely]]
+    return perform(work);
   const base::trace::OnTrack here(track_);
+  perform(work);
+}
+
+void HostStream::Impl::perform(Work& work) noexcept {
   try {
     work();
   } catch (...) {

@@ -41,6 +41,16 @@ class Traced {
   std::optional<base::trace::Span> span_;
 };
 
+/// `work`, which is to hold copies, as a slice. Out of line, so that who is not traced carries nothing of it.
+template <class F>
+[[gnu::noinline, gnu::cold]] void trace_slice(Lane lane, const char* name, const base::trace::Channel& channel,
+                                              std::uint64_t epoch, std::uint64_t bytes, base::trace::Arrow arrow,
+                                              F work) {
+  Traced slice(lane, name, channel, epoch, bytes, arrow);
+  work();
+  slice.over();
+}
+
 /// What `work` gives to a GPU's stream is a slice.
 template <class F>
 void traced(Stream stream, int gpu, const char* name, F work) {

@@ -250,27 +250,41 @@ void PlanCore::start(Stream stream) {
 }
 
 void PlanCore::fire(device::Lane lane, std::uint64_t start) {
-  const auto last = seeded("plan_skips_last") && out_.size() > 1 ? out_.end() - 1 : out_.end();
-  if (lane.gpu != nullptr) {  // all waits in one operation
-    device::Traced slice(lane, "wait for credits");
-    for (auto it = out_.begin(); it != last; ++it) it->core->await_credit(lane, it->first + start);
-    slice.over();
+  const auto count = out_.size() - (seeded("plan_skips_last") && out_.size() > 1 ? 1 : 0);
+  const std::span<const Out> outs(out_.data(), count);
+  if (!base::trace::on()) [[likely]] {
+    await_credits(lane, outs, start);
+    return put_all(lane, outs, start);
   }
-  device::Traced slice(lane, "start");
-  for (auto it = out_.begin(); it != last; ++it) {
-    const std::uint64_t epoch = it->first + start;
-    if (lane.gpu == nullptr) it->core->await_credit(lane, epoch);
-    device::Traced put(lane, "put", it->core->traced, epoch, it->core->slot_bytes, base::trace::Arrow::begins);
-    if (!is_fused(it->core->rung_)) {
-      it->core->enqueue(lane, epoch, it->core->whole());
+  using base::trace::Arrow;
+  device::trace_slice(lane, "wait for credits", {}, 0, 0, Arrow::none, [=, this] { await_credits(lane, outs, start); });
+  device::trace_slice(lane, "start", {}, 0, 0, Arrow::none, [=, this] { put_all(lane, outs, start); });
+}
+
+/// On a GPU's stream all in one operation. Else each put waits for its own.
+void PlanCore::await_credits(device::Lane lane, std::span<const Out> outs, std::uint64_t start) {
+  if (lane.gpu == nullptr) return;
+  for (const auto& [core, first] : outs) core->await_credit(lane, first + start);
+}
+
+void PlanCore::put_all(device::Lane lane, std::span<const Out> outs, std::uint64_t start) {
+  for (const auto& [core, first] : outs) {
+    const std::uint64_t epoch = first + start;
+    if (lane.gpu == nullptr) core->await_credit(lane, epoch);
+    if (!base::trace::on()) [[likely]] {
+      put(lane, *core, epoch);
     } else {
-      it->core->await_armable(lane, *it->core->rung_, epoch);
-      it->core->rung_->arm(epoch, it->core->whole());
+      device::trace_slice(lane, "put", core->traced, epoch, core->slot_bytes, base::trace::Arrow::begins,
+                          [lane, core = core.get(), epoch] { put(lane, *core, epoch); });
     }
-    put.over();
   }
   for (auto& bell : put_bells_) bell->ring(lane);
-  slice.over();
+}
+
+void PlanCore::put(device::Lane lane, SenderCore& core, std::uint64_t epoch) {
+  if (!is_fused(core.rung_)) return core.enqueue(lane, epoch, core.whole());
+  core.await_armable(lane, *core.rung_, epoch);
+  core.rung_->arm(epoch, core.whole());
 }
 
 void PlanCore::wait(Stream stream) {
@@ -283,9 +297,12 @@ void PlanCore::wait(Stream stream) {
   for (auto& in : in_) in.core->count_for_plan();
   const std::uint64_t wait = ++counts_.waits;
   const auto work = [this, wait](device::Lane lane) {
-    device::Traced slice(lane, "wait for all");
-    for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
-    slice.over();
+    const auto land_all = [this, lane, wait] {
+      for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
+    };
+    if (!base::trace::on()) [[likely]]
+      return land_all();
+    device::trace_slice(lane, "wait for all", {}, 0, 0, base::trace::Arrow::none, land_all);
   };
   issue(stream, work, [&] {
     for (const auto& in : in_) in.core->wait_refused(stream);
@@ -310,7 +327,13 @@ void PlanCore::release(Stream stream) {
 }
 
 void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
-  device::Traced slice(lane, "release all");
+  if (!base::trace::on()) [[likely]]
+    return give_back_all(lane, release);
+  device::trace_slice(lane, "release all", {}, 0, 0, base::trace::Arrow::none,
+                      [this, lane, release] { give_back_all(lane, release); });
+}
+
+void PlanCore::give_back_all(device::Lane lane, std::uint64_t release) {
   for (auto& in : in_) {
     if (!is_fused(in.core->rung_)) {
       in.core->give_back(lane, in.first_release + release);
@@ -320,7 +343,6 @@ void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
     }
   }
   for (auto& bell : credit_bells_) bell->ring(lane);
-  slice.over();
 }
 
 Slice PlanCore::slot(const SenderCore& sender) const {

@@ -4,6 +4,7 @@
 #include <sluice/plan.hpp>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,7 +87,11 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
     launch([&] { device::traced(stream, gpu_, name, std::move(work)); }, [] {});
   }
   void fire(device::Lane lane, std::uint64_t start);
+  void await_credits(device::Lane lane, std::span<const Out> outs, std::uint64_t start);
+  void put_all(device::Lane lane, std::span<const Out> outs, std::uint64_t start);
+  static void put(device::Lane lane, SenderCore& core, std::uint64_t epoch);
   void give_back(device::Lane lane, std::uint64_t release);
+  void give_back_all(device::Lane lane, std::uint64_t release);
 
   std::shared_ptr<runtime::World> world_;
   Rank rank_;

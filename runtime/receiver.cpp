@@ -86,18 +86,22 @@ Slice ReceiverCore::wait(Stream stream) {
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
-  device::Traced slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends);
+  if (!base::trace::on()) [[likely]]
+    return await_and_take(lane, epoch);
+  device::trace_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
+                      [this, lane, epoch] { await_and_take(lane, epoch); });
+}
+
+void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   if (lane.gpu != nullptr && taken_ != nullptr) {
     have_taken(epoch);
     lane.gpu->wait(taken_.load()->word, epoch);
-    pass(lane);
-    return slice.over();
+    return pass(lane);
   }
   if (epoch > signal_seen_) await_signal(lane, seeded("stale_epoch") ? epoch - 1 : epoch);
   take(epoch);
   pass(lane);
   if (seeded("credit_too_early") && put_ != nullptr && !failed()) put_->enqueue(lane, epoch, {});
-  slice.over();
 }
 
 void ReceiverCore::pass(device::Lane lane) {
@@ -226,9 +230,10 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   await_connected(lane);
-  device::Traced slice(lane, "release", traced, epoch);
-  enqueue(lane, epoch, {});
-  slice.over();
+  if (!base::trace::on()) [[likely]]
+    return enqueue(lane, epoch, {});
+  device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
+                      [this, lane, epoch] { enqueue(lane, epoch, {}); });
 }
 
 void ReceiverCore::complete(std::optional<Timeout> timeout) {

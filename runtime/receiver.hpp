@@ -45,6 +45,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
 
   std::uint64_t begin_release();
   void land(device::Lane lane, std::uint64_t epoch);
+  void await_and_take(device::Lane lane, std::uint64_t epoch);
   void pass(device::Lane lane);
   // What the driver refused of the last wait, or release, is over once the stream has passed the rest.
   void wait_refused(Stream stream) noexcept;

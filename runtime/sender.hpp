@@ -54,9 +54,11 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   /// The put itself, on the lane.
   void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     await_credit(lane, epoch);
-    device::Traced put(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins);
-    enqueue(lane, epoch, base::seeded("partial_copies_whole_slot") ? whole() : part);
-    put.over();
+    if (base::seeded("partial_copies_whole_slot")) part = whole();
+    if (!base::trace::on()) [[likely]]
+      return enqueue(lane, epoch, part);
+    device::trace_slice(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins,
+                        [this, lane, epoch, part] { enqueue(lane, epoch, part); });
   }
   void acquire_on(Stream stream, std::uint64_t next);
   // What the driver refused of the last acquire, or put, is over once the stream has passed the rest.
