@@ -96,6 +96,12 @@ bool staging(std::string_view text) {
   return text == "always";
 }
 
+std::string profiler(std::string_view text) {
+  if (text != "auto" && text != "nvtx" && text != "roctx" && text != "none")
+    throw BadValue{"auto, nvtx, roctx or none"};
+  return std::string(text);
+}
+
 void check_waits(std::string_view text) {
   if (text != "stream" && text != "kernel") throw BadValue{"stream or kernel"};
 }
@@ -144,6 +150,11 @@ constexpr std::array kTable = {
     Row{{"SLUICE_TRACE", "", "a file that gets a timeline of all ranks, which Perfetto and Chrome show; unset: none",
          Kind::word},
         [](Env& env, std::string_view text) { env.trace = text; }},
+    Row{{"SLUICE_RANGES", "auto",
+         "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
+         "that the program runs under",
+         Kind::word},
+        [](Env& env, std::string_view text) { env.ranges = profiler(text); }},
     Row{{"SLUICE_BOUNCE_MAX", "2k",
          "the largest part that goes through a bounce buffer when the target cannot be mapped", Kind::size},
         [](Env& env, std::string_view text) { env.bounce_max = size(text); }},

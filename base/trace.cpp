@@ -234,9 +234,13 @@ class Recorder {
     file_ = std::filesystem::absolute(file);  // a program may change its folder
     job_ = job;
     process_ = ::getpid();
-    recording.store(true);
+    recording_.store(true);
+    heard.store(true);
     std::atexit([] { trace::flush(); });
   }
+
+  bool recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
+  void give_up() noexcept { recording_.store(false); }
 
   void flush() {
     if (process_.load() != ::getpid()) return;  // a child of fork has none of its own, and perhaps a lock for ever
@@ -374,6 +378,7 @@ class Recorder {
   std::string file_;
   std::string job_;
   std::atomic<::pid_t> process_{0};
+  std::atomic<bool> recording_{false};
   Nanoseconds began_{};    // the job, by our steady clock
   std::vector<Row> rows_;  // tracks, as they were when it began to write
   std::size_t rows_said_ = 0;
@@ -407,12 +412,24 @@ struct Thread {
 thread_local Thread t_thread;
 
 void record(const Event& event) noexcept {
+  if (!Recorder::get().recording()) return;
   try {
     if (t_thread.events == nullptr) t_thread.events = Recorder::get().take_events();
     t_thread.events->add(event);
   } catch (const std::bad_alloc&) {  // a timeline is not worth a program
-    recording.store(false);
+    Recorder::get().give_up();
   }
+}
+
+// Set before anybody hears of slices.
+std::once_flag g_told_whom;
+Listener g_listener;
+
+/// "put halo, to 1", cut off where it is long.
+std::array<char, 160> said(const char* name, const char* channel) noexcept {
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(), "%s%s%s", name, *channel == '\0' ? "" : " ", channel);
+  return text;
 }
 
 }  // namespace
@@ -422,6 +439,23 @@ void check(const std::string& file) {
 }
 
 void start(const std::string& file, const std::string& job) { Recorder::get().start(file, job); }
+
+bool recording() noexcept { return Recorder::get().recording(); }
+
+void tell(const Listener& listener) {
+  std::call_once(g_told_whom, [&] {
+    g_listener = listener;
+    heard.store(true);
+  });
+}
+
+void tell_begin(const char* name, const char* channel) noexcept {
+  if (g_listener.begin != nullptr) g_listener.begin(said(name, channel).data());
+}
+
+void tell_end() noexcept {
+  if (g_listener.end != nullptr) g_listener.end();
+}
 
 void flush() noexcept {
   try {
@@ -478,15 +512,17 @@ ArrowAt arrow_of(Arrow arrow, const Channel& channel, std::uint64_t epoch) noexc
 }
 
 void mark(const char* name, const Channel& channel, std::string_view why) noexcept {
+  if (g_listener.mark != nullptr) g_listener.mark(said(name, channel.label).data());
   try {
     record(Mark{name, channel.label, kept(why), current(), Clock::now()});
   } catch (const std::bad_alloc&) {
-    recording.store(false);
+    Recorder::get().give_up();
   }
 }
 
 void Span::begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
                  Arrow arrow) {
+  told_.emplace(name, channel.label);
   slice_.emplace(Slice{name,
                        channel.label,
                        epoch,

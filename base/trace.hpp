@@ -19,9 +19,21 @@ using Time = Clock::time_point;
 /// Of each thread the last so many slices and arrows are kept.
 inline constexpr std::size_t kMost = 1 << 17;
 
-/// Whether this process records.
-inline std::atomic<bool> recording{false};
-inline bool on() noexcept { return recording.load(std::memory_order_relaxed); }
+/// Whether anybody hears of slices: the timeline, or a listener.
+inline std::atomic<bool> heard{false};
+inline bool on() noexcept { return heard.load(std::memory_order_relaxed); }
+/// Whether the timeline does.
+bool recording() noexcept;
+
+/// Who else hears of slices and marks, at once and on the thread that makes them: a profiler.
+struct Listener {
+  void (*begin)(const char* text) = nullptr;
+  void (*end)() = nullptr;
+  void (*mark)(const char* text) = nullptr;
+};
+
+/// From now on this process tells it. Before `start`; only the first call does anything.
+void tell(const Listener& listener);
 
 /// @throws std::invalid_argument saying why the file cannot be written; "" can
 void check(const std::string& file);
@@ -112,7 +124,20 @@ void add(const ArrowAt& arrow, const Slice& slice) noexcept;
 /// A point of time on the calling thread's track.
 void mark(const char* name, const Channel& channel, std::string_view why) noexcept;
 
-/// A slice from its making to its end; where nobody records, nothing. An arrow lies at its begin, or ends at its end.
+/// What the listener, if there is one, hears of a slice: of a channel, or of none, which is "".
+[[gnu::cold]] void tell_begin(const char* name, const char* channel = "") noexcept;
+[[gnu::cold]] void tell_end() noexcept;
+
+/// From its making to its end.
+class Told {
+ public:
+  Told(const char* name, const char* channel) noexcept { tell_begin(name, channel); }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+  ~Told() { tell_end(); }
+};
+
+/// A slice from its making to its end; where nobody hears of it, nothing. An arrow lies at its begin, or ends at its end.
 class Span {
  public:
   explicit Span(const char* name, const Channel& channel = {}, std::uint64_t epoch = 0, std::uint64_t bytes = 0,
@@ -130,13 +155,17 @@ class Span {
     if (slice_) [[unlikely]]
       end();
   }
-  /// It was nothing.
-  void forget() noexcept { slice_.reset(); }
+  /// It was nothing. The listener has heard of it.
+  void forget() noexcept {
+    slice_.reset();
+    told_.reset();
+  }
 
  private:
   [[gnu::cold]] void begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch,
                            std::uint64_t bytes, Arrow arrow);
   [[gnu::cold]] void end() noexcept;
+  std::optional<Told> told_;
   std::optional<Slice> slice_;
 };
 

@@ -10,8 +10,8 @@
 namespace sluice::device {
 
 /// What the lane does from its making until `over` is a slice. On a GPU's stream it lies where the stream comes to it:
-/// two functions of the host, before and behind, look at the clock. There a slice in another is not seen, only its
-/// arrow is.
+/// two functions of the host, before and behind, look at the clock, unless only a profiler hears of it, which knows that
+/// by itself. There a slice in another is not seen, only its arrow is.
 class Traced {
  public:
   using Arrow = base::trace::Arrow;
@@ -28,8 +28,9 @@ class Traced {
   /// @throws GpuError: all that was gathered is given to the stream first
   void over() {
     if (call_ != nullptr) [[unlikely]]
-      return end();
+      end();
     span_.reset();
+    told_.reset();
   }
 
  private:
@@ -39,6 +40,7 @@ class Traced {
 
   GpuCall* call_ = nullptr;  // with the slice open
   std::optional<base::trace::Span> span_;
+  std::optional<base::trace::Told> told_;  // of a GPU's stream, while the host enqueues
 };
 
 /// `work`, which is to hold copies, as a slice. Out of line, so that who is not traced carries nothing of it.

@@ -264,6 +264,9 @@ void Context::synchronize(Stream stream) {
   check();
 }
 
+Timeout Context::timeout() const { return in().world->limits().wait; }
+Timeout Context::connect_timeout() const { return in().world->limits().connect; }
+
 void Context::check() { in().world->check(); }
 
 void Context::abort(std::string_view why) { in().world->abort(std::string(why)); }

@@ -337,7 +337,10 @@ void Receiver::release(Stream stream) { opened(core_).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return opened(core_).on_device(stream); }
 std::optional<Slice> Receiver::test() { return opened(core_).test(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return opened(core_).wait_for(timeout); }
-bool Receiver::connected() const { return opened(core_).connected(); }
+bool Receiver::connected() const {
+  opened(core_).check();
+  return core_->connected();
+}
 void Receiver::wait_connected(std::optional<Timeout> timeout) { opened(core_).wait_connected(timeout); }
 void Receiver::close(std::optional<Timeout> timeout) { opened(core_).close(timeout); }
 Rank Receiver::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }

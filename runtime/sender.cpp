@@ -232,7 +232,10 @@ void Sender::put(Stream stream) { opened(core_).put(stream, core_->whole()); }
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) { opened(core_).put(stream, {offset, bytes}); }
 DeviceSender Sender::on_device(Stream stream) { return opened(core_).on_device(stream); }
 void Sender::drain(std::optional<Timeout> timeout) { opened(core_).drain(timeout); }
-bool Sender::connected() const { return opened(core_).connected(); }
+bool Sender::connected() const {
+  opened(core_).check();
+  return core_->connected();
+}
 void Sender::wait_connected(std::optional<Timeout> timeout) { opened(core_).wait_connected(timeout); }
 void Sender::close(std::optional<Timeout> timeout) { opened(core_).close(timeout); }
 Rank Sender::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }

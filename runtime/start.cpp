@@ -6,6 +6,7 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
+#include "device/profiler.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/context.hpp"
 
@@ -174,6 +175,7 @@ base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
   base::trace::check(env.trace);
+  device::tell_profiler(env.ranges);
   return env;
 }
 

@@ -7,11 +7,12 @@ namespace sluice {
 
 using base::Clock;
 
-bool tracing() noexcept { return base::trace::on(); }
+bool tracing() noexcept { return base::trace::recording(); }
 
 Span::Span(std::string_view name) {
-  if (!tracing()) return;
+  if (!base::trace::on()) return;
   name_ = base::trace::kept(name);
+  base::trace::tell_begin(name_);
   track_ = base::trace::current();
   began_ = Clock::now().time_since_epoch().count();
 }
@@ -20,6 +21,7 @@ Span::~Span() {
   if (name_ == nullptr) return;
   const base::trace::Time began{Clock::duration(began_)};
   base::trace::add({name_, "", 0, 0, {}, track_, began, Clock::now()});
+  base::trace::tell_end();
 }
 
 }  // namespace sluice

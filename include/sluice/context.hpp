@@ -46,6 +46,9 @@ class Context {
   /// This rank among those on the same host: a machine, or a container with a network of its own.
   int node_rank() const noexcept;
   int node_size() const noexcept;
+  /// How long a wait for a live peer may last, and how long opening and closing may: by Options, or the environment.
+  Timeout timeout() const;
+  Timeout connect_timeout() const;
 
   /// Pinned, zeroed, peer-mappable memory, aligned to 64 bytes (to a page from 4096 bytes on; a GPU's to 256 bytes).
   /// `device`: of Space::device, a GPU as the vendor's runtime counts them; -1: the calling thread's current one.

@@ -4,6 +4,7 @@
 
 #include <sluice/kokkos/channel.hpp>
 #include <sluice/kokkos/halo.hpp>
+#include <sluice/kokkos/mdspan.hpp>
 #include <sluice/kokkos/messages.hpp>
 #include <sluice/kokkos/queue.hpp>
 #include <sluice/kokkos/trace.hpp>

@@ -8,6 +8,7 @@
 #include <KokkosComm/KokkosComm.hpp>
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -38,7 +39,8 @@ class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
   /// @param depth  by how many messages a sender may be ahead of each peer
   Handle(const sluice::kokkos::Queue<Exec>& queue, sluice::Context context, const std::string& name = "kokkos_comm",
          int depth = 4)
-      : messages_(std::make_shared<Messages>(context, queue, name, depth)) {}
+      : messages_(std::make_shared<Messages>(context, queue, name, depth)),
+        barriers_(std::make_shared<Messages>(context, queue, name + ", barrier", depth)) {}
   Handle(const Exec& exec, sluice::Context context, const std::string& name = "kokkos_comm", int depth = 4)
       : Handle(sluice::kokkos::Queue<Exec>(exec), std::move(context), name, depth) {}
 
@@ -48,9 +50,12 @@ class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
 
   using Messages = sluice::kokkos::Messages<Exec>;
   const std::shared_ptr<Messages>& messages() const noexcept { return messages_; }
+  /// Those of barriers: a message of the program's is no answer to them.
+  const std::shared_ptr<Messages>& barriers() const noexcept { return barriers_; }
 
  private:
   std::shared_ptr<Messages> messages_;
+  std::shared_ptr<Messages> barriers_;
 };
 
 /// What is under way. Keeps its View until it has been waited for.
@@ -95,7 +100,7 @@ struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
 template <KokkosExecutionSpace Exec>
 struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
   explicit Barrier(Handle<Exec, sluice::kokkos_comm::CommSpace>&& handle) {
-    auto& messages = *handle.messages();
+    auto& messages = *handle.barriers();
     const auto nothing = [](std::byte*) {};
     for (int step = 1; step < handle.size(); step *= 2) {
       const auto in = messages.receive((handle.rank() - step + handle.size()) % handle.size(), 1, nothing);
@@ -139,22 +144,27 @@ class Channel {
   Channel(KokkosComm::Handle<Exec, CommSpace>& handle, int dest, int src, int tag)
       : handle_(handle.messages()), dest_(dest), src_(src), tag_(tag) {}
 
-  /// Before the first `start`.
+  /// @throws Error{Code::misuse} after the first `start`
   template <class View>
   void sendinit(const View& view) {
+    check(!messages_, "is added to after its first start");
     starts_.push_back([view, this] { return messages_->send(view, dest_); });
   }
   template <class View>
   void recvinit(const View& view) {
+    check(!messages_, "is added to after its first start");
     starts_.push_back([view, this] { return messages_->receive(view, src_); });
   }
 
   /// Enqueues: what the Views to send have at this point of the queue is sent. Opens channels at the first time.
+  /// @throws Error{Code::misuse} before the `wait` for the last one
   void start() {
+    check(requests_.empty(), "starts again before its wait");
     if (!messages_) {
+      // The peer may not have waited for those of the last start yet.
       messages_ = std::make_unique<Messages>(handle_->context(), handle_->queue(),
                                              handle_->name() + ", channel " + std::to_string(tag_),
-                                             static_cast<int>(2 * starts_.size() + 1));
+                                             static_cast<int>(std::max<std::size_t>(1, 2 * starts_.size())));
     }
     for (const auto& start : starts_) requests_.push_back(start());
   }
@@ -169,6 +179,12 @@ class Channel {
 
  private:
   using Messages = kokkos::Messages<Exec>;
+
+  void check(bool right, const char* what) const {
+    if (!right)
+      throw Error(Code::misuse, handle_->context().rank(), dest_, static_cast<Tag>(tag_), 0,
+                  std::string("a Channel of KokkosComm ") + what);
+  }
 
   std::shared_ptr<Messages> handle_;
   int dest_;

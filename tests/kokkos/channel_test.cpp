@@ -129,4 +129,53 @@ std::vector<Case> cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Views, testing::ValuesIn(cases()), testing::PrintToStringParamName());
 
+#ifdef KOKKOS_ENABLE_IMPL_MDSPAN
+
+/// Every second column of a matrix that is in memory of the program's own.
+struct Columns {
+  std::vector<int> memory = std::vector<int>(4 * 6);
+
+  auto all() { return Kokkos::mdspan<int, Kokkos::dextents<int, 2>>(memory.data(), 4, 6); }
+  auto every_second() {
+    using Extents = Kokkos::dextents<int, 2>;
+    const Kokkos::layout_stride::mapping<Extents> mapping(Extents(4, 3), std::array{6, 2});
+    return Kokkos::mdspan<int, Extents, Kokkos::layout_stride>(memory.data(), mapping);
+  }
+};
+
+template <class Span>
+void send_span(Context& context, Tag tag, const Span& span) {
+  const auto view = kokkos::view_of(span);
+  const auto value = [](int i, int j) { return i * 10 + j; };
+  const auto each = [&](auto f) {
+    for (int i = 0; i < span.extent(0); ++i) {
+      for (int j = 0; j < span.extent(1); ++j) f(span.data_handle()[span.mapping()(i, j)], value(i, j));
+    }
+  };
+  if (context.rank() == 0) {
+    each([](int& element, int wanted) { element = wanted; });
+    const Kokkos::mdspan<const int, typename Span::extents_type, typename Span::layout_type> read_only(span);
+    auto out = kokkos::sender(context, Exec(), 1, tag, kokkos::view_of(read_only));
+    out.put();
+    out.channel().drain();
+  } else {
+    auto in = kokkos::receiver(context, Exec(), 0, tag, view);
+    in.wait();
+    each([](int element, int wanted) { EXPECT_EQ(element, wanted); });
+    in.release();
+  }
+}
+
+TEST(Mdspans, go_as_views) {
+  run_peers({.processes = true}, [](Context& context) {
+    Columns columns;
+    send_span(context, 1, columns.all());
+    columns.memory.assign(columns.memory.size(), -1);
+    send_span(context, 2, columns.every_second());
+    if (context.rank() == 1) EXPECT_EQ(columns.memory[1], -1) << "between the columns";
+  });
+}
+
+#endif
+
 }  // namespace

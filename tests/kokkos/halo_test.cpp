@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <random>
@@ -325,6 +326,104 @@ std::vector<Case> cases() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Drawn, Halos, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+
+/// Planes along the first dimension, which a column of ranks has in turn.
+struct Planes {
+  std::array<Index, 3> extents;
+  int width;
+  Rank rank;
+  int ranks;
+
+  bool own(Index plane) const { return plane >= width && plane < extents[0] - width; }
+  int value(const std::array<Index, 3>& at, Index step) const {
+    const Index inside = extents[0] - 2 * width;
+    const Index whole = (rank * inside + at[0] - width + ranks * inside) % (ranks * inside);
+    return static_cast<int>(((whole * 13 + at[1]) * 13 + at[2]) * 7 + step);
+  }
+  template <class View>
+  void fill(const View& view, Index step) const {
+    for_each_index(extents, [&](const auto& at) {
+      if (own(at[0])) element(view, at) = value(at, step);
+    });
+  }
+  template <class View>
+  void expect(const View& view, Index step) const {
+    int wrong = 0;
+    for_each_index(extents, [&](const auto& at) { wrong += element(view, at) != value(at, step); });
+    EXPECT_EQ(wrong, 0) << "elements after exchange " << step;
+  }
+};
+
+/// Returns what the halo says of itself.
+template <class View>
+std::string exchange_planes(Context& context, const View& view, int width, bool host_stream) {
+  const Planes planes{{view.extent_int(0), view.extent_int(1), view.extent_int(2)}, width, context.rank(),
+                      context.size()};
+  HostStream stream;
+  const Queue<Exec> queue = host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+  const Cartesian<1> ring{.ranks = {context.size()}, .periodic = {true}};
+  Halo halo(context, queue, ring, width, HaloOptions<1>{.depth = 1, .in_place = true}, view);
+  for (Index step = 1; step <= 20; ++step) {
+    queue.run([&, step] { planes.fill(view, step); });
+    halo.exchange();
+    queue.run([&, step] { planes.expect(view, step); });
+  }
+  queue.fence("test");
+  return halo.describe();
+}
+
+constexpr const char* kInPlace = "2 messages go from the View, 2 land in it";
+constexpr const char* kPacked = "0 messages go from the View, 0 land in it";
+
+/// Planes without gaps on ranks of even number, with gaps on the others: in place here, packed there.
+TEST(InPlace, halos_go_where_there_are_no_gaps) {
+  std::vector<Peers> all{{.ranks = 4}, {.ranks = 4, .processes = true}};
+#ifdef SLUICE_TESTS_OFI
+  all.push_back({.ranks = 4, .processes = true, .backend = "ofi:tcp"});
+#endif
+  for (const Peers& peers : all) {
+    for (const bool host_stream : {false, true}) {
+      for (const int width : {1, 2}) {
+        run_peers(peers, [=](Context& context) {
+          const std::array<Index, 3> extents{3 * width + 2, 5, 7};
+          if (context.rank() % 2 == 0) {
+            const auto view = make_view<int, Kokkos::LayoutRight>("no gaps", extents);
+            EXPECT_NE(exchange_planes(context, view, width, host_stream).find(kInPlace), std::string::npos);
+          } else {
+            const auto view = make_strided<int>("gaps", extents);
+            EXPECT_NE(exchange_planes(context, view, width, host_stream).find(kPacked), std::string::npos);
+          }
+        });
+      }
+    }
+  }
+}
+
+/// What goes both ways to one peer is one message of two pieces; what a rank sends to itself is packed as well.
+TEST(InPlace, halos_pack_what_is_not_alone) {
+  for (const int ranks : {1, 2}) {
+    run_peers({.ranks = ranks}, [](Context& context) {
+      const auto view = make_view<int, Kokkos::LayoutRight, 3>("view", {5, 5, 7});
+      EXPECT_NE(exchange_planes(context, view, 1, false).find(kPacked), std::string::npos);
+    });
+  }
+}
+
+TEST(InPlace, halos_have_one_slot_and_their_own_views) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Cartesian<1> ring{.ranks = {1}, .periodic = {true}};
+    const auto view = make_view<int, Kokkos::LayoutRight, 1>("view", {6});
+    EXPECT_THROW(Halo(context, Exec(), ring, 1, HaloOptions<1>{.depth = 2, .in_place = true}, view), Error);
+    Halo halo(context, Exec(), ring, 1, HaloOptions<1>{.depth = 1, .in_place = true}, view);
+    EXPECT_THROW(halo.exchange(view), Error);
+    view(1) = 3;
+    halo.exchange();
+    EXPECT_EQ(view(5), 3);
+    view(5) = 2;
+    halo.scatter(Sum{});
+    EXPECT_EQ(view(1), 5);
+  });
+}
 
 /// Of a block with components: each has a value of its own.
 template <class View>

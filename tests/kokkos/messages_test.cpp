@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <ostream>
 #include <random>
@@ -141,6 +142,86 @@ TEST(Messages, that_nobody_asked_for_hold_up_no_others) {
         break;
       default: give(0);
     }
+  });
+}
+
+template <class Work>
+Code code_of(Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Code::unsupported;
+}
+
+/// Rank 1 dies before it has asked for anything.
+void peer_dies(bool host_stream) {
+  const Ended ended = end_of_peers({.ranks = 3, .processes = true, .keep_going = true}, [=](Context& context) {
+    if (context.rank() == 1) ::raise(SIGKILL);
+    HostStream stream;
+    const Queue<Exec> queue = host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+    Messages<Exec> all(context, queue, "all");
+    const View sent("sent", 10);
+    const View received("received", 10);
+    const Rank other = 2 - context.rank();
+    const auto lost = all.receive(received, 1);
+    EXPECT_EQ(code_of([&] {
+                all.wait(all.send(sent, 1));
+                all.wait(lost);
+                context.synchronize(queue.stream());
+              }),
+              Code::peer_lost);
+    EXPECT_EQ(code_of([&] { all.wait(lost), all.wait(all.send(sent, 1)); }), Code::peer_lost) << "again";
+    const auto out = all.send(sent, other);
+    all.wait(all.receive(received, other));
+    all.wait(out);
+    queue.fence("test");
+  });
+  EXPECT_FALSE(ended.hung) << ended.text;
+  EXPECT_EQ(ended.code, 128 + SIGKILL) << ended.text;
+  EXPECT_EQ(ended.text.find("_test.cpp"), std::string::npos) << "a failed assertion:\n" << ended.text;
+}
+TEST(Messages, of_a_peer_that_dies_fail_and_no_others) { peer_dies(false); }
+TEST(Messages, on_a_stream_of_a_peer_that_dies_fail_and_no_others) { peer_dies(true); }
+
+TEST(Messages, that_nobody_asks_for_are_waited_for_until_the_limit) {
+  run_peers({.ranks = 2, .connect_timeout = 1s}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "late");
+    const View view("view", 10);
+    if (context.rank() == 1) {
+      board().await(0, 1);
+      all.wait(all.receive(view, 0));
+      return;
+    }
+    const auto out = all.send(view, 1);
+    EXPECT_EQ(code_of([&] { all.wait(out); }), Code::timeout);
+    board().set(0, 1);
+    all.wait(out);
+  });
+}
+
+/// The channel of the first cannot be opened.
+TEST(Messages, to_nobody_are_refused_each_time) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "all");
+    const View view("view", 10);
+    for (int again = 0; again < 2; ++again)
+      EXPECT_EQ(code_of([&] { all.send(view, 99); }), Code::bad_argument);
+  });
+}
+
+TEST(Messages, let_go_of_their_views_when_they_are_over) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "all");
+    const View sent("sent", 10);
+    const View received("received", 10);
+    const auto out = all.send(sent, 0);
+    const auto in = all.receive(received, 0);
+    all.wait(in);
+    all.wait(out);
+    EXPECT_EQ(sent.use_count(), 1);
+    EXPECT_EQ(received.use_count(), 1);
   });
 }
 

@@ -111,15 +111,36 @@ TEST(Races, a_message_is_not_overwritten_before_it_is_unpacked) {
   });
 }
 
+/// The peer has time while a kernel reads the ghosts.
+TEST(Races, ghosts_that_are_filled_in_place_are_not_overwritten_before_they_were_read) {
+  run_peers({.processes = true}, [](Context& context) {
+    HostStream stream;
+    const Queue<Exec> queue(Exec(), stream);
+    const Numbers view("view", 3);
+    Halo halo(context, queue, kColumn, 1, HaloOptions<1>{.stencil = kFromBelow, .depth = 1, .in_place = true}, view);
+    for (std::uint64_t step = 1; step <= kSteps; ++step) {
+      queue.run([&, step] { view(1) = static_cast<int>(step); });
+      halo.exchange();
+      queue.run([&, step] {
+        if (context.rank() == 0) return board().set(0, step);
+        give_the_peer_time(0, step + 1);
+        EXPECT_EQ(view(0), static_cast<int>(step));
+      });
+    }
+    stream.synchronize();
+  });
+}
+
 #ifdef SLUICE_TESTS_OFI
-/// A network reads the packed message later than the stream has gone on.
-TEST(Races, a_message_is_not_packed_before_the_last_one_was_sent) {
-  run_peers({.processes = true, .backend = "ofi:tcp"}, [](Context& context) {
+/// A network reads the message, packed or in place, later than the stream has gone on.
+void sends_what_there_was(bool in_place) {
+  run_peers({.processes = true, .backend = "ofi:tcp"}, [in_place](Context& context) {
     constexpr int kWidth = 4 << 20;
     HostStream stream;
     const Queue<Exec> queue(Exec(), stream);
     const Numbers view("view", 3 * kWidth);
-    Halo halo(context, queue, kColumn, kWidth, HaloOptions<1>{.stencil = kFromBelow, .depth = 1}, view);
+    const HaloOptions<1> options{.stencil = kFromBelow, .depth = 1, .in_place = in_place};
+    Halo halo(context, queue, kColumn, kWidth, options, view);
     halo.commit();
     for (std::uint64_t step = 1; step <= kSteps; ++step) {
       queue.run([&, step] { view(2 * kWidth - 1) = static_cast<int>(step); });
@@ -129,6 +150,8 @@ TEST(Races, a_message_is_not_packed_before_the_last_one_was_sent) {
     stream.synchronize();
   });
 }
+TEST(Races, a_message_is_not_packed_before_the_last_one_was_sent) { sends_what_there_was(false); }
+TEST(Races, a_view_is_not_written_before_it_was_sent_in_place) { sends_what_there_was(true); }
 #endif
 
 /// One rank is its own neighbour. Its first stream is held up.

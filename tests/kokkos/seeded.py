@@ -17,6 +17,8 @@ BUGS = {
     "view_released_by_wait": "Races.a_view_that_is_read_in_place*",
     "released_early": "Races.a_message_is_not_overwritten*",
     "source_not_acquired": "Races.a_message_is_not_packed*",
+    "ghosts_released_early": "Races.ghosts_that_are_filled_in_place*",
+    "own_not_acquired": "Races.a_view_is_not_written_before*",
     "instance_not_awaited": "Races.an_exchange_on_another_instance*",
 }
 

@@ -182,6 +182,44 @@ TEST(Channel, sends_the_same_views_again) {
   });
 }
 
+TEST(Channel, is_not_started_twice_nor_added_to_later) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    Handle handle(Queue{Exec()}, context);
+    constexpr std::array<Index, 1> kExtents{5};
+    const auto view = make_view<int, Kokkos::LayoutRight>("view", kExtents);
+    const auto there = make_view<int, Kokkos::LayoutRight>("there", kExtents);
+    kokkos_comm::Channel<Exec> channel(handle, 0, 0, 1);
+    channel.sendinit(view);
+    channel.recvinit(there);
+    channel.start();
+    EXPECT_THROW(channel.start(), Error);
+    EXPECT_THROW(channel.sendinit(view), Error);
+    EXPECT_THROW(channel.recvinit(there), Error);
+    channel.wait();
+    channel.start();
+    channel.wait();
+  });
+}
+
+/// What is received across a barrier is the program's message, not the barrier's.
+TEST(Barrier, takes_no_message_of_the_program) {
+  run_peers({.ranks = 2}, [](Context& context) {
+    Handle handle(Queue{Exec()}, context);
+    constexpr std::array<Index, 1> kExtents{5};
+    const auto view = make_view<int, Kokkos::LayoutRight>("view", kExtents);
+    if (context.rank() == 0) {
+      const auto request = KokkosComm::recv(handle, view, 1);
+      KokkosComm::barrier(Handle(handle));
+      KokkosComm::wait(request);
+      expect(view, 1, kExtents, 7);
+    } else {
+      fill(view, 1, kExtents, 7);
+      KokkosComm::barrier(Handle(handle));
+      KokkosComm::wait(KokkosComm::send(handle, view, 0));
+    }
+  });
+}
+
 /// What each rank did before is seen by all after.
 TEST(Barrier, holds_up_the_queue_until_all_have_come) {
   for (const bool host_stream : {false, true}) {

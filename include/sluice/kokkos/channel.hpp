@@ -22,7 +22,7 @@ namespace detail {
 template <class Exec, class View>
 constexpr bool check_view() {
   static_assert(Kokkos::is_execution_space_v<Exec>, "an instance of an execution space of Kokkos is needed");
-  static_assert(Kokkos::is_view_v<View>, "a View of Kokkos is needed");
+  static_assert(Kokkos::is_view_v<View>, "a View of Kokkos is needed; of an mdspan, its view_of");
   static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
                 "the execution space cannot reach the View: it is in other memory");
   static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");

@@ -27,6 +27,12 @@ struct HaloOptions {
   int depth = 2;              ///< how many exchanges may be under way
   std::string name = "halo";  ///< of its scope: halos of one context that are open at once differ in it
 
+  /// What one View sends in one direction, and is alone in its message, is not packed where it has no gaps: it goes from
+  /// the View and lands in the View, without a copy. Then own elements stay as they are from `start` to `finish`, and a
+  /// neighbour that is ahead waits for this rank's next `start`. For a depth of 1; the same at all ranks; `exchange` is
+  /// of the Views that the halo was made with alone.
+  bool in_place = false;
+
   /// For other elements than cells, and ghosts wider than what is exchanged: which elements of View number `view` go to
   /// the neighbour in direction `offset` (Side::own), or come from it (Side::ghosts). Both ends name as many along each
   /// dimension, or none. Unset: cells, and all their ghosts.
@@ -48,7 +54,7 @@ template <class Exec, std::size_t D, class... Views>
 class Halo {
   static_assert(sizeof...(Views) > 0, "a Halo needs a View");
   static_assert(sizeof...(Views) <= detail::kMostViews, "a Halo takes eight Views at most");
-  static_assert((Kokkos::is_view_v<Views> && ...), "a Halo exchanges Views of Kokkos");
+  static_assert((Kokkos::is_view_v<Views> && ...), "a Halo exchanges Views of Kokkos; of an mdspan, its view_of");
   static_assert(((Views::rank() >= D) && ...), "a View of a Halo has at least the grid's dimensions");
   static_assert((Kokkos::SpaceAccessibility<Exec, typename Views::memory_space>::accessible && ...),
                 "the Halo's execution space cannot reach a View: it is in other memory");
@@ -100,18 +106,26 @@ class Halo {
     const Index slot = wait(*gather_);
     if (detail::seeded("released_early")) release(*gather_);
     gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
+    if (options_.in_place) {
+      if (!detail::seeded("own_not_acquired")) gather_->plan.acquire(queue_.stream());
+      if (!detail::seeded("ghosts_released_early")) return;  // they are in use until the next start
+    }
     if (!detail::seeded("released_early")) release(*gather_);
   }
 
   /// The same of other Views, with the extents and strides of those that the halo was made with: the two copies of a
   /// field that take turns, for example. `finish` unpacks into those of its `start`. All ranks move Views of one shape;
   /// which of them they are is each rank's own affair.
-  /// @throws Error{Code::bad_argument} for Views of another shape
+  /// @throws Error{Code::bad_argument} for Views of another shape; Error{Code::misuse} where the halo moves in place
   void exchange(const Views&... views) {
     start(views...);
     finish();
   }
-  void start(const Views&... views) { start(moved(*gather_, views...)); }
+  void start(const Views&... views) {
+    if (options_.in_place)
+      refuse(Code::misuse, "the halo '" + options_.name + "' moves in place the Views that it was made with alone");
+    start(moved(*gather_, views...));
+  }
 
   /// The same on another instance, or Queue, which later calls use too. What the halo has enqueued stays in order: the
   /// host waits until the instance before it has done its work. Kernels of the program on both are not ordered by it.
@@ -160,6 +174,9 @@ class Halo {
     if (!gather_->senders.empty() || !gather_->receivers.empty()) lines = gather_->plan.describe();
     if (gather_->packing.to_itself())
       lines += "rank " + std::to_string(context_.rank()) + " to itself: unpacked where it was packed\n";
+    if (options_.in_place)
+      lines += std::to_string(gather_->packing.sent_in_place()) + " messages go from the View, " +
+               std::to_string(gather_->packing.received_in_place()) + " land in it\n";
     return lines.empty() ? "no neighbours\n" : lines;
   }
 
@@ -171,6 +188,27 @@ class Halo {
 
   /// One way of the exchange: from own elements to ghosts, or back.
   struct Route {
+    Route() = default;
+    Route(const Route&) = delete;
+    Route& operator=(const Route&) = delete;
+    ~Route() {
+      plan = {};
+      if (used != nullptr && !closed()) static_cast<void>(used.release());  // for good: they are in use
+    }
+    /// While an exception passes the ends close by themselves, which tells the peers of it.
+    bool closed() noexcept {
+      if (std::uncaught_exceptions() > exceptions) return false;
+      try {
+        for (Sender& sender : senders) sender.close();
+        for (Receiver& receiver : receivers) receiver.close();
+        return true;
+      } catch (...) {
+        return false;
+      }
+    }
+
+    std::unique_ptr<std::tuple<Views...>> used;  // those that messages go from, and land in
+    int exceptions = std::uncaught_exceptions();
     Packing packing;
     std::vector<Moved> moved;  // in each slot
     std::vector<Sender> senders;
@@ -203,6 +241,8 @@ class Halo {
                                      std::to_string(context_.size()) + " ranks");
     if (width_ < 1) refuse(Code::bad_argument, "a halo has a width of 1 or more");
     if (options_.depth < 1) refuse(Code::bad_argument, "a halo has a depth of 1 or more");
+    if (options_.in_place && options_.depth != 1)
+      refuse(Code::bad_argument, "a halo that moves in place has a depth of 1: each View is there once");
     for (const Offset<D>& offset : options_.stencil) {
       const auto [least, most] = std::ranges::minmax(offset);
       if (least < -1 || most > 1 || offset == Offset<D>{})
@@ -239,7 +279,10 @@ class Halo {
   std::unique_ptr<Route> open(const std::string& name, Side from) {
     auto route = std::make_unique<Route>();
     const Block<D> block{context_.rank(), grid_, width_, options_.stencil, options_.ranges};
-    route->packing = Packing(context_, queue_.exec(), block, options_.depth, views_, from);
+    const bool in_place = options_.in_place && from == Side::own;
+    if (in_place) route->used = std::make_unique<std::tuple<Views...>>(views_);
+    route->packing = Packing(context_, queue_.exec(), block, options_.depth, views_, from, OwnGhosts::with_others,
+                             in_place ? Gapless::in_place : Gapless::packed);
     route->moved.resize(static_cast<std::size_t>(options_.depth));
     Scope scope = context_.scope(name);
     const ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
@@ -314,6 +357,7 @@ class Halo {
       refuse(Code::misuse, "a halo of depth " + std::to_string(options_.depth) + " has no more exchanges under way");
     commit(route, kContextTimeout);
     const Index slot = (route.epoch + 1) % options_.depth;
+    if (route.used != nullptr && route.epoch > 0) release(route);
     if (!detail::seeded("source_not_acquired")) route.plan.acquire(queue_.stream());
     route.moved[static_cast<std::size_t>(slot)] = moved;
     route.packing.pack(queue_, slot, moved);

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -44,8 +45,8 @@ class Growing {
   /// The channel of the next message, which is opened if need be.
   End& end_for(std::size_t bytes) {
     if (bytes <= capacity_) return ends_.back();
-    capacity_ = std::bit_ceil(std::max(bytes, kSmallest));
-    const auto slots = capacity_ * static_cast<std::size_t>(depth_);
+    const std::size_t capacity = std::bit_ceil(std::max(bytes, kSmallest));
+    const auto slots = capacity * static_cast<std::size_t>(depth_);
     const Slice memory = context_.allocate(slots, place_.space, place_.device).all();
     const ChannelOptions options{.depth = depth_, .stream = place_.stream};
     const auto tag = static_cast<Tag>(ends_.size());
@@ -54,6 +55,7 @@ class Growing {
     } else {
       ends_.push_back(scope_.receiver(peer_, tag, memory, options));
     }
+    capacity_ = capacity;
     return ends_.back();
   }
 
@@ -90,12 +92,25 @@ struct MoveBox {
 /// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
 /// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
 /// one after that waits in the queue until the peer has waited for the first, in program order in the call.
+///
+/// What fails on the way to a peer, or from it, is thrown by the waits for those messages, and by what is sent to it or
+/// received from it later. Others are not affected.
 template <class Exec>
 class Messages {
   struct Message {
     std::size_t bytes = 0;
     std::function<void(std::byte*)> move;
     bool over = false;
+    std::exception_ptr failure = nullptr;
+
+    void end() {
+      over = true;
+      move = nullptr;  // and with it the View
+    }
+    void fail(std::exception_ptr why) {
+      failure = std::move(why);
+      end();
+    }
   };
 
  public:
@@ -128,7 +143,7 @@ class Messages {
   Request send(Rank peer, std::size_t bytes, Pack pack) {
     auto message = std::make_shared<Message>(Message{bytes, std::move(pack)});
     if (bytes == 0)
-      message->over = true;
+      message->end();
     else
       way_to(out_, peer).post(message);
     push();
@@ -140,7 +155,7 @@ class Messages {
   Request receive(Rank peer, std::size_t bytes, Unpack unpack) {
     auto message = std::make_shared<Message>(Message{bytes, std::move(unpack)});
     if (bytes == 0)
-      message->over = true;
+      message->end();
     else
       way_to(in_, peer).post(message);
     push();
@@ -160,16 +175,20 @@ class Messages {
 
   /// Later work on the queue may overwrite what was sent, or finds what was received. In program order blocks until
   /// that has happened. On a GPU blocks the host as long as a message of this object is not put because its peer has
-  /// not asked for it: once for each channel.
+  /// not asked for it: once for each channel, and up to the connect timeout.
+  /// @throws Error{Code::timeout} for a message that its peer has not asked for in that time
   void wait(const Request& request) {
-    while (request.message_ != nullptr && !request.message_->over) {
+    if (request.message_ == nullptr) return;
+    Message& message = *request.message_;
+    const auto deadline = deadline_after(context_.connect_timeout());
+    while (!message.over) {
       if (request.sent_) {
-        push();
-        if (!request.message_->over) std::this_thread::yield();
+        await_peer(message, out_.at(request.peer_), deadline);
       } else {
         pull(in_.at(request.peer_));
       }
     }
+    if (message.failure) std::rethrow_exception(message.failure);
   }
 
   Context& context() noexcept { return context_; }
@@ -177,6 +196,13 @@ class Messages {
   const Queue<Exec>& queue() const noexcept { return queue_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  using Time = Clock::time_point;
+  static Time deadline_after(Timeout timeout) {
+    const Time now = Clock::now();
+    return timeout > Time::max() - now ? Time::max() : now + timeout;
+  }
+
   template <class End>
   struct Waiting {
     End* end;
@@ -188,10 +214,18 @@ class Messages {
   struct Direction {
     detail::Growing<End> channels;
     std::deque<Waiting<End>> waiting;
+    std::exception_ptr failure = nullptr;
 
     void post(std::shared_ptr<Message> message) {
+      if (failure) std::rethrow_exception(failure);
       End& end = channels.end_for(message->bytes);
       waiting.push_back({&end, std::move(message)});
+    }
+    /// All that has not gone through will not.
+    void fail(const std::exception_ptr& why) {
+      failure = why;
+      for (auto& one : waiting) one.message->fail(why);
+      waiting.clear();
     }
   };
 
@@ -224,30 +258,50 @@ class Messages {
   bool push() {
     bool all = true;
     for (auto& [peer, direction] : out_) {
-      auto& waiting = direction.waiting;
-      for (; !waiting.empty() && ready(*waiting.front().end); waiting.pop_front()) {
-        const auto& [end, message] = waiting.front();
-        message->move(end->acquire(queue_.stream()).data());
-        end->put(queue_.stream(), 0, message->bytes);
-        message->over = true;
+      try {
+        push(direction.waiting);
+      } catch (const Error&) {
+        direction.fail(std::current_exception());
       }
-      all = all && waiting.empty();
+      all = all && direction.waiting.empty();
     }
     return all;
   }
-
-  /// Takes the next message of a peer, and meanwhile puts what its peers come to ask for.
-  void pull(Direction<Receiver>& from) {
-    const auto& [end, message] = from.waiting.front();
-    message->move(next_slot(*end).data());
-    end->release(queue_.stream());
-    message->over = true;
-    from.waiting.pop_front();
+  void push(std::deque<Waiting<Sender>>& waiting) {
+    for (; !waiting.empty() && ready(*waiting.front().end); waiting.pop_front()) {
+      const auto& [end, message] = waiting.front();
+      message->move(end->acquire(queue_.stream()).data());
+      end->put(queue_.stream(), 0, message->bytes);
+      message->end();
+    }
   }
+  /// Puts what its peers come to ask for.
+  void await_peer(const Message& message, Direction<Sender>& to, Time deadline) {
+    push();
+    if (message.over) return;
+    if (Clock::now() > deadline) to.waiting.front().end->wait_connected(Timeout::zero());  // which says what is wrong
+    std::this_thread::yield();
+  }
+
+  /// Takes the next message of a peer.
+  void pull(Direction<Receiver>& from) {
+    try {
+      const auto& [end, message] = from.waiting.front();
+      message->move(next_slot(*end).data());
+      end->release(queue_.stream());
+      message->end();
+      from.waiting.pop_front();
+    } catch (const Error&) {
+      from.fail(std::current_exception());
+    }
+  }
+  /// Meanwhile puts what its peers come to ask for: the peer of this one may need that.
   Slice next_slot(Receiver& end) {
     using namespace std::chrono_literals;
-    while (!push()) {
-      if (queue_.stream().kind() != Stream::Kind::program_order) {
+    const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
+    const auto deadline = deadline_after(in_order ? context_.timeout() : context_.connect_timeout());
+    while (!push() && Clock::now() < deadline) {
+      if (!in_order) {
         std::this_thread::yield();
       } else if (auto slot = end.wait_for(100us)) {
         return *slot;

@@ -34,6 +34,9 @@ enum class OwnGhosts : std::uint8_t { with_others, at_once };
 template <std::size_t D>
 using Ranges = std::function<Range(std::size_t view, const Offset<D>& offset, Side side)>;
 
+/// Whether messages without gaps, of one View in one direction, are packed too, or go from the View and land in it.
+enum class Gapless : std::uint8_t { packed, in_place };
+
 /// A block of a grid.
 template <std::size_t D>
 struct Block {
@@ -106,7 +109,9 @@ class Packing {
   struct End {
     std::vector<Message> messages;
     Memory memory;
+    std::vector<Slice> slices;        // of message m to another rank, or from it: its slots, one behind the other
     std::vector<detail::Slot> slots;  // of message m, slot s: [m * depth + s]
+    Index in_place = 0;               // how many messages are
     std::vector<detail::Piece> pieces;
     std::array<std::vector<detail::Part>, sizeof...(Views)> parts;  // of each View
     std::vector<Index> bytes;                                       // of a slot of each message
@@ -123,9 +128,10 @@ class Packing {
   Packing() = default;
   /// Blocks the host until its tables are where kernels read them, and the kernels are loaded.
   /// @param from  whose elements are packed: own ones, for the peers' ghosts; or ghosts, for their owners
+  /// @param gapless  the same at all ranks; in_place for a depth of 1, and for the Views given here alone
   Packing(Context& context, const Exec& exec, const Block<D>& block, Index depth, const std::tuple<Views...>& views,
-          Side from, OwnGhosts own = OwnGhosts::with_others)
-      : rank_(block.rank), depth_(depth) {
+          Side from, OwnGhosts own = OwnGhosts::with_others, Gapless gapless = Gapless::packed)
+      : rank_(block.rank), depth_(depth), gapless_(gapless) {
     const Side to = from == Side::own ? Side::ghosts : Side::own;
     std::vector<Message> sent = messages(block, from);
     std::vector<Message> received = messages(block, to);
@@ -168,6 +174,10 @@ class Packing {
     for_each(in_, f);
   }
 
+  /// How many messages to other ranks, and from them, are not packed.
+  Index sent_in_place() const { return out_.in_place; }
+  Index received_in_place() const { return in_.in_place; }
+
   /// A message goes from this rank to itself: it is unpacked where it was packed.
   bool to_itself() const { return std::ranges::count(out_.messages, rank_, &Message::peer) > 0; }
 
@@ -202,11 +212,11 @@ class Packing {
   }
 
   /// What the messages hold: for each offset, each View's elements.
-  static End end_of(std::vector<Message> messages, const Block<D>& block, const std::tuple<Views...>& views,
-                    Side side) {
+  End end_of(std::vector<Message> messages, const Block<D>& block, const std::tuple<Views...>& views, Side side) const {
     End end;
     for (Message& message : messages) {
       const auto m = static_cast<Index>(end.messages.size());
+      const auto first = end.pieces.size();
       Index at = 0;
       for (const Offset<D>& offset : message.offsets) {
         const Offset<D> seen = side == Side::own ? opposite(offset) : offset;
@@ -226,7 +236,9 @@ class Packing {
       }
       if (at == 0) continue;  // nothing to send: the peer sees that, too
       end.messages.push_back(std::move(message));
-      end.bytes.push_back(detail::round_up(at, detail::kSlotAligned));
+      // Of one piece: no more than that, at both ends, as either may have it in place.
+      const bool alone = gapless_ == Gapless::in_place && end.pieces.size() == first + 1;
+      end.bytes.push_back(alone ? end.pieces.back().box.bytes() : detail::round_up(at, detail::kSlotAligned));
     }
     for (auto& parts : end.parts) std::ranges::sort(parts, {}, &detail::Part::order);
     return end;
@@ -251,32 +263,57 @@ class Packing {
 
   /// Where the messages of an end are packed. One of this rank to itself is unpacked where it was packed: `out` has it.
   void allocate(Context& context, const Exec& exec, End& end, const End* out) const {
-    const auto is_own = [&](std::size_t m) { return out != nullptr && end.messages[m].peer == rank_; };
+    const std::vector<const detail::Piece*> gapless = gapless_pieces(end);
+    const auto of_its_own = [&](std::size_t m) {
+      return gapless[m] != nullptr || (out != nullptr && end.messages[m].peer == rank_);
+    };
+    const auto bytes = [&](std::size_t m) { return detail::round_up(end.bytes[m] * depth_, detail::kSlotAligned); };
     Index all = 0;
-    for (std::size_t m = 0; m < end.messages.size(); ++m) all += is_own(m) ? 0 : end.bytes[m] * depth_;
+    for (std::size_t m = 0; m < end.messages.size(); ++m) all += of_its_own(m) ? 0 : bytes(m);
     if (all != 0)
       end.memory = context.allocate(static_cast<std::size_t>(all), detail::kSpaceOf<Exec>, detail::device_of(exec));
     Index at = 0;
     for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      std::byte* first = nullptr;
-      if (is_own(m)) {
-        const auto same = std::ranges::find(out->messages, rank_, &Message::peer) - out->messages.begin();
-        first = out->slots[static_cast<std::size_t>(same * depth_)].data;
+      const auto size = static_cast<std::size_t>(end.bytes[m] * depth_);
+      if (gapless[m] != nullptr) {
+        end.slices.push_back(context.region(gapless[m]->box.data, size).all());
+      } else if (of_its_own(m)) {
+        end.slices.push_back(out->slices[place_of(*out, rank_)]);
       } else {
-        first = end.memory.data() + at;
-        at += end.bytes[m] * depth_;
+        end.slices.push_back(end.memory.slice(static_cast<std::size_t>(at), size));
+        at += bytes(m);
       }
-      for (Index slot = 0; slot < depth_; ++slot) end.slots.push_back({first + slot * end.bytes[m]});
+      for (Index slot = 0; slot < depth_; ++slot)
+        end.slots.push_back({end.slices.back().data() + slot * end.bytes[m]});
     }
+    end.in_place = std::ranges::count_if(gapless, [](const auto* piece) { return piece != nullptr; });
+    std::erase_if(end.pieces, [&](const detail::Piece& piece) {
+      return piece.message != detail::kMirror && gapless[static_cast<std::size_t>(piece.message)] != nullptr;
+    });
+  }
+
+  static std::size_t place_of(const End& end, Rank peer) {
+    return static_cast<std::size_t>(std::ranges::find(end.messages, peer, &Message::peer) - end.messages.begin());
+  }
+
+  /// Of each message the one piece that it is and that needs no packing, or null.
+  std::vector<const detail::Piece*> gapless_pieces(const End& end) const {
+    std::vector<const detail::Piece*> found(end.messages.size(), nullptr);
+    if (gapless_ == Gapless::packed) return found;
+    std::vector<int> pieces(end.messages.size(), 0);
+    for (const detail::Piece& piece : end.pieces) {
+      if (piece.message == detail::kMirror) continue;
+      const auto m = static_cast<std::size_t>(piece.message);
+      const bool may = ++pieces[m] == 1 && piece.box.contiguous() && end.messages[m].peer != rank_;
+      found[m] = may ? &piece : nullptr;
+    }
+    return found;
   }
 
   template <class F>
   void for_each(const End& end, F f) const {
     for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      if (end.messages[m].peer == rank_) continue;
-      const auto at = end.slots[m * static_cast<std::size_t>(depth_)].data - end.memory.data();
-      f(end.messages[m].peer,
-        end.memory.slice(static_cast<std::size_t>(at), static_cast<std::size_t>(end.bytes[m] * depth_)));
+      if (end.messages[m].peer != rank_) f(end.messages[m].peer, end.slices[m]);
     }
   }
 
@@ -284,6 +321,7 @@ class Packing {
   End in_;
   Rank rank_ = 0;
   Index depth_ = 1;
+  Gapless gapless_ = Gapless::packed;
   Table<detail::Slot> slots_in_;
   detail::Moves<Exec> pack_;
   detail::Moves<Exec> unpack_;
