@@ -199,7 +199,6 @@ class Moves {
   template <Way kWay>
   void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, const std::shared_ptr<const void>& keep,
                const Shifts& shifts = {}) const {
-    if (items_ == 0) return;
     const Move<Exec, kWay> move{pieces_.data(), static_cast<Index>(pieces_.extent(0)), slots_.data(), depth_, slot,
                                 shifts};
     if (kWay == Way::unpack && seeded("unpacked_at_once")) return launch(queue.exec(), label, items_, move);
