@@ -42,7 +42,7 @@ auto view_of(const Span& span) {
   constexpr std::size_t kRank = Span::rank();
   static_assert(kRank <= 8, "Views have eight dimensions at most");
   static_assert(Span::is_always_strided(), "the elements of the mdspan do not lie at strides");
-  static_assert(std::is_same_v<std::remove_cv_t<decltype(span.data_handle())>, Element*>,
+  static_assert(std::is_same_v<std::remove_cvref_t<decltype(span.data_handle())>, Element*>,
                 "the accessor of the mdspan has no plain pointer");
   Kokkos::LayoutStride layout;
   for (std::size_t k = 0; k < kRank; ++k) {
