@@ -11,6 +11,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "tests/cabana/heard.hpp"
 
@@ -257,7 +258,7 @@ TEST(GridHalo, goes_on_in_other_instances_and_spaces_and_by_copies) {
   const auto cells = make_pair<double, Host>("cells", make_grid<2>({true, true}, 1), 2, grid::Cell());
   const grid::NodeHaloPattern<2> pattern;
   const auto halo = grid::createHalo<cabana::CommSpace>(pattern, 1, *cells.ours);
-  const auto copy = *halo;
+  const std::vector copies(2, *halo);
   const auto mpi = grid::createHalo(pattern, 1, *cells.theirs);
   const Exec own = Kokkos::Experimental::partition_space(Exec(), 1)[0];
   for (int step = 0; step < 3; ++step) {
@@ -265,7 +266,7 @@ TEST(GridHalo, goes_on_in_other_instances_and_spaces_and_by_copies) {
     const Heard heard;
     expect_gather("gather on another instance", cells, mpi, step, [&] { halo->gather(own, *cells.ours); });
     EXPECT_EQ(Heard::count("sluice: halo goes to another instance"), 1);
-    expect_gather("gather by a copy", cells, mpi, step, [&] { copy.gather(own, *cells.ours); });
+    expect_gather("gather by a copy", cells, mpi, step, [&] { copies[1].gather(own, *cells.ours); });
     expect_gather("gather in another space", cells, mpi, step, [&] { halo->gather(Kokkos::Serial(), *cells.ours); });
   }
 }

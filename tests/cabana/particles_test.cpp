@@ -295,8 +295,9 @@ TYPED_TEST(Distributor, migrates_between_arrays) {
 
 /// The next step has what this one has brought: numbers drift, and some ranks run dry.
 TYPED_TEST(Distributor, migrates_in_place_step_after_step) {
-  auto ours = particles<TypeParam>(static_cast<std::size_t>(50 * (rank() + 1)), 0);
-  auto theirs = particles<TypeParam>(static_cast<std::size_t>(50 * (rank() + 1)), 0);
+  const std::size_t count = 50 * (static_cast<std::size_t>(rank()) + 1);
+  auto ours = particles<TypeParam>(count, 0);
+  auto theirs = particles<TypeParam>(count, 0);
   for (int step = 0; step < 8; ++step) {
     const Ranks to = destinations(ours.size(), 50 + step);
     migrate<CommSpace>(ours, to);
