@@ -9,8 +9,7 @@ namespace sluice::mpi {
 
 /// A context on a duplicate of `communicator`, with its ranks; collective over it. MPI is called only in here, from the
 /// calling thread, at any thread level, and must be initialised. Several contexts may live at once.
-/// @throws Error{Code::unsupported} if the ranks are on several machines, Error{Code::out_of_resources}, and
-/// Error{Code::misuse} where MPI is not initialised.
+/// @throws Error{Code::out_of_resources}, and Error{Code::misuse} where MPI is not initialised.
 Context context(MPI_Comm communicator, const Options& options = {});
 
 }  // namespace sluice::mpi

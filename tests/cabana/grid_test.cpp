@@ -7,8 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tests/cabana/heard.hpp"
 
 namespace {
 
@@ -68,22 +73,24 @@ auto make_fields(const auto& local) {
                       make_pair<int, Kokkos::LayoutLeft, Host>("edges", local, 1, grid::Edge<grid::Dim::K>()));
 }
 
+constexpr int kCells = 13;  // no multiple of the ranks: blocks differ in size
+
 template <std::size_t D>
-auto make_grid(const std::array<bool, D>& periodic, int ghosts) {
+auto make_grid(const std::array<bool, D>& periodic, int ghosts, int side = kCells, MPI_Comm comm = MPI_COMM_WORLD) {
   std::array<double, D> low{}, high;
   std::array<int, D> cells;
   for (std::size_t k = 0; k < D; ++k) {
-    cells[k] = 13 + static_cast<int>(2 * k);  // no multiple of the ranks: blocks differ in size
+    cells[k] = side + static_cast<int>(2 * k);
     high[k] = cells[k];
   }
   const auto mesh = grid::createUniformGlobalMesh(low, high, cells);
   const grid::DimBlockPartitioner<D> partitioner;
-  return grid::createLocalGrid(grid::createGlobalGrid(MPI_COMM_WORLD, mesh, periodic, partitioner), ghosts);
+  return grid::createLocalGrid(grid::createGlobalGrid(comm, mesh, periodic, partitioner), ghosts);
 }
 
 template <class Pattern, std::size_t D>
-void compare(const std::array<bool, D>& periodic, int width, int ghosts) {
-  const auto local = make_grid<D>(periodic, ghosts);
+void compare(const std::array<bool, D>& periodic, int width, int ghosts, int side = kCells) {
+  const auto local = make_grid<D>(periodic, ghosts, side);
   const int rank = rank_of(local->globalGrid().comm());
   const auto fields = make_fields<D>(local);
   const auto each = [&](auto f) { std::apply([&](const auto&... pair) { (f(pair), ...); }, fields); };
@@ -131,13 +138,23 @@ void compare(const std::array<bool, D>& periodic, int width, int ghosts) {
     scatter(grid::ScatterReduce::Sum(), "Sum");
     scatter(grid::ScatterReduce::Min(), "Min");
     scatter(grid::ScatterReduce::Max(), "Max");
-    // Of several ghosts Replace may take any: after a gather all are alike.
-    refill();
-    theirs([&](const auto&... all) { mpi->gather(exec, all...); });
-    each([&](const auto& pair) { Kokkos::deep_copy(pair.ours->view(), pair.theirs->view()); });
-    ours([&](const auto&... all) { halo->scatter(exec, grid::ScatterReduce::Replace(), all...); });
-    theirs([&](const auto&... all) { mpi->scatter(exec, grid::ScatterReduce::Replace(), all...); });
-    expect("scatter by Replace");
+    // Of several ghosts Replace may take any: after a gather all are alike, and then own elements lose what they had.
+    const auto replace = [&](auto by_ours, const std::string& what) {
+      refill();
+      theirs([&](const auto&... all) { mpi->gather(exec, all...); });
+      each([&](const auto& pair) {
+        const auto own = pair.theirs->layout()->indexSpace(grid::Own(), grid::Local());
+        Kokkos::deep_copy(grid::createSubview(pair.theirs->view(), own), -1);
+        Kokkos::deep_copy(pair.ours->view(), pair.theirs->view());
+      });
+      ours(by_ours);
+      theirs([&](const auto&... all) { mpi->scatter(exec, grid::ScatterReduce::Replace(), all...); });
+      expect(what);
+    };
+    replace([&](const auto&... all) { halo->scatter(exec, grid::ScatterReduce::Replace(), all...); },
+            "scatter by Replace");
+    replace([&](const auto&... all) { stream->enqueueScatter(grid::ScatterReduce::Replace(), all...); },
+            "enqueueScatter by Replace");
   }
 }
 
@@ -157,6 +174,11 @@ void compare_all() {
 
 TEST(GridHalo, in_2d_is_as_that_of_mpi) { compare_all<2, grid::NodeHaloPattern<2>, grid::FaceHaloPattern<2>>(); }
 TEST(GridHalo, in_3d_is_as_that_of_mpi) { compare_all<3, grid::NodeHaloPattern<3>, grid::FaceHaloPattern<3>>(); }
+
+/// Three cells and five: from two ranks on there are blocks of one cell, with a width of two.
+TEST(GridHalo, of_blocks_thinner_than_its_width_is_as_that_of_mpi) {
+  for (const bool periodic : {false, true}) compare<grid::NodeHaloPattern<2>, 2>({periodic, periodic}, 2, 2, 3);
+}
 
 /// On a stream of its own all is enqueued at once: halos of two fields that take turns, kernels between, and no fence.
 TEST(StreamHalo, needs_no_fence_between_exchanges_and_kernels) {
@@ -220,6 +242,55 @@ TEST(GridHalo, may_be_many) {
     check(first, step);
     check(second, step);
   }
+}
+
+template <class Array, class Mpi>
+void expect_gather(const std::string& what, const Pair<Array>& pair, const Mpi& mpi, int step, auto gather) {
+  const int rank = rank_of(MPI_COMM_WORLD);
+  fill(pair.ours->view(), rank, step);
+  fill(pair.theirs->view(), rank, step);
+  gather();
+  mpi->gather(Exec(), *pair.theirs);
+  expect_equal(pair.ours->view(), pair.theirs->view(), what);
+}
+
+TEST(GridHalo, goes_on_in_other_instances_and_spaces_and_by_copies) {
+  const auto cells = make_pair<double, Host>("cells", make_grid<2>({true, true}, 1), 2, grid::Cell());
+  const grid::NodeHaloPattern<2> pattern;
+  const auto halo = grid::createHalo<cabana::CommSpace>(pattern, 1, *cells.ours);
+  const std::vector copies(2, *halo);
+  const auto mpi = grid::createHalo(pattern, 1, *cells.theirs);
+  const Exec own = Kokkos::Experimental::partition_space(Exec(), 1)[0];
+  for (int step = 0; step < 3; ++step) {
+    expect_gather("gather", cells, mpi, step, [&] { halo->gather(Exec(), *cells.ours); });
+    const Heard heard;
+    expect_gather("gather on another instance", cells, mpi, step, [&] { halo->gather(own, *cells.ours); });
+    EXPECT_EQ(Heard::count("sluice: halo goes to another instance"), 1);
+    expect_gather("gather by a copy", cells, mpi, step, [&] { copies[1].gather(own, *cells.ours); });
+    expect_gather("gather in another space", cells, mpi, step, [&] { halo->gather(Kokkos::Serial(), *cells.ours); });
+  }
+}
+
+TEST(GridHalo, refuses_what_it_is_not_for) {
+  const auto array = [](const auto& local) { return make_pair<double, Host>("cells", local, 1, grid::Cell()).ours; };
+  const auto local = make_grid<2>({true, false}, 1);
+  const auto cells = array(local);
+  const grid::NodeHaloPattern<2> pattern;
+  const auto create = [&](int width, const auto&... arrays) {
+    return grid::createHalo<cabana::CommSpace>(pattern, width, arrays...);
+  };
+  EXPECT_THROW(create(2, *cells), std::logic_error) << "a width beyond the ghosts";
+  EXPECT_THROW(create(1, *cells, *array(make_grid<2>({true, true}, 1))), Error) << "other neighbours";
+  if (local->globalGrid().totalNumBlock() > 1) {
+    const auto alone = array(make_grid<2>({true, false}, 1, kCells, MPI_COMM_SELF));
+    EXPECT_THROW(create(1, *cells, *alone), Error) << "other ranks";
+  }
+  const auto halo = create(1, *cells);
+  EXPECT_THROW(halo->gather(Exec(), *array(make_grid<2>({true, false}, 1))), Error) << "another grid";
+  EXPECT_THROW(halo->gather(Exec(), *array(make_grid<3>({true, false, true}, 1))), Error) << "other dimensions";
+  const auto mine = make_pair<double, Host>("cells", local, 1, grid::Cell());
+  const auto mpi = grid::createHalo(pattern, 1, *mine.theirs);
+  expect_gather("all that", mine, mpi, 1, [&] { halo->gather(Exec(), *mine.ours); });
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 #include <Cabana_Grid.hpp>
 #include <Kokkos_Core.hpp>
 
+#include <any>
 #include <cstddef>
 #include <functional>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,40 +27,44 @@ inline kokkos::Min operation(Cabana::Grid::ScatterReduce::Min) { return {}; }
 inline kokkos::Max operation(Cabana::Grid::ScatterReduce::Max) { return {}; }
 inline kokkos::Replace operation(Cabana::Grid::ScatterReduce::Replace) { return {}; }
 
+/// Of the first of these arrays.
 template <class Array, class... Others>
-struct First {
-  static constexpr std::size_t kDimensions = Array::num_space_dim;
-  using memory_space = typename Array::memory_space;
-};
-template <class... Arrays>
-inline constexpr std::size_t kDimensions = First<Arrays...>::kDimensions;
+inline constexpr std::size_t kDimensions = Array::num_space_dim;
 
 template <class Exec, class... Arrays>
 using HaloOf = kokkos::Halo<Exec, kDimensions<Arrays...>, typename Arrays::view_type...>;
 
 template <class Array>
-MPI_Comm comm_of(const Array& array) {
-  return array.layout()->localGrid()->globalGrid().comm();
+const auto& grid_of(const Array& array) {
+  return array.layout()->localGrid()->globalGrid();
 }
-template <class Array, class... Others>
-std::shared_ptr<Communicator> communicator_of(const Array& array, const Others&... others) {
-  for (const MPI_Comm other : std::initializer_list<MPI_Comm>{comm_of(others)...}) {
-    int how = MPI_UNEQUAL;
-    MPI_Comm_compare(comm_of(array), other, &how);
-    if (how != MPI_IDENT && how != MPI_CONGRUENT)
-      throw Error(Code::bad_argument, -1, -1, 0, 0, "the arrays of a halo are on one communicator");
-  }
-  return communicator(comm_of(array));
-}
-
-template <class Grid, std::size_t D = Grid::num_space_dim>
-kokkos::Cartesian<D> cartesian(const Grid& grid) {
+template <class Array, std::size_t D = Array::num_space_dim>
+kokkos::Cartesian<D> blocks_of(const Array& array) {
   kokkos::Cartesian<D> made{};
   for (std::size_t k = 0; k < D; ++k) {
-    made.ranks[k] = grid.dimNumBlock(k);
-    made.periodic[k] = grid.isPeriodic(k);
+    made.ranks[k] = grid_of(array).dimNumBlock(k);
+    made.periodic[k] = grid_of(array).isPeriodic(k);
   }
   return made;
+}
+
+inline void check(bool right, const char* why) {
+  if (!right) throw Error(Code::bad_argument, -1, -1, 0, 0, why);
+}
+
+template <class Array, class Other>
+bool have_same_neighbours(const Array& array, const Other& other) {
+  int how = MPI_UNEQUAL;
+  MPI_Comm_compare(grid_of(array).comm(), grid_of(other).comm(), &how);
+  return (how == MPI_IDENT || how == MPI_CONGRUENT) && blocks_of(array) == blocks_of(other);
+}
+
+/// Of arrays that are moved together.
+template <class Array, class... Others>
+MPI_Comm comm_of(const Array& array, const Others&... others) {
+  check((have_same_neighbours(array, others) && ...),
+        "the arrays of a halo are on one communicator, in blocks with the same neighbours");
+  return grid_of(array).comm();
 }
 
 /// Which elements of the array are shared in a direction, as Cabana says.
@@ -88,14 +92,14 @@ HaloOf<Exec, Array, Others...> open_halo(Context& context, const std::string& na
                        std::size_t view, const kokkos::Offset<D>& offset, kokkos::Side side) {
     return all[view](offset, side);
   };
-  const auto grid = cartesian(array.layout()->localGrid()->globalGrid());
-  return {context, queue, grid, 1, std::move(options), array.view(), others.view()...};
+  return {context, queue, blocks_of(array), 1, std::move(options), array.view(), others.view()...};
 }
 
 }  // namespace detail
 
 /// A grid halo in the order of one execution space instance, or Queue. Arrays are given in the order of its creation;
-/// they may be others of the same layouts. One thread at a time.
+/// they may be others of the same layouts. It keeps the Views of those it was made with, and of those that it moved
+/// last. One thread at a time.
 template <class Exec, class... Arrays>
 class StreamHalo {
  public:
@@ -103,7 +107,7 @@ class StreamHalo {
   /// arrays.
   template <class Pattern>
   StreamHalo(const kokkos::Queue<Exec>& queue, const Pattern& pattern, int width, const Arrays&... arrays)
-      : StreamHalo(*detail::communicator_of(arrays...), queue, pattern, width, arrays...) {}
+      : StreamHalo(*detail::communicator(detail::comm_of(arrays...)), queue, pattern, width, arrays...) {}
 
   /// Enqueues: ghosts get what their owners have at this point of their queues.
   void enqueueGather(const Arrays&... arrays) { halo_.exchange(arrays.view()...); }
@@ -141,18 +145,28 @@ requires(Kokkos::is_execution_space_v<Exec>) auto createStreamHalo(const Exec& e
 }  // namespace sluice::cabana
 
 /// What Cabana::Grid::createHalo<sluice::cabana::CommSpace>(pattern, width, arrays...) makes. The first gather, and the
-/// first scatter, open channels, as `exec` is first known there. Both return when all is enqueued on `exec`.
+/// first scatter, open channels, as `exec` is first known there, and so does one with another execution space: all
+/// ranks in the same order. They return when all is enqueued on `exec`. Keeps Views of arrays, as StreamHalo does.
+/// Copies are the same halo.
 template <class MemorySpace>
 class Cabana::Grid::Halo<MemorySpace, sluice::cabana::CommSpace> {
  public:
   using memory_space = MemorySpace;
 
   /// Collective: all ranks of the grid make their halos in the same order.
+  /// @throws std::logic_error for a width beyond the ghosts; Error{Code::bad_argument} for arrays of several grids
   template <class Pattern, class... Arrays>
   Halo(const Pattern& pattern, int width, const Arrays&... arrays)
-      : shared_(sluice::cabana::detail::communicator_of(arrays...)), name_(shared_->next_name()),
-        stencil_(std::make_shared<sluice::kokkos::Stencil<Pattern::num_space_dim>>(pattern.getNeighbors())),
-        width_(width) {}
+      : shared_(sluice::cabana::detail::communicator(sluice::cabana::detail::comm_of(arrays...))),
+        name_(shared_->next_name()), stencil_(pattern.getNeighbors()), width_(width) {
+    static_assert(((Arrays::num_space_dim == Pattern::num_space_dim) && ...),
+                  "the pattern has another number of dimensions than the arrays");
+    static_assert((std::is_same_v<typename Arrays::memory_space, MemorySpace> && ...),
+                  "the arrays of a halo are in one memory space");
+    static_assert(sizeof...(Arrays) <= sluice::kokkos::detail::kMostViews, "a halo takes eight arrays at most");
+    for (const auto& offset : pattern.getNeighbors())
+      (static_cast<void>(arrays.layout()->sharedIndexSpace(Own(), offset, width)), ...);
+  }
 
   template <class ExecutionSpace, class... Arrays>
   void gather(const ExecutionSpace& exec, const Arrays&... arrays) const {
@@ -164,25 +178,32 @@ class Cabana::Grid::Halo<MemorySpace, sluice::cabana::CommSpace> {
   }
 
  private:
+  using Halos = std::map<std::type_index, std::shared_ptr<void>>;
+
   /// The halo of this kind of execution space, which then goes on there. Another kind opens another one.
   template <class ExecutionSpace, class... Arrays>
   auto& on(const ExecutionSpace& exec, const Arrays&... arrays) const {
     using Made = sluice::cabana::detail::HaloOf<ExecutionSpace, Arrays...>;
-    auto& made = halos_[typeid(Made)];
-    if (!made) {
-      using Stencil = sluice::kokkos::Stencil<sluice::cabana::detail::kDimensions<Arrays...>>;
-      made = std::make_shared<Made>(sluice::cabana::detail::open_halo(
-          shared_->context, name_ + "." + std::to_string(halos_.size()), sluice::kokkos::Queue<ExecutionSpace>(exec),
-          *static_cast<const Stencil*>(stencil_.get()), width_, arrays...));
-    }
-    auto& halo = *static_cast<Made*>(made.get());
+    auto found = halos_->find(typeid(Made));
+    if (found == halos_->end()) found = halos_->emplace(typeid(Made), open(exec, arrays...)).first;
+    auto& halo = *static_cast<Made*>(found->second.get());
     halo.go_to(exec);
     return halo;
   }
+  template <class ExecutionSpace, class... Arrays>
+  auto open(const ExecutionSpace& exec, const Arrays&... arrays) const {
+    namespace detail = sluice::cabana::detail;
+    const auto* const stencil = std::any_cast<sluice::kokkos::Stencil<detail::kDimensions<Arrays...>>>(&stencil_);
+    detail::check(stencil != nullptr && detail::find_communicator(detail::comm_of(arrays...)) == shared_,
+                  "a halo moves arrays of the grid that it was made with");
+    return std::make_shared<detail::HaloOf<ExecutionSpace, Arrays...>>(
+        detail::open_halo(shared_->context, name_ + "." + std::to_string(halos_->size()),
+                          sluice::kokkos::Queue<ExecutionSpace>(exec), *stencil, width_, arrays...));
+  }
 
-  std::shared_ptr<sluice::cabana::detail::Communicator> shared_;
+  sluice::cabana::detail::SharedCommunicator shared_;
   std::string name_;
-  std::shared_ptr<const void> stencil_;
+  std::any stencil_;
   int width_;
-  mutable std::map<std::type_index, std::shared_ptr<void>> halos_;
+  std::shared_ptr<Halos> halos_ = std::make_shared<Halos>();
 };

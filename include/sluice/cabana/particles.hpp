@@ -8,18 +8,20 @@
 
 #include <Cabana_Core.hpp>
 #include <Kokkos_Core.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 namespace sluice::cabana::detail {
-
-using kokkos::detail::Way;
 
 /// How particles of an AoSoA lie in a message: as tuples.
 template <class Particles, class = void>
@@ -116,8 +118,8 @@ struct UnpackParticles {
   }
 };
 
-/// Moves particles between the ranks of a plan. One message to each neighbour; those that stay pass through memory of
-/// the rank's own, so that they may go to where others come from.
+/// Moves particles between ranks, by one plan after another: one message to each neighbour that gets any. Those that
+/// stay pass through memory of the rank's own, so that they may go to where others come from.
 template <class MemorySpace>
 class Movers {
  public:
@@ -130,60 +132,92 @@ class Movers {
     Which out, in;
   };
 
-  explicit Movers(MPI_Comm comm)
-      : communicator_(communicator(comm)), rank_(communicator_->context.rank()),
-        messages_(communicator_->context, kokkos::Queue<Exec>(Exec()), communicator_->next_name()) {}
+  /// A depth of 1 will do, as `move` blocks: the rank that is behind all others waits for no credit.
+  explicit Movers(Context& context)
+      : messages_(context, kokkos::Queue<Exec>(Exec()), "cabana particles in " + std::string(MemorySpace::name()), 1) {}
 
-  /// Returns when `to` has all of it, and `from` may be overwritten.
+  /// Returns when `to` has all of it, and `from` may be overwritten. All ranks, in the same order. What fails is thrown
+  /// by later moves as well, which would else take messages of this one.
   template <class Particles, class How>
   void move(const std::vector<Turn>& turns, const Particles& from, const Particles& to, How how) {
-    const kokkos::Queue<Exec>& queue = messages_.queue();
-    const Packed<Particles> source(from);
-    const Packed<Particles> target(to);
-    std::vector<typename kokkos::Messages<Exec>::Request> sent;
-    std::vector<typename kokkos::Messages<Exec>::Request> received;
-    const auto pack = [&queue, source](const Which& which, std::byte* packed) {
-      queue.parallel_for("sluice: pack particles", static_cast<std::int64_t>(which.count),
-                         PackParticles<Particles, Which>{source, which, packed});
-    };
-    const auto unpack = [&queue, target, how](const Which& which, const std::byte* packed) {
-      queue.parallel_for("sluice: unpack particles", static_cast<std::int64_t>(which.count),
-                         UnpackParticles<Particles, Which, How>{target, which, packed, how});
-    };
-    for (const Turn& turn : turns) {
-      if (turn.rank == rank_) {
-        if (turn.out.count * source.bytes() > staying_.extent(0)) {
-          staying_ = decltype(staying_)(Kokkos::view_alloc(Kokkos::WithoutInitializing, "sluice: staying particles"),
-                                        turn.out.count * source.bytes());
-        }
-        pack(turn.out, staying_.data());
-      } else {
-        const auto out = [pack, which = turn.out](std::byte* packed) { pack(which, packed); };
-        sent.push_back(messages_.send(turn.rank, turn.out.count * source.bytes(), out));
-      }
+    const Kokkos::Profiling::ScopedRegion region("sluice: move particles");
+    if (failure_) std::rethrow_exception(failure_);
+    try {
+      exchange(turns, Packed<Particles>(from), Packed<Particles>(to), how);
+    } catch (...) {
+      failure_ = std::current_exception();
+      throw;
     }
-    for (const Turn& turn : turns) {
-      if (turn.rank == rank_) continue;
-      const auto in = [unpack, which = turn.in](const std::byte* packed) { unpack(which, packed); };
-      received.push_back(messages_.receive(turn.rank, turn.in.count * target.bytes(), in));
-    }
-    for (const auto& one : sent) messages_.wait(one);  // before anything is overwritten
-    std::size_t next = 0;
-    for (const Turn& turn : turns) {  // one neighbour after another
-      if (turn.rank == rank_)
-        unpack(turn.in, staying_.data());
-      else
-        messages_.wait(received[next++]);
-    }
-    queue.fence("sluice: particles have moved");
   }
 
  private:
-  std::shared_ptr<Communicator> communicator_;
-  int rank_;
+  template <class Particles, class How>
+  void exchange(const std::vector<Turn>& turns, const Packed<Particles>& from, const Packed<Particles>& to, How how) {
+    const Rank self = messages_.context().rank();
+    std::vector<typename kokkos::Messages<Exec>::Request> sent;
+    std::vector<typename kokkos::Messages<Exec>::Request> received;
+    for (const Turn& turn : turns) {
+      const auto out = [this, from, which = turn.out](std::byte* packed) { pack(from, which, packed); };
+      const std::size_t bytes = turn.out.count * from.bytes();
+      if (turn.rank == self)
+        out(staying(bytes));
+      else
+        sent.push_back(messages_.send(turn.rank, bytes, out));
+    }
+    for (const Turn& turn : turns) {
+      const auto in = [this, to, which = turn.in, how](const std::byte* packed) { unpack(to, which, packed, how); };
+      if (turn.rank != self) received.push_back(messages_.receive(turn.rank, turn.in.count * to.bytes(), in));
+    }
+    for (const auto& one : sent) messages_.wait(one);  // before anything is overwritten
+    auto next = received.begin();
+    for (const Turn& turn : turns) {  // one neighbour after another
+      if (turn.rank == self)
+        unpack(to, turn.in, staying_.data(), how);
+      else
+        messages_.wait(*next++);
+    }
+    messages_.queue().fence("sluice: particles have moved");
+  }
+
+  template <class Particles>
+  void pack(const Packed<Particles>& from, const Which& which, std::byte* packed) const {
+    messages_.queue().parallel_for("sluice: pack particles", static_cast<std::int64_t>(which.count),
+                                   PackParticles<Particles, Which>{from, which, packed});
+  }
+  template <class Particles, class How>
+  void unpack(const Packed<Particles>& to, const Which& which, const std::byte* packed, How how) const {
+    messages_.queue().parallel_for("sluice: unpack particles", static_cast<std::int64_t>(which.count),
+                                   UnpackParticles<Particles, Which, How>{to, which, packed, how});
+  }
+
+  /// Memory for those that stay.
+  std::byte* staying(std::size_t bytes) {
+    if (bytes > staying_.extent(0)) {
+      staying_ =
+          decltype(staying_)(Kokkos::view_alloc(Kokkos::WithoutInitializing, "sluice: staying particles"), bytes);
+    }
+    return staying_.data();
+  }
+
   kokkos::Messages<Exec> messages_;
   Kokkos::View<std::byte*, MemorySpace> staying_;
+  std::exception_ptr failure_;
 };
+
+/// Those of all plans on a communicator, so that a plan made anew finds the channels open. They end with Kokkos, whose
+/// streams outlive channels.
+template <class MemorySpace>
+std::shared_ptr<Movers<MemorySpace>> movers_of(MPI_Comm comm) {
+  const SharedCommunicator shared = communicator(comm);
+  auto& movers = shared->movers[typeid(MemorySpace)];
+  if (!movers) {
+    movers = std::make_shared<Movers<MemorySpace>>(shared->context);
+    Kokkos::push_finalize_hook([all = std::weak_ptr(shared)] {
+      if (const SharedCommunicator still = all.lock()) still->movers.clear();
+    });
+  }
+  return std::static_pointer_cast<Movers<MemorySpace>>(movers);
+}
 
 /// Exported particles go to neighbours, and come in from `first` on.
 template <class Plan>
@@ -213,13 +247,14 @@ auto returns_of(const Plan& plan, std::size_t first) {
 template <class Halo, class Particles>
 class HaloData {
  public:
+  using commspace_type = CommSpace;
   using plan_type = Halo;
   using particle_data_type = Particles;
   using execution_space = typename Halo::execution_space;
   using memory_space = typename Halo::memory_space;
 
   /// @throws std::runtime_error if the particles are not as many as the halo's own and its ghosts
-  HaloData(const Halo& halo, const Particles& particles) : halo_(halo), particles_(particles) { check(); }
+  HaloData(const Halo& halo, const Particles& particles, double = 1.0) : halo_(halo), particles_(particles) { check(); }
 
   Particles getData() const { return particles_; }
   void setData(const Particles& particles) { particles_ = particles; }
@@ -246,11 +281,13 @@ class HaloData {
 template <class Halo, class Particles>
 class GatherOf : public HaloData<Halo, Particles> {
  public:
-  explicit GatherOf(const Halo& halo, const Particles& particles, double = 1.0)
-      : HaloData<Halo, Particles>(halo, particles) {}
-  std::size_t totalSend() const { return this->halo_.totalNumExport(); }
-  std::size_t totalReceive() const { return this->halo_.totalNumImport(); }
-  /// Blocks the host until the ghosts are there. All ranks of the halo.
+  using HaloData<Halo, Particles>::HaloData;
+  std::size_t totalSend() const { return totalSend(this->halo_); }
+  std::size_t totalReceive() const { return totalReceive(this->halo_); }
+  std::size_t totalSend(const Halo& halo) const { return halo.totalNumExport(); }
+  std::size_t totalReceive(const Halo& halo) const { return halo.totalNumImport(); }
+  /// Blocks the host until the ghosts are there. Waits for what was launched on the default instance for their memory
+  /// before, and on no other. All ranks of the halo.
   void apply() {
     const auto turns = exports_of(this->halo_, this->halo_.numLocal());
     this->halo_.movers().move(turns, this->particles_, this->particles_, Store{});
@@ -260,11 +297,13 @@ class GatherOf : public HaloData<Halo, Particles> {
 template <class Halo, class Particles>
 class ScatterOf : public HaloData<Halo, Particles> {
  public:
-  explicit ScatterOf(const Halo& halo, const Particles& particles, double = 1.0)
-      : HaloData<Halo, Particles>(halo, particles) {}
-  std::size_t totalSend() const { return this->halo_.totalNumImport(); }
-  std::size_t totalReceive() const { return this->halo_.totalNumExport(); }
-  /// Blocks the host until the ghosts of all ranks are added to what they are ghosts of. All ranks of the halo.
+  using HaloData<Halo, Particles>::HaloData;
+  std::size_t totalSend() const { return totalSend(this->halo_); }
+  std::size_t totalReceive() const { return totalReceive(this->halo_); }
+  std::size_t totalSend(const Halo& halo) const { return halo.totalNumImport(); }
+  std::size_t totalReceive(const Halo& halo) const { return halo.totalNumExport(); }
+  /// Blocks the host until the ghosts of all ranks are added to what they are ghosts of. Waits as Gather does. All
+  /// ranks of the halo.
   void apply() {
     const auto turns = returns_of(this->halo_, this->halo_.numLocal());
     this->halo_.movers().move(turns, this->particles_, this->particles_, Add{});
@@ -286,17 +325,17 @@ void check_sizes(const Distributor& distributor, const Particles& from, std::siz
 
 namespace Cabana {
 
-/// The plan of MPI, whose particles take another way.
+/// The plan of MPI, whose particles take another way, which all plans on a communicator share: all ranks move particles
+/// by them in the same order, one thread at a time.
 template <class MemorySpace>
 class CommunicationPlan<MemorySpace, sluice::cabana::CommSpace> : public CommunicationPlan<MemorySpace, Mpi> {
  public:
-  /// What moves particles. Copies of a plan share it.
+  /// What moves particles.
   auto& movers() const { return *movers_; }
 
  protected:
   explicit CommunicationPlan(MPI_Comm comm)
-      : CommunicationPlan<MemorySpace, Mpi>(comm),
-        movers_(std::make_shared<sluice::cabana::detail::Movers<MemorySpace>>(comm)) {}
+      : CommunicationPlan<MemorySpace, Mpi>(comm), movers_(sluice::cabana::detail::movers_of<MemorySpace>(comm)) {}
 
  private:
   std::shared_ptr<sluice::cabana::detail::Movers<MemorySpace>> movers_;
@@ -322,8 +361,9 @@ class Scatter<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, SliceType
   using Scatter::ScatterOf::ScatterOf;
 };
 
-/// Particles go to the ranks that the distributor was made with. Blocks the host until they are there; waits for what
-/// was launched on `exec`. All ranks. @throws std::runtime_error if the sizes are not the distributor's
+/// Particles go to the ranks that the distributor was made with. Blocks the host until they are there. Waits for what
+/// was launched on `exec` before; what moves them runs on the default instance for their memory. All ranks.
+/// @throws std::runtime_error if the sizes are not the distributor's
 template <class ExecutionSpace, class MemorySpace, class Particles>
 void migrate(
     const ExecutionSpace& exec, const Distributor<MemorySpace, sluice::cabana::CommSpace>& distributor,

@@ -21,6 +21,7 @@ struct Cartesian {
   std::array<int, D> ranks;           ///< along each dimension
   std::array<bool, D> periodic = {};  ///< which dimensions wrap around
 
+  bool operator==(const Cartesian&) const = default;
   int size() const {
     int all = 1;
     for (const int count : ranks) all *= count;
