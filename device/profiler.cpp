@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -72,8 +73,8 @@ Roctx& roctx() {
 
 /// The library that the profilers of today bring, or that of those before.
 void* open_roctx(int flags) {
-  static constexpr std::array<const char*, 3> kNames = {"librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so.0",
-                                                        "libroctx64.so.4"};
+  static constexpr std::array<const char*, 3> kNames = {"librocprofiler-sdk-roctx.so.1",
+                                                        "librocprofiler-sdk-roctx.so.0", "libroctx64.so.4"};
   for (const char* const name : kNames) {
     if (void* const library = ::dlopen(name, RTLD_NOW | flags)) return library;
   }
@@ -118,10 +119,13 @@ bool has_nvtx() noexcept {
 }
 
 void tell_profiler(std::string_view which) {
-  if (const auto listener = find(which)) return base::trace::tell(*listener);
-  if (which == "nvtx") throw std::invalid_argument("environment variable SLUICE_RANGES=nvtx: built without NVTX");
-  if (which == "roctx")
-    throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
+  static std::once_flag told;
+  std::call_once(told, [which] {
+    if (const auto listener = find(which)) return base::trace::tell(*listener);
+    if (which == "nvtx") throw std::invalid_argument("environment variable SLUICE_RANGES=nvtx: built without NVTX");
+    if (which == "roctx")
+      throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
+  });
 }
 
 }  // namespace sluice::device

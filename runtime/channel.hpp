@@ -360,10 +360,15 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, Timeout limit) const {
+    auto warning = next_warning();
+    return await_in_host(parking, ready, limit, warning);
+  }
+  /// The same in several calls, for who asks again and again: the next time it says so is kept in `warning`.
+  template <class Ready>
+  bool await_in_host(base::Parking& parking, Ready ready, Timeout limit, base::Clock::time_point& warning) const {
     const base::trace::Span slice("host waits", traced, epoch());
     const auto deadline = deadline_after(limit);
     if (help_in_host(ready, deadline)) return true;
-    auto warning = next_warning();
     while (!base::wait_until(parking, ready, std::min(deadline, warning))) {
       if (base::Clock::now() >= deadline) return false;
       warning = warn();

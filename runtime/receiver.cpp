@@ -252,9 +252,14 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check();
   const std::uint64_t next = epoch() + 1;
   const auto deadline = runtime::deadline_after(timeout);
+  if (asked_for_ != next && timeout > Timeout::zero()) {
+    asked_for_ = next;
+    warning_ = next_warning();
+  }
   const auto in_time = [&](base::Parking& parking, auto here) {
     const auto ready = [&] { return here() || failed() || next > limit_.load(std::memory_order_acquire); };
-    return timeout == Timeout::zero() ? look(ready) : await_in_host(parking, ready, deadline - base::Clock::now());
+    if (timeout == Timeout::zero()) return look(ready);
+    return await_in_host(parking, ready, deadline - base::Clock::now(), warning_);
   };
   bool came = in_time(*word_.parking, [&] { return landed(next); });
   if (came && taken_ != nullptr && landed(next)) {

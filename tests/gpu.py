@@ -106,7 +106,8 @@ class Run:
         path = self.bin / name
         if path.is_file():
             return path
-        part = {"conformance": "TESTS", "jacobi": "KOKKOS", "heat": "KOKKOS", "life": "KOKKOS"}.get(name, "APPS")
+        part = {"conformance": "TESTS", "kokkos_spaces_test": "KOKKOS", "jacobi": "KOKKOS", "heat": "KOKKOS", "life": "KOKKOS"}.get(
+            name, "APPS")
         said = self.configured("APPS") if "no (" in self.configured("APPS") else self.configured(part)
         if part == "KOKKOS" and "switched off" in said:
             said = "build.apps says why"
@@ -337,8 +338,20 @@ def build_apps(run):
         raise Skipped(f"{run.build} is used as it is")
     if ": no" in run.configured("APPS"):
         raise Skipped(run.configured("APPS"))
-    run.dev_build("jacobi", "heat", "life", cannot="cannot be downloaded")
+    run.dev_build("jacobi", "faces", "heat", "life", "kokkos_spaces_test", cannot="cannot be downloaded")
     return {"what": run.configured("KOKKOS")}
+
+
+def kokkos(run):
+    """Channels and halos of Views in the GPU's memory, by kernels of Kokkos alone."""
+    words = [run.program("kokkos_spaces_test"), f"--gtest_filter={'*columns*' if run.brief else '*'}"]
+    (code, output), = run.shares(words, 1, {})
+    if "default execution space: Cuda" not in output and code == 0:
+        raise Skipped("built with a Kokkos without CUDA")
+    found, fault = tests_in(output), fault_of(code, output)
+    if fault or found["failed"] or not found["passed"]:
+        return found | {"result": "failed", "what": "; ".join(filter(None, [found["what"], fault]))}
+    return found
 
 
 def facts(run):
@@ -472,7 +485,8 @@ STAGES = [
                    "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
     Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
           bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
-    Stage("build.apps", "jacobi, heat and life on Kokkos for CUDA", 240, build_apps),
+    Stage("build.apps", "applications and tests on Kokkos for CUDA", 240, build_apps),
+    Stage("kokkos", "channels and halos of Views on the GPU", 40, kokkos),
     Stage("verify.jacobi", "two ranks, one GPU: the whole field", 30, verify_app("jacobi")),
     Stage("verify.heat", "two ranks, one GPU: the whole field, within rounding", 30, verify_app("heat")),
     Stage("verify.life", "two ranks, one GPU: the whole field", 30, verify_app("life")),

@@ -60,6 +60,8 @@ class Sender {
   /// which costs a way there and back.
   void drain(std::optional<Timeout> timeout = kContextTimeout);
 
+  /// Whether the peer has opened its end, and this end has heard of it.
+  /// @throws what the channel has failed of
   bool connected() const;
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
 
@@ -111,9 +113,12 @@ class Receiver {
   /// The slot of the epoch after the last one waited for, if it has landed; that counts as a wait. Otherwise nothing
   /// changes.
   std::optional<Slice> test();
-  /// The same, blocking the host up to `timeout`.
+  /// The same, blocking the host up to `timeout`. Where that is asked again and again, SLUICE_WARN counts from the
+  /// first.
   std::optional<Slice> wait_for(Timeout timeout);
 
+  /// Whether the peer has opened its end, and this end has heard of it.
+  /// @throws what the channel has failed of
   bool connected() const;
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
 

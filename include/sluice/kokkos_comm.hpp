@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -168,10 +169,18 @@ class Channel {
     }
     for (const auto& start : starts_) requests_.push_back(start());
   }
-  /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
+  /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent. Where some of it
+  /// fails, what does not is waited for all the same, the first failure is thrown, and the Channel may start again.
   void wait() {
-    for (const auto& request : requests_) messages_->wait(request);
-    requests_.clear();
+    std::exception_ptr first;
+    for (const auto& request : std::exchange(requests_, {})) {
+      try {
+        messages_->wait(request);
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
   }
 
   Channel(const Channel&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's own pieces in the timeline that SLUICE_TRACE asks for.
+// A program's own pieces in the timeline that SLUICE_TRACE asks for, and in what a profiler shows.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@ namespace sluice {
 bool tracing() noexcept;
 
 /// A named slice of the timeline, from its making to its end, on the track of the thread that makes and ends it; inside
-/// of a HostStream's work on that of the stream. Slices of a track lie one in another. Where no timeline is written it
-/// costs one look at a flag.
+/// of a HostStream's work on that of the stream. Slices of a track lie one in another. A profiler that SLUICE_RANGES
+/// finds hears of it as a range of the thread. Where there is neither timeline nor profiler it costs one look at a
+/// flag.
 class Span {
  public:
   explicit Span(std::string_view name);

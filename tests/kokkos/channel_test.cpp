@@ -176,6 +176,18 @@ TEST(Mdspans, go_as_views) {
   });
 }
 
+TEST(Mdspans, of_one_element_or_none_go_as_views) {
+  int one = 3;
+  const auto view = kokkos::view_of(Kokkos::mdspan<int, Kokkos::extents<int>>(&one));
+  static_assert(view.rank() == 0);
+  EXPECT_EQ(view.data(), &one);
+  EXPECT_EQ(view.size(), 1);
+  EXPECT_EQ(view(), 3);
+  const auto none = kokkos::view_of(Kokkos::mdspan<int, Kokkos::dextents<int, 2>>(&one, 0, 4));
+  EXPECT_EQ(none.extent(1), 4);
+  EXPECT_EQ(none.size(), 0);
+}
+
 #endif
 
 }  // namespace

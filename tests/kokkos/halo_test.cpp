@@ -197,6 +197,42 @@ TEST_P(Halos, fill_ghosts_from_their_owners) {
   });
 }
 
+/// Some messages then go in place, where one row or plane has no gaps, and others are packed.
+template <std::size_t D>
+void exchange_in_place(Context& context, const Case& one) {
+  Drawn<D> drawn(one.ranks, one.seed);
+  drawn.options.depth = 1;
+  drawn.options.in_place = true;
+  const Block<D> block{drawn, context.rank()};
+  const auto view = make_view<double, Kokkos::LayoutRight>("view", block.extents());
+  HostStream stream;
+  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+  fill_own(view, block, 0, 1);  // once there is a halo, ghosts are the neighbours' until they have been waited for
+  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, view);
+  for (Index step = 1; step <= 5; ++step) {
+    if (step > 1) queue.run([&, step] { fill_own(view, block, 0, step); });
+    halo.start();
+    queue.run([&, step] {
+      for_each_index(block.extents(), [&](const auto& at) {
+        const auto wanted = value_of<double>(block.global(at), 0, step);
+        if (block.own(at) && element(view, at) != wanted) ADD_FAILURE() << "an own element in step " << step;
+      });
+    });
+    halo.finish();
+    queue.run([&, step] { expect_ghosts(view, block, 0, step); });
+  }
+  queue.fence("test");
+}
+
+TEST_P(Halos, fill_ghosts_in_place) {
+  run_peers(peers(), [](Context& context) {
+    const Case& one = GetParam();
+    if (one.dims == 1) exchange_in_place<1>(context, one);
+    if (one.dims == 2) exchange_in_place<2>(context, one);
+    if (one.dims == 3) exchange_in_place<3>(context, one);
+  });
+}
+
 /// What a ghost has that goes back to its owner.
 template <class T, std::size_t D>
 T ghost_of(Rank rank, const std::array<Index, D>& at, Index step) {
@@ -357,8 +393,8 @@ struct Planes {
 /// Returns what the halo says of itself.
 template <class View>
 std::string exchange_planes(Context& context, const View& view, int width, bool host_stream) {
-  const Planes planes{{view.extent_int(0), view.extent_int(1), view.extent_int(2)}, width, context.rank(),
-                      context.size()};
+  const Planes planes{
+      {view.extent_int(0), view.extent_int(1), view.extent_int(2)}, width, context.rank(), context.size()};
   HostStream stream;
   const Queue<Exec> queue = host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
   const Cartesian<1> ring{.ranks = {context.size()}, .periodic = {true}};
@@ -422,6 +458,31 @@ TEST(InPlace, halos_have_one_slot_and_their_own_views) {
     view(5) = 2;
     halo.scatter(Sum{});
     EXPECT_EQ(view(1), 5);
+  });
+}
+
+/// What a neighbour fills in place must not lie where another message is read.
+TEST(InPlace, ranges_of_own_elements_and_ghosts_do_not_overlap) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Cartesian<2> grid{.ranks = {1, 1}, .periodic = {true, true}};
+    const auto view = make_view<int, Kokkos::LayoutRight, 2>("view", {6, 6});
+    // Planes with the ends of their rows, where the ghosts of the other dimension are.
+    const Ranges<2> whole_rows = [](std::size_t, const Offset<2>& offset, Side side) {
+      Range range{.begin = {0, 0}, .end = {6, 6}};
+      for (std::size_t k = 0; k < 2; ++k) {
+        if (offset[k] == 0) continue;
+        range.begin[k] = side == Side::own ? (offset[k] < 0 ? 1 : 4) : (offset[k] < 0 ? 0 : 5);
+        range.end[k] = range.begin[k] + 1;
+      }
+      return range;
+    };
+    HaloOptions<2> options{.stencil = faces<2>(), .depth = 1, .in_place = true, .ranges = whole_rows};
+    EXPECT_THROW(Halo(context, Exec(), grid, 1, options, view), Error);
+    options.stencil = {{-1, 0}, {1, 0}};
+    EXPECT_NO_THROW(Halo(context, Exec(), grid, 1, options, view));
+    options.stencil = faces<2>();
+    options.in_place = false;
+    EXPECT_NO_THROW(Halo(context, Exec(), grid, 1, options, view));
   });
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <ostream>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -201,13 +202,47 @@ TEST(Messages, that_nobody_asks_for_are_waited_for_until_the_limit) {
   });
 }
 
+TEST(Messages, that_nobody_sends_are_waited_for_until_the_limit) {
+  run_peers({.ranks = 2, .connect_timeout = 1s}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "late");
+    const View view("view", 10);
+    if (context.rank() == 1) {
+      board().await(0, 1);
+      Kokkos::deep_copy(view, 7);
+      all.wait(all.send(view, 0));
+      return;
+    }
+    const auto in = all.receive(view, 1);
+    for (int again = 0; again < 2; ++again) EXPECT_EQ(code_of([&] { all.wait(in); }), Code::timeout);
+    board().set(0, 1);
+    all.wait(in);
+    EXPECT_EQ(view(9), 7);
+  });
+}
+
+/// What fails in the midst of a message leaves nothing that could be taken for the next one.
+TEST(Messages, that_cannot_be_unpacked_fail_what_follows_them) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "all");
+    const View view("view", 10);
+    const auto first = all.send(view, 0);
+    const auto second = all.send(view, 0);
+    const auto odd = all.receive(0, 40, [](std::byte*) { throw std::runtime_error("cannot unpack"); });
+    const auto sound = all.receive(view, 0);
+    EXPECT_THROW(all.wait(odd), std::runtime_error);
+    EXPECT_THROW(all.wait(sound), std::runtime_error);
+    EXPECT_THROW(all.receive(view, 0), std::runtime_error);
+    all.wait(first);
+    all.wait(second);
+  });
+}
+
 /// The channel of the first cannot be opened.
 TEST(Messages, to_nobody_are_refused_each_time) {
   run_peers({.ranks = 1}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "all");
     const View view("view", 10);
-    for (int again = 0; again < 2; ++again)
-      EXPECT_EQ(code_of([&] { all.send(view, 99); }), Code::bad_argument);
+    for (int again = 0; again < 2; ++again) EXPECT_EQ(code_of([&] { all.send(view, 99); }), Code::bad_argument);
   });
 }
 

@@ -19,6 +19,7 @@ BUGS = {
     "source_not_acquired": "Races.a_message_is_not_packed*",
     "ghosts_released_early": "Races.ghosts_that_are_filled_in_place*",
     "own_not_acquired": "Races.a_view_is_not_written_before*",
+    "failure_forgotten": "Faults.a_halo_in_place_of_a_late_peer_fails",
     "instance_not_awaited": "Races.an_exchange_on_another_instance*",
 }
 

@@ -27,10 +27,11 @@ struct HaloOptions {
   int depth = 2;              ///< how many exchanges may be under way
   std::string name = "halo";  ///< of its scope: halos of one context that are open at once differ in it
 
-  /// What one View sends in one direction, and is alone in its message, is not packed where it has no gaps: it goes from
-  /// the View and lands in the View, without a copy. Then own elements stay as they are from `start` to `finish`, and a
-  /// neighbour that is ahead waits for this rank's next `start`. For a depth of 1; the same at all ranks; `exchange` is
-  /// of the Views that the halo was made with alone.
+  /// What one View sends in one direction, and is alone in its message, is not packed where it has no gaps: it goes
+  /// from the View and lands in the View. Then own elements stay as they are from `start` to `finish`; ghosts are the
+  /// neighbours' from the making of the halo to the first `finish`, and from each later `start` to its `finish`; and a
+  /// neighbour that is ahead waits for this rank's next `start`. For a depth of 1; the same at all ranks; own elements
+  /// and ghosts do not overlap; `exchange` is of the Views that the halo was made with alone.
   bool in_place = false;
 
   /// For other elements than cells, and ghosts wider than what is exchanged: which elements of View number `view` go to
@@ -103,14 +104,15 @@ class Halo {
   void start() { start(gather_->packing.own()); }
   void finish() {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
-    const Index slot = wait(*gather_);
-    if (detail::seeded("released_early")) release(*gather_);
-    gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
-    if (options_.in_place) {
-      if (!detail::seeded("own_not_acquired")) gather_->plan.acquire(queue_.stream());
-      if (!detail::seeded("ghosts_released_early")) return;  // they are in use until the next start
-    }
-    if (!detail::seeded("released_early")) release(*gather_);
+    take(*gather_, [this](Index slot) {
+      if (detail::seeded("released_early")) release(*gather_);
+      gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
+      if (options_.in_place) {
+        if (!detail::seeded("own_not_acquired")) gather_->plan.acquire(queue_.stream());
+        if (!detail::seeded("ghosts_released_early")) return;  // they are in use until the next start
+      }
+      if (!detail::seeded("released_early")) release(*gather_);
+    });
   }
 
   /// The same of other Views, with the extents and strides of those that the halo was made with: the two copies of a
@@ -217,7 +219,7 @@ class Halo {
     bool committed = false;
     Index epoch = 0;
     Index waited = 0;
-    std::exception_ptr failure = nullptr;  // of a wait, after which it has more under way than it counts
+    std::exception_ptr failure = nullptr;  // what ended it in the midst of an exchange: each later call throws it
   };
 
   [[noreturn]] void refuse(Code code, const std::string& why) const {
@@ -272,6 +274,23 @@ class Halo {
           if (range.begin[k] < 0 || range.begin[k] > range.end[k] || range.end[k] > static_cast<Index>(view.extent(k)))
             refuse(Code::bad_argument, "the halo's ranges of View '" + view.label() + "' are not in it");
         }
+      }
+    }
+    if (options_.in_place) check_apart(view, number);
+  }
+  /// What lands in the View must not lie where another message is still read.
+  template <class View>
+  void check_apart(const View& view, std::size_t number) const {
+    for (const Offset<D>& out : options_.stencil) {
+      const Range own = options_.ranges(number, out, Side::own);
+      for (const Offset<D>& in : options_.stencil) {
+        const Range ghosts = options_.ranges(number, in, Side::ghosts);
+        bool overlap = true;
+        for (std::size_t k = 0; k < View::rank(); ++k)
+          overlap = overlap && std::max(own.begin[k], ghosts.begin[k]) < std::min(own.end[k], ghosts.end[k]);
+        if (overlap)
+          refuse(Code::bad_argument, "own elements and ghosts of View '" + view.label() +
+                                         "' overlap in the halo's ranges: it cannot move in place");
       }
     }
   }
@@ -338,9 +357,10 @@ class Halo {
   void scatter(Operation operation, const Moved& moved) {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo scatter");
     send(*scatter_, moved);
-    const Index slot = wait(*scatter_);
-    combine(operation, slot, moved, std::index_sequence_for<Views...>());
-    release(*scatter_);
+    take(*scatter_, [&](Index slot) {
+      combine(operation, slot, moved, std::index_sequence_for<Views...>());
+      release(*scatter_);
+    });
   }
   template <class Operation, std::size_t... I>
   void combine(Operation operation, Index slot, const Moved& moved, std::index_sequence<I...>) {
@@ -356,24 +376,35 @@ class Halo {
     if (route.epoch - route.waited == options_.depth)
       refuse(Code::misuse, "a halo of depth " + std::to_string(options_.depth) + " has no more exchanges under way");
     commit(route, kContextTimeout);
-    const Index slot = (route.epoch + 1) % options_.depth;
-    if (route.used != nullptr && route.epoch > 0) release(route);
-    if (!detail::seeded("source_not_acquired")) route.plan.acquire(queue_.stream());
-    route.moved[static_cast<std::size_t>(slot)] = moved;
-    route.packing.pack(queue_, slot, moved);
-    route.plan.start(queue_.stream());
-    ++route.epoch;
+    in_one(route, [&] {
+      const Index slot = (route.epoch + 1) % options_.depth;
+      if (route.used != nullptr && route.epoch > 0) release(route);
+      if (!detail::seeded("source_not_acquired")) route.plan.acquire(queue_.stream());
+      route.moved[static_cast<std::size_t>(slot)] = moved;
+      route.packing.pack(queue_, slot, moved);
+      route.plan.start(queue_.stream());
+      ++route.epoch;
+    });
   }
-  /// Returns the slot that the epoch is in.
-  Index wait(Route& route) {
+  /// Waits for the oldest epoch under way, and does with its slot what is to be done.
+  template <class Use>
+  void take(Route& route, Use use) {
+    if (route.failure) std::rethrow_exception(route.failure);
     if (route.waited == route.epoch) refuse(Code::misuse, "no exchange of this halo was started");
-    try {
+    in_one(route, [&] {
       route.plan.wait(queue_.stream());
-    } catch (const Error&) {
-      route.failure = std::current_exception();
+      use(++route.waited % options_.depth);
+    });
+  }
+  /// Who fails in it has done a part that cannot be done again.
+  template <class Work>
+  void in_one(Route& route, Work work) {
+    try {
+      work();
+    } catch (...) {
+      if (!detail::seeded("failure_forgotten")) route.failure = std::current_exception();
       throw;
     }
-    return ++route.waited % options_.depth;
   }
   void release(Route& route) { route.plan.release(queue_.stream()); }
 

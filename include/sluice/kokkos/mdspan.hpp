@@ -15,7 +15,6 @@ concept Mdspan = requires(const T& span) {
   typename T::element_type;
   typename T::extents_type;
   span.data_handle();
-  span.stride(std::size_t{0});
   span.is_strided();
   T::rank();
 };
@@ -45,9 +44,11 @@ auto view_of(const Span& span) {
   static_assert(std::is_same_v<std::remove_cvref_t<decltype(span.data_handle())>, Element*>,
                 "the accessor of the mdspan has no plain pointer");
   Kokkos::LayoutStride layout;
-  for (std::size_t k = 0; k < kRank; ++k) {
-    layout.dimension[k] = static_cast<std::size_t>(span.extent(k));
-    layout.stride[k] = static_cast<std::size_t>(span.stride(k));
+  if constexpr (kRank > 0) {  // an mdspan of one element has no strides to ask for
+    for (std::size_t k = 0; k < kRank; ++k) {
+      layout.dimension[k] = static_cast<std::size_t>(span.extent(k));
+      layout.stride[k] = static_cast<std::size_t>(span.stride(k));
+    }
   }
   return Kokkos::View<typename detail::Pointers<Element, kRank>::type, Kokkos::LayoutStride, Kokkos::AnonymousSpace,
                       Kokkos::MemoryTraits<Kokkos::Unmanaged>>(span.data_handle(), layout);

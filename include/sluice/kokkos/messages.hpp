@@ -6,6 +6,7 @@
 #include <sluice/kokkos/moves.hpp>
 
 #include <Kokkos_Core.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -16,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -93,8 +95,10 @@ struct MoveBox {
 /// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
 /// one after that waits in the queue until the peer has waited for the first, in program order in the call.
 ///
-/// What fails on the way to a peer, or from it, is thrown by the waits for those messages, and by what is sent to it or
-/// received from it later. Others are not affected.
+/// What fails on the way to a peer, or from it, is thrown in program order by the waits for those messages, and by what
+/// is sent to it or received from it later. On a stream of the host or a GPU a message is over for `wait` once it is
+/// enqueued: what fails behind that is thrown by the next message, or by Context::synchronize. Other peers are not
+/// affected.
 template <class Exec>
 class Messages {
   struct Message {
@@ -141,6 +145,7 @@ class Messages {
   /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64.
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack) {
+    const Kokkos::Profiling::ScopedRegion region("sluice: messages send");
     auto message = std::make_shared<Message>(Message{bytes, std::move(pack)});
     if (bytes == 0)
       message->end();
@@ -153,6 +158,7 @@ class Messages {
   /// peer.
   template <class Unpack>
   Request receive(Rank peer, std::size_t bytes, Unpack unpack) {
+    const Kokkos::Profiling::ScopedRegion region("sluice: messages receive");
     auto message = std::make_shared<Message>(Message{bytes, std::move(unpack)});
     if (bytes == 0)
       message->end();
@@ -175,10 +181,13 @@ class Messages {
 
   /// Later work on the queue may overwrite what was sent, or finds what was received. In program order blocks until
   /// that has happened. On a GPU blocks the host as long as a message of this object is not put because its peer has
-  /// not asked for it: once for each channel, and up to the connect timeout.
-  /// @throws Error{Code::timeout} for a message that its peer has not asked for in that time
+  /// not asked for it: once for each channel, and up to the connect timeout. What is to be received may take
+  /// SLUICE_TIMEOUT from when nothing of this object is left to be put.
+  /// @throws Error{Code::timeout} for a message that its peer has not asked for, or sent anything of, in the connect
+  ///   timeout: that changes nothing, and can be tried again
   void wait(const Request& request) {
     if (request.message_ == nullptr) return;
+    const Kokkos::Profiling::ScopedRegion region("sluice: messages wait");
     Message& message = *request.message_;
     const auto deadline = deadline_after(context_.connect_timeout());
     while (!message.over) {
@@ -283,32 +292,53 @@ class Messages {
     std::this_thread::yield();
   }
 
-  /// Takes the next message of a peer.
+  /// Takes the next message of a peer. A peer that has not opened its end so far may still do so; whatever else fails
+  /// leaves the channel in the midst of a message.
   void pull(Direction<Receiver>& from) {
+    Receiver& end = *from.waiting.front().end;
+    std::optional<Slice> slot;
     try {
-      const auto& [end, message] = from.waiting.front();
-      message->move(next_slot(*end).data());
-      end->release(queue_.stream());
+      slot = await_slot(end);
+    } catch (const Error&) {
+      if (is_sound(end)) throw;
+      return from.fail(std::current_exception());
+    }
+    try {
+      const std::shared_ptr<Message> message = from.waiting.front().message;
+      message->move((slot ? *slot : end.wait(queue_.stream())).data());
+      end.release(queue_.stream());
       message->end();
       from.waiting.pop_front();
-    } catch (const Error&) {
+    } catch (...) {
       from.fail(std::current_exception());
     }
   }
-  /// Meanwhile puts what its peers come to ask for: the peer of this one may need that.
-  Slice next_slot(Receiver& end) {
-    using namespace std::chrono_literals;
+  static bool is_sound(const Receiver& end) noexcept {
+    try {
+      static_cast<void>(end.connected());
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  /// Until the host may enqueue the wait for the next message. Meanwhile puts what its peers come to ask for: the peer
+  /// of this one may need that. The slot, if the message came before that was all.
+  std::optional<Slice> await_slot(Receiver& end) {
     const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
     const auto deadline = deadline_after(in_order ? context_.timeout() : context_.connect_timeout());
-    while (!push() && Clock::now() < deadline) {
+    for (Timeout turn = kShortTurn; !push() && Clock::now() < deadline; turn = std::min(2 * turn, kLongTurn)) {
       if (!in_order) {
         std::this_thread::yield();
-      } else if (auto slot = end.wait_for(100us)) {
-        return *slot;
+      } else if (auto slot = end.wait_for(turn)) {
+        return slot;
       }
     }
-    return end.wait(queue_.stream());
+    if (queue_.stream().kind() != Stream::Kind::host) end.wait_connected();
+    return std::nullopt;
   }
+
+  static constexpr Timeout kShortTurn = std::chrono::microseconds(50);
+  static constexpr Timeout kLongTurn = std::chrono::milliseconds(2);
 
   Context context_;
   Queue<Exec> queue_;

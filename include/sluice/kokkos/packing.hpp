@@ -283,8 +283,7 @@ class Packing {
         end.slices.push_back(end.memory.slice(static_cast<std::size_t>(at), size));
         at += bytes(m);
       }
-      for (Index slot = 0; slot < depth_; ++slot)
-        end.slots.push_back({end.slices.back().data() + slot * end.bytes[m]});
+      for (Index slot = 0; slot < depth_; ++slot) end.slots.push_back({end.slices.back().data() + slot * end.bytes[m]});
     }
     end.in_place = std::ranges::count_if(gapless, [](const auto* piece) { return piece != nullptr; });
     std::erase_if(end.pieces, [&](const detail::Piece& piece) {
