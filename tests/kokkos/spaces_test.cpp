@@ -46,7 +46,10 @@ struct Column {
   }
 };
 
-Field make_field(const Column& column) { return {"field", kOwn + 2 * column.width, kOwn + 2 * column.width}; }
+Field make_field(const Column& column) {
+  Field field("field", kOwn + 2 * column.width, kOwn + 2 * column.width);
+  return field;
+}
 
 /// Own elements get their values.
 void fill(const Exec& exec, const Field& field, const Column& column, int step) {
