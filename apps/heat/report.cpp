@@ -37,11 +37,13 @@ void tell_error(const Options& options, Solution& solution) {
   const Accuracy& accuracy = *solution.accuracy;
   fmt::print("error against the exact solution: {:.4g}", accuracy.error);
   solution.result.more.emplace_back("error", accuracy.error);
-  if (const auto order = accuracy.order()) {
-    fmt::print("; in cells twice as wide {:.4g}: order {:.2f}\n", *accuracy.coarse_error, *order);
+  if (accuracy.coarse_error) fmt::print("; in cells twice as wide {:.4g}", *accuracy.coarse_error);
+  if (const auto order = accuracy.order(options.steps)) {
+    fmt::print(": order {:.2f}\n", *order);
     solution.result.more.emplace_back("order", *order);
   } else {
-    fmt::print("; its order is not known ({})\n", why_no_order(options, solution.result.ranks));
+    fmt::print("; its order is not known ({})\n", accuracy.coarse_error ? "errors as small as these are rounding"
+                                                                        : why_no_order(options, solution.result.ranks));
   }
 }
 
