@@ -23,7 +23,8 @@ struct Sides {
     options.nz = dims == 2 ? 1 : nz.value_or(side);
     const double most = 1.0 / (2 * dims);
     options.fourier = fourier.value_or(dims == 2 ? 0.2 : 0.125);
-    if (!(options.fourier > 0 && options.fourier <= most))
+    const bool stable = options.fourier > 0 && options.fourier <= most;
+    if (!stable)
       throw CLI::ValidationError("--fourier", "stable steps are above 0 and at most 1/" + std::to_string(2 * dims));
   }
 };

@@ -35,8 +35,8 @@ struct Accuracy {
   /// many steps, may be rounding for a good part.
   std::optional<double> order(Index steps) const {
     const double least = 10 * rounding(steps);
-    if (!coarse_error || !(error > least && *coarse_error > least)) return std::nullopt;
-    return std::log2(*coarse_error / error);
+    if (coarse_error && error > least && *coarse_error > least) return std::log2(*coarse_error / error);
+    return std::nullopt;
   }
 };
 
