@@ -54,6 +54,8 @@ ROWS = [
     ("heat.order", f"{RUN} -n 3 {HEAT_3D}", 0, r"^error against the exact solution: .* order [12]\.[0-9]+$"),
     ("heat.conservation", f"{RUN} -n 3 {HEAT} --start spots", 0, r"^CONSERVATION: PASSED$"),
     ("heat.no_communication", f"{RUN} -n 2 {HEAT} --comm none", 0, r"^CONSERVATION: skipped"),
+    ("heat.no_heat", f"{RUN} -n 2 {{bin}}/heat --start spots -n 3 -t 9", 0, r"^CONSERVATION: PASSED$"),
+    ("heat.order_of_rounding", f"{RUN} -n 2 {{bin}}/heat -n 32 -t 4000", 0, r"its order is not known \(errors as small as these are rounding\)$"),
     ("heat.unstable", f"{RUN} -n 2 {HEAT_3D} --fourier 0.2", 2, r"^heat: --fourier: .*1/6"),
     ("heat.no_z", f"{RUN} -n 2 {HEAT} --nz 8", 2, r"^heat: --nz: "),
     ("heat.too_many_ranks", f"{RUN} -n 7 {{bin}}/heat --dims 3 -n 4", 2, r"^heat: a mesh of 4 x 4 x 4 cells cannot"),
@@ -93,6 +95,9 @@ ROWS = [
     ("life.unwritable", f"{RUN} -n 3 {LIFE} --csv {{out}}/refused.csv --rle {{out}}/none/life.rle", 2,
      r"^life: cannot write .*none/life\.rle"),
     ("trace.unwritable", f"{RUN} -n 3 {JACOBI} --trace {{out}}/none/x.json", 2, r"^jacobi: --trace: cannot write .*none/x\.json"),
+    ("trace.unwritable_elsewhere", f"{RUN} -n 3 {{out}}/in_folder_of_rank_0 {{bin}}/jacobi --niter 5 --trace timelines/x.json", 2,
+     r"^jacobi: --trace: cannot write timelines/x\.json"),
+    ("trace.no_file", f"{RUN} -n 3 {JACOBI} --trace /dev/null", 2, r"^jacobi: --trace: cannot write /dev/null: it is no regular file$"),
     ("trace.twice", f"{RUN} -n 3 {JACOBI} --trace {{out}}/same.json --json {{out}}/same.json", 2, r"^jacobi: .*same\.json is asked for twice"),
     ("trace.run_unwritable", f"{RUN} -n 3 --trace {{out}}/none/x.json {JACOBI}", 2, r"none/x\.json"),
     ("info.text", "{bin}/sluice-info", 0, r"SLUICE_CONNECT_TIMEOUT"),
@@ -236,6 +241,13 @@ BENCH_KEYS = {"schema", "bench", "backend", "stream", "memory", "touch", "fired_
 
 
 
+def read_back(text, value):
+    """A field of a CSV file as what it is in JSON, where that is `value`: nothing stands for null."""
+    if value is None:
+        return text or None
+    return text if isinstance(value, str) else float(text or "nan")
+
+
 def check_results(app, work):
     """The results of one program as JSON and CSV: the keys that scripts rely on, with the same values in both."""
     keys = {"app", "comm", "backend", "stream", "nx", "ny", "nz", "ranks", "steps", "create_s", "solve_s", "step_us", "phases",
@@ -244,13 +256,17 @@ def check_results(app, work):
     lines = list(csv.DictReader((work / f"{app}.csv").read_text().splitlines()))
     faults = [f"{app}.json lacks {sorted(keys - results.keys())}"] if keys - results.keys() else []
     phases = results.pop("phases") or {}
+    if app == "skipped":
+        wanted = {"verification": "skipped", "max_error": None}
+        if {name: results[name] for name in wanted} != wanted:
+            faults.append(f"{app}.json says {results}, not {wanted}")
     if set(phases) != {"pack", "put", "interior", "wait", "unpack", "boundary"} or not 0 < sum(phases.values()):
         faults.append(f"{app}.json: --phases gave {phases}")
     results |= {f"{name}_s": seconds for name, seconds in phases.items()}
     shown = {name: text for line in lines for name, text in line.items()}
     if len(lines) != 1 or shown.keys() != results.keys():
         return [*faults, f"{app}.csv has {sorted(shown)}, {app}.json {sorted(results)}"]
-    differ = [name for name, value in results.items() if shown[name] != value and float(shown[name]) != value]
+    differ = [name for name, value in results.items() if read_back(shown[name], value) != value]
     return [*faults, f"{app}.csv and {app}.json differ in {differ}"] if differ else faults
 
 
@@ -271,9 +287,8 @@ def frames_of(gif):
 
 def check_outputs(work):
     """Files that the programs of `output_rows` wrote, and that a refused one did not: results, pictures and patterns."""
-    faults = []
+    faults = [fault for name in ("jacobi", "faces", "heat", "life", "skipped") for fault in check_results(name, work)]
     for app in ("jacobi", "faces", "heat", "life"):
-        faults += check_results(app, work)
         if not (work / f"{app}.png").read_bytes().startswith(b"\x89PNG\r\n"):
             faults.append(f"{app}.png is no PNG")
     if not re.search(r"^x = ", (work / "life.rle").read_text(), re.MULTILINE):
@@ -298,6 +313,8 @@ def output_rows():
     for app, command in (("jacobi", VOLUME), ("faces", FACES), ("heat", HEAT), ("life", LIFE + " --rle {out}/life.rle")):
         files = " ".join(f"--{kind} {{out}}/{app}.{end}" for kind, end in (("json", "json"), ("csv", "csv"), ("image", "png")))
         yield f"{app}.files", f"{RUN} -n 2 {command} --phases {files}", 0, r"^  interior +[0-9.]+ s$"
+    yield ("skipped.files", f"{RUN} -n 2 {JACOBI} --no-verify --phases --json {{out}}/skipped.json --csv {{out}}/skipped.csv", 0,
+           r"^VERIFICATION: skipped")
     yield "life.write_freq", f"{RUN} -n 3 {LIFE} -F 30 --image {{out}}/every.png --rle {{out}}/every.rle", 0, PASSED
     yield "heat.movie", f"{RUN} -n 2 {HEAT_3D} -F 10 --image {{out}}/heat_at.png --movie {{out}}/heat.gif", 0, PASSED
     yield "life.movie", f"{RUN} -n 3 {LIFE_60} --movie {{out}}/each.gif", 0, PASSED
@@ -517,6 +534,10 @@ def main():
         (work / "bad.rle").write_text("x = 3, y = 3\nbob$2?o!\n")
         (work / "ucx_perftest").write_text("#!/bin/sh\necho 10000,1.0,1.5,2.5,3.0,3.0,400000,400000\n")
         (work / "ucx_perftest").chmod(0o755)
+        # Runs a program, for rank 0 in a folder that the others have not.
+        (work / "timelines").mkdir()
+        (work / "in_folder_of_rank_0").write_text(f'#!/bin/sh\nprogram=$(realpath "$1")\nshift\n[ "$SLUICE_RANK" != 0 ] || cd {work}\nexec "$program" "$@"\n')
+        (work / "in_folder_of_rank_0").chmod(0o755)
         emucuda = options.bin.resolve().parent / "emucuda"
         folders = {"bin": options.bin, "source": options.source, "out": work, "emucuda": emucuda}
         all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *trace_rows(), *bench_rows()]

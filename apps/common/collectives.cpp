@@ -64,6 +64,34 @@ class Pair {
   sluice::Sender out_;
 };
 
+std::size_t chunk_bytes(std::size_t bytes) { return std::min(bytes, kChunkBytes); }
+
+// Takes in what one rank brings to a gather, in chunks.
+class Inlet {
+ public:
+  Inlet(sluice::Context& context, sluice::Scope& scope, int from, std::size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    memory_ = context.allocate(kDepth * chunk_bytes(bytes));
+    in_ = scope.receiver(from, kGatherTag, memory_.all(), {.depth = kDepth});
+  }
+
+  std::vector<std::byte> receive() {
+    std::vector<std::byte> all(bytes_);
+    const std::size_t chunk = chunk_bytes(bytes_);
+    for (std::size_t at = 0; at < bytes_; at += chunk) {
+      const sluice::Slice slot = in_.wait({});
+      std::memcpy(all.data() + at, slot.data(), std::min(chunk, bytes_ - at));
+      in_.release({});
+    }
+    return all;
+  }
+
+ private:
+  std::size_t bytes_;
+  sluice::Memory memory_;
+  sluice::Receiver in_;
+};
+
 class SluiceCollectives : public Collectives {
  public:
   using Collectives::max;
@@ -97,8 +125,11 @@ class SluiceCollectives : public Collectives {
       send_chunks(mine);
       return;
     }
+    // All are open before the first is read from: others wait no longer than they may for a channel to be connected.
+    std::vector<Inlet> inlets;
+    for (int rank = 1; rank < context_.size(); ++rank) inlets.emplace_back(context_, scope_, rank, bytes_of[rank]);
     sink(0, mine);
-    for (int rank = 1; rank < context_.size(); ++rank) sink(rank, receive_chunks(rank, bytes_of[rank]));
+    for (int rank = 1; rank < context_.size(); ++rank) sink(rank, inlets[rank - 1].receive());
   }
 
  private:
@@ -120,8 +151,6 @@ class SluiceCollectives : public Collectives {
     for (Pair& pair : extra_) pair.send(values);
   }
 
-  static std::size_t chunk_bytes(std::size_t bytes) { return std::min(bytes, kChunkBytes); }
-
   void send_chunks(std::span<const std::byte> bytes) {
     if (bytes.empty()) return;
     const std::size_t chunk = chunk_bytes(bytes.size());
@@ -132,20 +161,6 @@ class SluiceCollectives : public Collectives {
       std::memcpy(out.acquire({}).data(), part.data(), part.size());
       out.put({}, 0, part.size());
     }
-  }
-
-  std::vector<std::byte> receive_chunks(int from, std::size_t bytes) {
-    std::vector<std::byte> all(bytes);
-    if (bytes == 0) return all;
-    const std::size_t chunk = chunk_bytes(bytes);
-    const sluice::Memory memory = context_.allocate(kDepth * chunk);
-    sluice::Receiver in = scope_.receiver(from, kGatherTag, memory.all(), {.depth = kDepth});
-    for (std::size_t at = 0; at < bytes; at += chunk) {
-      const sluice::Slice slot = in.wait({});
-      std::memcpy(all.data() + at, slot.data(), std::min(chunk, bytes - at));
-      in.release({});
-    }
-    return all;
   }
 
   sluice::Context context_;

@@ -3,6 +3,7 @@
 #include "apps/common/mpi_world.hpp"
 #include "apps/common/usage_error.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string>
@@ -14,10 +15,16 @@ namespace {
 
 constexpr int kHaloTag = 0;
 
-int byte_count(const Link& link) {
-  if (link.bytes() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw UsageError("a halo message of " + std::to_string(link.bytes()) + " bytes is too long for MPI");
-  return static_cast<int>(link.bytes());
+int byte_count(const Link& link) { return static_cast<int>(link.bytes()); }
+
+// On all ranks alike, so that the one which is to tell does, and nobody waits for a rank that has given up.
+void check_lengths(const MpiWorld& world, const Links& links) {
+  unsigned long long longest = 0;
+  for (const auto* side : {&links.in, &links.out})
+    for (const Link& link : *side) longest = std::max<unsigned long long>(longest, link.bytes());
+  MPI_Allreduce(MPI_IN_PLACE, &longest, 1, MPI_UNSIGNED_LONG_LONG, MPI_MAX, world.communicator());
+  if (longest > static_cast<unsigned long long>(std::numeric_limits<int>::max()))
+    throw UsageError("a halo message of " + std::to_string(longest) + " bytes is too long for MPI");
 }
 
 using Requests = std::vector<MPI_Request>;
@@ -33,6 +40,7 @@ void wait_all(Requests& requests) {
 class PersistentExchange : public Exchange {
  public:
   explicit PersistentExchange(const Links& links) {
+    check_lengths(world_, links);
     for (int slot = 0; slot < kSlots; ++slot) {
       for (const Link& link : links.in)
         MPI_Recv_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
@@ -42,15 +50,17 @@ class PersistentExchange : public Exchange {
                       &sends_[slot].emplace_back());
     }
     // Two messages of a pair match in the order of their receives: the first exchange uses slot 1.
-    for (int k = 1; k <= kSlots; ++k) start_all(receives_[k % kSlots]);
+    for (int k = 1; k <= kSlots; ++k) start(k % kSlots);
   }
 
   PersistentExchange(const PersistentExchange&) = delete;
   PersistentExchange& operator=(const PersistentExchange&) = delete;
 
   ~PersistentExchange() override {
-    for (Requests& requests : receives_) {
-      for (MPI_Request& request : requests) MPI_Cancel(&request);
+    for (int slot = 0; slot < kSlots; ++slot) {
+      Requests& requests = receives_[slot];
+      for (MPI_Request& request : requests)
+        if (started_[slot]) MPI_Cancel(&request);
       wait_all(requests);
       for (MPI_Request& request : requests) MPI_Request_free(&request);
     }
@@ -66,24 +76,30 @@ class PersistentExchange : public Exchange {
     return slot_;
   }
   void put() override { start_all(sends_[slot_]); }
-  void wait() override { wait_all(receives_[slot_]); }
-  void release() override { start_all(receives_[slot_]); }
+  void wait() override {
+    wait_all(receives_[slot_]);
+    started_[slot_] = false;
+  }
+  void release() override { start(slot_); }
   std::string describe() const override { return "MPI persistent requests, two sets"; }
 
  private:
+  void start(int slot) {
+    start_all(receives_[slot]);
+    started_[slot] = true;
+  }
+
   MpiWorld world_;
   std::array<Requests, kSlots> sends_;
   std::array<Requests, kSlots> receives_;
+  std::array<bool, kSlots> started_{};  // receives that may be cancelled
   int slot_ = 0;
 };
 
 // As most programs are written: receives and sends are posted together, and all have ended when the exchange has.
 class RequestExchange : public Exchange {
  public:
-  explicit RequestExchange(const Links& links) : links_(links) {
-    for (const auto* side : {&links_.in, &links_.out})
-      for (const Link& link : *side) byte_count(link);
-  }
+  explicit RequestExchange(const Links& links) : links_(links) { check_lengths(world_, links); }
 
   int acquire() override { return 0; }
   void put() override {

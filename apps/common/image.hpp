@@ -44,14 +44,15 @@ struct Image {
 
 /// Whether this program was built with libpng.
 bool can_write_png();
-/// Writes a PNG file, unless its name is empty. @throws std::runtime_error that names the file.
+/// @throws std::runtime_error that names the file.
 void write_png(const std::string& file, const Image& image);
 
-/// What is drawn of a field of three dimensions; of one of two, all of it.
+/// What is drawn of a field of three dimensions: the plane at a quarter of z, where a sine of one period is at its
+/// highest. In the middle it is zero. Of a field of two dimensions, all of it.
 template <class T>
-std::span<const T> middle_plane(std::span<const T> cells, const Mesh& mesh) {
+std::span<const T> drawn_plane(std::span<const T> cells, const Mesh& mesh) {
   const auto plane = static_cast<std::size_t>(mesh.nx * mesh.ny);
-  return cells.subspan(static_cast<std::size_t>(mesh.nz / 2) * plane, plane);
+  return cells.subspan(static_cast<std::size_t>(mesh.nz / 4) * plane, plane);
 }
 
 /// How cells become pixels: large fields are averaged over shrink x shrink cells, small ones drawn enlarge times as
@@ -100,6 +101,14 @@ Image draw(std::span<const T> cells, Index nx, Index ny, double low, double high
   for (const double value : pixel_values(cells, nx, ny))
     image.pixels.push_back(colour_at(palette, (value - low) / (high - low)));
   return image;
+}
+
+/// Draws a whole field, or a plane of it, into a PNG file, unless its name is empty. Values from `low` to `high` span
+/// the palette. @throws std::runtime_error that names the file.
+template <class T>
+void write_picture(const std::string& file, std::span<const T> cells, const Mesh& mesh, double low, double high,
+                   Palette palette) {
+  if (!file.empty()) write_png(file, draw(drawn_plane(cells, mesh), mesh.nx, mesh.ny, low, high, palette));
 }
 
 }  // namespace apps

@@ -10,7 +10,6 @@ namespace apps {
 bool can_write_png() { return true; }
 
 void write_png(const std::string& file, const Image& image) {
-  if (file.empty()) return;
   png_image png{};
   png.version = PNG_IMAGE_VERSION;
   png.width = static_cast<png_uint_32>(image.width);

@@ -8,7 +8,8 @@ namespace apps {
 MpiWorld::MpiWorld() {
   int running = 0;
   MPI_Initialized(&running);
-  if (running == 0) throw UsageError("--comm mpi needs a start under MPI: mpiexec -n N ... (or srun)");
+  if (running == 0)
+    throw UsageError("--comm mpi and mpi_persistent need a start under MPI: mpiexec -n N ... (or srun)");
   MPI_Comm_dup(MPI_COMM_WORLD, &communicator_);
 }
 

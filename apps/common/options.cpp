@@ -2,6 +2,7 @@
 #include "apps/common/options.hpp"
 
 #include "apps/common/image.hpp"
+#include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <fmt/format.h>
@@ -9,10 +10,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -27,6 +26,8 @@ const std::map<std::string, Comm> kComms = {{"sluice", Comm::sluice},
                                             {"none", Comm::none}};
 const std::map<std::string, StreamKind> kStreams = {
     {"inline", StreamKind::inline_}, {"host", StreamKind::host}, {"cuda", StreamKind::cuda}};
+
+constexpr const char* kTrace = "--trace";
 
 template <class T>
 const char* name_in(const std::map<std::string, T>& names, T value) {
@@ -75,6 +76,20 @@ std::string with_two_dashes(const CLI::App& app, const std::string& argument, co
   return "--" + option + argument.substr(end);
 }
 
+// Hands the file of --trace to the library, unless there is something wrong with it, which is returned. Nothing without
+// that option.
+std::optional<std::string> take_trace(const CLI::App& app) {
+  const CLI::Option* const option = app.get_option_no_throw(kTrace);
+  if (option == nullptr || option->empty()) return std::nullopt;
+  const auto file = option->as<std::string>();
+  std::string fault = why_not_writable(file);
+  if (fault.empty() && std::filesystem::exists(file) && !std::filesystem::is_regular_file(file))
+    fault = "cannot write " + file + ": it is no regular file";
+  if (!fault.empty()) return app.get_name() + ": " + kTrace + ": " + fault;
+  ::setenv("SLUICE_TRACE", file.c_str(), 1);
+  return "";
+}
+
 Parsed outcome(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {  // --help
     std::ostringstream out;
@@ -101,14 +116,7 @@ void add_backend_option(CLI::App& app, std::string& backends) {
 }
 
 void add_trace_option(CLI::App& app, std::string& file) {
-  constexpr auto fault = [](const std::string& name) -> std::string {
-    if (std::ofstream(name, std::ios::app)) return "";
-    return "cannot write " + name + ": " + std::strerror(errno);
-  };
-  app.add_option("--trace", file, "write a timeline to this file, which Perfetto and Chrome show")
-      ->check(CLI::Validator(fault, ""))
-      ->each([](const std::string& name) { ::setenv("SLUICE_TRACE", name.c_str(), 1); })
-      ->option_text("FILE");
+  app.add_option(kTrace, file, "write a timeline to this file, which Perfetto and Chrome show")->option_text("FILE");
 }
 
 void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm) {
@@ -122,16 +130,19 @@ void add_common_options(CLI::App& app, CommonOptions& options, const std::string
       app, "--stream", options.stream, kStreams,
       "where the work runs: inline (default; the calling thread), host (a host stream) or cuda (a GPU's stream)");
   add_backend_option(app, options.backend);
-  app.add_flag_callback(
+  CLI::Option* const verify = app.add_flag_callback(
       "--verify", [&options] { options.verify = true; },
       "compare the whole field with a serial run; default: up to 8e9 updates");
   app.add_flag_callback(
-      "--no-verify", [&options] { options.verify = false; }, "do not compare");
+         "--no-verify", [&options] { options.verify = false; }, "do not compare")
+      ->excludes(verify);
   app.add_flag("--phases", options.phases, "time the phases of a step (slows small ones down)");
   app.add_option("--csv", options.csv, "write the results to this file")->option_text("FILE");
   app.add_option("--json", options.json, "write the results to this file")->option_text("FILE");
   add_trace_option(app, options.trace);
-  app.add_option("--image", options.image, "write a picture of the field to this file")->option_text("FILE.png");
+  app.add_option("--image", options.image,
+                 "write a picture of the field to this file; of three dimensions, of the plane at a quarter of z")
+      ->option_text("FILE.png");
 }
 
 Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases& aliases) {
@@ -143,7 +154,7 @@ Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases
   } catch (const CLI::ParseError& error) {
     return outcome(app, error);
   }
-  return {};
+  return {.trace_fault = take_trace(app)};
 }
 
 void check(const CommonOptions& options) {

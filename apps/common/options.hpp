@@ -36,7 +36,7 @@ const char* name(StreamKind kind);
 /// `--backend A,B`. An unknown name is bad usage, so that one rank says so: the library itself would in every process.
 void add_backend_option(CLI::App& app, std::string& backends);
 
-/// `--trace FILE`: the library's own variable is set, which contexts read.
+/// `--trace FILE`: `parse` sets the library's own variable, which contexts read.
 void add_trace_option(CLI::App& app, std::string& file);
 
 /// @param comm  the names of the option that chooses what moves the halo
@@ -49,7 +49,10 @@ using DashAliases = std::vector<std::pair<std::string, std::string>>;
 struct Parsed {
   bool run = true;
   int exit_code = 0;
-  std::string text;
+  std::string text = {};
+  /// With --trace: what is wrong with its file, in a line; empty: nothing. Other processes may have other folders, so
+  /// this is no matter of the command line: `run_program` asks them all.
+  std::optional<std::string> trace_fault = {};
 };
 
 /// Parses a command line in which long options may have one dash (`-nx 64` as `--nx 64`). Prints nothing.

@@ -13,7 +13,8 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// The parts of a step, in their order.
+/// The parts of a step, in their order: all of it. Waiting for slots that may be packed into is part of `pack`, and
+/// giving slots back, which others wait for, of `unpack`.
 enum class Phase { pack, put, interior, wait, unpack, boundary };
 inline constexpr std::array<const char*, 6> kPhaseNames = {"pack", "put", "interior", "wait", "unpack", "boundary"};
 using PhaseSeconds = std::array<double, kPhaseNames.size()>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/program.hpp"
 
+#include "apps/common/collectives.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <fmt/core.h>
@@ -15,6 +16,14 @@ namespace {
 int say(const Parsed& parsed) {
   fmt::print(parsed.exit_code == 0 ? stdout : stderr, "{}", parsed.text);
   return parsed.exit_code;
+}
+
+// Whether any rank has a fault; the first of those says its own.
+bool is_refused_by_any(sluice::Context& context, const std::string& fault) {
+  const double mine = fault.empty() ? -context.size() : -context.rank();
+  const double first = -make_sluice_collectives(context)->max(mine);
+  if (first == context.rank()) fmt::print(stderr, "{}\n", fault);
+  return first < context.size();
 }
 
 }  // namespace
@@ -37,6 +46,7 @@ int run_program(int argc, char** argv, const char* name, const Parsed& parsed, c
           if (context.rank() == 0) say(parsed);
           return;
         }
+        if (parsed.trace_fault && is_refused_by_any(context, *parsed.trace_fault)) return worst(2);
         try {
           worst(body(context));
         } catch (const UsageError& error) {

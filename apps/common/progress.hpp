@@ -19,7 +19,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// One more step is done; called where the work runs.
+  /// One more step is done; called where the work runs, but for a GPU's stream: there a step counts once it is
+  /// enqueued.
   void step() { done_.store(done_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
  private:

@@ -3,14 +3,18 @@
 
 #include "apps/common/usage_error.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
 
 namespace apps {
 namespace {
@@ -22,6 +26,9 @@ Json phases_json(const PhaseSeconds& seconds) {
   for (std::size_t i = 0; i < kPhaseNames.size(); ++i) phases[kPhaseNames[i]] = seconds[i];
   return phases;
 }
+
+// JSON has no infinity, and null says that a value is not known.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value)); }
 
 Json object(const Result& result) {
   Json object = {{"app", result.app},
@@ -38,8 +45,8 @@ Json object(const Result& result) {
                  {"step_us", result.step_us()},
                  {"phases", result.phases ? phases_json(*result.phases) : Json(nullptr)},
                  {"verification", result.verification},
-                 {"max_error", result.max_error ? Json(*result.max_error) : Json(nullptr)}};
-  for (const auto& [name, value] : result.more) object[name] = value;
+                 {"max_error", result.max_error ? number(*result.max_error) : Json(nullptr)}};
+  for (const auto& [name, value] : result.more) object[name] = number(value);
   return object;
 }
 
@@ -49,6 +56,20 @@ void append(std::string& line, const std::string& text) { line += (line.empty() 
 std::string field(const Json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Whether this process may do that to a file: 0 or an error number.
+int access_error(const std::filesystem::path& path, int what) {
+  return ::faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0 ? 0 : errno;
+}
+
+// Nothing is opened to find out: a file that one rank makes and removes may be written by another meanwhile.
+int write_error(std::filesystem::path path) {
+  const int error = access_error(path, W_OK);
+  if (error == 0) return std::filesystem::is_directory(path) ? EISDIR : 0;
+  if (error != ENOENT) return error;
+  while (std::filesystem::is_symlink(path)) path = path.parent_path() / std::filesystem::read_symlink(path);
+  return access_error(path.has_parent_path() ? path.parent_path() : ".", W_OK | X_OK);
 }
 
 }  // namespace
@@ -74,21 +95,24 @@ std::string to_csv(const Result& result) {
 }
 
 std::string to_text(const Result& result, double updates) {
-  std::string text =
-      fmt::format("creation time: {:.6f} s\nsolve time: {:.6f} s, {:.3f} us per step, {:.4g} cell updates/s\n",
-                  result.create_s, result.solve_s, result.step_us(), result.solve_s > 0 ? updates / result.solve_s : 0);
+  std::string text = fmt::format(
+      "{} ranks, {} steps, comm {}, backend {}, stream {}\n"
+      "creation time: {:.6f} s\nsolve time: {:.6f} s, {:.3f} us per step, {:.4g} cell updates/s\n",
+      result.ranks, result.steps, result.comm, result.backend, result.stream, result.create_s, result.solve_s,
+      result.step_us(), result.solve_s > 0 ? updates / result.solve_s : 0);
   if (!result.phases) return text;
   for (std::size_t i = 0; i < kPhaseNames.size(); ++i)
     text += fmt::format("  {:9} {:.6f} s\n", kPhaseNames[i], (*result.phases)[i]);
   return text;
 }
 
+std::string why_not_writable(const std::string& file) {
+  const int error = write_error(file);
+  return error == 0 ? "" : "cannot write " + file + ": " + std::generic_category().message(error);
+}
+
 void check_writable(const std::string& file) {
-  if (file.empty()) return;
-  std::error_code unknown;  // then opening it tells
-  const bool existed = std::filesystem::exists(file, unknown);
-  if (!std::ofstream(file, std::ios::app)) throw UsageError("cannot write " + file + ": " + std::strerror(errno));
-  if (!existed) std::filesystem::remove(file, unknown);
+  if (const std::string why_not = why_not_writable(file); !file.empty() && !why_not.empty()) throw UsageError(why_not);
 }
 
 void write_text(const std::string& file, const std::string& text) {
@@ -108,6 +132,10 @@ std::string why_not_verified(const CommonOptions& options, double updates) {
   if (options.verify) return *options.verify ? "" : "--no-verify";
   if (updates > kVerifiedUpdates) return fmt::format("more than {:g} cell updates; --verify does it", kVerifiedUpdates);
   return "";
+}
+
+bool needs_field(const CommonOptions& options, double updates) {
+  return why_not_verified(options, updates).empty() || !options.image.empty();
 }
 
 }  // namespace apps

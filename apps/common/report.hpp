@@ -12,7 +12,8 @@
 
 namespace apps {
 
-/// What a run found out; times are those of the slowest rank.
+/// What a run found out; times are those of the slowest rank. Numbers that JSON does not have are written as "inf",
+/// "-inf" and "nan".
 struct Result {
   std::string app;
   std::string comm;
@@ -23,7 +24,7 @@ struct Result {
   Index nz = 1;
   int ranks = 1;
   Index steps = 0;
-  double create_s = 0;
+  double create_s = 0;  ///< all before the first exchange: channels and memory, but also the initial values
   double solve_s = 0;
   std::optional<PhaseSeconds> phases;
   std::string verification = "skipped";              ///< passed, failed or skipped
@@ -37,14 +38,18 @@ struct Result {
 std::string to_json(const Result& result);
 /// A header line and a line of values.
 std::string to_csv(const Result& result);
-/// Lines for people: creation, solve, rate.
+/// Lines for people: what ran how, creation, solve, rate.
 std::string to_text(const Result& result, double updates);
 
 /// Why this run is not verified; empty if it is to be.
 std::string why_not_verified(const CommonOptions& options, double updates);
 
-/// @throws UsageError if a file of that name cannot be written. Asked before a run, which may take long; leaves no file
-/// behind that was not there.
+/// Whether `report` needs the whole field: to compare it, or to draw it.
+bool needs_field(const CommonOptions& options, double updates);
+
+/// Why a file of that name cannot be written: "cannot write FILE: ..."; empty if it can. Opens and makes nothing.
+std::string why_not_writable(const std::string& file);
+/// @throws UsageError if a file of that name cannot be written. Asked before a run, which may take long.
 void check_writable(const std::string& file);
 /// Writes nothing if the name is empty. @throws std::runtime_error
 void write_text(const std::string& file, const std::string& text);

@@ -35,10 +35,11 @@ struct Session {
 };
 
 /// Rank 0 makes sure that the files which the options ask for, and `others`, can be written: before a run, which may
-/// take long. Only its machine need have their folders. @throws UsageError on all ranks
+/// take long. Only its machine need have their folders, but for that of the timeline, which all write. @throws
+/// UsageError on all ranks
 void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others);
 
-/// What moved the halo: a backend's name, "mpi" or "none".
+/// What moved the halo: a backend's name, or that of the comm.
 std::string backend_of(Comm comm, const Exchange& exchange);
 
 /// Times of the slowest rank, on all ranks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/collectives.hpp"
 #include "apps/common/options.hpp"
 #include "apps/common/usage_error.hpp"
 
@@ -10,9 +11,13 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace apps {
@@ -36,8 +41,20 @@ inline Kokkos::InitializationSettings kokkos_settings() {
   return settings;
 }
 
+/// Kokkos' Threads take kernels from the thread that has started Kokkos alone, the program's first.
+/// @throws UsageError on all ranks, if one would launch from another; there must be more than one thread for that
+inline void check_launches(sluice::Context& context, StreamKind kind) {
+  using Default = Kokkos::DefaultHostExecutionSpace;
+  if (std::string_view(Default::name()) != "Threads" || Default().concurrency() == 1) return;
+  const bool from_another = kind == StreamKind::host || ::gettid() != ::getpid();
+  if (make_sluice_collectives(context)->max(from_another ? 1 : 0) > 0)
+    throw UsageError(
+        "Kokkos' Threads run neither on --stream host nor for ranks that are threads: set KOKKOS_NUM_THREADS=1");
+}
+
 /// Calls `body` with an instance of the execution space to use: of its own, since ranks that are threads must not take
-/// turns on one. A single thread gets Serial, which dispatches a kernel without a fork and join.
+/// turns on one; of Kokkos' Threads there is but one. A single thread gets Serial, which dispatches a kernel without a
+/// fork and join.
 template <class Body>
 auto with_host_space(const Body& body) {
   using Default = Kokkos::DefaultHostExecutionSpace;
@@ -69,10 +86,13 @@ class CudaStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Calls `body` with an instance of the execution space that this kind of stream is for.
+/// Calls `body` with an instance of the execution space that this kind of stream is for; all ranks call it together.
 template <class Body>
-auto with_space(StreamKind kind, const Body& body) {
-  if (kind != StreamKind::cuda) return with_host_space(body);
+auto with_space(sluice::Context& context, StreamKind kind, const Body& body) {
+  if (kind != StreamKind::cuda) {
+    check_launches(context, kind);
+    return with_host_space(body);
+  }
   const CudaStream stream;
   return body(Kokkos::Cuda(stream.get()));
 }
@@ -80,8 +100,9 @@ auto with_space(StreamKind kind, const Body& body) {
 #else
 
 template <class Body>
-auto with_space(StreamKind kind, const Body& body) {
+auto with_space(sluice::Context& context, StreamKind kind, const Body& body) {
   if (kind == StreamKind::cuda) throw UsageError("--stream cuda: this program was built with a Kokkos without CUDA");
+  check_launches(context, kind);
   return with_host_space(body);
 }
 

@@ -106,8 +106,8 @@ class Stepper {
 
   void enqueue(Exchange& exchange, const Queue& queue, Measure measure) {
     const int from = now_;
-    const int slot = exchange.acquire();
     if (timer_ != nullptr) queue.run([this] { timer_->start(); });
+    const int slot = exchange.acquire();
     packing_.pack(queue, slot, moved_[from]);
     mark(queue, Phase::pack);
     exchange.put();
@@ -117,8 +117,8 @@ class Stepper {
     exchange.wait();
     mark(queue, Phase::wait);
     packing_.unpack(queue, slot, moved_[from]);
-    mark(queue, Phase::unpack);
     exchange.release();
+    mark(queue, Phase::unpack);
     queue.run([this, from, measure] {
       measured_ += update("boundary", boundary_, from, measure);
       if (progress_ != nullptr) progress_->step();

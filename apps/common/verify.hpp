@@ -2,21 +2,27 @@
 #pragma once
 
 #include "apps/common/mesh.hpp"
+#include "apps/common/report.hpp"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace apps {
 
 /// How a field compares with the one that it should be.
 struct Comparison {
-  Index differing = 0;  ///< cells whose bits are not the same
-  Index first = -1;     ///< the first of them
-  double max_error = 0;
+  Index differing = 0;   ///< cells whose bits are not the same; with a tolerance, those that are not within it
+  Index first = -1;      ///< the first of them
+  double max_error = 0;  ///< of all cells; infinite where a difference is no number
 
   bool passed() const { return differing == 0; }
 };
@@ -41,5 +47,25 @@ Comparison compare(std::span<const T> found, std::span<const T> expected, double
 
 /// The line that scripts look for: "VERIFICATION: PASSED" or "VERIFICATION: FAILED ...".
 std::string verification_line(const Comparison& comparison, const Mesh& mesh);
+
+/// Compares a whole field with what `solve_serially()` returns, unless there is a reason not to; says so in a line on
+/// `out`, and in `result`.
+/// @returns how many seconds the serial run took; nothing if there was none
+template <class T, class Solve>
+std::optional<double> verify(Result& result, const std::string& why_not, std::span<const T> found, const Mesh& mesh,
+                             const Solve& solve_serially, double tolerance = 0, std::FILE* out = stdout) {
+  if (!why_not.empty()) {
+    fmt::print(out, "VERIFICATION: skipped ({})\n", why_not);
+    return std::nullopt;
+  }
+  const auto start = Clock::now();
+  const std::vector<T> expected = solve_serially();
+  const double serial_s = seconds_since(start);
+  const Comparison comparison = compare<T>(found, expected, tolerance);
+  result.verification = comparison.passed() ? "passed" : "failed";
+  result.max_error = comparison.max_error;
+  fmt::print(out, "{}\n", verification_line(comparison, mesh));
+  return serial_s;
+}
 
 }  // namespace apps

@@ -7,7 +7,7 @@
 namespace apps {
 namespace {
 
-constexpr const char* kWhyNot = "--comm mpi is not possible: this program was built without MPI";
+constexpr const char* kWhyNot = "--comm mpi and mpi_persistent are not possible: this program was built without MPI";
 
 }  // namespace
 

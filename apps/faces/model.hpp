@@ -22,7 +22,7 @@ struct Model {
     return 0.5 * copies(at, to, place) + 0.5 * neighbours(at, to, place);
   }
 
-  /// Nodes inplace.
+  /// Nodes inside the block, which no other block has.
   static constexpr void row(const double* __restrict in, const apps::Strides& to, double* __restrict out, Index n) {
     for (Index i = 0; i < n; ++i) out[i] = cell(in + i, to, {});
   }

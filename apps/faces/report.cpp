@@ -7,27 +7,7 @@
 
 #include <fmt/core.h>
 
-#include <string>
-
 namespace faces {
-namespace {
-
-void verify(const Options& options, const Problem& problem, Solution& solution) {
-  apps::Result& result = solution.result;
-  const std::string why_not = apps::why_not_verified(options.common, options.updates(result.ranks));
-  if (!why_not.empty()) {
-    fmt::print("VERIFICATION: skipped ({})\n", why_not);
-    return;
-  }
-  const auto expected = solve_serially(problem, result.steps);
-  const auto comparison = apps::compare<double>(solution.copies, expected);
-  result.verification = comparison.passed() ? "passed" : "failed";
-  result.max_error = comparison.max_error;
-  fmt::print("{}\n", apps::verification_line(comparison, problem.mesh()));
-}
-
-}  // namespace
-
 void print_header(const Options& options, const Problem& problem) {
   const Index n = options.nodes;
   fmt::print("Faces: {} steps, {} x {} x {} blocks of {}^3 nodes; {} bytes of a face, {} of an edge, {} of a corner\n",
@@ -35,19 +15,17 @@ void print_header(const Options& options, const Problem& problem) {
 }
 
 bool reports_field(const Options& options, int ranks) {
-  return apps::why_not_verified(options.common, options.updates(ranks)).empty() || !options.common.image.empty();
+  return apps::needs_field(options.common, options.updates(ranks));
 }
 
 int report(const Options& options, const Problem& problem, Solution& solution) {
   apps::Result& result = solution.result;
-  fmt::print("{} ranks, {} steps, comm {}, backend {}, stream {}\n{}", result.ranks, result.steps, result.comm,
-             result.backend, result.stream, apps::to_text(result, options.updates(result.ranks)));
-  verify(options, problem, solution);
+  const double updates = options.updates(result.ranks);
+  fmt::print("{}", apps::to_text(result, updates));
+  apps::verify<double>(result, apps::why_not_verified(options.common, updates), solution.copies, problem.mesh(),
+                       [&] { return solve_serially(problem, result.steps); });
   apps::write_results(result, options.common);
-  const apps::Mesh mesh = problem.mesh();
-  if (!options.common.image.empty())
-    apps::write_png(options.common.image, apps::draw<double>(apps::middle_plane<double>(solution.copies, mesh), mesh.nx,
-                                                             mesh.ny, -1, 1, apps::kDiverging));
+  apps::write_picture<double>(options.common.image, solution.copies, problem.mesh(), -1, 1, apps::kDiverging);
   return result.verification == "failed" ? 1 : 0;
 }
 

@@ -37,39 +37,28 @@ void tell_error(const Options& options, Solution& solution) {
   const Accuracy& accuracy = *solution.accuracy;
   fmt::print("error against the exact solution: {:.4g}", accuracy.error);
   solution.result.more.emplace_back("error", accuracy.error);
-  if (const auto order = accuracy.order()) {
-    fmt::print("; in cells twice as wide {:.4g}: order {:.2f}\n", *accuracy.coarse_error, *order);
+  if (accuracy.coarse_error) fmt::print("; in cells twice as wide {:.4g}", *accuracy.coarse_error);
+  if (const auto order = accuracy.order(options.steps)) {
+    fmt::print(": order {:.2f}\n", *order);
     solution.result.more.emplace_back("order", *order);
   } else {
-    fmt::print("; its order is not known ({})\n", why_no_order(options, solution.result.ranks));
+    fmt::print("; its order is not known ({})\n", accuracy.coarse_error ? "errors as small as these are rounding"
+                                                                        : why_no_order(options, solution.result.ranks));
   }
 }
 
 // On a GPU a product and a sum may be rounded once: what that makes of the values in so many steps is allowed.
-bool field_is_right(const Options& options, Solution& solution) {
-  const std::string why_not = why_not_verified(options);
-  if (!why_not.empty()) {
-    fmt::print("VERIFICATION: skipped ({})\n", why_not);
-    return true;
-  }
-  const auto expected = solve_serially(options.problem(), options.steps);
-  const double tolerance = options.common.stream == apps::StreamKind::cuda ? 2 * rounding(options.steps) : 0;
-  const auto comparison = apps::compare<double>(solution.cells, expected, tolerance);
-  solution.result.verification = comparison.passed() ? "passed" : "failed";
-  solution.result.max_error = comparison.max_error;
-  fmt::print("{}\n", apps::verification_line(comparison, options.problem().mesh()));
-  return comparison.passed();
+double tolerance(const Options& options) {
+  return options.common.stream == apps::StreamKind::cuda ? 2 * rounding(options.steps) : 0;
 }
 
 void write_picture(const std::string& file, const apps::Mesh& mesh, std::span<const double> cells) {
-  apps::write_png(file, apps::draw<double>(apps::middle_plane(cells, mesh), mesh.nx, mesh.ny, 0, kHottest, apps::kHot));
+  apps::write_picture(file, cells, mesh, 0, kHottest, apps::kHot);
 }
 
 }  // namespace
 
-bool reports_field(const Options& options) {
-  return why_not_verified(options).empty() || !options.common.image.empty();
-}
+bool reports_field(const Options& options) { return apps::needs_field(options.common, options.updates()); }
 
 bool reports_error(const Options& options) { return options.start == Start::sine && why_not_verified(options).empty(); }
 
@@ -94,11 +83,10 @@ void print_header(const Options& options) {
 
 void Chronicle::write(Index step, std::span<const double> cells) {
   const apps::Mesh mesh = options_.problem().mesh();
-  if (options_.frames.writes(step) && !options_.common.image.empty())
-    write_picture(apps::numbered(options_.common.image, step), mesh, cells);
+  if (options_.frames.writes(step)) write_picture(apps::numbered(options_.common.image, step), mesh, cells);
   if (!options_.frames.shows(step, options_.steps)) return;
   if (!movie_) movie_.emplace(options_.frames.movie, mesh.nx, mesh.ny, 0, kHottest, apps::kHot);
-  movie_->add(apps::middle_plane(cells, mesh));
+  movie_->add(apps::drawn_plane(cells, mesh));
 }
 
 void Chronicle::close() {
@@ -107,15 +95,17 @@ void Chronicle::close() {
 
 int report(const Options& options, Solution& solution) {
   apps::Result& result = solution.result;
-  fmt::print("{} ranks, {} steps, comm {}, backend {}, stream {}\n{}", result.ranks, result.steps, result.comm,
-             result.backend, result.stream, apps::to_text(result, options.updates()));
+  fmt::print("{}", apps::to_text(result, options.updates()));
   const bool kept = balance_is_kept(options, solution);
   tell_error(options, solution);
-  const bool right = field_is_right(options, solution);
+  const apps::Mesh mesh = options.problem().mesh();
+  apps::verify<double>(
+      result, why_not_verified(options), solution.cells, mesh,
+      [&] { return solve_serially(options.problem(), options.steps); }, tolerance(options));
   if (!kept) result.verification = "failed";
   apps::write_results(result, options.common);
-  if (!options.common.image.empty()) write_picture(options.common.image, options.problem().mesh(), solution.cells);
-  return kept && right ? 0 : 1;
+  write_picture(options.common.image, mesh, solution.cells);
+  return result.verification == "failed" ? 1 : 0;
 }
 
 }  // namespace heat

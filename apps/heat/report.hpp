@@ -28,7 +28,8 @@ class Chronicle {
  public:
   explicit Chronicle(const Options& options) : options_(options) {}
 
-  /// Pictures go to the file asked for, numbered, and frames to the movie. Of three dimensions the plane in the middle.
+  /// Pictures go to the file asked for, numbered, and frames to the movie. Of three dimensions the plane at a
+  /// quarter of z.
   void write(Index step, std::span<const double> cells);
   /// Ends the movie.
   void close();

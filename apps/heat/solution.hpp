@@ -21,7 +21,8 @@ struct Balance {
   double before = 0;
   double after = 0;
 
-  double change() const { return std::abs(after - before) / before; }
+  /// In parts of what was there.
+  double change() const { return after == before ? 0 : std::abs(after - before) / before; }
   bool kept(Index steps) const { return change() <= rounding(steps); }
 };
 
@@ -30,9 +31,12 @@ struct Accuracy {
   double error = 0;
   std::optional<double> coarse_error;
 
-  /// The power of the cells' width that the error goes with: 2 for this method.
-  std::optional<double> order() const {
-    return coarse_error ? std::optional(std::log2(*coarse_error / error)) : std::nullopt;
+  /// The power of the cells' width that the error goes with: 2 for this method. Nothing where either error, after so
+  /// many steps, may be rounding for a good part.
+  std::optional<double> order(Index steps) const {
+    const double least = 10 * rounding(steps);
+    if (coarse_error && error > least && *coarse_error > least) return std::log2(*coarse_error / error);
+    return std::nullopt;
   }
 };
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <span>
 
 namespace heat {
@@ -43,13 +44,14 @@ double heat_in(Simulation<D, Space>& simulation, const double* cells) {
   return simulation.session().collectives->sum(sum + lost);
 }
 
-/// The largest difference of a cell from the exact solution, the same on all ranks.
+/// The largest difference of a cell from the exact solution, the same on all ranks; infinite where one is no number.
 template <std::size_t D, class Space>
 double error_of(const Problem& problem, Index steps, Simulation<D, Space>& simulation) {
   double worst = 0;
   const double* const cells = simulation.cells();
   each_cell(simulation.session().block(), simulation.strides(), [&](Index place, Index x, Index y, Index z) {
-    worst = std::max(worst, std::abs(cells[place] - problem.exact(x, y, z, steps)));
+    const double error = std::abs(cells[place] - problem.exact(x, y, z, steps));
+    worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error);
   });
   return simulation.session().collectives->max(worst);
 }
@@ -84,7 +86,7 @@ Solution solve(Simulation<D, Space>& simulation, const Options& options, bool wa
   return solution;
 }
 
-/// The error of the run in cells twice as wide, with nothing shown.
+/// The error of the run in cells twice as wide, with no frames.
 template <std::size_t D, class Space>
 double coarse_error(sluice::Context& context, const Options& options, const Space& space) {
   const Problem problem = options.problem().coarser();

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
   const apps::Parsed parsed = jacobi::parse(argc, argv, options);
   const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
   return apps::run_program(argc, argv, "jacobi", parsed, options.common.backend, [&](sluice::Context& context) {
-    return apps::with_space(options.common.stream, [&](const auto& space) {
+    return apps::with_space(context, options.common.stream, [&](const auto& space) {
       return options.problem().has_planes() ? run_rank<jacobi::Volume>(context, options, space)
                                             : run_rank<jacobi::Plane>(context, options, space);
     });

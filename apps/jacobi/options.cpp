@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/jacobi/options.hpp"
 
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -61,7 +62,10 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
                "print one line: comm, nx, ny, niter, nccheck, ranks, 1, time, serial time (-csv)");
   apps::add_common_options(app, options.common);
   app.footer("Long options may have one dash, as in -nx 16384 -niter 1000 -nccheck 1 -csv.");
-  app.callback([&] { sides.fill(options); });
+  app.callback([&] {
+    sides.fill(options);
+    if (std::isnan(options.tolerance)) throw CLI::ValidationError("--tolerance", "nan is no norm");
+  });
   return apps::parse(app, argc, argv, {{"csv", "csv-line"}});
 }
 

@@ -7,7 +7,7 @@
 
 namespace jacobi {
 
-/// The unknowns after so many iterations, row by row, computed on one thread by two plain loops that know nothing of
+/// The unknowns after so many iterations, row by row, computed on one thread by plain loops that know nothing of
 /// blocks, halos and Kokkos: what every parallel run is compared with.
 std::vector<double> solve_serially(const Problem& problem, apps::Index iterations);
 

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const apps::Parsed parsed = life::parse(argc, argv, options);
   const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
   return apps::run_program(argc, argv, "life", parsed, options.common.backend, [&](sluice::Context& context) {
-    return apps::with_space(options.common.stream,
+    return apps::with_space(context, options.common.stream,
                             [&](const auto& space) { return run_rank(context, options, space); });
   });
 }

@@ -7,7 +7,12 @@
 #include "apps/common/session.hpp"
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
+#include "apps/heat/options.hpp"
+#include "apps/heat/reference.hpp"
+#include "apps/heat/report.hpp"
 #include "apps/jacobi/options.hpp"
+#include "apps/jacobi/reference.hpp"
+#include "apps/jacobi/report.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/report.hpp"
 
@@ -15,9 +20,13 @@
 #include <png.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace apps {
@@ -104,6 +113,34 @@ TEST(Options, bad_usage_is_one_line_and_exit_code_2) {
     EXPECT_EQ(parse_as(life::parse, options, arguments).exit_code, 2) << arguments[0];
 }
 
+TEST(Options, numbers_that_make_no_sense_are_refused_in_a_short_line) {
+  for (const char* fourier : {"nan", "0", "-1", "inf", "0.3"}) {
+    heat::Options options;
+    const Parsed parsed = parse_as(heat::parse, options, {"--fourier", fourier});
+    EXPECT_EQ(parsed.exit_code, 2) << fourier;
+    EXPECT_LT(parsed.text.size(), 100U) << parsed.text;
+  }
+  jacobi::Options options;
+  EXPECT_EQ(parse_as(jacobi::parse, options, {"-t", "nan"}).exit_code, 2);
+  EXPECT_TRUE(parse_as(jacobi::parse, options, {"-t", "-1"}).run) << "never reached, and that is a way to ask for it";
+}
+
+TEST(Options, to_verify_and_not_to_is_refused) {
+  jacobi::Options options;
+  EXPECT_EQ(parse_as(jacobi::parse, options, {"--no-verify", "--verify"}).exit_code, 2);
+  EXPECT_EQ(parse_as(jacobi::parse, options, {"--verify", "--no-verify"}).exit_code, 2);
+  EXPECT_TRUE(parse_as(jacobi::parse, options, {"--no-verify"}).run);
+  EXPECT_EQ(options.common.verify, false);
+}
+
+TEST(Options, a_refused_command_line_leaves_no_timeline) {
+  const std::string file = testing::TempDir() + "sluice_refused_timeline.json";
+  jacobi::Options options;
+  EXPECT_EQ(parse_as(jacobi::parse, options, {"--trace", file.c_str(), "--nz", "5"}).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  ::unsetenv("SLUICE_TRACE");
+}
+
 TEST(Options, help_is_no_error) {
   life::Options options;
   const Parsed parsed = parse_as(life::parse, options, {"--help"});
@@ -165,6 +202,22 @@ TEST(Report, csv_has_a_name_for_every_value) {
   EXPECT_EQ(std::ranges::count(csv, '\n'), 2);
 }
 
+TEST(Report, csv_has_nothing_for_what_is_not_known) {
+  EXPECT_EQ(to_csv(some_result()).find("null"), std::string::npos) << to_csv(some_result());
+}
+
+TEST(Report, numbers_that_json_does_not_have_are_told_by_name) {
+  Result result = some_result();
+  result.max_error = std::numeric_limits<double>::infinity();
+  result.more = {{"order", -std::numeric_limits<double>::infinity()},
+                 {"error", std::numeric_limits<double>::quiet_NaN()}};
+  const auto json = nlohmann::json::parse(to_json(result));
+  EXPECT_EQ(json["max_error"], "inf");
+  EXPECT_EQ(json["order"], "-inf");
+  EXPECT_EQ(json["error"], "nan");
+  EXPECT_NE(to_csv(result).find(",skipped,inf,-inf,nan\n"), std::string::npos) << to_csv(result);
+}
+
 TEST(Report, a_file_that_cannot_be_written_is_bad_usage) {
   EXPECT_THROW(check_writable("no/such/folder/file"), UsageError);
   EXPECT_THROW(check_writable(testing::TempDir()), UsageError);
@@ -179,6 +232,24 @@ TEST(Report, asking_whether_a_file_can_be_written_leaves_everything_as_it_was) {
   check_writable(file);
   EXPECT_EQ(std::filesystem::file_size(file), 4U);
   std::filesystem::remove(file);
+}
+
+TEST(Report, asking_follows_a_link_and_leaves_it_as_it_was) {
+  const std::string target = testing::TempDir() + "sluice_writable_target.csv";
+  const std::string link = testing::TempDir() + "sluice_writable_link.csv";
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(target, link);
+  check_writable(link);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_FALSE(std::filesystem::exists(target));
+  write_text(link, "text");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(std::filesystem::file_size(target), 4U);
+  std::filesystem::remove(target);
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("no/such/folder/file", link);
+  EXPECT_THROW(check_writable(link), UsageError);
+  std::filesystem::remove(link);
 }
 
 TEST(Report, a_file_that_rank_0_cannot_write_is_bad_usage_on_all_ranks) {
@@ -228,21 +299,55 @@ TEST(Image, large_fields_are_averaged_and_small_ones_enlarged) {
   EXPECT_EQ(enlarged.pixels.back(), kCells.back());
 }
 
+// What libpng reads from a file, which is removed.
+Image read_png(const std::string& file) {
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  EXPECT_NE(png_image_begin_read_from_file(&png, file.c_str()), 0) << file;
+  png.format = PNG_FORMAT_RGB;
+  Image image{png.width, png.height, std::vector<Colour>(std::size_t{png.width} * png.height)};
+  EXPECT_NE(png_image_finish_read(&png, nullptr, image.pixels.data(), 0, nullptr), 0) << file;
+  std::filesystem::remove(file);
+  return image;
+}
+
 TEST(Image, a_png_reads_back) {
   Image image{3, 2, {}};
   for (std::uint8_t i = 0; i < 6; ++i) image.pixels.push_back({i, static_cast<std::uint8_t>(10 * i), 200});
   const std::string file = testing::TempDir() + "sluice_image_test.png";
   write_png(file, image);
-  png_image png{};
-  png.version = PNG_IMAGE_VERSION;
-  ASSERT_NE(png_image_begin_read_from_file(&png, file.c_str()), 0);
-  png.format = PNG_FORMAT_RGB;
-  ASSERT_EQ(png.width, 3U);
-  ASSERT_EQ(png.height, 2U);
-  std::vector<Colour> pixels(6);
-  ASSERT_NE(png_image_finish_read(&png, nullptr, pixels.data(), 0, nullptr), 0);
-  EXPECT_EQ(pixels, image.pixels);
-  std::filesystem::remove(file);
+  const Image read = read_png(file);
+  EXPECT_EQ(read.width, 3);
+  EXPECT_EQ(read.height, 2);
+  EXPECT_EQ(read.pixels, image.pixels);
+}
+
+std::size_t colours_in(const std::string& file) {
+  std::set<std::tuple<int, int, int>> colours;
+  for (const Colour& pixel : read_png(file).pixels) colours.emplace(pixel.red, pixel.green, pixel.blue);
+  return colours.size();
+}
+
+TEST(Image, of_three_dimensions_shows_something) {
+  heat::Options heat;
+  heat.nx = heat.ny = heat.nz = 25;
+  heat.steps = 4;
+  heat.fourier = 0.125;
+  heat.common.image = testing::TempDir() + "sluice_volume_test.png";
+  for (const auto start : {heat::Start::sine, heat::Start::spots}) {
+    heat.start = start;
+    heat::Solution solution{{}, {}, {}, heat::solve_serially(heat.problem(), heat.steps)};
+    EXPECT_EQ(heat::report(heat, solution), 0);
+    EXPECT_GT(colours_in(heat.common.image), 20U) << static_cast<int>(start);
+  }
+  jacobi::Options jacobi;
+  jacobi.nx = jacobi.ny = jacobi.nz = 25;
+  jacobi.periodic_y = false;
+  jacobi.common.image = heat.common.image;
+  jacobi::Solution solution{{}, jacobi::solve_serially(jacobi.problem(), 200)};
+  solution.result.steps = 200;
+  EXPECT_EQ(jacobi::report(jacobi, solution), 0);
+  EXPECT_GT(colours_in(jacobi.common.image), 20U);
 }
 
 TEST(Image, a_png_that_cannot_be_written_is_an_error) {

@@ -44,6 +44,18 @@ struct Way {
   Comm comm;
 };
 
+TEST(Chunks, are_found_in_planes_of_more_than_32_bits) {
+  constexpr Index kFew = 1000003;
+  constexpr Index kMany = (Index{1} << 32) + 5;
+  for (const auto& [number, by] :
+       {std::pair{kFew, Index{7}}, {kMany, Index{3}}, {3 * kMany + 1, kMany}, {kFew, kMany}}) {
+    const Quotient found = divide(number, by);
+    EXPECT_EQ(found.whole * by + found.rest, number);
+    EXPECT_GE(found.rest, 0);
+    EXPECT_LT(found.rest, by);
+  }
+}
+
 class Cells : public testing::TestWithParam<Way> {
  protected:
   template <class Options>

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace apps {
@@ -87,6 +89,19 @@ TEST(Collectives, gather_brings_every_byte_in_the_order_of_ranks) {
       EXPECT_EQ(wrong, 0U) << "from rank " << from;
     });
     EXPECT_EQ(next, rank == 0 ? 5 : 0);
+  });
+}
+
+TEST(Collectives, gather_lets_all_ranks_send_while_rank_0_is_busy_with_another) {
+  std::atomic<int> sent{0};
+  const std::vector<std::size_t> bytes_of(4, 1000);
+  on_ranks(4, [&](sluice::Context& context, Collectives& collectives) {
+    collectives.gather(std::vector<std::byte>(1000), bytes_of, [&](int from, std::span<const std::byte>) {
+      const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (from == 0 && sent < 3 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+      EXPECT_EQ(sent, 3);
+    });
+    if (context.rank() > 0) ++sent;
   });
 }
 

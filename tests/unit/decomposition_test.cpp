@@ -35,8 +35,10 @@ TEST(Decomposition, sides_differ_by_one_cell_at_most) {
   const Decomposition decomposition({.nx = 100, .ny = 70}, 12);
   for (int rank = 0; rank < 12; ++rank) {
     const Box box = decomposition.box(rank);
-    EXPECT_LE(box.nx - 100 / decomposition.columns(), 1);
-    EXPECT_LE(box.ny - 70 / decomposition.rows(), 1);
+    for (const Index more : {box.nx - 100 / decomposition.columns(), box.ny - 70 / decomposition.rows()}) {
+      EXPECT_GE(more, 0);
+      EXPECT_LE(more, 1);
+    }
   }
 }
 

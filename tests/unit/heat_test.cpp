@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,7 +24,7 @@ Kokkos::Serial serial() {
 }
 
 template <std::size_t D>
-Solution run_in(int ranks, const Options& options) {
+Solution run_in(int ranks, const Options& options, bool twice = true) {
   serial();
   Solution at_root;
   const int code = sluice::run_threads(ranks, [&](sluice::Context& context) {
@@ -32,7 +34,7 @@ Solution run_in(int ranks, const Options& options) {
                                                Model<D>{options.fourier}, serial());
       solution = solve<D>(simulation, options, true);
     }
-    solution.accuracy->coarse_error = coarse_error<D>(context, options, serial());
+    if (twice) solution.accuracy->coarse_error = coarse_error<D>(context, options, serial());
     if (context.rank() == 0) at_root = std::move(solution);
   });
   EXPECT_EQ(code, 0);
@@ -70,8 +72,36 @@ TEST(Heat, is_kept_and_spreads_as_the_equation_says) {
     EXPECT_TRUE(solution.balance->kept(options.steps));
     EXPECT_NEAR(solution.balance->before, static_cast<double>(options.problem().mesh().cells()), 1e-9);
     EXPECT_LT(solution.accuracy->error, 0.01);
-    EXPECT_NEAR(*solution.accuracy->order(), 2, 0.2);
+    EXPECT_NEAR(*solution.accuracy->order(options.steps), 2, 0.2);
   }
+}
+
+TEST(Heat, order_of_rounding_is_not_told) {
+  for (const auto& [n, steps] : {std::pair<Index, Index>{32, 4000}, {12, 400}, {6, 200}}) {
+    const Solution solution = run(1, small(n, n, 1, steps));
+    EXPECT_LT(solution.accuracy->error, 1e-13);
+    EXPECT_EQ(solution.accuracy->order(steps), std::nullopt) << n;
+  }
+  constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ((Accuracy{0.01, 1e-16}.order(10)), std::nullopt);
+  EXPECT_EQ((Accuracy{kNoNumber, 0.01}.order(10)), std::nullopt);
+  EXPECT_EQ((Accuracy{0.01, kNoNumber}.order(10)), std::nullopt);
+  EXPECT_EQ((Accuracy{0.01, {}}.order(10)), std::nullopt);
+  EXPECT_EQ((Accuracy{0.01, 0.04}.order(10)), 2);
+}
+
+TEST(Heat, that_is_no_number_is_no_small_error) {
+  Options options = small(12, 12, 1, 4);
+  options.fourier = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(run(2, options).accuracy->error, std::numeric_limits<double>::infinity());
+}
+
+TEST(Heat, of_spots_that_no_cell_meets_is_kept) {
+  Options options = small(3, 3, 1, 5);
+  options.start = Start::spots;
+  const Solution solution = run_in<2>(1, options, false);
+  EXPECT_EQ(solution.balance->before, 0);
+  EXPECT_TRUE(solution.balance->kept(options.steps));
 }
 
 TEST(Heat, that_is_lost_shows) {

@@ -179,6 +179,25 @@ TEST(Jacobi, ends_when_the_norm_is_small) {
   EXPECT_LE(outcome.norms.back(), 1e-6);
 }
 
+// The block in the middle touches no fixed side but zeros: its own norm is 0 for many iterations.
+TEST(Jacobi, makes_all_iterations_where_nothing_is_communicated) {
+  Options options = small(302, 12, 30);
+  options.norm_every = 1;
+  options.common.comm = apps::Comm::none;
+  serial();
+  std::vector<apps::Index> steps(3);
+  std::vector<double> last_norms(3);
+  const int code = sluice::run_threads(3, [&](sluice::Context& context) {
+    Simulation<Plane, Kokkos::Serial> simulation(context, options.common, setup(options), Plane{}, serial());
+    const Solution solution =
+        solve(simulation, options, false, [&](apps::Index, double norm) { last_norms[context.rank()] = norm; });
+    steps[context.rank()] = solution.result.steps;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(steps, (std::vector<apps::Index>{30, 30, 30}));
+  EXPECT_EQ(last_norms[1], 0) << "of three columns";
+}
+
 // A harmonic function is the mean of its neighbours: the discrete solution with a sine along both sides is known.
 TEST(Jacobi, converges_to_the_known_solution) {
   Options options = small(34, 34, 20000);
