@@ -191,6 +191,8 @@ class Combines {
   template <class Operation>
   void enqueue(const Queue<Exec>& queue, const View& view, const Table<Slot, Exec>& slots, Index depth, Index slot,
                Operation operation, const std::shared_ptr<const void>& keep) const {
+    static_assert(alignof(typename View::value_type) <= kAligned,
+                  "scatter reads elements where they were packed, aligned to 16 bytes");
     Combine<Exec, View, Operation> combine = empty(view, operation);
     for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view.stride(k));
     combine.shell = shell_;
