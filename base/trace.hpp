@@ -137,7 +137,8 @@ class Told {
   ~Told() { tell_end(); }
 };
 
-/// A slice from its making to its end; where nobody hears of it, nothing. An arrow lies at its begin, or ends at its end.
+/// A slice from its making to its end; where nobody hears of it, nothing. An arrow lies at its begin, or ends at its
+/// end.
 class Span {
  public:
   explicit Span(const char* name, const Channel& channel = {}, std::uint64_t epoch = 0, std::uint64_t bytes = 0,

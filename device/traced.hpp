@@ -10,8 +10,8 @@
 namespace sluice::device {
 
 /// What the lane does from its making until `over` is a slice. On a GPU's stream it lies where the stream comes to it:
-/// two functions of the host, before and behind, look at the clock, unless only a profiler hears of it, which knows that
-/// by itself. There a slice in another is not seen, only its arrow is.
+/// two functions of the host, before and behind, look at the clock, unless only a profiler hears of it, which knows
+/// that by itself. There a slice in another is not seen, only its arrow is.
 class Traced {
  public:
   using Arrow = base::trace::Arrow;
