@@ -119,13 +119,18 @@ bool has_nvtx() noexcept {
 }
 
 void tell_profiler(std::string_view which) {
-  static std::once_flag told;
-  std::call_once(told, [which] {
-    if (const auto listener = find(which)) return base::trace::tell(*listener);
-    if (which == "nvtx") throw std::invalid_argument("environment variable SLUICE_RANGES=nvtx: built without NVTX");
-    if (which == "roctx")
-      throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
-  });
+  static std::mutex mutex;
+  static bool told = false;
+  const std::lock_guard lock(mutex);
+  if (told) return;
+  if (const auto listener = find(which)) {
+    base::trace::tell(*listener);
+  } else if (which == "nvtx") {
+    throw std::invalid_argument("environment variable SLUICE_RANGES=nvtx: built without NVTX");
+  } else if (which == "roctx") {
+    throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
+  }
+  told = true;
 }
 
 }  // namespace sluice::device

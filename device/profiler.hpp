@@ -7,8 +7,7 @@
 namespace sluice::device {
 
 /// From now on slices and marks (base/trace.hpp) are ranges and marks of NVIDIA's profilers, by NVTX, or of AMD's, by
-/// ROCTX. Only the first call of a process that throws nothing
-/// does anything.
+/// ROCTX. Once that has been decided, later calls of the process do nothing.
 /// @param which  nvtx, roctx or none; auto: those of the profiler that this process runs under
 /// @throws std::invalid_argument where nvtx or roctx is named and is not there
 void tell_profiler(std::string_view which);

@@ -263,9 +263,9 @@ Clock::time_point ChannelEnd::next_warning() const noexcept {
   return every > Timeout::zero() ? deadline_after(every) : Clock::time_point::max();
 }
 
-Clock::time_point ChannelEnd::warn() const {
-  base::log(base::LogLevel::warn, error(Code::timeout, epoch(), "still waiting; " + state()).what());
-  return next_warning();
+void ChannelEnd::warn(Warning& warning) const {
+  base::log(base::LogLevel::warn, error(Code::timeout, warning.epoch, "still waiting; " + state()).what());
+  warning.at = next_warning();
 }
 
 void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {

@@ -360,18 +360,24 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, Timeout limit) const {
-    auto warning = next_warning();
+    Warning warning{epoch(), next_warning()};
     return await_in_host(parking, ready, limit, warning);
   }
-  /// The same in several calls, for who asks again and again: the next time it says so is kept in `warning`.
+  /// When a wait for an epoch says next that it still waits.
+  struct Warning {
+    std::uint64_t epoch = 0;
+    base::Clock::time_point at{};
+  };
+  /// The same in several calls, for who asks again and again.
   template <class Ready>
-  bool await_in_host(base::Parking& parking, Ready ready, Timeout limit, base::Clock::time_point& warning) const {
+  bool await_in_host(base::Parking& parking, Ready ready, Timeout limit, Warning& warning) const {
     const base::trace::Span slice("host waits", traced, epoch());
     const auto deadline = deadline_after(limit);
     if (help_in_host(ready, deadline)) return true;
-    while (!base::wait_until(parking, ready, std::min(deadline, warning))) {
-      if (base::Clock::now() >= deadline) return false;
-      warning = warn();
+    while (!base::wait_until(parking, ready, std::min(deadline, warning.at))) {
+      const auto now = base::Clock::now();
+      if (now >= warning.at) warn(warning);
+      if (now >= deadline) return false;
     }
     return true;
   }
@@ -390,7 +396,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     return helper() != nullptr && ready();
   }
   base::Clock::time_point next_warning() const noexcept;
-  base::Clock::time_point warn() const;
+  void warn(Warning& warning) const;
   [[noreturn, gnu::cold]] void throw_failure() const;
   [[noreturn, gnu::cold]] void misuse(std::uint64_t epoch, const std::string& what) const;
   Error error(Code code, std::uint64_t epoch, const std::string& what) const;

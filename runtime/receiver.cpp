@@ -252,10 +252,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check();
   const std::uint64_t next = epoch() + 1;
   const auto deadline = runtime::deadline_after(timeout);
-  if (asked_for_ != next && timeout > Timeout::zero()) {
-    asked_for_ = next;
-    warning_ = next_warning();
-  }
+  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = {next, next_warning()};
   const auto in_time = [&](base::Parking& parking, auto here) {
     const auto ready = [&] { return here() || failed() || next > limit_.load(std::memory_order_acquire); };
     if (timeout == Timeout::zero()) return look(ready);

@@ -78,8 +78,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   std::optional<device::Courier> courier_;          // who takes into a GPU's memory
   std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
   std::atomic<std::uint64_t> released_{0};          // releases enqueued; `done` counts those that have passed
-  std::uint64_t asked_for_ = 0;                     // the epoch that wait_for has asked for last
-  base::Clock::time_point warning_{};               // when it says that it still waits for it
+  Warning warning_;                                 // of wait_for
 };
 
 }  // namespace sluice::detail

@@ -338,12 +338,14 @@ def build_apps(run):
         raise Skipped(f"{run.build} is used as it is")
     if ": no" in run.configured("APPS"):
         raise Skipped(run.configured("APPS"))
-    run.dev_build("jacobi", "faces", "heat", "life", "kokkos_spaces_test", cannot="cannot be downloaded")
+    run.dev_build("jacobi", "heat", "life", cannot="cannot be downloaded")
     return {"what": run.configured("KOKKOS")}
 
 
 def kokkos(run):
     """Channels and halos of Views in the GPU's memory, by kernels of Kokkos alone."""
+    if not run.options.build and ": yes" in run.configured("TESTS"):
+        run.dev_build("kokkos_spaces_test", cannot="cannot be downloaded")
     words = [run.program("kokkos_spaces_test"), f"--gtest_filter={'*columns*' if run.brief else '*'}"]
     (code, output), = run.shares(words, 1, {})
     if "default execution space: Cuda" not in output and code == 0:
@@ -485,11 +487,11 @@ STAGES = [
                    "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
     Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
           bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
-    Stage("build.apps", "applications and tests on Kokkos for CUDA", 240, build_apps),
-    Stage("kokkos", "channels and halos of Views on the GPU", 40, kokkos),
+    Stage("build.apps", "jacobi, heat and life on Kokkos for CUDA", 240, build_apps),
     Stage("verify.jacobi", "two ranks, one GPU: the whole field", 30, verify_app("jacobi")),
     Stage("verify.heat", "two ranks, one GPU: the whole field, within rounding", 30, verify_app("heat")),
     Stage("verify.life", "two ranks, one GPU: the whole field", 30, verify_app("life")),
+    Stage("kokkos", "channels and halos of Views on the GPU, with their build", 80, kokkos),
     Stage("apps.jacobi", "a step, against host-synchronised copies", 60, measure_app("jacobi")),
     Stage("apps.life", "a step, against host-synchronised copies", 60, measure_app("life")),
     Stage("conformance.cxi", "a stream rings an emulated NIC's page, whose signal a stream waits for", 60,

@@ -158,7 +158,7 @@ class Channel {
   }
 
   /// Enqueues: what the Views to send have at this point of the queue is sent. Opens channels at the first time.
-  /// @throws Error{Code::misuse} before the `wait` for the last one
+  /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
   void start() {
     check(requests_.empty(), "starts again before its wait");
     if (!messages_) {
@@ -167,19 +167,23 @@ class Channel {
                                              handle_->name() + ", channel " + std::to_string(tag_),
                                              static_cast<int>(std::max<std::size_t>(1, 2 * starts_.size())));
     }
-    for (const auto& start : starts_) requests_.push_back(start());
+    std::vector<typename Messages::Request> started;
+    for (const auto& start : starts_) started.push_back(start());
+    requests_ = std::move(started);
   }
   /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent. Where some of it
-  /// fails, what does not is waited for all the same, the first failure is thrown, and the Channel may start again.
+  /// fails, what does not is waited for all the same, and the first failure is thrown. After a timeout that can be
+  /// tried again `wait` is called again, before another start.
   void wait() {
     std::exception_ptr first;
-    for (const auto& request : std::exchange(requests_, {})) {
+    for (const auto& request : requests_) {
       try {
         messages_->wait(request);
       } catch (...) {
         if (!first) first = std::current_exception();
       }
     }
+    std::erase_if(requests_, &Messages::over);
     if (first) std::rethrow_exception(first);
   }
 

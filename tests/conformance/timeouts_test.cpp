@@ -185,20 +185,22 @@ TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
     const Buffer buffer(context, GetParam());
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all());
+      sender.put({});
       board().await(kWaits, 1);
       std::this_thread::sleep_for(500ms);  // the other rank now asks, each time for less than it takes to be warned
       sender.put({});
       sender.drain();
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "patient"});
-      receiver.wait_connected();
+      receiver.wait({});
+      receiver.release({});
       board().set(kWaits, 1);
       while (!receiver.wait_for(1ms)) {
       }
       receiver.release({});
     }
   });
-  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", "still waiting"});
+  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", "epoch 2", "still waiting", "landed 1"});
 }
 
 TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {

@@ -85,10 +85,11 @@ TEST(Faults, a_halo_on_a_stream_of_a_peer_that_dies_fails) { peer_dies(true); }
 
 /// A start in place gives the ghosts back before it can fail, which must not be done again.
 TEST(Faults, a_halo_in_place_of_a_late_peer_fails) {
-  run_peers({.ranks = 2, .timeout = 2s}, [](Context& context) {
+  run_peers({.ranks = 2, .timeout = 4s}, [](Context& context) {
     const Cartesian<1> line{.ranks = {2}, .periodic = {false}};
     const Numbers view("view", 10);
     Halo halo(context, Exec(), line, 1, HaloOptions<1>{.depth = 1, .in_place = true}, view);
+    halo.commit();
     halo.exchange();
     if (context.rank() == 1) return board().await(0, 1);
     for (int again = 0; again < 3; ++again) expect_failure(halo, Code::timeout);

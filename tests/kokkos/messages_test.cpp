@@ -186,19 +186,30 @@ void peer_dies(bool host_stream) {
 TEST(Messages, of_a_peer_that_dies_fail_and_no_others) { peer_dies(false); }
 TEST(Messages, on_a_stream_of_a_peer_that_dies_fail_and_no_others) { peer_dies(true); }
 
+/// However late the peer is: its limit is over and over again.
+void wait_patiently(Messages<Exec>& all, const Messages<Exec>::Request& request) {
+  while (true) {
+    try {
+      return all.wait(request);
+    } catch (const Error& error) {
+      if (error.code() != Code::timeout) throw;
+    }
+  }
+}
+
 TEST(Messages, that_nobody_asks_for_are_waited_for_until_the_limit) {
   run_peers({.ranks = 2, .connect_timeout = 1s}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "late");
     const View view("view", 10);
     if (context.rank() == 1) {
       board().await(0, 1);
-      all.wait(all.receive(view, 0));
+      wait_patiently(all, all.receive(view, 0));
       return;
     }
     const auto out = all.send(view, 1);
     EXPECT_EQ(code_of([&] { all.wait(out); }), Code::timeout);
     board().set(0, 1);
-    all.wait(out);
+    wait_patiently(all, out);
   });
 }
 
@@ -209,14 +220,48 @@ TEST(Messages, that_nobody_sends_are_waited_for_until_the_limit) {
     if (context.rank() == 1) {
       board().await(0, 1);
       Kokkos::deep_copy(view, 7);
-      all.wait(all.send(view, 0));
+      wait_patiently(all, all.send(view, 0));
       return;
     }
     const auto in = all.receive(view, 1);
     for (int again = 0; again < 2; ++again) EXPECT_EQ(code_of([&] { all.wait(in); }), Code::timeout);
     board().set(0, 1);
-    all.wait(in);
+    wait_patiently(all, in);
     EXPECT_EQ(view(9), 7);
+  });
+}
+
+/// One to the same rank, which nobody asks for, does not make that longer.
+TEST(Messages, that_nobody_sends_are_waited_for_until_the_limit_beside_others) {
+  run_peers({.ranks = 2, .connect_timeout = 1s}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "late");
+    const View view("view", 10);
+    if (context.rank() == 1) return board().await(0, 1);
+    const auto out = all.send(view, 1);
+    const auto in = all.receive(view, 1);
+    EXPECT_FALSE(Messages<Exec>::over(in));
+    EXPECT_EQ(code_of([&] { all.wait(in); }), Code::timeout);
+    board().set(0, 1);
+  });
+}
+
+TEST(Messages, that_cannot_be_packed_fail_no_others) {
+  run_peers({.ranks = 2}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "all");
+    const Rank peer = 1 - context.rank();
+    const View sent("sent", 10);
+    const View received("received", 10);
+    Kokkos::deep_copy(sent, 5);
+    const auto odd = all.send(context.rank(), 40, [](std::byte*) { throw std::runtime_error("cannot pack"); });
+    const auto out = all.send(sent, peer);
+    const auto in = all.receive(received, peer);
+    const auto own = all.receive(received, context.rank());  // now the channel is connected
+    all.wait(in);
+    all.wait(out);
+    EXPECT_EQ(received(9), 5);
+    EXPECT_THROW(all.wait(odd), std::runtime_error);
+    EXPECT_TRUE(Messages<Exec>::over(odd));
+    EXPECT_FALSE(Messages<Exec>::over(own));
   });
 }
 

@@ -173,7 +173,7 @@ class Halo {
   /// A line per channel of `exchange`, and one for what a rank that is its own neighbour copies itself.
   std::string describe() const {
     std::string lines;
-    if (!gather_->senders.empty() || !gather_->receivers.empty()) lines = gather_->plan.describe();
+    if (!gather_->senders.empty() || !gather_->receivers.empty()) lines = gather_->plan.describe() + "\n";
     if (gather_->packing.to_itself())
       lines += "rank " + std::to_string(context_.rank()) + " to itself: unpacked where it was packed\n";
     if (options_.in_place)
@@ -265,11 +265,16 @@ class Halo {
     std::apply([&](const auto&... views) { (check_extents(views), ...); }, views_);
   }
 
+  /// Of a message whose ghosts lie in this direction of their block: its own elements lie in the opposite one of
+  /// theirs.
+  Range range_of(std::size_t number, const Offset<D>& offset, Side side) const {
+    return options_.ranges(number, side == Side::own ? detail::opposite<D>(offset) : offset, side);
+  }
   template <class View>
   void check_ranges(const View& view, std::size_t number) const {
     for (const Offset<D>& offset : options_.stencil) {
       for (const Side side : {Side::own, Side::ghosts}) {
-        const Range range = options_.ranges(number, offset, side);
+        const Range range = range_of(number, offset, side);
         for (std::size_t k = 0; k < View::rank(); ++k) {
           if (range.begin[k] < 0 || range.begin[k] > range.end[k] || range.end[k] > static_cast<Index>(view.extent(k)))
             refuse(Code::bad_argument, "the halo's ranges of View '" + view.label() + "' are not in it");
@@ -282,9 +287,9 @@ class Halo {
   template <class View>
   void check_apart(const View& view, std::size_t number) const {
     for (const Offset<D>& out : options_.stencil) {
-      const Range own = options_.ranges(number, out, Side::own);
+      const Range own = range_of(number, out, Side::own);
       for (const Offset<D>& in : options_.stencil) {
-        const Range ghosts = options_.ranges(number, in, Side::ghosts);
+        const Range ghosts = range_of(number, in, Side::ghosts);
         bool overlap = true;
         for (std::size_t k = 0; k < View::rank(); ++k)
           overlap = overlap && std::max(own.begin[k], ghosts.begin[k]) < std::min(own.end[k], ghosts.end[k]);

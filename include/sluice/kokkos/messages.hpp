@@ -98,7 +98,7 @@ struct MoveBox {
 /// What fails on the way to a peer, or from it, is thrown in program order by the waits for those messages, and by what
 /// is sent to it or received from it later. On a stream of the host or a GPU a message is over for `wait` once it is
 /// enqueued: what fails behind that is thrown by the next message, or by Context::synchronize. Other peers are not
-/// affected.
+/// affected. The peer hears of a failure that is none of the channel's, of `pack` for example, when this is destroyed.
 template <class Exec>
 class Messages {
   struct Message {
@@ -200,6 +200,9 @@ class Messages {
     if (message.failure) std::rethrow_exception(message.failure);
   }
 
+  /// Whether `wait` for it would return, or throw, at once.
+  static bool over(const Request& request) noexcept { return request.message_ == nullptr || request.message_->over; }
+
   Context& context() noexcept { return context_; }
   const std::string& name() const noexcept { return name_; }
   const Queue<Exec>& queue() const noexcept { return queue_; }
@@ -269,7 +272,7 @@ class Messages {
     for (auto& [peer, direction] : out_) {
       try {
         push(direction.waiting);
-      } catch (const Error&) {
+      } catch (...) {
         direction.fail(std::current_exception());
       }
       all = all && direction.waiting.empty();
@@ -299,8 +302,8 @@ class Messages {
     std::optional<Slice> slot;
     try {
       slot = await_slot(end);
-    } catch (const Error&) {
-      if (is_sound(end)) throw;
+    } catch (const Error& reason) {
+      if (reason.code() == Code::timeout && is_sound(end)) throw;
       return from.fail(std::current_exception());
     }
     try {
@@ -325,15 +328,18 @@ class Messages {
   /// of this one may need that. The slot, if the message came before that was all.
   std::optional<Slice> await_slot(Receiver& end) {
     const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
-    const auto deadline = deadline_after(in_order ? context_.timeout() : context_.connect_timeout());
+    const auto connected_by = deadline_after(context_.connect_timeout());
+    const auto deadline = in_order ? deadline_after(context_.timeout()) : connected_by;
     for (Timeout turn = kShortTurn; !push() && Clock::now() < deadline; turn = std::min(2 * turn, kLongTurn)) {
+      if (!end.connected() && Clock::now() >= connected_by) break;
       if (!in_order) {
         std::this_thread::yield();
       } else if (auto slot = end.wait_for(turn)) {
         return slot;
       }
     }
-    if (queue_.stream().kind() != Stream::Kind::host) end.wait_connected();
+    if (queue_.stream().kind() != Stream::Kind::host)
+      end.wait_connected(std::max(Timeout::zero(), Timeout(connected_by - Clock::now())));
     return std::nullopt;
   }
 

@@ -49,6 +49,13 @@ struct Block {
 
 namespace detail {
 
+/// From where a message in direction `offset` comes.
+template <std::size_t D>
+Offset<D> opposite(Offset<D> offset) {
+  for (int& step : offset) step = -step;
+  return offset;
+}
+
 /// The elements in direction `offset`: own ones next to that edge, or the ghosts beyond it. Dimensions behind the first
 /// D are whole.
 template <std::size_t D, class View>
@@ -194,16 +201,11 @@ class Packing {
     return {{(address(std::get<I>(views)) - address(std::get<I>(own_.views)))...}};
   }
 
-  static Offset<D> opposite(Offset<D> offset) {
-    for (int& step : offset) step = -step;
-    return offset;
-  }
-
   /// With whom, in the order that both ends know: by the stencil of who has the ghosts.
   static std::vector<Message> messages(const Block<D>& block, Side side) {
     std::map<Rank, std::vector<Offset<D>>> by_peer;
     for (const Offset<D>& offset : block.stencil) {
-      const auto peer = block.grid.neighbour(block.rank, side == Side::ghosts ? offset : opposite(offset));
+      const auto peer = block.grid.neighbour(block.rank, side == Side::ghosts ? offset : detail::opposite<D>(offset));
       if (peer) by_peer[*peer].push_back(offset);
     }
     std::vector<Message> all;
@@ -219,7 +221,7 @@ class Packing {
       const auto first = end.pieces.size();
       Index at = 0;
       for (const Offset<D>& offset : message.offsets) {
-        const Offset<D> seen = side == Side::own ? opposite(offset) : offset;
+        const Offset<D> seen = side == Side::own ? detail::opposite<D>(offset) : offset;
         const Index place = std::ranges::find(block.stencil, offset) - block.stencil.begin();
         std::size_t number = 0;
         const auto add = [&](const auto& view) {
@@ -251,7 +253,8 @@ class Packing {
       Index number = 0;
       const auto add = [&](const auto& view) {
         const auto place = static_cast<std::size_t>(number);
-        const auto own = detail::box_of(view, detail::range_of(block, view, place, opposite(offset), Side::own));
+        const auto own =
+            detail::box_of(view, detail::range_of(block, view, place, detail::opposite<D>(offset), Side::own));
         const auto ghosts = detail::box_of(view, detail::range_of(block, view, place, offset, Side::ghosts));
         const auto& source = from == Side::own ? own : ghosts;
         const Index distance = (from == Side::own ? ghosts : own).data - source.data;
