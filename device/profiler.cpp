@@ -26,7 +26,7 @@ using base::trace::Listener;
 #ifdef SLUICE_HAS_NVTX
 
 nvtxDomainHandle_t nvtx_domain() {
-  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("sluice");
+  static auto* const domain = nvtxDomainCreateA("sluice");
   return domain;
 }
 

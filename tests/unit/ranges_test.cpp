@@ -40,8 +40,8 @@ struct Line {
 
 class Ranges : public testing::TestWithParam<Profiler> {
  protected:
-  Ranges() { ::setenv("SLUICE_USER_RANGES", file_.c_str(), 1); }
-  ~Ranges() override {
+  void SetUp() override { ::setenv("SLUICE_USER_RANGES", file_.c_str(), 1); }
+  void TearDown() override {
     ::unsetenv("SLUICE_USER_RANGES");
     ::unsetenv("SLUICE_RANGES");
     std::filesystem::remove(file_);
