@@ -201,6 +201,37 @@ TEST(Channel, is_not_started_twice_nor_added_to_later) {
   });
 }
 
+/// A peer that is late for longer than the limit.
+TEST(Channel, is_waited_for_again_after_a_timeout) {
+  run_peers({.ranks = 2, .connect_timeout = 1s}, [](Context& context) {
+    Handle handle(Queue{Exec()}, context);
+    constexpr std::array<Index, 1> kExtents{5};
+    const Rank peer = 1 - context.rank();
+    const auto view = make_view<int, Kokkos::LayoutRight>("view", kExtents);
+    const auto there = make_view<int, Kokkos::LayoutRight>("there", kExtents);
+    kokkos_comm::Channel<Exec> channel(handle, peer, peer, 1);
+    channel.sendinit(view);
+    channel.recvinit(there);
+    if (context.rank() == 1) board().await(0, 1);
+    for (Index step = 0; step < 3; ++step) {
+      fill(view, context.rank(), kExtents, step);
+      channel.start();
+      bool over = false;
+      while (!over) {
+        try {
+          channel.wait();
+          over = true;
+        } catch (const Error& reason) {
+          ASSERT_EQ(reason.code(), Code::timeout) << reason.what();
+          EXPECT_THROW(channel.start(), Error);
+          if (context.rank() == 0) board().set(0, 1);
+        }
+      }
+      expect(there, peer, kExtents, step);
+    }
+  });
+}
+
 /// What is received across a barrier is the program's message, not the barrier's.
 TEST(Barrier, takes_no_message_of_the_program) {
   run_peers({.ranks = 2}, [](Context& context) {
