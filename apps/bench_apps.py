@@ -27,8 +27,10 @@ import tempfile
 RANKS = 2
 # The dimensions that programs have.
 DIMENSIONS = {"jacobi": (2, 3), "faces": (3,), "heat": (2, 3), "life": (2,)}
-# Cells along each side of a rank's block, steps that take about half a second or more, and rounds.
-MESHES = {2: [(64, 250000, 20), (128, 100000, 20), (4096, 50, 5)], 3: [(16, 100000, 20), (32, 20000, 20), (200, 30, 5)]}
+# Cells along each side of a rank's block, and steps that take about a quarter of a second: many short runs in turns tell more than few
+# long ones, as what disturbs a machine lasts for seconds.
+MESHES = {2: [(64, 60000), (128, 20000), (4096, 10)], 3: [(16, 10000), (32, 2000), (200, 8)]}
+ROUNDS = 40
 RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step",
           "mpi_persistent": "the same program with --comm mpi_persistent: requests made once",
           "none": "the same program with --comm none: packing, computing and unpacking alone"}
@@ -115,10 +117,13 @@ def percentile(values, part):
 
 
 def in_turns(runs, rounds):
-    """What runs say of themselves: one each per round, in the opposite order every second one. `runs`: functions by name."""
+    """What runs say of themselves: one each per round, each as often in each place of a round. `runs`: functions by name."""
     results = {name: [] for name in runs}
+    names = sorted(runs)
     for number in range(rounds):
-        for name in sorted(results, reverse=number % 2 == 0):
+        reversals, first = divmod(number, len(names))
+        order = names[first:] + names[:first]
+        for name in order if reversals % 2 == 0 else reversed(order):
             results[name].append(runs[name]())
     return results
 
@@ -163,7 +168,8 @@ def compare(options, machine):
     print_header(RIVALS)
     for program in options.programs:
         for dims in DIMENSIONS[program.name]:
-            for cells, steps, rounds in MESHES[dims]:
+            for cells, steps in MESHES[dims]:
+                rounds = ROUNDS
                 if options.brief:
                     rounds, steps = 1, max(1, steps // 1000)
                 command = command_of(program, [side * cells for side in blocks_of(RANKS, dims)], steps)
