@@ -29,7 +29,7 @@ RANKS = 2
 DIMENSIONS = {"jacobi": (2, 3), "faces": (3,), "heat": (2, 3), "life": (2,)}
 # Cells along each side of a rank's block, and steps that take about a quarter of a second: many short runs in turns tell more than few
 # long ones, as what disturbs a machine lasts for seconds.
-MESHES = {2: [(64, 60000), (128, 20000), (4096, 10)], 3: [(16, 10000), (32, 2000), (200, 8)]}
+MESHES = {2: [(16, 150000), (64, 60000), (128, 20000), (4096, 10)], 3: [(8, 50000), (16, 10000), (32, 2000), (200, 8)]}
 ROUNDS = 40
 RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step",
           "mpi_persistent": "the same program with --comm mpi_persistent: requests made once",
