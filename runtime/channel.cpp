@@ -37,6 +37,14 @@ void load_kernels(device::Driver& driver, int gpu) {
   }
 }
 
+/// Two texts from the first word on in which they differ, not all of it if that is long.
+std::pair<std::string, std::string> from_first_unlike_word(const std::string& a, const std::string& b) {
+  constexpr std::size_t kShown = 80;
+  const auto unlike = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  const std::size_t begin = unlike == 0 ? 0 : a.rfind(' ', static_cast<std::size_t>(unlike) - 1) + 1;  // npos + 1: 0
+  return {a.substr(begin, kShown), b.substr(begin, kShown)};
+}
+
 }  // namespace
 
 void reach_progress(device::Driver& driver, base::Word& word) {
@@ -104,14 +112,24 @@ void ChannelEnd::not_drained() const {
   throw error(Code::timeout, epoch(), "not drained; " + state());
 }
 
+std::string ChannelEnd::disagreement(const RemoteEnd& remote) const {
+  const auto differ = [&](const std::string& here, const std::string& there) {
+    return "the two ends disagree: " + here + " a slot here, " + there + " at rank " + std::to_string(opening.peer);
+  };
+  const std::string& ours = opening.contents;
+  const std::string& theirs = remote.contents;
+  if (!ours.empty() && !theirs.empty() && ours != theirs && !seeded("contents_mismatch_ignored")) {
+    const auto [here, there] = from_first_unlike_word(ours, theirs);
+    return differ('"' + here + '"', '"' + there + '"');
+  }
+  if (remote.slot_bytes != slot_bytes && !seeded("size_mismatch_ignored"))
+    return differ(std::to_string(slot_bytes) + " bytes", std::to_string(remote.slot_bytes));
+  return {};
+}
+
 void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   remote_id = remote.id;
-  if (remote.slot_bytes != slot_bytes && !seeded("size_mismatch_ignored")) {
-    record(Code::mismatch,
-           "the two ends disagree: " + std::to_string(slot_bytes) + " bytes a slot here, " +
-               std::to_string(remote.slot_bytes) + " at rank " + std::to_string(opening.peer),
-           true);
-  }
+  if (const std::string why = disagreement(remote); !why.empty()) record(Code::mismatch, why, true);
   if (remote.failure) peer_failed(remote.failure->first, remote.failure->second);
   try {
     // The memory of an end that was closed before we knew of it may be gone.

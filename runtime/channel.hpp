@@ -62,6 +62,7 @@ struct Opening {
   Slice memory;
   ChannelOptions options;
   std::string name;
+  std::string contents;
   int gpu = -1;  ///< of the stream that the options name, if that is a GPU's
 };
 
@@ -76,6 +77,7 @@ struct RemoteEnd {
   std::uint64_t id = 0;
   std::uint64_t slot_bytes = 0;
   int depth = 0;
+  std::string contents;
   backends::Key key;
   std::optional<Final> final;                           ///< closed already
   std::optional<std::pair<Code, std::string>> failure;  ///< failed already
@@ -439,6 +441,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
+  /// In what the two ends are not alike that must be; empty: in nothing.
+  std::string disagreement(const RemoteEnd& remote) const;
   [[gnu::cold]] void bind_slowly(Stream stream);
   void check_bindable(Stream stream);
   void bind_to_gpu(Stream stream);

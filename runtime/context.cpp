@@ -37,6 +37,7 @@ auto with_resources(Take take, Lacking lacking) {
 }  // namespace
 
 constexpr std::size_t kMaxName = 4096;       // of a channel or a scope
+constexpr std::size_t kMaxContents = 65536;  // what a packet between ranks surely holds
 constexpr std::size_t kMaxPath = 64 * 1024;  // of scopes and sub-contexts in each other: fits into one packet
 
 /// Ranks of a world, in an order of their own, and the scope that keeps their tags apart from those of other contexts.
@@ -87,9 +88,14 @@ struct detail::ContextAccess {
   static std::shared_ptr<Core> open(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
                                     Slice memory, const ChannelOptions& options) {
     check(in, peer, tag, memory, options);
-    runtime::Opening opening{{in.world_rank(peer), scope, tag, role}, in.rank, peer,
-                             SliceAccess::own(std::move(memory)),     options, std::string(options.name)};
-    opening.options.name = {};
+    runtime::Opening opening{{in.world_rank(peer), scope, tag, role},
+                             in.rank,
+                             peer,
+                             SliceAccess::own(std::move(memory)),
+                             options,
+                             std::string(options.name),
+                             std::string(options.contents)};
+    opening.options.name = opening.options.contents = {};
     if (options.stream && device::of_gpu(*options.stream)) {
       opening.gpu = with_resources(
           [&] {
@@ -123,6 +129,8 @@ struct detail::ContextAccess {
                 " slots of equal size");
     }
     if (options.name.size() > kMaxName) throw bad("a name of more than " + std::to_string(kMaxName) + " characters");
+    if (options.contents.size() > kMaxContents)
+      throw bad("a description of what a slot holds of more than " + std::to_string(kMaxContents) + " characters");
     if (options.stream) device::check_supported(*options.stream, in.rank);
   }
 };

@@ -72,7 +72,8 @@ void World::announce(ChannelEnd& end) {
   }
   Writer writer(Kind::opening);
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
-  writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth).blob(key.bytes);
+  writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth);
+  writer.text(opening.contents).blob(key.bytes);
   peers_.send(peer, {writer.take(), key.sent});
   end.announced = true;
   if (const auto failure = end.failure()) announce_failure(end, failure->first, failure->second);
@@ -159,6 +160,7 @@ void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
   remote.id = message.get<std::uint64_t>();
   remote.slot_bytes = message.get<std::uint64_t>();
   remote.depth = message.get<int>();
+  remote.contents = message.text();
   remote.key.bytes = message.blob();
   remote.key.received = std::move(fds);
   if (peer.link != nullptr) peer.link->arrived(remote.key);

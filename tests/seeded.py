@@ -44,6 +44,7 @@ BUGS = {
     "match_newest_first": f"Quick/Matching.several_openings_ahead*/{INLINE}_d1_64B",
     "duplicate_allowed": f"Quick/Misuse.a_duplicate*/{INLINE}_d1_64B",
     "size_mismatch_ignored": f"Quick/Misuse.slots_of_different_sizes*/{INLINE}_d1_64B",
+    "contents_mismatch_ignored": f"Quick/Misuse.slots_of_different_contents*/{INLINE}_d1_64B",
     "lost_wake": f"Quick/Progress.who_waits*/{HOST}_d1_64B",
     "poison_permits": f"Quick/Errors.a_put_that_a_failure_released*/{HOST}_d1_64B",
     "failure_not_sticky": f"Quick/Errors.stay_on_their_channel*/{INLINE}_d1_64B",

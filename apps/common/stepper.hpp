@@ -58,8 +58,12 @@ class Stepper {
   /// Where messages are packed, and where they land.
   Links links() const {
     Links links;
-    packing_.for_each_sent([&](int peer, const sluice::Slice& slots) { links.out.push_back({peer, slots}); });
-    packing_.for_each_received([&](int peer, const sluice::Slice& slots) { links.in.push_back({peer, slots}); });
+    packing_.for_each_sent([&](int peer, const sluice::Slice& slots, const std::string&) {
+      links.out.push_back({peer, slots});
+    });
+    packing_.for_each_received([&](int peer, const sluice::Slice& slots, const std::string&) {
+      links.in.push_back({peer, slots});
+    });
     return links;
   }
 

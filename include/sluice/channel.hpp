@@ -27,6 +27,8 @@ struct ChannelOptions {
   int rails = 0;                      ///< how many rails to stripe over; 0: chosen
   std::string_view name = {};         ///< copied; shown by describe(), logs and traces
   std::optional<Stream> stream = {};  ///< its kind and device, if known at opening
+  /// What a slot holds, in words of the program's: copied. Ends that both say it and differ fail with Code::mismatch.
+  std::string_view contents = {};
 };
 
 /// The out-end of a persistent one-way channel. Movable, not copyable; one thread or stream at a time.

@@ -28,6 +28,41 @@ struct CommSpace {};
 template <>
 struct KokkosComm::Impl::is_communication_space<sluice::kokkos_comm::CommSpace> : std::true_type {};
 
+namespace sluice::kokkos_comm {
+
+/// Barriers of all ranks, one after another, in messages of their own: one of the program's is no answer to them.
+/// log2(ranks) rounds (Hensgen, Finkel and Manber, 1988).
+template <class Exec>
+class Barriers {
+ public:
+  Barriers(Context& context, const kokkos::Queue<Exec>& queue, const std::string& name, int depth)
+      : messages_(context, queue, name, depth) {}
+
+  /// Enqueues one; after a timeout, goes on with the one that it has ended.
+  void pass() {
+    const int size = messages_.context().size();
+    const int rank = messages_.context().rank();
+    const auto nothing = [](std::byte*) {};
+    for (; step_ < size; step_ *= 2, round_.clear()) {
+      if (round_.empty()) {
+        round_.push_back(messages_.receive((rank - step_ + size) % size, 1, nothing));
+        round_.push_back(messages_.send((rank + step_) % size, 1, nothing));
+      }
+      for (const auto& request : round_) messages_.wait(request);
+    }
+    step_ = 1;
+  }
+
+ private:
+  using Messages = kokkos::Messages<Exec>;
+
+  Messages messages_;
+  int step_ = 1;
+  std::vector<typename Messages::Request> round_;
+};
+
+}  // namespace sluice::kokkos_comm
+
 /// A context and an instance, or Queue. Copies share what is under way. @see sluice::kokkos::Messages
 template <KokkosComm::KokkosExecutionSpace Exec>
 class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
@@ -41,7 +76,7 @@ class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
   Handle(const sluice::kokkos::Queue<Exec>& queue, sluice::Context context, const std::string& name = "kokkos_comm",
          int depth = 4)
       : messages_(std::make_shared<Messages>(context, queue, name, depth)),
-        barriers_(std::make_shared<Messages>(context, queue, name + ", barrier", depth)) {}
+        barriers_(std::make_shared<Barriers>(context, queue, name + ", barrier", depth)) {}
   Handle(const Exec& exec, sluice::Context context, const std::string& name = "kokkos_comm", int depth = 4)
       : Handle(sluice::kokkos::Queue<Exec>(exec), std::move(context), name, depth) {}
 
@@ -50,13 +85,13 @@ class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
   size_type rank() const { return messages_->context().rank(); }
 
   using Messages = sluice::kokkos::Messages<Exec>;
+  using Barriers = sluice::kokkos_comm::Barriers<Exec>;
   const std::shared_ptr<Messages>& messages() const noexcept { return messages_; }
-  /// Those of barriers: a message of the program's is no answer to them.
-  const std::shared_ptr<Messages>& barriers() const noexcept { return barriers_; }
+  const std::shared_ptr<Barriers>& barriers() const noexcept { return barriers_; }
 
  private:
   std::shared_ptr<Messages> messages_;
-  std::shared_ptr<Messages> barriers_;
+  std::shared_ptr<Barriers> barriers_;
 };
 
 /// What is under way. Keeps its View until it has been waited for.
@@ -96,20 +131,11 @@ struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
   }
 };
 
-/// Enqueued: later work on the instance runs when all ranks have come here. log2(ranks) rounds (Hensgen, Finkel and
-/// Manber, 1988).
+/// Enqueued: later work on the instance runs when all ranks have come here. A timeout is tried again by the next one of
+/// this handle, or of its copies.
 template <KokkosExecutionSpace Exec>
 struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
-  explicit Barrier(Handle<Exec, sluice::kokkos_comm::CommSpace>&& handle) {
-    auto& messages = *handle.barriers();
-    const auto nothing = [](std::byte*) {};
-    for (int step = 1; step < handle.size(); step *= 2) {
-      const auto in = messages.receive((handle.rank() - step + handle.size()) % handle.size(), 1, nothing);
-      const auto out = messages.send((handle.rank() + step) % handle.size(), 1, nothing);
-      messages.wait(in);
-      messages.wait(out);
-    }
-  }
+  explicit Barrier(Handle<Exec, sluice::kokkos_comm::CommSpace>&& handle) { handle.barriers()->pass(); }
 };
 
 }  // namespace Impl

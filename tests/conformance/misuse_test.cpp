@@ -98,6 +98,36 @@ TEST_P(Misuse, slots_of_different_sizes_are_a_mismatch_at_both_ends) {
   });
 }
 
+/// Ends that do not both say what a slot holds connect.
+TEST_P(Misuse, slots_of_different_contents_are_a_mismatch_at_both_ends) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    const Rank other = 1 - context.rank();
+    const bool sends = context.rank() == 0;
+    const auto connect = [&](Tag tag, const std::string& at_sender, const std::string& at_receiver) {
+      if (sends) {
+        context.sender(other, tag, buffer.all(), {.contents = at_sender}).wait_connected();
+      } else {
+        context.receiver(other, tag, buffer.all(), {.contents = at_receiver}).wait_connected();
+      }
+    };
+    connect(kTag, "3 doubles", "3 doubles");
+    connect(kTag, "3 doubles", "");
+    connect(kTag, "", "4 floats");
+    const std::string before(5000, 'x');
+    const auto error =
+        expect_code(Code::mismatch, [&] { connect(kTag, before + " 3 doubles, 1 int", before + " 3 floats, 1 int"); });
+    expect_names(error, context.rank(), other);
+    const std::string text = error ? error->what() : "";
+    EXPECT_NE(text.find(sends ? "\"doubles, 1 int\" a slot here, \"floats, 1 int\" at rank 1"
+                              : "\"floats, 1 int\" a slot here, \"doubles, 1 int\" at rank 0"),
+              std::string::npos)
+        << text;
+    expect_code(Code::bad_argument, [&] { connect(kTag, std::string(100'000, 'x'), std::string(100'000, 'x')); });
+    board().meet(context);
+  });
+}
+
 TEST_P(Misuse, what_can_never_work_is_refused_at_opening) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Buffer buffer(context, GetParam(), 64);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -48,7 +49,7 @@ void send(Context& context, const Case& one, Tag tag, const View& view, const st
   using Value = typename View::value_type;
   HostStream stream;
   const Exec exec;
-  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+  const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream, exec);
   constexpr Index kEpochs = 5;
   const ChannelOptions options{.depth = one.depth};
   if (context.rank() == 0) {
@@ -128,6 +129,103 @@ std::vector<Case> cases() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Views, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+
+TEST(ViewChannels, of_no_slot_are_refused) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Kokkos::View<double**, Kokkos::HostSpace> view("view", 300, 200);
+    for (const int depth : {0, -1}) {
+      try {
+        const auto out = kokkos::sender(context, Exec(), 0, 1, view, {.depth = depth});
+        ADD_FAILURE() << "a depth of " << depth;
+      } catch (const Error& reason) {
+        EXPECT_EQ(name(reason.code()), std::string(name(Code::bad_argument))) << reason.what();
+      }
+    }
+  });
+}
+
+TEST(ViewChannels, of_unlike_views_are_a_mismatch) {
+  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+    const Kokkos::View<double**, Kokkos::LayoutRight, Kokkos::HostSpace> view("view", 3, 4);
+    const Kokkos::View<double**, Kokkos::LayoutLeft, Kokkos::HostSpace> turned("turned", 3, 4);
+    const auto exchange = [&] {
+      if (context.rank() == 0) {
+        kokkos::sender(context, Exec(), 1, 1, view).put();
+      } else {
+        kokkos::receiver(context, Exec(), 0, 1, turned).wait();
+      }
+    };
+    try {
+      exchange();
+      ADD_FAILURE() << "connected";
+    } catch (const Error& reason) {
+      EXPECT_EQ(name(reason.code()), std::string(name(Code::mismatch))) << reason.what();
+    }
+    board().meet(context);
+  });
+}
+
+/// On a GPU elements go in words, which must not be larger than what they are aligned to.
+TEST(Boxes, are_moved_in_words_of_their_types_alignment) {
+  struct Shorts {
+    std::int16_t a, b;
+  };
+  struct Doubles {
+    double x, y, z;
+  };
+  const auto word_of = [](const auto& view) {
+    const auto box = kokkos::detail::box_of(view, kokkos::detail::whole_of(view));
+    std::vector<std::byte> to(64);
+    const std::vector<std::byte> from = [] {
+      std::vector<std::byte> bytes(64);
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i + 1);
+      return bytes;
+    }();
+    const auto at = static_cast<std::size_t>(box.word);  // aligned to no more than that
+    kokkos::detail::copy_element(&to[at], &from[at], box.element, box.word);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const bool copied = i >= at && i < at + static_cast<std::size_t>(box.element);
+      EXPECT_EQ(to[i], copied ? from[i] : std::byte{}) << "byte " << i << " of a word of " << at;
+    }
+    return box.word;
+  };
+  EXPECT_EQ(word_of(Kokkos::View<char*, Kokkos::HostSpace>("view", 3)), 1);
+  EXPECT_EQ(word_of(Kokkos::View<Shorts*, Kokkos::HostSpace>("view", 3)), 2);
+  EXPECT_EQ(word_of(Kokkos::View<float*, Kokkos::HostSpace>("view", 3)), 4);
+  EXPECT_EQ(word_of(Kokkos::View<Doubles*, Kokkos::HostSpace>("view", 3)), 8);
+  EXPECT_EQ(word_of(Kokkos::View<Kokkos::complex<double>*, Kokkos::HostSpace>("view", 3)), 16);
+}
+
+TEST(Boxes, are_described_by_type_and_extents_in_the_order_of_memory) {
+  const auto text = [](const auto& view) { return kokkos::detail::contents_of(view, kokkos::detail::whole_of(view)); };
+  EXPECT_EQ(text(Kokkos::View<double, Kokkos::HostSpace>("view")), "f8");
+  EXPECT_EQ(text(Kokkos::View<const float*, Kokkos::HostSpace>(Kokkos::View<float*, Kokkos::HostSpace>("view", 5))),
+            "f4[5]");
+  EXPECT_EQ(text(Kokkos::View<std::int16_t***, Kokkos::LayoutLeft, Kokkos::HostSpace>("view", 2, 1, 3)), "i2[2,3]");
+  EXPECT_EQ(text(Kokkos::View<std::uint64_t***, Kokkos::LayoutRight, Kokkos::HostSpace>("view", 2, 1, 3)), "u8[3,2]");
+  EXPECT_EQ(text(Kokkos::View<Kokkos::complex<float>**, Kokkos::LayoutRight, Kokkos::HostSpace>("view", 2, 3)),
+            "V8[3,2]");
+}
+
+std::vector<std::string> regions;
+
+TEST(Regions, name_what_a_channel_of_a_view_does) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Kokkos::View<int*, Kokkos::HostSpace> sent("sent", 3);
+    const Kokkos::View<int*, Kokkos::HostSpace> received("received", 3);
+    auto out = kokkos::sender(context, Exec(), 0, 1, sent);
+    auto in = kokkos::receiver(context, Exec(), 0, 1, received);
+    Kokkos::Tools::Experimental::set_push_region_callback([](const char* name) { regions.emplace_back(name); });
+    out.acquire();
+    out.put();
+    in.wait();
+    in.release();
+    Kokkos::Tools::Experimental::set_push_region_callback(nullptr);
+    const std::vector<std::string> all{"sluice: view acquire", "sluice: view put", "sluice: view wait",
+                                       "sluice: view release"};
+    EXPECT_EQ(regions, all);
+  });
+}
 
 #ifdef KOKKOS_ENABLE_IMPL_MDSPAN
 

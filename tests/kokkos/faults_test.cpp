@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "tests/kokkos/views.hpp"
@@ -51,7 +53,7 @@ Code failure_of(Context& context, const Queue<Exec>& queue) {
 template <class End>
 void end_of_one(Context& context, bool on_stream, Code expected, End ends) {
   HostStream stream;
-  const Queue<Exec> queue = on_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+  const Queue<Exec> queue = queue_of<Exec>(stream, on_stream);
   if (context.rank() == 0) {
     EXPECT_EQ(name(failure_of(context, queue)), std::string(name(expected)));
     return;
@@ -113,6 +115,56 @@ TEST(Faults, two_halos_of_one_name_are_refused) {
       EXPECT_NE(text.find("names of their own"), std::string::npos) << text;
     }
     halo.exchange();
+  });
+}
+
+/// What a halo that could not be made has held it lets go of.
+TEST(Faults, a_refused_halo_in_place_keeps_no_views) {
+  run_peers({.ranks = 2}, [](Context& context) {
+    const Numbers view("view", 10);
+    const Numbers other("other", 10);
+    const HaloOptions<1> options{.depth = 1, .in_place = true};
+    const Halo halo(context, Exec(), kRing, 1, options, view);
+    EXPECT_THROW(Halo(context, Exec(), kRing, 1, options, other), Error);
+    EXPECT_EQ(other.use_count(), 1);
+  });
+}
+
+/// Both ranks' halos fail, and say what is not alike.
+template <class View>
+void expect_mismatch(Context& context, const HaloOptions<1>& options, const View& view, const std::string& here) {
+  const Cartesian<1> line{.ranks = {2}};
+  Halo halo(context, Exec(), line, 1, options, view);
+  try {
+    halo.exchange();
+    ADD_FAILURE() << "ends that do not fit are connected";
+  } catch (const Error& reason) {
+    EXPECT_EQ(name(reason.code()), std::string(name(Code::mismatch))) << reason.what();
+    EXPECT_NE(std::string(reason.what()).find('"' + here), std::string::npos) << reason.what();
+  }
+  board().meet(context);
+}
+
+/// Sizes that would fit into each other's slots, types of one size, orders of one shape.
+TEST(Faults, halos_of_blocks_that_do_not_fit_are_a_mismatch) {
+  run_peers({.keep_going = true}, [](Context& context) {
+    const bool first = context.rank() == 0;
+    const auto whole = [&](Index width) {
+      HaloOptions<1> options;
+      options.ranges = [width](std::size_t, const Offset<1>& offset, Side side) {
+        const Index begin = offset[0] < 0 ? 0 : 30;
+        return Range{{side == Side::own ? begin : begin + 10}, {(side == Side::own ? begin : begin + 10) + width}};
+      };
+      return options;
+    };
+    const Kokkos::View<double*, Kokkos::HostSpace> line("line", 60);
+    expect_mismatch(context, whole(first ? 9 : 10), line, first ? "f8[9]" : "f8[10]");
+    const Kokkos::View<float*, Kokkos::HostSpace> floats("floats", 60);
+    const Kokkos::View<std::int32_t*, Kokkos::HostSpace> ints("ints", 60);
+    first ? expect_mismatch(context, {}, floats, "f4") : expect_mismatch(context, {}, ints, "i4");
+    const Kokkos::View<int***, Kokkos::LayoutLeft, Kokkos::HostSpace> left("left", 9, 2, 3);
+    const Kokkos::View<int***, Kokkos::LayoutRight, Kokkos::HostSpace> right("right", 9, 2, 3);
+    first ? expect_mismatch(context, {}, left, "i4[2,3]") : expect_mismatch(context, {}, right, "i4[3,2]");
   });
 }
 

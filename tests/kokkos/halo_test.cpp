@@ -160,7 +160,7 @@ void exchange_all(Context& context, const Case& one) {
   const std::array fields{views(), views()};  // which take turns
   HostStream stream;
   const Exec exec;
-  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+  const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream, exec);
   const auto& [a, b, c] = fields[1];
   Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, b, c);
   for (Index step = 1; step <= 5; ++step) {
@@ -206,7 +206,7 @@ void exchange_in_place(Context& context, const Case& one) {
   const Block<D> block{drawn, context.rank()};
   const auto view = make_view<double, Kokkos::LayoutRight>("view", block.extents());
   HostStream stream;
-  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+  const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream);
   fill_own(view, block, 0, 1);  // once there is a halo, ghosts are the neighbours' until they have been waited for
   Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, view);
   for (Index step = 1; step <= 5; ++step) {
@@ -284,7 +284,7 @@ void scatter_all(Context& context, const Case& one, Operation operation) {
   const auto other_b = make_strided<float>("other b", block.extents());
   HostStream stream;
   const Exec exec;
-  const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+  const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream, exec);
   Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, b);
   const auto fill = [&](const auto& view, Index step) {
     using Value = typename std::decay_t<decltype(view)>::value_type;
@@ -399,7 +399,7 @@ std::string exchange_planes(Context& context, const View& view, int width, bool 
   const Planes planes{
       {view.extent_int(0), view.extent_int(1), view.extent_int(2)}, width, context.rank(), context.size()};
   HostStream stream;
-  const Queue<Exec> queue = host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+  const Queue<Exec> queue = queue_of<Exec>(stream, host_stream);
   const Cartesian<1> ring{.ranks = {context.size()}, .periodic = {true}};
   Halo halo(context, queue, ring, width, HaloOptions<1>{.depth = 1, .in_place = true}, view);
   for (Index step = 1; step <= 20; ++step) {
@@ -581,7 +581,7 @@ TEST(MoreDimensions, than_the_grid_are_moved_whole_both_ways) {
       const Components in_a(a, drawn, context.rank());
       const Components in_b(b, drawn, context.rank());
       HostStream stream;
-      const Queue<Exec> queue = host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+      const Queue<Exec> queue = queue_of<Exec>(stream, host_stream);
       Halo halo(context, queue, drawn.grid, 1, drawn.options, a, b);
       const auto run = [&](auto work) {
         queue.run([&, work] {
@@ -607,7 +607,7 @@ TEST(MoreDimensions, than_the_grid_are_moved_whole_both_ways) {
 TEST(OneRank, may_go_before_their_work_has_run) {
   run_peers({.ranks = 1}, [](Context& context) {
     HostStream stream;
-    const Queue<Exec> queue(Exec(), stream);
+    const Queue<Exec> queue = queue_of<Exec>(stream, true);
     std::atomic<bool> go = false;
     const Kokkos::View<int*, Kokkos::HostSpace> view("view", 1002);
     {

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <future>
 #include <ostream>
 #include <random>
 #include <stdexcept>
@@ -97,7 +99,7 @@ TEST_P(MessagesOf, any_size_reach_their_views_in_order) {
   run_peers({.ranks = one.ranks, .processes = one.processes}, [&one](Context& context) {
     HostStream stream;
     const Exec exec;
-    const Queue<Exec> queue = one.host_stream ? Queue<Exec>(exec, stream) : Queue<Exec>(exec);
+    const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream, exec);
     Exchange exchange(context, queue);
     std::mt19937 order(static_cast<unsigned>(context.rank()));
     for (int turn = 0; turn < 40; ++turn) exchange.turn(turn, order);
@@ -161,7 +163,7 @@ void peer_dies(bool host_stream) {
   const Ended ended = end_of_peers({.ranks = 3, .processes = true, .keep_going = true}, [=](Context& context) {
     if (context.rank() == 1) ::raise(SIGKILL);
     HostStream stream;
-    const Queue<Exec> queue = host_stream ? Queue<Exec>(Exec(), stream) : Queue<Exec>(Exec());
+    const Queue<Exec> queue = queue_of<Exec>(stream, host_stream);
     Messages<Exec> all(context, queue, "all");
     const View sent("sent", 10);
     const View received("received", 10);
@@ -265,6 +267,46 @@ TEST(Messages, that_cannot_be_packed_fail_no_others) {
   });
 }
 
+/// What such a message has enqueued on a stream before it failed still runs, in slots that are there.
+TEST(Messages, that_cannot_be_packed_on_a_stream_leave_slots_to_what_they_enqueued) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    HostStream stream;
+    const Queue<Exec> queue = queue_of<Exec>(stream, true);
+    std::promise<void> open;
+    std::byte* written = nullptr;
+    {
+      Messages<Exec> all(context, queue, "all");
+      queue.run([gate = open.get_future().share()] { gate.wait(); });
+      const std::size_t bytes = 1 << 20;  // of its own mapping
+      const auto odd = all.send(0, bytes, [&](std::byte* slot) {
+        queue.run([=, &written] { std::fill_n(written = slot, bytes, std::byte{1}); });
+        throw std::runtime_error("cannot pack");
+      });
+      EXPECT_THROW(all.wait(odd), std::runtime_error);
+      EXPECT_EQ(written, nullptr);
+    }
+    open.set_value();
+    queue.fence("test");
+    EXPECT_NE(written, nullptr);
+  });
+}
+
+/// Sizes that would fit into each other's slots.
+TEST(Messages, of_unlike_sizes_are_a_mismatch) {
+  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+    Messages<Exec> all(context, Exec(), "all");
+    const View view("view", context.rank() == 0 ? 100 : 101);
+    const Rank peer = 1 - context.rank();
+    const auto exchange = [&] {
+      const auto in = all.receive(view, peer);
+      const auto out = all.send(view, peer);
+      all.wait(in);
+      all.wait(out);
+    };
+    EXPECT_EQ(code_of(exchange), Code::mismatch);
+  });
+}
+
 /// What fails in the midst of a message leaves nothing that could be taken for the next one.
 TEST(Messages, that_cannot_be_unpacked_fail_what_follows_them) {
   run_peers({.ranks = 1}, [](Context& context) {
@@ -288,6 +330,26 @@ TEST(Messages, to_nobody_are_refused_each_time) {
     Messages<Exec> all(context, Exec(), "all");
     const View view("view", 10);
     for (int again = 0; again < 2; ++again) EXPECT_EQ(code_of([&] { all.send(view, 99); }), Code::bad_argument);
+  });
+}
+
+TEST(Messages, of_one_name_are_refused_by_it) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const View view("view", 10);
+    Messages<Exec> all(context, Exec(), "all");
+    Messages<Exec> twice(context, Exec(), "all");
+    const auto sent = all.send(view, 0);
+    try {
+      twice.send(view, 0);
+      ADD_FAILURE() << "not refused";
+    } catch (const Error& reason) {
+      EXPECT_EQ(reason.code(), Code::misuse);
+      EXPECT_NE(std::string(reason.what()).find("the set of messages 'all' cannot open its channels; those that"),
+                std::string::npos)
+          << reason.what();
+    }
+    all.wait(all.receive(view, 0));
+    all.wait(sent);
   });
 }
 

@@ -124,7 +124,7 @@ void exchange(Context& context, Post& post, const Cartesian<2>& grid, OwnGhosts 
   const std::tuple<Views...> others = planes<Views...>();
   const Packing<Exec, 2, Views...> packing(context, exec, {context.rank(), grid, Place::kWidth, full<2>()}, kDepth,
                                            made, Side::own, own);
-  packing.for_each_sent([&](Rank peer, const Slice& slots) {
+  packing.for_each_sent([&](Rank peer, const Slice& slots, const std::string&) {
     EXPECT_EQ(slots.bytes() % (64 * kDepth), 0U) << "a slot does not end with a cache line";
     post.leave(context.rank(), peer, slots);
   });
@@ -134,7 +134,7 @@ void exchange(Context& context, Post& post, const Cartesian<2>& grid, OwnGhosts 
     packing.pack(queue, slot, moved);
     exec.fence();
     post.meet();
-    packing.for_each_received([&, slot = slot](Rank peer, const Slice& slots) {
+    packing.for_each_received([&, slot = slot](Rank peer, const Slice& slots, const std::string&) {
       const std::size_t bytes = slots.bytes() / kDepth;
       const Slice& there = post.taken(peer, context.rank());
       ASSERT_EQ(there.bytes(), slots.bytes());

@@ -34,7 +34,7 @@ void give_the_peer_time(std::size_t word, std::uint64_t value) {
 TEST(Races, a_kernel_that_reads_ghosts_is_not_overtaken_by_the_next_exchange) {
   run_peers({}, [](Context& context) {
     HostStream stream;
-    const Queue<Exec> queue(Exec(), stream);
+    const Queue<Exec> queue = queue_of<Exec>(stream, true);
     const Numbers view("view", 6);
     std::atomic<bool> go = false;
     const Cartesian<1> ring{.ranks = {2}, .periodic = {true}};
@@ -58,7 +58,7 @@ TEST(Races, a_kernel_that_reads_ghosts_is_not_overtaken_by_the_next_exchange) {
 TEST(Races, a_view_that_is_read_in_place_is_not_overwritten) {
   run_peers({}, [](Context& context) {
     HostStream stream;
-    const Queue<Exec> queue(Exec(), stream);
+    const Queue<Exec> queue = queue_of<Exec>(stream, true);
     const Numbers view("view", 100);
     const auto fill = [&](std::uint64_t step) { Kokkos::deep_copy(view, static_cast<int>(step)); };
     if (context.rank() == 0) {
@@ -95,7 +95,7 @@ void before_kernel(const char* label, std::uint32_t, std::uint64_t*) {
 TEST(Races, a_message_is_not_overwritten_before_it_is_unpacked) {
   run_peers({.processes = true}, [](Context& context) {
     HostStream stream;
-    const Queue<Exec> queue(Exec(), stream);
+    const Queue<Exec> queue = queue_of<Exec>(stream, true);
     const Numbers view("view", 3);
     Halo halo(context, queue, kColumn, 1, HaloOptions<1>{.stencil = kFromBelow, .depth = 1}, view);
     if (context.rank() == 1) Kokkos::Tools::Experimental::set_begin_parallel_for_callback(before_kernel);
@@ -115,7 +115,7 @@ TEST(Races, a_message_is_not_overwritten_before_it_is_unpacked) {
 TEST(Races, ghosts_that_are_filled_in_place_are_not_overwritten_before_they_were_read) {
   run_peers({.processes = true}, [](Context& context) {
     HostStream stream;
-    const Queue<Exec> queue(Exec(), stream);
+    const Queue<Exec> queue = queue_of<Exec>(stream, true);
     const Numbers view("view", 3);
     Halo halo(context, queue, kColumn, 1, HaloOptions<1>{.stencil = kFromBelow, .depth = 1, .in_place = true}, view);
     for (std::uint64_t step = 1; step <= kSteps; ++step) {
@@ -137,7 +137,7 @@ void sends_what_there_was(bool in_place) {
   run_peers({.processes = true, .backend = "ofi:tcp"}, [in_place](Context& context) {
     constexpr int kWidth = 4 << 20;
     HostStream stream;
-    const Queue<Exec> queue(Exec(), stream);
+    const Queue<Exec> queue = queue_of<Exec>(stream, true);
     const Numbers view("view", 3 * kWidth);
     const HaloOptions<1> options{.stencil = kFromBelow, .depth = 1, .in_place = in_place};
     Halo halo(context, queue, kColumn, kWidth, options, view);
@@ -161,19 +161,19 @@ TEST(Races, an_exchange_on_another_instance_does_not_overtake) {
     HostStream second;
     const Numbers view("view", 8);
     const Cartesian<1> ring{.ranks = {1}, .periodic = {true}};
-    Halo halo(context, Queue<Exec>(Exec(), first), ring, 1, view);
+    Halo halo(context, queue_of<Exec>(first, true), ring, 1, view);
     first.run([&] {
       give_the_peer_time(0, 1);
       EXPECT_EQ(board().word(0), 0U) << "the second stream has overtaken the first";
     });
     halo.exchange();
-    halo.exchange(Queue<Exec>(Exec(), second));
+    halo.exchange(queue_of<Exec>(second, true));
     second.run([] { board().set(0, 1); });
     first.synchronize();
     second.synchronize();
     EXPECT_THROW(halo.exchange(Exec()), Error) << "program order after a host stream";
-    halo.start(Queue<Exec>(Exec(), first));
-    halo.finish(Queue<Exec>(Exec(), second));
+    halo.start(queue_of<Exec>(first, true));
+    halo.finish(queue_of<Exec>(second, true));
     second.synchronize();
   });
 }

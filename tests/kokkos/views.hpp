@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <Kokkos_Core.hpp>
+#include <sluice/kokkos/queue.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 
 namespace sluice::test {
@@ -30,6 +32,17 @@ class WithKokkos final : public testing::Environment {
   void TearDown() override { Kokkos::finalize(); }
 };
 [[maybe_unused]] inline const auto* const with_kokkos = testing::AddGlobalTestEnvironment(new WithKokkos);
+
+/// An instance, on a host stream or in program order. Threads know no host streams: with them no such test is run.
+template <class Exec>
+kokkos::Queue<Exec> queue_of(HostStream& stream, bool on_stream, const Exec& exec = Exec()) {
+  if constexpr (kokkos::detail::kOnAnyThread<Exec>) {
+    if (on_stream) return {exec, stream};
+  } else if (on_stream) {
+    throw std::logic_error("a test on a host stream, with Kokkos' Threads");
+  }
+  return exec;
+}
 
 /// The indices of a box of D dimensions, one after the other.
 template <std::size_t D, class F>

@@ -251,6 +251,35 @@ TEST(Barrier, takes_no_message_of_the_program) {
   });
 }
 
+/// After its limit a barrier goes on where it was: the next one takes nothing of it.
+TEST(Barrier, is_tried_again_after_its_limit) {
+  run_peers({.ranks = 2, .keep_going = true, .timeout = 2s, .connect_timeout = 1s}, [](Context& context) {
+    Handle handle(Queue{Exec()}, context);
+    const auto reached = [&handle] {
+      try {
+        KokkosComm::barrier(Handle(handle));
+        return true;
+      } catch (const Error& reason) {
+        EXPECT_EQ(reason.code(), Code::timeout) << reason.what();
+        return false;
+      }
+    };
+    if (context.rank() == 0) {
+      EXPECT_FALSE(reached()) << "alone";
+      board().set(0, 1);
+      while (!reached()) {
+      }
+      board().await(1, 1);  // before it comes to the next
+    } else {
+      board().await(0, 1);
+      while (!reached()) {
+      }
+      EXPECT_FALSE(reached()) << "alone";
+      board().set(1, 1);
+    }
+  });
+}
+
 /// What each rank did before is seen by all after.
 TEST(Barrier, holds_up_the_queue_until_all_have_come) {
   for (const bool host_stream : {false, true}) {

@@ -137,8 +137,7 @@ auto createStreamHalo(const kokkos::Queue<Exec>& queue, const Pattern& pattern, 
   return std::make_shared<StreamHalo<Exec, Arrays...>>(queue, pattern, width, arrays...);
 }
 template <class Space = CommSpace, class Exec, class Pattern, class... Arrays>
-requires(Kokkos::is_execution_space_v<Exec>) auto createStreamHalo(const Exec& exec, const Pattern& pattern, int width,
-                                                                   const Arrays&... arrays) {
+auto createStreamHalo(const Exec& exec, const Pattern& pattern, int width, const Arrays&... arrays) {
   return createStreamHalo<Space>(kokkos::Queue<Exec>(exec), pattern, width, arrays...);
 }
 

@@ -8,7 +8,18 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <string>
+#include <type_traits>
+
+namespace sluice::kokkos {
+
+/// An index range per dimension of a View: [begin, end).
+struct Range {
+  std::int64_t begin[8] = {};
+  std::int64_t end[8] = {};
+};
+
+}  // namespace sluice::kokkos
 
 namespace sluice::kokkos::detail {
 
@@ -20,6 +31,7 @@ inline constexpr int kMostRanks = 8;
 struct Box {
   std::byte* data = nullptr;
   Index element = 0;
+  Index word = 1;  ///< how many bytes of an element may be read at once, by their type's alignment
   int rank = 0;
   Index extents[kMostRanks] = {};
   Index strides[kMostRanks] = {};
@@ -53,18 +65,31 @@ struct Box {
   }
 };
 
-/// With dimensions of one element dropped, the others by stride, and those without a gap between them as one.
-inline Box box_of(void* data, Index element, std::span<const Index> extents, std::span<const Index> strides) {
-  Box box{static_cast<std::byte*>(data), element};
-  std::array<int, kMostRanks> order{};
-  int kept = 0;
-  for (int k = 0; k < static_cast<int>(extents.size()); ++k) {
-    if (extents[k] != 1) order[kept++] = k;
+/// Elements at strides, before any dimension is dropped.
+struct Lattice {
+  int rank = 0;
+  std::array<Index, kMostRanks> extents{};
+  std::array<Index, kMostRanks> strides{};
+
+  /// The dimensions of more than one element, or none, the smallest stride first. Returns how many they are.
+  int in_order(std::array<int, kMostRanks>& order) const {
+    int kept = 0;
+    for (int k = 0; k < rank; ++k) {
+      if (extents[k] != 1) order[kept++] = k;
+    }
+    std::stable_sort(order.begin(), order.begin() + kept, [this](int a, int b) { return strides[a] < strides[b]; });
+    return kept;
   }
-  std::stable_sort(order.begin(), order.begin() + kept, [&](int a, int b) { return strides[a] < strides[b]; });
+};
+
+/// With dimensions of one element dropped, the others by stride, and those without a gap between them as one.
+inline Box box_of(void* data, Index element, Index alignment, const Lattice& lattice) {
+  Box box{static_cast<std::byte*>(data), element, alignment};
+  std::array<int, kMostRanks> order{};
+  const int kept = lattice.in_order(order);
   for (int i = 0; i < kept; ++i) {
-    const Index extent = extents[order[i]];
-    const Index stride = strides[order[i]];
+    const Index extent = lattice.extents[order[i]];
+    const Index stride = lattice.strides[order[i]];
     const int last = box.rank - 1;
     if (last >= 0 && stride == box.strides[last] * box.extents[last]) {
       box.extents[last] *= extent;
@@ -76,29 +101,49 @@ inline Box box_of(void* data, Index element, std::span<const Index> extents, std
   return box;
 }
 
-/// What of a View an index range per dimension names: [begin, end).
 template <class View>
-Box box_of(const View& view, std::span<const Index> begin, std::span<const Index> end) {
-  constexpr int kRank = static_cast<int>(View::rank());
-  std::array<Index, kRank == 0 ? 1 : kRank> extents{};
-  std::array<Index, kRank == 0 ? 1 : kRank> strides{};
-  Index first = 0;
-  for (int k = 0; k < kRank; ++k) {
-    extents[k] = end[k] - begin[k];
-    strides[k] = static_cast<Index>(view.stride(k));
-    first += begin[k] * strides[k];
+Lattice lattice_of(const View& view, const Range& range) {
+  Lattice lattice{.rank = static_cast<int>(View::rank())};
+  for (int k = 0; k < lattice.rank; ++k) {
+    lattice.extents[k] = range.end[k] - range.begin[k];
+    lattice.strides[k] = static_cast<Index>(view.stride(k));
   }
-  using Value = std::remove_const_t<typename View::value_type>;
-  return box_of(const_cast<Value*>(view.data()) + first, sizeof(Value), {extents.data(), kRank},
-                {strides.data(), kRank});
+  return lattice;
 }
 
+/// What of a View a range names.
 template <class View>
-Box box_of(const View& view) {
-  std::array<Index, kMostRanks> begin{};
-  std::array<Index, kMostRanks> end{};
-  for (int k = 0; k < static_cast<int>(View::rank()); ++k) end[k] = static_cast<Index>(view.extent(k));
-  return box_of(view, {begin.data(), View::rank()}, {end.data(), View::rank()});
+Box box_of(const View& view, const Range& range) {
+  const Lattice lattice = lattice_of(view, range);
+  Index first = 0;
+  for (int k = 0; k < lattice.rank; ++k) first += range.begin[k] * lattice.strides[k];
+  using Value = std::remove_const_t<typename View::value_type>;
+  return box_of(const_cast<Value*>(view.data()) + first, sizeof(Value), alignof(Value), lattice);
+}
+
+/// The same in words, for ChannelOptions::contents: a type's kind and bytes, as numpy writes them, and the extents in
+/// the order of memory. Boxes of the same words hold elements that fit, in the same order.
+template <class View>
+std::string contents_of(const View& view, const Range& range) {
+  using Value = std::remove_const_t<typename View::value_type>;
+  const char kind = std::is_floating_point_v<Value> ? 'f'
+                    : std::is_signed_v<Value>       ? 'i'
+                    : std::is_unsigned_v<Value>     ? 'u'
+                                                    : 'V';
+  std::string text = kind + std::to_string(sizeof(Value));
+  const Lattice lattice = lattice_of(view, range);
+  std::array<int, kMostRanks> order{};
+  const int kept = lattice.in_order(order);
+  for (int i = 0; i < kept; ++i) text += (i == 0 ? "[" : ",") + std::to_string(lattice.extents[order[i]]);
+  return kept == 0 ? text : text + "]";
+}
+
+/// All of a View.
+template <class View>
+Range whole_of(const View& view) {
+  Range range;
+  for (std::size_t k = 0; k < View::rank(); ++k) range.end[k] = static_cast<Index>(view.extent(k));
+  return range;
 }
 
 }  // namespace sluice::kokkos::detail

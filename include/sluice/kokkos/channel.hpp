@@ -6,6 +6,7 @@
 #include <sluice/kokkos/moves.hpp>
 
 #include <Kokkos_Core.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <exception>
 #include <memory>
@@ -38,11 +39,16 @@ class ViewEnd {
  public:
   template <class Open>
   ViewEnd(Context& context, const Queue<Exec>& queue, const View& view, ChannelOptions options, Open open)
-      : queue_(queue), view_(std::make_unique<View>(view)), depth_(options.depth),
-        in_place_(box_of(view).contiguous() && depth_ == 1) {
-    const Box box = box_of(view);
+      : queue_(queue), view_(std::make_unique<View>(view)), depth_(options.depth) {
+    if (depth_ < 1)
+      throw Error(Code::bad_argument, context.rank(), -1, 0, 0, "a View's channel has a depth of 1 or more");
+    const Range whole = whole_of(view);
+    const Box box = box_of(view, whole);
     const auto bytes = static_cast<std::size_t>(box.bytes());
+    const std::string contents = contents_of(view, whole);
     options.stream = queue.stream();
+    options.contents = contents;
+    in_place_ = box.contiguous() && depth_ == 1;
     if (in_place_) {
       region_ = context.region(box.data, bytes);
       end_ = open(region_.all(), options);
@@ -59,7 +65,8 @@ class ViewEnd {
   ViewEnd(ViewEnd&&) noexcept = default;
   ViewEnd& operator=(ViewEnd&&) = delete;
   ~ViewEnd() {
-    if (in_place_ && view_ != nullptr && !closed()) static_cast<void>(view_.release());  // for good: it is in use
+    if (in_place_ && view_ != nullptr && !closed())
+      static_cast<void>(view_.release());  // never freed: the peer may still use it
   }
 
   template <Way kWay>
@@ -86,7 +93,7 @@ class ViewEnd {
   Queue<Exec> queue_;
   std::unique_ptr<View> view_;
   Index depth_;
-  bool in_place_;
+  bool in_place_ = false;
   int exceptions_ = std::uncaught_exceptions();
   Region region_;
   Memory memory_;
@@ -111,10 +118,12 @@ class ViewSender {
 
   /// Later work on the queue may overwrite the View, which until then a put may read.
   void acquire() {
+    const Kokkos::Profiling::ScopedRegion region("sluice: view acquire");
     if (view_.in_place()) view_.end().acquire(view_.stream());
   }
   /// Enqueues: the peer gets what the View has at this point of the queue.
   void put() {
+    const Kokkos::Profiling::ScopedRegion region("sluice: view put");
     if (!view_.in_place()) view_.end().acquire(view_.stream());
     view_.template move<detail::Way::pack>("sluice: pack", static_cast<detail::Index>(view_.end().epoch()) + 1);
     view_.end().put(view_.stream());
@@ -141,12 +150,14 @@ class ViewReceiver {
   /// Enqueues a wait: later work on the queue finds the next epoch in the View. Before the first wait and after a
   /// release the peer may be writing there.
   void wait() {
+    const Kokkos::Profiling::ScopedRegion region("sluice: view wait");
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
     if (detail::seeded("view_released_by_wait")) view_.end().release(view_.stream());
   }
   /// Enqueues: nobody reads that epoch any more; the peer may overwrite the View.
   void release() {
+    const Kokkos::Profiling::ScopedRegion region("sluice: view release");
     if (!detail::seeded("view_released_by_wait")) view_.end().release(view_.stream());
   }
 
@@ -163,8 +174,7 @@ auto sender(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, cons
   return ViewSender<Exec, View>(context, queue, peer, tag, view, options);
 }
 template <class Exec, class View>
-requires(Kokkos::is_execution_space_v<Exec>) auto sender(Context& context, const Exec& exec, Rank peer, Tag tag,
-                                                         const View& view, ChannelOptions options = {}) {
+auto sender(Context& context, const Exec& exec, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
   return ViewSender<Exec, View>(context, Queue<Exec>(exec), peer, tag, view, options);
 }
 template <class Exec, class View>
@@ -173,8 +183,7 @@ auto receiver(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, co
   return ViewReceiver<Exec, View>(context, queue, peer, tag, view, options);
 }
 template <class Exec, class View>
-requires(Kokkos::is_execution_space_v<Exec>) auto receiver(Context& context, const Exec& exec, Rank peer, Tag tag,
-                                                           const View& view, ChannelOptions options = {}) {
+auto receiver(Context& context, const Exec& exec, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
   return ViewReceiver<Exec, View>(context, Queue<Exec>(exec), peer, tag, view, options);
 }
 

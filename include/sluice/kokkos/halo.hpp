@@ -3,6 +3,7 @@
 
 #include <sluice/context.hpp>
 #include <sluice/kokkos/cartesian.hpp>
+#include <sluice/kokkos/named.hpp>
 #include <sluice/kokkos/packing.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -36,7 +37,8 @@ struct HaloOptions {
 
   /// For other elements than cells, and ghosts wider than what is exchanged: which elements of View number `view` go to
   /// the neighbour in direction `offset` (Side::own), or come from it (Side::ghosts). Both ends name as many along each
-  /// dimension, or none. Unset: cells, and all their ghosts.
+  /// dimension, or none. A ghost that two directions name has the value of either when both have come. Unset: cells,
+  /// and all their ghosts.
   Ranges<D> ranges = {};
 };
 
@@ -45,14 +47,16 @@ struct HaloOptions {
 ///
 /// A View has `width` ghosts at both ends of its first D dimensions, and at least `width` elements of its own between
 /// them; or HaloOptions::ranges says where they are. Further dimensions are moved whole: components, for example.
-/// Blocks have the same extents where they touch. The halo keeps the Views, and opens its channels on a scope of its
-/// name. One thread at a time, in the order of its queue, whose instance no other thread uses meanwhile.
+/// Blocks have the same extents where they touch: else the channels fail with Code::mismatch. Views do not overlap. The
+/// halo keeps them, and opens its channels on a scope of its name. One thread at a time, in the order of its queue,
+/// whose instance no other thread uses meanwhile.
 ///
 /// In program order a call throws what fails in it. On a stream of a GPU or the host calls only enqueue: what fails
 /// there, a lost peer or a limit of time, is thrown by the next call, or by Context::synchronize. Until that has
 /// passed, ghosts may hold anything.
 template <class Exec, std::size_t D, class... Views>
 class Halo {
+  static_assert(Kokkos::is_execution_space_v<Exec>, "a Halo is made for an instance of an execution space of Kokkos");
   static_assert(sizeof...(Views) > 0, "a Halo needs a View");
   static_assert(sizeof...(Views) <= detail::kMostViews, "a Halo takes eight Views at most");
   static_assert((Kokkos::is_view_v<Views> && ...), "a Halo exchanges Views of Kokkos; of an mdspan, its view_of");
@@ -73,8 +77,7 @@ class Halo {
     check();
     gather_ = open(options_.name, Side::own);
   }
-  Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width,
-       Views... views) requires(Kokkos::is_view_v<Views>&&...)
+  Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width, Views... views)
       : Halo(context, queue, grid, width, HaloOptions<D>{}, std::move(views)...) {}
 
   Halo(Halo&&) noexcept = default;
@@ -105,13 +108,13 @@ class Halo {
   void finish() {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
     take(*gather_, [this](Index slot) {
-      if (detail::seeded("released_early")) release(*gather_);
+      const bool early = detail::seeded("released_early");
+      // Ghosts in place are in use until the next start.
+      const bool late = options_.in_place && !detail::seeded("ghosts_released_early");
+      if (early) release(*gather_);
       gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
-      if (options_.in_place) {
-        if (!detail::seeded("own_not_acquired")) gather_->plan.acquire(queue_.stream());
-        if (!detail::seeded("ghosts_released_early")) return;  // they are in use until the next start
-      }
-      if (!detail::seeded("released_early")) release(*gather_);
+      if (options_.in_place && !detail::seeded("own_not_acquired")) gather_->plan.acquire(queue_.stream());
+      if (!early && !late) release(*gather_);
     });
   }
 
@@ -151,13 +154,14 @@ class Halo {
     if (queue.stream().kind() != queue_.stream().kind() ||
         detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
       refuse(Code::misuse, "the halo '" + options_.name + "' was made for another GPU, or kind of stream");
+    const Kokkos::Profiling::ScopedRegion region("sluice: halo goes to another instance");
     if (!detail::seeded("instance_not_awaited")) queue_.fence("sluice: halo goes to another instance");
     queue_ = queue;
   }
 
   /// Enqueues the way back: the value of each ghost is combined into its owner's, by Sum, Min, Max or Replace, in an
   /// order that depends on nothing but the stencil. Ghosts stay as they are. The first call opens channels of its own,
-  /// and waits for the neighbours: see `commit_scatter`.
+  /// and waits for the neighbours: see `commit_scatter`. In one piece, on the queue of the halo: see `go_to`.
   template <class Operation>
   void scatter(Operation operation) {
     if (!scatter_) open_way_back();
@@ -195,10 +199,12 @@ class Halo {
     Route& operator=(const Route&) = delete;
     ~Route() {
       plan = {};
-      if (used != nullptr && !closed()) static_cast<void>(used.release());  // for good: they are in use
+      if (used != nullptr && !closed()) static_cast<void>(used.release());  // never freed: peers may still use them
     }
-    /// While an exception passes the ends close by themselves, which tells the peers of it.
+    /// While an exception passes the ends close by themselves, which tells the peers of it. Without any nobody uses the
+    /// Views.
     bool closed() noexcept {
+      if (senders.empty() && receivers.empty()) return true;
       if (std::uncaught_exceptions() > exceptions) return false;
       try {
         for (Sender& sender : senders) sender.close();
@@ -224,15 +230,6 @@ class Halo {
 
   [[noreturn]] void refuse(Code code, const std::string& why) const {
     throw Error(code, context_.rank(), -1, 0, 0, why);
-  }
-
-  /// A channel of its scope was not opened. Misuse: most likely there is one already.
-  [[noreturn]] void refuse_name(const std::string& name, const Error& reason) const {
-    if (reason.code() != Code::misuse) throw;
-    throw Error(Code::misuse, context_.rank(), reason.peer(), reason.tag(), 0,
-                "the halo '" + name +
-                    "' cannot open its channels; halos that are open at once have names of their own (" +
-                    reason.what() + ")");
   }
 
   void check() const {
@@ -309,21 +306,17 @@ class Halo {
                              in_place ? Gapless::in_place : Gapless::packed);
     route->moved.resize(static_cast<std::size_t>(options_.depth));
     Scope scope = context_.scope(name);
-    const ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
+    ChannelOptions options{.depth = options_.depth, .name = name, .stream = queue_.stream()};
     route->plan = context_.plan();
     // Both ends of a pair are opened before anybody waits for a peer.
-    const auto open_one = [&](auto& ends, auto make) {
-      try {
-        ends.push_back(make());
-      } catch (const Error& reason) {
-        refuse_name(name, reason);
-      }
-    };
-    route->packing.for_each_received([&](Rank peer, const Slice& slots) {
-      open_one(route->receivers, [&] { return scope.receiver(peer, 0, slots, options); });
+    route->packing.for_each_received([&](Rank peer, const Slice& slots, const std::string& contents) {
+      options.contents = contents;
+      route->receivers.push_back(
+          detail::open_named("halo", name, [&] { return scope.receiver(peer, 0, slots, options); }));
     });
-    route->packing.for_each_sent([&](Rank peer, const Slice& slots) {
-      open_one(route->senders, [&] { return scope.sender(peer, 0, slots, options); });
+    route->packing.for_each_sent([&](Rank peer, const Slice& slots, const std::string& contents) {
+      options.contents = contents;
+      route->senders.push_back(detail::open_named("halo", name, [&] { return scope.sender(peer, 0, slots, options); }));
     });
     for (Sender& sender : route->senders) route->plan.add(sender);
     for (Receiver& receiver : route->receivers) route->plan.add(receiver);
@@ -331,7 +324,9 @@ class Halo {
   }
 
   void commit(Route& route, std::optional<Timeout> timeout) {
-    if (!route.committed) route.plan.commit(queue_.stream(), timeout);
+    if (route.committed) return;
+    const Kokkos::Profiling::ScopedRegion region("sluice: halo commit");
+    route.plan.commit(queue_.stream(), timeout);
     route.committed = true;
   }
 
@@ -434,13 +429,10 @@ class Halo {
   std::optional<std::tuple<detail::Combines<Exec, Views>...>> combines_;
 };
 
+// Whatever an instance, or a View, is taken to be: the class says what is wrong with it.
 template <class Exec, std::size_t D, class... Views>
-requires(Kokkos::is_execution_space_v<Exec> && (Kokkos::is_view_v<Views> && ...))
-    Halo(Context&, const Exec&, const Cartesian<D>&, int, Views...)
-->Halo<Exec, D, Views...>;
+Halo(Context&, const Exec&, const Cartesian<D>&, int, Views...) -> Halo<Exec, D, Views...>;
 template <class Exec, std::size_t D, class... Views>
-requires(Kokkos::is_execution_space_v<Exec>)
-    Halo(Context&, const Exec&, const Cartesian<D>&, int, HaloOptions<D>, Views...)
-->Halo<Exec, D, Views...>;
+Halo(Context&, const Exec&, const Cartesian<D>&, int, HaloOptions<D>, Views...) -> Halo<Exec, D, Views...>;
 
 }  // namespace sluice::kokkos

@@ -4,6 +4,7 @@
 
 #include <sluice/context.hpp>
 #include <sluice/kokkos/moves.hpp>
+#include <sluice/kokkos/named.hpp>
 
 #include <Kokkos_Core.hpp>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
@@ -40,37 +41,45 @@ class Growing {
     Space space = Space::host;
     int device = -1;
   };
+  /// A channel, and its slots.
+  struct Way {
+    Slice memory;
+    End end;
+  };
 
   Growing(Context context, const std::string& name, Rank peer, int depth, Place place)
-      : context_(std::move(context)), scope_(context_.scope(name)), peer_(peer), depth_(depth), place_(place) {}
+      : context_(std::move(context)), name_(name), scope_(context_.scope(name)), peer_(peer), depth_(depth),
+        place_(place) {}
 
   /// The channel of the next message, which is opened if need be.
-  End& end_for(std::size_t bytes) {
-    if (bytes <= capacity_) return ends_.back();
+  Way& way_for(std::size_t bytes) {
+    if (bytes <= capacity_) return ways_.back();
     const std::size_t capacity = std::bit_ceil(std::max(bytes, kSmallest));
     const auto slots = capacity * static_cast<std::size_t>(depth_);
-    const Slice memory = context_.allocate(slots, place_.space, place_.device).all();
-    const ChannelOptions options{.depth = depth_, .stream = place_.stream};
-    const auto tag = static_cast<Tag>(ends_.size());
-    if constexpr (std::is_same_v<End, Sender>) {
-      ends_.push_back(scope_.sender(peer_, tag, memory, options));
-    } else {
-      ends_.push_back(scope_.receiver(peer_, tag, memory, options));
-    }
+    Slice memory = context_.allocate(slots, place_.space, place_.device).all();
+    const std::string contents = "first of " + std::to_string(bytes) + " bytes";
+    const ChannelOptions options{.depth = depth_, .stream = place_.stream, .contents = contents};
+    const auto tag = static_cast<Tag>(ways_.size());
+    End end = open_named("set of messages", name_, [&] {
+      if constexpr (std::is_same_v<End, Sender>) return scope_.sender(peer_, tag, memory, options);
+      if constexpr (std::is_same_v<End, Receiver>) return scope_.receiver(peer_, tag, memory, options);
+    });
+    ways_.push_back({std::move(memory), std::move(end)});
     capacity_ = capacity;
-    return ends_.back();
+    return ways_.back();
   }
 
  private:
   static constexpr std::size_t kSmallest = 1024;
 
   Context context_;
+  std::string name_;
   Scope scope_;
   Rank peer_;
   int depth_;
   Place place_;
   std::size_t capacity_ = 0;
-  std::deque<End> ends_;  // which stay where they are
+  std::deque<Way> ways_;  // which stay where they are
 };
 
 /// Packs a box, or unpacks it.
@@ -88,8 +97,9 @@ struct MoveBox {
 }  // namespace detail
 
 /// Messages between ranks in the order of a queue. The n-th message sent to a peer is the n-th received from here
-/// there, and of its size; one of no bytes is none. Channels are opened by the first message to or from a peer, and by
-/// one that is larger than all before. One thread at a time. Movable, not copyable.
+/// there, and of its size, which is compared where one opens a channel alone; one of no bytes is none. Channels are
+/// opened by the first message to or from a peer, and by one that is larger than all before. One thread at a time.
+/// Movable, not copyable.
 ///
 /// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
 /// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
@@ -217,7 +227,7 @@ class Messages {
 
   template <class End>
   struct Waiting {
-    End* end;
+    typename detail::Growing<End>::Way* way;
     std::shared_ptr<Message> message;
   };
 
@@ -230,14 +240,8 @@ class Messages {
 
     void post(std::shared_ptr<Message> message) {
       if (failure) std::rethrow_exception(failure);
-      End& end = channels.end_for(message->bytes);
-      waiting.push_back({&end, std::move(message)});
-    }
-    /// All that has not gone through will not.
-    void fail(const std::exception_ptr& why) {
-      failure = why;
-      for (auto& one : waiting) one.message->fail(why);
-      waiting.clear();
+      auto& way = channels.way_for(message->bytes);
+      waiting.push_back({&way, std::move(message)});
     }
   };
 
@@ -255,13 +259,23 @@ class Messages {
     static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
                   "the execution space cannot reach the View: it is in other memory");
     static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
-    const detail::Box box = detail::box_of(view);
+    const detail::Box box = detail::box_of(view, detail::whole_of(view));
     const auto enqueue = [queue = queue_, box, keep = std::make_shared<const View>(view)](std::byte* slot) {
       queue.parallel_for(kWay == detail::Way::pack ? "sluice: pack" : "sluice: unpack", detail::items_of<Exec>(box),
                          detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, keep);
     };
     const auto bytes = static_cast<std::size_t>(box.bytes());
     return kWay == detail::Way::pack ? send(peer, bytes, enqueue) : receive(peer, bytes, enqueue);
+  }
+
+  /// What has not gone through a direction will not. Work of the first of it may be enqueued on a host stream, and its
+  /// put is not: nothing else keeps its slot there.
+  template <class End>
+  void fail(Direction<End>& direction, const std::exception_ptr& why) {
+    direction.failure = why;
+    if (!direction.waiting.empty()) queue_.run([slots = direction.waiting.front().way->memory] {});
+    for (auto& one : direction.waiting) one.message->fail(why);
+    direction.waiting.clear();
   }
 
   /// On a host stream a put waits for its peer by itself; else the host would.
@@ -273,38 +287,40 @@ class Messages {
       try {
         push(direction.waiting);
       } catch (...) {
-        direction.fail(std::current_exception());
+        fail(direction, std::current_exception());
       }
       all = all && direction.waiting.empty();
     }
     return all;
   }
   void push(std::deque<Waiting<Sender>>& waiting) {
-    for (; !waiting.empty() && ready(*waiting.front().end); waiting.pop_front()) {
-      const auto& [end, message] = waiting.front();
-      message->move(end->acquire(queue_.stream()).data());
-      end->put(queue_.stream(), 0, message->bytes);
-      message->end();
+    for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front()) {
+      Sender& end = waiting.front().way->end;
+      Message& message = *waiting.front().message;
+      message.move(end.acquire(queue_.stream()).data());
+      end.put(queue_.stream(), 0, message.bytes);
+      message.end();
     }
   }
   /// Puts what its peers come to ask for.
   void await_peer(const Message& message, Direction<Sender>& to, Time deadline) {
     push();
     if (message.over) return;
-    if (Clock::now() > deadline) to.waiting.front().end->wait_connected(Timeout::zero());  // which says what is wrong
+    if (Clock::now() > deadline)
+      to.waiting.front().way->end.wait_connected(Timeout::zero());  // which says what is wrong
     std::this_thread::yield();
   }
 
   /// Takes the next message of a peer. A peer that has not opened its end so far may still do so; whatever else fails
   /// leaves the channel in the midst of a message.
   void pull(Direction<Receiver>& from) {
-    Receiver& end = *from.waiting.front().end;
+    Receiver& end = from.waiting.front().way->end;
     std::optional<Slice> slot;
     try {
       slot = await_slot(end);
     } catch (const Error& reason) {
       if (reason.code() == Code::timeout && is_sound(end)) throw;
-      return from.fail(std::current_exception());
+      return fail(from, std::current_exception());
     }
     try {
       const std::shared_ptr<Message> message = from.waiting.front().message;
@@ -313,7 +329,7 @@ class Messages {
       message->end();
       from.waiting.pop_front();
     } catch (...) {
-      from.fail(std::current_exception());
+      fail(from, std::current_exception());
     }
   }
   static bool is_sound(const Receiver& end) noexcept {
@@ -355,7 +371,6 @@ class Messages {
 };
 
 template <class Exec>
-requires(Kokkos::is_execution_space_v<Exec>) Messages(Context&, const Exec&, std::string, int = 4)
-->Messages<Exec>;
+Messages(Context&, const Exec&, std::string, int = 4) -> Messages<Exec>;
 
 }  // namespace sluice::kokkos

@@ -63,14 +63,25 @@ Index items_of(const Box& box) {
   return kByElement<Exec> ? box.count() : (box.rows() + rows - 1) / rows;
 }
 
-/// An element of a size that types have goes in one access.
-KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, Index bytes) {
-  if (bytes == 8) {
-    *reinterpret_cast<std::uint64_t*>(to) = *reinterpret_cast<const std::uint64_t*>(from);
-  } else if (bytes == 4) {
-    *reinterpret_cast<std::uint32_t*>(to) = *reinterpret_cast<const std::uint32_t*>(from);
-  } else {
-    for (Index i = 0; i < bytes; ++i) to[i] = from[i];
+/// What most types of 16 bytes are moved as in one access.
+struct alignas(16) Pair {
+  std::uint64_t low, high;
+};
+
+template <class Word>
+KOKKOS_INLINE_FUNCTION void copy_words(std::byte* to, const std::byte* from, Index bytes) {
+  const auto words = bytes / static_cast<Index>(sizeof(Word));
+  for (Index i = 0; i < words; ++i) reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
+}
+
+/// One element, in words that are as aligned as its type.
+KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, Index bytes, Index word) {
+  switch (word) {
+    case 1: return copy_words<std::uint8_t>(to, from, bytes);
+    case 2: return copy_words<std::uint16_t>(to, from, bytes);
+    case 4: return copy_words<std::uint32_t>(to, from, bytes);
+    case 8: return copy_words<std::uint64_t>(to, from, bytes);
+    default: return copy_words<Pair>(to, from, bytes);
   }
 }
 
@@ -144,7 +155,7 @@ KOKKOS_FUNCTION void move_item(const Box& box, Index rows, Index shift, const Pl
   if constexpr (kByElement<Exec>) {
     std::byte* const element = box.at(item) + shift;
     std::byte* const other = place.packed == nullptr ? element + place.distance : place.packed + item * box.element;
-    copy_element(kWay == Way::pack ? other : element, kWay == Way::pack ? element : other, box.element);
+    copy_element(kWay == Way::pack ? other : element, kWay == Way::pack ? element : other, box.element, box.word);
   } else {
     move_rows<kWay>(box, shift, place, item * rows, std::min((item + 1) * rows, box.rows()));
   }

@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -83,9 +84,12 @@ Range range_of(const Block<D>& block, const View& view, std::size_t number, cons
   return block.ranges ? block.ranges(number, offset, side) : range_of<D>(view, block.width, offset, side);
 }
 
-template <class View>
-Box box_of(const View& view, const Range& range) {
-  return box_of(view, {range.begin, View::rank()}, {range.end, View::rank()});
+/// "1,0,-1"
+template <std::size_t D>
+std::string name_of(const Offset<D>& offset) {
+  std::string name;
+  for (const int step : offset) name += (name.empty() ? "" : ",") + std::to_string(step);
+  return name;
 }
 
 /// A slot of its own cache lines: its two ends are written and read on different cores.
@@ -122,6 +126,7 @@ class Packing {
     std::vector<detail::Piece> pieces;
     std::array<std::vector<detail::Part>, sizeof...(Views)> parts;  // of each View
     std::vector<Index> bytes;                                       // of a slot of each message
+    std::vector<std::string> contents;
   };
 
  public:
@@ -171,7 +176,8 @@ class Packing {
     unpack_.template enqueue<detail::Way::unpack>(queue, "sluice: unpack", slot, moved.kept, moved.shifts);
   }
 
-  /// `f(peer, slots)` for each message to another rank, or from one: its slots, one behind the other.
+  /// `f(peer, slots, contents)` for each message to another rank, or from one: its slots, one behind the other, and
+  /// what is in each in words, the same at both ends: see ChannelOptions.
   template <class F>
   void for_each_sent(F f) const {
     for_each(out_, f);
@@ -220,14 +226,17 @@ class Packing {
       const auto m = static_cast<Index>(end.messages.size());
       const auto first = end.pieces.size();
       Index at = 0;
+      std::string contents;
       for (const Offset<D>& offset : message.offsets) {
         const Offset<D> seen = side == Side::own ? detail::opposite<D>(offset) : offset;
         const Index place = std::ranges::find(block.stencil, offset) - block.stencil.begin();
+        contents += detail::name_of<D>(offset);
         std::size_t number = 0;
         const auto add = [&](const auto& view) {
           const auto range = detail::range_of(block, view, number, seen, side);
           const detail::Box box = detail::box_of(view, range);
           if (box.count() != 0) {
+            contents += ' ' + detail::contents_of(view, range);
             end.pieces.push_back({box, m, at, static_cast<Index>(number)});
             end.parts[number].push_back({range, m, at, place});
           }
@@ -235,9 +244,11 @@ class Packing {
           at += detail::round_up(box.bytes(), detail::kAligned);
         };
         std::apply([&](const auto&... view) { (add(view), ...); }, views);
+        contents += "; ";
       }
       if (at == 0) continue;  // nothing to send: the peer sees that, too
       end.messages.push_back(std::move(message));
+      end.contents.push_back(std::move(contents));
       // Of one piece: no more than that, at both ends, as either may have it in place.
       const bool alone = gapless_ == Gapless::in_place && end.pieces.size() == first + 1;
       end.bytes.push_back(alone ? end.pieces.back().box.bytes() : detail::round_up(at, detail::kSlotAligned));
@@ -315,7 +326,7 @@ class Packing {
   template <class F>
   void for_each(const End& end, F f) const {
     for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      if (end.messages[m].peer != rank_) f(end.messages[m].peer, end.slices[m]);
+      if (end.messages[m].peer != rank_) f(end.messages[m].peer, end.slices[m], end.contents[m]);
     }
   }
 

@@ -16,8 +16,21 @@ namespace sluice::kokkos {
 namespace detail {
 
 template <class Exec>
-inline constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Exec::memory_space>::accessible&&
-    std::is_same_v<typename Exec::memory_space, Kokkos::HostSpace>;
+inline constexpr bool kOnHost = std::is_same_v<typename Exec::memory_space, Kokkos::HostSpace>;
+#ifdef KOKKOS_ENABLE_HPX
+/// Its patterns have not ended when they return.
+template <>
+inline constexpr bool kOnHost<Kokkos::Experimental::HPX> = false;
+#endif
+
+/// Kokkos' Threads let no thread but the one that has started Kokkos launch a pattern.
+#ifdef KOKKOS_ENABLE_THREADS
+template <class Exec>
+inline constexpr bool kOnAnyThread = !std::is_same_v<Exec, Kokkos::Threads>;
+#else
+template <class Exec>
+inline constexpr bool kOnAnyThread = true;
+#endif
 
 #ifdef KOKKOS_ENABLE_CUDA
 inline Stream stream_of(const Kokkos::Cuda& exec) { return Stream::cuda(exec.cuda_stream()); }
@@ -27,7 +40,7 @@ inline Stream stream_of(const Kokkos::HIP& exec) { return Stream::hip(exec.hip_s
 #endif
 template <class Exec>
 Stream stream_of(const Exec&) {
-  static_assert(kOnHost<Exec>, "Sluice knows the streams of Kokkos' CUDA, HIP and host spaces only");
+  static_assert(kOnHost<Exec>, "Sluice knows the streams of Kokkos' CUDA, HIP, Serial, OpenMP and Threads only");
   return Stream::program_order();
 }
 
@@ -68,8 +81,10 @@ class Queue {
 
   Queue(const Exec& exec)  // NOLINT(google-explicit-constructor): an instance is a queue
       : exec_(exec), stream_(detail::stream_of(exec)) {}
-  Queue(const Exec& exec, HostStream& stream) requires detail::kOnHost<Exec>
-      : exec_(exec), stream_(Stream::host(stream)), host_(&stream) {}
+  Queue(const Exec& exec, HostStream& stream) : exec_(exec), stream_(Stream::host(stream)), host_(&stream) {
+    static_assert(detail::kOnHost<Exec>, "an execution space of a GPU has a stream of its own: no HostStream");
+    static_assert(detail::kOnAnyThread<Exec>, "Kokkos' Threads cannot run on the thread of a HostStream");
+  }
 
   const Exec& exec() const noexcept { return exec_; }
   Stream stream() const noexcept { return stream_; }

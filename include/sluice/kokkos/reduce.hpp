@@ -43,12 +43,6 @@ struct Replace {
   }
 };
 
-/// An index range per dimension of a View: [begin, end).
-struct Range {
-  std::int64_t begin[detail::kMostRanks] = {};
-  std::int64_t end[detail::kMostRanks] = {};
-};
-
 namespace detail {
 
 /// What of a message is for a View: the elements of `range`, packed from `at` on in the order of memory.

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Misuse that types show: each program of wrong.cpp is refused by the compiler, in the words that stand beside it.
+
+usage: wrong.py COMPILE_COMMANDS    compile_commands.json of a build, for how it compiles channel_test.cpp
+"""
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parent / "wrong.cpp"
+WITH_THREADS = "with Threads: "
+
+
+def how_to_compile(commands):
+    """The build's own command, which only checks, for another file."""
+    [entry] = [entry for entry in json.loads(pathlib.Path(commands).read_text())
+               if entry["file"].endswith("tests/kokkos/channel_test.cpp")]
+    words = shlex.split(entry["command"])
+    kept = words[:words.index("-o")] + ["-fsyntax-only", "-Wno-unused-but-set-variable", "-Wno-unused-variable"]
+    return kept, entry["directory"]
+
+
+def compiles(how, directory, number):
+    done = subprocess.run([*how, f"-DWRONG={number}", str(SOURCE)], cwd=directory, capture_output=True, text=True)
+    return done.returncode == 0, done.stderr
+
+
+def main():
+    how, directory = how_to_compile(sys.argv[1])
+    wrong = re.findall(r"^#elif WRONG == (\d+) +// (.+)$", SOURCE.read_text(), re.MULTILINE)
+    good, said = compiles(how, directory, 0)
+    if not good:
+        print(f"the right program does not compile:\n{said}")
+        return 1
+    threads, _ = compiles([*how, "-DASK_FOR_THREADS"], directory, 0)
+    failed = False
+    for number, words in wrong:
+        if words.startswith(WITH_THREADS) != threads:
+            continue
+        accepted, said = compiles(how, directory, number)
+        told = words.removeprefix(WITH_THREADS) in said
+        print(f"{'refused' if told and not accepted else 'NOT SO ':8}{number}: {words}")
+        if accepted or not told:
+            failed = True
+            print(said[:4000])
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
