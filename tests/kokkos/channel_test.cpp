@@ -221,8 +221,7 @@ TEST(Regions, name_what_a_channel_of_a_view_does) {
     in.wait();
     in.release();
     Kokkos::Tools::Experimental::set_push_region_callback(nullptr);
-    const std::vector<std::string> all{"sluice: view acquire", "sluice: view put", "sluice: view wait",
-                                       "sluice: view release"};
+    const std::vector<std::string> all{"sluice: acquire", "sluice: put", "sluice: wait", "sluice: release"};
     EXPECT_EQ(regions, all);
   });
 }

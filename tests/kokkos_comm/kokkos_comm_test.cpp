@@ -253,7 +253,7 @@ TEST(Barrier, takes_no_message_of_the_program) {
 
 /// After its limit a barrier goes on where it was: the next one takes nothing of it.
 TEST(Barrier, is_tried_again_after_its_limit) {
-  run_peers({.ranks = 2, .keep_going = true, .timeout = 2s, .connect_timeout = 1s}, [](Context& context) {
+  run_peers({.ranks = 2, .timeout = 2s, .connect_timeout = 1s, .keep_going = true}, [](Context& context) {
     Handle handle(Queue{Exec()}, context);
     const auto reached = [&handle] {
       try {

@@ -118,12 +118,12 @@ class ViewSender {
 
   /// Later work on the queue may overwrite the View, which until then a put may read.
   void acquire() {
-    const Kokkos::Profiling::ScopedRegion region("sluice: view acquire");
+    const Kokkos::Profiling::ScopedRegion region("sluice: acquire");
     if (view_.in_place()) view_.end().acquire(view_.stream());
   }
   /// Enqueues: the peer gets what the View has at this point of the queue.
   void put() {
-    const Kokkos::Profiling::ScopedRegion region("sluice: view put");
+    const Kokkos::Profiling::ScopedRegion region("sluice: put");
     if (!view_.in_place()) view_.end().acquire(view_.stream());
     view_.template move<detail::Way::pack>("sluice: pack", static_cast<detail::Index>(view_.end().epoch()) + 1);
     view_.end().put(view_.stream());
@@ -150,14 +150,14 @@ class ViewReceiver {
   /// Enqueues a wait: later work on the queue finds the next epoch in the View. Before the first wait and after a
   /// release the peer may be writing there.
   void wait() {
-    const Kokkos::Profiling::ScopedRegion region("sluice: view wait");
+    const Kokkos::Profiling::ScopedRegion region("sluice: wait");
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
     if (detail::seeded("view_released_by_wait")) view_.end().release(view_.stream());
   }
   /// Enqueues: nobody reads that epoch any more; the peer may overwrite the View.
   void release() {
-    const Kokkos::Profiling::ScopedRegion region("sluice: view release");
+    const Kokkos::Profiling::ScopedRegion region("sluice: release");
     if (!detail::seeded("view_released_by_wait")) view_.end().release(view_.stream());
   }
 
