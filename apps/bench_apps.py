@@ -31,6 +31,7 @@ DIMENSIONS = {"jacobi": (2, 3), "faces": (3,), "heat": (2, 3), "life": (2,)}
 # long ones, as what disturbs a machine lasts for seconds.
 MESHES = {2: [(16, 150000), (64, 60000), (128, 20000), (4096, 10)], 3: [(8, 50000), (16, 10000), (32, 2000), (200, 8)]}
 ROUNDS = 40
+LIMIT_S = 600  # of a run
 RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step",
           "mpi_persistent": "the same program with --comm mpi_persistent: requests made once",
           "none": "the same program with --comm none: packing, computing and unpacking alone"}
@@ -81,7 +82,7 @@ def result(options, command, comm, ranks):
         for rank in range(ranks):
             line += [":"] if rank > 0 else []
             line += ["-n", 1, "taskset", "-c", cores[rank % len(cores)], *words]
-        subprocess.run([str(word) for word in line], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([str(word) for word in line], check=True, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
         done = json.loads(pathlib.Path(file.name).read_text())
     options.runs.append(done)
     return done

@@ -106,8 +106,8 @@ class Run:
         path = self.bin / name
         if path.is_file():
             return path
-        part = {"conformance": "TESTS", "kokkos_spaces_test": "KOKKOS", "jacobi": "KOKKOS", "heat": "KOKKOS", "life": "KOKKOS"}.get(
-            name, "APPS")
+        kokkos = ("kokkos_spaces_test", "jacobi", "heat", "life", "faces")
+        part = "TESTS" if name == "conformance" else "KOKKOS" if name in kokkos else "APPS"
         said = self.configured("APPS") if "no (" in self.configured("APPS") else self.configured(part)
         if part == "KOKKOS" and "switched off" in said:
             said = "build.apps says why"
@@ -338,7 +338,7 @@ def build_apps(run):
         raise Skipped(f"{run.build} is used as it is")
     if ": no" in run.configured("APPS"):
         raise Skipped(run.configured("APPS"))
-    run.dev_build("jacobi", "heat", "life", cannot="cannot be downloaded")
+    run.dev_build("jacobi", "heat", "life", "faces", cannot="cannot be downloaded")
     return {"what": run.configured("KOKKOS")}
 
 
@@ -412,9 +412,10 @@ def crossover(run):
 
 
 def run_app(run, app, cells, steps, *arguments):
-    """Two ranks with a block of cells x cells each; what they said. Jacobi counts its boundary."""
-    mesh = (("--nx", cells + 2, "--ny", 2 * cells + 2, "--niter", steps, "--nccheck", 0) if app == "jacobi"
-            else ("--nx", cells, "--ny", 2 * cells, "--timesteps", steps))
+    """Two ranks with a block of cells x cells each, or as many in a cube; what they said. Jacobi counts its boundary."""
+    mesh = {"jacobi": ("--nx", cells + 2, "--ny", 2 * cells + 2, "--niter", steps, "--nccheck", 0),
+            "faces": ("--nodes", round(cells ** (2 / 3)), "--timesteps", steps)}.get(
+        app, ("--nx", cells, "--ny", 2 * cells, "--timesteps", steps))
     return run.command(run.program("sluice-run"), "-n", 2, run.program(app), *mesh, "--stream", "cuda", *arguments,
                        cannot="built with a Kokkos without CUDA")
 
@@ -487,10 +488,11 @@ STAGES = [
                    "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
     Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
           bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
-    Stage("build.apps", "jacobi, heat and life on Kokkos for CUDA", 240, build_apps),
+    Stage("build.apps", "jacobi, heat, life and faces on Kokkos for CUDA", 240, build_apps),
     Stage("verify.jacobi", "two ranks, one GPU: the whole field", 30, verify_app("jacobi")),
     Stage("verify.heat", "two ranks, one GPU: the whole field, within rounding", 30, verify_app("heat")),
     Stage("verify.life", "two ranks, one GPU: the whole field", 30, verify_app("life")),
+    Stage("verify.faces", "two ranks, one GPU: the whole field", 30, verify_app("faces")),
     Stage("kokkos", "channels and halos of Views on the GPU, with their build", 80, kokkos),
     Stage("apps.jacobi", "a step, against host-synchronised copies", 60, measure_app("jacobi")),
     Stage("apps.life", "a step, against host-synchronised copies", 60, measure_app("life")),

@@ -43,7 +43,7 @@ class Chunks {
     }
   }
 
-  Index count() const { return count_; }
+  KOKKOS_FUNCTION Index count() const { return count_; }
 
   KOKKOS_FUNCTION Box operator()(Index number) const {
     std::size_t i = 0;

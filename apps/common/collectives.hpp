@@ -18,7 +18,7 @@ class Collectives {
 
   virtual ~Collectives() = default;
 
-  /// Every rank ends with the sums over all ranks: the same bits everywhere. At most kMaxValues values:
+  /// Every rank ends with the sums over all ranks: the same bits everywhere, as far as MPI's are by MPI. At most kMaxValues values:
   /// on channels, @throws std::length_error for more.
   virtual void sum(std::span<double> values) = 0;
   /// Every rank ends with the largest of each value.

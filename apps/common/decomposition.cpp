@@ -9,6 +9,8 @@
 namespace apps {
 namespace {
 
+constexpr double kMostCells = 0x1p44;  // of eight bytes, in two copies, are all of 48 bits
+
 struct Share {
   Index begin;
   Index length;
@@ -38,6 +40,8 @@ std::string size_of(const Mesh& mesh) {
 
 Decomposition::Decomposition(const Mesh& mesh, int ranks)
     : mesh_(mesh), grid_{{1, 1, 1}, {mesh.periodic_z, mesh.periodic_y, mesh.periodic_x}} {
+  if (static_cast<double>(mesh.nx) * static_cast<double>(mesh.ny) * static_cast<double>(mesh.nz) > kMostCells)
+    throw UsageError("a mesh of " + size_of(mesh) + " cells is more than memory has addresses for");
   Index best = -1;
   for (int columns = 1; columns <= ranks; ++columns) {
     for (int rows = 1; ranks % columns == 0 && rows <= ranks / columns; ++rows) {

@@ -31,6 +31,7 @@ struct Update {
   Box block;
 
   KOKKOS_FUNCTION void operator()(Index i) const {
+    if (chunks.count() == 0) return;  // launched to be loaded
     const Box box = chunks(i);
     for (Index y = box.y; y < box.y + box.ny; ++y) row(box, y);
   }
@@ -76,6 +77,7 @@ struct MeasuredUpdate {
   Update<Model, Space> kernel;
 
   KOKKOS_FUNCTION void operator()(Index i, double& sum) const {
+    if (kernel.chunks.count() == 0) return;
     const Box box = kernel.chunks(i);
     for (Index y = box.y; y < box.y + box.ny; ++y) {
       kernel.row(box, y);

@@ -27,7 +27,7 @@ struct CommonOptions {
   std::string csv, json, image, trace;  ///< files to write; empty: none
 };
 
-/// Runs up to this many cell updates are verified unless told otherwise: some seconds for one core.
+/// Runs up to this many cell updates are verified unless told otherwise: up to about a minute for one core.
 inline constexpr double kVerifiedUpdates = 8e9;
 
 const char* name(Comm comm);

@@ -18,15 +18,14 @@ int say(const Parsed& parsed) {
   return parsed.exit_code;
 }
 
-// Whether any rank has a fault; the first of those says its own.
+}  // namespace
+
 bool is_refused_by_any(sluice::Context& context, const std::string& fault) {
   const double mine = fault.empty() ? -context.size() : -context.rank();
   const double first = -make_sluice_collectives(context)->max(mine);
   if (first == context.rank()) fmt::print(stderr, "{}\n", fault);
   return first < context.size();
 }
-
-}  // namespace
 
 int run_program(int argc, char** argv, const char* name, const Parsed& parsed, const std::string& backend,
                 const RankBody& body) {

@@ -6,6 +6,7 @@
 #include <sluice/sluice.hpp>
 
 #include <functional>
+#include <string>
 
 namespace apps {
 
@@ -16,5 +17,9 @@ using RankBody = std::function<int(sluice::Context&)>;
 /// rank print that text. A UsageError is printed once, as "NAME: what", with exit code 2.
 int run_program(int argc, char** argv, const char* name, const Parsed& parsed, const std::string& backend,
                 const RankBody& body);
+
+/// What a rank alone may find wrong, a file that only its host lacks: whether any has a fault, the first of which says
+/// its own. All ranks call it.
+bool is_refused_by_any(sluice::Context& context, const std::string& fault);
 
 }  // namespace apps

@@ -5,6 +5,8 @@
 #include "apps/common/usage_error.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 namespace apps {
@@ -18,9 +20,15 @@ std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm com
 std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
   files.insert(files.end(), {options.csv, options.json, options.image, options.trace});
   std::erase(files, "");
-  std::ranges::sort(files);
-  if (const auto twice = std::ranges::adjacent_find(files); twice != files.end())
-    return *twice + " is asked for twice: each output needs a file of its own";
+  std::vector<std::filesystem::path> places;
+  for (const std::string& file : files) {
+    std::error_code unknown;
+    const std::filesystem::path place = std::filesystem::weakly_canonical(file, unknown);
+    places.push_back(unknown ? std::filesystem::path(file) : place);
+  }
+  std::ranges::sort(places);
+  if (const auto twice = std::ranges::adjacent_find(places); twice != places.end())
+    return twice->string() + " is asked for twice: each output needs a file of its own";
   try {
     for (const std::string& file : files) check_writable(file);
   } catch (const UsageError& error) {

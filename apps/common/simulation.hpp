@@ -57,6 +57,7 @@ class Simulation {
     constexpr int kWarmUps = 10;
     stepper_.begin();
     create_s_ = seconds_since(begin_);
+    session_.collectives->barrier();  // no stream waits for a peer as long as any rank still loads and allocates
     for (int i = 0; i < kWarmUps; ++i) stepper_.exchange_only(*exchange_, queue());
     synchronize();
     session_.collectives->barrier();

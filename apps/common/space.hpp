@@ -114,7 +114,7 @@ template <class Space>
 class AppQueue {
  public:
   AppQueue(StreamKind kind, const Space& space) : queue_(space) {
-    if constexpr (std::is_constructible_v<Queue, Space, sluice::HostStream&>) {
+    if constexpr (Queue::kTakesHostStreams) {
       if (kind == StreamKind::host) queue_ = Queue(space, host_.emplace());
     }
   }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/program.hpp"
 #include "apps/common/space.hpp"
+#include "apps/common/usage_error.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/report.hpp"
 #include "apps/life/solver.hpp"
 
 #include <span>
+#include <string>
 
 namespace {
 
@@ -15,7 +17,14 @@ template <class Space>
 int run_rank(sluice::Context& context, const Options& options, const Space& space) {
   apps::check(options.common);
   apps::check_outputs(context, options.common, {options.rle, options.frames.movie});
-  const life::World world = life::make_world(options);
+  life::World world;
+  std::string fault;
+  try {
+    world = life::make_world(options);
+  } catch (const apps::UsageError& error) {
+    fault = std::string("life: ") + error.what();
+  }
+  if (apps::is_refused_by_any(context, fault)) return 2;
   const bool first = context.rank() == 0;
   life::Solution solution;
   life::Chronicle chronicle(options, world);

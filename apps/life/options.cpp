@@ -4,6 +4,7 @@
 #include "apps/common/usage_error.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -64,7 +65,7 @@ void add_world_options(CLI::App& app, Options& options) {
       ->check(CLI::Range(0.0, 1.0))
       ->excludes(pattern)
       ->option_text("DENSITY");
-  app.add_option("--seed", options.seed, "of the random cells")->capture_default_str();
+  app.add_option("--seed", options.seed, "of the random cells")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option_function<std::string>(
          "--rule", [&options](const std::string& text) { options.rule = parse_rule_option(text); },
          "such as B36/S23; default: the pattern's, else B3/S23")
@@ -74,7 +75,10 @@ void add_world_options(CLI::App& app, Options& options) {
 void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--rle", options.rle, "write the last generation to this file")->option_text("FILE.rle");
   apps::add_frame_options(app, options.frames, "--image and --rle");
-  app.callback([&options] { apps::check(options.frames, !options.common.image.empty() || !options.rle.empty()); });
+  app.callback([&options] {
+    if (std::isnan(options.density)) throw CLI::ValidationError("--random", "nan is no part of the cells");
+    apps::check(options.frames, !options.common.image.empty() || !options.rle.empty());
+  });
 }
 
 }  // namespace

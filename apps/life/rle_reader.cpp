@@ -17,7 +17,7 @@ namespace {
 
 // Larger than any pattern that could be run here; keeps a damaged count from filling the memory.
 constexpr Index kLargestSide = Index{1} << 20;
-constexpr std::size_t kMostCells = std::size_t{1} << 27;
+constexpr std::size_t kMostCells = std::size_t{1} << 24;
 
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -36,7 +36,7 @@ class WithKokkos final : public testing::Environment {
 /// An instance, on a host stream or in program order. Threads know no host streams: with them no such test is run.
 template <class Exec>
 kokkos::Queue<Exec> queue_of(HostStream& stream, bool on_stream, const Exec& exec = Exec()) {
-  if constexpr (kokkos::detail::kOnAnyThread<Exec>) {
+  if constexpr (kokkos::Queue<Exec>::kTakesHostStreams) {
     if (on_stream) return {exec, stream};
   } else if (on_stream) {
     throw std::logic_error("a test on a host stream, with Kokkos' Threads");

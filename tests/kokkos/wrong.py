@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Misuse that types show: each program of wrong.cpp is refused by the compiler, in the words that stand beside it.
 
-usage: wrong.py COMPILE_COMMANDS    compile_commands.json of a build, for how it compiles channel_test.cpp
+usage: wrong.py wrong.cpp COMPILE_COMMANDS    compile_commands.json of a build, for how it compiles channel_test.cpp
 """
 import json
 import pathlib
@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 
-SOURCE = pathlib.Path(__file__).resolve().parent / "wrong.cpp"
 WITH_THREADS = "with Threads: "
 
 
@@ -24,24 +23,25 @@ def how_to_compile(commands):
     return kept, entry["directory"]
 
 
-def compiles(how, directory, number):
-    done = subprocess.run([*how, f"-DWRONG={number}", str(SOURCE)], cwd=directory, capture_output=True, text=True)
+def compiles(how, directory, source, number):
+    done = subprocess.run([*how, f"-DWRONG={number}", str(source)], cwd=directory, capture_output=True, text=True)
     return done.returncode == 0, done.stderr
 
 
 def main():
-    how, directory = how_to_compile(sys.argv[1])
-    wrong = re.findall(r"^#elif WRONG == (\d+) +// (.+)$", SOURCE.read_text(), re.MULTILINE)
-    good, said = compiles(how, directory, 0)
+    source = pathlib.Path(sys.argv[1]).resolve()
+    how, directory = how_to_compile(sys.argv[2])
+    wrong = re.findall(r"^#elif WRONG == (\d+) +// (.+)$", source.read_text(), re.MULTILINE)
+    good, said = compiles(how, directory, source, 0)
     if not good:
         print(f"the right program does not compile:\n{said}")
         return 1
-    threads, _ = compiles([*how, "-DASK_FOR_THREADS"], directory, 0)
+    threads, _ = compiles([*how, "-DASK_FOR_THREADS"], directory, source, 0)
     failed = False
     for number, words in wrong:
         if words.startswith(WITH_THREADS) != threads:
             continue
-        accepted, said = compiles(how, directory, number)
+        accepted, said = compiles(how, directory, source, number)
         told = words.removeprefix(WITH_THREADS) in said
         print(f"{'refused' if told and not accepted else 'NOT SO ':8}{number}: {words}")
         if accepted or not told:

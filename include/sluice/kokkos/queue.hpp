@@ -61,10 +61,13 @@ int device_of(const Exec& exec) {
   return -1;
 }
 
-/// Kokkos::parallel_for over [0, count) on that instance.
+/// Kokkos::parallel_for over [0, count) on that instance. Light: else the host waits, on a GPU, for kernels of more
+/// than 512 bytes, of which one of a process has a place at a time.
 template <class Exec, class Functor>
 void launch(const Exec& exec, const std::string& label, std::int64_t count, const Functor& functor) {
-  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, count), functor);
+  using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
+  constexpr auto light = Kokkos::Experimental::WorkItemProperty::HintLightWeight;
+  Kokkos::parallel_for(label, Kokkos::Experimental::require(Policy(exec, 0, count), light), functor);
 }
 
 }  // namespace detail
@@ -78,6 +81,8 @@ class Queue {
 
  public:
   using execution_space = Exec;
+  /// Whether its kernels can run in the thread of a HostStream.
+  static constexpr bool kTakesHostStreams = detail::kOnHost<Exec> && detail::kOnAnyThread<Exec>;
 
   Queue(const Exec& exec)  // NOLINT(google-explicit-constructor): an instance is a queue
       : exec_(exec), stream_(detail::stream_of(exec)) {}
