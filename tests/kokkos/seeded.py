@@ -19,6 +19,9 @@ BUGS = {
     "source_not_acquired": "Races.a_message_is_not_packed*",
     "ghosts_released_early": "Races.ghosts_that_are_filled_in_place*",
     "own_not_acquired": "Races.a_view_is_not_written_before*",
+    "slots_not_kept": "Messages.that_cannot_be_packed_on_a_stream*",
+    "failed_message_forgotten": "Messages.that_cannot_be_unpacked*",
+    "contents_unsaid": "Faults.halos_of_blocks_that_do_not_fit*",
     "failure_forgotten": "Faults.a_halo_in_place_of_a_late_peer_fails",
     "instance_not_awaited": "Races.an_exchange_on_another_instance*",
 }

@@ -236,7 +236,7 @@ class Packing {
           const auto range = detail::range_of(block, view, number, seen, side);
           const detail::Box box = detail::box_of(view, range);
           if (box.count() != 0) {
-            contents += ' ' + detail::contents_of(view, range);
+            if (!detail::seeded("contents_unsaid")) contents += ' ' + detail::contents_of(view, range);
             end.pieces.push_back({box, m, at, static_cast<Index>(number)});
             end.parts[number].push_back({range, m, at, place});
           }
