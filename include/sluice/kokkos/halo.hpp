@@ -154,7 +154,6 @@ class Halo {
     if (queue.stream().kind() != queue_.stream().kind() ||
         detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
       refuse(Code::misuse, "the halo '" + options_.name + "' was made for another GPU, or kind of stream");
-    const Kokkos::Profiling::ScopedRegion region("sluice: halo goes to another instance");
     if (!detail::seeded("instance_not_awaited")) queue_.fence("sluice: halo goes to another instance");
     queue_ = queue;
   }
