@@ -31,7 +31,7 @@ struct Update {
   Box block;
 
   KOKKOS_FUNCTION void operator()(Index i) const {
-    if (chunks.count() == 0) return;  // launched to be loaded
+    if (Chunks<Space>::kCells && chunks.count() == 0) return;  // launched to be loaded, on a GPU
     const Box box = chunks(i);
     for (Index y = box.y; y < box.y + box.ny; ++y) row(box, y);
   }
@@ -77,7 +77,7 @@ struct MeasuredUpdate {
   Update<Model, Space> kernel;
 
   KOKKOS_FUNCTION void operator()(Index i, double& sum) const {
-    if (kernel.chunks.count() == 0) return;
+    if (Chunks<Space>::kCells && kernel.chunks.count() == 0) return;
     const Box box = kernel.chunks(i);
     for (Index y = box.y; y < box.y + box.ny; ++y) {
       kernel.row(box, y);

@@ -17,6 +17,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <utility>
 
 namespace apps {
 
@@ -152,8 +153,9 @@ class Stepper {
   double launch(const char* label, const Chunks<Space>& chunks, Index items, int from, Measure measure) {
     // Else Kokkos keeps a kernel with as many values as this one where a GPU has one place for all, and the host waits
     // for the kernel before it.
-    const auto policy = Kokkos::Experimental::require(Policy(space_, 0, items),
-                                                      Kokkos::Experimental::WorkItemProperty::HintLightWeight);
+    using Light = decltype(Kokkos::Experimental::require(std::declval<const Policy&>(),
+                                                         Kokkos::Experimental::WorkItemProperty::HintLightWeight));
+    const Light policy(space_, 0, items);
     const Update<Model, Space> kernel{chunks,           model_,        field_.origin(from), field_.origin(1 - from),
                                       field_.strides(), field_.block()};
     double sum = 0;

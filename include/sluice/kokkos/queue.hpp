@@ -66,8 +66,9 @@ int device_of(const Exec& exec) {
 template <class Exec, class Functor>
 void launch(const Exec& exec, const std::string& label, std::int64_t count, const Functor& functor) {
   using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
-  constexpr auto light = Kokkos::Experimental::WorkItemProperty::HintLightWeight;
-  Kokkos::parallel_for(label, Kokkos::Experimental::require(Policy(exec, 0, count), light), functor);
+  using Light = decltype(Kokkos::Experimental::require(std::declval<const Policy&>(),
+                                                       Kokkos::Experimental::WorkItemProperty::HintLightWeight));
+  Kokkos::parallel_for(label, Light(exec, 0, count), functor);
 }
 
 }  // namespace detail
