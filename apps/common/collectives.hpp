@@ -18,8 +18,8 @@ class Collectives {
 
   virtual ~Collectives() = default;
 
-  /// Every rank ends with the sums over all ranks: the same bits everywhere, as far as MPI's are by MPI. At most kMaxValues values:
-  /// on channels, @throws std::length_error for more.
+  /// Every rank ends with the sums over all ranks: the same bits everywhere, as far as MPI's are by MPI. At most
+  /// kMaxValues values: on channels, @throws std::length_error for more.
   virtual void sum(std::span<double> values) = 0;
   /// Every rank ends with the largest of each value.
   virtual void max(std::span<double> values) = 0;
