@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "device/host_stream.hpp"
 #include "device/retire.hpp"
 #include "runtime/handles.hpp"
@@ -34,10 +35,16 @@ auto with_resources(Take take, Lacking lacking) {
   }
 }
 
+/// What a slot holds, as the peer is told: all of it, or where a packet might not hold that, how it begins and a hash.
+std::string told(std::string_view contents) {
+  constexpr std::size_t kMost = 65536;
+  if (contents.size() <= kMost) return std::string(contents);
+  return std::string(contents.substr(0, kMost)) + " ... hash:" + std::to_string(base::trace::hash(contents));
+}
+
 }  // namespace
 
 constexpr std::size_t kMaxName = 4096;       // of a channel or a scope
-constexpr std::size_t kMaxContents = 65536;  // what a packet between ranks surely holds
 constexpr std::size_t kMaxPath = 64 * 1024;  // of scopes and sub-contexts in each other: fits into one packet
 
 /// Ranks of a world, in an order of their own, and the scope that keeps their tags apart from those of other contexts.
@@ -94,7 +101,7 @@ struct detail::ContextAccess {
                              SliceAccess::own(std::move(memory)),
                              options,
                              std::string(options.name),
-                             std::string(options.contents)};
+                             told(options.contents)};
     opening.options.name = opening.options.contents = {};
     if (options.stream && device::of_gpu(*options.stream)) {
       opening.gpu = with_resources(
@@ -129,8 +136,6 @@ struct detail::ContextAccess {
                 " slots of equal size");
     }
     if (options.name.size() > kMaxName) throw bad("a name of more than " + std::to_string(kMaxName) + " characters");
-    if (options.contents.size() > kMaxContents)
-      throw bad("a description of what a slot holds of more than " + std::to_string(kMaxContents) + " characters");
     if (options.stream) device::check_supported(*options.stream, in.rank);
   }
 };

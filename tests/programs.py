@@ -43,8 +43,8 @@ ROWS = [
       for name, command in (("jacobi", JACOBI), ("life", LIFE))
       for how, threads, stream in (("processes", "", "inline"), ("threads", "--threads", "inline"), ("host", "", "host"))),
     *((f"{name}.{n}.{backend}", f"{RUN} -n {n} {'--threads' if backend == 'threads' else ''} {command} --backend {backend} --verify", 0, PASSED)
-      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D)) for n, backend in
-      ((1, "threads"), (2, "threads"), (6, "threads"), (1, "shm"), (2, "shm"), (4, "shm"), (6, "shm"), (2, "ofi:tcp"), (4, "ofi:tcp"))),
+      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE))
+      for backend in ("threads", "shm", "ofi:tcp") for n in (1, 2, 4, 6)),
     *((f"{name}.host_stream", f"{RUN} -n 4 {command} --stream host --verify", 0, PASSED)
       for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D))),
     *((f"{name}.{comm}", f"mpiexec -n 4 {command} --comm {comm} --verify", 0, PASSED)
@@ -59,6 +59,9 @@ ROWS = [
     ("heat.unstable", f"{RUN} -n 2 {HEAT_3D} --fourier 0.2", 2, r"^heat: --fourier: .*1/6"),
     ("heat.no_z", f"{RUN} -n 2 {HEAT} --nz 8", 2, r"^heat: --nz: "),
     ("heat.too_many_ranks", f"{RUN} -n 7 {{bin}}/heat --dims 3 -n 4", 2, r"^heat: a mesh of 4 x 4 x 4 cells cannot"),
+    ("heat.octal", f"{RUN} -n 2 {{bin}}/heat -n 010 -t 010", 0, r"^Heat: 10 steps of 0\.2 in a box of 10 x 10 cells"),
+    ("heat.of_two_meshes", "mpiexec -n 1 {bin}/heat --nx 80 --ny 66 --no-verify : -n 1 {bin}/heat --nx 80 --ny 67 --no-verify", 1,
+     r"the two ends disagree: .*f8\["),
     ("heat.nothing_to_write", f"{RUN} -n 2 {HEAT} -F 3", 2, r"^heat: --write-freq: "),
     ("jacobi.periodic_volume", f"{RUN} -n 2 {VOLUME} --periodic x", 2, r"^jacobi: --periodic: "),
     ("jacobi.no_norm", f"{RUN} -n 4 {JACOBI} --nccheck 0 --stream host --periodic xy --verify", 0, PASSED),
@@ -94,7 +97,8 @@ ROWS = [
     ("life.pattern_at_one_host", f"mpiexec -n 1 {{bin}}/life -n 32 -t 2 --no-verify : -n 1 {{bin}}/life -n 32 -t 2 --no-verify --pattern {{out}}/none.rle", 2,
      r"^life: cannot read .*none\.rle"),
     ("life.nan", f"{{bin}}/life --random nan", 2, r"^life: --random: nan is no part of the cells"),
-    ("life.negative_seed", f"{{bin}}/life --random 0.5 --seed -1", 2, r"^life: --seed"),
+    *((f"life.seed.{name}", f"{{bin}}/life --random 0.5 --seed {seed}", 2, r"^life: --seed: .* is no whole number from 0 to 18446744073709551615")
+      for name, seed in (("negative", "-1"), ("too_large", "18446744073709551616"), ("hexadecimal", "0x10"))),
     ("jacobi.too_many_cells", f"{{bin}}/jacobi --dims 3 -nx 8185 -ny 16777216 -nz 16777216 -niter 1 --no-verify", 2,
      r"^jacobi: a mesh of 8183 x 16777214 x 16777214 cells is more than memory has addresses for"),
     ("life.bad_pattern", f"{RUN} -n 2 {{bin}}/life --pattern {{out}}/bad.rle", 2, r"^life: .*bad\.rle:2: unexpected"),
@@ -105,8 +109,8 @@ ROWS = [
      r"^jacobi: --trace: cannot write timelines/x\.json"),
     ("trace.no_file", f"{RUN} -n 3 {JACOBI} --trace /dev/null", 2, r"^jacobi: --trace: cannot write /dev/null: it is no regular file$"),
     ("trace.twice", f"{RUN} -n 3 {JACOBI} --trace {{out}}/same.json --json {{out}}/same.json", 2, r"^jacobi: .*same\.json is asked for twice"),
-    ("trace.twice_by_two_names", f"{RUN} -n 2 {JACOBI} --csv {{out}}/none/../same.csv --json {{out}}/same.csv", 2,
-     r"^jacobi: .*same\.csv is asked for twice"),
+    ("trace.twice_by_two_names", f"{RUN} -n 2 {{out}}/in_folder_of_rank_0 {{bin}}/jacobi --niter 5 --csv same.csv --json ./same.csv", 2,
+     r"^jacobi: \./same\.csv is asked for twice"),
     ("trace.run_unwritable", f"{RUN} -n 3 --trace {{out}}/none/x.json {JACOBI}", 2, r"none/x\.json"),
     ("info.text", "{bin}/sluice-info", 0, r"SLUICE_CONNECT_TIMEOUT"),
     ("info.no_gpu", f"{EMUCUDA} EMUCUDA_DEVICES=0 {{bin}}/sluice-info", 0, r"cuda +not usable here: no NVIDIA GPU is here"),

@@ -59,22 +59,23 @@ void add_what(CLI::App& app, Options& options) {
 }
 
 void add_how_much(CLI::App& app, Options& options) {
-  const CLI::Range count(1, kDeepest);
+  const CLI::Validator count = apps::whole_number(1, kDeepest);
   const auto sizes = [&options](const std::string& range) { options.sizes = parse_sizes(range); };
   add_text(app, "--sizes", "bytes of a message: powers of two, with k and m", "MIN:MAX", sizes);
-  app.add_option("--depth", options.depth, "slots of a channel")->check(count);
-  app.add_option("--window", options.window, "messages before an answer")->check(count);
+  app.add_option("--depth", options.depth, "slots of a channel")->transform(count);
+  app.add_option("--window", options.window, "messages before an answer")->transform(count);
   app.add_option("--rails", options.rails, "rails to stripe over, as SLUICE_RAILS; default: chosen by size")
-      ->check(CLI::Range(1, 8));
+      ->transform(apps::whole_number(1, 8));
   app.add_option("--iters", options.iterations, "units of a round, as whole samples; default: about 10 ms of them")
-      ->check(CLI::Range(1L, 1L << 30));
+      ->transform(apps::whole_number(1, 1 << 30));
   app.add_option("--rounds", options.rounds, "how often each contender has its turn")
-      ->check(count)
+      ->transform(count)
       ->capture_default_str();
   app.add_option("--neighbours", options.neighbours, "of a halo")->check(CLI::IsMember({4, 26}))->capture_default_str();
   app.add_option("--pairs", options.pairs, "pairs of ranks at once, for scale; default: half of the ranks")
-      ->check(count);
-  app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")->check(count);
+      ->transform(count);
+  app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")
+      ->transform(count);
   app.add_flag("--pin", options.pin, "pin rank r to core r mod the number of cores");
 }
 

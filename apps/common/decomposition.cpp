@@ -9,7 +9,7 @@
 namespace apps {
 namespace {
 
-constexpr double kMostCells = 0x1p44;  // of eight bytes, in two copies, are all of 48 bits
+constexpr double kMostCells = 0x1p43;  // of a rank: of eight bytes, in two copies, are all of 47 bits
 
 struct Share {
   Index begin;
@@ -40,8 +40,9 @@ std::string size_of(const Mesh& mesh) {
 
 Decomposition::Decomposition(const Mesh& mesh, int ranks)
     : mesh_(mesh), grid_{{1, 1, 1}, {mesh.periodic_z, mesh.periodic_y, mesh.periodic_x}} {
-  if (static_cast<double>(mesh.nx) * static_cast<double>(mesh.ny) * static_cast<double>(mesh.nz) > kMostCells)
-    throw UsageError("a mesh of " + size_of(mesh) + " cells is more than memory has addresses for");
+  if (static_cast<double>(mesh.nx) * static_cast<double>(mesh.ny) * static_cast<double>(mesh.nz) > kMostCells * ranks)
+    throw UsageError("a mesh of " + size_of(mesh) +
+                     " cells is more than memory has addresses for (ranks: " + std::to_string(ranks) + ")");
   Index best = -1;
   for (int columns = 1; columns <= ranks; ++columns) {
     for (int rows = 1; ranks % columns == 0 && rows <= ranks / columns; ++rows) {

@@ -17,7 +17,7 @@ namespace apps {
 /// fewer rows of cells apart, because a row is contiguous in memory. Ranks count along x first.
 class Decomposition {
  public:
-  /// @throws UsageError if there are too few cells to give every rank one.
+  /// @throws UsageError if there are too few cells to give every rank one, or more than ranks have addresses for.
   Decomposition(const Mesh& mesh, int ranks);
   /// A grid that the program chose: layers, rows, columns.
   Decomposition(const Mesh& mesh, const std::array<int, 3>& grid);

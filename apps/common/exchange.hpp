@@ -17,6 +17,7 @@ inline constexpr int kSlots = 2;
 struct Link {
   int peer = 0;
   sluice::Slice slots;
+  std::string contents = {};  ///< what a slot holds, in words: the same at both ends
 
   std::size_t bytes() const { return slots.bytes() / kSlots; }
   std::byte* slot(int number) const { return slots.data() + static_cast<std::size_t>(number) * bytes(); }

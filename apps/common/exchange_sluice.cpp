@@ -14,9 +14,11 @@ class SluiceExchange : public Exchange {
   SluiceExchange(sluice::Context& context, const Links& links, sluice::Stream stream)
       : stream_(stream), plan_(context.plan()) {
     sluice::Scope scope = context.scope("halo");
-    const sluice::ChannelOptions options{.depth = kSlots, .name = "halo", .stream = stream};
-    for (const Link& link : links.in) receivers_.push_back(scope.receiver(link.peer, kHaloTag, link.slots, options));
-    for (const Link& link : links.out) senders_.push_back(scope.sender(link.peer, kHaloTag, link.slots, options));
+    const auto options = [&](const Link& link) {
+      return sluice::ChannelOptions{.depth = kSlots, .name = "halo", .stream = stream, .contents = link.contents};
+    };
+    for (const Link& in : links.in) receivers_.push_back(scope.receiver(in.peer, kHaloTag, in.slots, options(in)));
+    for (const Link& out : links.out) senders_.push_back(scope.sender(out.peer, kHaloTag, out.slots, options(out)));
     for (sluice::Receiver& receiver : receivers_) plan_.add(receiver);
     for (sluice::Sender& sender : senders_) plan_.add(sender);
     if (!receivers_.empty() || !senders_.empty()) plan_.commit(stream);

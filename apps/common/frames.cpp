@@ -2,11 +2,11 @@
 #include "apps/common/frames.hpp"
 
 #include "apps/common/movie.hpp"
+#include "apps/common/options.hpp"
 
 #include <fmt/core.h>
 
 #include <filesystem>
-#include <limits>
 
 namespace apps {
 
@@ -16,7 +16,7 @@ void add_frame_options(CLI::App& app, FrameOptions& options, const std::string& 
       ->option_text("FILE.gif");
   app.add_option("-F,--write-freq", options.write_every,
                  "write " + files + " every so many steps too, as NAME_STEP; 0: only the last")
-      ->check(CLI::Range(Index{0}, std::numeric_limits<Index>::max()))
+      ->transform(whole_number())
       ->capture_default_str();
 }
 

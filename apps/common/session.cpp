@@ -4,8 +4,8 @@
 #include "apps/common/description.hpp"
 #include "apps/common/usage_error.hpp"
 
-#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <vector>
 
@@ -20,15 +20,14 @@ std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm com
 std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
   files.insert(files.end(), {options.csv, options.json, options.image, options.trace});
   std::erase(files, "");
-  std::vector<std::filesystem::path> places;
+  std::set<std::filesystem::path> places;
   for (const std::string& file : files) {
     std::error_code unknown;
-    const std::filesystem::path place = std::filesystem::weakly_canonical(file, unknown);
-    places.push_back(unknown ? std::filesystem::path(file) : place);
+    // Absolute first: of a relative file that is not there yet, "./a" and "a" have different canonical forms.
+    const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(file), unknown);
+    if (unknown || std::filesystem::is_other(place, unknown)) continue;  // a terminal or a pipe takes many
+    if (!places.insert(place).second) return file + " is asked for twice: each output needs a file of its own";
   }
-  std::ranges::sort(places);
-  if (const auto twice = std::ranges::adjacent_find(places); twice != places.end())
-    return twice->string() + " is asked for twice: each output needs a file of its own";
   try {
     for (const std::string& file : files) check_writable(file);
   } catch (const UsageError& error) {

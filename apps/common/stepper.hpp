@@ -17,7 +17,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <utility>
+#include <string>
+#include <vector>
 
 namespace apps {
 
@@ -60,12 +61,13 @@ class Stepper {
   /// Where messages are packed, and where they land.
   Links links() const {
     Links links;
-    packing_.for_each_sent([&](int peer, const sluice::Slice& slots, const std::string&) {
-      links.out.push_back({peer, slots});
-    });
-    packing_.for_each_received([&](int peer, const sluice::Slice& slots, const std::string&) {
-      links.in.push_back({peer, slots});
-    });
+    const auto into = [](std::vector<Link>& ends) {
+      return [&ends](int peer, const sluice::Slice& slots, const std::string& contents) {
+        ends.push_back({peer, slots, contents});
+      };
+    };
+    packing_.for_each_sent(into(links.out));
+    packing_.for_each_received(into(links.in));
     return links;
   }
 
@@ -101,7 +103,7 @@ class Stepper {
  private:
   enum class Measure : bool { no, yes };
   static constexpr std::size_t kD = Model::kDimensions;
-  using Policy = Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>;
+  static constexpr bool kMeasures = requires { &Model::measure; };
   using Packing = sluice::kokkos::Packing<Space, kD, typename Field<Value, Space, kD>::Ghosted>;
 
   static sluice::kokkos::Stencil<kD> stencil() {
@@ -146,20 +148,16 @@ class Stepper {
   void load() {
     if constexpr (kOnGpu<Space>) {
       launch("load", {}, 1, 0, Measure::no);
-      launch("load", {}, 1, 0, Measure::yes);
+      if constexpr (kMeasures) launch("load", {}, 1, 0, Measure::yes);
     }
   }
 
   double launch(const char* label, const Chunks<Space>& chunks, Index items, int from, Measure measure) {
-    // Else Kokkos keeps a kernel with as many values as this one where a GPU has one place for all, and the host waits
-    // for the kernel before it.
-    using Light = decltype(Kokkos::Experimental::require(std::declval<const Policy&>(),
-                                                         Kokkos::Experimental::WorkItemProperty::HintLightWeight));
-    const Light policy(space_, 0, items);
+    const sluice::kokkos::LightPolicy<Space> policy(space_, 0, items);
     const Update<Model, Space> kernel{chunks,           model_,        field_.origin(from), field_.origin(1 - from),
                                       field_.strides(), field_.block()};
     double sum = 0;
-    if constexpr (requires { &Model::measure; }) {
+    if constexpr (kMeasures) {
       if (measure == Measure::yes) {
         Kokkos::parallel_reduce(label, policy, MeasuredUpdate<Model, Space>{kernel}, sum);
         return sum;

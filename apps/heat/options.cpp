@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/heat/options.hpp"
 
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,14 +29,14 @@ struct Sides {
 };
 
 void add_mesh_options(CLI::App& app, Sides& sides) {
-  const CLI::Range cells(Index{3}, Index{1} << 24);
+  const CLI::Validator cells = apps::whole_number(3, 1 << 24);
   app.add_option("--dims", sides.dims, "dimensions: 2 (default) or 3")
       ->check(CLI::IsMember({2, 3}))
       ->option_text("2|3");
-  app.add_option("--nx", sides.nx, "cells along x; default: 512, or 64 with --dims 3")->check(cells);
-  app.add_option("--ny", sides.ny, "cells along y")->check(cells);
-  app.add_option("--nz", sides.nz, "cells along z")->check(cells);
-  app.add_option("-n,--ncells", sides.all, "cells along each axis")->check(cells);
+  app.add_option("--nx", sides.nx, "cells along x; default: 512, or 64 with --dims 3")->transform(cells);
+  app.add_option("--ny", sides.ny, "cells along y")->transform(cells);
+  app.add_option("--nz", sides.nz, "cells along z")->transform(cells);
+  app.add_option("-n,--ncells", sides.all, "cells along each axis")->transform(cells);
   app.add_option("--fourier", sides.fourier,
                  "a step in time: diffusivity x time / square of a cell's side; default: 0.2, or 0.125 with --dims 3");
 }
@@ -48,9 +47,7 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
   CLI::App app("Spreads heat in a box that wraps around, by explicit steps.", "heat");
   Sides sides;
   add_mesh_options(app, sides);
-  app.add_option("-t,--timesteps", options.steps, "steps")
-      ->check(CLI::Range(Index{0}, std::numeric_limits<Index>::max()))
-      ->capture_default_str();
+  app.add_option("-t,--timesteps", options.steps, "steps")->transform(apps::whole_number())->capture_default_str();
   static const std::map<std::string, Start> starts = {{"sine", Start::sine}, {"spots", Start::spots}};
   app.add_option_function<std::string>(
          "--start", [&options](const std::string& name) { options.start = starts.at(name); },

@@ -2,7 +2,6 @@
 #include "apps/jacobi/options.hpp"
 
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 
@@ -29,15 +28,15 @@ struct Sides {
 };
 
 void add_mesh_options(CLI::App& app, Sides& sides) {
-  const CLI::Range points(apps::Index{3}, apps::Index{1} << 24);
+  const CLI::Validator points = apps::whole_number(3, 1 << 24);
   app.add_option("--dims", sides.dims, "dimensions: 2 (default; five-point stencil) or 3 (27-point stencil)")
       ->check(CLI::IsMember({2, 3}))
       ->option_text("2|3");
   app.add_option("--nx", sides.nx, "points along x, with the boundary; default: 1024, or 128 with --dims 3")
-      ->check(points);
-  app.add_option("--ny", sides.ny, "points along y")->check(points);
-  app.add_option("--nz", sides.nz, "points along z")->check(points);
-  app.add_option("-n,--num-cells", sides.all, "points along each axis")->check(points);
+      ->transform(points);
+  app.add_option("--ny", sides.ny, "points along y")->transform(points);
+  app.add_option("--nz", sides.nz, "points along z")->transform(points);
+  app.add_option("-n,--num-cells", sides.all, "points along each axis")->transform(points);
   app.add_option("--periodic", sides.periodic,
                  "where a mesh of two dimensions wraps around: none, x, y or xy; default: y")
       ->check(CLI::IsMember({"none", "x", "y", "xy"}))
@@ -50,12 +49,12 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
   CLI::App app("Solves Laplace's equation by Jacobi's method.", "jacobi");
   Sides sides;
   add_mesh_options(app, sides);
-  const CLI::Range counts(apps::Index{0}, std::numeric_limits<apps::Index>::max());
+  const CLI::Validator counts = apps::whole_number();
   app.add_option("--niter,-m,--max-iterations", options.iterations, "iterations at most")
-      ->check(counts)
+      ->transform(counts)
       ->capture_default_str();
   app.add_option("--nccheck", options.norm_every, "compute the norm every so many iterations; 0: never")
-      ->check(counts)
+      ->transform(counts)
       ->capture_default_str();
   app.add_option("-t,--tolerance", options.tolerance, "stop when the norm is not above it")->capture_default_str();
   app.add_flag("--csv-line", options.csv_line,

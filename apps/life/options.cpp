@@ -5,14 +5,11 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <string_view>
 
 namespace life {
 namespace {
-
-constexpr Index kMostGenerations = std::numeric_limits<Index>::max();
 
 bool take_number(std::string_view& text, Index& number) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -40,16 +37,16 @@ Rule parse_rule_option(const std::string& text) {
 }
 
 void add_size_options(CLI::App& app, Options& options) {
-  const CLI::Range cells(Index{1}, Index{1} << 24);
-  app.add_option("--nx", options.nx, "cells along x")->check(cells)->capture_default_str();
-  app.add_option("--ny", options.ny, "cells along y")->check(cells)->capture_default_str();
+  const CLI::Validator cells = apps::whole_number(1, kLargestSide);
+  app.add_option("--nx", options.nx, "cells along x")->transform(cells)->capture_default_str();
+  app.add_option("--ny", options.ny, "cells along y")->transform(cells)->capture_default_str();
   app.add_option_function<Index>(
          "-n,--ncells", [&options](const Index& n) { options.nx = options.ny = n; }, "cells along x and y")
-      ->check(cells)
+      ->transform(cells)
       ->excludes("--nx")
       ->excludes("--ny");
   app.add_option("-t,--timesteps", options.generations, "generations")
-      ->check(CLI::Range(Index{0}, kMostGenerations))
+      ->transform(apps::whole_number())
       ->capture_default_str();
 }
 
@@ -65,7 +62,9 @@ void add_world_options(CLI::App& app, Options& options) {
       ->check(CLI::Range(0.0, 1.0))
       ->excludes(pattern)
       ->option_text("DENSITY");
-  app.add_option("--seed", options.seed, "of the random cells")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--seed", options.seed, "of the random cells")
+      ->transform(apps::whole_number<std::uint64_t>())
+      ->capture_default_str();
   app.add_option_function<std::string>(
          "--rule", [&options](const std::string& text) { options.rule = parse_rule_option(text); },
          "such as B36/S23; default: the pattern's, else B3/S23")

@@ -23,6 +23,9 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
+/// Of a world. No pattern is larger.
+inline constexpr Index kLargestSide = Index{1} << 24;
+
 /// A picture of live cells in an nx x ny rectangle.
 struct Pattern {
   Index nx = 0;

@@ -38,16 +38,14 @@ class Barriers {
   Barriers(Context& context, const kokkos::Queue<Exec>& queue, const std::string& name, int depth)
       : messages_(context, queue, name, depth) {}
 
-  /// Enqueues one; after a timeout, goes on with the one that it has ended.
+  /// Enqueues one; goes on with the one before if that has thrown.
   void pass() {
     const int size = messages_.context().size();
     const int rank = messages_.context().rank();
     const auto nothing = [](std::byte*) {};
     for (; step_ < size; step_ *= 2, round_.clear()) {
-      if (round_.empty()) {
-        round_.push_back(messages_.receive((rank - step_ + size) % size, 1, nothing));
-        round_.push_back(messages_.send((rank + step_) % size, 1, nothing));
-      }
+      if (round_.empty()) round_.push_back(messages_.receive((rank - step_ + size) % size, 1, nothing));
+      if (round_.size() == 1) round_.push_back(messages_.send((rank + step_) % size, 1, nothing));
       for (const auto& request : round_) messages_.wait(request);
     }
     step_ = 1;
@@ -131,8 +129,8 @@ struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
   }
 };
 
-/// Enqueued: later work on the instance runs when all ranks have come here. A timeout is tried again by the next one of
-/// this handle, or of its copies.
+/// Enqueued: later work on the instance runs when all ranks have come here. One that ran into the connect timeout is
+/// tried again by the next one of this handle, or of its copies; after any other failure each of those throws it again.
 template <KokkosExecutionSpace Exec>
 struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
   explicit Barrier(Handle<Exec, sluice::kokkos_comm::CommSpace>&& handle) { handle.barriers()->pass(); }

@@ -215,6 +215,7 @@ TEST(Regions, name_what_a_channel_of_a_view_does) {
     const Kokkos::View<int*, Kokkos::HostSpace> received("received", 3);
     auto out = kokkos::sender(context, Exec(), 0, 1, sent);
     auto in = kokkos::receiver(context, Exec(), 0, 1, received);
+    regions.clear();
     Kokkos::Tools::Experimental::set_push_region_callback([](const char* name) { regions.emplace_back(name); });
     out.acquire();
     out.put();

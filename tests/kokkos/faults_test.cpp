@@ -130,22 +130,22 @@ TEST(Faults, a_refused_halo_in_place_keeps_no_views) {
   });
 }
 
-/// Both ranks' halos fail, and say what is not alike.
-template <class View>
-void expect_mismatch(Context& context, const HaloOptions<1>& options, const View& view, const std::string& here) {
+/// Both ranks' halos fail, and say what is not alike: which View, and what of it.
+template <class... Views>
+void expect_mismatch(Context& context, const HaloOptions<1>& options, const std::string& here, const Views&... views) {
   const Cartesian<1> line{.ranks = {2}};
-  Halo halo(context, Exec(), line, 1, options, view);
+  Halo halo(context, Exec(), line, 1, options, views...);
   try {
     halo.exchange();
     ADD_FAILURE() << "ends that do not fit are connected";
   } catch (const Error& reason) {
     EXPECT_EQ(name(reason.code()), std::string(name(Code::mismatch))) << reason.what();
-    EXPECT_NE(std::string(reason.what()).find('"' + here), std::string::npos) << reason.what();
+    EXPECT_NE(std::string(reason.what()).find("1/" + here + "\" a slot here"), std::string::npos) << reason.what();
   }
   board().meet(context);
 }
 
-/// Sizes that would fit into each other's slots, types of one size, orders of one shape.
+/// Sizes that would fit into each other's slots, types of one size, orders of one shape, Views of one type.
 TEST(Faults, halos_of_blocks_that_do_not_fit_are_a_mismatch) {
   run_peers({.keep_going = true}, [](Context& context) {
     const bool first = context.rank() == 0;
@@ -158,13 +158,39 @@ TEST(Faults, halos_of_blocks_that_do_not_fit_are_a_mismatch) {
       return options;
     };
     const Kokkos::View<double*, Kokkos::HostSpace> line("line", 60);
-    expect_mismatch(context, whole(first ? 9 : 10), line, first ? "f8[9]" : "f8[10]");
+    expect_mismatch(context, whole(first ? 9 : 10), first ? "0:f8[9]" : "0:f8[10]", line);
     const Kokkos::View<float*, Kokkos::HostSpace> floats("floats", 60);
     const Kokkos::View<std::int32_t*, Kokkos::HostSpace> ints("ints", 60);
-    first ? expect_mismatch(context, {}, floats, "f4") : expect_mismatch(context, {}, ints, "i4");
+    first ? expect_mismatch(context, {}, "0:f4", floats) : expect_mismatch(context, {}, "0:i4", ints);
+    const Kokkos::View<bool*, Kokkos::HostSpace> flags("flags", 60);
+    const Kokkos::View<std::uint8_t*, Kokkos::HostSpace> bytes("bytes", 60);
+    first ? expect_mismatch(context, {}, "0:b1", flags) : expect_mismatch(context, {}, "0:u1", bytes);
     const Kokkos::View<int***, Kokkos::LayoutLeft, Kokkos::HostSpace> left("left", 9, 2, 3);
     const Kokkos::View<int***, Kokkos::LayoutRight, Kokkos::HostSpace> right("right", 9, 2, 3);
-    first ? expect_mismatch(context, {}, left, "i4[2,3]") : expect_mismatch(context, {}, right, "i4[3,2]");
+    first ? expect_mismatch(context, {}, "0:i4[2,3]", left) : expect_mismatch(context, {}, "0:i4[3,2]", right);
+    HaloOptions<1> one_view;
+    one_view.ranges = [which = first ? 1U : 0U](std::size_t view, const Offset<1>&, Side) {
+      return Range{{0}, {view == which ? 9 : 0}};
+    };
+    expect_mismatch(context, one_view, first ? "1:f8[9]" : "0:f8[9]", line, line);
+  });
+}
+
+TEST(Faults, of_a_rank_that_is_its_own_neighbour_what_does_not_fit_is_a_mismatch) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    const Numbers view("view", 60);
+    for (const Index sent : {0, 2}) {
+      HaloOptions<1> options;
+      options.ranges = [sent](std::size_t, const Offset<1>&, Side side) {
+        return side == Side::own ? Range{{1}, {1 + sent}} : Range{{10}, {50}};
+      };
+      try {
+        const Halo halo(context, Exec(), Cartesian<1>{.ranks = {1}, .periodic = {true}}, 1, options, view);
+        ADD_FAILURE() << sent << " elements for 40 ghosts";
+      } catch (const Error& reason) {
+        EXPECT_EQ(reason.code(), Code::mismatch) << reason.what();
+      }
+    }
   });
 }
 

@@ -37,7 +37,9 @@ def main():
         print(f"the right program does not compile:\n{said}")
         return 1
     threads, _ = compiles([*how, "-DASK_FOR_THREADS"], directory, source, 0)
-    failed = False
+    failed = [int(number) for number, _ in wrong] != list(range(1, source.read_text().count("WRONG == ")))
+    if failed:
+        print("not all of the wrong programs are found in the file")
     for number, words in wrong:
         if words.startswith(WITH_THREADS) != threads:
             continue

@@ -93,5 +93,11 @@ TEST(Decomposition, refuses_more_ranks_than_fit) {
   EXPECT_NO_THROW(Decomposition({.nx = 3, .ny = 3, .nz = 3}, 27));
 }
 
+TEST(Decomposition, refuses_more_cells_than_ranks_have_addresses_for) {
+  const Mesh large{.nx = Index{1} << 22, .ny = Index{1} << 22};
+  EXPECT_THROW(Decomposition(large, 1), UsageError);
+  EXPECT_NO_THROW(Decomposition(large, 2));
+}
+
 }  // namespace
 }  // namespace apps

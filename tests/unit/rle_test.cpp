@@ -113,6 +113,12 @@ TEST(Rle, what_is_written_reads_back) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 70U);
 }
 
+TEST(Rle, a_row_may_be_as_long_as_a_world) {
+  EXPECT_EQ(read("x = 1048577, y = 1\n1048577o!").cells.size(), 1048577U);
+  EXPECT_NO_THROW(read("x = 16777216, y = 1\n16777215bo!"));
+  EXPECT_THROW(read("x = 16777217, y = 1\no!"), apps::UsageError);
+}
+
 std::vector<Cell> glider_at(const Point& at) {
   Options options;
   options.nx = options.ny = 10;

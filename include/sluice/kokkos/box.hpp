@@ -13,18 +13,20 @@
 
 namespace sluice::kokkos {
 
+namespace detail {
+using Index = std::int64_t;
+inline constexpr int kMostRanks = 8;
+}  // namespace detail
+
 /// An index range per dimension of a View: [begin, end).
 struct Range {
-  std::int64_t begin[8] = {};
-  std::int64_t end[8] = {};
+  std::int64_t begin[detail::kMostRanks] = {};
+  std::int64_t end[detail::kMostRanks] = {};
 };
 
 }  // namespace sluice::kokkos
 
 namespace sluice::kokkos::detail {
-
-using Index = std::int64_t;
-inline constexpr int kMostRanks = 8;
 
 /// Elements of `element` bytes at strides of whole elements. Their order is that of memory, the smallest stride first:
 /// two Views of one layout and one shape list the same elements in the same order, whether or not they have gaps.
@@ -121,15 +123,16 @@ Box box_of(const View& view, const Range& range) {
   return box_of(const_cast<Value*>(view.data()) + first, sizeof(Value), alignof(Value), lattice);
 }
 
-/// The same in words, for ChannelOptions::contents: a type's kind and bytes, as numpy writes them, and the extents in
-/// the order of memory. Boxes of the same words hold elements that fit, in the same order.
+/// The same in words, for ChannelOptions::contents: a type's kind and bytes, as numpy writes them (V: any other than
+/// bool, integer or floating point, of which no more is said), and the extents in the order of memory.
 template <class View>
 std::string contents_of(const View& view, const Range& range) {
   using Value = std::remove_const_t<typename View::value_type>;
-  const char kind = std::is_floating_point_v<Value> ? 'f'
-                    : std::is_signed_v<Value>       ? 'i'
-                    : std::is_unsigned_v<Value>     ? 'u'
-                                                    : 'V';
+  const char kind = std::is_same_v<Value, bool>       ? 'b'
+                    : std::is_floating_point_v<Value> ? 'f'
+                    : std::is_signed_v<Value>         ? 'i'
+                    : std::is_unsigned_v<Value>       ? 'u'
+                                                      : 'V';
   std::string text = kind + std::to_string(sizeof(Value));
   const Lattice lattice = lattice_of(view, range);
   std::array<int, kMostRanks> order{};

@@ -61,8 +61,10 @@ class Growing {
     const ChannelOptions options{.depth = depth_, .stream = place_.stream, .contents = contents};
     const auto tag = static_cast<Tag>(ways_.size());
     End end = open_named("set of messages", name_, [&] {
-      if constexpr (std::is_same_v<End, Sender>) return scope_.sender(peer_, tag, memory, options);
-      if constexpr (std::is_same_v<End, Receiver>) return scope_.receiver(peer_, tag, memory, options);
+      if constexpr (std::is_same_v<End, Sender>)
+        return scope_.sender(peer_, tag, memory, options);
+      else
+        return scope_.receiver(peer_, tag, memory, options);
     });
     ways_.push_back({std::move(memory), std::move(end)});
     capacity_ = capacity;
@@ -97,7 +99,7 @@ struct MoveBox {
 }  // namespace detail
 
 /// Messages between ranks in the order of a queue. The n-th message sent to a peer is the n-th received from here
-/// there, and of its size, which is compared where one opens a channel alone; one of no bytes is none. Channels are
+/// there, and of its size, which is compared only for those that open a channel; one of no bytes is none. Channels are
 /// opened by the first message to or from a peer, and by one that is larger than all before. One thread at a time.
 /// Movable, not copyable.
 ///

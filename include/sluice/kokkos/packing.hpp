@@ -141,12 +141,14 @@ class Packing {
   /// Blocks the host until its tables are where kernels read them, and the kernels are loaded.
   /// @param from  whose elements are packed: own ones, for the peers' ghosts; or ghosts, for their owners
   /// @param gapless  the same at all ranks; in_place for a depth of 1, and for the Views given here alone
+  /// @throws Error with Code::mismatch if this rank is its own neighbour and its elements do not fit into its ghosts
   Packing(Context& context, const Exec& exec, const Block<D>& block, Index depth, const std::tuple<Views...>& views,
           Side from, OwnGhosts own = OwnGhosts::with_others, Gapless gapless = Gapless::packed)
       : rank_(block.rank), depth_(depth), gapless_(gapless) {
     const Side to = from == Side::own ? Side::ghosts : Side::own;
     std::vector<Message> sent = messages(block, from);
     std::vector<Message> received = messages(block, to);
+    check_own(end_of(sent, block, views, from), end_of(received, block, views, to));
     if (own == OwnGhosts::at_once) {
       for (auto* all : {&sent, &received}) std::erase_if(*all, [&](const Message& one) { return one.peer == rank_; });
     }
@@ -177,7 +179,7 @@ class Packing {
   }
 
   /// `f(peer, slots, contents)` for each message to another rank, or from one: its slots, one behind the other, and
-  /// what is in each in words, the same at both ends: see ChannelOptions.
+  /// what is in each in words, "direction/View:type[extents]" of each piece, the same at both ends: see ChannelOptions.
   template <class F>
   void for_each_sent(F f) const {
     for_each(out_, f);
@@ -230,13 +232,14 @@ class Packing {
       for (const Offset<D>& offset : message.offsets) {
         const Offset<D> seen = side == Side::own ? detail::opposite<D>(offset) : offset;
         const Index place = std::ranges::find(block.stencil, offset) - block.stencil.begin();
-        contents += detail::name_of<D>(offset);
         std::size_t number = 0;
         const auto add = [&](const auto& view) {
           const auto range = detail::range_of(block, view, number, seen, side);
           const detail::Box box = detail::box_of(view, range);
           if (box.count() != 0) {
-            if (!detail::seeded("contents_unsaid")) contents += ' ' + detail::contents_of(view, range);
+            if (!detail::seeded("contents_unsaid"))
+              contents += (contents.empty() ? "" : " ") + detail::name_of<D>(offset) + '/' + std::to_string(number) +
+                          ':' + detail::contents_of(view, range);
             end.pieces.push_back({box, m, at, static_cast<Index>(number)});
             end.parts[number].push_back({range, m, at, place});
           }
@@ -244,7 +247,6 @@ class Packing {
           at += detail::round_up(box.bytes(), detail::kAligned);
         };
         std::apply([&](const auto&... view) { (add(view), ...); }, views);
-        contents += "; ";
       }
       if (at == 0) continue;  // nothing to send: the peer sees that, too
       end.messages.push_back(std::move(message));
@@ -255,6 +257,18 @@ class Packing {
     }
     for (auto& parts : end.parts) std::ranges::sort(parts, {}, &detail::Part::order);
     return end;
+  }
+
+  /// What this rank sends to itself is what it takes, as channels find of others.
+  void check_own(const End& out, const End& in) const {
+    const auto said = [this](const End& end) {
+      const std::size_t place = place_of(end, rank_);
+      return place == end.contents.size() ? "nothing" : end.contents[place];
+    };
+    if (said(out) != said(in))
+      throw Error(Code::mismatch, rank_, rank_, 0, 0,
+                  "of a rank that is its own neighbour: \"" + said(out) + "\" is sent, \"" + said(in) +
+                      "\" is taken (direction/View:type[extents])");
   }
 
   /// What `pack` copies from one place of a View to another: what this rank would send to itself.

@@ -61,14 +61,21 @@ int device_of(const Exec& exec) {
   return -1;
 }
 
-/// Kokkos::parallel_for over [0, count) on that instance. Light: else the host waits, on a GPU, for kernels of more
-/// than 512 bytes, of which one of a process has a place at a time.
+}  // namespace detail
+
+/// A range of 64-bit indices on an instance whose kernels, on a GPU, are launched at once: of others with more than 512
+/// bytes one of a process has a place at a time, and the host waits for it.
+template <class Exec>
+using LightPolicy = decltype(Kokkos::Experimental::require(
+    std::declval<const Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>&>(),
+    Kokkos::Experimental::WorkItemProperty::HintLightWeight));
+
+namespace detail {
+
+/// Kokkos::parallel_for over [0, count) on that instance.
 template <class Exec, class Functor>
 void launch(const Exec& exec, const std::string& label, std::int64_t count, const Functor& functor) {
-  using Policy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
-  using Light = decltype(Kokkos::Experimental::require(std::declval<const Policy&>(),
-                                                       Kokkos::Experimental::WorkItemProperty::HintLightWeight));
-  Kokkos::parallel_for(label, Light(exec, 0, count), functor);
+  Kokkos::parallel_for(label, LightPolicy<Exec>(exec, 0, count), functor);
 }
 
 }  // namespace detail
