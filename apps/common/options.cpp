@@ -10,11 +10,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 
 namespace apps {
 namespace {
@@ -108,6 +110,22 @@ Parsed outcome(const CLI::App& app, const CLI::ParseError& error) {
 
 const char* name(Comm comm) { return name_in(kComms, comm); }
 const char* name(StreamKind kind) { return name_in(kStreams, kind); }
+
+template <class T>
+CLI::Validator whole_number(std::type_identity_t<T> least, std::type_identity_t<T> most) {
+  const auto in_digits = [least, most](std::string& text) -> std::string {
+    T number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, fault] = std::from_chars(text.data(), end, number);
+    if (fault != std::errc() || rest != end || number < least || number > most)
+      return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+    text = std::to_string(number);
+    return "";
+  };
+  return {in_digits, fmt::format("INT in [{} - {}]", least, most)};
+}
+template CLI::Validator whole_number<std::int64_t>(std::int64_t least, std::int64_t most);
+template CLI::Validator whole_number<std::uint64_t>(std::uint64_t least, std::uint64_t most);
 
 void add_backend_option(CLI::App& app, std::string& backends) {
   app.add_option("--backend", backends, "allowed backends, separated by commas; default: all")

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -49,21 +46,10 @@ void add_trace_option(CLI::App& app, std::string& file);
 void add_common_options(CLI::App& app, CommonOptions& options, const std::string& comm = "--comm");
 
 /// For `transform`: a whole number in decimal digits. CLI11 alone takes 010 for 8, and what is too large for a type for
-/// its largest number.
+/// its largest number. T is std::int64_t or std::uint64_t.
 template <class T = std::int64_t>
 CLI::Validator whole_number(std::type_identity_t<T> least = 0,
-                            std::type_identity_t<T> most = std::numeric_limits<T>::max()) {
-  const auto in_digits = [least, most](std::string& text) -> std::string {
-    T number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, fault] = std::from_chars(text.data(), end, number);
-    if (fault != std::errc() || rest != end || number < least || number > most)
-      return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
-    text = std::to_string(number);
-    return "";
-  };
-  return {in_digits, fmt::format("INT in [{} - {}]", least, most)};
-}
+                            std::type_identity_t<T> most = std::numeric_limits<T>::max());
 
 /// Options that others know with one dash: {"csv", "csv-line"} reads `-csv` as `--csv-line`.
 using DashAliases = std::vector<std::pair<std::string, std::string>>;
