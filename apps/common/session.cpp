@@ -24,7 +24,8 @@ std::string first_fault(const CommonOptions& options, std::vector<std::string> f
   for (const std::string& file : files) {
     std::error_code unknown;
     // Absolute first: of a relative file that is not there yet, "./a" and "a" have different canonical forms.
-    const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(file), unknown);
+    std::filesystem::path place = std::filesystem::absolute(file, unknown);
+    if (!unknown) place = std::filesystem::weakly_canonical(place, unknown);
     if (unknown || std::filesystem::is_other(place, unknown)) continue;  // a terminal or a pipe takes many
     if (!places.insert(place).second) return file + " is asked for twice: each output needs a file of its own";
   }

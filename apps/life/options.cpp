@@ -99,11 +99,7 @@ World make_world(const Options& options) {
     world.seed = options.seed;
     return world;
   }
-  Pattern pattern = read_rle_file(options.pattern);
-  if (pattern.nx > world.nx || pattern.ny > world.ny)
-    throw apps::UsageError(options.pattern + " has " + std::to_string(pattern.nx) + " x " + std::to_string(pattern.ny) +
-                           " cells, more than the world's " + std::to_string(world.nx) + " x " +
-                           std::to_string(world.ny) + " (--nx, --ny)");
+  Pattern pattern = read_rle_file(options.pattern, {world.nx, world.ny});
   const Point at = options.at.value_or(Point{(world.nx - pattern.nx) / 2, (world.ny - pattern.ny) / 2});
   if (!options.rule && pattern.rule) world.rule = *pattern.rule;
   world.cells = std::move(pattern.cells);

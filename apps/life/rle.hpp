@@ -23,7 +23,7 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-/// Of a world. No pattern is larger.
+/// Cells of a world along x or y.
 inline constexpr Index kLargestSide = Index{1} << 24;
 
 /// A picture of live cells in an nx x ny rectangle.
@@ -39,9 +39,10 @@ struct Pattern {
 /// that may be missing, then counts and tags (b or . dead, o or A alive, $ end of a row), up to '!'. Text behind that
 /// is left alone.
 /// @param name  the file's, for messages
+/// @param world  the sides of the one that it is for: a larger pattern is refused
 /// @throws apps::UsageError "NAME:LINE: what is wrong"
-Pattern read_rle(std::istream& in, const std::string& name);
-Pattern read_rle_file(const std::string& name);
+Pattern read_rle(std::istream& in, const std::string& name, const Point& world = {kLargestSide, kLargestSide});
+Pattern read_rle_file(const std::string& name, const Point& world = {kLargestSide, kLargestSide});
 
 /// An nx x ny field as such a file, whole, so that reading it back at (0, 0) gives the field again.
 std::string to_rle(std::span<const Cell> cells, Index nx, Index ny, const Rule& rule);

@@ -26,7 +26,7 @@ std::string_view trimmed(std::string_view text) {
 
 class Reader {
  public:
-  explicit Reader(std::string name) : name_(std::move(name)) {}
+  Reader(std::string name, const Point& world) : name_(std::move(name)), world_(world) {}
 
   Pattern read(std::istream& in) {
     std::string line;
@@ -83,6 +83,9 @@ class Reader {
       set(key, value, is_rule);
     }
     if (!has_y) fail("the header does not give y");
+    if (pattern_.nx > world_.x || pattern_.ny > world_.y)
+      fail(fmt::format("a pattern of {} x {} cells, more than the world's {} x {} (--nx, --ny)", pattern_.nx,
+                       pattern_.ny, world_.x, world_.y));
   }
 
   void set(std::string_view key, std::string_view value, bool is_rule) {
@@ -150,8 +153,8 @@ class Reader {
   }
 
   void add_cells(Index count) {
-    const Index most_x = has_header_ ? pattern_.nx : kLargestSide;
-    const Index most_y = has_header_ ? pattern_.ny : kLargestSide;
+    const Index most_x = has_header_ ? pattern_.nx : world_.x;
+    const Index most_y = has_header_ ? pattern_.ny : world_.y;
     if (at_.x + count > most_x || at_.y >= most_y)
       fail(fmt::format("a live cell at column {}, row {} is outside of {} x {}", at_.x + count, at_.y + 1, most_x,
                        most_y));
@@ -160,6 +163,7 @@ class Reader {
   }
 
   std::string name_;
+  Point world_;
   Pattern pattern_;
   Index line_ = 0;
   bool has_header_ = false;
@@ -173,12 +177,12 @@ class Reader {
 
 }  // namespace
 
-Pattern read_rle(std::istream& in, const std::string& name) { return Reader(name).read(in); }
+Pattern read_rle(std::istream& in, const std::string& name, const Point& world) { return Reader(name, world).read(in); }
 
-Pattern read_rle_file(const std::string& name) {
+Pattern read_rle_file(const std::string& name, const Point& world) {
   std::ifstream in(name, std::ios::binary);
   if (!in) throw apps::UsageError("cannot read " + name + ": " + std::strerror(errno));
-  return read_rle(in, name);
+  return read_rle(in, name, world);
 }
 
 }  // namespace life

@@ -28,6 +28,7 @@ struct ChannelOptions {
   std::string_view name = {};         ///< copied; shown by describe(), logs and traces
   std::optional<Stream> stream = {};  ///< its kind and device, if known at opening
   /// What a slot holds, in words of the program's: copied. Ends that both say it and differ fail with Code::mismatch.
+  /// Beyond 64 KiB a hash is compared.
   std::string_view contents = {};
 };
 

@@ -129,8 +129,9 @@ struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
   }
 };
 
-/// Enqueued: later work on the instance runs when all ranks have come here. One that ran into the connect timeout is
-/// tried again by the next one of this handle, or of its copies; after any other failure each of those throws it again.
+/// Enqueued: later work on the instance runs when all ranks have come here. One that ran into the connect timeout, or
+/// found no memory for its channels, is tried again by the next one of this handle, or of its copies; after a channel's
+/// failure each of those throws it again.
 template <KokkosExecutionSpace Exec>
 struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
   explicit Barrier(Handle<Exec, sluice::kokkos_comm::CommSpace>&& handle) { handle.barriers()->pass(); }

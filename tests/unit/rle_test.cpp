@@ -119,6 +119,13 @@ TEST(Rle, a_row_may_be_as_long_as_a_world) {
   EXPECT_THROW(read("x = 16777217, y = 1\no!"), apps::UsageError);
 }
 
+TEST(Rle, no_more_is_kept_than_the_world_has_cells) {
+  for (const char* text : {"x = 11, y = 1\no!", "x = 1, y = 11\no!", "11o!", "10$11$o!"}) {
+    std::istringstream in(text);
+    EXPECT_THROW(read_rle(in, "pattern", {10, 10}), apps::UsageError) << text;
+  }
+}
+
 std::vector<Cell> glider_at(const Point& at) {
   Options options;
   options.nx = options.ny = 10;

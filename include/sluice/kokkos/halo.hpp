@@ -69,7 +69,8 @@ class Halo {
  public:
   /// Opens its channels; no peer is waited for, but what is enqueued on the instance is. All ranks of the grid call it,
   /// with the same options.
-  /// @throws Error{Code::bad_argument} if a View is too small, or the grid is not of the context's size.
+  /// @throws Error{Code::bad_argument} if a View is too small, or the grid is not of the context's size;
+  ///   Error{Code::mismatch} if this rank is its own neighbour, and what it sends does not fit into its ghosts
   Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width, HaloOptions<D> options,
        Views... views)
       : context_(context), queue_(queue), grid_(grid), width_(width), options_(std::move(options)),

@@ -148,7 +148,7 @@ class Packing {
     const Side to = from == Side::own ? Side::ghosts : Side::own;
     std::vector<Message> sent = messages(block, from);
     std::vector<Message> received = messages(block, to);
-    check_own(end_of(sent, block, views, from), end_of(received, block, views, to));
+    check_own(sent, block, views);
     if (own == OwnGhosts::at_once) {
       for (auto* all : {&sent, &received}) std::erase_if(*all, [&](const Message& one) { return one.peer == rank_; });
     }
@@ -259,16 +259,21 @@ class Packing {
     return end;
   }
 
-  /// What this rank sends to itself is what it takes, as channels find of others.
-  void check_own(const End& out, const End& in) const {
-    const auto said = [this](const End& end) {
-      const std::size_t place = place_of(end, rank_);
-      return place == end.contents.size() ? "nothing" : end.contents[place];
-    };
-    if (said(out) != said(in))
-      throw Error(Code::mismatch, rank_, rank_, 0, 0,
-                  "of a rank that is its own neighbour: \"" + said(out) + "\" is sent, \"" + said(in) +
-                      "\" is taken (direction/View:type[extents])");
+  /// Of each message to this rank itself: its own elements are like the ghosts, as channels find of others.
+  void check_own(const std::vector<Message>& messages, const Block<D>& block, const std::tuple<Views...>& views) const {
+    for (const Message& message : messages) {
+      if (message.peer != rank_) continue;
+      for (const Offset<D>& offset : message.offsets) {
+        const auto said = [&](Side side) {
+          const End end = end_of({{rank_, {offset}}}, block, views, side);
+          return end.contents.empty() ? std::string("nothing") : end.contents.front();
+        };
+        if (said(Side::own) != said(Side::ghosts))
+          throw Error(Code::mismatch, rank_, rank_, 0, 0,
+                      "a rank that is its own neighbour has \"" + said(Side::own) + "\" for ghosts of \"" +
+                          said(Side::ghosts) + "\" (direction/View:type[extents])");
+      }
+    }
   }
 
   /// What `pack` copies from one place of a View to another: what this rank would send to itself.
