@@ -23,7 +23,7 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-/// Cells of a world along x or y.
+/// The most cells that a world has along x or y.
 inline constexpr Index kLargestSide = Index{1} << 24;
 
 /// A picture of live cells in an nx x ny rectangle.

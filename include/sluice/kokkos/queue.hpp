@@ -63,8 +63,9 @@ int device_of(const Exec& exec) {
 
 }  // namespace detail
 
-/// A range of 64-bit indices on an instance whose kernels, on a GPU, are launched at once: of others with more than 512
-/// bytes one of a process has a place at a time, and the host waits for it.
+/// A range of 64-bit indices on an instance, for kernels of up to 4 KiB that the host never waits for. With other
+/// policies Kokkos keeps a kernel of more than 512 bytes in a place that a GPU has once: its launch waits until the
+/// last such kernel of the process has run.
 template <class Exec>
 using LightPolicy = decltype(Kokkos::Experimental::require(
     std::declval<const Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>&>(),
