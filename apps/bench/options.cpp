@@ -4,6 +4,8 @@
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <bit>
 #include <map>

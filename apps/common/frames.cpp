@@ -4,6 +4,8 @@
 #include "apps/common/movie.hpp"
 #include "apps/common/options.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/core.h>
 
 #include <filesystem>

@@ -4,10 +4,12 @@
 
 #include "apps/common/mesh.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <string>
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace apps {
 

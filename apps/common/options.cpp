@@ -5,6 +5,8 @@
 #include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <fmt/format.h>
 #include <sluice/run.hpp>
 

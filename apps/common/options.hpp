@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -10,6 +8,12 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+// CLI11 takes seconds to compile: only what parses a command line includes it.
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace apps {
 

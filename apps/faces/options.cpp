@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/faces/options.hpp"
 
+#include <CLI/CLI.hpp>
+
 namespace faces {
 
 apps::Parsed parse(int argc, const char* const* argv, Options& options) {

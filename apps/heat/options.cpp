@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/heat/options.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <map>
 #include <optional>
 #include <string>

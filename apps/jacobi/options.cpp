@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/jacobi/options.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <cmath>
 #include <optional>
 #include <string>

@@ -3,6 +3,8 @@
 
 #include "apps/common/usage_error.hpp"
 
+#include <CLI/CLI.hpp>
+
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
