@@ -12,17 +12,15 @@ if(SLUICE_ENABLE_MPI)
   install(EXPORT SluiceMpiTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}")
 endif()
 
-if(SLUICE_ENABLE_APPS)
-  foreach(program sluice-run sluice-info sluice-bench jacobi faces heat life)
-    if(TARGET ${program})
-      # A shared Kokkos or MPI need not be where the loader looks.
-      set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-      install(TARGETS ${program})
-    endif()
-  endforeach()
-  if(TARGET life)
-    install(DIRECTORY apps/life/patterns DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice" FILES_MATCHING PATTERN "*.rle")
+foreach(program sluice-run sluice-info sluice-bench jacobi faces heat life)
+  if(TARGET ${program})
+    # A shared Kokkos or MPI need not be where the loader looks.
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+    install(TARGETS ${program})
   endif()
+endforeach()
+if(TARGET life)
+  install(DIRECTORY apps/life/patterns DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice" FILES_MATCHING PATTERN "*.rle")
 endif()
 
 # Who links an archive links what it uses; a shared library brings that itself. libfabric and GPU

@@ -2,13 +2,16 @@
 # The options, each ON, OFF or AUTO (what is found), and a line each that says what was chosen and why.
 
 # Declares SLUICE_ENABLE_<name>, and sets it to ON or OFF here. NEEDS are variables that are true if what it needs is there.
-# ON with something missing ends the configuration. FOUND says what was found.
+# ON with something missing ends the configuration, which names NAME_TEXT for NAME_FOUND if that says more. FOUND says what was found.
 function(sluice_option name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "HELP;DEFAULT;FOUND" "NEEDS")
   set(missing "")
   foreach(need IN LISTS arg_NEEDS)
     if(NOT ${need})
       string(REGEX REPLACE "_FOUND$" "" need "${need}")
+      if(DEFINED ${need}_TEXT)
+        set(need "${${need}_TEXT}")
+      endif()
       list(APPEND missing "${need}")
     endif()
   endforeach()
@@ -119,7 +122,9 @@ if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
 endif()
 # Debian 12 has Kokkos 3.4, which the version asked for keeps out.
 include(SluiceKokkos)
-sluice_find(KOKKOS Kokkos Kokkos::kokkos 4.5 COMPONENTS separable_compilation HINTS "${sluice_cache}/kokkos-4.7.0")
+set(SLUICE_KOKKOS_KIND "" CACHE STRING "Which Kokkos of ./dev's: empty (processors) or -threads-tsan")
+sluice_find(KOKKOS Kokkos Kokkos::kokkos 4.5 COMPONENTS separable_compilation HINTS
+            "${sluice_cache}/kokkos-4.7.0${SLUICE_KOKKOS_KIND}")
 sluice_option(KOKKOS HELP "Applications on Kokkos" NEEDS Kokkos_FOUND FOUND "${Kokkos_DEVICES}")
 
 # Adaptors, for libraries that no registry has: looked for where somebody asks.
@@ -138,12 +143,12 @@ include(SluiceKernels)
 if(NOT DEFINED SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_CUDA OR SLUICE_ENABLE_CUDA STREQUAL "AUTO")
   sluice_find_cuda()
 endif()
-sluice_option(CUDA HELP "NVIDIA GPUs" NEEDS "nvcc 12.0_FOUND" cuda.h_FOUND FOUND "${SLUICE_CUDA_SUMMARY}")
+sluice_option(CUDA HELP "NVIDIA GPUs" NEEDS SLUICE_CUDA_COMPILER_FOUND cuda.h_FOUND FOUND "${SLUICE_CUDA_SUMMARY}")
 if(NOT DEFINED SLUICE_ENABLE_HIP OR SLUICE_ENABLE_HIP OR SLUICE_ENABLE_HIP STREQUAL "AUTO")
   sluice_find_hip()
 endif()
-sluice_option(HIP HELP "AMD GPUs" NEEDS "clang 15 with its lld, clang-offload-bundler and llvm-objcopy_FOUND"
-              hip/hip_runtime_api.h_FOUND FOUND "${SLUICE_HIP_SUMMARY}")
+sluice_option(HIP HELP "AMD GPUs" NEEDS SLUICE_HIP_COMPILER_FOUND hip/hip_runtime_api.h_FOUND
+              FOUND "${SLUICE_HIP_SUMMARY}")
 
 # A project that adds Sluice as a subfolder gets the library alone, unless it asks.
 set(sluice_extras AUTO)

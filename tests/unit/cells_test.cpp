@@ -22,6 +22,7 @@ inline constexpr bool kByElement<Kokkos::Serial> = true;
 #include "apps/jacobi/solver.hpp"
 #include "apps/life/reference.hpp"
 #include "apps/life/solver.hpp"
+#include "tests/unit/serial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -32,11 +33,6 @@ inline constexpr bool kByElement<Kokkos::Serial> = true;
 
 namespace apps {
 namespace {
-
-Kokkos::Serial serial() {
-  static const Kokkos::ScopeGuard kokkos(kokkos_settings());
-  return Kokkos::Serial(Kokkos::NewInstance{});
-}
 
 struct Way {
   int ranks;

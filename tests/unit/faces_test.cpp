@@ -4,6 +4,7 @@
 #include "apps/common/verify.hpp"
 #include "apps/faces/reference.hpp"
 #include "apps/faces/solver.hpp"
+#include "tests/unit/serial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,17 +16,12 @@
 namespace faces {
 namespace {
 
-Kokkos::Serial serial() {
-  static const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
-  return Kokkos::Serial(Kokkos::NewInstance{});
-}
-
 template <class Body>
 void on_ranks(int ranks, const Options& options, const Body& body) {
-  serial();
+  apps::serial();
   const Problem problem = make_problem(ranks, options.nodes);
   const int code = sluice::run_threads(ranks, [&](sluice::Context& context) {
-    Simulation<Kokkos::Serial> simulation(context, options.common, setup(problem, options.steps), {}, serial());
+    Simulation<Kokkos::Serial> simulation(context, options.common, setup(problem, options.steps), {}, apps::serial());
     body(context, simulation, problem);
   });
   EXPECT_EQ(code, 0);

@@ -4,6 +4,7 @@
 #include "apps/common/verify.hpp"
 #include "apps/heat/reference.hpp"
 #include "apps/heat/solver.hpp"
+#include "tests/unit/serial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,23 +19,18 @@
 namespace heat {
 namespace {
 
-Kokkos::Serial serial() {
-  static const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
-  return Kokkos::Serial(Kokkos::NewInstance{});
-}
-
 template <std::size_t D>
 Solution run_in(int ranks, const Options& options, bool twice = true) {
-  serial();
+  apps::serial();
   Solution at_root;
   const int code = sluice::run_threads(ranks, [&](sluice::Context& context) {
     Solution solution;
     {
       Simulation<D, Kokkos::Serial> simulation(context, options.common, setup(options.problem(), options.steps),
-                                               Model<D>{options.fourier}, serial());
+                                               Model<D>{options.fourier}, apps::serial());
       solution = solve<D>(simulation, options, true);
     }
-    if (twice) solution.accuracy->coarse_error = coarse_error<D>(context, options, serial());
+    if (twice) solution.accuracy->coarse_error = coarse_error<D>(context, options, apps::serial());
     if (context.rank() == 0) at_root = std::move(solution);
   });
   EXPECT_EQ(code, 0);
@@ -135,11 +131,11 @@ TEST(Heat, order_is_told_where_it_can_be) {
 TEST(Heat, on_its_way_is_that_of_its_step) {
   Options options = small(20, 14, 1, 11);
   options.frames.write_every = 4;
-  serial();
+  apps::serial();
   std::vector<Index> written;
   const int code = sluice::run_threads(2, [&](sluice::Context& context) {
     Simulation<2, Kokkos::Serial> simulation(context, options.common, setup(options.problem(), options.steps),
-                                             Model<2>{options.fourier}, serial());
+                                             Model<2>{options.fourier}, apps::serial());
     solve<2>(simulation, options, false, [&](Index step, std::span<const double> cells) {
       written.push_back(step);
       EXPECT_TRUE(std::ranges::equal(cells, solve_serially(options.problem(), step))) << step;

@@ -4,6 +4,7 @@
 #include "apps/common/verify.hpp"
 #include "apps/jacobi/reference.hpp"
 #include "apps/jacobi/solver.hpp"
+#include "tests/unit/serial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,11 +18,6 @@
 namespace jacobi {
 namespace {
 
-Kokkos::Serial serial() {
-  static const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
-  return Kokkos::Serial(Kokkos::NewInstance{});
-}
-
 struct Outcome {
   Solution solution;
   std::vector<double> norms;
@@ -29,10 +25,10 @@ struct Outcome {
 
 template <class Model>
 Outcome run_model(int ranks, const Options& options) {
-  serial();
+  apps::serial();
   Outcome outcome;
   const int code = sluice::run_threads(ranks, [&](sluice::Context& context) {
-    Simulation<Model, Kokkos::Serial> simulation(context, options.common, setup(options), Model{}, serial());
+    Simulation<Model, Kokkos::Serial> simulation(context, options.common, setup(options), Model{}, apps::serial());
     std::vector<double> norms;
     Solution solution = solve(simulation, options, true, [&](apps::Index, double norm) { norms.push_back(norm); });
     if (context.rank() == 0) outcome = {std::move(solution), std::move(norms)};
@@ -141,10 +137,10 @@ class Fences {
 
 // How many fences all ranks together make from the first step until the last one has run.
 int fences_of(const Options& options) {
-  serial();
+  apps::serial();
   int count = -1;
   const int code = sluice::run_threads(2, [&](sluice::Context& context) {
-    Simulation<Plane, Kokkos::Serial> simulation(context, options.common, setup(options), Plane{}, serial());
+    Simulation<Plane, Kokkos::Serial> simulation(context, options.common, setup(options), Plane{}, apps::serial());
     set_initial(options.problem(), simulation);
     simulation.start();
     std::optional<Fences> fences;
@@ -184,11 +180,11 @@ TEST(Jacobi, makes_all_iterations_where_nothing_is_communicated) {
   Options options = small(302, 12, 30);
   options.norm_every = 1;
   options.common.comm = apps::Comm::none;
-  serial();
+  apps::serial();
   std::vector<apps::Index> steps(3);
   std::vector<double> last_norms(3);
   const int code = sluice::run_threads(3, [&](sluice::Context& context) {
-    Simulation<Plane, Kokkos::Serial> simulation(context, options.common, setup(options), Plane{}, serial());
+    Simulation<Plane, Kokkos::Serial> simulation(context, options.common, setup(options), Plane{}, apps::serial());
     const Solution solution =
         solve(simulation, options, false, [&](apps::Index, double norm) { last_norms[context.rank()] = norm; });
     steps[context.rank()] = solution.result.steps;

@@ -3,6 +3,7 @@
 #include "apps/common/space.hpp"
 #include "apps/life/reference.hpp"
 #include "apps/life/solver.hpp"
+#include "tests/unit/serial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,11 +19,6 @@ namespace {
 
 using Cells = std::set<std::pair<Index, Index>>;
 
-Kokkos::Serial serial() {
-  static const Kokkos::ScopeGuard kokkos(apps::kokkos_settings());
-  return Kokkos::Serial(Kokkos::NewInstance{});
-}
-
 World world_of(const std::string& pattern, Index n) {
   Options options;
   options.pattern = std::string(SLUICE_PATTERNS) + "/" + pattern + ".rle";
@@ -36,13 +32,14 @@ struct Setting {
 };
 
 Solution run(const World& world, Index generations, const Setting& setting) {
-  serial();
+  apps::serial();
   Options options;
   options.generations = generations;
   options.common.stream = setting.stream;
   Solution at_root;
   const int code = sluice::run_threads(setting.ranks, [&](sluice::Context& context) {
-    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options, world), Model(world.rule), serial());
+    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options, world), Model(world.rule),
+                                          apps::serial());
     Solution solution = solve(simulation, options, world, true);
     if (context.rank() == 0) at_root = std::move(solution);
   });
@@ -118,14 +115,15 @@ TEST_P(Life, replicator_makes_two_of_itself_in_twelve_generations) {
 
 TEST_P(Life, fields_on_the_way_are_those_of_their_generations) {
   const World world{.nx = 20, .ny = 13, .rule = {}, .cells = {}, .density = 0.4, .seed = 5};
-  serial();
+  apps::serial();
   Options options;
   options.generations = 11;
   options.frames.write_every = 4;
   options.common.stream = GetParam().stream;
   std::vector<Index> written;
   const int code = sluice::run_threads(GetParam().ranks, [&](sluice::Context& context) {
-    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options, world), Model(world.rule), serial());
+    Simulation<Kokkos::Serial> simulation(context, options.common, setup(options, world), Model(world.rule),
+                                          apps::serial());
     solve(simulation, options, world, false, [&](Index generation, std::span<const Cell> cells) {
       written.push_back(generation);
       EXPECT_TRUE(std::ranges::equal(cells, live_serially(world, generation))) << generation;

@@ -2,8 +2,8 @@
 // Which phase of a step has the time that an exchange takes.
 #include "apps/common/stepper.hpp"
 
-#include "apps/common/space.hpp"
 #include "apps/heat/model.hpp"
+#include "tests/unit/serial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -51,10 +51,9 @@ struct Times {
 };
 
 Times times_of(Verb slow, StreamKind stream) {
-  static const Kokkos::ScopeGuard kokkos(kokkos_settings());
   Times times;
   const int code = sluice::run_threads(1, [&](sluice::Context& context) {
-    const Kokkos::Serial space{Kokkos::NewInstance{}};
+    const Kokkos::Serial space = serial();
     const Decomposition decomposition({.nx = 8, .ny = 8, .periodic_x = true, .periodic_y = true}, 1);
     PhaseTimer timer;
     Stepper<heat::Model<2>, Kokkos::Serial> stepper(context, space, {0.2}, decomposition, 1.0);

@@ -1,0 +1,62 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# ./dev lint.
+
+sources() { find base include device backends runtime apps tests examples -name '*.cpp' -o -name '*.hpp' -o -name '*.cu' | sort; }
+
+# The sources that are compiled, each with the flags of one of its compilations: clang-tidy would check a source of several programs
+# once for each. Headers are checked where included. The preset compiles without precompiled headers, so each source includes what it uses.
+compiled_sources() {
+  python3 - "$PWD" <<'PY'
+import json, os, sys
+root = sys.argv[1]
+once = {}
+for entry in json.load(open("build/lint/compile_commands.json")):
+    file = os.path.relpath(entry["file"], root)
+    if not file.startswith(("build/", "..")):
+        once.setdefault(file, entry)
+os.makedirs("build/lint/once", exist_ok=True)
+json.dump(list(once.values()), open("build/lint/once/compile_commands.json", "w"))
+print("\n".join(sorted(once)))
+PY
+}
+
+lint_step() {
+  local name=$1 start=$SECONDS
+  shift
+  if quiet "lint-$name" "$@"; then
+    printf '  %-12s passed (%s s)\n' "$name" "$((SECONDS - start))" | tee -a "$logs/lint-summary"
+  else
+    printf '  %-12s FAILED (%s s)\n' "$name" "$((SECONDS - start))" | tee -a "$logs/lint-summary"
+    return 1
+  fi
+}
+
+lint_format() { sources | xargs clang-format --dry-run -Werror; }
+
+# lint_tidy CHECKS: those of .clang-tidy, but for these. The omp.h that Kokkos includes is found last of all headers, beside gcc's own,
+# which clang must not see before its own.
+lint_tidy() {
+  compiled_sources | xargs -P "$jobs" -n 1 "$clang_tidy/bin/clang-tidy" -p build/lint/once --quiet --checks="$1" \
+    --extra-arg="-idirafter$(g++ -print-file-name=include)"
+}
+
+cmd_lint() {
+  local checks='-cppcoreguidelines-*,-google-*,-misc-*,-modernize-*,-readability-*' status=0
+  if [ "${1:-}" = --full ]; then
+    checks='' && shift
+  fi
+  [ $# = 0 ] || bad_usage "lint does not know '$1'"
+  setup lint
+  mkdir -p "$logs"
+  : >"$logs/lint-summary"
+  say "lint: format, house, shell, clang-tidy"
+  lint_step format lint_format || status=1
+  lint_step house python3 tests/house.py || status=1
+  lint_step shell shellcheck -x -a dev .ci/run || status=1
+  setup_preset release
+  setup_clang_tidy
+  lint_step configure cmake --preset lint || status=1
+  lint_step clang-tidy lint_tidy "$checks" || status=1
+  return $status
+}
