@@ -424,7 +424,7 @@ def faults_of_filters(machine):
 def faults_of_hip(machine):
     """HIP's headers are there, but its part does not compile."""
     tree = machine.work / "with_hip"
-    for name in ("dev", "tests/gpu.py", "tests/gpu_goals.py"):
+    for name in ("dev", "scripts/setup.sh", "scripts/build.sh", "tests/gpu.py", "tests/gpu_goals.py"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tree / name)
     for name, text in (("cmake", CMAKE_OF_OLD_HIP), ("nvcc", NVCC)):
@@ -441,7 +441,7 @@ def faults_of_hip(machine):
 def faults_without_much(machine):
     """On a machine where nothing can be installed: a tree of its own, whose build is said to be done."""
     tree, packages = machine.work / "tree", machine.work / "packages"
-    for name in ("dev", "tests/gpu.py", "tests/gpu_goals.py", "tests/gpu_attributes.py"):
+    for name in ("dev", "scripts/setup.sh", "scripts/build.sh", "tests/gpu.py", "tests/gpu_goals.py", "tests/gpu_attributes.py"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tree / name)
     (packages / "nvidia" / "nccl").mkdir(parents=True)
