@@ -4,20 +4,18 @@
 #include <atomic>
 #include <cstring>
 #include <stdexcept>
-#include <thread>
 
 #include "device/copy.hpp"
 
 namespace sluice::backends {
 namespace {
 
-using base::seeded;
 using Kind = Request::Kind;
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
 bool within(std::uint64_t offset, std::size_t bytes, std::size_t all) noexcept {
-  return seeded("access_bounds_ignored") || (offset <= all && bytes <= all - offset);
+  return offset <= all && bytes <= all - offset;
 }
 
 std::string text_of(std::uint64_t offset, std::size_t bytes) {
@@ -45,15 +43,9 @@ std::string misuse(const Request& request, const Bounds& bounds) {
 /// Changes the word in one step; returns what it was.
 std::uint64_t change(std::byte* at, const Request& request) noexcept {
   const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
-  if (seeded("atomic_in_two_steps")) {
-    const std::uint64_t old = word.load();
-    std::this_thread::yield();
-    word.store(old + request.operand);
-    return old;
-  }
   if (request.kind == Kind::fetch_add) return word.fetch_add(request.operand);
   if (request.kind == Kind::swap) return word.exchange(request.operand);
-  std::uint64_t found = seeded("compare_ignored") ? word.load() : request.compare;
+  std::uint64_t found = request.compare;
   word.compare_exchange_strong(found, request.operand);
   return found;
 }
@@ -84,13 +76,13 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch) {
 }
 
 void StreamAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
-  if ((!watch_.shut() || seeded("shut_access_moves")) && taken(request, bounds_, watch_)) carry_out(lane, request);
+  if (!watch_.shut() && taken(request, bounds_, watch_)) carry_out(lane, request);
   base::raise(watch_.done, epoch, watch_.done_parking);
 }
 
 void MappedAccess::carry_out(device::Lane lane, const Request& request) {
   std::byte* const here = local_.data + request.local.offset;
-  std::byte* const there = offered_.data + (seeded("request_offset_ignored") ? 0 : request.offset);
+  std::byte* const there = offered_.data + request.offset;
   if (request.atomic()) {
     const std::uint64_t old = change(there, request);
     std::memcpy(here, &old, sizeof old);
@@ -102,8 +94,7 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
   // Once the watch has failed, what is under way is still read: it stays as it is. What is rung for is not posted.
-  if (!watch_.shut() && taken(request, bounds_, watch_))
-    requests_[seeded("request_overwritten") ? 0 : epoch % requests_.size()] = request;
+  if (!watch_.shut() && taken(request, bounds_, watch_)) requests_[epoch % requests_.size()] = request;
   bell_.ring(lane);
 }
 

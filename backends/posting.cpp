@@ -5,21 +5,18 @@
 
 namespace sluice::backends {
 
-using base::seeded;
-
 Posting::Posting(device::Watch& watch, int depth, std::size_t rails)
     : watch_(watch), shares_over_(static_cast<std::size_t>(depth)), posted_(rails) {}
 
 bool Posting::post_rung() {
   const std::uint64_t last = rung();
-  bool left = awaited() && !seeded("engine_sleeps_on");
+  bool left = awaited();
   for (std::size_t rail = 0; rail < posted_.size(); ++rail) left |= post_rung(rail, last);
   return left;
 }
 
 bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {
   std::uint64_t& posted = posted_[rail];
-  if (seeded("merged_doorbell") && rung > posted + 1) posted = rung - 1;
   while (posted < rung) {
     const std::uint64_t epoch = posted + 1;
     const std::uint64_t allowed = last_allowed(rail, rung);
@@ -31,10 +28,7 @@ bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {
       continue;
     }
     const std::uint64_t last = cumulative() ? allowed : epoch;
-    if (!post_traced(rail, last)) {
-      if (seeded("busy_put_lost")) posted = epoch;
-      return true;
-    }
+    if (!post_traced(rail, last)) return true;
     while (++posted < last) over(posted);
   }
   return false;
@@ -56,8 +50,7 @@ std::uint64_t Posting::last_allowed(std::size_t rail, std::uint64_t rung) const 
   // With nothing under way, those that need not be posted are over at once. Further ahead, the least bits that tell of
   // an epoch (ofi/manner.hpp) would take it for one that has been.
   constexpr std::uint64_t kMostAhead = 1000;
-  if (cumulative() && posted_.size() == 1 && posted_[rail] == done_)
-    return seeded("credits_leap_far") ? rung : std::min(rung, done_ + kMostAhead);
+  if (cumulative() && posted_.size() == 1 && posted_[rail] == done_) return std::min(rung, done_ + kMostAhead);
   return std::min<std::uint64_t>(rung, done_ + shares_over_.size());
 }
 

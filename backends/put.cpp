@@ -5,10 +5,7 @@
 
 namespace sluice::backends {
 
-using base::seeded;
-
 void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) {
-  if (seeded("lost_signal") && epoch % 64 == 63) return;
   device::raise(lane, *signal.word, epoch, *signal.parking);
 }
 
@@ -16,7 +13,7 @@ void reach_words(device::Driver& driver, const Signal& signal, const Mapped& map
   for (const auto& mapping : mapped) mapping->reach_from(driver);
   const device::Reached words = device::reach(driver, signal.memory);
   reached.insert(reached.end(), words.begin(), words.end());
-  if (!seeded("hosts_not_told")) signal.parking->silence();
+  signal.parking->silence();
 }
 
 void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
@@ -76,20 +73,15 @@ std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
 }
 
 void MappedPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (!watch_.shut() || seeded("poison_permits")) move(lane, epoch, part);
+  if (!watch_.shut()) move(lane, epoch, part);
   device::raise(lane, watch_.done, epoch, watch_.done_parking);
 }
 
 void MappedPut::move(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (seeded("signal_before_data")) {
-    raise_signal(lane, signal_, epoch);
-    if (lane.gpu != nullptr) lane.gpu->issue();
-  }
   if (part.bytes != 0) {
-    const std::size_t offset = seeded("partial_offset_ignored") ? 0 : part.offset;
-    if (!copy_(lane, watch_, target_.at(epoch) + offset, source_.at(epoch) + part.offset, part.bytes)) return;
+    if (!copy_(lane, watch_, target_.at(epoch) + part.offset, source_.at(epoch) + part.offset, part.bytes)) return;
   }
-  if (!seeded("zero_byte_no_signal") || part.bytes != 0 || target_.slot_bytes == 0) raise_signal(lane, signal_, epoch);
+  raise_signal(lane, signal_, epoch);
 }
 
 void Doorbell::ring(device::Lane lane) {
@@ -149,14 +141,8 @@ void RungPut::let_kernels_ring(const kernel::Count& epochs) {
 /// Nor is early too early: a kernel rings when the credit has come, and the source is read after that.
 bool RungPut::arm_ahead() {
   const std::uint64_t last = may_be_rung_.load(std::memory_order_acquire);
-  const auto too_many = [&] {
-    return seeded("one_armed_too_few") && ahead_ + 1 >= watch_.done.value.load() + most_armed();
-  };
-  const auto part = [&](std::uint64_t epoch) {
-    return epochs_ != nullptr ? whole_ : part_of(seeded("part_of_another_armed") && epoch > 1 ? epoch - 1 : epoch);
-  };
-  if (seeded("late_one_not_armed")) ahead_ = std::max(ahead_, std::min(last, epoch_of(bell_->rung())));
-  while (ahead_ < last && !too_many() && announce(ahead_ + 1, part(ahead_ + 1))) ++ahead_;
+  const auto part = [&](std::uint64_t epoch) { return epochs_ != nullptr ? whole_ : part_of(epoch); };
+  while (ahead_ < last && announce(ahead_ + 1, part(ahead_ + 1))) ++ahead_;
   return ahead_ < last && watch_.done.value.load(std::memory_order_acquire) < last;
 }
 

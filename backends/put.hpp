@@ -13,7 +13,6 @@
 
 #include "backends/posting.hpp"
 #include "backends/transport.hpp"
-#include "base/seeded.hpp"
 #include "device/copy.hpp"
 #include "device/reach.hpp"
 
@@ -190,7 +189,7 @@ class RungPut : public Put {
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
   void share(std::shared_ptr<Doorbell> bell, std::uint64_t epochs_so_far) {
-    first_ring_ = bell->rings.load() + (base::seeded("shared_threshold_off_by_one") ? 1 : 0);
+    first_ring_ = bell->rings.load();
     first_epoch_ = epochs_so_far;
     bell_ = std::move(bell);
     shared_ = true;

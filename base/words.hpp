@@ -8,8 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/seeded.hpp"
-
 namespace sluice::base {
 
 using Clock = std::chrono::steady_clock;

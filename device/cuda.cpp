@@ -13,7 +13,6 @@
 
 #include "base/log.hpp"
 #include "base/process.hpp"
-#include "base/seeded.hpp"
 #include "device/driver.hpp"
 #include "device/kernel_images.hpp"
 #include "device/vendors.hpp"
@@ -139,9 +138,7 @@ class Cuda final : public Driver {
     check(calls_.cuMemcpyAsync(address(to), address(from), bytes, static_cast<CUstream>(stream)), "cuMemcpyAsync");
   }
   void launch(int device, void* stream, const Launch& what) override;
-  void load_kernels(int device) override {
-    if (!base::seeded("kernels_loaded_late")) functions(device);
-  }
+  void load_kernels(int device) override { functions(device); }
   bool has_kernels(int device) const noexcept override { return gpus_[static_cast<std::size_t>(device)].loaded; }
   bool kernels_reach(const void* at) override {
     return at != nullptr && about<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == address(at);
@@ -257,9 +254,7 @@ class Cuda final : public Driver {
     Released(const Calls& calls, CUmemGenericAllocationHandle handle) : calls_(calls), handle_(handle) {}
     Released(const Released&) = delete;
     Released& operator=(const Released&) = delete;
-    ~Released() {
-      if (!base::seeded("import_kept")) calls_.cuMemRelease(handle_);
-    }
+    ~Released() { calls_.cuMemRelease(handle_); }
 
    private:
     const Calls& calls_;
@@ -635,7 +630,7 @@ void Cuda::free(const GpuMemory& memory) noexcept {
 void Cuda::await_streams() {
   CUdeviceptr probe = 0;
   const bool full = calls_.cuMemAlloc(&probe, 1) != CUDA_SUCCESS;
-  if (full || base::seeded("freed_by_synchronizing")) check(calls_.cuCtxSynchronize(), "cuCtxSynchronize");
+  if (full) check(calls_.cuCtxSynchronize(), "cuCtxSynchronize");
   if (!full) check(calls_.cuMemFree(probe), "cuMemFree");
 }
 
@@ -714,7 +709,7 @@ GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
           "cuMemImportFromShareableHandle");
       return place(handle, device, bytes, ordinal(what.names.device));
     } catch (const GpuError&) {
-      if (!by_handle || base::seeded("next_handle_untried")) throw;
+      if (!by_handle) throw;
     }
   }
   CUipcMemHandle ipc{};
@@ -732,7 +727,7 @@ GpuMemory Cuda::import_piece(const GpuExport& what, int device, std::size_t byte
     piece = std::find_if(imported_.begin(), imported_.end(), [&](const auto& one) { return one.name == name; });
     return piece == imported_.end() || piece->users > 0;
   });
-  if (piece == imported_.end() || base::seeded("piece_imported_twice")) {
+  if (piece == imported_.end()) {
     Imported fresh{name, import_pool(what)};
     CUmemPoolPtrExportData data{};
     std::memcpy(data.reserved, name.data.data(), name.data.size());
@@ -754,7 +749,7 @@ std::shared_ptr<CUmemPoolHandle_st> Cuda::import_pool(const GpuExport& what) con
     if (one.pool.get() == pool) return one.pool;
   }
   std::shared_ptr<CUmemPoolHandle_st> owned(pool, [this](CUmemoryPool last) { calls_.cuMemPoolDestroy(last); });
-  if (!base::seeded("pool_lets_nobody_in")) let_in(pool, ordinal(what.names.device));
+  let_in(pool, ordinal(what.names.device));
   return owned;
 }
 
@@ -788,7 +783,7 @@ void Cuda::let_go(const GpuMemory& piece) {
   try {
     aside(piece.device, [&](void* stream) {
       check(calls_.cuMemFreeAsync(found->at, static_cast<CUstream>(stream)), "cuMemFreeAsync");
-      if (!base::seeded("pools_locked_while_freed")) lock.unlock();
+      lock.unlock();
     });
   } catch (...) {
     forget();

@@ -49,8 +49,7 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
   std::optional<base::trace::Span> slice;
   if (wait.what != nullptr) slice.emplace(wait.what, watch.traced, wait.epoch);
   const auto began = Clock::now();
-  const Timeout limit =
-      lane.host != nullptr && !base::seeded("stream_timeout_ignored") ? lane.host->timeout() : kForever;
+  const Timeout limit = lane.host != nullptr ? lane.host->timeout() : kForever;
   const auto over = [&] { return base::reached(*wait.word, wait.at_least) || watch.failed(); };
   if (helper != nullptr && help_until(*helper, over, Clock::time_point::max())) return;
   for (;;) {
@@ -60,7 +59,7 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
     sleep_until(lane, wait, deadline, watch);
     // First of all: what is waited for may have come long ago, and each hop of a ping-pong ends here.
     if (over()) return;
-    if (lane.host != nullptr && lane.host->ending() && !base::seeded("ending_keeps_waits"))
+    if (lane.host != nullptr && lane.host->ending())
       return watch.fail(Code::aborted, "the stream was destroyed while it waited");
   }
 }

@@ -7,14 +7,13 @@
 #include <new>
 #include <span>
 
-#include "base/seeded.hpp"
 #include "device/reach.hpp"
 
 namespace sluice::device {
 
 void GpuCall::write(base::Word& word, std::uint64_t value) {
   if (words_ == SmallPutsArgs::kMostWords) issue();
-  if (puts_ == 0 || base::seeded("word_before_kernel")) return add({WordOp::Kind::write, &word, value});
+  if (puts_ == 0) return add({WordOp::Kind::write, &word, value});
   small_.words[words_] = {reinterpret_cast<std::uint64_t*>(&word.value), value};
   small_.puts[puts_ - 1].words_end = ++words_;
 }
@@ -28,7 +27,7 @@ void GpuCall::write(void* word, std::uint64_t value) {
 
 void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   // Writes may leave behind later copies, in one operation with those of other channels; a wait must come before.
-  if (puts_ != 0 || (waits_ && !base::seeded("copy_before_wait"))) issue();
+  if (puts_ != 0 || waits_) issue();
   if (!any_in_parts()) return driver_.copy(stream_, to, from, bytes);
   for_each_part(to, bytes, [&](std::size_t at, std::size_t part) {
     for_each_part(from + at, part, [&](std::size_t inner, std::size_t some) {
@@ -81,7 +80,6 @@ void GpuCall::operate() {
   args.count = args.waits = 0;
   for (const WordOp& op : std::span(ops_).first(count_)) {
     const bool waits = op.kind == WordOp::Kind::wait;
-    if (waits && base::seeded("kernels_skip_waits")) continue;
     args.waits |= std::uint64_t{waits} << args.count;
     args.words[args.count++] = {static_cast<std::uint64_t*>(op.word), op.value};
   }
@@ -89,7 +87,6 @@ void GpuCall::operate() {
 }
 
 void GpuCall::issue() {
-  if (puts_ != 0 && base::seeded("kernel_before_wait")) launch_puts();
   if (count_ != 0) operate();
   count_ = 0;
   waits_ = false;

@@ -47,7 +47,6 @@ bool yield_until(Ready ready) {
 thread_local HostStream::Impl* HostStream::Impl::current = nullptr;
 
 HostStream::Impl::Impl(Options options) : timeout_(options.timeout) {
-  if (base::seeded("queue_capacity_ignored")) options.capacity = Options().capacity;
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
   lap_shift_ = std::countr_zero(capacity);
@@ -214,7 +213,6 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
   if (!is_full(head)) return false;
   Cell& next = cell(head);
   if (next.whose > most) return false;
-  if (base::seeded("queue_reorders")) reorder(head);
   run(work(next));
   work(next).~Work();
   turn(next).store(free_turn(head) + 2, std::memory_order_release);
@@ -246,13 +244,6 @@ void HostStream::Impl::perform(Work& work) noexcept {
     const std::lock_guard lock(mutex_);
     if (failure_ == nullptr) failure_ = std::current_exception();
     failed_.store(true, std::memory_order_release);
-  }
-}
-
-void HostStream::Impl::reorder(std::uint64_t position) noexcept {
-  // The last one stays: it may be the marker that a host waits for.
-  if (position % 16 == 0 && mask_ > 1 && is_full(position + 1) && is_full(position + 2)) {
-    std::swap(work(cell(position)), work(cell(position + 1)));
   }
 }
 

@@ -105,7 +105,6 @@ struct HostStream::Impl {
   bool run_late(Whose most) noexcept;
   void run(Work& work) noexcept;
   void perform(Work& work) noexcept;
-  void reorder(std::uint64_t position) noexcept;
 
   // The stream's own thread.
   void start_thread(int cpu);

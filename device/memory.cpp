@@ -15,7 +15,6 @@
 #include <tuple>
 #include <vector>
 
-#include "base/seeded.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -320,7 +319,7 @@ void Mapping::reach_from(Driver& driver) {
 Mapping::~Mapping() {
   if (own_ != nullptr) return;
   // Its owner may free it next, which must be later than here.
-  if (gpu_.got == GpuMemory::Got::pooled && !base::seeded("piece_let_go_late")) {
+  if (gpu_.got == GpuMemory::Got::pooled) {
     driver_->unmap(gpu_);
   } else if (driver_ != nullptr) {
     retire([driver = driver_, gpu = gpu_] { driver->unmap(gpu); });

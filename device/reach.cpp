@@ -10,7 +10,6 @@
 #include <map>
 #include <mutex>
 
-#include "base/seeded.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -107,7 +106,7 @@ Reached reach(Driver& driver, const void* data, std::size_t bytes) {
 }
 
 bool stale(const void* data, std::size_t bytes) {
-  if (bytes == 0 || without_owner.load() == 0 || base::seeded("stale_pages_used")) return false;
+  if (bytes == 0 || without_owner.load() == 0) return false;
   const auto first = reinterpret_cast<std::uintptr_t>(data);
   const std::lock_guard lock(book().mutex);
   return std::any_of(book().given.begin(), book().given.end(), [&](const auto& entry) {

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/seeded.hpp"
-
 namespace sluice::device {
 namespace {
 
@@ -57,7 +55,7 @@ void reap() {
   std::vector<std::function<void()>> due;
   {
     const std::lock_guard lock(retired().mutex);
-    if (retired().waiting.empty() || (retired().any_parked() && !base::seeded("freed_behind_parked"))) return;
+    if (retired().waiting.empty() || retired().any_parked()) return;
     due.swap(retired().waiting);
   }
   for (const auto& free : due) free();

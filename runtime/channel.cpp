@@ -12,7 +12,6 @@ namespace sluice::runtime {
 namespace {
 
 using base::Clock;
-using base::seeded;
 
 std::string seconds(Clock::duration duration) {
   const double value = std::chrono::duration<double>(duration).count();
@@ -97,14 +96,14 @@ Timeout ChannelEnd::wait_limit() const noexcept { return world_->limits().wait; 
 
 bool ChannelEnd::await_done(std::uint64_t last, Clock::time_point deadline) const {
   const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last || failed(); };
-  return seeded("drain_returns_early") || await_in_host(done_parking, ready, deadline - Clock::now());
+  return await_in_host(done_parking, ready, deadline - Clock::now());
 }
 
 /// Of an end that is shut nothing is seen any more: the peer has closed its own, or it has failed.
 bool ChannelEnd::await_landed(std::uint64_t last, Clock::time_point deadline) const {
   if (!connected() || put_ == nullptr) return true;
   const auto ready = [&] { return shut() || put_->landed(last); };
-  return seeded("drain_returns_early") || look(ready) || await_in_host(done_parking, ready, deadline - Clock::now());
+  return look(ready) || await_in_host(done_parking, ready, deadline - Clock::now());
 }
 
 void ChannelEnd::not_drained() const {
@@ -118,11 +117,11 @@ std::string ChannelEnd::disagreement(const RemoteEnd& remote) const {
   };
   const std::string& ours = opening.contents;
   const std::string& theirs = remote.contents;
-  if (!ours.empty() && !theirs.empty() && ours != theirs && !seeded("contents_mismatch_ignored")) {
+  if (!ours.empty() && !theirs.empty() && ours != theirs) {
     const auto [here, there] = from_first_unlike_word(ours, theirs);
     return differ('"' + here + '"', '"' + there + '"');
   }
-  if (remote.slot_bytes != slot_bytes && !seeded("size_mismatch_ignored"))
+  if (remote.slot_bytes != slot_bytes)
     return differ(std::to_string(slot_bytes) + " bytes", std::to_string(remote.slot_bytes));
   return {};
 }
@@ -151,7 +150,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   if (put_ != nullptr) {
     if (const auto obstacle = put_->obstacle()) world_->tell_way(*this, *obstacle);
   }
-  undecided_ = put_ != nullptr && landing_ != nullptr && landing_->undecided() && !seeded("connected_undecided");
+  undecided_ = put_ != nullptr && landing_ != nullptr && landing_->undecided();
   if (!undecided_) begin_working();
   if (remote.final) peer_closed(*remote.final);
 }
@@ -175,7 +174,6 @@ void ChannelEnd::reach_named_stream() {
   try {
     reach_from(*device::driver(stream->kind()), opening.gpu);
   } catch (const std::exception& reason) {  // else what the engine was told, and does this for, would be lost
-    if (seeded("named_stream_failure_lost")) throw;
     record(Code::out_of_resources, reason.what(), true);
   }
 }
@@ -184,7 +182,7 @@ void ChannelEnd::peer_closed(const Final& final) {
   // It may never tell, and nothing lands.
   if (final.wanted == 0 && std::exchange(undecided_, false)) begin_working();
   closed_by_peer = final;
-  if (!seeded("final_epoch_ignored")) on_peer_closed(final);
+  on_peer_closed(final);
 }
 
 void ChannelEnd::peer_lost(const std::string& what) noexcept {
@@ -192,7 +190,7 @@ void ChannelEnd::peer_lost(const std::string& what) noexcept {
   gone_ = true;
   let_go_by_peer_ = true;
   if (parted) return;
-  if (closed_by_peer && complete_without(*closed_by_peer) && !seeded("loss_after_closing_fails")) return;
+  if (closed_by_peer && complete_without(*closed_by_peer)) return;
   record(Code::peer_lost, what, false);
 }
 
@@ -209,8 +207,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
     failure_.emplace(error(code, epoch(), what));
   }
   // In this order: whoever is woken by the poison finds the failure recorded.
-  if (!seeded("error_not_recorded")) world_->record(*failure_);
-  if (code == Code::aborted && seeded("abort_keeps_waits")) return;
+  world_->record(*failure_);
   set_failed();    // first: who meets the new limit says why
   hold_kernels();  // before the poison, which wakes those who may not go on
   limit_.store(0);
@@ -229,7 +226,7 @@ void ChannelEnd::poison() noexcept {
 
 void ChannelEnd::poison_again() const noexcept {
   const auto again = [](const backends::Signal& word) {
-    if (word.word->value.load(std::memory_order_relaxed) < base::kPoison && !seeded("poison_not_repeated"))
+    if (word.word->value.load(std::memory_order_relaxed) < base::kPoison)
       base::raise(*word.word, base::kPoison, *word.parking);
   };
   again(word_);
@@ -262,7 +259,7 @@ void ChannelEnd::lower_limit(std::uint64_t limit) noexcept {
 
 Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_far, Timeout limit) noexcept {
   const Limits& limits = world_->limits();
-  if (!seeded("timeout_ignored")) limit = std::min(limit, limits.wait);
+  limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
     base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "gives up; " + state()).what());
     fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(for_epoch) + "; " + state());
@@ -270,7 +267,7 @@ Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_f
   }
   if (limits.warn <= Timeout::zero()) return limit - so_far;
   const auto warnings = so_far / limits.warn;
-  if (warnings > warnings_ && !seeded("warning_silent"))
+  if (warnings > warnings_)
     base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "still waiting; " + state()).what());
   warnings_ = warnings;
   return std::min<Clock::duration>(limit - so_far, (warnings + 1) * limits.warn - so_far);
@@ -368,7 +365,6 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
 }
 
 bool ChannelEnd::raise_behind(Stream stream, base::Word& word, std::uint64_t value) const noexcept {
-  if (seeded("refused_awaited")) return true;
   try {
     device::on_gpu(device::GpuCall(stream, gpu_), [&](device::Lane lane) { lane.gpu->write(word, value); });
     return true;
@@ -387,7 +383,7 @@ void ChannelEnd::firing_refused(Stream stream, std::uint64_t last) noexcept {
     if (!raise_behind(stream, done, last)) ++refused_;
     return;
   }
-  if (!seeded("refused_ring_unmarked")) mark_behind(stream);
+  mark_behind(stream);
   ring_refused_ = true;  // behind the mark, which is looked for from now on
 }
 
@@ -396,7 +392,7 @@ bool ChannelEnd::marks_passed() const noexcept {
 }
 
 void ChannelEnd::forget_refused_rings() noexcept {
-  if (ring_refused_ && marks_passed() && !seeded("refused_ring_awaited")) rung_->forget_refused_rings();
+  if (ring_refused_ && marks_passed()) rung_->forget_refused_rings();
 }
 
 bool ChannelEnd::fired(std::uint64_t last) const noexcept {
@@ -416,7 +412,7 @@ void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
 }
 
 void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault) {
-  epochs.begun = epochs.entered = seeded("kernels_count_from_zero") ? 0 : enqueued_.load();
+  epochs.begun = epochs.entered = enqueued_.load();
   epochs.held = fired.held = kernel::kOpen;
   fault_ = &fault;
   fired_.store(&fired);
@@ -429,12 +425,11 @@ void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, 
 std::unique_lock<std::mutex> ChannelEnd::lock_world() { return std::unique_lock(world_->mutex()); }
 
 void ChannelEnd::hold_kernels() noexcept {
-  if (seeded("kernels_not_held")) return;
   kernel::Count* const fired = fired_;
   if (fired == nullptr) return;
   const std::atomic_ref held(fired->held);
   std::uint64_t open = kernel::kOpen;
-  if (failed() && !seeded("failure_held_as_closing")) return held.store(kernel::kHeldByFailure);
+  if (failed()) return held.store(kernel::kHeldByFailure);
   held.compare_exchange_strong(open, kernel::kHeldByClosing);
 }
 
@@ -450,7 +445,7 @@ bool ChannelEnd::await_kernels(Clock::time_point deadline) const {
 
 /// Once the end is closed: which epochs have begun is known for good. False: not before the deadline.
 bool ChannelEnd::await_decided(Clock::time_point deadline) const {
-  if (!counted() || seeded("closing_decides_early")) return true;
+  if (!counted()) return true;
   const auto decided = [](kernel::Count* count) { return kernel::is_decided(*count); };
   return await_in_host(
       done_parking, [&] { return (decided(counted_) && decided(fired_)) || failed(); }, deadline - Clock::now());
@@ -459,7 +454,7 @@ bool ChannelEnd::await_decided(Clock::time_point deadline) const {
 /// Nobody hears of work that a GPU does not do any more.
 void ChannelEnd::ask_for_gpu(Clock::time_point now) noexcept {
   constexpr auto kEvery = std::chrono::milliseconds(1);
-  if (gpus() == nullptr || lost_ || now < ask_gpu_at_ || passed() || seeded("lost_work_awaited")) return;
+  if (gpus() == nullptr || lost_ || now < ask_gpu_at_ || passed()) return;
   ask_gpu_at_ = now + kEvery;
   if (!gpus()->lost(gpu_)) return;
   fail(Code::transport, device::kLost);
@@ -469,7 +464,7 @@ void ChannelEnd::ask_for_gpu(Clock::time_point now) noexcept {
 
 void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
   ask_for_gpu(now);
-  if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0 && !seeded("fault_unnoticed"))
+  if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0)
     fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
   const std::uint64_t epoch = failed() ? 0 : waits_for();
   if (std::exchange(asked_for_, epoch) != epoch) asked_since_ = now;
@@ -479,7 +474,7 @@ void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
 void ChannelEnd::check_bindable(Stream stream) {
   if (bound_ == static_cast<int>(stream.kind()) && device::usable(stream)) return;
   if (bound_ <= kPlanned) refuse_bound();
-  if (bound_ != kUnbound && bound_ != static_cast<int>(stream.kind()) && !seeded("stream_kind_not_fixed"))
+  if (bound_ != kUnbound && bound_ != static_cast<int>(stream.kind()))
     misuse(epoch(), "the channel is used with another kind of stream");
   device::check_supported(stream, opening.rank);
   check();
@@ -533,7 +528,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_by(Clock::time_point deadline) {
-  if (!seeded("kernels_not_awaited") && !await_kernels(deadline)) return false;
+  if (!await_kernels(deadline)) return false;
   bound_ = kClosed;
   for (kernel::Count* const count : {counted_.load(), fired_.load()}) {
     if (count != nullptr) std::atomic_ref(count->closed).store(1);  // what begins from here on finds nothing to be done

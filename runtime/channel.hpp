@@ -127,9 +127,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
   base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
   /// Nobody knows what kernels have still to begin.
-  bool may_be_parked() const noexcept override {
-    return gpus() != nullptr && ((counted() && !base::seeded("freed_behind_kernels")) || !passed());
-  }
+  bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
   /// A GPU's stream that waits asks nobody for how long it may: the engine does, now and then.
   void ask_for_stream(base::Clock::time_point now) noexcept;
   /// Kernels count its epochs, and tell nobody.
@@ -141,7 +139,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// The last epoch enqueued: puts of a sender, waits of a receiver. Where kernels count: the last one begun for good.
   std::uint64_t epoch() const noexcept { return last_of(counted_, enqueued_); }
   void check() const {
-    if (failed() && !base::seeded("failure_not_sticky")) throw_failure();
+    if (failed()) throw_failure();
   }
   bool connected() const noexcept { return connected_word_.value.load(std::memory_order_acquire) == 1; }
   void wait_connected(std::optional<Timeout> timeout);
@@ -223,12 +221,11 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// Takes the number of the next epoch, unless it is refused.
   std::uint64_t begin() {
     const std::uint64_t epoch = enqueued_.load(std::memory_order_relaxed) + 1;
-    const bool counts = base::seeded("refused_epoch_counted");
     // Before the engine takes it for enqueued.
-    if (epoch > limit_.load(std::memory_order_acquire) && !counts) refuse(epoch);
+    if (epoch > limit_.load(std::memory_order_acquire)) refuse(epoch);
     count(epoch);
     if (epoch > limit_.load(std::memory_order_acquire)) {
-      if (!counts) enqueued_.store(epoch - 1, std::memory_order_relaxed);
+      enqueued_.store(epoch - 1, std::memory_order_relaxed);
       refuse(epoch);
     }
     return epoch;
@@ -324,7 +321,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   /// kernels.
   bool finished() noexcept {
     if (!closing || !passed()) return false;
-    if (!base::seeded("settled_before_shut")) set_shut();
+    set_shut();
     return true;
   }
   /// Nothing of our puts is under way to the peer's memory any more. Once they are shut and over here.

@@ -68,8 +68,7 @@ struct Context::Impl {
     node_size = static_cast<int>(std::count_if(ranks.begin(), ranks.end(), here));
   }
   std::string checked(std::string path) const {
-    if (path.size() > kMaxPath && !base::seeded("depth_unlimited"))
-      throw error(Code::bad_argument, -1, 0, "scopes and sub-contexts are nested too deep");
+    if (path.size() > kMaxPath) throw error(Code::bad_argument, -1, 0, "scopes and sub-contexts are nested too deep");
     return path;
   }
 };
@@ -263,7 +262,6 @@ Context Context::sub(std::span<const Rank> ranks) {
   sub->find_node();
   const std::lock_guard lock(in().mutex);
   sub->scope = in().checked(inside(in().scope, '#', list + std::to_string(in().subs[list]++)));
-  if (base::seeded("sub_tags_collide")) sub->scope = in().scope;
   return Context(std::move(sub));
 }
 

@@ -175,7 +175,7 @@ bool Engine::turn() noexcept {
 
 bool Engine::work() {
   bool left = false;
-  bool credits_posted = base::seeded("credits_await_a_put");
+  bool credits_posted = false;
   credits_.begin_turn();
   const auto post_credits = [&] {
     if (!credits_posted) left |= credits_.post(attended_.load());

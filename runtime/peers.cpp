@@ -18,7 +18,6 @@ namespace sluice::runtime {
 namespace {
 
 using base::Clock;
-using base::seeded;
 
 constexpr int kWatchAgain = 100;  // milliseconds
 // A stranger from another host that has said nothing for this long is none of us.
@@ -49,8 +48,8 @@ bool ended(Peer& peer) {
   if (peer.pid == 0) return false;
   if (!peer.process) peer.process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
   if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
-  if (errno == ESRCH) return !seeded("missing_process_lives");
-  if (!base::lacks_descriptors(errno) || seeded("lack_ends_watching")) peer.pid = 0;  // a kernel that cannot
+  if (errno == ESRCH) return true;
+  if (!base::lacks_descriptors(errno)) peer.pid = 0;  // a kernel that cannot
   return false;
 }
 
@@ -105,7 +104,7 @@ void Peers::connect_here(Peer& peer) {
 }
 
 void Peers::complain(Peer& peer, int error) const {
-  if (std::exchange(peer.complained, true) && !seeded("complains_each_time")) return;
+  if (std::exchange(peer.complained, true)) return;
   base::log(base::LogLevel::warn, "rank " + std::to_string(place_.rank) + " cannot reach rank " +
                                       std::to_string(peer.rank) + " and tries on: " + std::strerror(error));
 }
@@ -200,7 +199,7 @@ int Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
   if (peer.stalled) return 1;
   if (!peer.out && peer.wanted) return here(peer) ? 1 : milliseconds_until(peer.next_call);
   if (peer.out && !peer.out.reached()) return milliseconds_until(peer.next_call);
-  return unwatched(peer) && !seeded("lack_ends_watching") ? kWatchAgain : -1;
+  return unwatched(peer) ? kWatchAgain : -1;
 }
 
 std::string Peers::serve() {
@@ -226,7 +225,7 @@ void Peers::hear(Peer& peer) {
   } catch (const std::system_error& reason) {
     lack_ = reason.what();  // what it said waits; the others are heard
   }
-  if (over && !seeded("death_unnoticed")) lose(peer, name + " has ended or died");
+  if (over) lose(peer, name + " has ended or died");
 }
 
 void Peers::accept() {
@@ -315,8 +314,7 @@ void Peers::listen_to(Peer& peer) {
     if (!packet) return;
     if (packet->closed) {
       if (!closed_by_peer(peer.in.error())) return lose(peer, " cannot be reached any more", peer.in.error());
-      if (!seeded("death_unnoticed")) lose(peer, "rank " + std::to_string(peer.rank) + " has ended or died");
-      return;
+      return lose(peer, "rank " + std::to_string(peer.rank) + " has ended or died");
     }
     Reader message(packet->bytes);
     const auto kind = message.get<Kind>();

@@ -12,7 +12,6 @@ namespace sluice::detail {
 namespace {
 
 using backends::RungPut;
-using base::seeded;
 
 /// Puts that can be fired by one bell get one. Returns the bells.
 std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
@@ -30,9 +29,7 @@ std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
 
 /// On a GPU's stream bells stay apart: kernels come to each when its credit has come. They are written in one operation
 /// all the same, where the stream itself can write them.
-bool may_share(const RungPut* put, Stream stream) {
-  return put != nullptr && (!device::of_gpu(stream) || seeded("kernel_bells_shared"));
-}
+bool may_share(const RungPut* put, Stream stream) { return put != nullptr && !device::of_gpu(stream); }
 
 /// It is fired by a bell of the plan's.
 bool is_fused(const RungPut* put) { return put != nullptr && put->shared(); }
@@ -162,8 +159,7 @@ void PlanCore::end_capture() {
                         counts_.releases - at_capture_.releases};
   counts_ = at_capture_;
   const auto check = [&](const runtime::ChannelEnd& end, std::uint64_t epochs) {
-    if (epochs % static_cast<std::uint64_t>(end.opening.options.depth) == 0 || seeded("captured_slots_unchecked"))
-      return;
+    if (epochs % static_cast<std::uint64_t>(end.opening.options.depth) == 0) return;
     end.misuse(end.epoch(), "the graph that was captured last must not be launched: it moves a channel of " +
                                 std::to_string(end.opening.options.depth) + " slots on by " + std::to_string(epochs) +
                                 ", and a replay would find another slot than was captured");
@@ -250,8 +246,7 @@ void PlanCore::start(Stream stream) {
 }
 
 void PlanCore::fire(device::Lane lane, std::uint64_t start) {
-  const auto count = out_.size() - (seeded("plan_skips_last") && out_.size() > 1 ? 1 : 0);
-  const std::span<const Out> outs(out_.data(), count);
+  const std::span<const Out> outs(out_);
   if (!base::trace::on()) [[likely]] {
     await_credits(lane, outs, start);
     return put_all(lane, outs, start);

@@ -2,9 +2,7 @@
 #include <sluice/channel.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <thread>
 
 #include "runtime/handles.hpp"
 #include "runtime/receiver.hpp"
@@ -12,7 +10,6 @@
 
 namespace sluice::detail {
 
-using base::seeded;
 using runtime::Final;
 
 ReceiverCore::~ReceiverCore() {
@@ -98,10 +95,9 @@ void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
     lane.gpu->wait(taken_.load()->word, epoch);
     return pass(lane);
   }
-  if (epoch > signal_seen_) await_signal(lane, seeded("stale_epoch") ? epoch - 1 : epoch);
+  if (epoch > signal_seen_) await_signal(lane, epoch);
   take(epoch);
   pass(lane);
-  if (seeded("credit_too_early") && put_ != nullptr && !failed()) put_->enqueue(lane, epoch, {});
 }
 
 void ReceiverCore::pass(device::Lane lane) {
@@ -159,18 +155,14 @@ bool ReceiverCore::take_landed() {
 }
 
 void ReceiverCore::take_for_stream(std::uint64_t epoch) {
-  if (courier_ && !seeded("taken_by_engine")) return take_by_courier(epoch);
-  if (!seeded("landed_not_taken")) landing_->take({}, *this, epoch);
+  if (courier_) return take_by_courier(epoch);
+  landing_->take({}, *this, epoch);
   if (!failed()) base::raise(taken_.load()->word, epoch, taken_.load()->parking);
   base::raise(brought_.load()->word, epoch, brought_.load()->parking);
 }
 
 void ReceiverCore::take_by_courier(std::uint64_t epoch) {
   courier_->give(*this, epoch, [&](device::Lane lane) {
-    if (seeded("taken_before_copied")) {
-      lane.gpu->write(taken_.load()->word, epoch);
-      lane.gpu->call([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }, nullptr);
-    }
     landing_->take(lane, *this, epoch);
     lane.gpu->write(taken_.load()->word, epoch);
   });
@@ -189,9 +181,7 @@ void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
     return word.word->value.load(std::memory_order_acquire);
   };
   std::uint64_t value = wait(word_);
-  if (!seeded("one_rail_awaited")) {
-    for (const auto& word : more_words_) value = std::min(value, wait(word));
-  }
+  for (const auto& word : more_words_) value = std::min(value, wait(word));
   if (value < base::kPoison) signal_seen_ = value;
 }
 
@@ -206,7 +196,7 @@ void ReceiverCore::take(std::uint64_t epoch) {
 
 std::uint64_t ReceiverCore::begin_release() {
   const std::uint64_t epoch = released_.load(std::memory_order_relaxed) + 1;
-  if (epoch > this->epoch() && !seeded("release_without_wait"))
+  if (epoch > this->epoch())
     misuse(epoch,
            "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
   released_.store(epoch, std::memory_order_relaxed);
@@ -279,7 +269,7 @@ void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
 Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
 
 bool ReceiverCore::passed() const noexcept {
-  const bool waited = waits_passed() >= begun_of(counted_, epoch()) && (brought() || seeded("taking_not_awaited"));
+  const bool waited = waits_passed() >= begun_of(counted_, epoch()) && brought();
   return (waited || lost()) && fired(begun_of(fired_, released()));
 }
 
@@ -307,7 +297,7 @@ bool ReceiverCore::let_go() {
 
 bool ReceiverCore::complete_without(const Final& final) {
   shut_end();
-  return landed(final.wanted) || seeded("loss_while_closing_unnoticed");
+  return landed(final.wanted);
 }
 
 std::string ReceiverCore::state() const {

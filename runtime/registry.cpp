@@ -12,7 +12,6 @@ namespace sluice::runtime {
 namespace {
 
 using base::Clock;
-using base::seeded;
 
 constexpr auto kLook = std::chrono::milliseconds(1);  // how often a closing looks at what streams have passed
 
@@ -35,7 +34,7 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
   const std::lock_guard lock(mutex_);
   const ChannelKey& key = end->opening.key;
   if (ended_) throw error_of(end->opening, Code::misuse, "this rank has ended");
-  if (open_.contains(key) && !seeded("duplicate_allowed")) {
+  if (open_.contains(key)) {
     throw error_of(end->opening, Code::misuse,
                    std::string("a duplicate: a ") + (key.role == Role::sender ? "sender" : "receiver") +
                        " with this peer and tag is open already");
@@ -164,13 +163,12 @@ void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
   remote.key.bytes = message.blob();
   remote.key.received = std::move(fds);
   if (peer.link != nullptr) peer.link->arrived(remote.key);
-  if (seeded("tag_ignores_scope")) scope.clear();
   const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
   auto& theirs = waiting_there_[key];
   theirs.push_back(std::move(remote));
   const auto ours = waiting_here_.find(key);
   if (ours == waiting_here_.end() || ours->second.empty()) return;
-  const std::uint64_t id = seeded("match_newest_first") ? ours->second.back() : ours->second.front();
+  const std::uint64_t id = ours->second.front();
   const auto it = ends_.find(id);
   if (it != ends_.end() && !it->second->announced) return;  // matched when it is
   RemoteEnd first = std::move(theirs.front());
@@ -242,15 +240,14 @@ void World::tell_way(const ChannelEnd& end, const std::string& obstacle) {
 void World::announce_failure(const ChannelEnd& end, Code code, const std::string& what) {
   Writer writer(Kind::failure);
   writer.put(end.id).put(code);
-  writer.text("rank " + std::to_string(end.opening.rank) +
-              " reports: " + what.substr(0, seeded("failure_text_whole") ? what.size() : kMaxText));
+  writer.text("rank " + std::to_string(end.opening.rank) + " reports: " + what.substr(0, kMaxText));
   peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
 }
 
 void World::let_go() {
   end_partings();
   for (auto& [id, end] : ends_) {
-    if (end->beyond_final() && !seeded("final_epoch_ignored")) end->refuse_enqueued();
+    if (end->beyond_final()) end->refuse_enqueued();
     if (end->closed_by_peer && !end->peer_told && end->let_go()) tell_let_go(*end);
     if (end->owes_key()) close_key(*end);
   }
@@ -279,7 +276,7 @@ void World::part(ChannelEnd& end) {
   backends::Held held = end.forget_peer();
   held.reached.clear();
   std::erase_if(held.mapped, [](const auto& mapping) { return !mapping->waits_for_gpu(); });
-  if (held.mapped.empty() || seeded("parted_with_the_mutex")) return;
+  if (held.mapped.empty()) return;
   const auto over = std::make_shared<std::atomic<bool>>(false);
   partings_.push_back({end.opening.key.world_peer, end.remote_id, false, over});
   try {
@@ -319,12 +316,11 @@ void World::begin_closing(ChannelEnd& end) {
 bool World::close(ChannelEnd& end, Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
-  const auto is_over = [&] { return over(end) || seeded("close_frees_early"); };
-  while (!is_over() && Clock::now() < deadline) {
+  while (!over(end) && Clock::now() < deadline) {
     changed_.wait_until(lock, std::min(deadline, Clock::now() + kLook));
     if (ended_) end.peer_let_go();
   }
-  if (!is_over()) return false;
+  if (!over(end)) return false;
   send_failures();  // of an end that has failed while it closed (test: GpuStaging.of_a_gpu_that_has_failed_*)
   unregister(end);
   return true;
@@ -332,7 +328,7 @@ bool World::close(ChannelEnd& end, Clock::time_point deadline) {
 
 bool World::over(ChannelEnd& end) {
   close_key(end);
-  if (!end.peer_told && end.leaves_armed() && !seeded("armed_unsaid")) tell_let_go(end);
+  if (!end.peer_told && end.leaves_armed()) tell_let_go(end);
   return end.over();
 }
 
@@ -346,7 +342,7 @@ void World::unregister(ChannelEnd& end) {
   // The peer may have closed while this end was: its engine has not been told yet, and nobody would later.
   if (end.closed_by_peer && !end.peer_told) tell_let_go(end);
   // Its handle may live on, and a peer that closes later is told at once that nothing touches its memory.
-  if (!seeded("closed_end_keeps_peer")) part(end);
+  part(end);
   ends_.erase(end.id);
   // The peer may look for this end later, and must find that it is over: its place in the queue stays.
   const auto waiting = waiting_here_.find(end.opening.key);
@@ -377,7 +373,6 @@ void World::keep(std::shared_ptr<ChannelEnd> end) {
 }
 
 void World::reclaim() {
-  if (seeded("kept_for_ever")) return;
   std::vector<std::shared_ptr<ChannelEnd>> waiting;
   {
     const std::lock_guard lock(kept().mutex);

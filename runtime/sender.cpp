@@ -10,7 +10,6 @@
 
 namespace sluice::detail {
 
-using base::seeded;
 using runtime::Final;
 
 SenderCore::~SenderCore() {
@@ -63,7 +62,6 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
   out.rings = what->rings;
   out.armed = what->armed;
   out.counter = what->counter;
-  if (what->rings && seeded("kernels_ring_without_credit")) out.target_slots = kNoLimit / 2;
   out.raised = runtime::as_kernels_see(*what->raised);
   out.ahead = what->ahead;
   out.parts = what->parts;
@@ -111,7 +109,7 @@ std::uint64_t SenderCore::waits_for() const noexcept {
   if (next <= epoch() && credited < next) return next;
   // Rung for, and not over: the acquire of the epoch that will use the slot again.
   const bool rung = taken_ != nullptr && rung_->epoch_of(rung_->bell().rung()) >= next;
-  if (!rung || awaited_.load(std::memory_order_relaxed) < next || seeded("acquire_not_timed")) return 0;
+  if (!rung || awaited_.load(std::memory_order_relaxed) < next) return 0;
   return next + static_cast<std::uint64_t>(opening.options.depth);
 }
 
@@ -137,9 +135,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
 }
 
 void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
-  if (seeded("ignore_credit")) return;
   const std::uint64_t depth = target_depth_.load(std::memory_order_relaxed);
-  if (seeded("ticks_and_credits_summed") && this->epoch() + word_.word->value.load() >= 2 * epoch - depth) return;
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
   device::wait(lane, credit, *this, helper_);
   const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
@@ -147,9 +143,8 @@ void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
 }
 
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
-  if (seeded("source_not_awaited")) return;
   const std::uint64_t last = epoch - static_cast<std::uint64_t>(opening.options.depth);
-  base::Progress* const taken = lane.gpu == nullptr || seeded("acquire_not_poisoned") ? nullptr : taken_.load();
+  base::Progress* const taken = lane.gpu == nullptr ? nullptr : taken_.load();
   if (taken != nullptr) awaited_.store(last, std::memory_order_relaxed);
   const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
@@ -189,7 +184,7 @@ void SenderCore::refuse_enqueued() {
 
 bool SenderCore::let_go() {
   // What the peer still waits for must come first; the rest of what was credited moves nothing: nobody will look.
-  if (!has_done(*closed_by_peer)) return seeded("close_frees_early");
+  if (!has_done(*closed_by_peer)) return false;
   shut_end();
   base::heavy_fence();
   return passed() && settled();

@@ -54,7 +54,6 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   /// The put itself, on the lane.
   void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     await_credit(lane, epoch);
-    if (base::seeded("partial_copies_whole_slot")) part = whole();
     if (!base::trace::on()) [[likely]]
       return enqueue(lane, epoch, part);
     device::trace_slice(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins,

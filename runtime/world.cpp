@@ -125,8 +125,6 @@ std::vector<std::unique_ptr<backends::Pin>> World::pin(const device::Extent& mem
 }
 
 void World::try_out(device::Driver& driver, int gpu) {
-  std::unique_lock lock(mutex_, std::defer_lock);
-  if (base::seeded("tried_with_the_mutex")) lock.lock();
   const device::OnDevice current(driver, gpu);
   for (const auto& [name, transport] : transports_) transport->try_out(driver);
 }
@@ -187,8 +185,8 @@ int World::prepare(std::vector<pollfd>& sockets) {
   for (const auto& [id, end] : ends_) {
     if (!end->beyond_final() && (!end->closed_by_peer || end->peer_told) && !end->owes_key()) continue;
     // A peer that closes waits for streams of ours, perhaps long.
-    if (!base::seeded("closing_not_looked_at")) at_most(look_ms_);
-    if (!base::seeded("closing_looked_at_often")) look_ms_ = std::min(2 * look_ms_, kLookMax);
+    at_most(look_ms_);
+    look_ms_ = std::min(2 * look_ms_, kLookMax);
     return patience;
   }
   look_ms_ = 1;
@@ -209,7 +207,7 @@ void World::serve() {
     complaint_.clear();
   } catch (const std::exception& reason) {
     // Out of descriptors or memory: said once, and tried again a little later.
-    if (std::exchange(complaint_, reason.what()) != reason.what() || base::seeded("complains_each_time"))
+    if (std::exchange(complaint_, reason.what()) != reason.what())
       base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -224,8 +222,7 @@ bool World::asks_for_streams() const {
 void World::ask_for_streams() {
   const auto now = Clock::now();
   for (auto& [id, end] : ends_) {
-    const bool asks = end->gpus() != nullptr || end->counted();
-    if (asks && !base::seeded("streams_not_asked")) end->ask_for_stream(now);
+    if (end->gpus() != nullptr || end->counted()) end->ask_for_stream(now);
   }
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house that a machine can check: who may include what, licence lines, READMEs, no paths of one machine.
+"""The rules of the house that a machine can check: who may include what, licence lines, READMEs, no paths of one machine, mutants.
 
     tests/house.py [ROOT]      checks the tree; prints one line per finding and exits 1 if there is any
     tests/house.py --self-test plants a violation of every rule in a small tree and checks that it is found
@@ -11,6 +11,8 @@ import pathlib
 import re
 import sys
 import tempfile
+
+import mutants
 
 # Bottom up. A file includes its own floor and lower ones only; "include" is the public API.
 FLOORS = ["base", "include", "device", "backends", "runtime"]
@@ -173,14 +175,32 @@ def machine_findings(root):
                 yield f"{path}:{number}: a path of one machine: {found.group()}"
 
 
+def mutant_findings(root):
+    """Mutants that no longer fit the sources or the tests."""
+    if (root / mutants.LIST).is_file():
+        yield from mutants.findings(root)
+
+
 def findings(root):
     """All findings of all rules."""
     for rule in (include_findings, licence_findings, readme_findings, unlisted_findings,
-                 machine_findings):
+                 machine_findings, mutant_findings):
         yield from rule(root)
 
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0\n"
+
+MUTANT = """
+[[part]]
+title = "Words"
+[[part.mutant]]
+name = "lost"
+promise = "A word rises."
+path = "{path}"
+find = "#include"
+replace = ""
+test = "{test}"
+"""
 
 # A file to plant, and what must then be reported about it.
 PLANTS = [
@@ -213,12 +233,16 @@ PLANTS = [
     ("runtime/stray.cpp", SPDX, "in no CMakeLists.txt"),
     ("device/stray.cu", SPDX, "in no CMakeLists.txt"),
     ("include/sluice/stray.hpp", SPDX, "in no CMakeLists.txt"),
+    ("tests/mutants.toml", MUTANT.format(path="base/words.cpp", test="Words.rise"), "occurs 2 times"),
+    ("tests/mutants.toml", MUTANT.format(path="base/wards.cpp", test="Words.rise"), "there is no file"),
+    ("tests/mutants.toml", MUTANT.format(path="base/words.hpp", test="Words.fall"), "no test"),
     ("docs/x.md", "look at /" + "home/someone/file\n", "path of one machine"),
 ]
 
 # What must be accepted.
 GOOD = {
     "base/words.cpp": SPDX + '#include "base/words.hpp"\n#include <atomic>\n',
+    "base/words.hpp": SPDX + "#include <atomic>\n",
     "include/sluice/types.hpp": SPDX + "#include <cstdint>\n",
     "include/sluice/kokkos/x.hpp": SPDX + "#include <sluice/types.hpp>\n#include <Kokkos_Core.hpp>\n",
     "include/sluice/mpi.hpp": SPDX + "#include <sluice/types.hpp>\n#include <mpi.h>\n",
@@ -230,7 +254,7 @@ GOOD = {
     "apps/common/exchange_mpi.cpp": SPDX + "#include <mpi.h>\n",
     "examples/consumer/main.cpp": SPDX + "#include <sluice/sluice.hpp>\n",
     "examples/kernels/main.cu": SPDX + "#include <cuda_runtime.h>\n",
-    "tests/unit/words_test.cpp": SPDX + '#include "base/words.hpp"\n#include "runtime/engine.hpp"\n',
+    "tests/unit/words_test.cpp": SPDX + '#include "base/words.hpp"\n#include "runtime/engine.hpp"\nTEST(Words, rise) {}\n',
 }
 
 

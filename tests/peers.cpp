@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kBoardVariable = "SLUICE_USER_TEST_BOARD";
 constexpr std::string_view kCallFlag = "--peers-call=";
-// Of every call, in milliseconds: tests/seeded.py lowers it, because there most runs end by it.
+// Time limit of every call, in milliseconds. tests/mutants.py lowers it, because a mutant often makes ranks hang.
 constexpr const char* kLimitVariable = "SLUICE_USER_TEST_LIMIT_MS";
 constexpr int kNeverReached = 97;
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "base/seeded.hpp"
-
 namespace sluice::backends::ofi {
 
 std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
@@ -26,7 +24,7 @@ namespace {
 std::uint64_t bits(int count) noexcept { return (std::uint64_t{1} << count) - 1; }
 
 std::uint64_t epoch_of(std::uint64_t number, const Manner& manner, std::uint64_t seen) noexcept {
-  if (manner.epoch_bits == 0 || base::seeded("epoch_in_number_ignored")) return seen + 1;
+  if (manner.epoch_bits == 0) return seen + 1;
   const std::uint64_t mask = bits(manner.epoch_bits);
   const std::uint64_t ahead = ((number >> manner.index_bits) - seen) & mask;
   return ahead > mask / 2 ? seen : seen + ahead;

@@ -114,7 +114,7 @@ void PageBell::ring(device::Lane lane) {
   if (driver_ != nullptr && ringer_ == Ringer::engine) return TickBell::ring(lane);
   const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
   rings.store(count, std::memory_order_relaxed);
-  if (lane.gpu == nullptr) return store(page_, base::seeded("page_stores_a_total") ? count : 1);
+  if (lane.gpu == nullptr) return store(page_, 1);
   switch (ringer_) {
     case Ringer::stream: lane.gpu->write(seen_by_gpus_, 1); break;
     case Ringer::kernel:

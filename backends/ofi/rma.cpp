@@ -6,11 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/seeded.hpp"
-
 namespace sluice::backends::ofi {
-
-using base::seeded;
 
 namespace {
 
@@ -212,27 +208,24 @@ bool RmaPut::at_rest(std::size_t rail) {
   const Lane& lane = lanes_[rail];
   const auto& pieces = lane.pieces;
   const bool data_without_signal = lane.signal_due != 0 && lane.of(lane.signal_due)->posted;
-  return !data_without_signal &&
-         (lane.stage == nullptr || lane.stage->copied(watch()) || seeded("sending_not_awaited")) &&
+  return !data_without_signal && (lane.stage == nullptr || lane.stage->copied(watch())) &&
          std::none_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece->posted; });
 }
 
 bool RmaPut::post_last(Lane& lane, const Message& message) {
   if (place_.notice == Notice::data) return post_with_number(lane, message);
   if (place_.notice == Notice::counter) return post_counted(lane, message);
-  const bool ordered = station_.manner.ordered || seeded("word_before_delivery");
-  return ordered ? post_then_word(lane, message) : post_delivered(lane, message);
+  return station_.manner.ordered ? post_then_word(lane, message) : post_delivered(lane, message);
 }
 
 bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   const Manner& manner = station_.manner;
-  if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1)->posted &&
-      !seeded("unnamed_epochs_at_once"))
+  if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1)->posted)
     return false;  // the number does not name the epoch
   const bool behind = manner.ordered && message.range.bytes >= kNumberBehind;
   if (behind) {
     if (lane.word_write->posted) return false;  // the last number is on its way
-    if (!seeded("number_before_data") && !post_ahead(lane, message)) return false;
+    if (!post_ahead(lane, message)) return false;
   }
   Operation& operation = behind ? *lane.word_write : *lane.of(message.epoch);
   const Message signal = behind ? Message{message.epoch, message.part, {}} : message;
@@ -241,7 +234,7 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   std::uint64_t number = manner.number(place_.index, message.epoch);
   if (epoch_with != 0) {
     const std::uint64_t credit = half().number(with->place_.index, epoch_with);
-    number = two_in_one(seeded("rider_replaces_put") ? credit : half().number(place_.index, message.epoch), credit);
+    number = two_in_one(half().number(place_.index, message.epoch), credit);
   }
   const Posted posted = write(lane, signal, number, !manner.ordered, operation);
   if (posted == Posted::busy) return false;
@@ -250,9 +243,8 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
     operation.rider = with->place_.index + 1;
   }
   if (behind) {
-    if (seeded("number_before_data")) post_ahead(lane, message);
     followed(lane, message.epoch);
-  } else if (posted == Posted::over || seeded("over_when_posted")) {
+  } else if (posted == Posted::over) {
     over(message.epoch);
   }
   return true;
@@ -283,7 +275,6 @@ bool RmaPut::cumulative() const noexcept {
 bool RmaPut::post_counted(Lane& lane, const Message& message) { return write(lane, message, {}, true) != Posted::busy; }
 
 bool RmaPut::post_then_word(Lane& lane, const Message& message) {
-  if (seeded("word_before_data")) write_word(lane, message.epoch, false);
   if (!post_ahead(lane, message) || write_word(lane, message.epoch, false) == Posted::busy) return false;
   followed(lane, message.epoch);
   return true;
@@ -326,7 +317,7 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
   if (message.range.bytes == 0) {
     const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
     // Injected behind a large write, it makes libfabric 1.17 crash when the peer dies (Kill.during_a_large_copy).
-    const bool told = &operation == lane.word_write.get() && !seeded("numbers_injected");
+    const bool told = &operation == lane.word_write.get();
     return lane.rail->write({.data = nothing, .told = told}, to, number, delivered, operation);
   }
   if (lane.stage == nullptr) {
@@ -473,7 +464,7 @@ void RmaPut::ended(Operation& operation, const std::string& why_not) {
   } else if (!suspicion_.none()) {
     lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
-    if (!seeded("over_when_posted")) over(operation.epoch);
+    over(operation.epoch);
   } else {
     arrived(*lane, operation.epoch);
   }
@@ -493,7 +484,7 @@ bool RmaPut::landed(std::uint64_t epoch) {
   const std::lock_guard lock(station_.mutex);
   draining_ = true;
   if (flushes_left_ == 0 && !flush_failure_.empty()) suspect(flush_failure_);
-  return ask_landed(epoch) || seeded("landed_at_once");
+  return ask_landed(epoch);
 }
 
 /// True also if the peer is out of reach: then nobody will ever know. And after a flush that has failed, or was refused

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/stage.hpp"
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 
-#include "base/seeded.hpp"
 #include "device/copy.hpp"
 
 namespace sluice::backends::ofi {
-
-using base::seeded;
 
 namespace {
 
@@ -31,10 +26,9 @@ void StagedSlots::take(device::Lane lane, device::Watch& watch, std::uint64_t ep
   const std::byte* const from = slots_.at(epoch);
   StageHeader header;
   std::memcpy(&header, from, sizeof header);
-  const std::size_t offset = seeded("stage_offset_ignored") ? 0 : header.offset;
   const bool inside = header.offset <= target_.slot_bytes && header.bytes <= target_.slot_bytes - header.offset;
   if (inside)
-    device::copy(lane, watch, target_.at(epoch) + offset, from + StageHeader::kBytes, header.bytes,
+    device::copy(lane, watch, target_.at(epoch) + header.offset, from + StageHeader::kBytes, header.bytes,
                  target_.memory.driver);
 }
 
@@ -58,19 +52,12 @@ Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces, const device::Exte
 
 void Stage::copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes) {
   if (!courier_) return device::copy({}, to, from, bytes);
-  courier_->give(watch, ++copies_, [&](device::Lane lane) {
-    if (seeded("sent_before_copied")) {
-      lane.gpu->write(copied_.word, copies_);
-      lane.gpu->call([](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }, nullptr);
-    }
-    device::copy(lane, to, from, bytes);
-  });
-  while (seeded("sent_by_engine") && !copied(watch)) std::this_thread::yield();
+  courier_->give(watch, ++copies_, [&](device::Lane lane) { device::copy(lane, to, from, bytes); });
 }
 
 std::pair<std::byte*, bool> Stage::room(std::uint64_t epoch, std::size_t at) noexcept {
   const Piece& piece = pieces_[next_];
-  if (piece.sender != nullptr && piece.sender->posted && !seeded("stage_reused")) return {nullptr, false};
+  if (piece.sender != nullptr && piece.sender->posted) return {nullptr, false};
   return {piece.data, std::exchange(filled_, {epoch, at}) == std::pair(epoch, at)};
 }
 

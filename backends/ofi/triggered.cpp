@@ -2,8 +2,6 @@
 #include "backends/ofi/triggered.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <stdexcept>
 
 #include "backends/ofi/page_bell.hpp"
@@ -101,10 +99,7 @@ Key CountedLanding::key() const { return key_of(target_); }
 
 /// The slot of `epoch` is written once in `depth` epochs.
 bool CountedLanding::Lane::arrived(std::uint64_t epoch) const {
-  const auto count = [](const Slot& slot) { return fi_cntr_read(slot.arrivals.get()); };
-  if (base::seeded("slots_counted_together"))
-    return std::transform_reduce(slots.begin(), slots.end(), std::uint64_t{0}, std::plus<>(), count) >= epoch;
-  return count(slots[epoch % slots.size()]) * slots.size() >= epoch;
+  return fi_cntr_read(slots[epoch % slots.size()].arrivals.get()) * slots.size() >= epoch;
 }
 
 void CountedLanding::look() {
@@ -133,7 +128,7 @@ TickBell::~TickBell() {
 /// if only by nothing (test: Bursts.*).
 void TickBell::look() {
   const std::uint64_t rung = word.value.load(std::memory_order_acquire);
-  const bool nudged = std::exchange(nudged_, false) && !base::seeded("refused_fire_left");
+  const bool nudged = std::exchange(nudged_, false);
   if (rung <= counted_ && !nudged) return;
   const std::uint64_t before = std::exchange(counted_, std::max(rung, counted_));
   add(counted_ - before);
@@ -183,7 +178,7 @@ bool ArmedWork::failed(void* context, const std::string& why) {
 /// taken for that of another put, whose memory may be the same.
 bool ArmedWork::look() {
   const bool over = ended() >= queued_;
-  if (over && !base::seeded("entries_kept")) station_.entries_left += std::exchange(entries_, 0);
+  if (over) station_.entries_left += std::exchange(entries_, 0);
   return std::exchange(was_over_, over);
 }
 
@@ -300,7 +295,7 @@ void TriggeredPut::suspect() {
 /// Bells.*).
 std::uint64_t TriggeredPut::over() {
   const std::uint64_t ended = loss_.over() || disposed_ != 0 ? armed_ : work_->ended();
-  return base::seeded("over_when_fired") ? ended : std::min(ended, rung());
+  return std::min(ended, rung());
 }
 
 bool TriggeredPut::look() {
@@ -324,14 +319,14 @@ bool TriggeredPut::look() {
 /// A word that was armed and not rung for is disposed of now, while it is no other channel's.
 bool TriggeredPut::settled() {
   const std::lock_guard lock(station_.mutex);
-  if (place_.notice == Notice::word && !base::seeded("armed_credit_left")) dispose();
+  if (place_.notice == Notice::word) dispose();
   queue_armed();
   return work_->ended() >= std::min(armed_, rung() + disposed_);
 }
 
 bool TriggeredPut::disarmed(bool key_closed) {
   const std::lock_guard lock(station_.mutex);
-  if (key_closed || base::seeded("leftovers_fired_early")) dispose();
+  if (key_closed) dispose();
   queue_armed();
   return work_->ended() >= armed_;
 }

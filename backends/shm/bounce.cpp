@@ -9,8 +9,6 @@
 namespace sluice::backends::shm {
 namespace {
 
-using base::seeded;
-
 BounceHeader header_of(Range part, bool in_target) {
   const auto high = static_cast<std::uint32_t>(part.bytes >> 32);
   return {part.offset, static_cast<std::uint32_t>(part.bytes), in_target ? high | BounceHeader::kInTarget : high};
@@ -45,7 +43,7 @@ Key BounceLanding::key() const {
 }
 
 void BounceLanding::take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) {
-  const std::uint64_t slot = target_.index(seeded("bounce_copies_other_slot") ? epoch + 1 : epoch);
+  const std::uint64_t slot = target_.index(epoch);
   const std::byte* at = bounce_.memory.extent().data + slot * bounce_.stride;
   BounceHeader header;
   std::memcpy(&header, at, sizeof header);
@@ -74,9 +72,9 @@ Key OfferedLanding::key() const {
 
 void OfferedLanding::decide(const std::string& obstacle) {
   undecided_ = false;
-  if (!obstacle.empty() && !seeded("obstacle_ignored")) {
+  if (!obstacle.empty()) {
     detour_->decide(obstacle);
-  } else if (!seeded("detour_kept")) {
+  } else {
     detour_.reset();
   }
 }
@@ -91,11 +89,9 @@ bool BouncePut::write_target(std::uint64_t epoch, Range part) {
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (seeded("bounce_offset_ignored")) part.offset = 0;
   const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
-  const bool in_target = part.bytes > bounce_max_ && (by_kernel || seeded("forbidden_copy_tried"));
+  const bool in_target = part.bytes > bounce_max_ && by_kernel;
   std::byte* at = bounce_.at(epoch);
-  if (seeded("bounce_signal_before_data")) raise_signal(lane, signal_, epoch);
   if (in_target) {
     if (!write_target(epoch, part)) return;
   } else if (!copy_(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes)) {

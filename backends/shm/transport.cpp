@@ -104,7 +104,7 @@ class ShmLink final : public Link {
     try {
       slots.memory.data = mappings_.find(target.slots, key, mapped, &slots.memory.driver);
     } catch (const std::runtime_error& reason) {
-      if (!offered || base::seeded("detour_refused")) throw;
+      if (!offered) throw;
       obstacle = reason.what();
       tell(target.slots.segment, obstacle);
       slots.memory.data = mappings_.find(target.detour, key, mapped);
@@ -129,7 +129,7 @@ class ShmLink final : public Link {
  private:
   /// Once a segment, however many channels use it.
   void tell(std::uint64_t segment, const std::string& obstacle) {
-    if (!told_.insert(segment).second && !base::seeded("obstacle_told_each_time")) return;
+    if (!told_.insert(segment).second) return;
     base::log(base::LogLevel::info, "shm: memory of rank " + std::to_string(rank_) +
                                         "'s GPU cannot be mapped, so puts go through host memory: " + obstacle);
   }

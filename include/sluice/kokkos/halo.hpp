@@ -109,13 +109,11 @@ class Halo {
   void finish() {
     const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
     take(*gather_, [this](Index slot) {
-      const bool early = detail::seeded("released_early");
-      // Ghosts in place are in use until the next start.
-      const bool late = options_.in_place && !detail::seeded("ghosts_released_early");
-      if (early) release(*gather_);
       gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
-      if (options_.in_place && !detail::seeded("own_not_acquired")) gather_->plan.acquire(queue_.stream());
-      if (!early && !late) release(*gather_);
+      if (options_.in_place)  // the ghosts are in use until the next start
+        gather_->plan.acquire(queue_.stream());
+      else
+        release(*gather_);
     });
   }
 
@@ -155,7 +153,7 @@ class Halo {
     if (queue.stream().kind() != queue_.stream().kind() ||
         detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
       refuse(Code::misuse, "the halo '" + options_.name + "' was made for another GPU, or kind of stream");
-    if (!detail::seeded("instance_not_awaited")) queue_.fence("sluice: halo goes to another instance");
+    queue_.fence("sluice: halo goes to another instance");
     queue_ = queue;
   }
 
@@ -379,7 +377,7 @@ class Halo {
     in_one(route, [&] {
       const Index slot = (route.epoch + 1) % options_.depth;
       if (route.used != nullptr && route.epoch > 0) release(route);
-      if (!detail::seeded("source_not_acquired")) route.plan.acquire(queue_.stream());
+      route.plan.acquire(queue_.stream());
       route.moved[static_cast<std::size_t>(slot)] = moved;
       route.packing.pack(queue_, slot, moved);
       route.plan.start(queue_.stream());
@@ -402,7 +400,7 @@ class Halo {
     try {
       work();
     } catch (...) {
-      if (!detail::seeded("failure_forgotten")) route.failure = std::current_exception();
+      route.failure = std::current_exception();
       throw;
     }
   }

@@ -274,9 +274,8 @@ class Messages {
   /// put is not: nothing else keeps its slot there.
   template <class End>
   void fail(Direction<End>& direction, const std::exception_ptr& why) {
-    if (!detail::seeded("failed_message_forgotten")) direction.failure = why;
-    if (!direction.waiting.empty() && !detail::seeded("slots_not_kept"))
-      queue_.run([slots = direction.waiting.front().way->memory] {});
+    direction.failure = why;
+    if (!direction.waiting.empty()) queue_.run([slots = direction.waiting.front().way->memory] {});
     for (auto& one : direction.waiting) one.message->fail(why);
     direction.waiting.clear();
   }

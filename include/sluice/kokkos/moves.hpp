@@ -4,7 +4,6 @@
 
 #include <sluice/kokkos/box.hpp>
 #include <sluice/kokkos/queue.hpp>
-#include <sluice/kokkos/seeded.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -212,7 +211,6 @@ class Moves {
                const Shifts& shifts = {}) const {
     const Move<Exec, kWay> move{pieces_.data(), static_cast<Index>(pieces_.extent(0)), slots_.data(), depth_, slot,
                                 shifts};
-    if (kWay == Way::unpack && seeded("unpacked_at_once")) return launch(queue.exec(), label, items_, move);
     queue.parallel_for(label, items_, move, keep, pieces_, slots_);
   }
 

@@ -237,9 +237,8 @@ class Packing {
           const auto range = detail::range_of(block, view, number, seen, side);
           const detail::Box box = detail::box_of(view, range);
           if (box.count() != 0) {
-            if (!detail::seeded("contents_unsaid"))
-              contents += (contents.empty() ? "" : " ") + detail::name_of<D>(offset) + '/' + std::to_string(number) +
-                          ':' + detail::contents_of(view, range);
+            contents += (contents.empty() ? "" : " ") + detail::name_of<D>(offset) + '/' + std::to_string(number) +
+                        ':' + detail::contents_of(view, range);
             end.pieces.push_back({box, m, at, static_cast<Index>(number)});
             end.parts[number].push_back({range, m, at, place});
           }

@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Can the tests fail? Plants one bug of mutants.toml at a time in a copy of its source, and runs the test that must find it.
+
+    tests/mutants.py --check                               each text occurs once, each test exists, docs/promises.md is up to date
+    tests/mutants.py --table                               writes docs/promises.md: promise, mutant, test
+    tests/mutants.py --build DIR [--program P] [NAME ...]  builds and tests mutants: all, those of a program, or these
+
+A build compiles only what the edit changes, and links it with the rest of DIR, where the program must be built (Ninja, a static
+library). A mutant counts as found when its test fails, crashes or hangs. First the same tests must pass without a mutant. Mutants
+of networks and of GPUs need the providers and the emulated driver in DIR; without them they are listed as skipped. Prints a line
+per mutant; exits 1 if a mutant was not found, does not compile, or has no test.
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIST = "tests/mutants.toml"
+PAGE = "docs/promises.md"
+FIELDS = {"name", "promise", "path", "find", "replace", "edit", "test", "settings", "program", "sources", "alone", "luck"}
+
+LIMIT_MS = 4000  # of each group of ranks, at least: with a mutant, many end by it
+CLEAN_LIMIT_MS = 20000
+HANGS_S = 120  # a test program that hangs itself
+AT_ONCE = 8  # most tests make ranks sleep until the limit
+
+
+class Mutant:
+    def __init__(self, part, table):
+        self.part = part
+        self.fields = table
+        self.name = table.get("name", "")
+        self.promise = table.get("promise", "")
+        self.test = table.get("test", "")
+        self.settings = table.get("settings", {})
+        self.program = table.get("program", "conformance")
+        self.sources = table.get("sources", [])
+        self.alone = table.get("alone", False)
+        self.edits = table.get("edit") or [{key: table.get(key, "") for key in ("path", "find", "replace")}]
+        # A provider that reorders does so by chance.
+        self.by_chance = self.alone or table.get("luck", False) or "/chaos_" in self.test
+
+    def group(self):
+        """What is run: mutants with the same group share the run without a mutant."""
+        return self.program, self.test, tuple(sorted(self.settings.items()))
+
+    def paths(self):
+        return sorted({edit["path"] for edit in self.edits})
+
+
+def load(root):
+    with open(root / LIST, "rb") as file:
+        parts = tomllib.load(file)["part"]
+    return [Mutant(part["title"], table) for part in parts for table in part["mutant"]]
+
+
+# ---- Checks that need no build.
+
+
+def tests_of(root):
+    """(suite, name) of each test in the tree."""
+    found = set()
+    for path in (root / "tests").rglob("*_test.cpp"):
+        found |= set(re.findall(r"\bTEST\w*\(\s*(\w+),\s*(\w+)\)", path.read_text()))
+    return found
+
+
+def edit_findings(root, mutant):
+    for edit in mutant.edits:
+        path = root / edit["path"]
+        if not edit["path"] or not path.is_file():
+            yield f"there is no file '{edit['path']}'"
+            continue
+        count = path.read_text().count(edit["find"]) if edit["find"] else 0
+        if count != 1:
+            yield f"the text to find occurs {count} times in {edit['path']}, not once: {edit['find'].strip()!r}"
+        if edit["find"] == edit["replace"]:
+            yield "the edit changes nothing"
+
+
+def test_findings(mutant, tests):
+    """What of a filter names no test of the tree. Values of parameters are known to the program alone."""
+    for one in mutant.test.split("-")[0].split(":"):
+        suite, _, name = re.sub(r"^\w+/", "", one).partition(".")
+        name = name.split("/")[0] or "*"
+        if not any(fnmatch.fnmatch(s, suite) and fnmatch.fnmatch(n, name) for s, n in tests):
+            yield f"no test in tests/ is called {one}"
+
+
+def findings(root=ROOT):
+    """What is wrong with the list of mutants, a line each."""
+    mutants, tests, seen, good = load(root), tests_of(root), set(), True
+    for mutant in mutants:
+        wrong = [*edit_findings(root, mutant), *test_findings(mutant, tests)]
+        wrong += [f"there is no field '{key}'" for key in sorted(set(mutant.fields) - FIELDS)]
+        wrong += [f"no {key}" for key in ("promise", "test") if not getattr(mutant, key)]
+        wrong += [f"there is no file '{path}'" for path in mutant.sources if not (root / path).is_file()]
+        if not re.fullmatch(r"\w+", mutant.name) or mutant.name in seen:
+            wrong.append("the name is missing, or another mutant has it")
+        seen.add(mutant.name)
+        for line in wrong:
+            good = False
+            yield f"{LIST}: {mutant.name}: {line}"
+    if good and (not (root / PAGE).is_file() or (root / PAGE).read_text() != page(mutants)):
+        yield f"{PAGE}: differs from {LIST}: run tests/mutants.py --table"
+
+
+def page(mutants):
+    """The page of promises, in Markdown."""
+    lines = ["# Promises, and how the tests are tested", "",
+             "Each line is a promise of Sluice, a mutant that breaks it, and the test that finds the mutant. A mutant is an edit of one",
+             "source: [tests/mutants.toml](../tests/mutants.toml) lists them, `tests/mutants.py --build build/release` plants them one at a",
+             "time in a copy, and fails if a test does not find one. `./dev test --full` runs it. This page is written by",
+             "`tests/mutants.py --table`.", ""]
+    part = None
+    for mutant in mutants:
+        if mutant.part != part:
+            part = mutant.part
+            lines += ["", f"## {part}", "", "| promise | mutant | test |", "|---|---|---|"]
+        where = ", ".join(mutant.paths())
+        tests = "`" + " ".join([*(f"{key}={value}" for key, value in mutant.settings.items()), mutant.test]) + "`"
+        lines.append(f"| {mutant.promise} | `{mutant.name}` in {where} | {tests} |")
+    return re.sub(r"\n\n\n+", "\n\n", "\n".join(lines)) + "\n"
+
+
+# ---- Building a mutant.
+
+
+class BuildError(Exception):
+    pass
+
+
+def command(words, folder):
+    """Runs a compiler or linker, behind the tests that run meanwhile."""
+    done = subprocess.run(["nice", "-n", "10", *words], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise BuildError("\n".join(done.stdout.splitlines()[:12]))
+
+
+class Build:
+    """A build folder, and how it compiles and links one program."""
+
+    def __init__(self, folder, program):
+        self.folder = folder
+        self.link = self.link_command(program)
+        self.objects = [word for word in self.link if word.endswith(".o")]
+        self.library = [word for word in self.link if re.fullmatch(r"(.*/)?libsluice\.a", word)]
+        if not self.objects or not self.library:
+            raise BuildError(f"{program} is not linked with a static libsluice.a in {folder}")
+        self.compilations = self.commands_of_program()
+        self.includes = None
+        self.lock = threading.Lock()
+
+    def link_command(self, program):
+        line = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/{program}"], text=True, check=True,
+                              capture_output=True).stdout.strip().splitlines()[-1]
+        words = shlex.split(line)
+        if words[:2] == [":", "&&"]:
+            words = words[2:]
+        return words[:words.index("&&")] if "&&" in words else words
+
+    def commands_of_program(self):
+        """object: (source, words) of what is compiled for the program: its own objects, and those of the library."""
+        chosen = {}
+        for entry in json.loads((self.folder / "compile_commands.json").read_text()):
+            words = shlex.split(entry["command"])
+            output = words[words.index("-o") + 1]
+            if output in self.objects or output.startswith("CMakeFiles/sluice.dir/"):
+                chosen[output] = (pathlib.Path(entry["file"]), words)
+        return chosen
+
+    def including(self, header):
+        """The objects of the program that are compiled with a header."""
+        with self.lock:
+            if self.includes is None:
+                self.includes, current = {}, None
+                for line in subprocess.run(["ninja", "-C", self.folder, "-t", "deps"], text=True, check=True,
+                                           capture_output=True).stdout.splitlines():
+                    if line.startswith(" "):
+                        path = os.path.normpath(self.folder / line.strip())
+                        self.includes.setdefault(path, []).append(current)
+                    else:
+                        current = line.split(":")[0]
+        return [output for output in self.includes.get(str(header), []) if output in self.compilations]
+
+    def outputs_of(self, mutant):
+        """The objects that a mutant changes."""
+        sources = {ROOT / path for path in mutant.sources}
+        headers = [ROOT / path for path in mutant.paths() if path.endswith(".hpp")]
+        sources |= {ROOT / path for path in mutant.paths() if path.endswith(".cpp")}
+        outputs = [output for output, (source, _) in self.compilations.items() if source in sources]
+        missing = sources - {self.compilations[output][0] for output in outputs}
+        if missing:
+            raise BuildError(f"{self.folder}/compile_commands.json compiles no {sorted(map(str, missing))[0]} for {mutant.program}")
+        if not mutant.sources:
+            outputs += [output for header in headers for output in self.including(header) if output not in outputs]
+        if not outputs:
+            raise BuildError(f"nothing that {mutant.program} is linked of includes {', '.join(mutant.paths())}")
+        return outputs
+
+    def compile(self, output, mutant, scratch):
+        """Compiles one source with the mutant; returns the object."""
+        source, words = self.compilations[output]
+        edited = scratch / source.relative_to(ROOT) if source.is_relative_to(ROOT) else source
+        target = scratch / output.replace("/", "_")
+        result, skip = [], False
+        for i, word in enumerate(words):
+            if skip:
+                skip = False
+                continue
+            if word in ("-o", "-c"):
+                value = words[i + 1]
+                skip = True
+                result += [word, str(target if word == "-o" else edited if edited.is_file() else value)]
+            elif word == "-include" and "cmake_pch" in words[i + 1]:
+                skip = True  # it may have the header without the edit
+            elif word.startswith("-I") and pathlib.Path(word[2:]).is_relative_to(ROOT):
+                result += [f"-I{scratch / pathlib.Path(word[2:]).relative_to(ROOT)}", word]  # edited headers come first
+            else:
+                result.append(word)
+        command([*result, "-w"], self.folder)
+        return target
+
+    def build(self, mutant, scratch):
+        """Builds the program with the mutant; returns its path."""
+        shutil.rmtree(scratch, ignore_errors=True)
+        for path in mutant.paths():
+            text = (ROOT / path).read_text()
+            for edit in mutant.edits:
+                if edit["path"] == path:
+                    text = text.replace(edit["find"], edit["replace"])
+            (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / path).write_text(text)
+        replaced = self.outputs_of(mutant)
+        objects = [str(self.compile(output, mutant, scratch)) for output in replaced]
+        program = scratch / mutant.program
+        # Objects that come first keep what they define from being taken out of the archive, and prevail where headers define it.
+        words, first = [], True
+        for word in self.link:
+            if word.endswith(".o"):
+                words += objects if first else []
+                first = False
+                words += [] if word in replaced else [word]
+            else:
+                words.append(str(program) if words[-1:] == ["-o"] else word)
+        command([*words, "-s"], self.folder)
+        return program
+
+
+# ---- Running tests.
+
+
+def environment(folder, mutant, limit_ms):
+    """Of a test with a time limit for each group of its ranks."""
+    variables = dict(os.environ, SLUICE_USER_TEST_LIMIT_MS=str(limit_ms), OMP_PROC_BIND="false", **mutant.settings)
+    if (folder / "providers").is_dir():
+        variables["FI_PROVIDER_PATH"] = str(folder / "providers")
+    if "_cuda_" in mutant.test:
+        variables["LD_LIBRARY_PATH"] = str(folder / "emucuda")
+    return variables
+
+
+def run(program, folder, mutant, limit_ms):
+    """Returns whether all tests passed, how many there were, and what they said."""
+    try:
+        done = subprocess.run([program, f"--gtest_filter={mutant.test}", "--gtest_fail_fast"], text=True, timeout=HANGS_S,
+                              env=environment(folder, mutant, limit_ms), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except subprocess.TimeoutExpired:
+        return False, 1, "hung"
+    ran = re.search(r"(\d+) tests? from \d+ test suites? ran", done.stdout)
+    return done.returncode == 0, int(ran[1]) if ran else -1, done.stdout
+
+
+def missing_here(folder, mutant):
+    """What a mutant's test needs and the build does not have; empty: nothing."""
+    if not (folder / "bin" / mutant.program).is_file():
+        return f"no {mutant.program}"
+    if re.search("/(ofi_|emucxi|chaos)", mutant.test) and not (folder / "providers").is_dir():
+        return "no networks"
+    if "_cuda_" in mutant.test and not (folder / "emucuda").is_dir():
+        return "no emulated GPU"
+    return ""
+
+
+def check_clean(folder, mutants):
+    """Runs the tests without a mutant. Returns the limit of each group that can be used, and what is wrong with the others."""
+    groups = {mutant.group(): mutant for mutant in mutants}
+    limits, wrong = {}, []
+
+    def clean(mutant):
+        for attempt in range(2):  # a machine may be busy
+            began = time.monotonic()
+            passed, ran, output = run(folder / "bin" / mutant.program, folder, mutant, CLEAN_LIMIT_MS)
+            if passed:
+                break
+        return passed, ran, output, time.monotonic() - began
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (group, mutant), (passed, ran, output, took) in zip(groups.items(), pool.map(clean, groups.values())):
+            if ran == 0:
+                wrong.append(f"{mutant.name}: {mutant.program} has no such test: {mutant.test}")
+            elif not passed:
+                wrong.append(f"{mutant.name}: fails without a mutant: {mutant.test}\n{output}")
+            else:
+                limits[group] = int(min(max(LIMIT_MS, 4000 * took), CLEAN_LIMIT_MS))
+    return limits, wrong
+
+
+def check_mutant(program, folder, mutant, limit_ms):
+    """Returns whether the test finds the mutant, and a line that says so."""
+    began = time.monotonic()
+    if "/chaos_" in mutant.test:
+        limit_ms = CLEAN_LIMIT_MS  # being late is not being found
+    limits = [limit_ms, *[CLEAN_LIMIT_MS] * (5 if mutant.by_chance else 2)]  # later tries have time
+    tries = next((n for n, limit in enumerate(limits, 1) if not run(program, folder, mutant, limit)[0]), None)
+    outcome = "NOT FOUND" if tries is None else "found" if tries == 1 else f"found at try {tries}"
+    return tries is not None, f"{outcome:9} {mutant.name} ({time.monotonic() - began:.1f} s): {mutant.test}"
+
+
+def check_mutants(folder, mutants, limits):
+    """Builds and tests each mutant. Returns how many were found."""
+    builds = {program: Build(folder, program) for program in {mutant.program for mutant in mutants}}
+    processors = threading.Semaphore(os.cpu_count())
+
+    def check(mutant):
+        scratch = folder / "mutants" / mutant.name
+        try:
+            with processors:
+                program = builds[mutant.program].build(mutant, scratch)
+            return check_mutant(program, folder, mutant, limits[mutant.group()])
+        except BuildError as reason:
+            return False, f"NOT BUILT {mutant.name}: {reason}"
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    count = 0
+    together = [mutant for mutant in mutants if not mutant.alone]
+    for at_once, chosen in ((AT_ONCE, together), (1, [mutant for mutant in mutants if mutant.alone])):
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            for done in concurrent.futures.as_completed([pool.submit(check, mutant) for mutant in chosen]):
+                found, line = done.result()
+                count += found
+                print(line, flush=True)
+    return count
+
+
+def run_all(folder, chosen):
+    skipped = {}
+    for mutant in chosen:
+        skipped.setdefault(missing_here(folder, mutant), []).append(mutant)
+    usable = skipped.pop("", [])
+    for reason, mutants in skipped.items():
+        print(f"SKIPPED-HERE: mutants: {reason} in {folder}: {', '.join(mutant.name for mutant in mutants)}")
+    limits, wrong = check_clean(folder, usable)
+    for line in wrong:
+        print(line, flush=True)
+    found = check_mutants(folder, [mutant for mutant in usable if mutant.group() in limits], limits)
+    print(f"{found} of {len(usable)} mutants found")
+    return 0 if found == len(usable) else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--build", type=pathlib.Path)
+    parser.add_argument("--program")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    mutants = load(ROOT)
+    if options.table:
+        (ROOT / PAGE).write_text(page(mutants))
+        return 0
+    wrong = list(findings())
+    for line in wrong:
+        print(line)
+    if options.check or wrong:
+        print(f"mutants: {len(mutants)} mutants, {len(wrong)} findings")
+        return 1 if wrong else 0
+    if options.build is None:
+        parser.error("one of --check, --table and --build is needed")
+    unknown = set(options.names) - {mutant.name for mutant in mutants}
+    if unknown:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    chosen = [m for m in mutants if m.name in options.names or not options.names]
+    return run_all(options.build.resolve(), [m for m in chosen if options.program in (None, m.program)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
