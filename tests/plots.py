@@ -15,10 +15,10 @@ import tempfile
 
 # bench: its ranks, its flags, and what its figure says
 BENCHES = {
-    "latency": (2, ["--sizes", "0:64", "--against", "floor"], ["message (bytes)", "time one way (us)", "floor", "ratio to each", "8 B"]),
+    "latency": (2, ["--sizes", "0:64", "--against", "floor"], ["message (bytes)", "time one way (us)", "floor", "Sluice's speed", "8 B"]),
     "bandwidth": (2, ["--sizes", "1k:4k", "--against", "floor"], ["message (bytes)", "bandwidth (MB/s)", "floor", "4 KiB"]),
     "rate": (2, ["--sizes", "8:64"], ["message (bytes)", "messages (million/s)", "64 B"]),
-    "halo": (2, ["--sizes", "8:64"], ["message (bytes)", "time of a step (us)"]),
+    "halo": (2, ["--sizes", "8:64"], ["message (bytes)", "time of a step (us)", "4 neighbours"]),
     "scale": (4, ["--sizes", "8"], ["pairs of ranks", "time one way (us)", "one_pair"]),
 }
 
@@ -34,6 +34,10 @@ def words_of(figure):
     return re.findall(r"<text[^>]*>([^<]*)</text>|<tspan[^>]*>([^<]*)</tspan>", figure.read_text())
 
 
+def words_in(figure):
+    return " ".join(word for pair in words_of(figure) for word in pair)
+
+
 def expect(holds, what):
     if not holds:
         sys.exit(f"plots: {what}")
@@ -45,15 +49,41 @@ def app_rows(row):
             for app in ("jacobi", "life") for cells in (64, 128)]
 
 
-def check_figures(folder, source, python, bench, rows, said):
-    drawn = subprocess.run([python, "-B", source / "docs/plots" / f"{bench}.py", rows, "--out", folder], capture_output=True, text=True)
+def draw(folder, source, python, bench, rows, *flags):
+    return subprocess.run([python, "-B", source / "docs/plots" / f"{bench}.py", rows, "--out", folder, *flags], capture_output=True, text=True)
+
+
+def machine_of(rows):
+    """What a figure of these rows says of the machine and the day; nothing, if they are not of a bench."""
+    rows = json.loads(rows.read_text())
+    return [f"{rows[0]['cpu'] or 'unknown processor'}, {rows[0]['date'][:10]}"] if isinstance(rows, list) else []
+
+
+def check_figures(folder, source, python, bench, rows, said, *flags):
+    drawn = draw(folder, source, python, bench, rows, *flags)
     expect(drawn.returncode == 0, f"{bench}: {drawn.stderr}")
     figures = [pathlib.Path(line) for line in drawn.stdout.split()]
     expect(figures, f"{bench}: no figure")
     for figure in figures:
         words = {word for pair in words_of(figure) for word in pair}
-        for text in said:
+        for text in [*said, *machine_of(rows)]:
             expect(any(text in word for word in words), f"{figure.name} does not say '{text}'")
+
+
+def check_rivals(folder, source, python):
+    """A figure shows its usual rivals, those that are asked for, or all; and rows of a machine that does not name its processor."""
+    rows = folder / "rivals.json"
+    written = json.loads((folder / "latency.json").read_text())
+    floor = written[0]["rivals"]["floor"]
+    others = [f"other_{number}" for number in range(8)]
+    rows.write_text(json.dumps([{**row, "cpu": None, "rivals": dict.fromkeys(["floor", *others], floor)} for row in written]))
+    check_figures(folder, source, python, "latency", rows, ["unknown processor", "floor"])
+    expect("other_1" not in words_in(folder / "rivals.svg"), "a figure shows rivals that nobody asked for")
+    check_figures(folder, source, python, "latency", rows, ["other_1"], "--against", "other_1")
+    expect("floor" not in words_in(folder / "rivals.svg"), "--against does not choose")
+    check_figures(folder, source, python, "latency", rows, ["floor", *others], "--against", "all")
+    refused = draw(folder, source, python, "latency", rows, "--against", "nothing")
+    expect(refused.returncode != 0 and "no rival 'nothing' (there are floor," in refused.stderr, f"--against nothing: {refused.stderr}")
 
 
 def wrong_rows(folder):
@@ -70,7 +100,7 @@ def check_refused(folder, source, python, figure, wrong):
         path.unlink(missing_ok=True)
         if text is not None:
             path.write_text(text)
-        refused = subprocess.run([python, "-B", source / f"docs/plots/{figure}.py", path, "--out", folder], capture_output=True, text=True)
+        refused = draw(folder, source, python, figure, path)
         expect(refused.returncode == 1 and refused.stderr.count("\n") == 1 and str(path) in refused.stderr,
                f"a file that is '{name}' is refused with {refused.returncode}: {refused.stderr}")
 
@@ -106,6 +136,7 @@ def main():
             expect(subprocess.run(jacobi, capture_output=True).returncode == 0, "jacobi --trace")
             check_figures(folder, options.source, python, "timeline", timeline, ["rank 1, host", "put", "interior", "time (us)"])
             check_refused(folder, options.source, python, "timeline", {"none": None, "text": "no JSON", "rows": "[]", "empty": '{"traceEvents":[]}'})
+        check_rivals(folder, options.source, python)
         check_refused(folder, options.source, python, "latency", wrong_rows(folder))
 
 

@@ -15,7 +15,7 @@ constexpr std::size_t kPieceBytes = 512 * 1024;
 constexpr std::size_t kPieces = 4;
 
 /// From here on the number goes behind the data: over `tcp`, one write that brings both was slower
-/// (docs/benchmarks.md).
+/// (docs/results/networks.md).
 constexpr std::size_t kNumberBehind = 1024 * 1024;
 
 device::Extent word_of(Operation& write) {

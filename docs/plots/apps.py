@@ -8,7 +8,7 @@ def figures(rows):
     for app in dict.fromkeys(row["bench"] for row in rows):
         for words, some in panels.groups_of([row for row in rows if row["bench"] == app]):
             yield [app, *words], some, {
-                "title": "A step, with Sluice and with MPI", "x_of": lambda row: panels.number_in(r"step, (\d+) x", row),
+                "title": f"{app}: a step, with Sluice and with MPI", "x_of": lambda row: panels.number_in(r"step, (\d+) x", row),
                 "x_label": "cells along each side of a rank's mesh", "y_label": f"time of a step ({some[0]['unit']})"}
 
 

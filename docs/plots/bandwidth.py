@@ -4,4 +4,4 @@
 import panels
 
 if __name__ == "__main__":
-    panels.by_size(__doc__, "bandwidth", "Bandwidth: windows of messages in one direction", "bandwidth")
+    panels.by_size(__doc__, "bandwidth", "Bandwidth: windows of messages one way", "bandwidth", usual=("floor", "mpi", "mpi_put_flush"))

@@ -4,4 +4,4 @@
 import panels
 
 if __name__ == "__main__":
-    panels.by_size(__doc__, "halo", "Halo: a step in which each rank sends to all its neighbours", "time of a step")
+    panels.by_size(__doc__, "halo", "Halo: a step, each rank sends to all its neighbours", "time of a step", usual=("mpi_persistent",))

@@ -4,4 +4,4 @@
 import panels
 
 if __name__ == "__main__":
-    panels.by_size(__doc__, "latency", "Latency: half of a ping-pong", "time one way")
+    panels.by_size(__doc__, "latency", "Latency: half of a ping-pong", "time one way", usual=("floor", "mpi", "mpi_put_flush"))

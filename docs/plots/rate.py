@@ -4,4 +4,4 @@
 import panels
 
 if __name__ == "__main__":
-    panels.by_size(__doc__, "rate", "Message rate: windows of small messages in one direction", "messages")
+    panels.by_size(__doc__, "rate", "Message rate: windows of small messages one way", "messages", usual=("floor", "mpi"))
