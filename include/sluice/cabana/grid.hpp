@@ -42,8 +42,9 @@ template <class Array, std::size_t D = Array::num_space_dim>
 kokkos::Cartesian<D> blocks_of(const Array& array) {
   kokkos::Cartesian<D> made{};
   for (std::size_t k = 0; k < D; ++k) {
-    made.ranks[k] = grid_of(array).dimNumBlock(k);
-    made.periodic[k] = grid_of(array).isPeriodic(k);
+    const int dimension = static_cast<int>(k);
+    made.ranks[k] = grid_of(array).dimNumBlock(dimension);
+    made.periodic[k] = grid_of(array).isPeriodic(dimension);
   }
   return made;
 }
