@@ -3,6 +3,7 @@
 """Can the tests fail? Plants one bug of mutants.toml at a time in a copy of its source, and runs the test that must find it.
 
     tests/mutants.py --check                               each text occurs once, each test exists, docs/promises.md is up to date
+    tests/mutants.py --check --build DIR [--program P]     also: the programs in DIR have each test with its parameters
     tests/mutants.py --table                               writes docs/promises.md: promise, mutant, test
     tests/mutants.py --build DIR [--program P] [NAME ...]  builds and tests mutants: all, those of a program, or these
 
@@ -274,20 +275,29 @@ def environment(folder, mutant, limit_ms):
 
 
 def run(program, folder, mutant, limit_ms):
-    """Returns whether all tests passed, how many there were, and what they said."""
+    """Returns whether all tests passed, and what they said."""
     try:
         done = subprocess.run([program, f"--gtest_filter={mutant.test}", "--gtest_fail_fast"], text=True, timeout=HANGS_S,
                               env=environment(folder, mutant, limit_ms), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except subprocess.TimeoutExpired:
-        return False, 1, "hung"
-    ran = re.search(r"(\d+) tests? from \d+ test suites? ran", done.stdout)
-    return done.returncode == 0, int(ran[1]) if ran else -1, done.stdout
+        return False, "hung"
+    return done.returncode == 0, done.stdout
+
+
+def filter_findings(folder, mutants):
+    """Filters that match no test of their program."""
+    def listed(mutant):
+        return subprocess.run([folder / "bin" / mutant.program, "--gtest_list_tests", f"--gtest_filter={mutant.test}"], text=True,
+                              env=environment(folder, mutant, LIMIT_MS), capture_output=True).stdout
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mutant, output in zip(mutants, pool.map(listed, mutants)):
+            if not re.search(r"^  \S", output, re.MULTILINE):
+                yield f"{LIST}: {mutant.name}: {mutant.program} has no such test: {mutant.test}"
 
 
 def missing_here(folder, mutant):
     """What a mutant's test needs and the build does not have; empty: nothing."""
-    if not (folder / "bin" / mutant.program).is_file():
-        return f"no {mutant.program}"
     if re.search("/(ofi_|emucxi|chaos)", mutant.test) and not (folder / "providers").is_dir():
         return "no networks"
     if "_cuda_" in mutant.test and not (folder / "emucuda").is_dir():
@@ -301,18 +311,16 @@ def check_clean(folder, mutants):
     limits, wrong = {}, []
 
     def clean(mutant):
-        for attempt in range(2):  # a machine may be busy
+        for _ in range(2):  # a machine may be busy
             began = time.monotonic()
-            passed, ran, output = run(folder / "bin" / mutant.program, folder, mutant, CLEAN_LIMIT_MS)
+            passed, output = run(folder / "bin" / mutant.program, folder, mutant, CLEAN_LIMIT_MS)
             if passed:
                 break
-        return passed, ran, output, time.monotonic() - began
+        return passed, output, time.monotonic() - began
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (group, mutant), (passed, ran, output, took) in zip(groups.items(), pool.map(clean, groups.values())):
-            if ran == 0:
-                wrong.append(f"{mutant.name}: {mutant.program} has no such test: {mutant.test}")
-            elif not passed:
+        for (group, mutant), (passed, output, took) in zip(groups.items(), pool.map(clean, groups.values())):
+            if not passed:
                 wrong.append(f"{mutant.name}: fails without a mutant: {mutant.test}\n{output}")
             else:
                 limits[group] = int(min(max(LIMIT_MS, 4000 * took), CLEAN_LIMIT_MS))
@@ -357,13 +365,18 @@ def check_mutants(folder, mutants, limits):
     return count
 
 
-def run_all(folder, chosen):
+def usable_here(folder, chosen):
+    """Those of the mutants whose tests this build can run. Says which it cannot."""
     skipped = {}
     for mutant in chosen:
         skipped.setdefault(missing_here(folder, mutant), []).append(mutant)
     usable = skipped.pop("", [])
     for reason, mutants in skipped.items():
         print(f"SKIPPED-HERE: mutants: {reason} in {folder}: {', '.join(mutant.name for mutant in mutants)}")
+    return usable
+
+
+def run_all(folder, usable):
     limits, wrong = check_clean(folder, usable)
     for line in wrong:
         print(line, flush=True)
@@ -384,19 +397,25 @@ def main():
     if options.table:
         (ROOT / PAGE).write_text(page(mutants))
         return 0
-    wrong = list(findings())
+    if not options.check and options.build is None:
+        parser.error("one of --check, --table and --build is needed")
+    unknown = set(options.names) - {mutant.name for mutant in mutants}
+    if unknown:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    wrong, usable = list(findings()), []
+    if options.build is not None and not wrong:
+        folder = options.build.resolve()
+        chosen = [m for m in mutants if (not options.names or m.name in options.names) and options.program in (None, m.program)]
+        wrong += [f"{folder} has no {program}: build it first" for program in sorted({m.program for m in chosen})
+                  if not (folder / "bin" / program).is_file()]
+        usable = [] if wrong else usable_here(folder, chosen)
+        wrong += filter_findings(folder, usable)
     for line in wrong:
         print(line)
     if options.check or wrong:
         print(f"mutants: {len(mutants)} mutants, {len(wrong)} findings")
         return 1 if wrong else 0
-    if options.build is None:
-        parser.error("one of --check, --table and --build is needed")
-    unknown = set(options.names) - {mutant.name for mutant in mutants}
-    if unknown:
-        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
-    chosen = [m for m in mutants if m.name in options.names or not options.names]
-    return run_all(options.build.resolve(), [m for m in chosen if options.program in (None, m.program)])
+    return run_all(folder, usable)
 
 
 if __name__ == "__main__":
