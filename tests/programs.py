@@ -32,6 +32,21 @@ PASSED = r"^VERIFICATION: PASSED$"
 EMUCUDA = "env LD_LIBRARY_PATH={emucuda} EMUCUDA_KERNELS={emucuda}/libemukernels.so"
 FAKE_UCX = f"{EMUCUDA} PATH={{out}}:/usr/bin:/bin"
 OPENMP = "env OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive"
+RANKS = (1, 2, 4, 6)
+COMMS = ("mpi", "mpi_persistent", "sluice")
+MESHES = (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE))
+BACKENDS = ("threads", "shm", "ofi:tcp")
+
+
+def across(name, command, backend, n):
+    threads = "--threads " if backend == "threads" else ""
+    return f"{name}.{n}.{backend}", f"{RUN} -n {n} {threads}{command} --backend {backend} --verify", 0, PASSED
+
+
+def beside_mpi(name, command, comm, n):
+    return f"{name}.{comm}.{n}", f"mpiexec -n {n} {command} --comm {comm} --verify", 0, PASSED
+
+
 ROWS = [
     *((f"jacobi.{n}.{stream}", f"{RUN} -n {n} {JACOBI} --stream {stream} --verify", 0, PASSED)
       for n in (1, 2, 4) for stream in ("inline", "host")),
@@ -42,14 +57,11 @@ ROWS = [
     *((f"{name}.openmp.{how}", f"{OPENMP} {RUN} -n 2 {threads} {command} --stream {stream} --verify", 0, PASSED)
       for name, command in (("jacobi", JACOBI), ("life", LIFE))
       for how, threads, stream in (("processes", "", "inline"), ("threads", "--threads", "inline"), ("host", "", "host"))),
-    *((f"{name}.{n}.{backend}", f"{RUN} -n {n} {'--threads' if backend == 'threads' else ''} {command} --backend {backend} --verify", 0, PASSED)
-      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE))
-      for backend in ("threads", "shm", "ofi:tcp") for n in (1, 2, 4, 6)),
+    # Each application on each backend, on another number of ranks each time; on all of them in the full run.
+    *(across(*mesh, backend, RANKS[(i + j) % len(RANKS)]) for i, mesh in enumerate(MESHES) for j, backend in enumerate(BACKENDS)),
     *((f"{name}.host_stream", f"{RUN} -n 4 {command} --stream host --verify", 0, PASSED)
-      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D))),
-    *((f"{name}.{comm}", f"mpiexec -n 4 {command} --comm {comm} --verify", 0, PASSED)
-      for name, command in (("volume", VOLUME), ("faces", FACES), ("heat", HEAT), ("heat_3d", HEAT_3D), ("jacobi", JACOBI), ("life", LIFE))
-      for comm in ("mpi", "mpi_persistent", "sluice")),
+      for name, command in MESHES[:4]),
+    *(beside_mpi(*mesh, comm, 2) for mesh in MESHES for comm in COMMS),
     ("faces.one_node", f"{RUN} -n 2 {{bin}}/faces -n 1", 2, r"^faces: --nodes: "),
     ("heat.order", f"{RUN} -n 3 {HEAT_3D}", 0, r"^error against the exact solution: .* order [12]\.[0-9]+$"),
     ("heat.conservation", f"{RUN} -n 3 {HEAT} --start spots", 0, r"^CONSERVATION: PASSED$"),
@@ -173,6 +185,8 @@ ROWS = [
 FULL_ROWS = [
     ("life.acorn", f"{RUN} -n 2 {{bin}}/life --pattern {{source}}/apps/life/patterns/acorn.rle -n 3072 -t 5206 --no-verify", 0,
      r"^population: 633$"),
+    *(across(*mesh, backend, n) for mesh in MESHES for backend in BACKENDS for n in RANKS),
+    *(beside_mpi(*mesh, comm, 4) for mesh in MESHES for comm in COMMS),
 ]
 
 # Every bench once: name, how it is started, exit code, rivals of its rows in any order.
