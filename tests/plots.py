@@ -101,7 +101,7 @@ def check_refused(folder, source, python, figure, wrong):
         if text is not None:
             path.write_text(text)
         refused = draw(folder, source, python, figure, path)
-        expect(refused.returncode == 1 and refused.stderr.count("\n") == 1 and str(path) in refused.stderr,
+        expect(refused.returncode == 2 and refused.stderr.count("\n") == 1 and str(path) in refused.stderr,
                f"a file that is '{name}' is refused with {refused.returncode}: {refused.stderr}")
 
 

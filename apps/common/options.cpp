@@ -163,6 +163,10 @@ void add_common_options(CLI::App& app, CommonOptions& options, const std::string
   app.add_option("--image", options.image,
                  "write a picture of the field to this file; of three dimensions, of the plane at a quarter of z")
       ->option_text("FILE.png");
+  app.add_option(
+         "--field", options.field,
+         "write the whole field to this file, as an array of NumPy: each cell's value and the rank that updates it")
+      ->option_text("FILE.npy");
 }
 
 Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases& aliases) {

@@ -28,10 +28,10 @@ constexpr bool is_mpi(Comm comm) { return comm == Comm::mpi || comm == Comm::mpi
 struct CommonOptions {
   Comm comm = Comm::sluice;
   StreamKind stream = StreamKind::inline_;
-  std::string backend;                  ///< allowed backends; empty: the library chooses
-  bool phases = false;                  ///< time the phases of a step
-  std::optional<bool> verify;           ///< unset: up to kVerifiedUpdates cell updates
-  std::string csv, json, image, trace;  ///< files to write; empty: none
+  std::string backend;                         ///< allowed backends; empty: the library chooses
+  bool phases = false;                         ///< time the phases of a step
+  std::optional<bool> verify;                  ///< unset: up to kVerifiedUpdates cell updates
+  std::string csv, json, image, field, trace;  ///< files to write; empty: none
 };
 
 /// Runs up to this many cell updates are verified unless told otherwise: up to about a minute for one core.

@@ -135,7 +135,7 @@ std::string why_not_verified(const CommonOptions& options, double updates) {
 }
 
 bool needs_field(const CommonOptions& options, double updates) {
-  return why_not_verified(options, updates).empty() || !options.image.empty();
+  return why_not_verified(options, updates).empty() || !options.image.empty() || !options.field.empty();
 }
 
 }  // namespace apps

@@ -44,7 +44,7 @@ std::string to_text(const Result& result, double updates);
 /// Why this run is not verified; empty if it is to be.
 std::string why_not_verified(const CommonOptions& options, double updates);
 
-/// Whether `report` needs the whole field: to compare it, or to draw it.
+/// Whether `report` needs the whole field: to compare it, or to write it.
 bool needs_field(const CommonOptions& options, double updates);
 
 /// Why a file of that name cannot be written: "cannot write FILE: ..."; empty if it can. Opens and makes nothing.

@@ -18,7 +18,7 @@ std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm com
 
 // Why a file cannot be written; empty: all can.
 std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
-  files.insert(files.end(), {options.csv, options.json, options.image, options.trace});
+  files.insert(files.end(), {options.csv, options.json, options.image, options.field, options.trace});
   std::erase(files, "");
   std::set<std::filesystem::path> places;
   for (const std::string& file : files) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/faces/report.hpp"
 
+#include "apps/common/field_file.hpp"
 #include "apps/common/image.hpp"
 #include "apps/common/verify.hpp"
 #include "apps/faces/reference.hpp"
@@ -26,6 +27,7 @@ int report(const Options& options, const Problem& problem, Solution& solution) {
                        [&] { return solve_serially(problem, result.steps); });
   apps::write_results(result, options.common);
   apps::write_picture<double>(options.common.image, solution.copies, problem.mesh(), -1, 1, apps::kDiverging);
+  apps::write_field<double>(options.common.field, solution.copies, {problem.mesh(), problem.grid});
   return result.verification == "failed" ? 1 : 0;
 }
 

@@ -17,7 +17,7 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
   apps::check_outputs(context, options.common, {options.frames.movie});
   const bool first = context.rank() == 0;
   heat::Solution solution;
-  heat::Chronicle chronicle(options);
+  heat::Chronicle chronicle(options, context.size());
   {
     heat::Simulation<D, Space> simulation(context, options.common, heat::setup(options.problem(), options.steps),
                                           heat::Model<D>{options.fourier}, space);

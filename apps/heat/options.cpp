@@ -56,12 +56,12 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
          "sine (default; its exact solution is known) or spots")
       ->check(CLI::IsMember({"sine", "spots"}))
       ->option_text("sine|spots");
-  apps::add_frame_options(app, options.frames, "--image");
+  apps::add_frame_options(app, options.frames, "--image and --field");
   apps::add_common_options(app, options.common, "-c,--comm,--comm-space");
   app.footer("Long options may have one dash, as in -nx 256.");
   app.callback([&] {
     sides.fill(options);
-    apps::check(options.frames, !options.common.image.empty());
+    apps::check(options.frames, !options.common.image.empty() || !options.common.field.empty());
   });
   return apps::parse(app, argc, argv);
 }

@@ -2,6 +2,7 @@
 #include "apps/heat/report.hpp"
 
 #include "apps/common/decomposition.hpp"
+#include "apps/common/field_file.hpp"
 #include "apps/common/image.hpp"
 #include "apps/common/usage_error.hpp"
 #include "apps/common/verify.hpp"
@@ -12,7 +13,8 @@
 namespace heat {
 namespace {
 
-constexpr double kHottest = 2;  // of a sine at its start
+// The greatest value at the start, and so ever.
+double hottest(const Options& options) { return options.start == Start::sine ? 2 : 1; }
 
 std::string why_not_verified(const Options& options) {
   return apps::why_not_verified(options.common, options.updates());
@@ -52,8 +54,12 @@ double tolerance(const Options& options) {
   return options.common.stream == apps::StreamKind::cuda ? 2 * rounding(options.steps) : 0;
 }
 
-void write_picture(const std::string& file, const apps::Mesh& mesh, std::span<const double> cells) {
-  apps::write_picture(file, cells, mesh, 0, kHottest, apps::kHot);
+// Files without a name are not written.
+void write_files(const Options& options, const std::string& image, const std::string& field, int ranks,
+                 std::span<const double> cells) {
+  const apps::Mesh mesh = options.problem().mesh();
+  apps::write_picture(image, cells, mesh, 0, hottest(options), apps::kHot);
+  apps::write_field(field, cells, {mesh, ranks});
 }
 
 }  // namespace
@@ -83,9 +89,11 @@ void print_header(const Options& options) {
 
 void Chronicle::write(Index step, std::span<const double> cells) {
   const apps::Mesh mesh = options_.problem().mesh();
-  if (options_.frames.writes(step)) write_picture(apps::numbered(options_.common.image, step), mesh, cells);
+  if (options_.frames.writes(step))
+    write_files(options_, apps::numbered(options_.common.image, step), apps::numbered(options_.common.field, step),
+                ranks_, cells);
   if (!options_.frames.shows(step, options_.steps)) return;
-  if (!movie_) movie_.emplace(options_.frames.movie, mesh.nx, mesh.ny, 0, kHottest, apps::kHot);
+  if (!movie_) movie_.emplace(options_.frames.movie, mesh.nx, mesh.ny, 0, hottest(options_), apps::kHot);
   movie_->add(apps::drawn_plane(cells, mesh));
 }
 
@@ -104,7 +112,7 @@ int report(const Options& options, Solution& solution) {
       [&] { return solve_serially(options.problem(), options.steps); }, tolerance(options));
   if (!kept) result.verification = "failed";
   apps::write_results(result, options.common);
-  write_picture(options.common.image, mesh, solution.cells);
+  write_files(options, options.common.image, options.common.field, result.ranks, solution.cells);
   return result.verification == "failed" ? 1 : 0;
 }
 

@@ -26,16 +26,17 @@ std::string why_no_order(const Options& options, int ranks);
 /// What is written of the steps on the way, at rank 0.
 class Chronicle {
  public:
-  explicit Chronicle(const Options& options) : options_(options) {}
+  Chronicle(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
 
-  /// Pictures go to the file asked for, numbered, and frames to the movie. Of three dimensions the plane at a
-  /// quarter of z.
+  /// Pictures and fields go to the files asked for, numbered, and frames to the movie. Of three dimensions pictures
+  /// and frames show the plane at a quarter of z.
   void write(Index step, std::span<const double> cells);
   /// Ends the movie.
   void close();
 
  private:
   const Options& options_;
+  const int ranks_;
   std::optional<apps::Movie> movie_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/jacobi/report.hpp"
 
+#include "apps/common/field_file.hpp"
 #include "apps/common/image.hpp"
 #include "apps/common/progress.hpp"
 #include "apps/common/verify.hpp"
@@ -50,6 +51,7 @@ int report(const Options& options, Solution& solution) {
   if (options.csv_line) print_csv_line(options, result, serial_s);
   apps::write_results(result, options.common);
   apps::write_picture<double>(options.common.image, solution.unknowns, mesh, -1, 1, apps::kDiverging);
+  apps::write_field<double>(options.common.field, solution.unknowns, {mesh, result.ranks});
   return result.verification == "failed" ? 1 : 0;
 }
 

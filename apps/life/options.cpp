@@ -75,10 +75,10 @@ void add_world_options(CLI::App& app, Options& options) {
 
 void add_output_options(CLI::App& app, Options& options) {
   app.add_option("--rle", options.rle, "write the last generation to this file")->option_text("FILE.rle");
-  apps::add_frame_options(app, options.frames, "--image and --rle");
+  apps::add_frame_options(app, options.frames, "--image, --field and --rle");
   app.callback([&options] {
     if (std::isnan(options.density)) throw CLI::ValidationError("--random", "nan is no part of the cells");
-    apps::check(options.frames, !options.common.image.empty() || !options.rle.empty());
+    apps::check(options.frames, !options.common.image.empty() || !options.common.field.empty() || !options.rle.empty());
   });
 }
 

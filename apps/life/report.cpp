@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/life/report.hpp"
 
+#include "apps/common/field_file.hpp"
 #include "apps/common/image.hpp"
 #include "apps/common/verify.hpp"
 #include "apps/life/reference.hpp"
@@ -12,11 +13,15 @@
 namespace life {
 namespace {
 
-// Files without a name are not written.
-void write_field(const std::string& image, const std::string& rle, const World& world, std::span<const Cell> cells) {
-  apps::write_picture(image, cells, world.mesh(), 0, 1, apps::kCells);
-  if (!rle.empty()) apps::write_text(rle, to_rle(cells, world.nx, world.ny, world.rule));
-}
+struct Files {
+  std::string image, field, rle;  // empty: not written
+
+  void write(const World& world, int ranks, std::span<const Cell> cells) const {
+    apps::write_picture(image, cells, world.mesh(), 0, 1, apps::kCells);
+    apps::write_field(field, cells, {world.mesh(), ranks});
+    if (!rle.empty()) apps::write_text(rle, to_rle(cells, world.nx, world.ny, world.rule));
+  }
+};
 
 }  // namespace
 
@@ -31,8 +36,9 @@ bool reports_field(const Options& options) {
 
 void Chronicle::write(Index generation, std::span<const Cell> cells) {
   if (options_.frames.writes(generation))
-    write_field(apps::numbered(options_.common.image, generation), apps::numbered(options_.rle, generation), world_,
-                cells);
+    Files{apps::numbered(options_.common.image, generation), apps::numbered(options_.common.field, generation),
+          apps::numbered(options_.rle, generation)}
+        .write(world_, ranks_, cells);
   if (!options_.frames.shows(generation, options_.generations)) return;
   if (!movie_) movie_.emplace(options_.frames.movie, world_.nx, world_.ny, 0, 1, apps::kCells);
   movie_->add(cells);
@@ -48,7 +54,7 @@ int report(const Options& options, const World& world, Solution& solution) {
   apps::verify<Cell>(result, apps::why_not_verified(options.common, options.updates()), solution.cells, world.mesh(),
                      [&] { return live_serially(world, options.generations); });
   apps::write_results(result, options.common);
-  write_field(options.common.image, options.rle, world, solution.cells);
+  Files{options.common.image, options.common.field, options.rle}.write(world, result.ranks, solution.cells);
   return result.verification == "failed" ? 1 : 0;
 }
 

@@ -20,9 +20,9 @@ bool reports_field(const Options& options);
 /// What is written of the generations on the way, at rank 0.
 class Chronicle {
  public:
-  Chronicle(const Options& options, const World& world) : options_(options), world_(world) {}
+  Chronicle(const Options& options, const World& world, int ranks) : options_(options), world_(world), ranks_(ranks) {}
 
-  /// Pictures and patterns go to the files asked for, numbered, and frames to the movie.
+  /// Pictures, fields and patterns go to the files asked for, numbered, and frames to the movie.
   void write(Index generation, std::span<const Cell> cells);
   /// Ends the movie.
   void close();
@@ -30,6 +30,7 @@ class Chronicle {
  private:
   const Options& options_;
   const World& world_;
+  const int ranks_;
   std::optional<apps::Movie> movie_;
 };
 

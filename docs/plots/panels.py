@@ -37,7 +37,13 @@ KEYS = ("backend", "stream", "memory", "fired_by", "ranks", "depth", "window")
 
 
 def refuse(why):
-    sys.exit(f"plots: {why}")
+    print(f"plots: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        refuse(message)
 
 
 def make_folder(path):
@@ -208,7 +214,7 @@ def number_in(pattern, row):
 def main(about, benches, needs, figures, usual=()):
     """`figures(rows)` yields for each figure the words that tell it from others of a file, its rows, and what else `draw` is given.
     `needs`: fields that must be numbers. `usual`: the rivals that are shown unless --against names others."""
-    parser = argparse.ArgumentParser(description=about)
+    parser = Parser(description=about)
     parser.add_argument("rows", type=pathlib.Path, nargs="+", help="JSON that sluice-bench, or bench_apps.py, has written")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the SVG files")
     parser.add_argument("--against", type=lambda names: names.split(","), metavar="NAME,...",

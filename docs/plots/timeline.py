@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A piece of a timeline: what the streams and engines of each rank did, and the messages between them."""
+"""Some steps of a timeline: what the streams and engines of each rank did, and the messages between them."""
 
-import argparse
 import collections
 import json
 import pathlib
@@ -15,6 +14,8 @@ COLOURS = {"put": "C0", "post": "C9", "post credit": "lightblue", "release": "C8
 GROUPS = {"start", "wait for all", "wait for credits", "release all"}  # what a plan does: its parts are drawn
 OTHERS = ["C1", "C2", "C3", "C4", "C5", "C6"]
 BAR = 0.8  # of the height of a track
+MARGIN = 0.02  # of the steps, before and after them
+ARROW = "#10306e"
 
 
 def events_of(path):
@@ -23,9 +24,12 @@ def events_of(path):
         slices = [event for event in events if event["ph"] == "X"]
         tracks = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event.get("name") == "thread_name"}
         arrows = collections.defaultdict(dict)
+        puts = {(*place_of(event), event["ts"]): event["args"] for event in slices if event["name"] == "put"}
         for event in events:
             if event["ph"] in ("s", "t", "f"):
                 arrows[event["id"]][event["ph"]] = event
+            if event["ph"] == "s":
+                arrows[event["id"]]["put"] = puts.get((*place_of(event), event["ts"]), {})
     except (OSError, ValueError, KeyError, TypeError) as reason:
         refuse(f"{path}: no timeline: {reason!r}")
     whole = [arrow for arrow in arrows.values() if {"s", "f"} <= arrow.keys()]
@@ -34,11 +38,22 @@ def events_of(path):
     return slices, tracks, sorted(whole, key=lambda arrow: arrow["s"]["ts"])
 
 
-def window_of(arrows, messages):
-    """From when to when: so many messages in the middle of the run."""
-    first = max(0, (len(arrows) - messages) // 2)
-    some = arrows[first: first + messages]
-    return some[0]["s"]["ts"], max(arrow["f"]["ts"] for arrow in some)
+def window_of(arrows, steps):
+    """From when to when: so many steps, from the first of their puts until all ranks have put for the step after them. A step is an epoch
+    of the channels that have the most. Of all such windows, the one of median length."""
+    channels = collections.defaultdict(dict)
+    for arrow in arrows:
+        channels[arrow["s"]["pid"], arrow["put"].get("channel")][arrow["put"].get("epoch", 0)] = arrow
+    most = max(len(epochs) for epochs in channels.values())
+    busy = [[arrow for _, arrow in sorted(epochs.items())] for epochs in channels.values() if len(epochs) == most]
+    windows = []
+    for first in range(max(1, most - steps)):
+        some = [arrow for channel in busy for arrow in channel[first: first + steps]]
+        after = [channel[first + steps]["s"]["ts"] for channel in busy if first + steps < most]
+        windows.append((min(arrow["s"]["ts"] for arrow in some), max([arrow["f"]["ts"] for arrow in some] + after)))
+    begin, end = sorted(windows, key=lambda window: window[1] - window[0])[len(windows) // 2]
+    margin = MARGIN * (end - begin)
+    return begin - margin, end + margin
 
 
 def place_of(event):
@@ -61,9 +76,9 @@ def colours_of(slices):
     return {name: COLOURS[name] for name in COLOURS if name in names} | dict(zip(others, OTHERS))
 
 
-def draw(path, out, messages):
+def draw(path, out, steps):
     slices, tracks, arrows = events_of(path)
-    begin, end = window_of(arrows, messages)
+    begin, end = window_of(arrows, steps)
     shown = [piece for piece in slices if piece["ts"] < end and piece["ts"] + piece["dur"] > begin]
     rows = {place: row for row, place in enumerate(sorted({place_of(piece) for piece in shown}))}
     colours = colours_of(shown)
@@ -81,28 +96,31 @@ def draw(path, out, messages):
             continue
         for at, to in zip(stops, stops[1:]):
             axes.annotate("", (to["ts"] - begin, rows[place_of(to)]), (at["ts"] - begin, rows[place_of(at)]),
-                          arrowprops={"arrowstyle": "->", "linewidth": 0.7, "color": "black", "shrinkA": 0, "shrinkB": 0})
-    axes.set(xlim=(0, end - begin), ylim=(len(rows) - 0.5, -0.5), xlabel="time (us)", title="Timeline: streams, engines, and messages as arrows")
+                          arrowprops={"arrowstyle": "-|>", "linewidth": 1.1, "color": ARROW, "shrinkA": 0, "shrinkB": 0})
+        axes.plot(stops[0]["ts"] - begin, rows[place_of(stops[0])], "o", color=ARROW, markersize=3.5)
+    axes.set(xlim=(0, end - begin), ylim=(len(rows) - 0.5, -0.5), xlabel="time (us)", title=f"{steps} step{'s' * (steps > 1)}: streams, engines, and messages as arrows")
     axes.set_yticks(range(len(rows)), [f"rank {rank}, {tracks[rank, track]}" for rank, track in rows])
     axes.grid(axis="y", visible=False)
     handles = [pyplot.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor="black", linewidth=0.2) for colour in colours.values()]
-    axes.legend(handles, colours, loc="upper center", bbox_to_anchor=(0.5, -0.9 / (1 + 0.45 * len(rows))), ncols=5)
-    figure.savefig(out, metadata={"Date": None})
+    handles.append(pyplot.Line2D([], [], color=ARROW, linewidth=1.1, marker="o", markersize=3.5))
+    axes.legend(handles, [*colours, "message: from its put to its wait"], loc="upper center", bbox_to_anchor=(0.5, -0.75 / (1 + 0.45 * len(rows))), ncols=5)
+    figure.savefig(out, dpi=160, metadata={"Date": None} if out.suffix == ".svg" else None)
     pyplot.close(figure)
     print(out)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = panels.Parser(description=__doc__)
     parser.add_argument("timelines", type=pathlib.Path, nargs="+", help="what a program has written that was given --trace FILE")
-    parser.add_argument("--messages", type=int, default=16, help="how many, in the middle of the run; default: 16")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the SVG files")
+    parser.add_argument("--steps", type=int, default=2, help="how many, in the middle of the run; default: 2")
+    parser.add_argument("--format", choices=("svg", "png"), default="svg", help="default: svg")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the figures")
     options = parser.parse_args()
-    if options.messages < 1:
-        refuse("--messages: a whole number from 1 on")
+    if options.steps < 1:
+        refuse("--steps: a whole number from 1 on")
     panels.make_folder(options.out)
     for path in options.timelines:
-        draw(path, options.out / f"{path.stem}.svg", options.messages)
+        draw(path, options.out / f"{path.stem}.{options.format}", options.steps)
 
 
 if __name__ == "__main__":
