@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/peers.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -27,7 +28,8 @@ namespace {
 
 constexpr const char* kBoardVariable = "SLUICE_USER_TEST_BOARD";
 constexpr std::string_view kCallFlag = "--peers-call=";
-constexpr std::string_view kTableFlag = "--cases=";  // FILE: of the tests that the filter names, the cases of this table
+constexpr std::string_view kTableFlag =
+    "--cases=";  // FILE: of the tests that the filter names, the cases of this table
 // Of every call, in milliseconds: tests/seeded.py lowers it, because there most runs end by it.
 constexpr const char* kLimitVariable = "SLUICE_USER_TEST_LIMIT_MS";
 constexpr int kNeverReached = 97;
@@ -114,6 +116,7 @@ template <class Run>
 std::vector<std::string> command(const Peers& peers) {
   const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
   std::vector<std::string> words = {"sluice-run", "-n", std::to_string(peers.ranks)};
+  if (!peers.processes) words.emplace_back("--threads");
   if (peers.keep_going) words.emplace_back("--keep-going");
   words.emplace_back("/proc/self/exe");
   words.push_back(std::string("--gtest_filter=") + info->test_suite_name() + "." + info->name());
@@ -127,6 +130,16 @@ void prepare_child(std::vector<std::string>& environment, const base::Fd& output
   ::dup2(output.get(), STDOUT_FILENO);
   ::dup2(output.get(), STDERR_FILENO);
   for (std::string& variable : environment) ::putenv(variable.data());
+}
+
+/// A driver that this process has loaded does not work in its forks.
+bool has_gpu_driver() {
+  const auto loaded = [](const char* library) {
+    void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle != nullptr) ::dlclose(handle);
+    return handle != nullptr;
+  };
+  return loaded("libcuda.so.1") || loaded("libamdhip64.so");
 }
 
 [[noreturn]] void become_launcher(const Peers& peers, const base::Fd& board_fd) {
@@ -197,7 +210,7 @@ Ended end_of_peers(const Peers& peers, const Body& body) {
   if (launcher == 0) {
     std::vector<std::string> environment = peers.environment;
     prepare_child(environment, input);
-    if (!peers.processes) run_as_threads(peers, body, board_fd);
+    if (!peers.processes && !has_gpu_driver()) run_as_threads(peers, body, board_fd);
     become_launcher(peers, board_fd);
   }
   input = base::Fd();
@@ -245,7 +258,8 @@ namespace {
 /// Takes a flag of ours out of the arguments, and returns its value; empty: it is not there.
 std::string take_flag(std::string_view name, int& argc, char** argv) {
   char** const end = argv + argc;
-  char** const flag = std::find_if(argv, end, [&](const char* word) { return std::string_view(word).starts_with(name); });
+  char** const flag =
+      std::find_if(argv, end, [&](const char* word) { return std::string_view(word).starts_with(name); });
   if (flag == end) return {};
   std::string value = *flag + name.size();
   std::copy(flag + 1, end, flag);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks for tests: threads of a fork of the test, or processes that sluice-run starts. They are killed when they hang.
+// Ranks for tests: threads of a fork of the test, or what sluice-run starts. They are killed when they hang.
 #pragma once
 
 #include <sluice/sluice.hpp>
@@ -55,8 +55,9 @@ struct Ended {
 /// test.
 ///
 /// Ranks that are processes are this program again, started by sluice-run: they run the same test up to the same call.
-/// Ranks that are threads call `sluice::run_threads` in a fork of the test. So `body` may use what the test computed
-/// before, and changes nothing in the test that goes on.
+/// Ranks that are threads call `sluice::run_threads` in a fork of the test, or are started by sluice-run too, if the
+/// test has loaded a GPU's driver. So `body` may use what the test computed before, and changes nothing in the test
+/// that goes on.
 void run_peers(const Peers& peers, const Body& body);
 
 /// The same, where ranks are expected to end badly: nothing is a failure but what the caller makes of it.

@@ -20,6 +20,7 @@ GROUNDS = ["threads", "shm", "posted", "rung", "shm_between_threads", "threads_o
 IN_BOTH_ORDERS = ["threads", "shm", "posted", "rung"]
 PAIRED = "Epochs"
 NETWORKS = [ground for ground in GROUNDS if "ofi" in ground or ground in ("emucxi", "chaos")]
+SLOW = ["ofi_sockets", "emucxi"]
 MEBIBYTE = 1024 * 1024
 CASE = re.compile(r"(?P<stream>inline_cuda|inline|host|cuda)_(?:(?P<way>stream|graph|kernel)|(?P<memory>allocated|user|[a-z]+_to_[a-z]+))"
                   r"(?:_d(?P<depth>\d+))?_(?P<bytes>\d+)(?P<unit>B|MiB)(?:_(?P<ranks>\d+)ranks)?")
@@ -85,10 +86,14 @@ def wanted(cases, only):
     for (suite, ground, kind), some in cases.items():
         if suite not in only.get((ground, kind), {suite}):
             continue
-        few = {case for case in some if ground not in NETWORKS or case.bytes < MEBIBYTE}
+        few = {case for case in some if not too_long(ground, case)}
         if few:
             chosen[suite, ground, kind] = few
     return chosen
+
+
+def too_long(ground, case):
+    return ground in NETWORKS and case.bytes >= MEBIBYTE or ground in SLOW and ("ranks", "2") not in case.values
 
 
 def gaps(wanted_cases, rows):
