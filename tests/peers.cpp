@@ -28,8 +28,7 @@ namespace {
 
 constexpr const char* kBoardVariable = "SLUICE_USER_TEST_BOARD";
 constexpr std::string_view kCallFlag = "--peers-call=";
-constexpr std::string_view kTableFlag =
-    "--cases=";  // FILE: of the tests that the filter names, the cases of this table
+constexpr std::string_view kTableFlag = "--cases=";  // FILE, see tests/chosen.hpp
 // Of every call, in milliseconds: tests/seeded.py lowers it, because there most runs end by it.
 constexpr const char* kLimitVariable = "SLUICE_USER_TEST_LIMIT_MS";
 constexpr int kNeverReached = 97;
