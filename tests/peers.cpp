@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/peers.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,12 +21,14 @@
 #include <utility>
 
 #include "base/fd.hpp"
+#include "tests/chosen.hpp"
 
 namespace sluice::test {
 namespace {
 
 constexpr const char* kBoardVariable = "SLUICE_USER_TEST_BOARD";
 constexpr std::string_view kCallFlag = "--peers-call=";
+constexpr std::string_view kTableFlag = "--cases=";  // FILE, see tests/chosen.hpp
 // Time limit of every call, in milliseconds. tests/mutants.py lowers it, because a mutant often makes ranks hang.
 constexpr const char* kLimitVariable = "SLUICE_USER_TEST_LIMIT_MS";
 constexpr int kNeverReached = 97;
@@ -50,6 +53,12 @@ class RankPrinter final : public testing::EmptyTestEventListener {
   }
 };
 
+void report_failures_only() {
+  auto& listeners = testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new RankPrinter);
+}
+
 Board* map_board(int fd) {
   void* const at = ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) die("mmap of the board");
@@ -65,10 +74,9 @@ base::Fd make_board() {
 
 // ---- in a rank
 
-[[noreturn]] void run_as_rank(const Peers& peers, const Body& body) {
-  const char* const fd = std::getenv(kBoardVariable);
-  if (fd == nullptr) throw std::runtime_error("a rank of a test is started by its test only");
-  g_board = map_board(std::atoi(fd));
+/// Ends the process. `run`: sluice::run or sluice::run_threads.
+template <class Run>
+[[noreturn]] void end_with_ranks(Run run, const Peers& peers, const Body& body) {
   const Options options{peers.timeout, peers.connect_timeout, peers.backend};
   const Body traced = [&](Context& context) {
     const testing::ScopedTrace trace(nullptr, 0, "in rank " + std::to_string(context.rank()));
@@ -80,8 +88,26 @@ base::Fd make_board() {
     }
     if (testing::Test::HasFailure()) g_board->give_up();
   };
-  const int code = sluice::run(0, nullptr, traced, options);
+  const int code = run(traced, options);
   std::exit(code != 0 ? code : (testing::Test::HasFailure() ? 1 : 0));  // the rest of the test is not a rank's
+}
+
+/// In a process of sluice-run.
+[[noreturn]] void run_as_rank(const Peers& peers, const Body& body) {
+  const char* const fd = std::getenv(kBoardVariable);
+  if (fd == nullptr) throw std::runtime_error("a rank of a test is started by its test only");
+  g_board = map_board(std::atoi(fd));
+  end_with_ranks([](const Body& traced, const Options& options) { return sluice::run(0, nullptr, traced, options); },
+                 peers, body);
+}
+
+/// In a fork of the test: all ranks are its threads.
+[[noreturn]] void run_as_threads(const Peers& peers, const Body& body, const base::Fd& board_fd) {
+  g_board = map_board(board_fd.get());
+  report_failures_only();
+  end_with_ranks(
+      [&](const Body& traced, const Options& options) { return sluice::run_threads(peers.ranks, traced, options); },
+      peers, body);
 }
 
 // ---- in the test
@@ -97,15 +123,28 @@ std::vector<std::string> command(const Peers& peers) {
   return words;
 }
 
-[[noreturn]] void become_launcher(const Peers& peers, const base::Fd& board_fd, const base::Fd& output) {
+/// In the child: its output and its environment are those of the ranks, and it ends with the test.
+void prepare_child(std::vector<std::string>& environment, const base::Fd& output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::dup2(output.get(), STDOUT_FILENO);
   ::dup2(output.get(), STDERR_FILENO);
+  for (std::string& variable : environment) ::putenv(variable.data());
+}
+
+/// A driver that this process has loaded does not work in its forks.
+bool has_gpu_driver() {
+  const auto loaded = [](const char* library) {
+    void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle != nullptr) ::dlclose(handle);
+    return handle != nullptr;
+  };
+  return loaded("libcuda.so.1") || loaded("libamdhip64.so");
+}
+
+[[noreturn]] void become_launcher(const Peers& peers, const base::Fd& board_fd) {
   ::setenv(kBoardVariable, std::to_string(board_fd.get()).c_str(), 1);
   // Of those tests that a rank's filter names, its one is not in every share.
   for (const char* const share : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) ::unsetenv(share);
-  std::vector<std::string> environment = peers.environment;
-  for (std::string& variable : environment) ::putenv(variable.data());
   std::vector<std::string> words = command(peers);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -167,7 +206,12 @@ Ended end_of_peers(const Peers& peers, const Body& body) {
   std::fflush(nullptr);
   const pid_t launcher = ::fork();
   if (launcher < 0) die("fork");
-  if (launcher == 0) become_launcher(peers, board_fd, input);
+  if (launcher == 0) {
+    std::vector<std::string> environment = peers.environment;
+    prepare_child(environment, input);
+    if (!peers.processes && !has_gpu_driver()) run_as_threads(peers, body, board_fd);
+    become_launcher(peers, board_fd);
+  }
   input = base::Fd();
   const auto limit = limit_of(peers);
   Ended ended = watch_over(launcher, output, limit);
@@ -210,15 +254,16 @@ void skipped_here(const std::string& reason) {
 
 namespace {
 
-/// Takes our own flag out of the arguments.
-void take_call_flag(int& argc, char** argv) {
+/// Takes a flag of ours out of the arguments, and returns its value; empty: it is not there.
+std::string take_flag(std::string_view name, int& argc, char** argv) {
   char** const end = argv + argc;
   char** const flag =
-      std::find_if(argv, end, [](const char* word) { return std::string_view(word).starts_with(kCallFlag); });
-  if (flag == end) return;
-  g_call_to_run = std::atoi(*flag + kCallFlag.size());
+      std::find_if(argv, end, [&](const char* word) { return std::string_view(word).starts_with(name); });
+  if (flag == end) return {};
+  std::string value = *flag + name.size();
   std::copy(flag + 1, end, flag);
   --argc;
+  return value;
 }
 
 /// Counts the calls of each test on its own.
@@ -227,13 +272,14 @@ class CallCounter final : public testing::EmptyTestEventListener {
 };
 
 int run_tests(int argc, char** argv) {
-  take_call_flag(argc, argv);
+  g_call_to_run = std::atoi(take_flag(kCallFlag, argc, argv).c_str());
+  const std::string table = take_flag(kTableFlag, argc, argv);
   testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
+  if (!table.empty()) listeners.Append(new ChosenCases(table));
   listeners.Append(new CallCounter);
   if (g_call_to_run == 0) return RUN_ALL_TESTS();
-  delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new RankPrinter);
+  report_failures_only();
   [[maybe_unused]] const int ignored = RUN_ALL_TESTS();
   return kNeverReached;  // a rank ends inside its call
 }

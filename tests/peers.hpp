@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks for tests: threads of one process or processes, always started by sluice-run, killed when they hang.
+// Ranks for tests: threads of a fork of the test, or what sluice-run starts. They are killed when they hang.
 #pragma once
 
 #include <sluice/sluice.hpp>
@@ -46,7 +46,7 @@ struct Peers {
 
 /// How they ended.
 struct Ended {
-  int code = 0;       ///< sluice-run's; failed assertions in a rank make it 1
+  int code = 0;       ///< sluice-run's or run_threads'; failed assertions in a rank make it 1
   bool hung = false;  ///< and were killed
   std::string text;   ///< what they and sluice-run wrote
 };
@@ -54,8 +54,10 @@ struct Ended {
 /// Runs `body` in each rank and waits for the end of all. What a rank asserts, throws or dies of is a failure of this
 /// test.
 ///
-/// The ranks are this program again, started by sluice-run: they run the same test up to the same call, so `body` may
-/// use what the test computed before, and changes nothing in the test that goes on.
+/// Ranks that are processes are this program again, started by sluice-run: they run the same test up to the same call.
+/// Ranks that are threads call `sluice::run_threads` in a fork of the test, or are started by sluice-run too, if the
+/// test has loaded a GPU's driver. So `body` may use what the test computed before, and changes nothing in the test
+/// that goes on.
 void run_peers(const Peers& peers, const Body& body);
 
 /// The same, where ranks are expected to end badly: nothing is a failure but what the caller makes of it.

@@ -39,10 +39,12 @@ const std::vector<Ground>& networks() {
   return all;
 }
 
-/// A new one for each run, told, unless it is given. Ranks get that of their test.
+/// One that never changes; in the full run a new one, which is printed. Ranks inherit the seed of their test.
 void choose_seed() {
+  constexpr unsigned kSeed = 20261121;
   if (std::getenv("CHAOS_SEED") != nullptr) return;
-  const std::string seed = std::to_string(std::random_device()() >> 1);
+  const bool full = std::getenv("SLUICE_USER_FULL") != nullptr;
+  const std::string seed = std::to_string(full ? std::random_device()() >> 1 : kSeed);
   std::cout << "CHAOS_SEED=" << seed << '\n' << std::flush;
   setenv("CHAOS_SEED", seed.c_str(), 1);
 }

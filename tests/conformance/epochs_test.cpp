@@ -113,6 +113,27 @@ INSTANTIATE_TEST_SUITE_P(Quick, Epochs,
                          CaseName());
 INSTANTIATE_TEST_SUITE_P(QuickDepths, Epochs,
                          testing::ValuesIn(with_sizes(with_depths(stream_cases(), {1, 8}), {0, 13})), CaseName());
+
+/// Every two values of size, depth, number of ranks, memory and stream meet in one of them (matrix.py checks it).
+std::vector<Case> paired_cases() {
+  const std::vector<int> depths = {1, 2, 8};
+  const std::vector<int> ranks = {1, 2, 4};
+  std::vector<Case> cases;
+  for (std::size_t size = 0; size < kSizes.size(); ++size) {
+    for (std::size_t depth = 0; depth < depths.size(); ++depth) {
+      Case one{.ground = grounds()[(size + depth) % 2]};
+      one.host = (size / 2 + depth) % 2 != 0;
+      one.user = (size + depth / 2) % 2 != 0;
+      one.ranks = ranks[(size + depth) % ranks.size()];
+      one.depth = depths[depth];
+      one.bytes = kSizes[size];
+      cases.push_back(one);
+    }
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(QuickPairs, Epochs, testing::ValuesIn(paired_cases()), CaseName());
+
 INSTANTIATE_TEST_SUITE_P(Quick, OneWay,
                          testing::ValuesIn(with_sizes(with_depths(memory_cases(), {1, 8}), {13, 1024 * 1024})),
                          CaseName());

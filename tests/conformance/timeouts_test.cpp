@@ -129,9 +129,9 @@ TEST_P(Timeouts, a_limit_ends_a_put_that_waits_for_its_credit) {
 /// More than the limit, but nothing waits for a word all that time.
 TEST_P(Timeouts, a_limit_concerns_each_wait_and_not_their_sum) {
   Peers peers = GetParam().peers();
-  peers.timeout = 5s;
+  peers.timeout = 3s;
   run_peers(peers, [](Context& context) {
-    constexpr int kPuts = 60;
+    constexpr int kPuts = 35;  // each 100 ms after the one before
     const Case& one = GetParam();
     Order order(one);
     const Buffer buffer(context, one);
