@@ -126,6 +126,11 @@ set(SLUICE_KOKKOS_KIND "" CACHE STRING "Which Kokkos of ./dev's: empty (processo
 sluice_find(KOKKOS Kokkos Kokkos::kokkos 4.5 COMPONENTS separable_compilation HINTS
             "${sluice_cache}/kokkos-4.7.0${SLUICE_KOKKOS_KIND}")
 sluice_option(KOKKOS HELP "Applications on Kokkos" NEEDS Kokkos_FOUND FOUND "${Kokkos_DEVICES}")
+# With Kokkos' Threads, kernels are for the thread alone that has initialised Kokkos; the ranks of applications may be others.
+set(SLUICE_KOKKOS_APPS ${SLUICE_ENABLE_KOKKOS})
+if(THREADS IN_LIST Kokkos_DEVICES)
+  set(SLUICE_KOKKOS_APPS OFF)
+endif()
 
 # Adaptors, for libraries that no registry has: looked for where somebody asks.
 if(SLUICE_ENABLE_CABANA)
