@@ -69,7 +69,7 @@ std::string SeamWatch::failure() const {
   return failure_;
 }
 
-Piece::Piece(const Case& one, std::size_t bytes) {
+SeamMemory::SeamMemory(const Case& one, std::size_t bytes) {
   if (one.user) {
     users_.resize((bytes + 7) / 8);
     extent_ = {reinterpret_cast<std::byte*>(users_.data()), bytes, nullptr};

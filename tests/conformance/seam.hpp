@@ -28,9 +28,9 @@ class SeamWatch final : public device::Watch {
 };
 
 /// Memory of the case's kind, poisoned.
-class Piece {
+class SeamMemory {
  public:
-  Piece(const Case& one, std::size_t bytes);
+  SeamMemory(const Case& one, std::size_t bytes);
   const device::Extent& extent() const { return extent_; }
   std::span<std::byte> bytes() const { return {extent_.data, extent_.bytes}; }
 
@@ -100,8 +100,8 @@ class Asker {
 
   const Context& context_;
   std::uint64_t depth_;
-  Piece local_;
-  Piece offered_;
+  SeamMemory local_;
+  SeamMemory offered_;
   Seam seam_;
   SeamWatch watch_;
   std::unique_ptr<backends::Access> access_;
