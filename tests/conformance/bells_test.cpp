@@ -45,8 +45,8 @@ class RungByKernels {
  private:
   backends::RungPut& rung() { return dynamic_cast<backends::RungPut&>(*put_); }
 
-  Piece source_;
-  Piece target_;
+  SeamMemory source_;
+  SeamMemory target_;
   base::Progress& landed_ = base::take_progress();
   backends::Signal signal_{&landed_.word, &landed_.parking, {}};
   SeamWatch watch_;

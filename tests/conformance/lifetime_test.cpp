@@ -65,9 +65,9 @@ void open_and_close(Context& context, const Case& one, int rounds) {
 }
 
 void expect_flat(const Usage& before, const Usage& after) {
-  EXPECT_LE(after.descriptors, before.descriptors + 4);  // another rank may be looking at its own usage
+  EXPECT_LE(after.descriptors, before.descriptors + 4);                // another rank may be looking at its own usage
   EXPECT_LE(after.mappings, before.mappings + (kSanitized ? 40 : 8));  // a leak would be 300 of them and more
-  if (!kSanitized) {  // a sanitizer keeps what is freed
+  if (!kSanitized) {                                                   // a sanitizer keeps what is freed
     EXPECT_LE(after.resident_kib, before.resident_kib + 1024);
   }
 }
