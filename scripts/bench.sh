@@ -66,16 +66,21 @@ figure_of() {
 }
 
 cmd_plots() {
-  local python=python3 file files=("$@") measured=(build/bench/*.json)
+  local python out=build/plots file files measured=(build/bench/*.json)
+  if [ "${1:-}" = --out ]; then
+    out=${2:-}
+    [ -n "$out" ] || bad_usage "plots: --out takes a folder"
+    shift 2
+  fi
+  files=("$@")
   for file in "$@"; do
     [ -n "$(figure_of "$file")" ] || bad_usage "plots: no figure is drawn of '$file': its name begins with no bench that has one"
   done
   [ $# -gt 0 ] || files=("${measured[@]}")
   [ -e "${files[0]}" ] || fail "plots: ${files[0]} is not there; ./dev bench measures"
   setup plots
-  python3 -c 'import matplotlib' 2>/dev/null || python=/usr/bin/python3  # Debian's packages are for Debian's Python
-  "$python" -c 'import matplotlib' 2>/dev/null || fail "plots: matplotlib 3.6 or newer is not installed"
+  python=$(plotting_python) || fail "plots: matplotlib 3.6 or newer is not installed"
   for file in "${files[@]}"; do
-    [ -z "$(figure_of "$file")" ] || "$python" -B "$(figure_of "$file")" "$file" --out build/plots
+    [ -z "$(figure_of "$file")" ] || "$python" -B "$(figure_of "$file")" "$file" --out "$out"
   done
 }

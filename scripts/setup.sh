@@ -293,6 +293,15 @@ setup() {
   done
 }
 
+# The Python that has matplotlib: Debian's packages are for Debian's own.
+plotting_python() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    "$python" -c 'import matplotlib' 2>/dev/null && echo "$python" && return
+  done
+  return 1
+}
+
 # What building a preset takes.
 setup_preset() {
   local parts=(compiler library)
