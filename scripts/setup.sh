@@ -90,11 +90,12 @@ unpack_kokkos() {
 # nothing that looks like a Kokkos.
 build_kokkos() {
   local prefix=$1 work flags=(-DKokkos_ENABLE_OPENMP=ON)
+  ! command -v ninja >/dev/null || flags+=(-G Ninja)
   work=$(mktemp -d "$cache/kokkos-build.XXXXXX") || return
-  [ "$2" != cuda ] || flags=(-DKokkos_ENABLE_CUDA=ON "-DKokkos_ARCH_$(kokkos_gpu)=ON"
+  [ "$2" != cuda ] || flags+=(-DKokkos_ENABLE_OPENMP=OFF -DKokkos_ENABLE_CUDA=ON "-DKokkos_ARCH_$(kokkos_gpu)=ON"
     -DCMAKE_CXX_COMPILER="$work/kokkos/bin/nvcc_wrapper" -DCMAKE_PROJECT_Kokkos_INCLUDE="$PWD/cmake/SluiceKokkos.cmake")
   # Unlike OpenMP's, what Threads does is all in the open for ThreadSanitizer.
-  [ "$2" != threads ] || flags=(-DKokkos_ENABLE_THREADS=ON -DCMAKE_CXX_FLAGS='-g1 -fsanitize=thread')
+  [ "$2" != threads ] || flags+=(-DKokkos_ENABLE_OPENMP=OFF -DKokkos_ENABLE_THREADS=ON -DCMAKE_CXX_FLAGS='-g1 -fsanitize=thread')
   {
     unpack_kokkos "$work/kokkos" "$3" && "fit_kokkos_to_$2" "$work/kokkos" &&
       cmake -S "$work/kokkos" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=20 \
