@@ -89,13 +89,16 @@ unpack_kokkos() {
 # build_kokkos PREFIX processors|threads|cuda VERSION: installs beside the final place and renames, so that an interrupted setup leaves
 # nothing that looks like a Kokkos.
 build_kokkos() {
-  local prefix=$1 work flags=(-DKokkos_ENABLE_OPENMP=ON)
-  ! command -v ninja >/dev/null || flags+=(-G Ninja)
+  local prefix=$1 work flags=()
   work=$(mktemp -d "$cache/kokkos-build.XXXXXX") || return
-  [ "$2" != cuda ] || flags+=(-DKokkos_ENABLE_OPENMP=OFF -DKokkos_ENABLE_CUDA=ON "-DKokkos_ARCH_$(kokkos_gpu)=ON"
-    -DCMAKE_CXX_COMPILER="$work/kokkos/bin/nvcc_wrapper" -DCMAKE_PROJECT_Kokkos_INCLUDE="$PWD/cmake/SluiceKokkos.cmake")
-  # Unlike OpenMP's, what Threads does is all in the open for ThreadSanitizer.
-  [ "$2" != threads ] || flags+=(-DKokkos_ENABLE_OPENMP=OFF -DKokkos_ENABLE_THREADS=ON -DCMAKE_CXX_FLAGS='-g1 -fsanitize=thread')
+  case $2 in
+    processors) flags=(-DKokkos_ENABLE_OPENMP=ON) ;;
+    # Unlike OpenMP's, what Threads does is all in the open for ThreadSanitizer.
+    threads) flags=(-DKokkos_ENABLE_THREADS=ON -DCMAKE_CXX_FLAGS='-g1 -fsanitize=thread') ;;
+    cuda) flags=(-DKokkos_ENABLE_CUDA=ON "-DKokkos_ARCH_$(kokkos_gpu)=ON" -DCMAKE_CXX_COMPILER="$work/kokkos/bin/nvcc_wrapper"
+      -DCMAKE_PROJECT_Kokkos_INCLUDE="$PWD/cmake/SluiceKokkos.cmake") ;;
+  esac
+  ! command -v ninja >/dev/null || flags+=(-G Ninja)
   {
     unpack_kokkos "$work/kokkos" "$3" && "fit_kokkos_to_$2" "$work/kokkos" &&
       cmake -S "$work/kokkos" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=20 \
