@@ -49,8 +49,9 @@ def app_rows(row):
             for app in ("jacobi", "life") for cells in (64, 128)]
 
 
-def draw(folder, source, python, bench, rows, *flags):
-    return subprocess.run([python, "-B", source / "docs/plots" / f"{bench}.py", rows, "--out", folder, *flags], capture_output=True, text=True)
+def draw(folder, source, python, script, files, *flags):
+    files = [files] if isinstance(files, pathlib.Path) else files
+    return subprocess.run([python, "-B", source / "docs/plots" / f"{script}.py", *files, "--out", folder, *flags], capture_output=True, text=True)
 
 
 def machine_of(rows):
@@ -105,6 +106,41 @@ def check_refused(folder, source, python, figure, wrong):
                f"a file that is '{name}' is refused with {refused.returncode}: {refused.stderr}")
 
 
+def check_png(path):
+    expect(path.exists() and path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 5000, f"{path.name} is no picture")
+
+
+FIELD_OF_HEAT = """
+import numpy, sys
+cells = numpy.load(sys.argv[1])
+assert cells.dtype.names == ("value", "rank") and cells.shape == (6, 8, 10), (cells.dtype, cells.shape)
+assert sorted(numpy.unique(cells["rank"])) == [0, 1, 2] and abs(cells["value"].mean() - 1) < 1e-9, cells["value"].mean()
+"""
+
+
+def check_fields(folder, binaries, source, python):
+    """Programs write their fields, and field.py draws them: a plane, and since when cells of life are alive."""
+    run, life, heat = (binaries / name for name in ("sluice-run", "life", "heat"))
+    acorn = source / "apps/life/patterns/acorn.rle"
+    for command in ([heat, "--dims", "3", "--nx", "10", "--ny", "8", "--nz", "6", "-t", "5", "--field", folder / "heat.npy"],
+                    [life, "--pattern", acorn, "--nx", "40", "--ny", "30", "-t", "60", "-F", "30", "--field", folder / "life.npy"]):
+        ran = subprocess.run([run, "-n", "3", *command], capture_output=True, text=True)
+        expect(ran.returncode == 0, f"{command[0].name} --field: {ran.stdout}{ran.stderr}")
+    read = subprocess.run([python, "-c", FIELD_OF_HEAT, folder / "heat.npy"], capture_output=True, text=True)
+    expect(read.returncode == 0, f"--field: {read.stderr}")
+    grown = [folder / "life_000030.npy", folder / "life_000060.npy"]
+    for name, fields, flags in (("heat", [folder / "heat.npy"], ["--label", "temperature"]), ("life", [folder / "life.npy"], []), ("life", grown, ["--growth"])):
+        (folder / f"{name}.png").unlink(missing_ok=True)
+        drawn = draw(folder, source, python, "field", fields, *flags)
+        expect(drawn.returncode == 0 and drawn.stdout.split() == [str(folder / f"{name}.png")], f"field.py {name}: {drawn.stdout}{drawn.stderr}")
+        check_png(folder / f"{name}.png")
+    (folder / "text.npy").write_text("no field")
+    for fields, flags in (([folder / "text.npy"], []), ([folder / "missing.npy"], []), ([folder / "life.npy"], ["--growth"])):
+        refused = draw(folder, source, python, "field", fields, *flags)
+        expect(refused.returncode == 2 and refused.stderr.count("\n") == 1 and str(fields[0]) in refused.stderr,
+               f"field.py {fields[0].name} is refused with {refused.returncode}: {refused.stderr}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=pathlib.Path, required=True)
@@ -135,6 +171,10 @@ def main():
         if jacobi[5].exists():
             expect(subprocess.run(jacobi, capture_output=True).returncode == 0, "jacobi --trace")
             check_figures(folder, options.source, python, "timeline", timeline, ["rank 1, host", "put", "interior", "time (us)"])
+            drawn = draw(folder, options.source, python, "timeline", timeline, "--steps", "2", "--format", "png")
+            expect(drawn.returncode == 0, f"timeline.py --format png: {drawn.stderr}")
+            check_png(folder / "timeline.png")
+            check_fields(folder, options.bin, options.source, python)
             check_refused(folder, options.source, python, "timeline", {"none": None, "text": "no JSON", "rows": "[]", "empty": '{"traceEvents":[]}'})
         check_rivals(folder, options.source, python)
         check_refused(folder, options.source, python, "latency", wrong_rows(folder))
