@@ -22,7 +22,8 @@ inline std::set<std::string> cases_of_table(const std::string& path) {
     std::string suite;
     std::string ground;
     words >> suite >> ground;
-    for (std::string one; words >> one;) cases.insert(suite + "/" + ground + "_" + one);
+    const std::string prefix = suite.append("/").append(ground).append("_");
+    for (std::string one; words >> one;) cases.insert(prefix + one);
   }
   return cases;
 }
@@ -39,7 +40,7 @@ inline std::string not_in_table(const std::set<std::string>& cases) {
       if (test.value_param() == nullptr) continue;
       const std::string of_case = test.name();  // TEST/CASE
       const std::string key = name.substr(name.find('/') + 1) + of_case.substr(of_case.find('/'));
-      if (!cases.contains(key)) left_out += ":" + name + "." + of_case;
+      if (!cases.contains(key)) left_out.append(":").append(name).append(".").append(of_case);
     }
   }
   return left_out;
