@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times a step of jacobi, faces, heat and life with their halo moved by Sluice and by MPI, in turns, on two ranks with a core each.
 
-    apps/bench_apps.py [--brief] --json apps.json build/release/bin/{jacobi,faces,heat,life}
-    apps/bench_apps.py --sweep strong|weak --json sweep.json build/release/bin/heat
+    apps/bench_apps.py [--brief] --json apps.json build/apps/bin/{jacobi,faces,heat,life}
+    apps/bench_apps.py --sweep strong|weak --json sweep.json build/apps/bin/heat
 
 A sweep runs them on 1, 2, 4, ... ranks, up to a rank for each core: on one mesh (strong), or on a mesh of so many blocks (weak; faces
 knows no other).

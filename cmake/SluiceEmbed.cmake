@@ -12,7 +12,9 @@ file(WRITE "${FILE}.cpp" "// Made from ${name}.
 #include <span>
 
 namespace sluice::device {
-alignas(4096) static constexpr unsigned char image[] = {${bytes}};
-std::span<const std::byte> ${FUNCTION}() noexcept { return std::as_bytes(std::span(image)); }
+std::span<const std::byte> ${FUNCTION}() noexcept {
+  alignas(4096) static constexpr unsigned char image[] = {${bytes}};
+  return std::as_bytes(std::span(image));
+}
 }
 ")

@@ -43,8 +43,6 @@ void* take_pages(Driver* driver, std::size_t bytes) {
   return pages;
 }
 
-constexpr std::size_t kPage = 4096;
-
 }  // namespace
 
 Ledger::Ledger(Driver* driver, std::size_t bytes)

@@ -21,7 +21,6 @@ namespace sluice::device {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmall = 64 * 1024;  // up to this size an allocation shares a segment with others
 constexpr std::size_t kSharedBytes = 1024 * 1024;
 constexpr std::size_t kGpuLine = 256;

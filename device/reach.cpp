@@ -15,8 +15,6 @@
 namespace sluice::device {
 namespace {
 
-constexpr std::uintptr_t kPage = 4096;
-
 using Key = std::pair<Driver*, std::uintptr_t>;  // of the first page
 
 struct Given {

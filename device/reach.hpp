@@ -12,6 +12,8 @@
 
 namespace sluice::device {
 
+inline constexpr std::size_t kPage = 4096;
+
 /// Pages that a driver was given; taken back with the last owner.
 using Reached = std::vector<std::shared_ptr<const void>>;
 

@@ -25,10 +25,6 @@ using std::chrono::milliseconds;
 
 // No secret: it keeps out whoever comes to this port by mistake.
 constexpr std::string_view kPassword = "sluice-run meets";
-// Who has not said it for this long came by mistake.
-constexpr std::chrono::seconds kSilence{5};
-constexpr milliseconds kCallPause{100};
-constexpr std::chrono::seconds kCallAgain{2};
 // Host 0 says what went wrong; others wait for its word a little longer than it waits for them.
 constexpr std::chrono::seconds kCourtesy{5};
 

@@ -20,13 +20,8 @@ namespace {
 using base::Clock;
 
 constexpr int kWatchAgain = 100;  // milliseconds
-// A stranger from another host that has said nothing for this long is none of us.
-constexpr std::chrono::seconds kSilence{5};
 // Those that wait to be heard take no more descriptors than this; the others wait in the kernel.
 constexpr std::size_t kMaxStrangers = 128;
-// The kernel doubles its pauses between two tries to connect; a new socket does not.
-constexpr std::chrono::seconds kCallAgain{2};
-constexpr std::chrono::milliseconds kCallPause{100};
 
 short events(const base::Fd& fd, short wanted) {
   pollfd one{fd.get(), wanted, 0};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,6 +16,12 @@ namespace sluice::runtime {
 
 /// What the two ends of a TCP socket must know before they believe each other.
 using Secret = std::array<std::byte, 16>;
+
+/// A stranger from another host that has said nothing for this long is none of us.
+inline constexpr std::chrono::seconds kSilence{5};
+/// The kernel doubles its pauses between two tries to connect; a new socket does not.
+inline constexpr std::chrono::seconds kCallAgain{2};
+inline constexpr std::chrono::milliseconds kCallPause{100};
 
 /// On TCP whoever connects first sends the secret, and is answered with its complement; only then do packets flow, each
 /// after its length (4 bytes). So a rank knows that its peer has taken the connection, and an echo is no peer.

@@ -75,6 +75,7 @@ cmd_plots() {
   files=("$@")
   for file in "$@"; do
     [ -n "$(figure_of "$file")" ] || bad_usage "plots: no figure is drawn of '$file': its name begins with no bench that has one"
+    [ -e "$file" ] || bad_usage "plots: '$file' is not there"
   done
   [ $# -gt 0 ] || files=("${measured[@]}")
   [ -e "${files[0]}" ] || fail "plots: ${files[0]} is not there; ./dev bench measures"

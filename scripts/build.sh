@@ -14,8 +14,8 @@ spec = importlib.util.find_spec(sys.argv[1])
 print(spec.submodule_search_locations[0] if spec else "")' "$1" 2>/dev/null || true
 }
 
-# configure_for_gpus PRESET TARGET...: for a machine where maybe nothing can be installed: of what is there, and of what somebody
-# brought along. Only Kokkos is built if need be, and only for who asks for programs of its.
+# configure_for_gpus PRESET TARGET...: for a machine where maybe nothing can be installed. It uses what is there, and folders that variables
+# name. Only Kokkos is built if need be, and only where TARGET is a program that uses it.
 configure_for_gpus() {
   local preset=$1 root=${Kokkos_ROOT:-} parts=(-DSLUICE_ENABLE_KOKKOS=OFF) package name folder
   shift
@@ -24,7 +24,7 @@ configure_for_gpus() {
     nvcc=$(find_nvcc) || fail "cuda: nvcc 12.0 or newer must be there: in PATH, or named by CUDACXX"
     export PATH="${nvcc%/*}:$PATH"  # where Kokkos' compiler script looks for it
   fi
-  if [[ " ${*:-all} " =~ [' /'](all|jacobi|faces|heat|life|kokkos_spaces_test)[' /'] ]]; then
+  if [[ " ${*:-all} " =~ ' '(all|jacobi|faces|heat|life|kokkos_spaces_test)' ' ]]; then
     if [ "$preset" = cuda ] && [ -z "$root" ]; then
       root=$kokkos-cuda-$(kokkos_gpu)
       setup_kokkos "$root" cuda || return

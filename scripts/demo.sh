@@ -8,7 +8,7 @@ cmd_demo() {
   setup_preset apps
   (setup plots) || true  # without matplotlib there are results all the same
   python=$(plotting_python) || say "demo: matplotlib is not installed: no pictures"
-  build apps jacobi heat life sluice-run
+  build apps jacobi heat life sluice-run sluice-info
   say "demo: jacobi, heat and life"
   python3 -B apps/demo.py --bin build/apps/bin --out build/demo --plots "$python"
   [ -z "$python" ] || say "demo: pictures: $(printf '%s ' build/demo/*.png)"

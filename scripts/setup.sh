@@ -226,7 +226,7 @@ setup_cuda() {
   flock 9  # another ./dev may be at it
   if ! cuda_is_there; then
     say "setup: downloading nvcc 13.0 from PyPI (105 MB) into $cuda (271 MB)"
-    quiet setup-cuda twice install_wheels "$cuda_requirements" nvidia/cu13 "$cuda" finish_cuda
+    quiet setup-cuda twice install_wheels "$cuda_requirements" nvidia/cu13 "$cuda" finish_cuda || return
   fi
   exec 9>&-
 }
@@ -243,7 +243,7 @@ setup_rivals() {
   flock 9  # another ./dev may be at it
   if [ ! -f "$rivals/$found" ]; then
     say "setup: downloading NCCL and NVSHMEM from PyPI (266 MB) into $rivals"
-    quiet setup-rivals twice install_wheels "$rivals_requirements" nvidia "$rivals" test -f "$found"
+    quiet setup-rivals twice install_wheels "$rivals_requirements" nvidia "$rivals" test -f "$found" || return
   fi
   exec 9>&-
 }
@@ -262,7 +262,7 @@ setup_clang_tidy() {
   flock 9  # another ./dev may be at it
   if ! clang_tidy_is_there; then
     say "setup: downloading clang-tidy 23.1.4 from PyPI (46 MB) into $clang_tidy (155 MB)"
-    quiet setup-clang-tidy twice install_wheels "$clang_tidy_requirement" clang_tidy/data "$clang_tidy" bin/clang-tidy --version
+    quiet setup-clang-tidy twice install_wheels "$clang_tidy_requirement" clang_tidy/data "$clang_tidy" bin/clang-tidy --version || return
   fi
   exec 9>&-
 }
@@ -280,7 +280,7 @@ setup_hip() {
 
 # setup PART...: those of `packages`, and kokkos, kokkos-threads, cuda, hip and clang-tidy, which are more than packages.
 setup() {
-  local part names=()
+  local part more names=()
   for part in "$@"; do
     read -ra more <<<"${packages[$part]:-}"
     names+=("${more[@]}")
@@ -306,9 +306,9 @@ plotting_python() {
   return 1
 }
 
-# What building a preset takes.
+# setup_preset PRESET [PART ...]: what building a preset takes, and more.
 setup_preset() {
-  local parts=(compiler library)
+  local parts=(compiler library "${@:2}")
   case $1 in
     apps) parts+=(programs wheels kokkos) ;;
     release | debug | asan) parts+=(programs tests wheels kokkos cuda hip) ;;

@@ -19,9 +19,10 @@ failures() {
 
 # suite PRESET TARGET CTEST-ARGS...: builds TARGET, runs ctest, and adds to the summary. Fails if a test did.
 suite() {
-  local preset=$1 target=$2 log=$logs/test-$1.log status=0 start=$SECONDS built
+  local preset=$1 target=$2 log=$logs/test-$1.log status=0 start=$SECONDS built more=()
   shift 2
-  { setup_preset "$preset" && build "$preset" "$target"; } || { printf '%-8s build failed\n' "$preset" >>"$logs/summary" && return 1; }
+  [ "$target" != all ] || more=(plots)  # which are tested
+  { setup_preset "$preset" "${more[@]}" && build "$preset" "$target"; } || { printf '%-8s build failed\n' "$preset" >>"$logs/summary" && return 1; }
   built=$((SECONDS - start))
   say "test: $preset: ctest $*"
   # Tests wait for each other's ranks more than they compute. Of one that failed, what passed is in the log alone.
@@ -60,7 +61,7 @@ test_oldest_kokkos() {
   local folder=build/kokkos-oldest outcome=passed start=$SECONDS prefix=$cache/kokkos-$kokkos_oldest
   local tests='^(kokkos|kokkos.halo|kokkos.spaces|unit.jacobi|unit.faces|unit.heat|unit.life|unit.cells)$'
   {
-    setup_preset release && (setup_kokkos "$prefix" processors "$kokkos_oldest") &&
+    setup_preset release && setup_kokkos "$prefix" processors "$kokkos_oldest" &&
       quiet configure-kokkos-oldest cmake --preset release -B "$folder" -DKokkos_ROOT="$prefix" &&
       quiet build-kokkos-oldest cmake --build "$folder" -j "$jobs" --target jacobi faces heat life kokkos_test kokkos_halo_test \
         kokkos_spaces_test solvers_test cells_test &&
@@ -102,7 +103,8 @@ cmd_test() {
     --sanitizers)
       presets=(asan tsan) target=build-sanitized which=(-L 'conformance|sanitized' -LE full) && shift ;;
     --preset)
-      presets=("${2:-}") && is_preset "${presets[0]}" && shift 2 ;;
+      presets=("${2:-}") && is_preset "${presets[0]}" && shift 2
+      [[ ! ${presets[0]} =~ ^(apps|install)$ ]] || bad_usage "the preset ${presets[0]} has no tests" ;;
     --full)
       shift
       parts=("$@")
@@ -116,9 +118,8 @@ cmd_test() {
   [ $# = 0 ] || bad_usage "test does not know '$1'"
   mkdir -p "$logs"
   : >"$logs/summary"
-  setup plots
   if [ ${#parts[@]} -gt 0 ]; then
-    for part in "${parts[@]}"; do test_part "$part" || status=1; done
+    for part in "${parts[@]}"; do (test_part "$part") || status=1; done
   else
     for part in "${presets[@]}"; do suite "$part" "$target" "${which[@]}" || status=1; done
   fi

@@ -84,7 +84,7 @@ def check_rivals(folder, source, python):
     expect("floor" not in words_in(folder / "rivals.svg"), "--against does not choose")
     check_figures(folder, source, python, "latency", rows, ["floor", *others], "--against", "all")
     refused = draw(folder, source, python, "latency", rows, "--against", "nothing")
-    expect(refused.returncode != 0 and "no rival 'nothing' (there are floor," in refused.stderr, f"--against nothing: {refused.stderr}")
+    expect(refused.returncode == 2 and "no rival 'nothing' (there are floor," in refused.stderr, f"--against nothing: {refused.stderr}")
 
 
 def wrong_rows(folder):

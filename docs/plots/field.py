@@ -38,7 +38,7 @@ def step_of(path):
 
 
 def growth_of(paths):
-    """The plane of the last file, and for each cell the step of the first file since which the cell lives; 0: it is dead."""
+    """The plane of the last file, and for each cell the step of the first file since which it lives in every file; 0: it is dead."""
     since, last = None, None
     for path in sorted(paths, key=step_of):
         last = plane_of(field_of(path))
@@ -52,7 +52,7 @@ def growth_of(paths):
 
 
 def scale_of(values):
-    """How values become colours: cells dead or alive; around zero; or from the least or zero up."""
+    """How values become colours: cells dead or alive; around zero; or from zero up."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind == "u":
         return {"cmap": pyplot.matplotlib.colors.ListedColormap([DEAD, "#dcfac8"]), "vmin": 0, "vmax": 1}
@@ -102,16 +102,20 @@ def main():
     parser.add_argument("fields", type=pathlib.Path, nargs="+", help="what a program has written that was given --field FILE")
     parser.add_argument("--growth", action="store_true", help="one picture of all the files of a run of life with -F: since when each cell lives")
     parser.add_argument("--title", help="default: the name of the file")
-    parser.add_argument("--label", default="value", help="what the scale shows; default: value")
+    parser.add_argument("--label", help="what the scale shows")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/plots"), help="folder of the PNG files")
     options = parser.parse_args()
     if options.growth:
         plane, since = growth_of(options.fields)
         name = options.fields[0].stem.rpartition("_")[0]
-        pictures = [(name, since, plane["rank"], growth_scale(since), "alive since generation")]
+        pictures = [(name, since, plane["rank"], growth_scale(since), options.label or "alive since generation")]
     else:
-        planes = {path.stem: plane_of(field_of(path)) for path in options.fields}
-        pictures = [(name, plane["value"], plane["rank"], scale_of(plane["value"]), options.label) for name, plane in planes.items()]
+        planes = {}
+        for path in options.fields:
+            if path.stem in planes:
+                refuse(f"{path}: another file has this name, and its picture would be overwritten")
+            planes[path.stem] = plane_of(field_of(path))
+        pictures = [(name, plane["value"], plane["rank"], scale_of(plane["value"]), options.label or "value") for name, plane in planes.items()]
     panels.make_folder(options.out)
     for name, values, ranks, scale, label in pictures:
         draw(options.out / f"{name}.png", options.title or name, values, ranks, scale, label)

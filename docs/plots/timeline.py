@@ -92,14 +92,14 @@ def draw(path, out, steps):
                              edgecolor="black", linewidth=0.2)
     for arrow in arrows:
         stops = [arrow[phase] for phase in "stf" if phase in arrow]
-        if stops[0]["ts"] < begin or stops[-1]["ts"] > end:
+        if stops[0]["ts"] < begin or stops[-1]["ts"] > end or not all(place_of(stop) in rows for stop in stops):
             continue
         for at, to in zip(stops, stops[1:]):
             axes.annotate("", (to["ts"] - begin, rows[place_of(to)]), (at["ts"] - begin, rows[place_of(at)]),
                           arrowprops={"arrowstyle": "-|>", "linewidth": 1.1, "color": ARROW, "shrinkA": 0, "shrinkB": 0})
         axes.plot(stops[0]["ts"] - begin, rows[place_of(stops[0])], "o", color=ARROW, markersize=3.5)
     axes.set(xlim=(0, end - begin), ylim=(len(rows) - 0.5, -0.5), xlabel="time (us)", title=f"{steps} step{'s' * (steps > 1)}: streams, engines, and messages as arrows")
-    axes.set_yticks(range(len(rows)), [f"rank {rank}, {tracks[rank, track]}" for rank, track in rows])
+    axes.set_yticks(range(len(rows)), [f"rank {rank}, {tracks.get((rank, track), track)}" for rank, track in rows])
     axes.grid(axis="y", visible=False)
     handles = [pyplot.Rectangle((0, 0), 1, 1, facecolor=colour, edgecolor="black", linewidth=0.2) for colour in colours.values()]
     handles.append(pyplot.Line2D([], [], color=ARROW, linewidth=1.1, marker="o", markersize=3.5))

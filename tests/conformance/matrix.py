@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes and checks matrix.txt: which cases of the conformance suite the quick run consists of.
 
-    matrix.py --check CONFORMANCE   checks what the head of matrix.txt claims; prints a line per gap and exits 1 if there is any
-    matrix.py --write CONFORMANCE   replaces the rows of matrix.txt: the same rows for the same program
+    matrix.py --check CONFORMANCE BUILD   checks what the head of matrix.txt claims, and that the quick tests of the build folder run each row;
+                                          prints a line per gap and exits 1 if there is any
+    matrix.py --write CONFORMANCE         replaces the rows of matrix.txt: the same rows for the same program
 """
 
 import collections
+import fnmatch
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -43,8 +46,8 @@ class Case(str):
 
 
 def listed(program):
-    """The cases the program has without Full: {(suite, ground, kind): {case}}. A suite has the same cases for all its tests."""
-    cases = collections.defaultdict(set)
+    """The cases the program has without Full, and the tests of each: {(suite, ground, kind): {case: {name of a test}}}."""
+    cases = collections.defaultdict(lambda: collections.defaultdict(set))
     names = ":".join(f"*{ground}_*" for ground in GROUNDS) + ":cuda:-Full/*"  # a network or a GPU that is not named has no cases
     for gpus in ({}, {"SLUICE_GPUS": "hip"}):  # some are HIP's alone
         command = [program, "--gtest_list_tests", f"--gtest_filter={names}"]
@@ -52,11 +55,32 @@ def listed(program):
         for line in subprocess.run(command, env=os.environ | gpus, check=True, capture_output=True, text=True).stdout.splitlines():
             name = line.split("#")[0].strip()
             if not line.startswith(" "):
-                suite = name.rstrip(".").rsplit("/", 1)[-1]
+                prefix, suite = name, name.rstrip(".").rsplit("/", 1)[-1]
             elif ground := ground_of(name.rpartition("/")[2]):
                 case = Case(name.rpartition(f"/{ground}_")[2])
-                cases[suite, ground, case.kind].add(case)
+                cases[suite, ground, case.kind][case].add(prefix + name)
     return cases
+
+
+def quick_filters(build):
+    """What the tests of a build folder that `./dev test` runs give to the suite as filters: [([positive], [negative])]."""
+    command = ["ctest", "--test-dir", build, "-L", "conformance", "-LE", "full", "--show-only=json-v1"]
+    tests = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["tests"]
+    filters = [word.removeprefix("--gtest_filter=") for test in tests for word in test["command"] if word.startswith("--gtest_filter=")]
+    parts = [filter_.partition("-")[::2] for filter_ in filters]
+    return [(positive.split(":") if positive else ["*"], negative.split(":")) for positive, negative in parts]
+
+
+def not_run(cases, rows, filters):
+    """Tests that are in the rows and that no quick test of the build runs."""
+    for key, some in sorted(rows.items()):
+        for name in sorted(set().union(*(cases[key].get(case, ()) for case in some))):
+            if not any(matches(name, positive) and not matches(name, negative) for positive, negative in filters):
+                yield f"no quick test runs {name}"
+
+
+def matches(name, patterns):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def ground_of(case):
@@ -192,14 +216,15 @@ def written(rows):
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in ("--check", "--write"):
+    if [*sys.argv[1:2], len(sys.argv)] not in (["--check", 4], ["--write", 3]):
         sys.exit(__doc__)
     head, only, rows = read()
-    cases = wanted(listed(sys.argv[2]), only)
+    all_cases = listed(sys.argv[2])
+    cases = wanted(all_cases, only)
     if sys.argv[1] == "--write":
         TABLE.write_text("\n".join(head + written(Chooser(cases).choose())) + "\n")
         return
-    found = list(gaps(cases, rows))
+    found = [*gaps(cases, rows), *not_run(all_cases, rows, quick_filters(sys.argv[3]))]
     for gap in found:
         print(f"matrix.txt: {gap}")
     total, of = (sum(map(len, table.values())) for table in (rows, cases))

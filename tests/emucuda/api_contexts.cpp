@@ -6,11 +6,6 @@ using namespace emucuda;
 
 namespace {
 
-CUresult use_device(int device) {
-  if (const CUresult error = use_driver()) return error;
-  return driver().is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 /// Null for a null handle, which is allowed where a context is made current.
 CUresult find_context(CUcontext handle, Context*& context) {
   if (const CUresult error = use_driver()) return error;

@@ -16,11 +16,6 @@ namespace {
 constexpr std::size_t kTotalMemory = std::size_t{16} << 30;
 constexpr int kBusOfFirst = 0x10;
 
-CUresult use_device(int device) {
-  if (const CUresult error = use_driver()) return error;
-  return driver().is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
 /// The same in every process of a machine until it is started again.
 std::string machine_id() {
   std::string id = "none";

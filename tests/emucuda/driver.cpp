@@ -178,6 +178,11 @@ CUresult use_driver() {
   return driver().initialised() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+CUresult use_device(int device) {
+  if (const CUresult error = use_driver()) return error;
+  return driver().is_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 CUresult use_context(Context*& context) {
   if (const CUresult error = use_driver()) return error;
   if (current_contexts().empty() || !current_contexts().back()) return CUDA_ERROR_INVALID_CONTEXT;

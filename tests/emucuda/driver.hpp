@@ -86,8 +86,9 @@ Given& given();
 /// The stack of this thread's contexts; the last is current.
 std::vector<Context*>& current_contexts();
 
-/// What a call that needs the driver, or also a context, does first.
+/// What a call that needs the driver, or also a device or a context, does first.
 CUresult use_driver();
+CUresult use_device(int device);
 CUresult use_context(Context*& context);
 /// For calls that CUDA calls potentially unsafe while there is a capture.
 CUresult use_context_unsafely(Context*& context);
