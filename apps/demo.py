@@ -73,7 +73,7 @@ def compare(options):
     rows = []
     for name, dims, cells, steps, each in COMPARED:
         ranks = each * cores
-        if ranks == 1:  # which has nobody to exchange with
+        if ranks == 1:  # one rank exchanges nothing
             continue
         command = bench_apps.command_of(options.bin / name, [side * cells for side in bench_apps.blocks_of(ranks, dims)], steps)
         contestants = ("sluice", "mpi_persistent", *(["none"] if each == 1 else []))
@@ -90,7 +90,7 @@ def compare(options):
 
 def table(rows):
     cores = rows[0]["cores"]
-    print(f"\nA step with Sluice and with MPI's persistent requests: {ROUNDS} runs each, in turns, with a core for each rank where there is no other word.")
+    print(f"\nA step with Sluice and with MPI's persistent requests: {ROUNDS} runs each, in turns, with a core for each rank unless the row says otherwise.")
     print("MPI / Sluice: median of the runs' ratios (lowest to highest); above 1 Sluice is faster.")
     print("Waiting: how much of MPI's step is not computing.\n")
     print(f"{'program':8} {'cells per rank':>15} {'ranks':>5} {'waiting':>8} {'Sluice':>11} {'MPI':>11}   MPI / Sluice")

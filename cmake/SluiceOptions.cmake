@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The options, each ON, OFF or AUTO (what is found), and a line each that says what was chosen and why.
 
-option(SLUICE_UNITY_BUILD "Compile the library's sources eight at a time: in half the time, for builds that are not measured" OFF)
+option(SLUICE_UNITY_BUILD "Compile the library's sources eight at a time, which is quicker; for builds whose speed is not measured" OFF)
 
 # Declares SLUICE_ENABLE_<name>, and sets it to ON or OFF here. NEEDS are variables that are true if what it needs is there.
 # ON with something missing ends the configuration, which names NAME_TEXT for NAME_FOUND if that says more. FOUND says what was found.

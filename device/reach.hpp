@@ -12,6 +12,7 @@
 
 namespace sluice::device {
 
+/// Bytes of a page of host memory.
 inline constexpr std::size_t kPage = 4096;
 
 /// Pages that a driver was given; taken back with the last owner.

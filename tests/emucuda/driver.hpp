@@ -86,7 +86,7 @@ Given& given();
 /// The stack of this thread's contexts; the last is current.
 std::vector<Context*>& current_contexts();
 
-/// What a call that needs the driver, or also a device or a context, does first.
+/// The first check of each call: the driver is initialised; the device exists; the calling thread has a context.
 CUresult use_driver();
 CUresult use_device(int device);
 CUresult use_context(Context*& context);
