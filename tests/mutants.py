@@ -226,8 +226,6 @@ class Build:
                 value = words[i + 1]
                 skip = True
                 result += [word, str(target if word == "-o" else edited if edited.is_file() else value)]
-            elif word == "-include" and "cmake_pch" in words[i + 1]:
-                skip = True  # it may have the header without the edit
             elif word.startswith("-I") and pathlib.Path(word[2:]).is_relative_to(ROOT):
                 result += [f"-I{scratch / pathlib.Path(word[2:]).relative_to(ROOT)}", word]  # edited headers come first
             else:

@@ -86,6 +86,9 @@ class Board {
   std::array<std::atomic<std::uint64_t>, kWords> words_{};
 };
 
+/// The word of a board with which one side tells the other that it may go on.
+inline constexpr std::size_t kGo = 0;
+
 /// In a rank: the board of this call.
 Board& board();
 

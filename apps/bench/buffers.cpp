@@ -6,14 +6,9 @@
 #include <new>
 
 namespace bench {
-namespace {
-
-constexpr std::size_t kPage = 4096;
-
-}  // namespace
 
 Pages::Pages(std::size_t bytes) {
-  const std::size_t whole = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  const std::size_t whole = whole_pages(std::max<std::size_t>(bytes, 1));
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, whole)));
   if (!memory_) throw std::bad_alloc();
   std::memset(memory_.get(), 1, whole);

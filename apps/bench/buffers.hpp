@@ -10,6 +10,9 @@
 
 namespace bench {
 
+inline constexpr std::size_t kPage = 4096;
+inline std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
 /// malloc'ed memory on pages of its own, every byte written: what MPI calls user memory.
 class Pages {
  public:

@@ -8,14 +8,14 @@
 namespace bench {
 namespace {
 
-constexpr int kDepth = 2;  // with one, a put would wait for the credit of the last
+constexpr int kKernelDepth = 2;  // with one, a put would wait for the credit of the last
 
 }  // namespace
 
 void run_device(Session& session) {
   const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
   for (const std::size_t bytes : session.options.sizes) {
-    Case one_case = session.pair_case(bytes, kDepth);
+    Case one_case = session.pair_case(bytes, kKernelDepth);
     std::vector<Entry> on_streams;
     on_streams.push_back({"on_streams", "ours, from stream to stream", make_ping_pong(one_case).contender});
     one_case.tag = 1;

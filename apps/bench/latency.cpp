@@ -5,14 +5,14 @@ namespace bench {
 namespace {
 
 // As many target buffers as the rivals have: with two, large messages need twice their caches.
-constexpr int kDepth = 1;
+constexpr int kLatencyDepth = 1;
 
 }  // namespace
 
 void run_latency(Session& session) {
   const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
   for (const std::size_t bytes : session.options.sizes) {
-    const Case one_case = session.pair_case(bytes, kDepth);
+    const Case one_case = session.pair_case(bytes, kLatencyDepth);
     measure_row(session, one_case, &Rival::latency, make_ping_pong(one_case), one_way, session.budget());
   }
 }

@@ -14,18 +14,15 @@
 namespace bench {
 namespace {
 
-constexpr MPI_Aint kPayload = 64;  // the flag has the first line of the window for itself
+constexpr std::size_t kPayload = 64;  // the flag has the first line of the window for itself
 constexpr int kPollsPerProbe = 16;
-
-// With MPICH 4.0 on UCX, puts into a smaller window that MPI allocated do not arrive.
-constexpr MPI_Aint kPage = 4096;
-MPI_Aint whole_pages(MPI_Aint bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 /// A window with a flag and a payload in memory of MPI's, or of ours.
 class Window {
  public:
   Window(const Case& one_case, std::size_t payload_bytes, bool user_memory) : peer_(one_case.peer) {
-    const MPI_Aint bytes = whole_pages(static_cast<MPI_Aint>(payload_bytes) + kPayload);
+    // With MPICH 4.0 on UCX, puts into a smaller window that MPI allocated do not arrive.
+    const auto bytes = static_cast<MPI_Aint>(whole_pages(payload_bytes + kPayload));
     if (user_memory) {
       pages_.emplace(static_cast<std::size_t>(bytes));
       memory_ = pages_->data();

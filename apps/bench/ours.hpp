@@ -10,6 +10,9 @@
 
 namespace bench {
 
+/// What a step of one channel enqueues: put, wait, read, release.
+inline constexpr long kItemsPerStep = 4;
+
 struct Ours {
   std::unique_ptr<Contender> contender;
   std::string description;  ///< what a channel says about itself

@@ -7,8 +7,6 @@
 namespace bench {
 namespace {
 
-constexpr long kItemsPerStep = 4;  // put, wait, read, release
-
 class Overlap : public Contender {
  public:
   explicit Overlap(const Case& one_case) : case_(one_case), source_(one_case, 1), target_(one_case, one_case.depth) {

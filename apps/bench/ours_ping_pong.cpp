@@ -19,8 +19,6 @@ std::span<const std::byte> hip_kernel_ping_pong() noexcept;
 namespace bench {
 namespace {
 
-constexpr long kItemsPerStep = 4;  // put, wait, read, release
-
 // A channel each way between the partners.
 class Pair {
  public:

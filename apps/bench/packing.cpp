@@ -10,18 +10,18 @@ namespace bench {
 namespace {
 
 // One buffer at each end, as the rivals have.
-constexpr int kDepth = 1;
+constexpr int kPackingDepth = 1;
 
 }  // namespace
 
 void run_packing(Session& session) {
   const Metric one_way{"every second int", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
   for (const std::size_t bytes : session.options.sizes) {
-    const Case one_case = session.pair_case(bytes, kDepth);
+    const Case one_case = session.pair_case(bytes, kPackingDepth);
     measure_row(session, one_case, &Rival::packing, make_column_ping_pong(one_case), one_way, session.budget());
   }
   const Metric step{fmt::format("{} faces of {}^3", kCubeFaces, kCubeSide), "us", [](double ns) { return ns / 1e3; }};
-  const Case one_case = session.pair_case(kFaceBytes, kDepth);
+  const Case one_case = session.pair_case(kFaceBytes, kPackingDepth);
   measure_row(session, one_case, &Rival::packing_faces, make_face_exchange(one_case), step, session.budget());
 }
 

@@ -6,13 +6,15 @@
 namespace bench {
 namespace {
 
-[[noreturn]] std::unique_ptr<Contender> refuse() {
+[[noreturn]] std::unique_ptr<Contender> refuse_rivals() {
   throw apps::UsageError("rivals of MPI are not possible: this program was built without MPI, or without Kokkos");
 }
 
 }  // namespace
 
-std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking /*packing*/, const Case& /*one_case*/) { refuse(); }
-std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking /*packing*/, const Case& /*one_case*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking /*packing*/, const Case& /*one_case*/) {
+  refuse_rivals();
+}
+std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking /*packing*/, const Case& /*one_case*/) { refuse_rivals(); }
 
 }  // namespace bench

@@ -12,7 +12,7 @@ namespace bench {
 namespace {
 
 // With one, a put would wait for the credit of the last. A graph has as many steps.
-constexpr int kDepth = 2;
+constexpr int kReplayDepth = 2;
 
 double in_us(double ns) { return ns / 1e3; }
 
@@ -25,7 +25,7 @@ struct Side {
 };
 
 void measure_side(Session& session, const Side& side, std::size_t bytes) {
-  Case one_case = session.pair_case(bytes, kDepth);
+  Case one_case = session.pair_case(bytes, kReplayDepth);
   one_case.drive = side.eager;
   std::vector<Entry> eager;
   eager.push_back({"eager", "ours, by a plan that was not captured", side.make(one_case).contender});

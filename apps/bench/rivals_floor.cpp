@@ -16,7 +16,6 @@ namespace bench {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
 
 // Lets the other side run where both share a core; on cores of their own a wait ends long before.
 constexpr int kSpinsBeforeYield = 100000;

@@ -26,7 +26,6 @@ namespace {
 
 constexpr std::uint32_t kInterface = FI_VERSION(1, 15);
 constexpr std::size_t kLine = 64;
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kCounters = 2;
 constexpr std::size_t kLongestName = 512;
 constexpr std::size_t kFewestCompletions = 1024;
@@ -138,8 +137,6 @@ struct Target {
 };
 
 using Counter = std::atomic<std::uint64_t>;
-
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 /// An endpoint, and what it needs to be written to and to write.
 class Endpoint {

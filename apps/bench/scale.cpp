@@ -10,7 +10,7 @@
 namespace bench {
 namespace {
 
-constexpr int kDepth = 1;  // as in latency
+constexpr int kScaleDepth = 1;  // as in latency
 
 /// Of a rank whose pair does not take part: it sleeps until the others are done.
 class Idle : public Contender {
@@ -30,7 +30,7 @@ Entry entry(Session& session, const char* name, std::string what, std::unique_pt
 
 // All pairs make their contenders, so that making may be collective; `pairs` of them run.
 void measure_pairs(Session& session, std::size_t bytes, int pairs) {
-  Case one_case = session.pair_case(bytes, kDepth);
+  Case one_case = session.pair_case(bytes, kScaleDepth);
   Ours ours = make_ping_pong(one_case);
   std::vector<Entry> entries;
   entries.push_back(entry(session, "sluice", "ours", std::move(ours.contender), pairs));

@@ -10,10 +10,9 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 141;
-constexpr std::size_t kEnqueued = 0;  // on the board: in how many rounds all puts are enqueued
-constexpr int kChannels = 5;
-constexpr int kEpochs = 4;
+constexpr std::size_t kAllEnqueued = 0;  // on the board: in how many rounds all puts are enqueued
+constexpr int kArmedChannels = 5;
+constexpr int kArmedEpochs = 4;
 
 class Armed : public testing::TestWithParam<Case> {};
 
@@ -87,7 +86,7 @@ void put_too_late(Context& context, Case one) {
   sender.drain();
   host.run([] { board().await(kMayPut, 1); });
   for (int put = 2; put <= puts; ++put) sender.put(stream);
-  board().set(kEnqueued, 1);
+  board().set(kAllEnqueued, 1);
   expect_within(10s, [&] { return is_refused(sender, stream); });
   board().set(kMayPut, 1);
   context.synchronize(stream);
@@ -107,7 +106,7 @@ void close_too_early(Context& context, const Case& one) {
   Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
   host.run([] { board().await(kMayWait, 1); });
   receiver.wait(stream);
-  board().await(kEnqueued, 1);
+  board().await(kAllEnqueued, 1);
   expect_code(Code::timeout, [&] { receiver.close(Timeout::zero()); });
   board().await(kClosing, 1);
   const std::size_t slot_of_the_first = one.bytes;
@@ -123,8 +122,8 @@ TEST_P(Armed, puts_that_the_stream_never_fires_move_nothing) {
   });
 }
 
-constexpr std::size_t kReleased = 4;  // on the board: the stream may release
-constexpr std::size_t kClosed = 5;    // the first receiver is closed
+constexpr std::size_t kReleased = 4;     // on the board: the stream may release
+constexpr std::size_t kFirstClosed = 5;  // the first receiver is closed
 
 /// The sender closes between the call of release and the stream's coming to it. The word of the credit is soon that of
 /// the next channel.
@@ -142,14 +141,14 @@ TEST_P(Armed, a_credit_that_was_armed_before_its_peer_closed_reaches_no_other_ch
       {
         Sender sender = context.sender(1, kTag, first);
         sender.put({});
-        board().await(kEnqueued, 1);
+        board().await(kAllEnqueued, 1);
         board().set(kClosing, 1);
       }  // is closed, and its word is free
       Sender next = context.sender(1, kTag + 1, second);
       next.put(stream);
       next.put(stream);
       host.run([] { board().set(kMayPut, 1); });
-      board().await(kClosed, 1);
+      board().await(kFirstClosed, 1);
       expect_for(20ms, [] { return board().word(kMayPut) == 0; });  // the second has no credit
       board().set(kMayWait, 1);
       context.synchronize(stream);
@@ -160,7 +159,7 @@ TEST_P(Armed, a_credit_that_was_armed_before_its_peer_closed_reaches_no_other_ch
       receiver.wait(stream);
       host.run([] { board().await(kReleased, 1); });
       receiver.release(stream);
-      board().set(kEnqueued, 1);
+      board().set(kAllEnqueued, 1);
       board().await(kClosing, 1);
       const auto is_told = [&] {
         try {
@@ -175,7 +174,7 @@ TEST_P(Armed, a_credit_that_was_armed_before_its_peer_closed_reaches_no_other_ch
       board().set(kReleased, 1);
       Receiver next = context.receiver(0, kTag + 1, second);
       receiver.close();
-      board().set(kClosed, 1);
+      board().set(kFirstClosed, 1);
       board().await(kMayWait, 1);
       for (int epoch = 1; epoch <= 2; ++epoch) {
         next.wait({});
@@ -192,42 +191,43 @@ auto fired_by(const std::string& who, const std::vector<Sender>& senders) {
                        [&](const Sender& sender) { return sender.describe().ends_with("fired by " + who); });
 }
 
-/// Opens kChannels to rank 1, of which the NIC is to fire `armed`, enqueues kEpochs puts on each before the stream may
-/// move, and closes them.
+/// Opens kArmedChannels to rank 1, of which the NIC is to fire `armed`, enqueues kArmedEpochs puts on each before the
+/// stream may move, and closes them.
 void put_all(Context& context, const Case& one, std::uint64_t round, int armed) {
   HostStream host;
   const Stream stream = Stream::host(host);
-  const Buffer source(context, one, kChannels * kEpochs * one.bytes);
+  const Buffer source(context, one, kArmedChannels * kArmedEpochs * one.bytes);
   std::vector<Sender> senders;
-  for (int i = 0; i < kChannels; ++i) {
-    const Slice slots = source.all().slice(static_cast<std::size_t>(i) * kEpochs * one.bytes, kEpochs * one.bytes);
-    senders.push_back(context.sender(1, kTag + static_cast<Tag>(i), slots, {.depth = kEpochs}));
+  for (int i = 0; i < kArmedChannels; ++i) {
+    const Slice slots =
+        source.all().slice(static_cast<std::size_t>(i) * kArmedEpochs * one.bytes, kArmedEpochs * one.bytes);
+    senders.push_back(context.sender(1, kTag + static_cast<Tag>(i), slots, {.depth = kArmedEpochs}));
   }
   for (Sender& sender : senders) sender.wait_connected();
   EXPECT_EQ(fired_by("the NIC", senders), armed);
   if (one.ground.arms) {
-    EXPECT_EQ(fired_by("the engine", senders), kChannels - armed);
+    EXPECT_EQ(fired_by("the engine", senders), kArmedChannels - armed);
   }
-  host.run([round] { board().await(kEnqueued, round); });
-  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+  host.run([round] { board().await(kAllEnqueued, round); });
+  for (std::uint64_t epoch = 1; epoch <= kArmedEpochs; ++epoch) {
     for (Sender& sender : senders) {
       fill(bytes_of(sender.acquire(stream)), {0, sender.tag(), epoch});
       sender.put(stream);
     }
   }
-  board().set(kEnqueued, round);
+  board().set(kAllEnqueued, round);
   context.synchronize(stream);
 }
 
 void take_all(Context& context, const Case& one) {
   Order order(one);
-  const Buffer target(context, one, kChannels * one.bytes);
+  const Buffer target(context, one, kArmedChannels * one.bytes);
   std::vector<Receiver> receivers;
-  for (int i = 0; i < kChannels; ++i) {
+  for (int i = 0; i < kArmedChannels; ++i) {
     const Slice slot = target.all().slice(static_cast<std::size_t>(i) * one.bytes, one.bytes);
     receivers.push_back(context.receiver(0, kTag + static_cast<Tag>(i), slot));
   }
-  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+  for (std::uint64_t epoch = 1; epoch <= kArmedEpochs; ++epoch) {
     for (Receiver& receiver : receivers) {
       order.run([slot = receiver.wait(order.stream()), stamp = Stamp{0, receiver.tag(), epoch}] {
         expect_and_poison(slot, stamp);
@@ -261,7 +261,7 @@ TEST_P(Budgets, are_kept_and_nothing_blocks_while_puts_are_enqueued) {
 
 /// Of 14 entries cxi keeps 8 for itself, and two ranks share the rest.
 TEST_P(Budgets, are_a_ranks_share_of_what_the_nic_has) {
-  expect_armed(GetParam(), "EMUCXI_TLES=14", GetParam().ground.name == "emucxi" ? 3 : kChannels);
+  expect_armed(GetParam(), "EMUCXI_TLES=14", GetParam().ground.name == "emucxi" ? 3 : kArmedChannels);
 }
 
 /// The emulated NIC can be told to fail.
@@ -276,12 +276,12 @@ void put_beyond_what_fails(Context& context, const Case& one, const Slice& sourc
   Sender sender = context.sender(1, kTag, source.slice(0, kDeep * one.bytes), {.depth = kDeep});
   Sender healthy = context.sender(1, kTag + 1, source.slice(kDeep * one.bytes, one.bytes));
   sender.wait_connected();
-  host.run([] { board().await(kEnqueued, 1); });
+  host.run([] { board().await(kAllEnqueued, 1); });
   for (std::uint64_t epoch = 1; epoch <= kDeep; ++epoch) {
     fill(bytes_of(sender.acquire(stream)), {0, kTag, epoch});
     sender.put(stream);
   }
-  board().set(kEnqueued, 1);
+  board().set(kAllEnqueued, 1);
   expect_code(Code::transport, [&] { sender.drain(); });
   expect_code(Code::transport, [&] { sender.put(stream); });
   expect_code(Code::transport, [&] { context.synchronize(stream); });

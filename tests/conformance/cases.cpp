@@ -118,6 +118,11 @@ std::vector<Case> with_depths(const std::vector<Case>& cases, const std::vector<
   return with_each(cases, depths, [](Case& one, int depth) { one.depth = depth; });
 }
 
+std::vector<Case> inline_only(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& one) { return one.host; });
+  return cases;
+}
+
 std::vector<Case> with_sizes(const std::vector<Case>& cases, const std::vector<std::size_t>& sizes) {
   return with_each(cases, sizes, [](Case& one, std::size_t bytes) { one.bytes = bytes; });
 }

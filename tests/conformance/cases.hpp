@@ -66,6 +66,7 @@ std::vector<Case> stream_cases();
 std::vector<Case> memory_cases();
 /// For each case one with each of `depths`, and one with each of `sizes`.
 std::vector<Case> with_depths(const std::vector<Case>& cases, const std::vector<int>& depths);
+std::vector<Case> inline_only(std::vector<Case> cases);
 std::vector<Case> with_sizes(const std::vector<Case>& cases, const std::vector<std::size_t>& sizes);
 std::vector<Case> with_ranks(const std::vector<Case>& cases, const std::vector<int>& ranks);
 /// The same cases on other grounds.

@@ -15,8 +15,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 41;
-constexpr std::size_t kGo = 0;  // on the board: the other side may go on
 constexpr std::size_t kClosed = 1;
 constexpr std::size_t kFreed = 2;
 constexpr std::size_t kTried = 3;

@@ -7,7 +7,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 5;
 constexpr std::size_t kOpen = 0;    // on the board: the late side may open
 constexpr std::size_t kPassed = 1;  // the early side's stream has passed its put
 

@@ -11,7 +11,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 141;
 constexpr int kStarts = kSanitized ? 10'000 : 1'000'000;
 
 /// Channels of a rank to itself: what it waits for, it has put before.

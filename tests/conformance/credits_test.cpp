@@ -9,7 +9,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 11;
 constexpr std::size_t kPutsFired = 0;  // on the board: how many puts the sender's stream has passed
 constexpr std::size_t kStart = 1;      // and when it may begin
 

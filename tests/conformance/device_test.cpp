@@ -12,8 +12,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 81;
-constexpr std::uint32_t kThreads = 3;
+constexpr std::uint32_t kGroupThreads = 3;
 constexpr std::uint64_t kFew = 10;  // polls
 constexpr kernel::Thread kThread;
 
@@ -29,8 +28,8 @@ std::vector<Case> device_cases() {
 }
 
 /// Both ends between two ranks, driven by kernels.
-struct Pair {
-  Pair(Context& context, const Case& one, Order& order)
+struct BothWays {
+  BothWays(Context& context, const Case& one, Order& order)
       : other(1 - context.rank()), source(context, one), target(context, one),
         sender(context.sender(other, kTag, source.all(), {.depth = one.depth})),
         receiver(context.receiver(other, kTag, target.all(), {.depth = one.depth})),
@@ -78,10 +77,10 @@ TEST_P(Devices, move_every_byte_of_every_epoch) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    const Pair pair(context, one, order);
+    const BothWays pair(context, one, order);
     const std::uint64_t epochs = one.times(50);
     for (std::uint64_t epoch = 1; epoch <= epochs; ++epoch) {
-      const std::uint32_t threads = epoch % 2 == 0 ? 1 : kThreads;
+      const std::uint32_t threads = epoch % 2 == 0 ? 1 : kGroupThreads;
       put(order, pair.out, threads, {context.rank(), kTag, epoch});
       take(order, pair.in, threads, {pair.other, kTag, epoch});
     }
@@ -127,13 +126,13 @@ TEST_P(DevicesInParts, move_a_part_or_what_the_kernel_writes_at_the_peer) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    const Pair pair(context, one, order);
+    const BothWays pair(context, one, order);
     const bool in_parts = pair.out.moves_parts();  // as those of the other rank
     const std::size_t offset = in_parts ? one.bytes / 3 : 0;
     const std::size_t part = in_parts ? one.bytes / 2 : one.bytes;
     const Stamp mine{context.rank(), kTag, 1};
     const Stamp theirs{pair.other, kTag, 1};
-    run_kernel(order, kThreads, [&, out = pair.out](const auto& group) {
+    run_kernel(order, kGroupThreads, [&, out = pair.out](const auto& group) {
       std::byte* slot = nullptr;
       EXPECT_EQ(out.acquire(group, slot), DeviceResult::ok);
       if (group.index() == 0) fill({slot, one.bytes}, mine);
@@ -143,7 +142,7 @@ TEST_P(DevicesInParts, move_a_part_or_what_the_kernel_writes_at_the_peer) {
       }
       EXPECT_EQ(out.put(group, offset, part), DeviceResult::ok);
     });
-    run_kernel(order, kThreads, [&, in = pair.in](const auto& group) {
+    run_kernel(order, kGroupThreads, [&, in = pair.in](const auto& group) {
       const std::byte* slot = nullptr;
       EXPECT_EQ(in.wait(group, slot), DeviceResult::ok);
       if (group.index() == 0) {
@@ -154,7 +153,7 @@ TEST_P(DevicesInParts, move_a_part_or_what_the_kernel_writes_at_the_peer) {
       EXPECT_EQ(in.release(group), DeviceResult::ok);
     });
     context.synchronize(order.stream());
-    run_kernel(order, kThreads, [&, out = pair.out](const auto& group) {
+    run_kernel(order, kGroupThreads, [&, out = pair.out](const auto& group) {
       std::byte* slot = nullptr;
       if (!out.is_mapped()) {
         EXPECT_EQ(out.begin_put(group, slot), DeviceResult::refused);
@@ -168,7 +167,7 @@ TEST_P(DevicesInParts, move_a_part_or_what_the_kernel_writes_at_the_peer) {
       if (group.index() == 0) fill({slot, one.bytes}, {context.rank(), kTag, 2});
       out.signal(group);
     });
-    take(order, pair.in, kThreads, {pair.other, kTag, 2});
+    take(order, pair.in, kGroupThreads, {pair.other, kTag, 2});
     context.synchronize(order.stream());
     board().meet(context);
   });
@@ -178,9 +177,9 @@ TEST_P(Devices, stop_waiting_when_they_were_told_to_and_change_nothing) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    const Pair pair(context, one, order);
+    const BothWays pair(context, one, order);
     board().meet(context);
-    run_kernel(order, kThreads, [in = pair.in](const auto& group) {
+    run_kernel(order, kGroupThreads, [in = pair.in](const auto& group) {
       const std::byte* slot = nullptr;
       EXPECT_EQ(in.wait(group, slot, Polls{kFew}), DeviceResult::timeout);
       EXPECT_EQ(slot, nullptr);
@@ -190,16 +189,17 @@ TEST_P(Devices, stop_waiting_when_they_were_told_to_and_change_nothing) {
     board().meet(context);
     const auto depth = static_cast<std::uint64_t>(one.depth);
     for (std::uint64_t epoch = 1; epoch <= depth; ++epoch)
-      put(order, pair.out, kThreads, {context.rank(), kTag, epoch});
-    run_kernel(order, kThreads, [out = pair.out](const auto& group) {
+      put(order, pair.out, kGroupThreads, {context.rank(), kTag, epoch});
+    run_kernel(order, kGroupThreads, [out = pair.out](const auto& group) {
       EXPECT_EQ(out.put(group, Polls{kFew}), DeviceResult::timeout);  // without a credit
     });
     context.synchronize(order.stream());
     EXPECT_EQ(pair.sender.epoch(), depth);
     board().meet(context);
-    for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) take(order, pair.in, kThreads, {pair.other, kTag, epoch});
-    put(order, pair.out, kThreads, {context.rank(), kTag, depth + 1});
-    take(order, pair.in, kThreads, {pair.other, kTag, depth + 1});
+    for (std::uint64_t epoch = 1; epoch <= depth; ++epoch)
+      take(order, pair.in, kGroupThreads, {pair.other, kTag, epoch});
+    put(order, pair.out, kGroupThreads, {context.rank(), kTag, depth + 1});
+    take(order, pair.in, kGroupThreads, {pair.other, kTag, depth + 1});
     context.synchronize(order.stream());
     board().meet(context);
   });
@@ -209,14 +209,14 @@ TEST_P(Devices, are_released_by_a_failure_and_move_nothing_after_it) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    const Pair pair(context, one, order);
+    const BothWays pair(context, one, order);
     board().meet(context);
     std::jthread aborting([&] {
       std::this_thread::sleep_for(20ms);
       context.abort("enough");
     });
     expect_released([&] {
-      run_kernel(order, kThreads, [&pair](const auto& group) {
+      run_kernel(order, kGroupThreads, [&pair](const auto& group) {
         const std::byte* slot = nullptr;
         EXPECT_EQ(pair.in.wait(group, slot), DeviceResult::failed);
         DeviceResult result = DeviceResult::ok;  // one end fails after the other
@@ -235,7 +235,7 @@ TEST_P(Devices, say_that_the_channel_has_failed_where_they_find_no_poison) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    const Pair pair(context, one, order);
+    const BothWays pair(context, one, order);
     put(order, pair.out, 1, {context.rank(), kTag, 1});
     run_kernel(order, 1, [in = pair.in](const auto& group) {
       const std::byte* slot = nullptr;
@@ -260,13 +260,13 @@ TEST_P(Devices, find_nothing_to_do_once_the_channel_is_closed) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    Pair pair(context, one, order);
+    BothWays pair(context, one, order);
     put(order, pair.out, 1, {context.rank(), kTag, 1});
     take(order, pair.in, 1, {pair.other, kTag, 1});
     context.synchronize(order.stream());
     pair.sender.close();
     pair.receiver.close();
-    run_kernel(order, kThreads, [&pair](const auto& group) {
+    run_kernel(order, kGroupThreads, [&pair](const auto& group) {
       const std::byte* slot = nullptr;
       std::byte* source = nullptr;
       EXPECT_EQ(pair.out.acquire(group, source), DeviceResult::closed);
@@ -329,13 +329,13 @@ TEST_P(Devices, see_no_epoch_that_a_sender_has_not_put_before_it_closed) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    Pair pair(context, one, order);
+    BothWays pair(context, one, order);
     put(order, pair.out, 1, {context.rank(), kTag, 1});
     take(order, pair.in, 1, {pair.other, kTag, 1});
     context.synchronize(order.stream());
     pair.sender.close();
     board().meet(context);
-    run_kernel(order, kThreads, [in = pair.in](const auto& group) {
+    run_kernel(order, kGroupThreads, [in = pair.in](const auto& group) {
       const std::byte* slot = nullptr;
       EXPECT_EQ(in.wait(group, slot, Polls{kFew}), DeviceResult::timeout);
     });
@@ -350,7 +350,7 @@ TEST_P(Devices, move_nothing_once_the_peer_has_closed_its_end) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    Pair pair(context, one, order);
+    BothWays pair(context, one, order);
     board().meet(context);
     if (context.rank() == 1) {
       pair.receiver.close();
@@ -362,11 +362,12 @@ TEST_P(Devices, move_nothing_once_the_peer_has_closed_its_end) {
     board().meet(context);
     const auto depth = static_cast<std::uint64_t>(one.depth);
     for (std::uint64_t epoch = 1; epoch <= depth; ++epoch) {
-      run_kernel(order, kThreads, [&pair](const auto& group) { EXPECT_EQ(pair.out.put(group), DeviceResult::closed); });
+      run_kernel(order, kGroupThreads,
+                 [&pair](const auto& group) { EXPECT_EQ(pair.out.put(group), DeviceResult::closed); });
     }
     context.synchronize(order.stream());
     pair.sender.drain();
-    run_kernel(order, kThreads, [&pair](const auto& group) {
+    run_kernel(order, kGroupThreads, [&pair](const auto& group) {
       EXPECT_EQ(pair.out.put(group), DeviceResult::failed);  // which will never be credited
     });
     expect_code(Code::misuse, [&] { context.synchronize(order.stream()); });
@@ -378,10 +379,10 @@ TEST_P(Devices, that_release_what_they_did_not_wait_for_fail_the_channel) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    const Pair pair(context, one, order);
+    const BothWays pair(context, one, order);
     board().meet(context);
     if (context.rank() == 0) {
-      run_kernel(order, kThreads, [&pair](const auto& group) {
+      run_kernel(order, kGroupThreads, [&pair](const auto& group) {
         const std::byte* slot = nullptr;
         EXPECT_EQ(pair.in.release(group), DeviceResult::failed);
         EXPECT_EQ(pair.in.wait(group, slot), DeviceResult::failed);  // until the engine has seen it
@@ -396,7 +397,7 @@ TEST_P(Devices, leave_no_verb_to_the_host) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
     Order order(one);
-    Pair pair(context, one, order);
+    BothWays pair(context, one, order);
     for (const auto& error : {expect_code(Code::misuse, [&] { pair.sender.put(order.stream()); }),
                               expect_code(Code::misuse, [&] { pair.receiver.wait(order.stream()); }),
                               expect_code(Code::misuse, [&] { pair.receiver.test(); }),

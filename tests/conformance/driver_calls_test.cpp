@@ -11,8 +11,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 151;
-constexpr std::size_t kLarge = 100'000;
+constexpr std::size_t kLargePut = 100'000;
 
 class DriverCalls : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DriverCalls);
@@ -67,7 +66,7 @@ TEST_P(DriverCalls, of_a_verb_are_three_questions_and_what_there_is_to_do) {
       context.synchronize(stream);  // so that no put finds a credit missing
       if (epoch <= kWarmUp) continue;
       EXPECT_EQ(acquire.calls, kAsksOfStream);
-      EXPECT_EQ(put.calls, kQuestions + (one.bytes < kLarge ? kOneKernel : kCopyAndWords));
+      EXPECT_EQ(put.calls, kQuestions + (one.bytes < kLargePut ? kOneKernel : kCopyAndWords));
       EXPECT_LE(put.argument_bytes, kFewArguments);
       EXPECT_EQ(wait.calls, kQuestions + kWords);
       EXPECT_EQ(release.calls, kQuestions + kWords);
@@ -79,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Quick, DriverCalls, testing::ValuesIn([] {
                            std::vector<GpuCase> cases;
                            for (const Ground& ground : gpu_grounds()) {
                              if (ground.name != "threads" && ground.name != "shm") continue;
-                             for (const std::size_t bytes : {std::size_t{64}, kLarge})
+                             for (const std::size_t bytes : {std::size_t{64}, kLargePut})
                                cases.push_back({.ground = ground, .bytes = bytes});
                            }
                            return cases;

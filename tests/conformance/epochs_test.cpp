@@ -7,8 +7,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 7;
-
 int epochs_of(const Case& one) {
   if (one.bytes < 1024 * 1024) return 3 * one.depth + 70;
   return one.depth + (one.bytes == 1024 * 1024 ? 12 : 2);

@@ -8,8 +8,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 61;
-constexpr std::size_t kGo = 0;
 constexpr std::size_t kParked = 1;
 constexpr std::size_t kEnqueued = 2;
 

@@ -14,7 +14,7 @@ class Exchange {
   std::shared_ptr<GpuStream> stream_;  // first: the channels are used on it
 
  public:
-  static constexpr Tag kTag = 71;
+  static constexpr Tag kExchangeTag = kTag + 70;  // beside the channel of a test
 
   /// By all ranks of the test at once: a GPU gives no memory behind a parked stream.
   Exchange(Context& context, const GpuCase& one, Rank other)
@@ -23,8 +23,8 @@ class Exchange {
       : stream_(std::move(on)), stream(*stream_), context_(context), one_(one),
         source_(context, one.source, one.bytes * slots()), target_(context, one.target, one.bytes * slots()),
         bytes_(context.allocate(2 * one.bytes, Space::pinned)), other_(other) {
-    sender = context.sender(other, kTag, source_.slice(), {.depth = one.depth});
-    receiver = context.receiver(other, kTag, target_.slice(), {.depth = one.depth});
+    sender = context.sender(other, kExchangeTag, source_.slice(), {.depth = one.depth});
+    receiver = context.receiver(other, kExchangeTag, target_.slice(), {.depth = one.depth});
     plan = context.plan();
     plan.add(sender).add(receiver);
     board().meet(context);
@@ -34,7 +34,7 @@ class Exchange {
   void put() {
     const Slice filled = bytes_.slice(0, one_.bytes);
     plan.acquire(stream.stream());
-    stream.run([this, filled] { fill(bytes_of(filled), {context_.rank(), kTag, ++put_}); });
+    stream.run([this, filled] { fill(bytes_of(filled), {context_.rank(), kExchangeTag, ++put_}); });
     stream.copy(plan.slot(sender).data(), filled.data(), one_.bytes);
     plan.start(stream.stream());
   }
@@ -43,7 +43,7 @@ class Exchange {
     plan.wait(stream.stream());
     stream.copy(seen.data(), plan.slot(receiver).data(), one_.bytes);
     stream.run([this, seen] {
-      const std::string wrong = difference(bytes_of(seen), {other_, kTag, ++taken_});
+      const std::string wrong = difference(bytes_of(seen), {other_, kExchangeTag, ++taken_});
       if (looks) {
         EXPECT_EQ(wrong, "");
       }

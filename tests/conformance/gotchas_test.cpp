@@ -12,8 +12,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 101;
-constexpr std::size_t kOwnAllocation = 1024 * 1024;  // small ones share theirs, which stays
 constexpr unsigned kThreads = 64;
 
 class Gotchas : public testing::TestWithParam<GpuCase> {
@@ -40,9 +38,9 @@ class Gotchas : public testing::TestWithParam<GpuCase> {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Gotchas);
 
 /// Both ends between the two ranks, with a stream for each.
-struct Pair {
-  explicit Pair(Context& context, Tag tag = kTag, StreamManner puts_on = StreamManner::non_blocking,
-                StreamManner waits_on = StreamManner::non_blocking)
+struct ParkedPair {
+  explicit ParkedPair(Context& context, Tag tag = kTag, StreamManner puts_on = StreamManner::non_blocking,
+                      StreamManner waits_on = StreamManner::non_blocking)
       : one(testing::WithParamInterface<GpuCase>::GetParam()), puts(puts_on), waits(waits_on),
         source(context, one.source, one.bytes), target(context, one.target, one.bytes),
         sender(context.sender(1 - context.rank(), tag, source.slice())),
@@ -72,7 +70,7 @@ struct Pair {
 TEST_P(Gotchas, freeing_waits_for_the_parked_stream) {
   expect_deadlock("cuMemFree waits for a stream that is parked", {}, [](Context& context) {
     auto own = std::make_unique<GpuBuffer>(kOwnAllocation);
-    Pair pair(context);
+    ParkedPair pair(context);
     pair.park();
     own.reset();
     pair.put();  // what the other waits for, too late
@@ -81,7 +79,7 @@ TEST_P(Gotchas, freeing_waits_for_the_parked_stream) {
 
 TEST_P(Gotchas, allocating_waits_for_the_parked_stream) {
   expect_deadlock("cuMemAlloc waits for a stream that is parked", {}, [](Context& context) {
-    Pair pair(context);
+    ParkedPair pair(context);
     pair.park();
     const GpuBuffer own(kOwnAllocation);
     pair.put();
@@ -90,7 +88,7 @@ TEST_P(Gotchas, allocating_waits_for_the_parked_stream) {
 
 TEST_P(Gotchas, memory_of_ours_comes_and_goes_behind_a_parked_stream) {
   expect_none({}, [](Context& context) {
-    Pair pair(context);
+    ParkedPair pair(context);
     pair.park();
     board().meet(context);
     for (const Space space : {Space::device, Space::pinned, Space::device}) context.allocate(kOwnAllocation, space);
@@ -103,7 +101,7 @@ TEST_P(Gotchas, memory_of_ours_comes_and_goes_behind_a_parked_stream) {
 
 TEST_P(Gotchas, the_legacy_stream_and_blocking_ones_wait_for_each_other) {
   expect_deadlock("one of them is the legacy default stream", {}, [](Context& context) {
-    Pair pair(context, kTag, StreamManner::blocking, StreamManner::legacy);
+    ParkedPair pair(context, kTag, StreamManner::blocking, StreamManner::legacy);
     pair.park();
     pair.put();
     pair.finish(context);
@@ -112,7 +110,7 @@ TEST_P(Gotchas, the_legacy_stream_and_blocking_ones_wait_for_each_other) {
 
 TEST_P(Gotchas, streams_of_ours_do_not_wait_for_the_legacy_one) {
   expect_none({}, [](Context& context) {
-    Pair pair(context, kTag, StreamManner::non_blocking, StreamManner::legacy);
+    ParkedPair pair(context, kTag, StreamManner::non_blocking, StreamManner::legacy);
     pair.park();
     board().meet(context);
     context.allocate(kOwnAllocation, Space::device);  // which a stream of ours fills
@@ -127,7 +125,7 @@ constexpr const char* kOneQueue = "CUDA_DEVICE_MAX_CONNECTIONS=1";
 
 TEST_P(Gotchas, streams_that_share_a_queue_wait_for_each_other) {
   expect_deadlock("they share a hardware queue", {kOneQueue}, [](Context& context) {
-    Pair pair(context);
+    ParkedPair pair(context);
     pair.park();
     pair.put();
     pair.finish(context);
@@ -136,10 +134,10 @@ TEST_P(Gotchas, streams_that_share_a_queue_wait_for_each_other) {
 
 TEST_P(Gotchas, a_plan_on_one_stream_needs_one_queue) {
   expect_none({kOneQueue}, [](Context& context) {
-    Pair first(context);
-    Pair second(context, kTag + 1);
+    ParkedPair first(context);
+    ParkedPair second(context, kTag + 1);
     Plan plan = context.plan();
-    for (Pair* const pair : {&first, &second}) plan.add(pair->sender).add(pair->receiver);
+    for (ParkedPair* const pair : {&first, &second}) plan.add(pair->sender).add(pair->receiver);
     const Stream stream = first.puts.stream();
     plan.commit(stream);
     for (int step = 0; step < 20; ++step) {
@@ -157,7 +155,7 @@ TEST_P(Gotchas, a_plan_on_one_stream_needs_one_queue) {
 
 TEST_P(Gotchas, loading_a_kernel_waits_for_the_parked_stream) {
   expect_deadlock("cuModuleLoadData waits for a stream that is parked", {}, [](Context& context) {
-    Pair pair(context);
+    ParkedPair pair(context);
     pair.park();
     const GpuKernel kernel(LitmusArgs::kFill);
     pair.put();
@@ -169,7 +167,7 @@ TEST_P(Gotchas, kernels_of_ours_are_loaded_before_anything_is_parked) {
   expect_none({"CUDA_MODULE_LOADING=LAZY"}, [](Context& context) {
     const GpuCase& one = GetParam();
     Exchange exchange(context, one, 1 - context.rank());
-    Pair pair(context);
+    ParkedPair pair(context);
     pair.park();
     board().meet(context);
     GpuGraph graph = exchange.captured_steps(one.depth);
@@ -216,7 +214,7 @@ TEST_P(Gotchas, a_kernel_that_polls_keeps_its_place) {
     const GpuKernel receive(LitmusReceive::kKernel);
     const Memory counts = context.allocate(2 * sizeof(LitmusCount), Space::pinned);
     auto* const count = new (counts.data()) LitmusCount[2]();
-    Pair pair(context);
+    ParkedPair pair(context);
     const DeviceSender to = pair.sender.on_device(pair.puts.stream());
     const DeviceReceiver from = pair.receiver.on_device(pair.waits.stream());
     receive.launch(pair.waits, LitmusReceive{{from, 1, 0, &count[0]}}, kThreads);
@@ -231,7 +229,7 @@ TEST_P(Gotchas, a_stream_that_waits_leaves_the_place_to_kernels) {
     const GpuKernel fill(LitmusArgs::kFill);
     const Memory counts = context.allocate(sizeof(LitmusCount), Space::pinned);
     auto* const count = new (counts.data()) LitmusCount;
-    Pair pair(context);
+    ParkedPair pair(context);
     pair.park();
     fill.launch(pair.puts, LitmusArgs{pair.source.slice().data(), pair.one.bytes, 0, count}, kThreads);
     pair.put();
@@ -245,12 +243,11 @@ TEST_P(Gotchas, a_stream_that_waits_leaves_the_place_to_kernels) {
 /// The library knows nothing of the function that the stream waits for, nor of the graph behind it.
 TEST_P(Gotchas, nothing_is_freed_while_kernels_drive_an_open_channel) {
   expect_none({"EMUCUDA_DEADLOCK_MS=1000"}, [](Context& context) {
-    constexpr std::size_t kGo = 0;
     const GpuCase& one = GetParam();
     Exchange exchange(context, one, 1 - context.rank());
     GpuGraph graph = exchange.captured_steps(one.depth);
     {
-      Pair other(context);
+      ParkedPair other(context);
       const Memory own = context.allocate(kOwnAllocation, Space::device);
       exchange.stream.run([] { board().await(kGo, 1); });
       graph.launch(exchange.stream);

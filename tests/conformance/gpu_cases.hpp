@@ -13,6 +13,9 @@
 
 namespace sluice::test {
 
+/// Of memory whose allocation is its own: small ones share theirs, which stays.
+inline constexpr std::size_t kOwnAllocation = 1024 * 1024;
+
 /// Whose memory a slice is: the host's, ours, or the user's, of cudaMalloc or of a pool that can be shared or cannot.
 enum class Whose { hosts, ours, users, pooled, unshared };
 

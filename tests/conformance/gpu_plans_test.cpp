@@ -15,8 +15,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 81;
-constexpr std::uint64_t kEpochs = 6;
+constexpr std::uint64_t kPlanEpochs = 6;
 constexpr std::size_t kLarge = 100'000;
 constexpr const char* kByKernel = "by a kernel";
 
@@ -41,7 +40,8 @@ std::vector<GpuCase> plan_cases_on(std::initializer_list<std::string_view> groun
 class Assorted {
  public:
   Assorted(Context& context, const GpuCase& one, GpuStream& gpu_stream, std::vector<std::size_t> sizes)
-      : rank_(context.rank()), sizes_(std::move(sizes)), filled_(context.allocate(total() * kEpochs, Space::pinned)),
+      : rank_(context.rank()), sizes_(std::move(sizes)),
+        filled_(context.allocate(total() * kPlanEpochs, Space::pinned)),
         seen_(context.allocate(total(), Space::pinned)), source_(context, one.source, total()),
         target_(context, one.target, total()), stream(gpu_stream), plan(context.plan()) {
     for_each_slot([&](std::size_t i, std::size_t at) {
@@ -132,7 +132,7 @@ TEST_P(GpuPlans, move_small_and_large_puts) {
     sizes[30] = 4096;
     GpuStream stream;
     Assorted all(context, GetParam(), stream, sizes);
-    for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    for (std::uint64_t epoch = 1; epoch <= kPlanEpochs; ++epoch) {
       all.plan.acquire(all.stream.stream());
       all.fill(epoch);
       all.plan.start(all.stream.stream());

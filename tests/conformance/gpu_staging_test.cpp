@@ -16,10 +16,8 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 211;
-
 /// Streams, and a word that holds up all of them.
-class Held {
+class HeldStreams {
  public:
   Stream stream() const { return stream_.stream(); }
   /// What is mapped for a stream is mapped before it is parked.
@@ -69,7 +67,7 @@ TEST_P(GpuStaging, that_is_held_up_holds_up_nobody) {
     const Memory beside = context.allocate(2 * one.bytes);
     const Slice other = beside.slice(0, one.bytes);
     if (context.rank() == 0) {
-      Held streams;
+      HeldStreams streams;
       const Piece piece(context, one.source, one.bytes);
       Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
       Receiver never = context.receiver(1, kTag + 1, beside.slice(one.bytes, one.bytes), {.stream = streams.stream()});
@@ -123,7 +121,7 @@ TEST_P(GpuStaging, is_not_let_go_of_before_it_was_read) {
     const Memory here = context.allocate(one.bytes);
     const Memory beside = context.allocate(64);
     if (context.rank() == 0) {
-      Held streams;
+      HeldStreams streams;
       const Piece piece(context, one.source, one.bytes);
       Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
       Sender mine = context.sender(1, kTag + 1, beside.all());
@@ -167,7 +165,7 @@ TEST_P(GpuStaging, of_a_gpu_that_has_failed_is_closed_soon) {
     const Memory here = context.allocate(one.bytes);
     const Memory beside = context.allocate(64);
     if (context.rank() == 0) {
-      Held streams;
+      HeldStreams streams;
       const Piece piece(context, one.source, one.bytes);
       Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
       Sender mine = context.sender(1, kTag + 1, beside.all());
@@ -202,7 +200,7 @@ class GpuAcquire : public GpuStaging {
   static void hold(Context& context, F release) {
     const GpuCase& one = GetParam();
     const Memory beside = context.allocate(64);
-    Held streams;
+    HeldStreams streams;
     const Piece piece(context, one.source, one.bytes);
     Sender sender = context.sender(1, kTag, piece.slice(), streams.options(one));
     Sender mine = context.sender(1, kTag + 1, beside.all());

@@ -21,8 +21,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 61;
-constexpr std::uint64_t kEpochs = 20;
+constexpr std::uint64_t kGpuEpochs = 20;
 
 std::vector<GpuCase> gpu_cases() {
   std::vector<GpuCase> cases;
@@ -65,24 +64,24 @@ std::vector<GpuCase> pool_cases() {
 
 bool in_small_slots(const GpuCase& one) { return on_gpu_stream(one) && one.depth == 1; }
 
-struct Part {
+struct GpuPart {
   std::size_t offset;
   std::size_t bytes;
 };
 
-void expect_only(const Part& part, std::span<const std::byte> slot, const Stamp& stamp) {
+void expect_only(const GpuPart& part, std::span<const std::byte> slot, const Stamp& stamp) {
   EXPECT_EQ(unlike_poison(slot.first(part.offset)), "") << "before part " << stamp.epoch;
   EXPECT_EQ(difference(slot.subspan(part.offset, part.bytes), stamp, part.offset), "") << "epoch " << stamp.epoch;
   EXPECT_EQ(unlike_poison(slot.subspan(part.offset + part.bytes)), "") << "after part " << stamp.epoch;
 }
 
 /// The order of a case, with what stands for a user's kernels: they fill a slot, and look at one.
-class Kernels {
+class UserKernels {
  public:
-  Kernels(Context& context, const GpuCase& one) : one_(one) {
+  UserKernels(Context& context, const GpuCase& one) : one_(one) {
     if (!one.inline_order) stream_ = std::make_unique<GpuStream>();
     // As large as all epochs: a copy reads what is there when it happens, not when it is enqueued.
-    bytes_ = context.allocate(one.bytes * (kEpochs + 1), Space::pinned);
+    bytes_ = context.allocate(one.bytes * (kGpuEpochs + 1), Space::pinned);
     test::poison(of_epoch(0));
   }
 
@@ -97,7 +96,7 @@ class Kernels {
   void poison(const Slice& slot) { copy(slot.data(), of_epoch(0).data()); }
 
   void expect(const Slice& slot, const Stamp& stamp) { expect({0, one_.bytes}, slot, stamp); }
-  void expect(const Part& part, const Slice& slot, const Stamp& stamp) {
+  void expect(const GpuPart& part, const Slice& slot, const Stamp& stamp) {
     const std::span<std::byte> bytes = of_epoch(stamp.epoch);
     copy(bytes.data(), slot.data());
     const auto look = [=] { expect_only(part, bytes, stamp); };
@@ -134,13 +133,13 @@ void exchange_epochs(Context& context, const GpuCase& one, const std::function<v
   const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
   const Piece source(context, one.source, bytes);
   const Piece target(context, one.target, bytes);
-  Kernels kernels(context, one);
+  UserKernels kernels(context, one);
   const Rank other = 1 - context.rank();
   board().meet(context);                  // a GPU gives no memory behind a parked stream
   const Stream named = kernels.stream();  // mapped when it connects
   Sender sender = context.sender(other, kTag, source.slice(), {.depth = one.depth, .stream = named});
   Receiver receiver = context.receiver(other, kTag, target.slice(), {.depth = one.depth, .stream = named});
-  for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+  for (std::uint64_t epoch = 1; epoch <= kGpuEpochs; ++epoch) {
     kernels.fill(sender.acquire(kernels.stream()), {context.rank(), kTag, epoch});
     sender.put(kernels.stream());
     kernels.expect(receiver.wait(kernels.stream()), {other, kTag, epoch});
@@ -164,12 +163,12 @@ TEST_P(GpuMemoryOnStreams, is_not_overwritten_by_a_sender_that_runs_ahead) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
-    Kernels kernels(context, one);
+    UserKernels kernels(context, one);
     if (context.rank() == 0) {
       const Piece source(context, one.source, bytes);
       board().meet(context);
       Sender sender = context.sender(1, kTag, source.slice(), {.depth = one.depth});
-      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+      for (std::uint64_t epoch = 1; epoch <= kGpuEpochs; ++epoch) {
         kernels.fill(sender.acquire(kernels.stream()), {0, kTag, epoch});
         sender.put(kernels.stream());
       }
@@ -182,7 +181,7 @@ TEST_P(GpuMemoryOnStreams, is_not_overwritten_by_a_sender_that_runs_ahead) {
       Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = one.depth});
       receiver.wait_connected();
       board().await(0, 1);
-      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+      for (std::uint64_t epoch = 1; epoch <= kGpuEpochs; ++epoch) {
         kernels.expect(receiver.wait(kernels.stream()), {0, kTag, epoch});
         receiver.release(kernels.stream());
       }
@@ -196,14 +195,14 @@ TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
     const std::size_t bytes = one.bytes * static_cast<std::size_t>(one.depth);
-    const std::vector<Part> parts = {{one.bytes / 3, one.bytes / 2}, {0, one.bytes / 4}, {0, 0}};
-    Kernels kernels(context, one);
+    const std::vector<GpuPart> parts = {{one.bytes / 3, one.bytes / 2}, {0, one.bytes / 4}, {0, 0}};
+    UserKernels kernels(context, one);
     std::uint64_t epoch = 0;
     if (context.rank() == 0) {
       const Piece source(context, one.source, bytes);
       board().meet(context);
       Sender sender = context.sender(1, kTag, source.slice(), {.depth = one.depth});
-      for (const Part& part : parts) {
+      for (const GpuPart& part : parts) {
         kernels.fill(sender.acquire(kernels.stream()), {0, kTag, ++epoch});
         sender.put(kernels.stream(), part.offset, part.bytes);
       }
@@ -214,7 +213,7 @@ TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
       poison_in_gpu(target.slice());
       board().meet(context);
       Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = one.depth});
-      for (const Part& part : parts) {
+      for (const GpuPart& part : parts) {
         const Slice slot = receiver.wait(kernels.stream());
         kernels.expect(part, slot, {0, kTag, ++epoch});
         kernels.poison(slot);
@@ -230,7 +229,7 @@ TEST_P(GpuMemory, keeps_what_is_outside_a_part) {
 TEST_P(GpuMemoryInParts, gets_parts_that_are_rung_for_before_they_can_be_armed) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
-    const auto part_of = [&](std::uint64_t epoch) { return Part{epoch % one.bytes, 1}; };
+    const auto part_of = [&](std::uint64_t epoch) { return GpuPart{epoch % one.bytes, 1}; };
     constexpr Stamp kStamp{0, kTag, 1};
     GpuStream stream;
     if (context.rank() == 0) {
@@ -243,8 +242,8 @@ TEST_P(GpuMemoryInParts, gets_parts_that_are_rung_for_before_they_can_be_armed) 
       sender.wait_connected();
       std::atomic<bool> may_go{false};
       stream.run([&] { may_go.wait(false); });
-      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
-        const Part part = part_of(epoch);
+      for (std::uint64_t epoch = 1; epoch <= kGpuEpochs; ++epoch) {
+        const GpuPart part = part_of(epoch);
         sender.put(stream.stream(), part.offset, part.bytes);
       }
       may_go = true;
@@ -252,14 +251,14 @@ TEST_P(GpuMemoryInParts, gets_parts_that_are_rung_for_before_they_can_be_armed) 
       context.synchronize(stream.stream());
       board().meet(context);
     } else {
-      const Piece target(context, one.target, kEpochs * one.bytes);
+      const Piece target(context, one.target, kGpuEpochs * one.bytes);
       poison_in_gpu(target.slice());
       board().meet(context);
-      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = kEpochs, .stream = stream.stream()});
+      Receiver receiver = context.receiver(0, kTag, target.slice(), {.depth = kGpuEpochs, .stream = stream.stream()});
       std::vector<Slice> slots;
-      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) slots.push_back(receiver.wait(stream.stream()));
+      for (std::uint64_t epoch = 1; epoch <= kGpuEpochs; ++epoch) slots.push_back(receiver.wait(stream.stream()));
       context.synchronize(stream.stream());
-      for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch)
+      for (std::uint64_t epoch = 1; epoch <= kGpuEpochs; ++epoch)
         expect_only(part_of(epoch), bytes_in_gpu(slots[epoch - 1]), kStamp);
       board().meet(context);
     }
@@ -393,7 +392,7 @@ TEST_P(GpuStreams, take_a_plan) {
     std::vector<Rank> others;
     for (int i = 1; i <= kPeers; ++i) others.push_back((context.rank() + i) % context.size());
     Memory seen = context.allocate(one.bytes * kPeers, Space::pinned);
-    Memory filled = context.allocate(one.bytes * kEpochs * kPeers, Space::pinned);
+    Memory filled = context.allocate(one.bytes * kGpuEpochs * kPeers, Space::pinned);
     Plan plan = context.plan();
     for (const Rank other : others) {
       pieces.push_back(std::make_unique<Piece>(context, one.source, one.bytes * 2));
@@ -405,7 +404,7 @@ TEST_P(GpuStreams, take_a_plan) {
     for (auto& receiver : receivers) plan.add(receiver);
     board().meet(context);  // a GPU gives no memory behind a parked stream
     plan.commit(stream.stream());
-    for (std::uint64_t epoch = 1; epoch <= kEpochs; ++epoch) {
+    for (std::uint64_t epoch = 1; epoch <= kGpuEpochs; ++epoch) {
       plan.acquire(stream.stream());
       for (std::size_t i = 0; i < kPeers; ++i) {
         const Slice bytes = filled.slice(((epoch - 1) * kPeers + i) * one.bytes, one.bytes);
@@ -436,7 +435,6 @@ TEST_P(GpuStreams, that_are_parked_hold_up_no_closing) {
     GpuStream other;
     const Piece target(context, one.target, one.bytes);
     const Piece source(context, one.source, one.bytes);
-    constexpr std::size_t kOwnAllocation = 1024 * 1024;  // small ones share theirs, which stays
     const Piece users(context, one.source, kOwnAllocation);
     Receiver receiver = context.receiver(1 - context.rank(), kTag, target.slice());
     Sender sender = context.sender(1 - context.rank(), kTag, source.slice());
@@ -735,7 +733,7 @@ TEST_P(GpuStreams, may_be_each_thread_s_own) {
     GpuStream stream(StreamManner::per_thread);
     if (stream.stream().kind() == Stream::Kind::hip) return skipped_here("streams of threads, with HIP");
     const Rank other = 1 - context.rank();
-    const Memory bytes = context.allocate((kEpochs + 1) * one.bytes, Space::pinned);
+    const Memory bytes = context.allocate((kGpuEpochs + 1) * one.bytes, Space::pinned);
     const Piece source(context, one.source, one.bytes);
     const Piece target(context, one.target, one.bytes);
     Sender sender = context.sender(other, kTag, source.slice());
@@ -754,10 +752,10 @@ TEST_P(GpuStreams, may_be_each_thread_s_own) {
       for (std::uint64_t epoch = first; epoch <= last; ++epoch)
         EXPECT_EQ(difference(bytes_of(bytes.slice(epoch * one.bytes, one.bytes)), {other, kTag, epoch}), "");
     };
-    exchange(1, kEpochs / 2);
+    exchange(1, kGpuEpochs / 2);
     std::thread([&] {
       gpu_copy(bytes.data(), source.slice().data(), one.bytes);  // this thread uses the GPU too
-      exchange(kEpochs / 2 + 1, kEpochs);
+      exchange(kGpuEpochs / 2 + 1, kGpuEpochs);
     }).join();
     board().meet(context);
   });

@@ -13,7 +13,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 161;
 // An emulated driver has them, or not.
 constexpr const char* kNoOperations = "EMUCUDA_WORD_OPERATIONS=0";
 constexpr const char* kOperations = "EMUCUDA_WORD_OPERATIONS=1";

@@ -7,9 +7,8 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 31;
-constexpr std::size_t kPut = 0;   // on the board: how many puts are asked for
-constexpr std::size_t kDone = 1;  // and how many have been checked
+constexpr std::size_t kPut = 0;      // on the board: how many puts are asked for
+constexpr std::size_t kChecked = 1;  // and how many have been checked
 
 class HostForms : public testing::TestWithParam<Case> {};
 
@@ -74,7 +73,7 @@ TEST_P(HostForms, concern_the_epoch_after_the_last_wait_that_is_only_enqueued) {
     HostStream host;
     const Buffer buffer(context, one);
     Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 2});
-    host.run([] { board().await(kDone, 1); });  // holds the stream before the wait
+    host.run([] { board().await(kChecked, 1); });  // holds the stream before the wait
     const Slice first = receiver.wait(Stream::host(host));
     board().set(kPut, 1);
     receiver.wait_connected();
@@ -84,7 +83,7 @@ TEST_P(HostForms, concern_the_epoch_after_the_last_wait_that_is_only_enqueued) {
     ASSERT_TRUE(second);
     EXPECT_NE(second->data(), first.data());
     EXPECT_EQ(difference(bytes_of(*second), {0, kTag, 2}), "");
-    board().set(kDone, 1);
+    board().set(kChecked, 1);
     context.synchronize(Stream::host(host));
     EXPECT_EQ(difference(bytes_of(first), {0, kTag, 1}), "");
     board().meet(context);
@@ -135,14 +134,14 @@ TEST_P(HostForms, drain_returns_when_every_signal_has_been_raised) {
       context.check();
       board().set(kPut, 1);
       sender.drain(10s);
-      board().set(kDone, 1);
+      board().set(kChecked, 1);
       context.synchronize(stream);
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 2});
       board().await(kPut, 1);
       receiver.wait({});
       receiver.release({});
-      board().await(kDone, 1);
+      board().await(kChecked, 1);
       EXPECT_TRUE(receiver.test());  // both have landed by now
       EXPECT_TRUE(receiver.test());
     }

@@ -10,9 +10,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 91;
-constexpr std::size_t kGo = 0;
-
 /// These need one rank, and no backend in particular.
 Peers alone() { return {.ranks = 1}; }
 

@@ -12,9 +12,8 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 121;
-constexpr std::size_t kGo = 0;        // on the board: in which round the sender's stream may come to its leftovers
-constexpr std::size_t kEnqueued = 1;  // and in which they are enqueued
+constexpr std::size_t kLeftEnqueued =
+    1;  // on the board: in which round the leftovers are enqueued; kGo: in which the stream may come to them
 
 struct Usage {
   long resident_kib = 0;
@@ -115,7 +114,7 @@ void leave_some(Context& context, const Case& one, HostStream& host, const Buffe
   }
   host.run([round] { board().await(kGo, round); });
   for (int i = 0; i < kLeft; ++i) sender.put(stream);
-  board().set(kEnqueued, round);
+  board().set(kLeftEnqueued, round);
   expect_within(10s, [&] { return is_refused(sender, stream); });
   if (round % 2 == 1) expect_code(Code::timeout, [&] { sender.close(Timeout::zero()); });
   board().set(kGo, round);
@@ -126,7 +125,7 @@ void leave_some(Context& context, const Case& one, HostStream& host, const Buffe
 void close_before_they_come(Context& context, const Case& one, const Buffer& target, std::uint64_t round) {
   Receiver receiver = context.receiver(0, kTag, target.all(), {.depth = one.depth});
   expect_and_poison(receiver.wait({}), {0, kTag, 1});
-  board().await(kEnqueued, round);
+  board().await(kLeftEnqueued, round);
   receiver.close();
   board().meet(context);
   EXPECT_EQ(unlike_poison(target.bytes()), "");

@@ -14,8 +14,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 91;
-constexpr int kChannels = 2;  // ranks that are threads share the GPU's hardware queues
+constexpr int kLitmusChannels = 2;  // ranks that are threads share the GPU's hardware queues
 constexpr int kDepth = 8;
 constexpr std::uint64_t kAtOnce = 40;  // epochs enqueued before the host waits: a GPU's stream holds so many
 constexpr std::uint64_t kMillion = 1'000'000;
@@ -71,7 +70,7 @@ class Traffic {
   std::jthread copying_;
 };
 
-struct Kernels {
+struct LitmusKernels {
   GpuKernel fill{LitmusArgs::kFill};
   GpuKernel check{LitmusArgs::kCheck};
   GpuKernel send{LitmusSend::kKernel};
@@ -82,7 +81,7 @@ struct Kernels {
 class Lane {
  public:
   /// `kernels`: null where there is no GPU.
-  Lane(Context& context, const Case& one, std::uint64_t channel, const Kernels* kernels)
+  Lane(Context& context, const Case& one, std::uint64_t channel, const LitmusKernels* kernels)
       : context_(context), kernels_(kernels), channel_(channel), order_(one),
         slots_(context.allocate(one.bytes * kDepth, one.cuda ? Space::device : Space::host)),
         count_(context.allocate(sizeof(LitmusCount), Space::pinned)) {
@@ -97,34 +96,34 @@ class Lane {
   void synchronize() { context_.synchronize(stream()); }
 
   void fill(const Slice& slot) {
-    run(&Kernels::fill, LitmusArgs{slot.data(), slot.bytes(), channel_, &count()}, [](const LitmusArgs& args) {
+    run(&LitmusKernels::fill, LitmusArgs{slot.data(), slot.bytes(), channel_, &count()}, [](const LitmusArgs& args) {
       litmus_fill(kernel::Thread(), args.slot, args.bytes, args.channel, *args.count);
     });
   }
   void check(const Slice& slot) {
-    run(&Kernels::check, LitmusArgs{slot.data(), slot.bytes(), channel_, &count()}, [](const LitmusArgs& args) {
+    run(&LitmusKernels::check, LitmusArgs{slot.data(), slot.bytes(), channel_, &count()}, [](const LitmusArgs& args) {
       litmus_check(kernel::Thread(), args.slot, args.bytes, args.channel, *args.count);
     });
   }
   void rounds(const DeviceSender& end) {
-    run(&Kernels::send, LitmusSend{{end, kAtOnce, channel_, &count()}},
+    run(&LitmusKernels::send, LitmusSend{{end, kAtOnce, channel_, &count()}},
         [](const LitmusSend& args) { litmus_send(kernel::Thread(), args); });
   }
   void rounds(const DeviceReceiver& end) {
-    run(&Kernels::receive, LitmusReceive{{end, kAtOnce, channel_, &count()}},
+    run(&LitmusKernels::receive, LitmusReceive{{end, kAtOnce, channel_, &count()}},
         [](const LitmusReceive& args) { litmus_receive(kernel::Thread(), args); });
   }
 
  private:
   template <class Args, class Body>
-  void run(GpuKernel Kernels::*which, const Args& args, Body on_host) {
-    constexpr unsigned kThreads = 128;
+  void run(GpuKernel LitmusKernels::*which, const Args& args, Body on_host) {
+    constexpr unsigned kLitmusThreads = 128;
     if (kernels_ == nullptr) return order_.run([args, on_host] { on_host(args); });
-    (kernels_->*which).launch(*order_.gpu(), args, kThreads);
+    (kernels_->*which).launch(*order_.gpu(), args, kLitmusThreads);
   }
 
   Context& context_;
-  const Kernels* kernels_;
+  const LitmusKernels* kernels_;
   std::uint64_t channel_;
   Order order_;
   Memory slots_;
@@ -181,25 +180,25 @@ Advance way_of(Way way, Context& context, Lane& lane, Channel& channel) {
 /// This rank's ends of all channels.
 template <class Channel>
 void drive(Context& context, const LitmusCase& one) {
-  std::optional<Kernels> kernels;
+  std::optional<LitmusKernels> kernels;
   if (one.where.cuda) kernels.emplace();
   std::deque<Lane> lanes;
   std::vector<Channel> channels;
-  for (std::uint64_t i = 0; i < kChannels; ++i) {
+  for (std::uint64_t i = 0; i < kLitmusChannels; ++i) {
     Lane& lane = lanes.emplace_back(context, one.where, i, kernels ? &*kernels : nullptr);
     channels.push_back(open(context, lane, static_cast<Channel*>(nullptr)));
   }
   board().meet(context);  // a GPU gives no memory behind a parked stream, and loads no kernel while one captures
   std::vector<Advance> ways;
-  for (std::size_t i = 0; i < kChannels; ++i) ways.push_back(way_of(one.way, context, lanes[i], channels[i]));
+  for (std::size_t i = 0; i < kLitmusChannels; ++i) ways.push_back(way_of(one.way, context, lanes[i], channels[i]));
   const Traffic traffic(context, one.where.cuda);
   board().meet(context);
-  const std::uint64_t each = one.signals / kChannels;
+  const std::uint64_t each = one.signals / kLitmusChannels;
   for (std::uint64_t epoch = 0; epoch < each; epoch += kAtOnce) {
     for (const Advance& advance : ways) advance();
     for (Lane& lane : lanes) lane.synchronize();
   }
-  for (std::size_t i = 0; i < kChannels; ++i) {
+  for (std::size_t i = 0; i < kLitmusChannels; ++i) {
     EXPECT_EQ(channels[i].epoch(), each);
     EXPECT_EQ(lanes[i].count().epochs, each);
     EXPECT_EQ(lanes[i].count().wrong, 0U) << "the last epoch that was not all there; channel " << i;
@@ -246,7 +245,7 @@ std::vector<LitmusCase> litmus_cases(const std::vector<Case>& places, Signals si
 std::vector<LitmusCase> quick_cases(const std::vector<Ground>& grounds, int rounds) {
   return litmus_cases(with_sizes(on(grounds, stream_cases()), {8, 65536}), [rounds](const Case& where, Way) {
     const int of_case = where.ground.slow ? 1 : where.bytes == 8 ? rounds : rounds / 5;
-    return kChannels * kAtOnce * static_cast<std::uint64_t>(of_case);
+    return kLitmusChannels * kAtOnce * static_cast<std::uint64_t>(of_case);
   });
 }
 

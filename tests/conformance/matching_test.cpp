@@ -67,7 +67,6 @@ TEST_P(Matching, both_directions_of_a_tag_are_two_channels) {
 TEST_P(Matching, the_first_opening_meets_the_first_and_the_second_the_second) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    constexpr Tag kTag = 4;
     constexpr int kOpenings = 4;
     const Buffer buffer(context, one);
     for (std::uint64_t opening = 1; opening <= kOpenings; ++opening) {
@@ -88,7 +87,6 @@ TEST_P(Matching, the_first_opening_meets_the_first_and_the_second_the_second) {
 TEST_P(Matching, several_openings_ahead_keep_their_order) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    constexpr Tag kTag = 4;
     constexpr std::size_t kOpened = 0;
     HostStream host;
     const Buffer buffer(context, one, 2 * one.bytes);
@@ -119,16 +117,14 @@ TEST_P(Matching, several_openings_ahead_keep_their_order) {
 TEST_P(Matching, an_end_that_is_closed_already_is_not_skipped) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    constexpr Tag kTag = 4;
-    constexpr std::size_t kClosed = 0;
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       { const Sender first = context.sender(1, kTag, buffer.all()); }
-      board().set(kClosed, 1);
+      board().set(kGo, 1);
       Sender second = context.sender(1, kTag, buffer.all());
       put_once(second, buffer.all(), {0, kTag, 2});
     } else {
-      board().await(kClosed, 1);
+      board().await(kGo, 1);
       Receiver first = context.receiver(0, kTag, buffer.all());
       expect_code(Code::misuse, [&] { first.wait({}); });  // its final epoch is 0
       first.close();
@@ -141,7 +137,6 @@ TEST_P(Matching, an_end_that_is_closed_already_is_not_skipped) {
 TEST_P(Matching, tags_of_different_scopes_do_not_collide) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    constexpr Tag kTag = 1;
     Scope halo = context.scope("halo");
     Scope library = context.scope("library");
     const Buffer buffer(context, one, 3 * one.bytes);
@@ -224,8 +219,7 @@ TEST_P(Matching, a_third_rank_asleep_delays_no_connection_between_two_others) {
   three.ranks = 3;
   run_peers(three.peers(), [](Context& context) {
     const Case& one = GetParam();
-    constexpr std::size_t kDone = 0;
-    if (context.rank() == 2) return board().await(kDone, 2);  // in user code, and not in ours
+    if (context.rank() == 2) return board().await(kGo, 2);  // in user code, and not in ours
     const Rank other = 1 - context.rank();
     const Buffer source(context, one);
     const Buffer target(context, one);
@@ -240,7 +234,7 @@ TEST_P(Matching, a_third_rank_asleep_delays_no_connection_between_two_others) {
       EXPECT_EQ(difference(target.bytes(), {other, 1, 1}), "");
       plan.release({});
     }
-    board().word(kDone).fetch_add(1);
+    board().word(kGo).fetch_add(1);
   });
 }
 

@@ -18,10 +18,8 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 141;
-
 // On the board: where rank 0 may try to read rank 1's memory, and whether it could.
-constexpr std::size_t kPid = 0;
+constexpr std::size_t kOwner = 0;
 constexpr std::size_t kAddress = 1;
 constexpr std::size_t kCopied = 2;
 
@@ -31,7 +29,7 @@ class MemoryPaths : public testing::TestWithParam<Case> {};
 bool kernel_copies(Context& context) {
   static const std::uint64_t there = 1;
   if (context.rank() == 1) {
-    board().set(kPid, static_cast<std::uint64_t>(::getpid()));
+    board().set(kOwner, static_cast<std::uint64_t>(::getpid()));
     board().set(kAddress, reinterpret_cast<std::uintptr_t>(&there));
   }
   board().meet(context);
@@ -39,7 +37,7 @@ bool kernel_copies(Context& context) {
     std::uint64_t copy = 0;
     const iovec local{&copy, sizeof copy};
     const iovec remote{reinterpret_cast<void*>(board().word(kAddress).load()), sizeof copy};
-    ::process_vm_readv(static_cast<pid_t>(board().word(kPid).load()), &local, 1, &remote, 1, 0);
+    ::process_vm_readv(static_cast<pid_t>(board().word(kOwner).load()), &local, 1, &remote, 1, 0);
     board().set(kCopied, copy);
   }
   board().meet(context);
@@ -138,10 +136,6 @@ TEST(ForbiddenCopies, leave_the_bounce_buffer_for_all) {
   });
 }
 
-std::vector<Case> inline_only(std::vector<Case> cases) {
-  std::erase_if(cases, [](const Case& one) { return one.host; });
-  return cases;
-}
 INSTANTIATE_TEST_SUITE_P(Quick, MemoryPaths, testing::ValuesIn(inline_only(with_sizes(memory_cases(), {1024 * 1024}))),
                          CaseName());
 

@@ -7,8 +7,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 111;
-
 class Memories : public testing::TestWithParam<Case> {};
 
 Peers alone(const Case& one) {
@@ -192,10 +190,6 @@ TEST_P(Memories, one_memory_may_serve_many_channels) {
   });
 }
 
-std::vector<Case> inline_only(std::vector<Case> cases) {
-  std::erase_if(cases, [](const Case& one) { return one.host; });
-  return cases;
-}
 INSTANTIATE_TEST_SUITE_P(Quick, Memories, testing::ValuesIn(inline_only(memory_cases())), CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, Memories, full_cases([] {
                            return inline_only(with_sizes(on(all_grounds(), memory_cases()), {1, 100'000}));

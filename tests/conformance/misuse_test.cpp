@@ -7,8 +7,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 51;
-
 class Misuse : public testing::TestWithParam<Case> {};
 
 /// Of streams that are not there.

@@ -10,8 +10,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 21;
-
 struct Part {
   std::size_t offset;
   std::size_t bytes;

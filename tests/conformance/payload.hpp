@@ -12,6 +12,9 @@
 
 namespace sluice::test {
 
+/// The tag of a test that needs but one.
+inline constexpr Tag kTag = 101;
+
 /// What is written into every byte of an epoch.
 struct Stamp {
   Rank rank = 0;

@@ -9,8 +9,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 81;
-
 class Plans : public testing::TestWithParam<Case> {};
 
 /// Channels to and from one peer, with tags kTag, kTag + 1, ...

@@ -18,11 +18,10 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 151;
-constexpr Tag kParked = 152;
-constexpr std::size_t kClosed = 2;  // on the board: in which round the one that closes first has closed
-constexpr std::size_t kFd = 3;      // the pool's descriptor, in process kPid
-constexpr std::size_t kNames = 5;   // to the end: what the exporter's driver calls the memory
+constexpr Tag kParkedTag = 152;
+constexpr std::size_t kFirstHasClosed = 2;  // on the board: in which round the one that closes first has closed
+constexpr std::size_t kFd = 3;              // the pool's descriptor, in process kPid
+constexpr std::size_t kNames = 5;           // to the end: what the exporter's driver calls the memory
 
 class Pools : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Pools);
@@ -78,30 +77,30 @@ TEST_P(Pools, may_free_what_is_closed) {
     const Piece source(context, one.source, one.bytes);
     const Piece last(context, one.target, one.bytes);
     if (context.rank() == 0) {
-      Receiver waiting = context.receiver(1, kParked, last.slice());
+      Receiver waiting = context.receiver(1, kParkedTag, last.slice());
       board().meet(context);
       waiting.wait(parked.stream());
       for (std::uint64_t round = 1; round <= kRounds; ++round) {
         Sender sender = context.sender(1, kTag, source.slice());
         put_one(sender, source.slice(), stream, {0, kTag, round});
-        if (round % 3 == 0) board().await(kClosed, round);
+        if (round % 3 == 0) board().await(kFirstHasClosed, round);
         if (round % 3 == 1) {
           sender.drain();
           sender.close();
-          board().set(kClosed, round);
+          board().set(kFirstHasClosed, round);
         }
       }
       context.synchronize(parked.stream());
     } else {
-      Sender releases = context.sender(0, kParked, last.slice());
+      Sender releases = context.sender(0, kParkedTag, last.slice());
       board().meet(context);
       for (std::uint64_t round = 1; round <= kRounds; ++round) {
         const Piece target(context, one.target, one.bytes);  // freed at the end of each round
         Receiver receiver = context.receiver(0, kTag, target.slice());
         expect_one(receiver, stream, {0, kTag, round});
-        if (round % 3 == 1) board().await(kClosed, round);
+        if (round % 3 == 1) board().await(kFirstHasClosed, round);
         receiver.close();
-        if (round % 3 == 0) board().set(kClosed, round);
+        if (round % 3 == 0) board().set(kFirstHasClosed, round);
       }
       releases.put(stream.stream());
       context.synchronize(stream.stream());
@@ -250,7 +249,7 @@ TEST_P(Pools, that_are_held_up_hold_up_nobody) {
     const Memory here = context.allocate(one.bytes);
     if (context.rank() == 0) {
       Sender sender = context.sender(other, kTag, piece.slice());
-      Receiver waiting = context.receiver(other, kParked, mapped.slice());
+      Receiver waiting = context.receiver(other, kParkedTag, mapped.slice());
       put_one(sender, piece.slice(), stream, {0, kTag, 1});
       sender.drain();
       waiting.wait(stream.stream());
@@ -266,7 +265,7 @@ TEST_P(Pools, that_are_held_up_hold_up_nobody) {
     } else {
       const Piece target(context, one.target, one.bytes);
       Receiver receiver = context.receiver(other, kTag, target.slice());
-      Sender releases = context.sender(other, kParked, mapped.slice());
+      Sender releases = context.sender(other, kParkedTag, mapped.slice());
       expect_one(receiver, stream, {0, kTag, 1});
       context.synchronize(stream.stream());
       board().await(kReady, 1);

@@ -11,8 +11,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 101;
-
 class Progress : public testing::TestWithParam<Case> {};
 
 /// A token that goes round: every rank but one waits at any time.

@@ -7,8 +7,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 71;
-constexpr std::size_t kPut = 0;
 constexpr std::size_t kWaits = 1;
 
 class Timeouts : public testing::TestWithParam<Case> {};
@@ -38,7 +36,7 @@ void expect_given_up(const std::optional<Error>& error, Rank peer, std::uint64_t
 /// Two puts of depth 1: the second waits for its credit. The board says when the stream has come to it.
 void put_twice(Context& context, Sender& sender, Order& order) {
   sender.put(order.stream());
-  order.run([] { board().set(kPut, 1); });
+  order.run([] { board().set(kGo, 1); });
   sender.put(order.stream());
   context.synchronize(order.stream());
 }
@@ -175,7 +173,7 @@ TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
       context.synchronize(order.stream());
     }
   });
-  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", "71", "epoch 2", "landed 1"});
+  expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", std::to_string(kTag), "epoch 2", "landed 1"});
 }
 
 TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
@@ -216,12 +214,12 @@ TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_o
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "slow"});
       receiver.wait({});
-      board().await(kPut, 1);
+      board().await(kGo, 1);
       std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
       receiver.release({});
     }
   });
-  expect_all_in(ended, {"warn", "eager", "rank 0", "peer 1", "71", "enqueued 2 puts", "fired 1", "credited 0"});
+  expect_all_in(ended, {"warn", "eager", "rank 0", "peer 1", std::to_string(kTag), "enqueued 2 puts", "fired 1", "credited 0"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());

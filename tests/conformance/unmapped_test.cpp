@@ -30,9 +30,8 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 171;
 constexpr std::uint64_t kRounds = 6;
-constexpr std::size_t kNames = 1;  // on the board, to the end: what the exporter's driver calls the memory
+constexpr std::size_t kUnmappedNames = 1;  // on the board, to the end: what the exporter's driver calls the memory
 
 constexpr const char* kAround = "all goes through a bounce buffer in host memory";
 constexpr const char* kRefusedHere = "cannot be mapped here (";
@@ -736,7 +735,7 @@ TEST_P(Ways, are_tried_one_after_another) {
       const device::Allocation piece = device::adopt(buffer.data(), kBytes);
       ASSERT_NE(piece.extent().segment, nullptr);
       const auto words = std::bit_cast<Words>(piece.extent().segment->share.names);
-      for (std::size_t i = 0; i < words.size(); ++i) board().set(kNames + i, words[i]);
+      for (std::size_t i = 0; i < words.size(); ++i) board().set(kUnmappedNames + i, words[i]);
       board().meet(context);
       board().meet(context);
       gpu_copy(bytes.data(), buffer.data(), kBytes);
@@ -746,7 +745,7 @@ TEST_P(Ways, are_tried_one_after_another) {
     board().meet(context);
     device::GpuExport share;
     Words words{};
-    for (std::size_t i = 0; i < words.size(); ++i) words[i] = board().word(kNames + i);
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = board().word(kUnmappedNames + i);
     share.names = std::bit_cast<device::GpuNames>(words);
     share.fd = base::Fd(::memfd_create("nothing of a GPU", MFD_CLOEXEC));
     {

@@ -13,7 +13,7 @@
 namespace emucuda::test {
 namespace {
 
-constexpr std::size_t kBytes = std::size_t{2} << 20;
+constexpr std::size_t kShared = std::size_t{2} << 20;
 constexpr std::uint64_t kFromParent = 0x1111;
 constexpr std::uint64_t kFromChild = 0x2222;
 
@@ -125,15 +125,15 @@ TEST_F(Sharing, DISABLED_refused) {
 CUdeviceptr map(CUmemGenericAllocationHandle handle) {
   CUdeviceptr pointer = 0;
   CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  EXPECT_OK(cuMemAddressReserve(&pointer, kBytes, 0, 0, 0));
-  EXPECT_OK(cuMemMap(pointer, kBytes, 0, handle, 0));
-  EXPECT_OK(cuMemSetAccess(pointer, kBytes, &access, 1));
+  EXPECT_OK(cuMemAddressReserve(&pointer, kShared, 0, 0, 0));
+  EXPECT_OK(cuMemMap(pointer, kShared, 0, handle, 0));
+  EXPECT_OK(cuMemSetAccess(pointer, kShared, &access, 1));
   return pointer;
 }
 
 void unmap(CUdeviceptr pointer) {
-  EXPECT_OK(cuMemUnmap(pointer, kBytes));
-  EXPECT_OK(cuMemAddressFree(pointer, kBytes));
+  EXPECT_OK(cuMemUnmap(pointer, kShared));
+  EXPECT_OK(cuMemAddressFree(pointer, kShared));
 }
 
 TEST_F(Sharing, by_descriptors) {
@@ -142,7 +142,7 @@ TEST_F(Sharing, by_descriptors) {
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUmemGenericAllocationHandle handle = 0;
-  ASSERT_OK(cuMemCreate(&handle, kBytes, &properties, 0));
+  ASSERT_OK(cuMemCreate(&handle, kShared, &properties, 0));
   const CUdeviceptr pointer = map(handle);
   int descriptor = -1;
   ASSERT_OK(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));

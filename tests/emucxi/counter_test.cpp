@@ -9,8 +9,6 @@
 namespace emucxi::test {
 namespace {
 
-constexpr std::uint64_t kKey = 1001;
-
 std::uint64_t written(std::uint64_t success, std::uint64_t failure = 0) { return kWritten | failure << 48 | success; }
 
 class Counter : public testing::Test {

@@ -5,8 +5,6 @@
 namespace emucxi::test {
 namespace {
 
-constexpr std::uint64_t kKey = 1001;
-
 TEST(Failure, counts_and_is_reported_and_moves_nothing) {
   const Setting every("EMUCXI_FAIL_EVERY", "1");
   Rig rig;

@@ -9,8 +9,6 @@
 namespace emucxi::test {
 namespace {
 
-constexpr std::uint64_t kKey = 1001;
-
 class Immediate : public testing::TestWithParam<std::string> {
  protected:
   /// The next entry of the queue.

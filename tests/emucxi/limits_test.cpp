@@ -7,7 +7,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kKey = 1001;
 constexpr std::uint64_t kNever = 1'000'000;
 
 int flush(const Rig& rig) { return fi_control(&rig.domain->fid, FI_FLUSH_WORK, nullptr); }

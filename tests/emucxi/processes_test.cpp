@@ -21,8 +21,6 @@ namespace {
 constexpr std::size_t kBytes = 8192;
 constexpr std::size_t kSlots = 4;
 constexpr std::uint64_t kPuts = 100;
-constexpr std::uint64_t kKey = 1001;
-
 /// What the two share besides the fabric.
 struct Shared {
   struct Side {

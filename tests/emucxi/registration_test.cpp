@@ -5,8 +5,6 @@
 namespace emucxi::test {
 namespace {
 
-constexpr std::uint64_t kKey = 1001;
-
 class Registration : public testing::Test {
  protected:
   /// A region that is registered, and no more.

@@ -26,6 +26,9 @@
 
 namespace emucxi::test {
 
+/// The key of a test's only memory, or of its first.
+inline constexpr std::uint64_t kKey = 1001;
+
 /// Closes in silence; tests that are about closing call fi_close themselves.
 struct Close {
   template <class T>

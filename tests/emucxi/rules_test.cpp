@@ -5,7 +5,6 @@
 namespace emucxi::test {
 namespace {
 
-constexpr std::uint64_t kKey = 1001;
 constexpr std::uint64_t kHighRate = std::uint64_t{1} << 60;
 constexpr std::uint64_t kUnreliable = std::uint64_t{1} << 61;
 constexpr std::uint64_t kPcieAtomic = std::uint64_t{1} << 57;

@@ -8,7 +8,6 @@
 namespace emucxi::test {
 namespace {
 
-constexpr std::uint64_t kKey = 1001;
 constexpr std::size_t kBytes = 8192;
 
 class Work : public testing::TestWithParam<std::string> {

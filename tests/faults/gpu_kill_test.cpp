@@ -13,7 +13,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 133;
 constexpr Rank kVictim = 1;
 constexpr Rank kLive = 2;
 
@@ -160,11 +159,11 @@ void expect_release(Context& context, Held& held, const End& end, int last) {
   held.receiver.close();
 }
 
-constexpr unsigned kThreads = 64;
+constexpr unsigned kKernelThreads = 64;
 
 TEST_P(GpuKill, releases_a_kernel_that_waits_for_a_signal) {
   run(held_channels, [](Context& context, Held& held) {
-    held.receive.launch(held.stream, LitmusReceive{{*held.from, 1, 0, &held.count()}}, kThreads);
+    held.receive.launch(held.stream, LitmusReceive{{*held.from, 1, 0, &held.count()}}, kKernelThreads);
     expect_release(context, held, held.receiver, 1);
   });
 }
@@ -173,7 +172,7 @@ TEST_P(GpuKill, releases_a_kernel_that_waits_for_a_credit) {
   run(held_channels, [](Context& context, Held& held) {
     const int past_all_slots = GetParam().depth + 1;
     held.send.launch(held.stream, LitmusSend{{*held.to, static_cast<std::uint64_t>(past_all_slots), 0, &held.count()}},
-                     kThreads);
+                     kKernelThreads);
     expect_release(context, held, held.sender, past_all_slots);
   });
 }

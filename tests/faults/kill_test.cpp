@@ -17,7 +17,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 131;
 constexpr std::size_t kResumed = 2;  // on the board
 constexpr std::size_t kGone = 3;
 constexpr std::size_t kRound = 4;  // twice the number of the round that is over, plus whether there is another

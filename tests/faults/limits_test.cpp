@@ -19,8 +19,6 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 121;
-
 class Settings : public testing::TestWithParam<Case> {};
 
 void expect_refused(const Peers& peers, const std::string& named) {

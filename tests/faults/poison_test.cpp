@@ -8,16 +8,13 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr Tag kTag = 151;
-constexpr std::size_t kDone = 0;
-
 TEST(Poison, is_repeated_when_a_late_signal_has_overwritten_it) {
   const Case one{.ground = {"posted", "posted"}};
   run_peers(one.peers(), [&](Context& context) {
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       const Sender sender = context.sender(1, kTag, buffer.all());
-      return board().await(kDone, 1);
+      return board().await(kGo, 1);
     }
     Receiver receiver = context.receiver(0, kTag, buffer.all());
     receiver.wait_connected();
@@ -28,7 +25,7 @@ TEST(Poison, is_repeated_when_a_late_signal_has_overwritten_it) {
       newest_signal().value.store(epoch);  // as a put does that was under way
     }
     expect_within(5s, poisoned);
-    board().set(kDone, 1);
+    board().set(kGo, 1);
   });
 }
 

@@ -29,13 +29,13 @@ using sluice::kokkos::Queue;
 using Requests = std::vector<Messages<Exec>::Request>;
 using View = Kokkos::View<std::int32_t*, Kokkos::HostSpace>;
 
-struct Case {
+struct MessageCase {
   int ranks;
   bool processes;
   bool host_stream;
 };
 
-void PrintTo(const Case& one, std::ostream* out) {
+void PrintTo(const MessageCase& one, std::ostream* out) {
   *out << one.ranks << (one.processes ? "_processes" : "_threads") << (one.host_stream ? "_host" : "_inline");
 }
 
@@ -92,10 +92,10 @@ class Exchange {
   Messages<Exec> all_;
 };
 
-class MessagesOf : public testing::TestWithParam<Case> {};
+class MessagesOf : public testing::TestWithParam<MessageCase> {};
 
 TEST_P(MessagesOf, any_size_reach_their_views_in_order) {
-  const Case& one = GetParam();
+  const MessageCase& one = GetParam();
   run_peers({.ranks = one.ranks, .processes = one.processes}, [&one](Context& context) {
     HostStream stream;
     const Exec exec;
@@ -107,8 +107,8 @@ TEST_P(MessagesOf, any_size_reach_their_views_in_order) {
   });
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<MessageCase> message_cases() {
+  std::vector<MessageCase> all;
   for (const int ranks : {1, 2, 3}) {
     for (const bool processes : {false, true}) {
       for (const bool host_stream : {false, true}) all.push_back({ranks, processes, host_stream});
@@ -116,7 +116,7 @@ std::vector<Case> cases() {
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(All, MessagesOf, testing::ValuesIn(cases()), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(All, MessagesOf, testing::ValuesIn(message_cases()), testing::PrintToStringParamName());
 
 /// A rank whose message nobody asks for yet still takes others: rank 0 sends to 1, which first needs what 2 makes of
 /// what 0 sends after it.
@@ -159,7 +159,7 @@ Code code_of(Work work) {
 }
 
 /// Rank 1 dies before it has asked for anything.
-void peer_dies(bool host_stream) {
+void peer_of_messages_dies(bool host_stream) {
   const Ended ended = end_of_peers({.ranks = 3, .processes = true, .keep_going = true}, [=](Context& context) {
     if (context.rank() == 1) ::raise(SIGKILL);
     HostStream stream;
@@ -185,8 +185,8 @@ void peer_dies(bool host_stream) {
   EXPECT_EQ(ended.code, 128 + SIGKILL) << ended.text;
   EXPECT_EQ(ended.text.find("_test.cpp"), std::string::npos) << "a failed assertion:\n" << ended.text;
 }
-TEST(Messages, of_a_peer_that_dies_fail_and_no_others) { peer_dies(false); }
-TEST(Messages, on_a_stream_of_a_peer_that_dies_fail_and_no_others) { peer_dies(true); }
+TEST(Messages, of_a_peer_that_dies_fail_and_no_others) { peer_of_messages_dies(false); }
+TEST(Messages, on_a_stream_of_a_peer_that_dies_fail_and_no_others) { peer_of_messages_dies(true); }
 
 /// However late the peer is: its limit is over and over again.
 void wait_patiently(Messages<Exec>& all, const Messages<Exec>::Request& request) {

@@ -28,7 +28,7 @@ constexpr Index kCells = 5;  // of a block along a dimension
 /// What a View holds: numbers that both ends of the halo use.
 enum Field : std::size_t { cells, nodes, cells_along_x };
 
-struct Case {
+struct RangeCase {
   std::vector<Field> fields;
   Stencil<2> stencil;
   std::array<bool, 2> periodic;
@@ -37,7 +37,7 @@ struct Case {
 /// A field on a block. A node lies at the low end of each cell along each dimension; where the grid ends there is one
 /// more.
 struct Block {
-  const Case& one;
+  const RangeCase& one;
   Cartesian<2> grid;
   Rank rank;
   Field field;
@@ -101,7 +101,7 @@ Index summed(const Block& mine, const At& at, Index step) {
 }
 
 template <class... Views>
-void exchange_both_ways(Context& context, const Case& one, const Cartesian<2>& grid, const Views&... views) {
+void exchange_both_ways(Context& context, const RangeCase& one, const Cartesian<2>& grid, const Views&... views) {
   const auto block = [&](std::size_t number) { return Block{one, grid, context.rank(), one.fields[number]}; };
   HaloOptions<2> options{.stencil = one.stencil};
   options.ranges = [&](std::size_t number, const Offset<2>& offset, Side side) {
@@ -137,8 +137,8 @@ void exchange_both_ways(Context& context, const Case& one, const Cartesian<2>& g
   }
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<RangeCase> range_cases() {
+  std::vector<RangeCase> all;
   for (const auto& periodic : {std::array{false, false}, std::array{true, false}, std::array{true, true}}) {
     for (const auto& stencil : {faces<2>(), full<2>()}) {
       all.push_back({{cells, nodes, cells_along_x}, stencil, periodic});
@@ -151,7 +151,7 @@ std::vector<Case> cases() {
 TEST(Ranges, say_what_ghosts_are_of_nodes_and_wider_halos) {
   for (const int ranks : {1, 2, 4}) {
     run_peers({.ranks = ranks, .processes = ranks == 2}, [ranks](Context& context) {
-      for (const Case& one : cases()) {
+      for (const RangeCase& one : range_cases()) {
         const Cartesian<2> grid{.ranks = {ranks > 1 ? 2 : 1, ranks > 2 ? 2 : 1}, .periodic = one.periodic};
         const auto extents = [&](Field field) { return Block{one, grid, context.rank(), field}.extents(); };
         const auto along_x = make_strided<Index>("along x", extents(cells_along_x));

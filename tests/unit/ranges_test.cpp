@@ -28,7 +28,7 @@ using sluice::test::GpuStream;
 using sluice::tests::Program;
 using sluice::tests::Result;
 
-constexpr int kPuts = 3;
+constexpr int kThreePuts = 3;
 
 /// A profiler of each maker, as the programs see it that it starts.
 enum class Profiler { nvidias, amds };
@@ -107,11 +107,11 @@ void put_some(Context& context, Order order) {
   const auto stream = order();
   if (context.rank() == 0) {
     auto sender = context.sender(1, 4, memory.slice(0, 64), {.name = "faces"});
-    for (int i = 0; i < kPuts; ++i) sender.put(stream);
+    for (int i = 0; i < kThreePuts; ++i) sender.put(stream);
     sender.close();
   } else {
     auto receiver = context.receiver(0, 4, memory.slice(0, 64), {.name = "faces"});
-    for (int i = 0; i < kPuts; ++i) {
+    for (int i = 0; i < kThreePuts; ++i) {
       receiver.wait(stream);
       receiver.release(stream);
     }
@@ -122,8 +122,8 @@ void put_some(Context& context, Order order) {
 TEST_P(Ranges, hold_each_verb_by_its_channel) {
   const auto result = run(GetParam(), [](Context& context) { put_some(context, &Stream::program_order); });
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(ranges("put faces"), kPuts);
-  EXPECT_EQ(ranges("release faces"), kPuts);
+  EXPECT_EQ(ranges("put faces"), kThreePuts);
+  EXPECT_EQ(ranges("release faces"), kThreePuts);
 }
 
 TEST_P(Ranges, hold_a_programs_own_pieces) {
@@ -169,8 +169,8 @@ TEST_P(Ranges, hold_what_is_enqueued_on_a_gpu) {
     stream.synchronize();
   });
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(ranges("put faces"), kPuts);
-  EXPECT_EQ(ranges("wait faces"), kPuts);
+  EXPECT_EQ(ranges("put faces"), kThreePuts);
+  EXPECT_EQ(ranges("wait faces"), kThreePuts);
 }
 #endif
 
