@@ -69,6 +69,6 @@ std::vector<Report> reports() {
 #endif
 }
 
-void register_backend(Backend backend) { local().insert(local().begin(), std::move(backend)); }
+void register_backend(const Backend& backend) { local().insert(local().begin(), backend); }
 
 }  // namespace sluice::backends

@@ -283,6 +283,6 @@ struct Report {
 std::vector<Report> reports();
 
 /// Adds a row before the others, for tests that wrap a backend. Not thread-safe: before any context.
-void register_backend(Backend backend);
+void register_backend(const Backend& backend);
 
 }  // namespace sluice::backends

@@ -163,6 +163,7 @@ function(sluice_embed_kernels target source)
   # The target may be of another folder, whose build files know these sources, but not how they are made.
   add_custom_target(${target}_kernels DEPENDS ${embedded})
   add_dependencies(${target} ${target}_kernels)
+  set_source_files_properties(${embedded} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # lint does not make them
   target_sources(${target} PRIVATE ${embedded})
 endfunction()
 

@@ -44,7 +44,7 @@ class Window {
 
   void put(const std::byte* from, std::size_t bytes, std::size_t at = 0) const {
     const int count = static_cast<int>(bytes);
-    MPI_Put(from, count, MPI_BYTE, peer_, kPayload + static_cast<MPI_Aint>(at), count, MPI_BYTE, window_);
+    MPI_Put(from, count, MPI_BYTE, peer_, static_cast<MPI_Aint>(kPayload + at), count, MPI_BYTE, window_);
   }
 
   void flush() const { MPI_Win_flush(peer_, window_); }

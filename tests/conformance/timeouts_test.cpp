@@ -41,9 +41,9 @@ void put_twice(Context& context, Sender& sender, Order& order) {
   context.synchronize(order.stream());
 }
 
-void expect_all_in(const Ended& ended, std::initializer_list<const char*> parts) {
+void expect_all_in(const Ended& ended, std::initializer_list<std::string> parts) {
   EXPECT_EQ(ended.code, 0) << ended.text;
-  for (const char* const part : parts)
+  for (const std::string& part : parts)
     EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
 }
 
@@ -219,7 +219,8 @@ TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_o
       receiver.release({});
     }
   });
-  expect_all_in(ended, {"warn", "eager", "rank 0", "peer 1", std::to_string(kTag), "enqueued 2 puts", "fired 1", "credited 0"});
+  expect_all_in(
+      ended, {"warn", "eager", "rank 0", "peer 1", std::to_string(kTag), "enqueued 2 puts", "fired 1", "credited 0"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Quick, Timeouts, testing::ValuesIn(stream_cases()), CaseName());

@@ -26,10 +26,10 @@ constexpr Index kWidth = 2;  // of what is exchanged
 constexpr Index kCells = 5;  // of a block along a dimension
 
 /// What a View holds: numbers that both ends of the halo use.
-enum Field : std::size_t { cells, nodes, cells_along_x };
+enum RangeField : std::size_t { cells, nodes, cells_along_x };
 
 struct RangeCase {
-  std::vector<Field> fields;
+  std::vector<RangeField> fields;
   Stencil<2> stencil;
   std::array<bool, 2> periodic;
 };
@@ -40,7 +40,7 @@ struct Block {
   const RangeCase& one;
   Cartesian<2> grid;
   Rank rank;
-  Field field;
+  RangeField field;
 
   bool last(std::size_t k) const { return grid.coordinates_of(rank)[k] == grid.ranks[k] - 1; }
   Index own(std::size_t k) const { return kCells + (field == nodes && last(k) && !grid.periodic[k] ? 1 : 0); }
@@ -153,7 +153,7 @@ TEST(Ranges, say_what_ghosts_are_of_nodes_and_wider_halos) {
     run_peers({.ranks = ranks, .processes = ranks == 2}, [ranks](Context& context) {
       for (const RangeCase& one : range_cases()) {
         const Cartesian<2> grid{.ranks = {ranks > 1 ? 2 : 1, ranks > 2 ? 2 : 1}, .periodic = one.periodic};
-        const auto extents = [&](Field field) { return Block{one, grid, context.rank(), field}.extents(); };
+        const auto extents = [&](RangeField field) { return Block{one, grid, context.rank(), field}.extents(); };
         const auto along_x = make_strided<Index>("along x", extents(cells_along_x));
         if (one.fields.size() == 1) {
           exchange_both_ways(context, one, grid, along_x);
