@@ -10,7 +10,7 @@
 
 namespace bench {
 
-/// What a step of one channel enqueues: put, wait, read, release.
+/// The items that a step of one channel enqueues: put, wait, read, release.
 inline constexpr long kItemsPerStep = 4;
 
 struct Ours {

@@ -13,7 +13,7 @@
 
 namespace sluice::test {
 
-/// Of memory whose allocation is its own: small ones share theirs, which stays.
+/// The size of memory that has an allocation of its own. Smaller ones share an allocation, which is kept.
 inline constexpr std::size_t kOwnAllocation = 1024 * 1024;
 
 /// Whose memory a slice is: the host's, ours, or the user's, of cudaMalloc or of a pool that can be shared or cannot.
