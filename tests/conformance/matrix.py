@@ -4,6 +4,8 @@
 
     matrix.py --check CONFORMANCE BUILD   checks what the head of matrix.txt claims, and that the quick tests of the build folder run each row;
                                           prints a line per gap and exits 1 if there is any
+    matrix.py --sanitized CONFORMANCE BUILD   checks that the quick tests of a build with a sanitizer run each test of the rows on each ground
+                                              that is no network; of GPUs they run few
     matrix.py --write CONFORMANCE         replaces the rows of matrix.txt: the same rows for the same program
 """
 
@@ -71,12 +73,30 @@ def quick_filters(build):
     return [(positive.split(":") if positive else ["*"], negative.split(":")) for positive, negative in parts]
 
 
+def is_run(name, filters):
+    return any(matches(name, positive) and not matches(name, negative) for positive, negative in filters)
+
+
 def not_run(cases, rows, filters):
     """Tests that are in the rows and that no quick test of the build runs."""
     for key, some in sorted(rows.items()):
         for name in sorted(set().union(*(cases[key].get(case, ()) for case in some))):
-            if not any(matches(name, positive) and not matches(name, negative) for positive, negative in filters):
+            if not is_run(name, filters):
                 yield f"no quick test runs {name}"
+
+
+def not_sanitized(cases, rows, filters):
+    """Tests that have rows on a ground, of which no quick test of the build runs one."""
+    for (suite, ground, kind), some in sorted(rows.items()):
+        if kind == "gpu" or ground in NETWORKS:
+            continue
+        rows_of = collections.defaultdict(set)
+        for case in some:
+            for name in cases[suite, ground, kind].get(case, ()):
+                rows_of[name.rpartition("/")[0]].add(name)
+        for test, names in sorted(rows_of.items()):
+            if not any(is_run(name, filters) for name in names):
+                yield f"no quick test runs {test} on {ground}"
 
 
 def matches(name, patterns):
@@ -216,7 +236,7 @@ def written(rows):
 
 
 def main():
-    if [*sys.argv[1:2], len(sys.argv)] not in (["--check", 4], ["--write", 3]):
+    if [*sys.argv[1:2], len(sys.argv)] not in (["--check", 4], ["--sanitized", 4], ["--write", 3]):
         sys.exit(__doc__)
     head, only, rows = read()
     all_cases = listed(sys.argv[2])
@@ -224,7 +244,11 @@ def main():
     if sys.argv[1] == "--write":
         TABLE.write_text("\n".join(head + written(Chooser(cases).choose())) + "\n")
         return
-    found = [*gaps(cases, rows), *not_run(all_cases, rows, quick_filters(sys.argv[3]))]
+    filters = quick_filters(sys.argv[3])
+    if sys.argv[1] == "--sanitized":
+        found = [*not_sanitized(all_cases, rows, filters)]
+    else:
+        found = [*gaps(cases, rows), *not_run(all_cases, rows, filters)]
     for gap in found:
         print(f"matrix.txt: {gap}")
     total, of = (sum(map(len, table.values())) for table in (rows, cases))
