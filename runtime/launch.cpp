@@ -350,6 +350,7 @@ int launch_request(Request request) {
 
 int launch(int argc, char** argv) {
   try {
+    base::fill_standard_descriptors();
     return runtime::launch_request(runtime::parse_launch({argv + 1, argv + argc}));
   } catch (const std::invalid_argument& error) {
     base::write_line(std::string("sluice-run: ") + error.what());

@@ -180,6 +180,7 @@ base::Env checked_env() {
 }
 
 base::Env settings(const Options& options) {
+  base::fill_standard_descriptors();  // libfabric's sockets would fall there
   base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);

@@ -14,6 +14,7 @@
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
 #include "backends/ofi/triggered.hpp"
+#include "base/fd.hpp"
 #include "base/log.hpp"
 #include "device/retire.hpp"
 
@@ -256,6 +257,7 @@ Endpoints OfiTransport::shared_with(const std::vector<Blob>& peer) const {
 }
 
 std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
+  base::fill_standard_descriptors();  // which the program may have closed since the start
   const std::lock_guard lock(station_.mutex);
   auto pieces = pieces_of(peer);
   Endpoints ours = shared_with(pieces);

@@ -10,11 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -92,7 +95,41 @@ void takes_user_signals(sluice::Context&) {
   sleep_for_ever();
 }
 
+void close_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+}
+
+// Words round a ring, while the rank writes to all standard descriptors, as a program does that complains a lot.
+void writes_while_a_ring_turns(sluice::Context& context) {
+  constexpr std::size_t kWords = 128;
+  constexpr std::string_view kLine = "43 bytes of a message that has no reader...";
+  const sluice::Rank right = (context.rank() + 1) % context.size();
+  const sluice::Rank left = (context.rank() + context.size() - 1) % context.size();
+  const auto stream = sluice::Stream::program_order();
+  const sluice::Memory memory = context.allocate(2 * kWords * sizeof(int));
+  sluice::Sender east = context.sender(right, 1, memory.slice(0, memory.bytes() / 2));
+  sluice::Receiver west = context.receiver(left, 1, memory.slice(memory.bytes() / 2, memory.bytes() / 2));
+  for (int epoch = 1; epoch <= 200; ++epoch) {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      [[maybe_unused]] const auto written = ::write(fd, kLine.data(), kLine.size());
+    }
+    const sluice::Slice source = east.acquire(stream);
+    std::ranges::fill(source.as<int>(), context.rank() + epoch);
+    east.put(stream);
+    const sluice::Slice seen = west.wait(stream);
+    if (std::ranges::count(seen.as<int>(), left + epoch) != kWords) g_exit_code = 4;
+    west.release(stream);
+  }
+}
+
+void closes_descriptors_inside(sluice::Context& context) {
+  close_standard_descriptors();
+  writes_while_a_ring_turns(context);
+}
+
 const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
+    {"writes_while_a_ring_turns", writes_while_a_ring_turns},
+    {"closes_descriptors_inside", closes_descriptors_inside},
     {"rank_one_fails", rank_one_fails},
     {"rank_one_fails_and_others_hang", rank_one_fails_and_others_hang},
     {"rank_one_is_killed", rank_one_is_killed},
@@ -108,6 +145,11 @@ int act_as(const std::string& what) {
   if (what == "runs_twice") {
     sluice::run(0, nullptr, says_who_it_is);
     return sluice::run(0, nullptr, says_who_it_is);
+  }
+  if (what == "threads_without_descriptors") {
+    close_standard_descriptors();
+    const int code = sluice::run_threads(3, writes_while_a_ring_turns);
+    return code != 0 ? code : g_exit_code;
   }
   if (const char* const job = std::getenv("SLUICE_JOB")) g_job = job;
   const int code = sluice::run(0, nullptr, kBodies.at(what));
@@ -248,6 +290,42 @@ TEST(Launch, run_is_called_once_a_process) {
   const Result result = launch(as("runs_twice", {"-n", "1"}));
   EXPECT_EQ(result.code, 2);
   EXPECT_TRUE(contains(result.err, "once a process")) << result.err;
+}
+
+// What is written to a closed descriptor must not land in a channel. The job has no output: its exit code says all.
+class ClosedDescriptors : public testing::TestWithParam<const char*> {
+ protected:
+  ClosedDescriptors() { ::setenv("SLUICE_BACKENDS", GetParam(), 1); }
+  ~ClosedDescriptors() override { ::unsetenv("SLUICE_BACKENDS"); }
+};
+
+TEST_P(ClosedDescriptors, of_a_launcher) {
+  Program launcher([] {
+    close_standard_descriptors();
+    return launch_here(as("writes_while_a_ring_turns"));
+  });
+  EXPECT_EQ(launcher.result().code, 0);
+}
+
+TEST_P(ClosedDescriptors, of_ranks) {
+  const std::string script = "exec 0<&- 1>&- 2>&-; exec \"$0\" --as writes_while_a_ring_turns";
+  EXPECT_EQ(launch({"-n", "3", "sh", "-c", script, std::filesystem::read_symlink("/proc/self/exe")}).code, 0);
+}
+
+TEST_P(ClosedDescriptors, inside_a_body) { EXPECT_EQ(launch(as("closes_descriptors_inside")).code, 0); }
+
+INSTANTIATE_TEST_SUITE_P(Backends, ClosedDescriptors,
+                         testing::Values("shm"
+#ifdef SLUICE_TESTS_OFI
+                                         ,
+                                         "ofi:tcp"
+#endif
+                                         ),
+                         [](const auto& info) { return contains(info.param, "ofi") ? "ofi_tcp" : "shm"; });
+
+TEST(Launch, threads_of_a_process_without_descriptors_lose_nothing) {
+  Program program([] { return act_as("threads_without_descriptors"); });
+  EXPECT_EQ(program.result().code, 0);
 }
 
 TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
