@@ -196,7 +196,7 @@ class OfiTransport final : public Transport {
     }
     return blob;
   }
-  bool reaches(const Blob& peer) const override {
+  bool reaches(const Blob& peer, bool) const override {
     const auto pieces = pieces_of(peer);
     return pieces.size() >= 3 && text_of(pieces.front()) == station_.provider;
   }
