@@ -11,8 +11,8 @@
 
 namespace sluice::base {
 
-/// Owns one file descriptor. It is never 0, 1 or 2, also where these were closed: what somebody writes to standard
-/// error would land in it.
+/// Owns one file descriptor. It is never 0, 1 or 2, also where these were closed: lines written to standard error would
+/// land in it.
 class Fd {
  public:
   Fd() noexcept = default;

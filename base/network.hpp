@@ -25,9 +25,9 @@ struct Endpoint {
 /// "192.0.2.1:80", "[2001:db8::1]:80" or "[fe80::1%eth0]:80".
 std::string text_of(const Endpoint& endpoint);
 
-/// Whether every host has this address for itself.
+/// An address that every host has for itself.
 bool loopback(const Endpoint& endpoint) noexcept;
-/// Whether another host may have this address on every network.
+/// An address that is one host's on one network only.
 bool link_local(const Endpoint& endpoint) noexcept;
 
 /// All addresses of a host, by name or number, in the order in which to try them: the system's, the two versions of IP

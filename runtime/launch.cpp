@@ -63,7 +63,7 @@ class Signals {
     ::sigaction(SIGCHLD, &standard, &child_before_);
     arriving_ = base::Fd(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!arriving_) throw std::system_error(errno, std::generic_category(), "signalfd");
-    // What ranks start and leave behind becomes our child.
+    // Processes that a rank leaves behind become our children.
     ::prctl(PR_GET_CHILD_SUBREAPER, &reaper_before_);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
@@ -237,7 +237,7 @@ class Job {
     if (arrived.signal == SIGTSTP) ::raise(SIGSTOP);  // the SIGCONT that ends this is passed on in turn
   }
 
-  // Who catches the signal may have much to save.
+  // A rank that catches the signal may have much to save.
   void ask_to_end(int signal) {
     asked_ = signal;
     ignoring_ = Clock::now() + kGrace;
@@ -272,7 +272,7 @@ class Job {
     return std::ranges::any_of(children_, [pid](const Child& child) { return child.is(pid); });
   }
 
-  // Of these processes only a rank knew that has ended.
+  // Only a rank that has ended knew of these processes.
   void end_orphans() {
     for (const Descendant& one : descendants()) {
       if (!is_rank(one.child) && told_.insert(one.pid).second) ::kill(one.pid, asked_ != 0 ? asked_ : SIGTERM);
@@ -419,7 +419,7 @@ class Job {
   std::optional<Clock::time_point> ignoring_;  // when those that ignore it are killed
   std::optional<Deadline> deadline_;
   bool killed_ = false;
-  std::set<pid_t> told_;  // what ranks have left behind and was asked to end
+  std::set<pid_t> told_;  // processes left behind by ranks, which got a signal
   bool told_end_ = false;
 };
 

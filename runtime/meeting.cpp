@@ -265,7 +265,7 @@ class Assembly {
 
   static bool came_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
 
-  /// Where another machine has met this one; the loopback, if all are this one.
+  /// The address at which another machine has met this one; the loopback, if there is no other.
   base::Endpoint address_met_at() const {
     const auto others = std::span(wires_).subspan(1);
     const auto from_elsewhere = std::ranges::find_if_not(others, came_by_loopback);

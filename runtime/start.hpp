@@ -34,10 +34,10 @@ constexpr int exit_code(Outcome outcome) noexcept { return outcome == Outcome::d
 inline constexpr char kRunCalled = 'r';
 inline constexpr char kLostPeer = 'l';
 
-/// What a rank tells sluice-run: that `run` was called, and whether another rank's failure ended it.
+/// A rank's messages to sluice-run: `run` was called; another rank's failure ended it.
 class Report {
  public:
-  /// @param fd  SLUICE_REPORT_FD; -1: nobody is told @throws std::invalid_argument if it is no pipe
+  /// @param fd  SLUICE_REPORT_FD; -1: there is no sluice-run @throws std::invalid_argument if it is no pipe
   explicit Report(int fd);
   /// The exit code.
   int ended(Outcome outcome) const;

@@ -54,7 +54,7 @@ TEST(Fd, closes_what_it_owns_and_only_that) {
   EXPECT_FALSE(open(raw));
 }
 
-// In a child, whose standard descriptors nobody else needs: the exit code of `body` with those closed.
+// The exit code of `body` in a child without standard descriptors.
 template <class Body>
 int without_standard_descriptors(Body body) {
   const pid_t pid = ::fork();

@@ -160,7 +160,7 @@ void says_when_it_goes_on(sluice::Context&) {
   sleep_for_ever();
 }
 
-// A hundred children that end when nobody waits for them any more.
+// A hundred children whose parent ends before they are waited for.
 void leaves_children_behind(sluice::Context&) {
   const pid_t between = ::fork();
   if (between == 0) {
@@ -527,7 +527,7 @@ TEST(Launch, run_is_called_once_a_process) {
   EXPECT_TRUE(contains(result.err, "once a process")) << result.err;
 }
 
-// What is written to a closed descriptor must not land in a channel. The job has no output: its exit code says all.
+// Text written to a closed descriptor must not land in a channel. The job has no output, only an exit code.
 class ClosedDescriptors : public testing::TestWithParam<const char*> {
  protected:
   ClosedDescriptors() { ::setenv("SLUICE_BACKENDS", GetParam(), 1); }
