@@ -214,8 +214,8 @@ class Transport {
   virtual ~Transport() = default;
   /// For the peers' `reaches` and `connect`.
   virtual Blob address() const = 0;
-  /// Symmetric, no side effects.
-  virtual bool reaches(const Blob& address) const = 0;
+  /// Symmetric, no side effects. `here`: the peer is on this host.
+  virtual bool reaches(const Blob& address, bool here) const = 0;
   virtual std::unique_ptr<Pin> pin(const device::Extent& memory) = 0;
   virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address) = 0;
   /// Streams of the driver's current GPU will fire puts. What takes long to find out for that is found out now, once:

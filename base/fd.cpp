@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/fd.hpp"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -72,7 +73,26 @@ ssize_t peek(const Fd& socket, std::vector<Fd>& fds) {
   return -1;
 }
 
+// The first descriptor that has no meaning.
+constexpr int kFirst = STDERR_FILENO + 1;
+
 }  // namespace
+
+Fd::Fd(int fd) noexcept : fd_(fd) {
+  if (fd < 0 || fd >= kFirst) return;
+  fd_ = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirst);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+}
+
+void fill_standard_descriptors() {
+  for (int fd = 0; fd < kFirst; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest that is free: this one.
+    if (::open("/dev/null", O_RDWR) < 0) fail("cannot open /dev/null in place of a closed standard descriptor");
+  }
+}
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   const Fd old(std::exchange(fd_, other.release()));

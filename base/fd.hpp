@@ -11,11 +11,14 @@
 
 namespace sluice::base {
 
-/// Owns one file descriptor.
+/// Owns one file descriptor. It is never 0, 1 or 2, also where these were closed: lines written to standard error would
+/// land in it.
 class Fd {
  public:
   Fd() noexcept = default;
-  explicit Fd(int fd) noexcept : fd_(fd) {}
+  /// Takes `fd`, or a copy of it from 3 on, which is close-on-exec. Keeps errno where `fd` is -1; where there is no
+  /// descriptor left for the copy, the result is empty and errno says so.
+  explicit Fd(int fd) noexcept;
   Fd(Fd&& other) noexcept : fd_(other.release()) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
@@ -28,6 +31,10 @@ class Fd {
  private:
   int fd_ = -1;
 };
+
+/// Opens /dev/null as each of the descriptors 0 to 2 that is closed, for libraries that open descriptors of their own.
+/// @throws std::system_error if it cannot.
+void fill_standard_descriptors();
 
 /// Whether a call failed because this process or machine has no descriptor left.
 inline bool lacks_descriptors(int error) noexcept { return error == EMFILE || error == ENFILE; }

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <system_error>
 #include <vector>
@@ -52,6 +53,7 @@ Socket socket_address(const Endpoint& endpoint) {
     auto& in = reinterpret_cast<sockaddr_in6&>(socket.bytes);
     in.sin6_family = AF_INET6;
     in.sin6_port = htons(endpoint.port);
+    in.sin6_scope_id = endpoint.zone;
     std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
     socket.length = sizeof in;
   }
@@ -68,18 +70,14 @@ Endpoint endpoint_of(const sockaddr* socket) {
     std::memcpy(endpoint.address.data(), &in.sin_addr, sizeof in.sin_addr);
   } else if (socket != nullptr && socket->sa_family == AF_INET6) {
     const auto& in = reinterpret_cast<const sockaddr_in6&>(*socket);
-    endpoint.version = 6;
+    const bool mapped = IN6_IS_ADDR_V4MAPPED(&in.sin6_addr);
+    endpoint.version = mapped ? 4 : 6;
     endpoint.port = ntohs(in.sin6_port);
-    std::memcpy(endpoint.address.data(), &in.sin6_addr, sizeof in.sin6_addr);
+    endpoint.zone = in.sin6_scope_id;
+    const std::span bytes(in.sin6_addr.s6_addr);
+    std::ranges::copy(mapped ? bytes.last(4) : bytes, endpoint.address.begin());
   }
   return endpoint;
-}
-
-// Whose address means another host on every interface.
-bool link_local(const Endpoint& endpoint) {
-  const auto& address = endpoint.address;
-  return endpoint.version == 6 ? address[0] == 0xfe && (address[1] & 0xc0) == 0x80
-                               : address[0] == 169 && address[1] == 254;
 }
 
 struct Interface {
@@ -105,9 +103,19 @@ std::vector<Interface> interfaces() {
   return all;
 }
 
+// The address that is written so; version 0: no number.
+Endpoint parse_address(const std::string& text) {
+  Endpoint endpoint;
+  if (::inet_pton(AF_INET, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 4;
+  if (::inet_pton(AF_INET6, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 6;
+  return endpoint;
+}
+
+// As the system says it, with the zone.
 std::string address_text(const Endpoint& endpoint) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  ::inet_ntop(endpoint.version == 4 ? AF_INET : AF_INET6, endpoint.address.data(), text.data(), text.size());
+  Socket socket = socket_address(endpoint);
+  std::array<char, NI_MAXHOST> text{};
+  ::getnameinfo(socket.get(), socket.length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return text.data();
 }
 
@@ -115,7 +123,7 @@ void set(const Fd& socket, int level, int option, int value) noexcept {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
-base::Fd new_socket(const Endpoint& endpoint) {
+Fd new_socket(const Endpoint& endpoint) {
   return Fd(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
@@ -126,7 +134,18 @@ std::string text_of(const Endpoint& endpoint) {
   return (endpoint.version == 6 ? "[" + address + "]" : address) + ":" + std::to_string(endpoint.port);
 }
 
-Endpoint resolve(const std::string& host, std::uint16_t port) {
+bool loopback(const Endpoint& endpoint) noexcept {
+  static constexpr std::array<std::uint8_t, 16> kOne = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return endpoint.version == 4 ? endpoint.address[0] == 127 : endpoint.address == kOne;
+}
+
+bool link_local(const Endpoint& endpoint) noexcept {
+  const auto& address = endpoint.address;
+  return endpoint.version == 6 ? address[0] == 0xfe && (address[1] & 0xc0) == 0x80
+                               : address[0] == 169 && address[1] == 254;
+}
+
+std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -134,16 +153,27 @@ Endpoint resolve(const std::string& host, std::uint16_t port) {
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (error != 0) throw std::runtime_error("there is no host " + host + ": " + ::gai_strerror(error));
   std::vector<Endpoint> all;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) all.push_back(endpoint_of(one->ai_addr));
-  Endpoint endpoint = *std::ranges::min_element(all, {}, &Endpoint::version);
-  endpoint.port = port;
-  return endpoint;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    all.push_back(endpoint_of(one->ai_addr));
+    all.back().port = port;
+  }
+  // As RFC 8305 has it: one of each version in turn, so that a version without a way costs one attempt.
+  const auto other = std::ranges::stable_partition(
+      all, [version = all.front().version](const Endpoint& one) { return one.version == version; });
+  const auto first = std::span(all.begin(), other.begin());
+  std::vector<Endpoint> in_turn;
+  for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+    if (i < first.size()) in_turn.push_back(first[i]);
+    if (i < other.size()) in_turn.push_back(other[i]);
+  }
+  return in_turn;
 }
 
 Endpoint own_address(const std::string& chosen) {
   const std::vector<Interface> all = interfaces();
+  const Endpoint number = parse_address(chosen);
   const auto fits = [&](const Interface& one) {
-    return chosen.empty() ? !one.loopback : one.name == chosen || address_text(one.endpoint) == chosen;
+    return chosen.empty() ? !one.loopback : one.name == chosen || one.endpoint == number;
   };
   if (const auto found = std::ranges::find_if(all, fits); found != all.end()) return found->endpoint;
   if (!chosen.empty())
@@ -155,6 +185,7 @@ Endpoint own_address(const std::string& chosen) {
 Fd listen_on(const Endpoint& endpoint) {
   Fd socket = new_socket(endpoint);
   Socket address = socket_address(endpoint);
+  if (socket && endpoint.version == 6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (socket) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // connections that have ended keep a port busy for a minute
   if (!socket || ::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {
     fail("cannot listen at " + text_of(endpoint));
@@ -162,7 +193,10 @@ Fd listen_on(const Endpoint& endpoint) {
   return socket;
 }
 
-Endpoint everywhere(const Endpoint& endpoint) { return {{}, endpoint.port, endpoint.version}; }
+Fd listen_everywhere(std::uint16_t port) {
+  const Endpoint both{.port = port, .version = 6};
+  return listen_on(new_socket(both) ? both : Endpoint{.port = port, .version = 4});  // a kernel may be without IPv6
+}
 
 Endpoint own_end(const Fd& socket) {
   Socket address;

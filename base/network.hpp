@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sluice::base {
 
@@ -16,16 +17,23 @@ struct Endpoint {
   std::array<std::uint8_t, 16> address{};  ///< as on the wire; IPv4 uses the first four bytes
   std::uint16_t port = 0;
   std::uint16_t version = 0;  ///< 4 or 6; 0: none
+  std::uint32_t zone = 0;     ///< the interface of a link-local address of IPv6, as this host counts them
 
   bool operator==(const Endpoint&) const = default;
 };
 
-/// "192.0.2.1:80" or "[2001:db8::1]:80".
+/// "192.0.2.1:80", "[2001:db8::1]:80" or "[fe80::1%eth0]:80".
 std::string text_of(const Endpoint& endpoint);
 
-/// The address of a host, by name or number; IPv4 if it has both. It may take a name server's time.
-/// @throws std::runtime_error if there is none.
-Endpoint resolve(const std::string& host, std::uint16_t port);
+/// An address that every host has for itself.
+bool loopback(const Endpoint& endpoint) noexcept;
+/// An address that is one host's on one network only.
+bool link_local(const Endpoint& endpoint) noexcept;
+
+/// All addresses of a host, by name or number, in the order in which to try them: the system's, the two versions of IP
+/// in turn. It may take a name server's time.
+/// @throws std::runtime_error if there is none now; there may be one later.
+std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port);
 
 /// What `chosen` means: an address of this host, or the name of an interface that is up and has one. Empty: the first
 /// interface that is up and no loopback; the loopback if there is none. The port is 0. Prefers IPv4; never link-local.
@@ -34,10 +42,10 @@ Endpoint own_address(const std::string& chosen);
 
 /// Listens; port 0: one that is free. @throws std::system_error
 Fd listen_on(const Endpoint& endpoint);
-/// Every address of this host, of the same version and with the same port.
-Endpoint everywhere(const Endpoint& endpoint);
+/// Listens at every address of this host, of both versions of IP where it has both. @throws std::system_error
+Fd listen_everywhere(std::uint16_t port);
 
-/// The address and port of this end of a socket. @throws std::system_error
+/// The address and port of this end of a socket; IPv4 where it is mapped into IPv6. @throws std::system_error
 Endpoint own_end(const Fd& socket);
 
 /// Begins to connect, and does not wait: the socket becomes writable when that has succeeded or failed.

@@ -18,10 +18,10 @@ const std::uint64_t& process_token() {
 
 Host this_host() {
   Host host;
-  std::ifstream("/proc/sys/kernel/random/boot_id").read(host.boot.data(), 36);
   struct stat network {};
-  if (::stat("/proc/self/ns/net", &network) == 0) host.network = network.st_ino;
-  return host;
+  const bool known = std::ifstream("/proc/sys/kernel/random/boot_id").read(host.boot.data(), 36).gcount() == 36 &&
+                     ::stat("/proc/self/ns/net", &network) == 0;
+  return known ? Host{host.boot, network.st_ino} : Host{{}, process_token()};
 }
 
 }  // namespace sluice::base

@@ -12,7 +12,8 @@ namespace sluice::base {
 const std::uint64_t& process_token();
 
 /// Tells a host from every other one: a machine, this boot of it, and a network name space. Abstract sockets do not
-/// cross name spaces, so that a container with a network of its own is a host of its own.
+/// cross name spaces, so that a container with a network of its own is a host of its own. A host that the
+/// system does not tell equals none but this process's.
 struct Host {
   std::array<char, 40> boot{};
   std::uint64_t network = 0;

@@ -7,14 +7,16 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -67,6 +69,7 @@ struct Exec {
   const sigset_t* blocked;
   pid_t parent;
   std::span<const int> inherited;
+  int input;  ///< -1: this process's
   int error_to;
 };
 
@@ -75,6 +78,7 @@ struct Exec {
   if (::getppid() != exec.parent) ::_exit(1);  // the launcher died before that took effect
   ::sigprocmask(SIG_SETMASK, exec.blocked, nullptr);
   for (const int fd : exec.inherited) ::fcntl(fd, F_SETFD, 0);
+  if (exec.input >= 0) ::dup2(exec.input, STDIN_FILENO);
   ::execve(exec.path, exec.arguments, exec.environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(exec.error_to, &error, sizeof(error));
@@ -122,16 +126,12 @@ Child::Child(const Program& program, std::span<const Gift> gifts) {
   std::vector<char*> arguments = program.arguments;
   arguments.push_back(nullptr);
 
+  const base::Fd nothing = program.reads_input ? base::Fd() : base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!program.reads_input && !nothing) fail(errno, "cannot open /dev/null for a rank");
   const std::vector<char*> variables = pointers(environment);
   pid_ = fork_and_exec(
-      {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, -1}, program.path);
-  process_ = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-  if (!process_) {
-    const int error = errno;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    fail(error, "cannot watch a rank (pidfd_open)");
-  }
+      {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, nothing.get(), -1},
+      program.path);
   report_ = std::move(report.read);
   ::fcntl(report_.get(), F_SETFL, O_NONBLOCK);
 }
@@ -146,11 +146,17 @@ void Child::kill(int signal) const noexcept {
   if (running()) ::kill(pid_, signal);
 }
 
-Ending Child::reap() {
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+bool Child::ignores(int signal) const {
+  std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+  for (std::string word; status >> word;) {
+    std::uint64_t ignored = 0;
+    if (word == "SigIgn:" && status >> std::hex >> ignored) return (ignored >> (signal - 1) & 1) != 0;
   }
-  process_ = base::Fd();
+  return false;
+}
+
+Ending Child::ended(int status) {
+  pid_ = -1;
   Ending ending;
   ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   ending.code = ending.signal != 0 ? 128 + ending.signal : WEXITSTATUS(status);
@@ -161,6 +167,35 @@ Ending Child::reap() {
     ending.lost_peer |= what == kLostPeer;
   }
   return ending;
+}
+
+std::vector<Descendant> descendants() {
+  struct Process {
+    pid_t pid;
+    pid_t parent;
+    std::string name;
+  };
+  std::vector<Process> all;
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string line;
+    // "PID (NAME) STATE PARENT ...", where NAME may have any of these characters.
+    std::getline(stat, line);
+    const std::size_t open = line.find(" (");
+    const std::size_t close = line.rfind(") ");
+    if (close == std::string::npos || close < open || line.compare(close + 2, 2, "Z ") == 0) continue;
+    all.push_back(
+        {std::atoi(line.c_str()), std::atoi(line.c_str() + close + 4), line.substr(open + 2, close - open - 2)});
+  }
+  std::vector<Descendant> found = {{::getpid(), -1, ""}};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const Process& one : all) {
+      if (one.parent == found[i].pid) found.push_back({one.pid, i == 0 ? one.pid : found[i].child, one.name});
+    }
+  }
+  found.erase(found.begin());
+  return found;
 }
 
 std::string find_program(const std::string& name) {

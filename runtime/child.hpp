@@ -9,6 +9,7 @@
 #include <csignal>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::runtime {
@@ -29,6 +30,7 @@ class Child {
     std::vector<char*> arguments;          ///< the program's name first; no null at the end
     std::vector<std::string> environment;  ///< besides this process's own
     sigset_t blocked;                      ///< the signals that the child blocks
+    bool reads_input = true;               ///< this process's standard input; else /dev/null
   };
 
   /// A descriptor for the child.
@@ -40,23 +42,32 @@ class Child {
   /// Starts the program, which inherits the gifts and the standard streams.
   /// @throws std::system_error, also if the program cannot be executed
   Child(const Program& program, std::span<const Gift> gifts);
-  Child(Child&&) noexcept = default;
+  Child(Child&& other) noexcept : report_(std::move(other.report_)), pid_(std::exchange(other.pid_, -1)) {}
   Child& operator=(Child&&) = delete;
   /// Kills the child if it is still there.
   ~Child();
 
-  /// Becomes readable when the child has ended.
-  const base::Fd& ended() const noexcept { return process_; }
-  bool running() const noexcept { return bool(process_); }
+  bool running() const noexcept { return pid_ >= 0; }
+  bool is(pid_t pid) const noexcept { return pid_ == pid; }
   void kill(int signal) const noexcept;
-  /// Waits for the end of the child.
-  Ending reap();
+  bool ignores(int signal) const;
+  /// `status`, as of waitpid, ended it.
+  Ending ended(int status);
 
  private:
-  base::Fd process_;  // a pidfd: a number that names this process and never another; closed once it is reaped
   base::Fd report_;
-  pid_t pid_ = -1;
+  pid_t pid_ = -1;  // once it has ended: -1, as the number may be another process's
 };
+
+/// A process that comes of this one.
+struct Descendant {
+  pid_t pid = -1;
+  pid_t child = -1;  ///< the child of this process that it comes of, or is
+  std::string name;
+};
+
+/// All that are no zombies, parents before their children; none where /proc does not tell.
+std::vector<Descendant> descendants();
 
 /// The file that `name` means: itself if there is a slash in it, else the first executable one in PATH.
 /// @throws std::invalid_argument if there is none.

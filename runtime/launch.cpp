@@ -11,8 +11,11 @@
 
 #include <sluice/run.hpp>
 
+#include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,9 +27,11 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -49,7 +54,8 @@ class Signals {
   Signals() {
     sigset_t taken;
     ::sigemptyset(&taken);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) ::sigaddset(&taken, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD})
+      ::sigaddset(&taken, signal);
     ::pthread_sigmask(SIG_BLOCK, &taken, &before_);
     // Who started us may ignore it, which we would inherit: then no ended child could be waited for.
     struct sigaction standard {};
@@ -57,10 +63,14 @@ class Signals {
     ::sigaction(SIGCHLD, &standard, &child_before_);
     arriving_ = base::Fd(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!arriving_) throw std::system_error(errno, std::generic_category(), "signalfd");
+    // Processes that a rank leaves behind become our children.
+    ::prctl(PR_GET_CHILD_SUBREAPER, &reaper_before_);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
   ~Signals() {
+    ::prctl(PR_SET_CHILD_SUBREAPER, reaper_before_);
     ::sigaction(SIGCHLD, &child_before_, nullptr);
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
@@ -83,6 +93,7 @@ class Signals {
  private:
   sigset_t before_{};
   struct sigaction child_before_ {};
+  int reaper_before_ = 0;
   base::Fd arriving_;
 };
 
@@ -102,25 +113,26 @@ class Job {
   /// Returns when all have ended, here and elsewhere, with the exit code.
   int supervise() {
     report_end();
-    while (running_ > 0 || !partners_.empty()) {
+    while (children_left() || !partners_.empty()) {
       std::array<epoll_event, 64> ready{};
       const int count = ::epoll_wait(events_.get(), ready.data(), ready.size(), patience());
       for (const epoll_event& event : std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
         serve(event.data.u64);
       }
-      if (deadline_ && Clock::now() >= *deadline_) kill_the_rest();
+      if (ignoring_ && Clock::now() >= *ignoring_) kill_those_that_ignore();
+      if (deadline_ && Clock::now() >= deadline_->at) kill_the_rest(std::exchange(deadline_, {})->why);
       report_end();
     }
     return failed_ ? failed_->code : 0;
   }
 
  private:
-  enum class What : std::uint64_t { signal, child, partner };
+  enum class What : std::uint64_t { signal, partner };
   struct Event {
     What what;
     std::size_t index;
   };
-  static constexpr std::uint64_t kKinds = 4;
+  static constexpr std::uint64_t kKinds = 2;
 
   struct Failure {
     std::string who;
@@ -128,10 +140,17 @@ class Job {
     bool consequence = false;
   };
 
+  /// When what still runs is killed, and why.
+  struct Deadline {
+    Clock::time_point at;
+    std::string why;
+  };
+
   void start(Agreement& agreement) {
     const std::string path = find_program(request_.command.front());
     if (request_.threads) {
-      return add({path, request_.command, {"SLUICE_THREADS=" + std::to_string(size_)}, signals_.before()}, {});
+      return add(
+          {path, request_.command, {"SLUICE_THREADS=" + std::to_string(size_)}, signals_.before(), reads_input(0)}, {});
     }
     // All are bound before the first rank runs, and each is given away with its rank: nobody else keeps it open, so
     // that a rank that has ended cannot be connected to.
@@ -148,16 +167,21 @@ class Job {
            request_.command,
            {"SLUICE_RANK=" + std::to_string(rank_of(i)), "SLUICE_SIZE=" + std::to_string(size_),
             "SLUICE_JOB=" + agreement.job},
-           signals_.before()},
+           signals_.before(),
+           reads_input(rank_of(i))},
           gifts);
     }
+  }
+
+  /// Two that read one input would get a part of it each.
+  bool reads_input(Rank rank) const {
+    return request_.readers == Readers::all || (request_.readers == Readers::first && rank == 0);
   }
 
   Rank rank_of(std::size_t child) const { return first_ + static_cast<Rank>(child); }
 
   void add(const Child::Program& program, std::span<const Child::Gift> gifts) {
-    const Child& child = children_.emplace_back(program, gifts);
-    watch(child.ended(), {What::child, children_.size() - 1});
+    children_.emplace_back(program, gifts);
     ++running_;
   }
 
@@ -173,8 +197,7 @@ class Job {
   void serve(std::uint64_t event) {
     const std::size_t index = event / kKinds;
     switch (static_cast<What>(event % kKinds)) {
-      case What::signal: return pass_signals_on();
-      case What::child: return ended(index);
+      case What::signal: return serve_signals();
       case What::partner:
         // Those that have left are forgotten, which ends the job at once if host 0 has: the rest of the events is
         // stale.
@@ -185,21 +208,87 @@ class Job {
 
   // How long to wait for the next event, in milliseconds; -1: for ever.
   int patience() const {
-    if (!deadline_) return -1;
-    const auto left = std::chrono::ceil<milliseconds>(*deadline_ - Clock::now());
+    if (!deadline_ && !ignoring_) return -1;
+    auto first = deadline_ ? deadline_->at : *ignoring_;
+    if (ignoring_) first = std::min(first, *ignoring_);
+    const auto left = std::chrono::ceil<milliseconds>(first - Clock::now());
     return static_cast<int>(std::max<milliseconds::rep>(left.count(), 0));
   }
 
-  void pass_signals_on() {
+  void serve_signals() {
     while (const auto arrived = signals_.next()) {
-      if (running_ == 0) leave(arrived->signal);
-      if (arrived->everywhere) continue;
-      for (const Child& child : children_) child.kill(arrived->signal);
+      if (arrived->signal == SIGCHLD) {
+        reap();
+      } else {
+        pass_on(*arrived);
+      }
     }
   }
 
-  void ended(std::size_t child) {
-    Ending ending = children_[child].reap();
+  void pass_on(Signals::Arrived arrived) {
+    if (running_ == 0) leave(arrived.signal);
+    if (arrived.signal == SIGTERM || arrived.signal == SIGINT) {
+      if (asked_ != 0) return kill_the_rest("still running at the second signal that was to end it");
+      ask_to_end(arrived.signal);
+    }
+    if (!arrived.everywhere) {
+      for (const Child& child : children_) child.kill(arrived.signal);
+    }
+    if (arrived.signal == SIGTSTP) ::raise(SIGSTOP);  // the SIGCONT that ends this is passed on in turn
+  }
+
+  // A rank that catches the signal may have much to save.
+  void ask_to_end(int signal) {
+    asked_ = signal;
+    ignoring_ = Clock::now() + kGrace;
+    deadline_.reset();
+    if (!request_.kill_after) return;
+    deadline_ = {Clock::now() + *request_.kill_after, "still running " + std::to_string(request_.kill_after->count()) +
+                                                          " s after " + name_of_signal(signal) + " (--kill-after)"};
+  }
+
+  void kill_those_that_ignore() {
+    ignoring_.reset();
+    for (std::size_t child = 0; child < children_.size(); ++child) {
+      if (!children_[child].running() || !children_[child].ignores(asked_)) continue;
+      children_[child].kill(SIGKILL);
+      say("killed " + who(child) + ", which ignores " + name_of_signal(asked_));
+    }
+  }
+
+  // Also those that ranks have started and not waited for.
+  void reap() {
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto child = std::ranges::find_if(children_, [pid](const Child& one) { return one.is(pid); });
+      if (child != children_.end()) ended(static_cast<std::size_t>(child - children_.begin()), status);
+    }
+    if (running_ > 0 && asked_ == 0) return;
+    if (running_ == 0 && !children_left()) return deadline_.reset();
+    end_orphans();
+  }
+
+  bool is_rank(pid_t pid) const {
+    return std::ranges::any_of(children_, [pid](const Child& child) { return child.is(pid); });
+  }
+
+  // Only a rank that has ended knew of these processes.
+  void end_orphans() {
+    for (const Descendant& one : descendants()) {
+      if (!is_rank(one.child) && told_.insert(one.pid).second) ::kill(one.pid, asked_ != 0 ? asked_ : SIGTERM);
+    }
+    if (running_ == 0 && !deadline_)
+      deadline_ = {Clock::now() + kGrace, "still running 5 s after the last rank has ended"};
+  }
+
+  // Ranks, or what they have started and left behind.
+  static bool children_left() {
+    siginfo_t first{};
+    return ::waitid(P_ALL, 0, &first, WEXITED | WNOHANG | WNOWAIT) == 0;
+  }
+
+  void ended(std::size_t child, int status) {
+    Ending ending = children_[child].ended(status);
     --running_;
     if (ending.code == 0 && !ending.run_called && (request_.threads || size_ > 1)) {
       ending.code = 1;
@@ -207,35 +296,46 @@ class Job {
     }
     // Whom we killed is named already.
     if (ending.signal != 0 && !killed_) say(who(child) + " was ended by signal " + signal_text(ending.signal));
-    if (ending.code != 0 && !killed_) fail({who(child), ending.code, ending.lost_peer});
+    if (ending.code != 0 && !(killed_ && failed_)) fail({who(child), ending.code, ending.lost_peer});
   }
 
   // The exit code is that of the rank that failed first. Others may end, and be seen, before it: by the loss of it.
   void fail(Failure failure) {
-    if (!failed_ && !request_.keep_going) deadline_ = Clock::now() + kGrace;
+    if (!failed_ && !request_.keep_going && asked_ == 0)
+      deadline_ = {Clock::now() + kGrace, "still running 5 s after the failure of " + failure.who};
     if (failed_ && (!failed_->consequence || failure.consequence)) return;
     failed_ = std::move(failure);
     tell_of_failure();
   }
 
-  void kill_the_rest() {
-    deadline_.reset();
-    killed_ = true;
-    std::string ranks;
+  void kill_the_rest(const std::string& why) {
+    std::string names;
+    const auto name = [&names](const std::string& one) { names += (names.empty() ? "" : ", ") + one; };
     for (std::size_t child = 0; child < children_.size(); ++child) {
       if (!children_[child].running()) continue;
       children_[child].kill(SIGKILL);
-      ranks += (ranks.empty() ? "" : ", ") + who(child);
+      name(who(child));
     }
-    if (!ranks.empty()) say("killed " + ranks + ": still running 5 s after the failure of " + failed_->who);
+    for (const Descendant& one : descendants()) {
+      if (is_rank(one.pid)) continue;
+      ::kill(one.pid, SIGKILL);
+      if (!is_rank(one.child)) name("process " + std::to_string(one.pid) + " (" + one.name + ")");
+    }
+    if (!killed_ && !names.empty()) say("killed " + names + ": " + why);
+    killed_ = true;
+    deadline_ = {Clock::now() + milliseconds(100), why};  // what was started meanwhile
   }
 
   std::string who(std::size_t child) const {
     return request_.threads ? "the process" : "rank " + std::to_string(rank_of(child));
   }
+  static std::string name_of_signal(int signal) {
+    const char* const name = ::sigabbrev_np(signal);
+    return name == nullptr ? "signal " + std::to_string(signal) : std::string("SIG") + name;
+  }
   static std::string signal_text(int signal) {
     const char* const name = ::sigabbrev_np(signal);
-    return std::to_string(signal) + (name == nullptr ? "" : std::string(" (SIG") + name + ")");
+    return std::to_string(signal) + (name == nullptr ? "" : " (" + name_of_signal(signal) + ")");
   }
   static void say(const std::string& what) { base::write_line("sluice-run: " + what); }
 
@@ -315,8 +415,11 @@ class Job {
   std::vector<Child> children_;
   std::size_t running_ = 0;
   std::optional<Failure> failed_;
-  std::optional<Clock::time_point> deadline_;
+  int asked_ = 0;                              // the signal that was to end the ranks; 0: none yet
+  std::optional<Clock::time_point> ignoring_;  // when those that ignore it are killed
+  std::optional<Deadline> deadline_;
   bool killed_ = false;
+  std::set<pid_t> told_;  // processes left behind by ranks, which got a signal
   bool told_end_ = false;
 };
 
@@ -333,12 +436,16 @@ Agreement agree_alone(const Request& request) {
 }
 
 int launch_request(Request request) {
-  if (request.help) {
-    [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, kLaunchUsage, std::strlen(kLaunchUsage));
+  if (request.help || request.version) {
+    const std::string_view text = request.help ? kLaunchUsage : "sluice-run " SLUICE_VERSION "\n";
+    [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
     return 0;
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
-  const base::Env env = checked_env();    // a bad variable is one error here, not one from each rank
+  const base::Env env = checked_env();  // a bad variable is one error here, not one from each rank
+  // A rank that is a launcher: its exit code is that of its job, and its ranks have nothing of the outer one.
+  const Report report(env.report_fd);
+  for (const int fd : {env.listen_fd, env.tcp_fd, env.hosts_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   find_program(request.command.front());  // likewise a program, before others wait for us
   Agreement agreement = request.hosts > 1 ? meet(request, env) : agree_alone(request);
   return Job(std::move(request), std::move(agreement)).supervise();
@@ -350,6 +457,7 @@ int launch_request(Request request) {
 
 int launch(int argc, char** argv) {
   try {
+    base::fill_standard_descriptors();
     return runtime::launch_request(runtime::parse_launch({argv + 1, argv + argc}));
   } catch (const std::invalid_argument& error) {
     base::write_line(std::string("sluice-run: ") + error.what());

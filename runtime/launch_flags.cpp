@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <limits>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -12,18 +13,22 @@
 namespace sluice::runtime {
 
 const char* const kLaunchUsage =
-    "usage: sluice-run -n N [--threads] [--keep-going] [--trace FILE] PROGRAM [ARGUMENTS]\n"
-    "       sluice-run -n N --hosts H --host I --meet HOST:PORT [--keep-going] [--trace FILE] PROGRAM\n"
-    "                  [ARGUMENTS]\n"
+    "usage: sluice-run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+    "       sluice-run -n N --hosts H --host I --meet HOST:PORT [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "Starts N ranks of PROGRAM on this host. With --hosts the same command is given on each of H hosts, and all their\n"
     "ranks are one job: those of host 0 come first, then those of host 1, and so on.\n"
-    "  -n N              how many ranks, here\n"
+    "  -n N, -np N       how many ranks, here\n"
     "  --threads         as threads of one process\n"
     "  --keep-going      when a rank fails, let the others go on (else they are killed after 5 s)\n"
+    "  --kill-after S    kill what still runs S seconds after it was told to end (SIGTERM, SIGINT); without this "
+    "option\n"
+    "                    the second such signal does that\n"
+    "  --stdin WHO       who reads the standard input: first (rank 0; unless given), all or none\n"
     "  --trace FILE      write a timeline of all ranks to this file, as SLUICE_TRACE=FILE does\n"
     "  --hosts H         the job has ranks on H hosts\n"
     "  --host I          this is host I of them, from 0\n"
     "  --meet HOST:PORT  where host 0 can be reached by the others\n"
+    "  --version         print the version\n"
     "The exit code is that of the first rank that failed; 128+S if signal S ended it.\n";
 
 namespace {
@@ -52,13 +57,20 @@ MeetingPoint meeting_point(std::string_view text) {
   return {std::string(host), static_cast<std::uint16_t>(value)};
 }
 
+Readers readers(std::string_view text) {
+  if (text == "first") return Readers::first;
+  if (text == "all") return Readers::all;
+  if (text == "none") return Readers::none;
+  throw std::invalid_argument("--stdin takes first, all or none, not \"" + std::string(text) + "\"");
+}
+
 class Flags {
  public:
   explicit Flags(std::span<char*> arguments) : arguments_(arguments) {}
 
   Request parse() {
-    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !request_.help) read(arguments_[next_++]);
-    if (request_.help) return request_;
+    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !over_) read(arguments_[next_++]);
+    if (request_.help || request_.version) return request_;
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
     if (request_.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
     check_hosts();
@@ -67,15 +79,11 @@ class Flags {
   }
 
  private:
-  void read(std::string_view flag) {
-    if (flag == "-h" || flag == "--help") {
-      request_.help = true;
-    } else if (flag == "-n") {
+  void read(std::string_view argument) {
+    const std::string_view flag = split(argument);
+    if (!given_.insert(flag).second) throw std::invalid_argument(std::string(flag) + " is given twice");
+    if (flag == "-n") {
       request_.ranks = number(flag, "the number of ranks", 1, value(flag, "the number of ranks"));
-    } else if (flag == "--threads") {
-      request_.threads = true;
-    } else if (flag == "--keep-going") {
-      request_.keep_going = true;
     } else if (flag == "--trace") {
       request_.trace = value(flag, "a file");
     } else if (flag == "--hosts") {
@@ -84,12 +92,48 @@ class Flags {
       host_ = number(flag, "the index of this host", 0, value(flag, "the index of this host"));
     } else if (flag == "--meet") {
       meet_ = meeting_point(value(flag, "HOST:PORT"));
+    } else if (flag == "--kill-after") {
+      request_.kill_after = std::chrono::seconds(number(flag, "seconds", 0, value(flag, "seconds")));
+    } else if (flag == "--stdin") {
+      request_.readers = readers(value(flag, "first, all or none"));
     } else {
-      throw std::invalid_argument("unknown flag " + std::string(flag) + " (sluice-run --help)");
+      read_switch(flag);
     }
   }
 
+  void read_switch(std::string_view flag) {
+    if (flag == "-h" || flag == "--help") {
+      over_ = request_.help = true;
+    } else if (flag == "--version") {
+      over_ = request_.version = true;
+    } else if (flag == "--") {
+      over_ = true;
+    } else if (flag == "--threads") {
+      request_.threads = true;
+    } else if (flag == "--keep-going") {
+      request_.keep_going = true;
+    } else {
+      throw std::invalid_argument("unknown flag " + std::string(flag) + " (sluice-run --help)");
+    }
+    if (attached_) throw std::invalid_argument(std::string(flag) + " takes no value");
+  }
+
+  /// The flag without the value that is attached to it: -n2, -n=2, -np=2, --trace=FILE.
+  std::string_view split(std::string_view argument) {
+    attached_.reset();
+    if (argument.starts_with("-n")) {
+      std::string_view rest = argument.substr(argument.starts_with("-np") ? 3 : 2);
+      if (rest.starts_with('=')) rest.remove_prefix(1);
+      if (!rest.empty()) attached_ = rest;
+      return argument.substr(0, 2);
+    }
+    const std::size_t equals = argument.starts_with("--") ? argument.find('=') : std::string_view::npos;
+    if (equals != std::string_view::npos) attached_ = argument.substr(equals + 1);
+    return argument.substr(0, equals);
+  }
+
   std::string_view value(std::string_view flag, std::string_view what) {
+    if (attached_) return *attached_;
     if (next_ < arguments_.size()) return arguments_[next_++];
     throw std::invalid_argument(std::string(flag) + " takes " + std::string(what));
   }
@@ -111,6 +155,9 @@ class Flags {
 
   std::span<char*> arguments_;
   std::size_t next_ = 0;
+  bool over_ = false;  // what follows is the program
+  std::optional<std::string_view> attached_;
+  std::set<std::string_view> given_;
   Request request_;
   std::optional<int> hosts_;
   std::optional<int> host_;

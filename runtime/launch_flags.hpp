@@ -2,7 +2,9 @@
 // The command line of sluice-run.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,13 +17,19 @@ struct MeetingPoint {
   std::uint16_t port = 0;
 };
 
+/// Which ranks read the standard input of sluice-run; the others have /dev/null.
+enum class Readers : std::uint8_t { first, all, none };
+
 /// What sluice-run is asked to do.
 struct Request {
   int ranks = 0;  ///< on this host
   bool threads = false;
   bool keep_going = false;
   bool help = false;
-  std::string trace;  ///< the file that SLUICE_TRACE is to name; empty: left as it is
+  bool version = false;
+  Readers readers = Readers::first;
+  std::optional<std::chrono::seconds> kill_after;  ///< how long what a signal was to end may go on; nothing: for ever
+  std::string trace;                               ///< the file that SLUICE_TRACE is to name; empty: left as it is
   int hosts = 1;
   int host = 0;
   MeetingPoint meet;  ///< if there are several hosts

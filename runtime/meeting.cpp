@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/network.hpp"
 #include "base/process.hpp"
 #include "base/words.hpp"
@@ -117,14 +118,20 @@ std::optional<Hello> read_hello(const backends::Blob& packet) try {
   return std::nullopt;  // it ends too early
 }
 
-/// Makes a socket for each rank of this host, at `address`, which SLUICE_INTERFACE overrides.
+/// Makes a socket for each rank of this host, at the address that SLUICE_INTERFACE names, else at the one by which this
+/// host meets the others. A link-local one means nothing to them; the loopback's means the host that they are on, which
+/// host 0 knows another address of.
 Hello introduce(const Request& request, const base::Env& env, base::Endpoint address, Agreement& agreement) {
   if (!env.interface.empty()) address = base::own_address(env.interface);
+  if (base::link_local(address)) address = base::own_address("");
   address.port = 0;
+  const bool anywhere = base::loopback(address) && env.interface.empty();
   Hello hello{SLUICE_VERSION, request.hosts, request.host, base::this_host(), {}};
   for (int i = 0; i < request.ranks; ++i) {
-    const base::Fd& listener = agreement.tcp_listeners.emplace_back(base::listen_on(address));
-    hello.listeners.push_back(base::own_end(listener));
+    const base::Fd& listener =
+        agreement.tcp_listeners.emplace_back(anywhere ? base::listen_everywhere(0) : base::listen_on(address));
+    hello.listeners.push_back(address);
+    hello.listeners.back().port = base::own_end(listener).port;
   }
   return hello;
 }
@@ -142,7 +149,7 @@ class Assembly {
   Assembly(const Request& request, const base::Env& env)
       : request_(request), env_(env), deadline_(Clock::now() + env.connect_timeout),
         hellos_(static_cast<std::size_t>(request.hosts)), wires_(hellos_.size()),
-        door_(base::listen_on(base::everywhere(base::resolve(request.meet.host, request.meet.port)))) {}
+        door_(base::listen_everywhere(request.meet.port)) {}
 
   Agreement hold() {
     try {
@@ -239,7 +246,8 @@ class Assembly {
   }
 
   void agree() {
-    hellos_[0] = introduce(request_, env_, base::own_end(wires_[1].socket()), agreement_);
+    hellos_[0] = introduce(request_, env_, address_met_at(), agreement_);
+    advertise_no_loopback();
     const std::vector<Home> homes = all_homes();
     const Secret secret = new_secret();
     agreement_.job = new_job();
@@ -253,6 +261,32 @@ class Assembly {
       first += static_cast<Rank>(hello.listeners.size());
     }
     tell_all(writer.take());
+  }
+
+  static bool came_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
+
+  /// The address at which another machine has met this one; the loopback, if there is no other.
+  base::Endpoint address_met_at() const {
+    const auto others = std::span(wires_).subspan(1);
+    const auto from_elsewhere = std::ranges::find_if_not(others, came_by_loopback);
+    return base::own_end((from_elsewhere == others.end() ? others.front() : *from_elsewhere).socket());
+  }
+
+  /// Hosts that came by the loopback are this machine, so its address is theirs. Others cannot be reached by theirs.
+  void advertise_no_loopback() {
+    const auto others = std::span(wires_).subspan(1);
+    if (std::ranges::all_of(others, came_by_loopback)) return;
+    const base::Endpoint here = hellos_[0].listeners.front();
+    for (std::size_t host = 0; host < hellos_.size(); ++host) {
+      for (base::Endpoint& listener : hellos_[host].listeners) {
+        if (!base::loopback(listener)) continue;
+        if (host == 0 || !came_by_loopback(wires_[host]) || base::loopback(here)) {
+          fail(name_of(static_cast<int>(host)) + " is to be reached at " + base::text_of(listener) +
+               ", by which other hosts reach themselves (SLUICE_INTERFACE)");
+        }
+        listener = base::Endpoint{here.address, listener.port, here.version};
+      }
+    }
   }
 
   /// Host by host. Two launchers on one machine are one host to their ranks.
@@ -295,26 +329,44 @@ class Assembly {
 
 // ---- the others
 
-/// Calls host 0 until it answers.
+/// One attempt to reach host 0; else why not.
+std::optional<Wire> try_door(const base::Endpoint& door, const base::Env& env, Clock::time_point deadline,
+                             std::string& why) {
+  base::Fd socket = base::begin_connect(door);
+  if (!socket) {
+    why = std::strerror(errno);
+    return std::nullopt;
+  }
+  base::keep_alive(socket, env.peer_timeout);
+  Wire wire = Wire::calling(std::move(socket), password());
+  const auto give_up = std::min(deadline, Clock::now() + kCallAgain);
+  while (!wire.open() && !wire.receive() && Clock::now() < give_up) sleep_for(wire, wire.wanted(true), give_up);
+  if (wire.open()) return wire;
+  if (wire.error() != 0) why = std::strerror(wire.error());
+  return std::nullopt;
+}
+
+/// Calls host 0 at all its addresses in turn, until it answers. Its name may become known meanwhile, or get others.
 Wire call(const Request& request, const base::Env& env, Clock::time_point deadline) {
-  const base::Endpoint door = base::resolve(request.meet.host, request.meet.port);
-  int error = ETIMEDOUT;
+  std::string why = std::strerror(ETIMEDOUT);
+  bool said = false;
   while (Clock::now() < deadline) {
-    if (base::Fd socket = base::begin_connect(door)) {
-      base::keep_alive(socket, env.peer_timeout);
-      Wire wire = Wire::calling(std::move(socket), password());
-      const auto give_up = std::min(deadline, Clock::now() + kCallAgain);
-      while (!wire.open() && !wire.receive() && Clock::now() < give_up) sleep_for(wire, wire.wanted(true), give_up);
-      if (wire.open()) return wire;
-      error = wire.error() != 0 ? wire.error() : error;
-    } else {
-      error = errno;
+    std::vector<base::Endpoint> doors;
+    try {
+      doors = base::resolve(request.meet.host, request.meet.port);
+    } catch (const std::runtime_error& unknown) {
+      why = unknown.what();
+      if (!std::exchange(said, true))
+        base::log(base::LogLevel::warn, why + "; asking again until SLUICE_CONNECT_TIMEOUT");
+    }
+    for (const base::Endpoint& door : doors) {
+      if (auto wire = try_door(door, env, deadline, why)) return std::move(*wire);
     }
     std::vector<pollfd> none;
     sleep_for(none, std::min(deadline, Clock::now() + kCallPause));
   }
   fail("cannot meet host 0 at " + request.meet.host + ":" + std::to_string(request.meet.port) +
-       " (SLUICE_CONNECT_TIMEOUT): " + std::strerror(error));
+       " (SLUICE_CONNECT_TIMEOUT): " + why);
 }
 
 void take_agreement(const backends::Blob& packet, int host, Agreement& agreement) {

@@ -110,13 +110,22 @@ std::vector<Value> from_all(const Value& mine, const Communicator& ranks) {
   return all;
 }
 
+base::Fd listen_for_other_hosts(const std::string& interface) {
+  const base::Endpoint address = base::own_address(interface);
+  if (base::loopback(address)) {
+    throw std::invalid_argument("this host is to be reached at " + base::text_of(address) +
+                                ", by which other hosts reach themselves (SLUICE_INTERFACE)");
+  }
+  return base::listen_on(address);
+}
+
 // Returns when all ranks have bound their sockets, or throws on all if one could not.
 void listen_together(Place& place, bool several_hosts, const std::string& interface, const Communicator& ranks) {
   std::string why = "another rank cannot listen for its peers";
   int mine = 0;
   try {
     place.listener = listen_as(place.job, place.rank);
-    if (several_hosts) place.tcp_listener = base::listen_on(base::own_address(interface));
+    if (several_hosts) place.tcp_listener = listen_for_other_hosts(interface);
     mine = 1;
   } catch (const std::exception& error) {
     why = error.what();

@@ -291,7 +291,7 @@ void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, 
     const auto ours = std::find_if(transports_.begin(), transports_.end(), named);
     const auto address = std::find_if(theirs.begin(), theirs.end(), named);
     if (ours == transports_.end() || address == theirs.end()) return;
-    if (peer.link == nullptr && ours->second->reaches(address->second)) {
+    if (peer.link == nullptr && ours->second->reaches(address->second, here(peer))) {
       peer.backend = name;
       peer.link = ours->second->connect(peer.rank, address->second);
     }

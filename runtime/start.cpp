@@ -13,6 +13,7 @@
 #include <sluice/error.hpp>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,33 +34,6 @@ namespace runtime {
 namespace {
 
 Starter g_starter = nullptr;
-
-/// What a rank tells sluice-run: that `run` was called, and whether another rank's failure ended it.
-class Report {
- public:
-  explicit Report(int fd) {
-    if (fd < 0) return;
-    // What the rank starts reports nothing.
-    if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
-      throw std::invalid_argument("SLUICE_REPORT_FD=" + std::to_string(fd) + " is not open: only sluice-run sets it");
-    }
-    pipe_ = base::Fd(fd);
-    say(kRunCalled);
-  }
-
-  int ended(Outcome outcome) const {
-    if (outcome == Outcome::lost_peer) say(kLostPeer);
-    return exit_code(outcome);
-  }
-
- private:
-  void say(char what) const {
-    // The launcher may be gone; this process is then being ended.
-    [[maybe_unused]] const auto written = ::write(pipe_.get(), &what, 1);
-  }
-
-  base::Fd pipe_;
-};
 
 std::optional<int> number_in(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -150,6 +124,29 @@ void say_what_ended(Rank rank, std::string_view what) {
 
 }  // namespace
 
+Report::Report(int fd) {
+  if (fd < 0) return;
+  struct stat status {};
+  // A program in between may have closed it, and the number be that of one of its files.
+  if (::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode)) {
+    throw std::invalid_argument("SLUICE_REPORT_FD=" + std::to_string(fd) +
+                                " is not the pipe of sluice-run, which alone sets it: was it closed in between?");
+  }
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);  // what the rank starts reports nothing
+  pipe_ = base::Fd(fd);
+  say(kRunCalled);
+}
+
+int Report::ended(Outcome outcome) const {
+  if (outcome == Outcome::lost_peer) say(kLostPeer);
+  return exit_code(outcome);
+}
+
+void Report::say(char what) const {
+  // The launcher may be gone; this process is then being ended.
+  [[maybe_unused]] const auto written = ::write(pipe_.get(), &what, 1);
+}
+
 void register_starter(Starter starter) noexcept { g_starter = starter; }
 
 Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body) {
@@ -180,6 +177,7 @@ base::Env checked_env() {
 }
 
 base::Env settings(const Options& options) {
+  base::fill_standard_descriptors();  // libfabric's sockets would fall there
   base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);

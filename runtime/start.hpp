@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/env.hpp"
+#include "base/fd.hpp"
 
 #include <sluice/run.hpp>
 
@@ -32,6 +33,20 @@ constexpr int exit_code(Outcome outcome) noexcept { return outcome == Outcome::d
 /// What a rank writes to SLUICE_REPORT_FD, for sluice-run.
 inline constexpr char kRunCalled = 'r';
 inline constexpr char kLostPeer = 'l';
+
+/// A rank's messages to sluice-run: `run` was called; another rank's failure ended it.
+class Report {
+ public:
+  /// @param fd  SLUICE_REPORT_FD; -1: there is no sluice-run @throws std::invalid_argument if it is no pipe
+  explicit Report(int fd);
+  /// The exit code.
+  int ended(Outcome outcome) const;
+
+ private:
+  void say(char what) const;
+
+  base::Fd pipe_;
+};
 
 /// A way of starting that another library brings.
 using Starter = Outcome (*)(const Start&);

@@ -220,6 +220,77 @@ class Tests:
             for output in outputs:
                 assert len(output.lines) == 1 and "host 2 has not come" in output.text, output.text
 
+    # ---- names and addresses
+
+    def meeting(self, net, place, host, meet, names=None, command=(), hosts=2, **environment):
+        """sluice-run of one rank in the name space of `place`; the file `names` says which names there are."""
+        launch = [self.run, "-n", 1, "--hosts", hosts, "--host", host, "--meet", f"{meet}:{PORT}", *(command or [self.rank, "chatter", 50])]
+        if names:
+            launch = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', names, *launch]
+        return net.start(place, launch, SLUICE_CONNECT_TIMEOUT="15s", **environment)
+
+    @staticmethod
+    def expect_heard(outputs):
+        expect_codes(outputs, 0)
+        for output in outputs:
+            assert "heard 50" in output.text, output.text
+
+    def test_a_name_may_appear_later(self):
+        with Net(2) as net, tempfile.NamedTemporaryFile("w") as names:
+            outputs = [self.meeting(net, 0, 0, "meeting-point"), self.meeting(net, 1, 1, "meeting-point", names.name)]
+            outputs[1].await_line("there is no host meeting-point: .*; asking again")
+            names.write(f"{net.addresses[0]} meeting-point\n")
+            names.flush()
+            self.expect_heard(outputs)
+
+    def test_all_addresses_of_a_name_are_tried(self):
+        with Net(2) as net, tempfile.NamedTemporaryFile("w") as names:
+            names.write(f"10.93.7.99 meeting-point\n{net.addresses[0]} meeting-point\n")
+            names.flush()
+            self.expect_heard([self.meeting(net, 0, 0, "meeting-point"), self.meeting(net, 1, 1, "meeting-point", names.name)])
+
+    def test_a_host_may_have_ipv6_alone(self):
+        with Net(2) as net, tempfile.NamedTemporaryFile("w") as names:
+            for host, name in enumerate(net.hosts):
+                ip("-n", name, "addr", "add", f"fd93::{host + 1}/64", "dev", "eth0", "nodad")
+            ip("-n", net.hosts[1], "addr", "del", f"{net.addresses[1]}/24", "dev", "eth0")
+            names.write(f"{net.addresses[0]} meeting-point\nfd93::1 meeting-point\n")
+            names.flush()
+            for written in ("fd93::2", "fd93:0:0:0::2"):
+                self.expect_heard([self.meeting(net, 0, 0, "meeting-point"),
+                                   self.meeting(net, 1, 1, "meeting-point", names.name, SLUICE_INTERFACE=written)])
+
+    def test_link_local_addresses_have_a_zone(self):
+        with Net(2) as net:
+            for host, name in enumerate(net.hosts):
+                ip("-n", name, "addr", "add", f"fe80::93:{host + 1}/64", "dev", "eth0", "nodad")
+            self.expect_heard([self.meeting(net, 0, 0, "[fe80::93:1%eth0]"), self.meeting(net, 1, 1, "[fe80::93:1%eth0]")])
+
+    def test_no_loopback_is_told_to_other_hosts(self):
+        commands = [[self.rank, "chatter", 50]]
+        commands += [next(self.applications(backend)) for backend in self.backends]
+        for command in commands:
+            for places in ((0, 0, 1), (0, 1, 0)):  # one by the loopback, one from elsewhere
+                with Net(2) as net:
+                    meet = ["localhost" if place == 0 else net.addresses[0] for place in places]
+                    expect_codes([self.meeting(net, place, host, meet[host], command=command, hosts=3)
+                                  for host, place in enumerate(places)], 0)
+
+    def test_a_loopback_that_is_chosen_is_refused(self):
+        for chosen in (0, 1):
+            with Net(2) as net:
+                outputs = [self.meeting(net, host, host, net.addresses[0], **({"SLUICE_INTERFACE": "lo"} if host == chosen else {}))
+                           for host in (0, 1)]
+                expect_codes(outputs, 1)
+                for output in outputs:
+                    assert f"host {chosen} is to be reached at 127.0.0.1:" in output.text and "SLUICE_INTERFACE" in output.text, output.text
+
+    def test_hosts_that_are_not_told_apart_are_two(self):
+        with Net(2) as net:
+            hide = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs none /proc && exec \"$@\"", "hide"]
+            outputs = [net.start(host, [*hide, *self.command(net, 2, host)[:-2], self.rank, "chatter", 50]) for host in (0, 1)]
+            self.expect_heard(outputs)
+
     # ---- ranks that end, links that fail
 
     def watch(self, net, **environment):

@@ -14,6 +14,7 @@
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
 #include "backends/ofi/triggered.hpp"
+#include "base/fd.hpp"
 #include "base/log.hpp"
 #include "device/retire.hpp"
 
@@ -195,7 +196,7 @@ class OfiTransport final : public Transport {
     }
     return blob;
   }
-  bool reaches(const Blob& peer) const override {
+  bool reaches(const Blob& peer, bool) const override {
     const auto pieces = pieces_of(peer);
     return pieces.size() >= 3 && text_of(pieces.front()) == station_.provider;
   }
@@ -256,6 +257,7 @@ Endpoints OfiTransport::shared_with(const std::vector<Blob>& peer) const {
 }
 
 std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
+  base::fill_standard_descriptors();  // which the program may have closed since the start
   const std::lock_guard lock(station_.mutex);
   auto pieces = pieces_of(peer);
   Endpoints ours = shared_with(pieces);

@@ -88,7 +88,7 @@ class ThreadTransport final : public Transport {
     std::memcpy(address.data(), &token, sizeof token);
     return address;
   }
-  bool reaches(const Blob& peer) const override { return peer == address(); }
+  bool reaches(const Blob& peer, bool) const override { return peer == address(); }
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ThreadPin>(); }
   std::unique_ptr<Link> connect(Rank, const Blob&) override { return std::make_unique<ThreadLink>(); }
   void try_out(device::Driver&) override {}

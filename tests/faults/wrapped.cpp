@@ -358,7 +358,7 @@ class WrappedTransport : public Transport {
   explicit WrappedTransport(const Settings& settings) : inner_(open_inner(settings)) {}
 
   Blob address() const override { return inner_->address(); }
-  bool reaches(const Blob& peer) const override { return inner_->reaches(peer); }
+  bool reaches(const Blob& peer, bool here) const override { return inner_->reaches(peer, here); }
   std::unique_ptr<Pin> pin(const device::Extent& memory) override { return inner_->pin(memory); }
   std::unique_ptr<Link> connect(Rank peer, const Blob& address) override {
     return std::make_unique<WrappedLink>(*this, inner_->connect(peer, address));

@@ -31,7 +31,7 @@ class PolledTransport : public backends::Transport {
   int rest(std::vector<pollfd>&) override { return kNoLimit; }
 
   backends::Blob address() const override { return {}; }
-  bool reaches(const backends::Blob&) const override { return false; }
+  bool reaches(const backends::Blob&, bool) const override { return false; }
   std::unique_ptr<backends::Pin> pin(const device::Extent&) override { return nullptr; }
   std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&) override { return nullptr; }
   void try_out(device::Driver&) override {}

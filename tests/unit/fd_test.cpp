@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -51,6 +52,52 @@ TEST(Fd, closes_what_it_owns_and_only_that) {
     EXPECT_TRUE(open(raw));
   }
   EXPECT_FALSE(open(raw));
+}
+
+// The exit code of `body` in a child without standard descriptors.
+template <class Body>
+int without_standard_descriptors(Body body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+    ::_exit(body());
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+TEST(Fd, is_never_a_standard_descriptor) {
+  EXPECT_EQ(without_standard_descriptors([] {
+              const Fd memory(::memfd_create("test", MFD_CLOEXEC));
+              if (memory.get() <= STDERR_FILENO || ::fcntl(memory.get(), F_GETFD) != FD_CLOEXEC) return 1;
+              for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+                if (::fcntl(fd, F_GETFD) >= 0) return 2;
+              return 0;
+            }),
+            0);
+}
+
+TEST(Fd, without_room_beyond_the_standard_descriptors_is_empty) {
+  EXPECT_EQ(without_standard_descriptors([] {
+              const rlimit three{3, 3};
+              ::setrlimit(RLIMIT_NOFILE, &three);
+              const Fd memory(::memfd_create("test", MFD_CLOEXEC));
+              return !memory && sluice::base::lacks_descriptors(errno) && ::fcntl(STDIN_FILENO, F_GETFD) < 0 ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(Fd, closed_standard_descriptors_are_filled_and_open_ones_kept) {
+  EXPECT_EQ(without_standard_descriptors([] {
+              std::array<int, 2> ends{};
+              if (::pipe(ends.data()) != 0) return 1;  // 0 and 1
+              sluice::base::fill_standard_descriptors();
+              char byte = 'x';
+              if (::write(ends[1], &byte, 1) != 1 || ::read(ends[0], &byte, 1) != 1) return 2;
+              return ::write(STDERR_FILENO, &byte, 1) == 1 && ::fcntl(STDERR_FILENO + 1, F_GETFD) < 0 ? 0 : 3;
+            }),
+            0);
 }
 
 TEST(Fd, assignment_closes_the_old_one) {

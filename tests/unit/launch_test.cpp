@@ -7,14 +7,23 @@
 
 #include <gtest/gtest.h>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -92,7 +101,87 @@ void takes_user_signals(sluice::Context&) {
   sleep_for_ever();
 }
 
+void close_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+}
+
+// Words round a ring, while the rank writes to all standard descriptors, as a program does that complains a lot.
+void writes_while_a_ring_turns(sluice::Context& context) {
+  constexpr std::size_t kWords = 128;
+  constexpr std::string_view kLine = "43 bytes of a message that has no reader...";
+  const sluice::Rank right = (context.rank() + 1) % context.size();
+  const sluice::Rank left = (context.rank() + context.size() - 1) % context.size();
+  const auto stream = sluice::Stream::program_order();
+  const sluice::Memory memory = context.allocate(2 * kWords * sizeof(int));
+  sluice::Sender east = context.sender(right, 1, memory.slice(0, memory.bytes() / 2));
+  sluice::Receiver west = context.receiver(left, 1, memory.slice(memory.bytes() / 2, memory.bytes() / 2));
+  for (int epoch = 1; epoch <= 200; ++epoch) {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      [[maybe_unused]] const auto written = ::write(fd, kLine.data(), kLine.size());
+    }
+    const sluice::Slice source = east.acquire(stream);
+    std::ranges::fill(source.as<int>(), context.rank() + epoch);
+    east.put(stream);
+    const sluice::Slice seen = west.wait(stream);
+    if (std::ranges::count(seen.as<int>(), left + epoch) != kWords) g_exit_code = 4;
+    west.release(stream);
+  }
+}
+
+void closes_descriptors_inside(sluice::Context& context) {
+  writes_while_a_ring_turns(context);  // libfabric has its sockets from now on
+  close_standard_descriptors();
+  writes_while_a_ring_turns(context);
+}
+
+void says_what_it_reads(sluice::Context& context) {
+  std::string text(100, ' ');
+  const auto bytes = ::read(STDIN_FILENO, text.data(), text.size());
+  say("rank " + std::to_string(context.rank()) + " reads " +
+      text.substr(0, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))) + "\n");
+}
+
+void ignores_the_request_to_end(sluice::Context&) {
+  ::signal(SIGTERM, SIG_IGN);
+  say("r");
+  sleep_for_ever();
+}
+
+// As a rank does that saves what it has.
+void catches_the_request_to_end(sluice::Context&) {
+  ::signal(SIGTERM, [](int) { [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, "t", 1); });
+  say("r");
+  sleep_for_ever();
+}
+
+void says_when_it_goes_on(sluice::Context&) {
+  ::signal(SIGCONT, [](int) { [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, "c", 1); });
+  say(std::to_string(::getpid()) + "\n");
+  sleep_for_ever();
+}
+
+// A hundred children whose parent ends before they are waited for.
+void leaves_children_behind(sluice::Context&) {
+  const pid_t between = ::fork();
+  if (between == 0) {
+    for (int i = 0; i < 100; ++i) {
+      if (::fork() == 0) ::_exit(0);
+    }
+    ::_exit(0);
+  }
+  ::waitpid(between, nullptr, 0);
+  say("r");
+  sleep_for_ever();
+}
+
 const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
+    {"says_what_it_reads", says_what_it_reads},
+    {"ignores_the_request_to_end", ignores_the_request_to_end},
+    {"catches_the_request_to_end", catches_the_request_to_end},
+    {"says_when_it_goes_on", says_when_it_goes_on},
+    {"leaves_children_behind", leaves_children_behind},
+    {"writes_while_a_ring_turns", writes_while_a_ring_turns},
+    {"closes_descriptors_inside", closes_descriptors_inside},
     {"rank_one_fails", rank_one_fails},
     {"rank_one_fails_and_others_hang", rank_one_fails_and_others_hang},
     {"rank_one_is_killed", rank_one_is_killed},
@@ -108,6 +197,11 @@ int act_as(const std::string& what) {
   if (what == "runs_twice") {
     sluice::run(0, nullptr, says_who_it_is);
     return sluice::run(0, nullptr, says_who_it_is);
+  }
+  if (what == "threads_without_descriptors") {
+    close_standard_descriptors();
+    const int code = sluice::run_threads(3, writes_while_a_ring_turns);
+    return code != 0 ? code : g_exit_code;
   }
   if (const char* const job = std::getenv("SLUICE_JOB")) g_job = job;
   const int code = sluice::run(0, nullptr, kBodies.at(what));
@@ -131,6 +225,17 @@ Program start(const std::vector<std::string>& arguments) {
 }
 
 Result launch(const std::vector<std::string>& arguments) { return start(arguments).result(); }
+
+/// As the filter of a container does.
+void forbid_pidfd_open() {
+  std::array<sock_filter, 4> filter = {{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+                                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog program{filter.size(), filter.data()};
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(97);
+}
 
 std::vector<std::string> as(const std::string& what, std::vector<std::string> flags = {"-n", "3"}) {
   flags.insert(flags.end(), {"/proc/self/exe", "--as", what});
@@ -224,6 +329,178 @@ TEST(Launch, signals_reach_every_rank) {
   EXPECT_EQ(launcher.result().code, 7);
 }
 
+TEST(Launch, what_is_left_is_killed_at_the_second_request_to_end) {
+  Program launcher = start(as("catches_the_request_to_end"));
+  launcher.read_bytes(3);
+  launcher.signal(SIGTERM);
+  launcher.read_bytes(3);
+  std::this_thread::sleep_for(6s);  // longer than after a failure
+  launcher.signal(SIGTERM);
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  EXPECT_TRUE(contains(result.err, "killed rank 0, rank 1, rank 2: still running at the second signal")) << result.err;
+}
+
+TEST(Launch, what_is_left_is_killed_after_the_time_that_was_given) {
+  Program launcher = start(as("catches_the_request_to_end", {"-n", "2", "--kill-after", "1"}));
+  launcher.read_bytes(2);
+  const auto before = Clock::now();
+  launcher.signal(SIGTERM);
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  EXPECT_GE(Clock::now() - before, 1s);
+  EXPECT_TRUE(contains(result.err, "killed rank 0, rank 1: still running 1 s after SIGTERM (--kill-after)"))
+      << result.err;
+}
+
+TEST(Launch, ranks_that_ignore_the_request_to_end_are_killed_after_5_s) {
+  Program launcher = start(as("ignores_the_request_to_end", {"-n", "1"}));
+  launcher.read_bytes(1);
+  const auto before = Clock::now();
+  launcher.signal(SIGTERM);
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  EXPECT_GE(Clock::now() - before, 5s);
+  EXPECT_TRUE(contains(result.err, "killed rank 0, which ignores SIGTERM")) << result.err;
+}
+
+char state_of(pid_t process) {
+  std::string line;
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  std::getline(stat, line);
+  const std::size_t end = line.rfind(") ");
+  return end == std::string::npos ? '-' : line[end + 2];
+}
+
+TEST(Launch, ranks_stop_and_go_on_with_the_launcher) {
+  Program launcher = start(as("says_when_it_goes_on", {"-n", "1"}));
+  const pid_t rank = std::stoi(launcher.read_line());
+  launcher.signal(SIGTSTP);
+  while (state_of(rank) != 'T' || state_of(launcher.pid()) != 'T') std::this_thread::sleep_for(1ms);
+  launcher.signal(SIGCONT);
+  launcher.read_bytes(1);
+  launcher.signal(SIGTERM);
+  EXPECT_EQ(launcher.result().code, 128 + SIGTERM);
+}
+
+TEST(Launch, rank_0_alone_reads_the_input) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> readers = {
+      {"", {"hello", ""}}, {"first", {"hello", ""}}, {"none", {"", ""}}};
+  for (const auto& [who, reads] : readers) {
+    Program launcher([who = who] {
+      std::array<int, 2> ends{};
+      if (::pipe(ends.data()) != 0 || ::write(ends[1], "hello", 5) != 5) return 98;
+      ::close(ends[1]);
+      ::dup2(ends[0], STDIN_FILENO);
+      return launch_here(as("says_what_it_reads", who.empty() ? std::vector<std::string>{"-n", "2"}
+                                                              : std::vector<std::string>{"-n", "2", "--stdin=" + who}));
+    });
+    const Result result = launcher.result();
+    EXPECT_EQ(result.code, 0) << result.err;
+    for (std::size_t rank = 0; rank < reads.size(); ++rank)
+      EXPECT_TRUE(contains(result.out, "rank " + std::to_string(rank) + " reads " + reads[rank] + "\n")) << result.out;
+  }
+}
+
+std::vector<std::string> in_a_shell(const std::string& what, const std::string& script,
+                                    std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"sh", "-c", script, std::filesystem::read_symlink("/proc/self/exe"), what});
+  return flags;
+}
+
+// The pipes of the output end when nothing is left that could write there.
+TEST(Launch, nothing_outlives_a_launcher_that_returns) {
+  const std::string script = "\"$0\" --as \"$1\"; exit $?";
+  Program told = start(in_a_shell("waits_for_a_signal", script, {"-n", "2"}));
+  told.read_bytes(2);
+  told.signal(SIGTERM);
+  EXPECT_EQ(told.result().code, 128 + SIGTERM);
+
+  const Result failed = launch(in_a_shell("rank_one_fails_and_others_hang", script, {"-n", "3"}));
+  EXPECT_EQ(failed.code, 3) << failed.err;
+
+  const auto before = Clock::now();
+  const Result left = launch(in_a_shell("says_who_it_is", "sleep 600 & exec \"$0\" --as \"$1\"", {"-n", "2"}));
+  EXPECT_EQ(left.code, 0) << left.err;
+  EXPECT_LT(Clock::now() - before, 60s);
+
+  const Result stubborn =
+      launch(in_a_shell("says_who_it_is", "(trap '' TERM; sleep 600) & exec \"$0\" --as \"$1\"", {"-n", "1"}));
+  EXPECT_EQ(stubborn.code, 0);
+  EXPECT_TRUE(contains(stubborn.err, "still running 5 s after the last rank has ended")) << stubborn.err;
+}
+
+TEST(Launch, children_that_ranks_leave_behind_are_waited_for) {
+  Program launcher = start(as("leaves_children_behind", {"-n", "1"}));
+  launcher.read_bytes(1);
+  const auto zombies = [&] {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream stat(entry.path() / "stat");
+      std::string line;
+      std::getline(stat, line);
+      const std::size_t end = line.rfind(") ");
+      count += end != std::string::npos && line.substr(end + 2).starts_with("Z " + std::to_string(launcher.pid()) + " ")
+                   ? 1
+                   : 0;
+    }
+    return count;
+  };
+  const auto deadline = Clock::now() + 20s;
+  while (zombies() > 0 && Clock::now() < deadline) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(zombies(), 0);
+  launcher.signal(SIGTERM);
+  EXPECT_EQ(launcher.result().code, 128 + SIGTERM);
+}
+
+TEST(Launch, a_rank_may_be_a_launcher) {
+  for (const auto& [what, code] : {std::pair{"says_who_it_is", 0}, {"rank_one_fails", 3}}) {
+    std::vector<std::string> outer = {"-n",   "2", "/proc/self/exe", "--launch", "-n", "2", "/proc/self/exe",
+                                      "--as", what};
+    EXPECT_EQ(launch(outer).code, code);
+  }
+}
+
+TEST(Launch, a_file_with_the_number_of_the_report_is_not_written_to) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("sluice-report-" + std::to_string(::getpid()));
+  const std::string script = "eval \"exec $SLUICE_REPORT_FD>" + file.string() + "\"; exec \"$0\" --as \"$1\"";
+  std::vector<std::string> arguments = in_a_shell("says_who_it_is", script, {"-n", "1"});
+  arguments[2] = "bash";  // others do not know numbers above 9
+  const Result result = launch(arguments);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_TRUE(contains(result.err, "is not the pipe of sluice-run")) << result.err;
+  EXPECT_EQ(std::filesystem::file_size(file), 0);
+  std::filesystem::remove(file);
+}
+
+TEST(Launch, a_container_may_forbid_to_watch_processes) {
+  Program launcher([] {
+    forbid_pidfd_open();
+    return launch_here(as("says_who_it_is"));
+  });
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(lines(result.out), 3);
+}
+
+TEST(Launch, flags_are_understood_as_other_launchers_have_them) {
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{{"-np", "3"},
+                                                                                     {"-n3"},
+                                                                                     {"-n=3"},
+                                                                                     {"-np=3"},
+                                                                                     {"-n", "3", "--"},
+                                                                                     {"-n", "3", "--stdin=all"},
+                                                                                     {"--kill-after=3", "-n", "3"}}) {
+    const Result result = launch(as("says_who_it_is", flags));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(lines(result.out), 3) << flags.front();
+  }
+  const Result version = launch({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.out.starts_with("sluice-run ")) << version.out;
+}
+
 TEST(Launch, nothing_outlives_a_launcher_that_is_killed) {
   Program launcher = start(as("waits_for_a_signal"));
   launcher.read_bytes(3);
@@ -250,11 +527,52 @@ TEST(Launch, run_is_called_once_a_process) {
   EXPECT_TRUE(contains(result.err, "once a process")) << result.err;
 }
 
+// Text written to a closed descriptor must not land in a channel. The job has no output, only an exit code.
+class ClosedDescriptors : public testing::TestWithParam<const char*> {
+ protected:
+  ClosedDescriptors() { ::setenv("SLUICE_BACKENDS", GetParam(), 1); }
+  ~ClosedDescriptors() override { ::unsetenv("SLUICE_BACKENDS"); }
+};
+
+TEST_P(ClosedDescriptors, of_a_launcher) {
+  Program launcher([] {
+    close_standard_descriptors();
+    return launch_here(as("writes_while_a_ring_turns"));
+  });
+  EXPECT_EQ(launcher.result().code, 0);
+}
+
+TEST_P(ClosedDescriptors, of_ranks) {
+  const std::string script = "exec 0<&- 1>&- 2>&-; exec \"$0\" --as writes_while_a_ring_turns";
+  EXPECT_EQ(launch({"-n", "3", "sh", "-c", script, std::filesystem::read_symlink("/proc/self/exe")}).code, 0);
+}
+
+TEST_P(ClosedDescriptors, inside_a_body) { EXPECT_EQ(launch(as("closes_descriptors_inside")).code, 0); }
+
+std::vector<const char*> backends_of_this_build() {
+#ifdef SLUICE_TESTS_OFI
+  return {"shm", "ofi:tcp"};
+#else
+  return {"shm"};
+#endif
+}
+INSTANTIATE_TEST_SUITE_P(Backends, ClosedDescriptors, testing::ValuesIn(backends_of_this_build()),
+                         [](const auto& one) { return contains(one.param, "ofi") ? "ofi_tcp" : "shm"; });
+
+TEST(Launch, threads_of_a_process_without_descriptors_lose_nothing) {
+  Program program([] { return act_as("threads_without_descriptors"); });
+  EXPECT_EQ(program.result().code, 0);
+}
+
 TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{}, "-n N is missing"},
       {{"-n"}, "-n takes the number of ranks"},
       {{"-n", "0", "true"}, "not \"0\""},
+      {{"-n", "2", "-n", "3", "true"}, "-n is given twice"},
+      {{"-n2", "-np", "3", "true"}, "-n is given twice"},
+      {{"-n", "2", "--threads=yes", "true"}, "--threads takes no value"},
+      {{"-n", "2", "--stdin=second", "true"}, "--stdin takes first, all or none"},
       {{"-n", "-3", "true"}, "not \"-3\""},
       {{"-n", "2x", "true"}, "not \"2x\""},
       {{"-n", "99999999999", "true"}, "not \"99999999999\""},
@@ -309,6 +627,7 @@ TEST(Launch, a_bad_variable_is_one_line_and_exit_code_2) {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[1]) == "--as") return act_as(argv[2]);
+  if (argc > 1 && std::string_view(argv[1]) == "--launch") return sluice::launch(argc - 1, argv + 1);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

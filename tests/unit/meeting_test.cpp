@@ -87,7 +87,7 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
 
 /// A port that is free now.
 std::string free_port() {
-  const auto listener = sluice::base::listen_on(sluice::base::resolve("127.0.0.1", 0));
+  const auto listener = sluice::base::listen_on(sluice::base::resolve("127.0.0.1", 0).front());
   return std::to_string(sluice::base::own_end(listener).port);
 }
 
@@ -111,7 +111,7 @@ class SlowNetwork {
 
  private:
   static sluice::base::Endpoint endpoint(const std::string& port) {
-    return sluice::base::resolve("127.0.0.1", static_cast<std::uint16_t>(std::stoi(port)));
+    return sluice::base::resolve("127.0.0.1", static_cast<std::uint16_t>(std::stoi(port))).front();
   }
   /// Host 0 may still be starting.
   sluice::base::Fd connect() const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI as a way to start: this program starts itself under mpiexec.
+#include "base/fd.hpp"
 #include "tests/faults/limit.hpp"
 #include "tests/unit/program.hpp"
 
@@ -61,6 +62,20 @@ void passes_on(sluice::Context& context) {
   say("passed on");
 }
 
+// A context of MPI's ranks whose standard descriptors were closed meanwhile, all of which they write to.
+void passes_on_without_descriptors(sluice::Context&) {
+  const sluice::base::Fd out(::dup(STDOUT_FILENO));
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+  sluice::Context context = sluice::mpi::context(MPI_COMM_WORLD);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    const bool open = ::write(fd, "x", 1) == 1;
+    if (!open) throw std::runtime_error("a standard descriptor is closed");
+  }
+  pass_on(context);
+  ::dup2(out.get(), STDOUT_FILENO);
+  say("passed on");
+}
+
 void has_several_contexts(sluice::Context& context) {
   MPI_Comm reversed = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, 0, -context.rank(), &reversed);
@@ -100,6 +115,7 @@ void lacks_descriptors(sluice::Context&) {
 const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
     {"says_who_it_is", says_who_it_is},
     {"passes_on", passes_on},
+    {"passes_on_without_descriptors", passes_on_without_descriptors},
     {"has_several_contexts", has_several_contexts},
     {"lacks_descriptors", lacks_descriptors},
     {"rank_one_throws", rank_one_throws},
@@ -172,6 +188,12 @@ TEST(MpiStart, several_contexts_live_at_once) {
   const Result result = mpiexec("3", "has_several_contexts");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "passed on\npassed on\npassed on\n");
+}
+
+TEST(MpiStart, a_context_fills_standard_descriptors_that_are_closed) {
+  const Result result = mpiexec("2", "passes_on_without_descriptors");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out, "passed on\npassed on\n");
 }
 
 TEST(MpiStart, a_context_without_descriptors_is_out_of_resources_and_passes) {

@@ -59,7 +59,7 @@ std::vector<Place> two_hosts() {
   std::vector<Home> homes;
   for (const Rank rank : {0, 1}) {
     Place& place = places.emplace_back(Place{rank, 2, 0, 1, job, listen_as(job, rank), {}, {}});
-    place.tcp_listener = sluice::base::listen_on(sluice::base::resolve("127.0.0.1", 0));
+    place.tcp_listener = sluice::base::listen_on(sluice::base::resolve("127.0.0.1", 0).front());
     homes.push_back({sluice::base::own_end(place.tcp_listener), static_cast<std::uint32_t>(rank)});
   }
   const Fd table = Roster::write(secret, homes);
@@ -146,7 +146,7 @@ TEST(Peers, one_that_cannot_be_reached_is_lost_after_the_timeout_and_not_before)
   std::vector<Place> places = two_hosts();
   const std::array<Home, 2> homes = {Home{sluice::base::own_end(places[0].tcp_listener), 0},
                                      // The broadcast address: there is no way to connect to it.
-                                     Home{sluice::base::resolve("255.255.255.255", 9), 1}};
+                                     Home{sluice::base::resolve("255.255.255.255", 9).front(), 1}};
   places[0].roster = Roster(Roster::write(new_secret(), homes), 2);
   Speaker zero(std::move(places[0]), 1s);
   const auto before = Clock::now();

@@ -47,12 +47,20 @@ class Program {
     err_ = std::move(err);
   }
 
+  pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
 
   /// Waits until that much was written to stdout.
   void read_bytes(int count) const {
     char byte = 0;
     for (int i = 0; i < count; ++i) ASSERT_EQ(::read(out_.get(), &byte, 1), 1);
+  }
+
+  /// Waits for a line on stdout.
+  std::string read_line() const {
+    std::string line;
+    for (char byte = 0; ::read(out_.get(), &byte, 1) == 1 && byte != '\n';) line += byte;
+    return line;
   }
 
   /// Waits for the end of the program and of everything that it started: the pipes end only then.

@@ -33,7 +33,7 @@ using Bytes = std::vector<std::byte>;
 
 const Secret kSecret = new_secret();
 
-Endpoint loopback() { return sluice::base::resolve("127.0.0.1", 0); }
+Endpoint loopback() { return sluice::base::resolve("127.0.0.1", 0).front(); }
 
 void wait_for(const Fd& socket, short events) {
   pollfd one{socket.get(), events, 0};
@@ -221,8 +221,8 @@ TEST(Wire, descriptors_do_not_leave_the_host) {
 }
 
 TEST(Network, addresses_are_found_by_name_and_number) {
-  EXPECT_EQ(sluice::base::text_of(sluice::base::resolve("127.0.0.1", 80)), "127.0.0.1:80");
-  EXPECT_EQ(sluice::base::text_of(sluice::base::resolve("::1", 80)), "[::1]:80");
+  EXPECT_EQ(sluice::base::text_of(sluice::base::resolve("127.0.0.1", 80).front()), "127.0.0.1:80");
+  EXPECT_EQ(sluice::base::text_of(sluice::base::resolve("::1", 80).front()), "[::1]:80");
   EXPECT_EQ(sluice::base::own_address("lo"), loopback());
   EXPECT_EQ(sluice::base::own_address("127.0.0.1"), loopback());
   EXPECT_NE(sluice::base::own_address("").version, 0);
