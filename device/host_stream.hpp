@@ -141,7 +141,7 @@ struct HostStream::Impl {
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;
   Timeout timeout_;
-  bool stops_;  // after a failed wait
+  bool stops_;                                     // after a failed wait
   base::trace::Track track_ = base::trace::kNone;  // in the timeline
   pthread_t thread_{};
   std::atomic<bool> ending_{false};
