@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of time, which count only the time in which this process could run.
+// Limits of time that count only while this process can run.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace sluice::base {
 
-/// How long a wait has lasted, without the time in which the process stood still: SIGSTOP, a frozen container. Whoever
-/// waits looks again after `step` at the latest. A look that comes more than twice as late counts as two steps.
+/// Time that a wait has lasted. Time in which the process stood still (SIGSTOP, a frozen container) does not count: the
+/// waiting thread calls `look` at least once per `step`, and a longer pause between two calls counts as two steps.
 class Lasted {
  public:
   Clock::duration so_far() const noexcept { return so_far_; }
@@ -27,24 +27,24 @@ class Lasted {
   Clock::duration so_far_{};
 };
 
-/// How often to look at a wait with this limit: so often that a standstill adds at most an eighth of the limit.
+/// Time between two looks at a wait with this limit. A standstill adds at most two of them: an eighth of the limit.
 inline Clock::duration step_of(Clock::duration limit) noexcept {
   constexpr Clock::duration kShortest = std::chrono::milliseconds(10);
   constexpr Clock::duration kLongest = std::chrono::seconds(1);
   return limit == Clock::duration::max() ? limit : std::clamp(limit / 16, kShortest, kLongest);
 }
 
-/// A limit on a wait, or on several, one after the other. It counts only while somebody looks.
+/// A limit on one wait, or on several waits in a row. Time counts only as long as `over` is called.
 class Limit {
  public:
   explicit Limit(Clock::duration limit) noexcept : limit_(limit), step_(step_of(limit)) {}
 
-  /// Looks whether it has passed.
+  /// True if the waits have lasted for the limit.
   bool over() noexcept {
     lasted_.look(step_);
     return lasted_.so_far() >= limit_;
   }
-  /// When to look next.
+  /// Time of the next call of `over`.
   Clock::time_point next() const noexcept {
     const auto left = std::min(limit_ - lasted_.so_far(), step_);
     return left > Clock::time_point::max() - lasted_.last_look() ? Clock::time_point::max()

@@ -82,8 +82,8 @@ class Watch {
 
   /// Records the failure, if it is the first, and releases every wait. Any thread.
   virtual void fail(Code code, const std::string& what) noexcept = 0;
-  /// `wait` of this end has lasted `so_far` (base::Lasted): logs or fails as the settings say. Returns how much later
-  /// to be asked again, at the latest.
+  /// `wait` of this end has lasted `so_far` (base::Lasted): logs or fails as the settings say. Returns the longest time
+  /// until the next call.
   virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept = 0;
 
  private:

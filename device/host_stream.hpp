@@ -43,7 +43,8 @@ struct HostStream::Impl {
     append(item, Whose::own);
   }
 
-  /// Blocks until everything enqueued before has run. Returns what had stopped the stream, which goes on.
+  /// Blocks until everything enqueued before has run. Restarts a stopped stream, and returns the failure that stopped
+  /// it.
   /// @throws the first exception since the last call; Error{Code::misuse} from inside.
   std::optional<Error> synchronize();
 
@@ -55,11 +56,11 @@ struct HostStream::Impl {
 
   Timeout timeout() const noexcept { return timeout_; }
 
-  /// A wait of its work has failed. From inside.
+  /// Reports that a wait on this stream has failed. From inside.
   void wait_failed(const Error& why) noexcept;
   /// Since the last `synchronize`. Any thread.
   bool failed() const noexcept { return wait_failed_.load(std::memory_order_acquire); }
-  /// What has stopped it; null: nothing has. From inside.
+  /// Failure that stopped the stream; null: it has not stopped. From inside.
   const Error* stopped_by() const noexcept { return stopped_by_ ? &*stopped_by_ : nullptr; }
 
   /// A wait inside the stream is about to sleep on `parking`, where the destructor wakes it; nullptr: awake again.

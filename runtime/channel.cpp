@@ -251,11 +251,11 @@ void ChannelEnd::count_for_plan() {
   if (epoch() > limit_.load(std::memory_order_acquire)) world_->engine().wake();
 }
 
-void ChannelEnd::stop_with(const HostStream::Impl& stream) noexcept {
+void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
   if (!failed()) fail(Code::aborted, std::string("its host stream had stopped: ") + stream.stopped_by()->what());
 }
 
-void ChannelEnd::tell_failure_to(HostStream::Impl& stream) const noexcept {
+void ChannelEnd::report_failure_to(HostStream::Impl& stream) const noexcept {
   const std::lock_guard lock(failure_mutex_);
   stream.wait_failed(*failure_);
 }
@@ -274,7 +274,7 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
   const Limits& limits = world_->limits();
   limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
-    const std::string text = state();  // before the last look: it never tells of what has come
+    const std::string text = state();  // first: it must not show the awaited signal (test: a_limit_ends_no_wait_*)
     if (!still_waits(wait)) return Clock::duration::zero();
     base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "gives up; " + text).what());
     fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
@@ -304,18 +304,18 @@ void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
 }
 
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
-  const Timeout told = timeout.value_or(world_->limits().connect);
-  base::Limit limit(told);
-  wait_connected(limit, told);
+  const Timeout stated = timeout.value_or(world_->limits().connect);
+  base::Limit limit(stated);
+  wait_connected(limit, stated);
 }
 
-void ChannelEnd::wait_connected(base::Limit& limit, Timeout told) {
+void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
   const auto ready = [&] { return connected_word_.value.load(std::memory_order_acquire) >= 1 || failed(); };
   const bool in_time = await_in_host(done_parking, ready, limit);
   check();
   if (!in_time) {
     throw error(Code::timeout, 0,
-                "not connected after " + seconds(told) + ": rank " + std::to_string(opening.peer) +
+                "not connected after " + seconds(stated) + ": rank " + std::to_string(opening.peer) +
                     " has not opened its end; " + state());
   }
 }
@@ -455,7 +455,7 @@ void ChannelEnd::hold_kernels() noexcept {
   held.compare_exchange_strong(open, kernel::kHeldByClosing);
 }
 
-/// What was enqueued, and no graph replays, has begun. False: not within the limit.
+/// Waits until all eager work has begun; replays of graphs are not included. False: not within the limit.
 bool ChannelEnd::await_kernels(base::Limit& limit) const {
   if (!counted()) return true;
   const auto begun = [](const kernel::Count* count) {
@@ -544,11 +544,11 @@ std::string ChannelEnd::describe() const {
 void ChannelEnd::close(std::optional<Timeout> timeout) {
   if (closed_) return;
   World::reclaim();
-  const Timeout told = timeout.value_or(world_->limits().connect);
-  base::Limit limit(told);
+  const Timeout stated = timeout.value_or(world_->limits().connect);
+  base::Limit limit(stated);
   if (!close_within(limit)) {
     throw error(Code::timeout, epoch(),
-                "not closed after " + seconds(told) + ": its memory is still in use; " + state());
+                "not closed after " + seconds(stated) + ": its memory is still in use; " + state());
   }
 }
 
@@ -559,7 +559,7 @@ bool ChannelEnd::close_within(base::Limit& limit) {
     if (count != nullptr) std::atomic_ref(count->closed).store(1);  // what begins from here on finds nothing to be done
   }
   lower_limit(0);
-  if (!await_decided(limit)) return false;  // the peer is told how many there were
+  if (!await_decided(limit)) return false;  // closing announces their number
   if (!world_->close(*this, limit)) return false;
   if (rung_ != nullptr) world_->engine().forget(*rung_);
   shut_end();  // the peer's memory is not ours to write any more

@@ -144,8 +144,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   bool connected() const noexcept { return connected_word_.value.load(std::memory_order_acquire) == 1; }
   void wait_connected(std::optional<Timeout> timeout);
-  /// `told`: the limit, for the error.
-  void wait_connected(base::Limit& limit, Timeout told);
+  /// `stated`: the limit as the error states it.
+  void wait_connected(base::Limit& limit, Timeout stated);
   void close(std::optional<Timeout> timeout);
   bool close_within(base::Limit& limit);
   std::optional<std::pair<Code, std::string>> failure() const;
@@ -296,15 +296,17 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   bool marks_passed() const noexcept;
   /// Nothing is left of what was to fire epochs up to `last`: they are over, or never will be.
   bool fired(std::uint64_t last) const noexcept;
-  /// Work on a host stream that has stopped fails this end, and so moves nothing and waits for nothing.
-  void heed_stop(device::Lane lane) noexcept {
+  /// Fails this end if the verb runs on a host stream that has stopped: the verb then moves nothing and waits for
+  /// nothing.
+  void fail_if_stopped(device::Lane lane) noexcept {
     if (lane.host != nullptr && lane.host->stopped_by() != nullptr) [[unlikely]]
-      stop_with(*lane.host);
+      fail_for(*lane.host);
   }
-  /// After a wait, and before its channel may be closed: a host stream is told if this end has failed.
-  void tell_failure(device::Lane lane) const noexcept {
+  /// Reports a failure of this end to the host stream that waited. Call it before the verb counts as completed: closing
+  /// may destroy this end right after that.
+  void report_failure(device::Lane lane) const noexcept {
     if (lane.host != nullptr && failed()) [[unlikely]]
-      tell_failure_to(*lane.host);
+      report_failure_to(*lane.host);
   }
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
@@ -461,8 +463,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   base::trace::Channel trace_channel() const;
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
-  [[gnu::cold]] void stop_with(const HostStream::Impl& stream) noexcept;
-  [[gnu::cold]] void tell_failure_to(HostStream::Impl& stream) const noexcept;
+  [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
+  [[gnu::cold]] void report_failure_to(HostStream::Impl& stream) const noexcept;
   bool still_waits(const device::Wait& wait) const noexcept;
   void hold_kernels() noexcept;
   bool await_kernels(base::Limit& limit) const;

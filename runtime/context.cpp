@@ -274,7 +274,7 @@ void Context::synchronize(Stream stream) {
   }
   if (device::of_gpu(stream)) synchronize_gpu(stream, in().rank);
   check();
-  if (stopped_by) throw Error(*stopped_by);  // that failure was thrown before, by `check`
+  if (stopped_by) throw Error(*stopped_by);  // `check` has thrown that failure before
 }
 
 Timeout Context::timeout() const { return in().world->limits().wait; }

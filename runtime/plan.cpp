@@ -65,10 +65,10 @@ void PlanCore::add(const std::shared_ptr<ReceiverCore>& receiver) {
 void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   check_adding();
   device::check_supported(stream, rank_);
-  const Timeout told = timeout.value_or(world_->limits().connect);
-  base::Limit limit(told);
-  for (auto& [core, first] : out_) core->wait_connected(limit, told);
-  for (auto& in : in_) in.core->wait_connected(limit, told);
+  const Timeout stated = timeout.value_or(world_->limits().connect);
+  base::Limit limit(stated);
+  for (auto& [core, first] : out_) core->wait_connected(limit, stated);
+  for (auto& in : in_) in.core->wait_connected(limit, stated);
   for (auto& [core, first] : out_) core->complete(limit);
   for (auto& in : in_) in.core->complete(limit);
   for (auto& [core, first] : out_) core->check_bindable(stream);
@@ -102,10 +102,10 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
 }
 
 /// A plan fails as a whole.
-void PlanCore::heed_stop(device::Lane lane) noexcept {
+void PlanCore::fail_if_stopped(device::Lane lane) noexcept {
   if (lane.host == nullptr || lane.host->stopped_by() == nullptr) return;
-  for (const auto& out : out_) out.core->heed_stop(lane);
-  for (const auto& in : in_) in.core->heed_stop(lane);
+  for (const auto& out : out_) out.core->fail_if_stopped(lane);
+  for (const auto& in : in_) in.core->fail_if_stopped(lane);
 }
 
 void PlanCore::take(runtime::ChannelEnd& end) noexcept { end.bound_ = runtime::ChannelEnd::kPlanned; }
@@ -272,9 +272,9 @@ void PlanCore::await_credits(device::Lane lane, std::span<const Out> outs, std::
 void PlanCore::put_all(device::Lane lane, std::span<const Out> outs, std::uint64_t start) {
   for (const auto& [core, first] : outs) {
     const std::uint64_t epoch = first + start;
-    core->heed_stop(lane);
+    core->fail_if_stopped(lane);
     if (lane.gpu == nullptr) core->await_credit(lane, epoch);
-    core->tell_failure(lane);
+    core->report_failure(lane);
     if (!base::trace::on()) [[likely]] {
       put(lane, *core, epoch);
     } else {

@@ -53,7 +53,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   bool kernels_drive() const noexcept { return kernels_ != nullptr && kernels_->begun(); }
   void check_failures(Stream stream) const;
   static void take(runtime::ChannelEnd& end) noexcept;
-  void heed_stop(device::Lane lane) noexcept;
+  void fail_if_stopped(device::Lane lane) noexcept;
   void share_bells(Stream stream);
   void check_for_kernels(const runtime::ChannelEnd& end) const;
   void reach_bells(device::Driver& driver);
@@ -67,7 +67,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
       launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); }, refused);
     } else {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable {
-        self->heed_stop(lane);
+        self->fail_if_stopped(lane);
         work(lane);
       });
     }

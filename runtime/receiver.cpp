@@ -82,7 +82,7 @@ Slice ReceiverCore::wait(Stream stream) {
 }
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
-  heed_stop(lane);
+  fail_if_stopped(lane);
   await_connected(lane);
   if (!base::trace::on()) [[likely]]
     return await_and_take(lane, epoch);
@@ -98,7 +98,7 @@ void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   }
   if (epoch > signal_seen_) await_signal(lane, epoch);
   take(epoch);
-  tell_failure(lane);
+  report_failure(lane);
   pass(lane);
 }
 
@@ -221,7 +221,7 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
-  heed_stop(lane);
+  fail_if_stopped(lane);
   await_connected(lane);
   if (!base::trace::on()) [[likely]]
     return enqueue(lane, epoch, {});

@@ -143,14 +143,14 @@ void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
 }
 
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
-  heed_stop(lane);
+  fail_if_stopped(lane);
   const std::uint64_t last = epoch - static_cast<std::uint64_t>(opening.options.depth);
   base::Progress* const taken = lane.gpu == nullptr ? nullptr : taken_.load();
   if (taken != nullptr) awaited_.store(last, std::memory_order_relaxed);
   const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
   if (lane.gpu != nullptr && marks_ != nullptr) lane.gpu->write(marks_.load()->word, ++marked_);
-  tell_failure(lane);
+  report_failure(lane);
 }
 
 void SenderCore::complete(std::optional<Timeout> timeout) {

@@ -54,9 +54,9 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   [[noreturn, gnu::cold]] void refuse_part(backends::Range part) const;
   /// The put itself, on the lane.
   void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
-    heed_stop(lane);
+    fail_if_stopped(lane);
     await_credit(lane, epoch);
-    tell_failure(lane);
+    report_failure(lane);
     if (!base::trace::on()) [[likely]]
       return enqueue(lane, epoch, part);
     device::trace_slice(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins,

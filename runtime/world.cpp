@@ -14,7 +14,7 @@ namespace {
 
 using base::Clock;
 
-/// When a thread has waited long enough for its peers to let go of what it leaves open. None: it leaves nothing.
+/// Deadline of the thread for leaving channels open: see `time_to_leave`.
 thread_local std::optional<Clock::time_point> leaves_by;
 
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);

@@ -27,11 +27,11 @@ struct Limits {
   Timeout warn{};
 };
 
-/// How much longer this thread may wait for peers to let go of channels that it leaves open, by an exception or at the
-/// end of its rank: 5 s, or `most`, for all of them, from the first. An exception does not say which ends it destroys:
-/// what is left soon after something else was left by the same one, unless a channel was opened between.
+/// Time left for closing a channel that an exception, or the end of the rank, leaves open. All such channels of a
+/// thread share one deadline: 5 s, or `most`, after the first call. Exceptions cannot be told apart, so a new deadline
+/// begins 5 s after the last one passed, or after `begin_anew`.
 Timeout time_to_leave(Timeout most) noexcept;
-/// A channel was opened: what this thread leaves next it leaves for another reason.
+/// The thread has opened a channel: `time_to_leave` begins a new deadline.
 void begin_anew() noexcept;
 
 class World final : public std::enable_shared_from_this<World>, private Engine::Desk, private Peers::Audience {
@@ -44,7 +44,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   const Place& place() const noexcept { return place_; }
   const Limits& limits() const noexcept { return limits_; }
-  /// How often the engine asks whether GPUs' streams wait too long.
+  /// Period of the engine's check of waits on GPU streams.
   std::chrono::milliseconds ask_every() const noexcept { return ask_every_; }
   Engine& engine() noexcept { return engine_; }
   /// The engine's, in the timeline.

@@ -27,8 +27,8 @@ class HostStream {
     std::size_t capacity = 65536;  ///< items in the queue, rounded up to a power of two
     int cpu = -1;                  ///< core to run on; -1: any
     Timeout timeout = kForever;    ///< a channel whose wait lasts longer on this stream fails with Code::timeout
-    /// A failed wait stops the stream, up to the next `synchronize` of it, which throws the failure. What was enqueued
-    /// before that is not run: callables are destroyed, in order; channels and plans with a verb among it fail with
+    /// The first failed wait stops the stream until the next `synchronize`, which throws the failure. A stopped stream
+    /// destroys callables in order without running them. Channels and plans whose verbs it reaches fail with
     /// Code::aborted.
     bool stop_after_failure = false;
   };
@@ -51,13 +51,13 @@ class HostStream {
     push(Work(std::move(work)));
   }
 
-  /// Blocks until everything enqueued before has run, or was destroyed after a failure.
-  /// @throws the first exception that the work threw since the last call; if there is none and the stream had stopped,
-  ///   the failure that stopped it. It goes on then.
+  /// Blocks until everything enqueued before has run. Restarts a stream that has stopped.
+  /// @throws the first exception that the work threw since the last call; else, if the stream had stopped, the failure
+  ///   that stopped it.
   void synchronize();
 
-  /// Whether a wait on this stream has failed since the last `synchronize` of it: a `wait`, `acquire` or `put` of a
-  /// failed channel, or of a plan with one. Callables that run long may ask, and return early. Any thread.
+  /// True if a `wait`, `acquire` or `put` on this stream has found its channel failed since the last `synchronize`.
+  /// A long callable can check it and return early. Any thread.
   bool failed() const noexcept;
 
   struct Impl;

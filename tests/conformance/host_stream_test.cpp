@@ -318,7 +318,7 @@ TEST_P(HostStreamChannels, verbs_may_be_enqueued_from_inside_the_stream) {
 constexpr std::size_t kFails = 1;  // on the board
 const char* const kWhy = "as this test wants it";
 
-/// Rank 2 fails, ranks 0 and 1 have a healthy channel besides. Each rank knows its part by its number.
+/// Rank 2 fails; ranks 0 and 1 have a healthy channel.
 Peers with_one_that_fails(const Case& one) {
   Case changed = one;
   changed.ranks = 3;
@@ -334,7 +334,7 @@ void fail_when_told(Context& context, const Case& one) {
   context.abort(kWhy);
 }
 
-/// What rank 0 has enqueued, and what became of it.
+/// Work of rank 0 behind a wait, and a record of its end.
 struct Behind {
   HostStream host;
   std::future<int> promised;
@@ -344,7 +344,7 @@ struct Behind {
   explicit Behind(bool stops) : host({.stop_after_failure = stops}) {}
   Stream stream() { return Stream::host(host); }
 
-  /// Enqueues a callable that says when it runs and when it goes.
+  /// Enqueues a callable that records when it runs and when it is destroyed.
   void run(int number) {
     const auto goes = [this](const int* one) {
       destroyed.push_back(*one);
@@ -359,7 +359,7 @@ struct Behind {
   }
 };
 
-/// Asserts that the error, or what it tells of, is that of rank 2.
+/// Asserts that the error has the text of rank 2's failure.
 void expect_that_of_rank_2(const std::optional<Error>& error) {
   if (!error) return;
   EXPECT_NE(std::string(error->what()).find(kWhy), std::string::npos) << error->what();
@@ -445,8 +445,7 @@ TEST_P(HostStreamChannels, run_nothing_behind_a_failed_wait_if_they_stop) {
   });
 }
 
-/// `synchronize` throws what stopped the stream also when `check` has thrown it before, and the stream goes on only
-/// then.
+/// `synchronize` throws the failure even if `check` has thrown it before; only then the stream goes on.
 TEST_P(HostStreamChannels, that_have_stopped_say_why_to_who_synchronizes) {
   run_peers(with_one_that_fails(GetParam()), [](Context& context) {
     const Case& one = GetParam();
@@ -507,7 +506,7 @@ TEST_P(HostStreamChannels, that_stop_fail_plans_as_a_whole) {
   });
 }
 
-/// What a stream waits for that a stopped one was to put comes as a failure, which stops that stream too.
+/// A put of a stopped stream fails its channel, and so stops the stream that waits for it.
 TEST_P(HostStreamChannels, that_stop_stop_those_that_wait_for_them) {
   run_peers(with_one_that_fails(GetParam()), [](Context& context) {
     const Case& one = GetParam();

@@ -546,7 +546,7 @@ TEST_P(KillOfStopping, ends_a_host_stream_in_time_that_is_far_ahead) {
   }));
 }
 
-/// Rank 1 lets go of nothing. Eight ends that one exception destroys wait for it once.
+/// Rank 1 answers nothing. Eight ends that one exception destroys share one limit.
 TEST_P(StandingStill, holds_up_an_exception_once) {
   static constexpr auto kOnce = 2s;
   Peers peers = ranks(2);
