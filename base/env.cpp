@@ -129,7 +129,10 @@ using Kind = VariableKind;
 
 // A default is read as a value would be, so that what is listed is what is used.
 constexpr std::array kTable = {
-    Row{{"SLUICE_TIMEOUT", "", "how long to wait for a live peer before failing; unset: no limit", Kind::duration},
+    Row{{"SLUICE_TIMEOUT", "",
+         "how long to wait for a live peer before failing; time in which the waiting process is stopped does not "
+         "count; unset: no limit",
+         Kind::duration},
         [](Env& env, std::string_view text) { env.timeout = duration(text); }},
     Row{{"SLUICE_CONNECT_TIMEOUT", "60s", "how long opening, committing and closing may take", Kind::duration},
         [](Env& env, std::string_view text) { env.connect_timeout = duration(text); }},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/limit.hpp"
 #include "device/traced.hpp"
 
 namespace sluice::device {
@@ -48,17 +49,21 @@ void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch) {
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {
   std::optional<base::trace::Span> slice;
   if (wait.what != nullptr) slice.emplace(wait.what, watch.traced, wait.epoch);
-  const auto began = Clock::now();
+  base::Lasted lasted;
   const Timeout limit = lane.host != nullptr ? lane.host->timeout() : kForever;
   const auto over = [&] { return base::reached(*wait.word, wait.at_least) || watch.failed(); };
   if (helper != nullptr && help_until(*helper, over, Clock::time_point::max())) return;
   for (;;) {
+    const auto ask = watch.waited(wait, lasted.so_far(), limit);
     const auto now = Clock::now();
-    const auto ask = watch.waited(wait.epoch, now - began, limit);
     const auto deadline = ask > Clock::time_point::max() - now ? Clock::time_point::max() : now + ask;
     sleep_until(lane, wait, deadline, watch);
     // First of all: what is waited for may have come long ago, and each hop of a ping-pong ends here.
     if (over()) return;
+    // It may have arrived while the process stood still.
+    if (helper != nullptr && Clock::now() >= deadline) helper->look();
+    if (over()) return;
+    lasted.look(ask);
     if (lane.host != nullptr && lane.host->ending())
       return watch.fail(Code::aborted, "the stream was destroyed while it waited");
   }

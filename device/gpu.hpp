@@ -58,6 +58,15 @@ bool help_until(Helper& helper, Ready ready, base::Clock::time_point deadline) {
 /// Why an end fails that has work on a GPU whose context has failed (Driver::lost).
 inline constexpr const char* kLost = "the GPU's context has failed: what its streams were given does not run any more";
 
+/// A wait for one word.
+struct Wait {
+  const base::Word* word = nullptr;  // null: a GPU's stream waits
+  std::uint64_t at_least = 0;
+  base::Parking* parking = nullptr;
+  std::uint64_t epoch = 0;     // for the log
+  const char* what = nullptr;  // for the timeline: null if it is part of something that is in it
+};
+
 /// One end of a channel as its streams see it: whether to go on, and whom to tell.
 class Watch {
  public:
@@ -73,10 +82,9 @@ class Watch {
 
   /// Records the failure, if it is the first, and releases every wait. Any thread.
   virtual void fail(Code code, const std::string& what) noexcept = 0;
-  /// A wait of this end has lasted `so_far`: logs or fails as the settings say. Returns how much later to be asked
-  /// again.
-  virtual base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far,
-                                       Timeout limit) noexcept = 0;
+  /// `wait` of this end has lasted `so_far` (base::Lasted): logs or fails as the settings say. Returns the longest time
+  /// until the next call.
+  virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept = 0;
 
  private:
   base::Progress& progress_ = base::take_progress();
@@ -101,15 +109,6 @@ class Watch {
   /// One word: whoever is released by the failure finds its put shut.
   enum class State : std::uint8_t { open, shut, failed };
   std::atomic<State> state_{State::open};
-};
-
-/// A wait for one word.
-struct Wait {
-  const base::Word* word = nullptr;
-  std::uint64_t at_least = 0;
-  base::Parking* parking = nullptr;
-  std::uint64_t epoch = 0;     // for the log
-  const char* what = nullptr;  // for the timeline: null if it is part of something that is in it
 };
 
 /// Whether it names a stream: a moved-from HostStream gives none.

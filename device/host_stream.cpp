@@ -46,7 +46,7 @@ bool yield_until(Ready ready) {
 
 thread_local HostStream::Impl* HostStream::Impl::current = nullptr;
 
-HostStream::Impl::Impl(Options options) : timeout_(options.timeout) {
+HostStream::Impl::Impl(Options options) : timeout_(options.timeout), stops_(options.stop_after_failure) {
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
   lap_shift_ = std::countr_zero(capacity);
@@ -213,7 +213,7 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
   if (!is_full(head)) return false;
   Cell& next = cell(head);
   if (next.whose > most) return false;
-  run(work(next));
+  run(work(next), next.whose);
   work(next).~Work();
   turn(next).store(free_turn(head) + 2, std::memory_order_release);
   head_.store(head + 1, std::memory_order_release);
@@ -224,13 +224,15 @@ bool HostStream::Impl::run_next(Whose most) noexcept {
 bool HostStream::Impl::run_late(Whose most) noexcept {
   Late& next = late_.front();
   if (next.whose > most) return false;
-  run(next.work);
+  run(next.work, next.whose);
   late_.pop_front();
   late_before_.store(late_.empty() ? kNever : late_.front().before, std::memory_order_relaxed);
   return true;
 }
 
-void HostStream::Impl::run(Work& work) noexcept {
+/// Work of the library's own runs on a stopped stream too: it fails its channel, and counts what will not happen.
+void HostStream::Impl::run(Work& work, Whose whose) noexcept {
+  if (whose == Whose::users && stopped_by_) return;
   if (track_ == base::trace::kNone) [[likely]]
     return perform(work);
   const base::trace::OnTrack here(track_);
@@ -247,6 +249,11 @@ void HostStream::Impl::perform(Work& work) noexcept {
   }
 }
 
+void HostStream::Impl::wait_failed(const Error& why) noexcept {
+  wait_failed_.store(true, std::memory_order_release);
+  if (stops_ && !stopped_by_) stopped_by_.emplace(why);
+}
+
 void HostStream::Impl::parked_at(base::Parking* parking) noexcept {
   const std::lock_guard lock(mutex_);
   parked_at_ = parking;
@@ -254,17 +261,26 @@ void HostStream::Impl::parked_at(base::Parking* parking) noexcept {
 
 // ---- Who synchronizes.
 
-void HostStream::Impl::synchronize() {
+std::optional<Error> HostStream::Impl::synchronize() {
   const base::trace::Span slice("synchronize");
   if (inside()) fail(Code::misuse, "synchronize from inside the stream would wait for itself");
-  if (!catch_up(tail_.load(std::memory_order_relaxed))) wait_for_marker();
+  std::optional<Error> stopped_by;
+  if (!catch_up(tail_.load(std::memory_order_relaxed), stopped_by)) stopped_by = wait_for_marker();
   if (failed_.load(std::memory_order_acquire)) rethrow();
+  return stopped_by;
 }
 
-bool HostStream::Impl::catch_up(std::uint64_t target) {
+/// In the order of the stream: what is enqueued behind it is run again.
+std::optional<Error> HostStream::Impl::go_on() noexcept {
+  wait_failed_.store(false, std::memory_order_relaxed);
+  return std::exchange(stopped_by_, std::nullopt);
+}
+
+bool HostStream::Impl::catch_up(std::uint64_t target, std::optional<Error>& stopped_by) {
   if (!take_over()) return false;
   Impl* const outer = std::exchange(current, this);
   const bool done = run_own(target);
+  if (done) stopped_by = go_on();
   current = outer;
   hand_back();
   // What came meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
@@ -282,12 +298,17 @@ bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
   return true;
 }
 
-void HostStream::Impl::wait_for_marker() {
-  Work marker([this] { base::raise(passed_, head_.load(std::memory_order_relaxed) + 1, passing_); });
+std::optional<Error> HostStream::Impl::wait_for_marker() {
+  std::optional<Error> stopped_by;
+  Work marker([this, &stopped_by] {
+    stopped_by = go_on();
+    base::raise(passed_, head_.load(std::memory_order_relaxed) + 1, passing_);
+  });
   const auto position = append(marker, Whose::own);
   call(State::dozing);
   const auto passed = [&] { return base::reached(passed_, position + 1); };
   if (!yield_until(passed)) base::wait_until(passing_, passed);
+  return stopped_by;
 }
 
 void HostStream::Impl::rethrow() {
@@ -315,7 +336,9 @@ void HostStream::push(Work work) {
 
 void HostStream::synchronize() {
   if (impl_ == nullptr) fail(Code::misuse, "it was moved from");
-  impl_->synchronize();
+  if (const auto stopped_by = impl_->synchronize()) throw Error(*stopped_by);
 }
+
+bool HostStream::failed() const noexcept { return impl_ != nullptr && impl_->failed(); }
 
 }  // namespace sluice

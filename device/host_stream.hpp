@@ -2,6 +2,7 @@
 // A stream that is a CPU thread: a bounded queue of work, many producers, one consumer.
 #pragma once
 
+#include <sluice/error.hpp>
 #include <sluice/stream.hpp>
 
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/trace.hpp"
@@ -41,9 +43,10 @@ struct HostStream::Impl {
     append(item, Whose::own);
   }
 
-  /// Blocks until everything enqueued before has run.
+  /// Blocks until everything enqueued before has run. Restarts a stopped stream, and returns the failure that stopped
+  /// it.
   /// @throws the first exception since the last call; Error{Code::misuse} from inside.
-  void synchronize();
+  std::optional<Error> synchronize();
 
   /// Whether the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
@@ -52,6 +55,13 @@ struct HostStream::Impl {
   bool ending() const noexcept { return ending_.load(std::memory_order_acquire); }
 
   Timeout timeout() const noexcept { return timeout_; }
+
+  /// Reports that a wait on this stream has failed. From inside.
+  void wait_failed(const Error& why) noexcept;
+  /// Since the last `synchronize`. Any thread.
+  bool failed() const noexcept { return wait_failed_.load(std::memory_order_acquire); }
+  /// Failure that stopped the stream; null: it has not stopped. From inside.
+  const Error* stopped_by() const noexcept { return stopped_by_ ? &*stopped_by_ : nullptr; }
 
   /// A wait inside the stream is about to sleep on `parking`, where the destructor wakes it; nullptr: awake again.
   void parked_at(base::Parking* parking) noexcept;
@@ -103,7 +113,7 @@ struct HostStream::Impl {
   void hand_back() noexcept { taken_.store(false, std::memory_order_seq_cst); }
   bool run_next(Whose most) noexcept;
   bool run_late(Whose most) noexcept;
-  void run(Work& work) noexcept;
+  void run(Work& work, Whose whose) noexcept;
   void perform(Work& work) noexcept;
 
   // The stream's own thread.
@@ -122,25 +132,28 @@ struct HostStream::Impl {
   void wake_up();
 
   // Who synchronizes.
-  bool catch_up(std::uint64_t target);
+  bool catch_up(std::uint64_t target, std::optional<Error>& stopped_by);
   bool run_own(std::uint64_t target) noexcept;
-  void wait_for_marker();
+  std::optional<Error> wait_for_marker();
+  std::optional<Error> go_on() noexcept;
   void rethrow();
 
   Cell* cells_ = nullptr;
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;
   Timeout timeout_;
+  bool stops_;                                     // after a failed wait
   base::trace::Track track_ = base::trace::kNone;  // in the timeline
   pthread_t thread_{};
   std::atomic<bool> ending_{false};
 
   alignas(64) std::atomic<std::uint64_t> tail_{0};  // positions claimed
 
-  alignas(64) std::atomic<bool> taken_{false};  // some thread runs the stream; the next three are its own to write
+  alignas(64) std::atomic<bool> taken_{false};  // some thread runs the stream; the next four are its own to write
   std::atomic<std::uint64_t> head_{0};          // the position to run next
   std::atomic<std::uint64_t> late_before_{kNever};
   std::deque<Late> late_;
+  std::optional<Error> stopped_by_;
 
   alignas(64) std::atomic<State> state_{State::awake};  // what the stream's thread does
   std::atomic<std::uint32_t> caught_up_{0};             // times that a host ran everything, since the thread went idle
@@ -154,6 +167,7 @@ struct HostStream::Impl {
   base::Parking* parked_at_ = nullptr;  // guarded by mutex_
   std::exception_ptr failure_;          // guarded by mutex_
   std::atomic<bool> failed_{false};
+  std::atomic<bool> wait_failed_{false};
 };
 
 }  // namespace sluice

@@ -94,16 +94,16 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
 
 Timeout ChannelEnd::wait_limit() const noexcept { return world_->limits().wait; }
 
-bool ChannelEnd::await_done(std::uint64_t last, Clock::time_point deadline) const {
+bool ChannelEnd::await_done(std::uint64_t last, base::Limit& limit) const {
   const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last || failed(); };
-  return await_in_host(done_parking, ready, deadline - Clock::now());
+  return await_in_host(done_parking, ready, limit);
 }
 
 /// Of an end that is shut nothing is seen any more: the peer has closed its own, or it has failed.
-bool ChannelEnd::await_landed(std::uint64_t last, Clock::time_point deadline) const {
+bool ChannelEnd::await_landed(std::uint64_t last, base::Limit& limit) const {
   if (!connected() || put_ == nullptr) return true;
   const auto ready = [&] { return shut() || put_->landed(last); };
-  return look(ready) || await_in_host(done_parking, ready, deadline - Clock::now());
+  return look(ready) || await_in_host(done_parking, ready, limit);
 }
 
 void ChannelEnd::not_drained() const {
@@ -251,26 +251,42 @@ void ChannelEnd::count_for_plan() {
   if (epoch() > limit_.load(std::memory_order_acquire)) world_->engine().wake();
 }
 
+void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
+  if (!failed()) fail(Code::aborted, std::string("its host stream had stopped: ") + stream.stopped_by()->what());
+}
+
+void ChannelEnd::report_failure_to(HostStream::Impl& stream) const noexcept {
+  const std::lock_guard lock(failure_mutex_);
+  stream.wait_failed(*failure_);
+}
+
 void ChannelEnd::lower_limit(std::uint64_t limit) noexcept {
   std::uint64_t now = limit_.load();
   while (limit < now && !limit_.compare_exchange_weak(now, limit)) {
   }
 }
 
-Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_far, Timeout limit) noexcept {
+bool ChannelEnd::still_waits(const device::Wait& wait) const noexcept {
+  return wait.word == nullptr ? waits_for() == wait.epoch : !base::reached(*wait.word, wait.at_least);
+}
+
+Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit) noexcept {
   const Limits& limits = world_->limits();
   limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
-    base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "gives up; " + state()).what());
-    fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(for_epoch) + "; " + state());
+    const std::string text = state();  // first: it must not show the awaited signal (test: a_limit_ends_no_wait_*)
+    if (!still_waits(wait)) return Clock::duration::zero();
+    base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "gives up; " + text).what());
+    fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
     return Clock::duration::zero();
   }
-  if (limits.warn <= Timeout::zero()) return limit - so_far;
+  const auto ask = std::min<Clock::duration>(limit - so_far, base::step_of(limit));
+  if (limits.warn <= Timeout::zero()) return ask;
   const auto warnings = so_far / limits.warn;
   if (warnings > warnings_)
-    base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "still waiting; " + state()).what());
+    base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "still waiting; " + state()).what());
   warnings_ = warnings;
-  return std::min<Clock::duration>(limit - so_far, (warnings + 1) * limits.warn - so_far);
+  return std::min<Clock::duration>(ask, (warnings + 1) * limits.warn - so_far);
 }
 
 Clock::time_point ChannelEnd::next_warning() const noexcept {
@@ -288,13 +304,18 @@ void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
 }
 
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
-  const Timeout limit = timeout.value_or(world_->limits().connect);
+  const Timeout stated = timeout.value_or(world_->limits().connect);
+  base::Limit limit(stated);
+  wait_connected(limit, stated);
+}
+
+void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
   const auto ready = [&] { return connected_word_.value.load(std::memory_order_acquire) >= 1 || failed(); };
   const bool in_time = await_in_host(done_parking, ready, limit);
   check();
   if (!in_time) {
     throw error(Code::timeout, 0,
-                "not connected after " + seconds(limit) + ": rank " + std::to_string(opening.peer) +
+                "not connected after " + seconds(stated) + ": rank " + std::to_string(opening.peer) +
                     " has not opened its end; " + state());
   }
 }
@@ -407,7 +428,8 @@ bool ChannelEnd::fired(std::uint64_t last) const noexcept {
 void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
   lane.gpu->issue();
   const auto ready = [&] { return done.value.load(std::memory_order_acquire) >= last_done || failed(); };
-  if (!await_in_host(done_parking, ready, world_->limits().wait))
+  base::Limit limit(world_->limits().wait);
+  if (!await_in_host(done_parking, ready, limit))
     fail(Code::timeout, "the host waited for room for one more epoch; " + state());
 }
 
@@ -433,22 +455,22 @@ void ChannelEnd::hold_kernels() noexcept {
   held.compare_exchange_strong(open, kernel::kHeldByClosing);
 }
 
-/// What was enqueued, and no graph replays, has begun. False: not before the deadline.
-bool ChannelEnd::await_kernels(Clock::time_point deadline) const {
+/// Waits until all eager work has begun; replays of graphs are not included. False: not within the limit.
+bool ChannelEnd::await_kernels(base::Limit& limit) const {
   if (!counted()) return true;
   const auto begun = [](const kernel::Count* count) {
     return count == nullptr || kernel::load_acquire(count->eager) >= count->launched;
   };
   return await_in_host(
-      done_parking, [&] { return (begun(counted_) && begun(fired_)) || failed(); }, deadline - Clock::now());
+      done_parking, [&] { return (begun(counted_) && begun(fired_)) || failed(); }, limit);
 }
 
-/// Once the end is closed: which epochs have begun is known for good. False: not before the deadline.
-bool ChannelEnd::await_decided(Clock::time_point deadline) const {
+/// Once the end is closed: which epochs have begun is known for good. False: not within the limit.
+bool ChannelEnd::await_decided(base::Limit& limit) const {
   if (!counted()) return true;
   const auto decided = [](kernel::Count* count) { return kernel::is_decided(*count); };
   return await_in_host(
-      done_parking, [&] { return (decided(counted_) && decided(fired_)) || failed(); }, deadline - Clock::now());
+      done_parking, [&] { return (decided(counted_) && decided(fired_)) || failed(); }, limit);
 }
 
 /// Nobody hears of work that a GPU does not do any more.
@@ -467,8 +489,10 @@ void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
   if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0)
     fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
   const std::uint64_t epoch = failed() ? 0 : waits_for();
-  if (std::exchange(asked_for_, epoch) != epoch) asked_since_ = now;
-  if (epoch != 0) waited(epoch, now - asked_since_, kForever);
+  if (std::exchange(asked_for_, epoch) != epoch) asked_for_so_long_ = {};
+  if (epoch == 0) return;
+  asked_for_so_long_.look(world_->ask_every());
+  waited({.epoch = epoch}, asked_for_so_long_.so_far(), kForever);
 }
 
 void ChannelEnd::check_bindable(Stream stream) {
@@ -520,22 +544,23 @@ std::string ChannelEnd::describe() const {
 void ChannelEnd::close(std::optional<Timeout> timeout) {
   if (closed_) return;
   World::reclaim();
-  const Timeout limit = timeout.value_or(world_->limits().connect);
-  if (!close_by(deadline_after(limit))) {
+  const Timeout stated = timeout.value_or(world_->limits().connect);
+  base::Limit limit(stated);
+  if (!close_within(limit)) {
     throw error(Code::timeout, epoch(),
-                "not closed after " + seconds(limit) + ": its memory is still in use; " + state());
+                "not closed after " + seconds(stated) + ": its memory is still in use; " + state());
   }
 }
 
-bool ChannelEnd::close_by(Clock::time_point deadline) {
-  if (!await_kernels(deadline)) return false;
+bool ChannelEnd::close_within(base::Limit& limit) {
+  if (!await_kernels(limit)) return false;
   bound_ = kClosed;
   for (kernel::Count* const count : {counted_.load(), fired_.load()}) {
     if (count != nullptr) std::atomic_ref(count->closed).store(1);  // what begins from here on finds nothing to be done
   }
   lower_limit(0);
-  if (!await_decided(deadline)) return false;  // the peer is told how many there were
-  if (!world_->close(*this, deadline)) return false;
+  if (!await_decided(limit)) return false;  // closing announces their number
+  if (!world_->close(*this, limit)) return false;
   if (rung_ != nullptr) world_->engine().forget(*rung_);
   shut_end();  // the peer's memory is not ours to write any more
   closed_ = true;
@@ -559,7 +584,7 @@ void ChannelEnd::abandon(std::shared_ptr<ChannelEnd> end) noexcept {
   if (std::uncaught_exceptions() > 0) {
     // This rank is on its way out with the channel open: the peer is told that it is lost, and gets a moment to let go.
     end->leave("rank " + std::to_string(end->opening.rank) + " left with an exception");
-    limit = std::min<Timeout>(end->world_->limits().connect, std::chrono::seconds(5));
+    limit = time_to_leave(end->world_->limits().connect);
   }
   try {
     end->close(limit);

@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "backends/put.hpp"
+#include "base/limit.hpp"
 #include "device/ledger.hpp"
 #include "device/retire.hpp"
 #include "device/traced.hpp"
@@ -125,7 +126,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void forget_refused_rings() noexcept;
 
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
-  base::Clock::duration waited(std::uint64_t for_epoch, base::Clock::duration so_far, Timeout limit) noexcept override;
+  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept override;
   /// Nobody knows what kernels have still to begin.
   bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
   /// A GPU's stream that waits asks nobody for how long it may: the engine does, now and then.
@@ -143,8 +144,10 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   }
   bool connected() const noexcept { return connected_word_.value.load(std::memory_order_acquire) == 1; }
   void wait_connected(std::optional<Timeout> timeout);
+  /// `stated`: the limit as the error states it.
+  void wait_connected(base::Limit& limit, Timeout stated);
   void close(std::optional<Timeout> timeout);
-  bool close_by(base::Clock::time_point deadline);
+  bool close_within(base::Limit& limit);
   std::optional<std::pair<Code, std::string>> failure() const;
   /// Closes as a destructor does: what cannot be closed in time is kept, and reported.
   static void abandon(std::shared_ptr<ChannelEnd> end) noexcept;
@@ -293,6 +296,18 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   bool marks_passed() const noexcept;
   /// Nothing is left of what was to fire epochs up to `last`: they are over, or never will be.
   bool fired(std::uint64_t last) const noexcept;
+  /// Fails this end if the verb runs on a host stream that has stopped: the verb then moves nothing and waits for
+  /// nothing.
+  void fail_if_stopped(device::Lane lane) noexcept {
+    if (lane.host != nullptr && lane.host->stopped_by() != nullptr) [[unlikely]]
+      fail_for(*lane.host);
+  }
+  /// Reports a failure of this end to the host stream that waited. Call it before the verb counts as completed: closing
+  /// may destroy this end right after that.
+  void report_failure(device::Lane lane) const noexcept {
+    if (lane.host != nullptr && failed()) [[unlikely]]
+      report_failure_to(*lane.host);
+  }
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
   }
@@ -329,16 +344,16 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   bool disarmed() const { return put_ == nullptr || put_->disarmed(key_closed_); }
   /// Blocks the host until `last()` epochs are over here. Returns how many those are.
   template <class Last>
-  std::uint64_t complete_until(Last last, base::Clock::time_point deadline) {
+  std::uint64_t complete_until(Last last, base::Limit& limit) {
     check();
-    if (!await_kernels(deadline)) not_drained();
+    if (!await_kernels(limit)) not_drained();
     const std::uint64_t epoch = last();
-    if (!await_done(epoch, deadline)) not_drained();
+    if (!await_done(epoch, limit)) not_drained();
     check();
     return epoch;
   }
-  base::Clock::time_point deadline_of(std::optional<Timeout> timeout) const noexcept {
-    return deadline_after(timeout.value_or(wait_limit()));
+  base::Limit limit_of(std::optional<Timeout> timeout) const noexcept {
+    return base::Limit(timeout.value_or(wait_limit()));
   }
   /// The last epoch that kernels have begun for good, where they count.
   static std::uint64_t last_of(const std::atomic<kernel::Count*>& counted,
@@ -353,12 +368,12 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
     return count == nullptr ? last : std::atomic_ref(count->begun).load();
   }
   Timeout wait_limit() const noexcept;
-  bool await_done(std::uint64_t last, base::Clock::time_point deadline) const;
-  bool await_landed(std::uint64_t last, base::Clock::time_point deadline) const;
+  bool await_done(std::uint64_t last, base::Limit& limit) const;
+  bool await_landed(std::uint64_t last, base::Limit& limit) const;
   [[noreturn, gnu::cold]] void not_drained() const;
   /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
   template <class Ready>
-  bool await_in_host(base::Parking& parking, Ready ready, Timeout limit) const {
+  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit) const {
     Warning warning{epoch(), next_warning()};
     return await_in_host(parking, ready, limit, warning);
   }
@@ -369,14 +384,12 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   };
   /// The same in several calls, for who asks again and again.
   template <class Ready>
-  bool await_in_host(base::Parking& parking, Ready ready, Timeout limit, Warning& warning) const {
+  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit, Warning& warning) const {
     const base::trace::Span slice("host waits", traced, epoch());
-    const auto deadline = deadline_after(limit);
-    if (help_in_host(ready, deadline)) return true;
-    while (!base::wait_until(parking, ready, std::min(deadline, warning.at))) {
-      const auto now = base::Clock::now();
-      if (now >= warning.at) warn(warning);
-      if (now >= deadline) return false;
+    if (help_in_host(ready, limit.next())) return true;
+    while (!base::wait_until(parking, ready, std::min(limit.next(), warning.at))) {
+      if (base::Clock::now() >= warning.at) warn(warning);
+      if (limit.over()) return look(ready);  // it may have arrived while the process stood still
     }
     return true;
   }
@@ -450,9 +463,12 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   base::trace::Channel trace_channel() const;
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
+  [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
+  [[gnu::cold]] void report_failure_to(HostStream::Impl& stream) const noexcept;
+  bool still_waits(const device::Wait& wait) const noexcept;
   void hold_kernels() noexcept;
-  bool await_kernels(base::Clock::time_point deadline) const;
-  bool await_decided(base::Clock::time_point deadline) const;
+  bool await_kernels(base::Limit& limit) const;
+  bool await_decided(base::Limit& limit) const;
   std::unique_lock<std::mutex> lock_world();
   template <class ByKernel>
   auto ready_for_kernels(device::Driver* driver, ByKernel by_kernel) {
@@ -477,7 +493,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   int gpu_ = 0;                  // the device of its streams
   device::Reached reached_;      // by the driver
   std::uint64_t asked_for_ = 0;  // the epoch that a GPU's stream was seen to wait for
-  base::Clock::time_point asked_since_{};
+  base::Lasted asked_for_so_long_;
   std::atomic<bool> lost_{false};
   base::Clock::time_point ask_gpu_at_{};
   bool planned_ = false;  // a plan has it, committed or not

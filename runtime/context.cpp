@@ -267,12 +267,14 @@ Context Context::sub(std::span<const Rank> ranks) {
 
 void Context::synchronize(Stream stream) {
   device::check_supported(stream, in().rank);
+  std::optional<Error> stopped_by;
   if (stream.kind() == Stream::Kind::host) {
     if (stream.handle() == nullptr) detail::throw_empty();
-    static_cast<HostStream::Impl*>(stream.handle())->synchronize();
+    stopped_by = static_cast<HostStream::Impl*>(stream.handle())->synchronize();
   }
   if (device::of_gpu(stream)) synchronize_gpu(stream, in().rank);
   check();
+  if (stopped_by) throw Error(*stopped_by);  // `check` has thrown that failure before
 }
 
 Timeout Context::timeout() const { return in().world->limits().wait; }

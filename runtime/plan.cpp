@@ -65,12 +65,12 @@ void PlanCore::add(const std::shared_ptr<ReceiverCore>& receiver) {
 void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   check_adding();
   device::check_supported(stream, rank_);
-  const auto deadline = runtime::deadline_after(timeout.value_or(world_->limits().connect));
-  const auto left = [&] { return std::max<Timeout>(deadline - base::Clock::now(), Timeout::zero()); };
-  for (auto& [core, first] : out_) core->wait_connected(left());
-  for (auto& in : in_) in.core->wait_connected(left());
-  for (auto& [core, first] : out_) core->complete(left());
-  for (auto& in : in_) in.core->complete(left());
+  const Timeout stated = timeout.value_or(world_->limits().connect);
+  base::Limit limit(stated);
+  for (auto& [core, first] : out_) core->wait_connected(limit, stated);
+  for (auto& in : in_) in.core->wait_connected(limit, stated);
+  for (auto& [core, first] : out_) core->complete(limit);
+  for (auto& in : in_) in.core->complete(limit);
   for (auto& [core, first] : out_) core->check_bindable(stream);
   for (auto& in : in_) in.core->check_bindable(stream);
   if (device::of_gpu(stream)) {
@@ -99,6 +99,13 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   }
   stream_ = stream;
   committed_ = true;
+}
+
+/// A plan fails as a whole.
+void PlanCore::fail_if_stopped(device::Lane lane) noexcept {
+  if (lane.host == nullptr || lane.host->stopped_by() == nullptr) return;
+  for (const auto& out : out_) out.core->fail_if_stopped(lane);
+  for (const auto& in : in_) in.core->fail_if_stopped(lane);
 }
 
 void PlanCore::take(runtime::ChannelEnd& end) noexcept { end.bound_ = runtime::ChannelEnd::kPlanned; }
@@ -265,7 +272,9 @@ void PlanCore::await_credits(device::Lane lane, std::span<const Out> outs, std::
 void PlanCore::put_all(device::Lane lane, std::span<const Out> outs, std::uint64_t start) {
   for (const auto& [core, first] : outs) {
     const std::uint64_t epoch = first + start;
+    core->fail_if_stopped(lane);
     if (lane.gpu == nullptr) core->await_credit(lane, epoch);
+    core->report_failure(lane);
     if (!base::trace::on()) [[likely]] {
       put(lane, *core, epoch);
     } else {

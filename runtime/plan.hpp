@@ -53,6 +53,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   bool kernels_drive() const noexcept { return kernels_ != nullptr && kernels_->begun(); }
   void check_failures(Stream stream) const;
   static void take(runtime::ChannelEnd& end) noexcept;
+  void fail_if_stopped(device::Lane lane) noexcept;
   void share_bells(Stream stream);
   void check_for_kernels(const runtime::ChannelEnd& end) const;
   void reach_bells(device::Driver& driver);
@@ -65,7 +66,10 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
     } else if (device::of_gpu(stream)) {
       launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); }, refused);
     } else {
-      device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable { work(lane); });
+      device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable {
+        self->fail_if_stopped(lane);
+        work(lane);
+      });
     }
   }
   /// What the driver refuses fails all channels, unless it was only to be captured, and will never happen: `refused`

@@ -82,6 +82,7 @@ Slice ReceiverCore::wait(Stream stream) {
 }
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
+  fail_if_stopped(lane);
   await_connected(lane);
   if (!base::trace::on()) [[likely]]
     return await_and_take(lane, epoch);
@@ -97,6 +98,7 @@ void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
   }
   if (epoch > signal_seen_) await_signal(lane, epoch);
   take(epoch);
+  report_failure(lane);
   pass(lane);
 }
 
@@ -219,6 +221,7 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
+  fail_if_stopped(lane);
   await_connected(lane);
   if (!base::trace::on()) [[likely]]
     return enqueue(lane, epoch, {});
@@ -227,11 +230,15 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
 }
 
 void ReceiverCore::complete(std::optional<Timeout> timeout) {
-  const auto deadline = deadline_of(timeout);
-  complete_until([this] { return released(); }, deadline);
+  base::Limit limit = limit_of(timeout);
+  complete(limit);
+}
+
+void ReceiverCore::complete(base::Limit& limit) {
+  complete_until([this] { return released(); }, limit);
   if (brought_ == nullptr) return;  // a stream may have seen what was taken before its courier has said that it is over
   const auto is_over = [this] { return brought() || failed(); };
-  if (!await_in_host(brought_.load()->parking, is_over, deadline - base::Clock::now())) not_drained();
+  if (!await_in_host(brought_.load()->parking, is_over, limit)) not_drained();
   check();
 }
 
@@ -241,12 +248,12 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check_free();
   check();
   const std::uint64_t next = epoch() + 1;
-  const auto deadline = runtime::deadline_after(timeout);
+  base::Limit limit(timeout);
   if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = {next, next_warning()};
   const auto in_time = [&](base::Parking& parking, auto here) {
     const auto ready = [&] { return here() || failed() || next > limit_.load(std::memory_order_acquire); };
     if (timeout == Timeout::zero()) return look(ready);
-    return await_in_host(parking, ready, deadline - base::Clock::now(), warning_);
+    return await_in_host(parking, ready, limit, warning_);
   };
   bool came = in_time(*word_.parking, [&] { return landed(next); });
   if (came && taken_ != nullptr && landed(next)) {

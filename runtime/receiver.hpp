@@ -16,6 +16,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   void release(Stream stream);
   /// Blocks the host until every credit is over here, and what was taken for a GPU's stream is in place.
   void complete(std::optional<Timeout> timeout);
+  void complete(base::Limit& limit);
   std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
   /// What kernels need for its waits and releases, which `fault` is for too; once connected. Nothing: they cannot.

@@ -39,6 +39,7 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
                    std::string("a duplicate: a ") + (key.role == Role::sender ? "sender" : "receiver") +
                        " with this peer and tag is open already");
   }
+  begin_anew();
   open_[key] = end->id;
   ends_[end->id] = end.get();
   waiting_here_[key].push_back(end->id);
@@ -313,11 +314,11 @@ void World::begin_closing(ChannelEnd& end) {
   if (end.announced) announce_closing(end);
 }
 
-bool World::close(ChannelEnd& end, Clock::time_point deadline) {
+bool World::close(ChannelEnd& end, base::Limit& limit) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
-  while (!over(end) && Clock::now() < deadline) {
-    changed_.wait_until(lock, std::min(deadline, Clock::now() + kLook));
+  while (!over(end) && !limit.over()) {
+    changed_.wait_until(lock, std::min(limit.next(), Clock::now() + kLook));
     if (ended_) end.peer_let_go();
   }
   if (!over(end)) return false;
@@ -378,7 +379,10 @@ void World::reclaim() {
     const std::lock_guard lock(kept().mutex);
     waiting.swap(kept().until_closed);
   }
-  std::erase_if(waiting, [](const auto& end) { return end->close_by(Clock::now()); });
+  std::erase_if(waiting, [](const auto& end) {
+    base::Limit at_once(Timeout::zero());
+    return end->close_within(at_once);
+  });
   const std::lock_guard lock(kept().mutex);
   auto& kept_on = kept().until_closed;
   kept_on.insert(kept_on.end(), std::make_move_iterator(waiting.begin()), std::make_move_iterator(waiting.end()));

@@ -143,22 +143,29 @@ void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
 }
 
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
+  fail_if_stopped(lane);
   const std::uint64_t last = epoch - static_cast<std::uint64_t>(opening.options.depth);
   base::Progress* const taken = lane.gpu == nullptr ? nullptr : taken_.load();
   if (taken != nullptr) awaited_.store(last, std::memory_order_relaxed);
   const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
   if (lane.gpu != nullptr && marks_ != nullptr) lane.gpu->write(marks_.load()->word, ++marked_);
+  report_failure(lane);
 }
 
 void SenderCore::complete(std::optional<Timeout> timeout) {
-  complete_until([this] { return epoch(); }, deadline_of(timeout));
+  base::Limit limit = limit_of(timeout);
+  complete(limit);
+}
+
+void SenderCore::complete(base::Limit& limit) {
+  complete_until([this] { return epoch(); }, limit);
 }
 
 void SenderCore::drain(std::optional<Timeout> timeout) {
-  const auto deadline = deadline_of(timeout);
-  const std::uint64_t last = complete_until([this] { return epoch(); }, deadline);
-  if (!await_landed(last, deadline)) not_drained();
+  base::Limit limit = limit_of(timeout);
+  const std::uint64_t last = complete_until([this] { return epoch(); }, limit);
+  if (!await_landed(last, limit)) not_drained();
   check();
 }
 

@@ -15,6 +15,7 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   void put(Stream stream, backends::Range part);
   /// Blocks the host until every put is over here.
   void complete(std::optional<Timeout> timeout);
+  void complete(base::Limit& limit);
   void drain(std::optional<Timeout> timeout);
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
   /// What kernels need for its puts, which `fault` is for too; once connected. Nothing: they cannot do them.
@@ -53,7 +54,9 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   [[noreturn, gnu::cold]] void refuse_part(backends::Range part) const;
   /// The put itself, on the lane.
   void fire(device::Lane lane, std::uint64_t epoch, backends::Range part) {
+    fail_if_stopped(lane);
     await_credit(lane, epoch);
+    report_failure(lane);
     if (!base::trace::on()) [[likely]]
       return enqueue(lane, epoch, part);
     device::trace_slice(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins,

@@ -3,6 +3,7 @@
 #include "runtime/world.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "base/log.hpp"
@@ -13,8 +14,9 @@ namespace {
 
 using base::Clock;
 
-// How long a rank that ends waits for its peers to let go of open channels.
-constexpr auto kLeaving = std::chrono::seconds(5);
+/// Deadline of the thread for leaving channels open: see `time_to_leave`.
+thread_local std::optional<Clock::time_point> leaves_by;
+
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
 constexpr int kKernelsMs = 10;  // how often to look at what kernels count
@@ -50,6 +52,15 @@ Clock::time_point deadline_after(Timeout timeout) noexcept {
   return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
 }
 
+Timeout time_to_leave(Timeout most) noexcept {
+  constexpr Timeout kLeaving = std::chrono::seconds(5);
+  const auto now = Clock::now();
+  if (!leaves_by || now > *leaves_by + kLeaving) leaves_by = now + std::min(most, kLeaving);
+  return std::max<Timeout>(*leaves_by - now, Timeout::zero());
+}
+
+void begin_anew() noexcept { leaves_by.reset(); }
+
 World::World(Place place, const base::Env& env, const Options& options)
     : place_(std::move(place)), limits_{options.timeout.value_or(env.timeout.value_or(kForever)),
                                         options.connect_timeout.value_or(env.connect_timeout), env.warn},
@@ -59,10 +70,10 @@ World::World(Place place, const base::Env& env, const Options& options)
   device::kernel_put_max.store(env.kernel_put_max);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
   constexpr Timeout kOftenest = std::chrono::milliseconds(1);
-  constexpr Timeout kRarest = std::chrono::seconds(10);
+  const Timeout rarest = std::min<Timeout>(base::step_of(limits_.wait), std::chrono::seconds(10));
   Timeout shortest = limits_.wait;
   if (limits_.warn > Timeout::zero()) shortest = std::min(shortest, limits_.warn);
-  ask_every_ = std::chrono::duration_cast<std::chrono::milliseconds>(std::clamp(shortest / 8, kOftenest, kRarest));
+  ask_every_ = std::chrono::duration_cast<std::chrono::milliseconds>(std::clamp(shortest / 8, kOftenest, rarest));
 }
 
 std::shared_ptr<World> World::open(Place place, const base::Env& env, const Options& options) {
@@ -84,10 +95,10 @@ void World::leave() noexcept {
   for (auto& [id, end] : ends_) end->leave("rank " + std::to_string(place_.rank) + " has ended with the channel open");
   for (auto& [id, end] : ends_) begin_closing(*end);
   engine_.wake();
-  const auto deadline = deadline_after(std::min<Timeout>(limits_.connect, kLeaving));
+  base::Limit limit(time_to_leave(limits_.connect));
   const auto is_over = [this](auto& entry) { return over(*entry.second); };
   const auto all_over = [&] { return partings_.empty() && std::all_of(ends_.begin(), ends_.end(), is_over); };
-  while (!all_over() && Clock::now() < deadline) {
+  while (!all_over() && !limit.over()) {
     changed_.wait_for(lock, std::chrono::milliseconds(1));
   }
   std::vector<std::shared_ptr<ChannelEnd>> still_used;  // somebody may yet write into their memory

@@ -27,6 +27,13 @@ struct Limits {
   Timeout warn{};
 };
 
+/// Time left for closing a channel that an exception, or the end of the rank, leaves open. All such channels of a
+/// thread share one deadline: 5 s, or `most`, after the first call. Exceptions cannot be told apart, so a new deadline
+/// begins 5 s after the last one passed, or after `begin_anew`.
+Timeout time_to_leave(Timeout most) noexcept;
+/// The thread has opened a channel: `time_to_leave` begins a new deadline.
+void begin_anew() noexcept;
+
 class World final : public std::enable_shared_from_this<World>, private Engine::Desk, private Peers::Audience {
  public:
   static std::shared_ptr<World> open(Place place, const base::Env& env, const Options& options);
@@ -37,6 +44,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   const Place& place() const noexcept { return place_; }
   const Limits& limits() const noexcept { return limits_; }
+  /// Period of the engine's check of waits on GPU streams.
+  std::chrono::milliseconds ask_every() const noexcept { return ask_every_; }
   Engine& engine() noexcept { return engine_; }
   /// The engine's, in the timeline.
   base::trace::Track track() const noexcept { return track_; }
@@ -51,8 +60,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void try_out(device::Driver& driver, int gpu);
   /// Announces a new end, and matches it. @throws Error{Code::misuse} for a duplicate
   void open_end(const std::shared_ptr<ChannelEnd>& end);
-  /// Closes it: false if that was not possible by `deadline`, and may be tried again.
-  bool close(ChannelEnd& end, base::Clock::time_point deadline);
+  /// Closes it: false if that was not possible within the limit, and may be tried again.
+  bool close(ChannelEnd& end, base::Limit& limit);
   /// Keeps what a closed handle still uses, until it is not used any more.
   static void keep(std::shared_ptr<ChannelEnd> end);
   /// Frees what was kept and is not used any more.
@@ -112,7 +121,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   Place place_;
   Limits limits_;
   base::trace::Track track_ = base::trace::kNone;
-  std::chrono::milliseconds ask_every_{};  // whether GPUs' streams wait too long
+  std::chrono::milliseconds ask_every_{};
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> transports_;
 
   std::mutex mutex_;  // everything below, and what the ends say is guarded by it

@@ -14,7 +14,8 @@ class HostQueue final : public Queue {
       : Queue(kItems, items_per_step, kMost, std::move(synchronize)),
         // A full queue would block the host behind its own gate.
         stream_(sluice::HostStream::Options{
-            .capacity = static_cast<std::size_t>(std::max(kItems, steps() * items_per_step + kGateAndStamps))}) {}
+            .capacity = static_cast<std::size_t>(std::max(kItems, steps() * items_per_step + kGateAndStamps)),
+            .stop_after_failure = true}) {}
 
   sluice::Stream stream() override { return sluice::Stream::host(stream_); }
   void run(std::function<void()> work) override { stream_.run(std::move(work)); }

@@ -39,7 +39,6 @@ class Simulation {
     if (options.phases) stepper_.time_phases(&phases_);
   }
 
-  ~Simulation() { stepper_.abandon(); }
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 

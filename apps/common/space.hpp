@@ -115,7 +115,8 @@ class AppQueue {
  public:
   AppQueue(StreamKind kind, const Space& space) : queue_(space) {
     if constexpr (Queue::kTakesHostStreams) {
-      if (kind == StreamKind::host) queue_ = Queue(space, host_.emplace());
+      if (kind == StreamKind::host)
+        queue_ = Queue(space, host_.emplace(sluice::HostStream::Options{.stop_after_failure = true}));
     }
   }
   AppQueue(const AppQueue&) = delete;

@@ -15,7 +15,6 @@
 #include <Kokkos_Core.hpp>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -77,9 +76,6 @@ class Stepper {
   /// What the host wrote into the field's copies is what the next step reads.
   void begin() { field_.upload(space_); }
 
-  /// Updates that are still enqueued do nothing when their turn comes: after a failure nobody wants them.
-  void abandon() { abandoned_.store(true, std::memory_order_relaxed); }
-
   /// Enqueues a step.
   void step(Exchange& exchange, const Queue& queue) { enqueue(exchange, queue, Measure::no); }
 
@@ -110,8 +106,6 @@ class Stepper {
     return Model::kStencil == Stencil::faces ? sluice::kokkos::faces<kD>() : sluice::kokkos::full<kD>();
   }
 
-  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
-
   void enqueue(Exchange& exchange, const Queue& queue, Measure measure) {
     const int from = now_;
     if (timer_ != nullptr) queue.run([this] { timer_->start(); });
@@ -140,7 +134,7 @@ class Stepper {
   }
 
   double update(const char* label, const Chunks<Space>& chunks, int from, Measure measure) {
-    return chunks.count() == 0 || abandoned() ? 0 : launch(label, chunks, chunks.count(), from, measure);
+    return chunks.count() == 0 ? 0 : launch(label, chunks, chunks.count(), from, measure);
   }
 
   /// Launches the updates with nothing to do: a GPU loads a kernel at its first launch, and may wait then for streams
@@ -176,7 +170,6 @@ class Stepper {
   Chunks<Space> interior_;
   Chunks<Space> boundary_;
   double measured_ = 0;
-  std::atomic<bool> abandoned_{false};
   PhaseTimer* timer_ = nullptr;
   Progress* progress_ = nullptr;
 };

@@ -79,7 +79,8 @@ class Context {
   Context sub(std::span<const Rank> ranks);
   Context sub(std::initializer_list<Rank> ranks);
 
-  /// Blocks until everything enqueued on `stream` before has run, then throws as `check` does.
+  /// Blocks until everything enqueued on `stream` before has run, then throws as HostStream::synchronize and `check`
+  /// do.
   void synchronize(Stream stream);
   /// Throws the oldest failure that no `check` or `synchronize` has thrown yet, if there is one.
   void check();

@@ -18,7 +18,7 @@ enum class Code {
   transport,    ///< a backend failed to move data
   unsupported,  ///< this build or machine cannot do it
   out_of_resources,  ///< memory, descriptors or queue entries ran out
-  aborted            ///< `Context::abort` was called, here or at the peer
+  aborted            ///< `Context::abort` was called, or a stream had stopped, here or at the peer
 };
 
 /// The enumerator's name, as in logs and messages.

@@ -27,6 +27,10 @@ class HostStream {
     std::size_t capacity = 65536;  ///< items in the queue, rounded up to a power of two
     int cpu = -1;                  ///< core to run on; -1: any
     Timeout timeout = kForever;    ///< a channel whose wait lasts longer on this stream fails with Code::timeout
+    /// The first failed wait stops the stream until the next `synchronize`, which throws the failure. A stopped stream
+    /// destroys callables in order without running them. Channels and plans whose verbs it reaches fail with
+    /// Code::aborted.
+    bool stop_after_failure = false;
   };
 
   HostStream();
@@ -47,9 +51,14 @@ class HostStream {
     push(Work(std::move(work)));
   }
 
-  /// Blocks until everything enqueued before has run.
-  /// @throws the first exception that the work threw since the last call.
+  /// Blocks until everything enqueued before has run. Restarts a stream that has stopped.
+  /// @throws the first exception that the work threw since the last call; else, if the stream had stopped, the failure
+  ///   that stopped it.
   void synchronize();
+
+  /// True if a `wait`, `acquire` or `put` on this stream has found its channel failed since the last `synchronize`.
+  /// A long callable can check it and return early. Any thread.
+  bool failed() const noexcept;
 
   struct Impl;
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // HostStream: a FIFO that one thread runs in order.
+#include <future>
+#include <memory>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "tests/conformance/cases.hpp"
 
@@ -307,6 +310,225 @@ TEST_P(HostStreamChannels, verbs_may_be_enqueued_from_inside_the_stream) {
         receiver.release({});
       }
     }
+  });
+}
+
+// ---- after a failure
+
+constexpr std::size_t kFails = 1;  // on the board
+const char* const kWhy = "as this test wants it";
+
+/// Rank 2 fails; ranks 0 and 1 have a healthy channel.
+Peers with_one_that_fails(const Case& one) {
+  Case changed = one;
+  changed.ranks = 3;
+  return changed.peers();
+}
+
+/// Rank 2: its channel to rank 0 fails once rank 0 has enqueued all.
+void fail_when_told(Context& context, const Case& one) {
+  const Buffer buffer(context, one);
+  Sender sender = context.sender(0, kTag, buffer.all());
+  sender.wait_connected();
+  board().await(kFails, 1);
+  context.abort(kWhy);
+}
+
+/// Work of rank 0 behind a wait, and a record of its end.
+struct Behind {
+  HostStream host;
+  std::future<int> promised;
+  std::vector<int> ran;
+  std::vector<int> destroyed;
+
+  explicit Behind(bool stops) : host({.stop_after_failure = stops}) {}
+  Stream stream() { return Stream::host(host); }
+
+  /// Enqueues a callable that records when it runs and when it is destroyed.
+  void run(int number) {
+    const auto goes = [this](const int* one) {
+      destroyed.push_back(*one);
+      std::default_delete<const int>()(one);
+    };
+    host.run([this, one = std::unique_ptr<const int, decltype(goes)>(new int(number), goes)] { ran.push_back(*one); });
+  }
+  void promise() {
+    std::promise<int> promise;
+    promised = promise.get_future();
+    host.run([promise = std::move(promise)]() mutable { promise.set_value(7); });
+  }
+};
+
+/// Asserts that the error has the text of rank 2's failure.
+void expect_that_of_rank_2(const std::optional<Error>& error) {
+  if (!error) return;
+  EXPECT_NE(std::string(error->what()).find(kWhy), std::string::npos) << error->what();
+}
+
+TEST_P(HostStreamChannels, run_what_stands_behind_a_failed_wait) {
+  run_peers(with_one_that_fails(GetParam()), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 2) return fail_when_told(context, one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      Receiver healthy = context.receiver(0, kTag, buffer.all());
+      expect_and_poison(healthy.wait({}), {0, kTag, 1});
+      return healthy.release({});
+    }
+    const Buffer source(context, one);
+    Behind behind(false);
+    Receiver failing = context.receiver(2, kTag, buffer.all());
+    Sender healthy = context.sender(1, kTag, source.all());
+    failing.wait(behind.stream());
+    behind.run(1);
+    behind.promise();
+    behind.host.run([slot = healthy.acquire(behind.stream())] { fill(bytes_of(slot), {0, kTag, 1}); });
+    healthy.put(behind.stream());
+    bool failed = false;
+    behind.host.run([&] { failed = behind.host.failed(); });  // as one that runs long would look
+    EXPECT_FALSE(behind.host.failed());
+    board().set(kFails, 1);
+    EXPECT_EQ(behind.promised.get(), 7);
+    expect_that_of_rank_2(expect_code(Code::aborted, [&] { context.synchronize(behind.stream()); }));
+    EXPECT_TRUE(failed);
+    EXPECT_FALSE(behind.host.failed());
+    EXPECT_EQ(behind.ran, std::vector<int>({1}));
+    healthy.close();
+    context.check();
+  });
+}
+
+TEST_P(HostStreamChannels, run_nothing_behind_a_failed_wait_if_they_stop) {
+  run_peers(with_one_that_fails(GetParam()), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 2) return fail_when_told(context, one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 1) {
+      Receiver healthy = context.receiver(0, kTag, buffer.all());
+      expect_that_of_rank_2(expect_code(Code::aborted, [&] { healthy.wait({}); }));
+      Receiver next = context.receiver(0, kTag + 1, buffer.all());
+      expect_and_poison(next.wait({}), {0, kTag + 1, 1});
+      return next.release({});
+    }
+    const Buffer source(context, one);
+    Behind behind(true);
+    Receiver failing = context.receiver(2, kTag, buffer.all());
+    Sender healthy = context.sender(1, kTag, source.all());
+    healthy.wait_connected();
+    behind.run(0);
+    failing.wait(behind.stream());
+    for (int i = 1; i <= 3; ++i) behind.run(i);
+    behind.promise();
+    failing.release(behind.stream());
+    healthy.put(behind.stream());
+    board().set(kFails, 1);
+    EXPECT_THROW(behind.promised.get(), std::future_error);
+    expect_within(10s, [&] { return behind.host.failed(); });
+    expect_that_of_rank_2(expect_code(Code::aborted, [&] { context.check(); }));
+    behind.run(4);  // `check` does not restart it
+    failing.close(10s);
+    healthy.close(10s);  // what is not fired counts as over
+    expect_that_of_rank_2(expect_code(Code::aborted, [&] { behind.host.synchronize(); }));
+    EXPECT_FALSE(behind.host.failed());
+    EXPECT_EQ(behind.ran, std::vector<int>({0}));
+    EXPECT_EQ(behind.destroyed, std::vector<int>({0, 1, 2, 3, 4}));
+    const auto of_healthy = expect_code(Code::aborted, [&] { context.check(); });
+    EXPECT_EQ(of_healthy ? of_healthy->peer() : -1, 1);
+    expect_that_of_rank_2(of_healthy);
+    // And on.
+    Sender next = context.sender(1, kTag + 1, source.all());
+    behind.host.run([slot = next.acquire(behind.stream())] { fill(bytes_of(slot), {0, kTag + 1, 1}); });
+    next.put(behind.stream());
+    behind.run(5);
+    context.synchronize(behind.stream());
+    EXPECT_EQ(behind.ran, std::vector<int>({0, 5}));
+  });
+}
+
+/// `synchronize` throws the failure even if `check` has thrown it before; only then the stream goes on.
+TEST_P(HostStreamChannels, that_have_stopped_say_why_to_who_synchronizes) {
+  run_peers(with_one_that_fails(GetParam()), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 2) return fail_when_told(context, one);
+    if (context.rank() == 1) return;
+    const Buffer buffer(context, one);
+    Behind behind(true);
+    Receiver failing = context.receiver(2, kTag, buffer.all());
+    failing.wait(behind.stream());
+    behind.run(1);
+    board().set(kFails, 1);
+    expect_within(10s, [&] { return behind.host.failed(); });
+    expect_code(Code::aborted, [&] { context.check(); });
+    context.check();  // that was all
+    expect_that_of_rank_2(expect_code(Code::aborted, [&] { context.synchronize(behind.stream()); }));
+    behind.run(2);
+    context.synchronize(behind.stream());
+    EXPECT_EQ(behind.ran, std::vector<int>({2}));
+  });
+}
+
+TEST_P(HostStreamChannels, that_stop_fail_plans_as_a_whole) {
+  run_peers(with_one_that_fails(GetParam()), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 2) return fail_when_told(context, one);
+    const Rank other = 1 - context.rank();
+    const Buffer buffer(context, one, 3 * one.bytes);
+    const auto part = [&](std::size_t i) { return buffer.all().slice(i * one.bytes, one.bytes); };
+    Sender out = context.sender(other, kTag, part(0));
+    Receiver in = context.receiver(other, kTag, part(1));
+    if (context.rank() == 1) {
+      expect_that_of_rank_2(expect_code(Code::aborted, [&] { in.wait({}); }));
+      expect_within(10s, [&] {
+        try {
+          out.drain(0ms);
+          return false;
+        } catch (const Error& error) {
+          return error.code() == Code::aborted;
+        }
+      });
+      return;
+    }
+    Behind behind(true);
+    Receiver failing = context.receiver(2, kTag, part(2));
+    Plan plan = context.plan();
+    plan.add(out).add(in).commit(behind.stream());
+    failing.wait(behind.stream());
+    plan.acquire(behind.stream());
+    plan.start(behind.stream());  // of `out`, but the plan fails
+    behind.run(1);
+    board().set(kFails, 1);
+    expect_that_of_rank_2(expect_code(Code::aborted, [&] { context.synchronize(behind.stream()); }));
+    EXPECT_EQ(behind.ran, std::vector<int>());
+    expect_code(Code::aborted, [&] { plan.start(behind.stream()); });
+    expect_code(Code::aborted, [&] { plan.wait(behind.stream()); });
+    out.close(10s);
+    in.close(10s);
+  });
+}
+
+/// A put of a stopped stream fails its channel, and so stops the stream that waits for it.
+TEST_P(HostStreamChannels, that_stop_stop_those_that_wait_for_them) {
+  run_peers(with_one_that_fails(GetParam()), [](Context& context) {
+    const Case& one = GetParam();
+    if (context.rank() == 2) return fail_when_told(context, one);
+    if (context.rank() == 1) return;
+    const Buffer buffer(context, one, 3 * one.bytes);
+    const auto part = [&](std::size_t i) { return buffer.all().slice(i * one.bytes, one.bytes); };
+    Behind first(true);
+    Behind second(true);
+    Receiver failing = context.receiver(2, kTag, part(0));
+    Sender to_second = context.sender(0, kTag, part(1));
+    Receiver from_first = context.receiver(0, kTag, part(2));
+    failing.wait(first.stream());
+    to_second.put(first.stream());
+    from_first.wait(second.stream());
+    second.run(1);
+    second.promise();
+    board().set(kFails, 1);
+    EXPECT_THROW(second.promised.get(), std::future_error);
+    expect_that_of_rank_2(expect_code(Code::aborted, [&] { second.host.synchronize(); }));
+    expect_that_of_rank_2(expect_code(Code::aborted, [&] { first.host.synchronize(); }));
+    EXPECT_EQ(second.ran, std::vector<int>());
   });
 }
 

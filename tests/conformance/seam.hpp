@@ -17,7 +17,7 @@ namespace sluice::test {
 class SeamWatch final : public device::Watch {
  public:
   void fail(Code code, const std::string& what) noexcept override;
-  base::Clock::duration waited(std::uint64_t, base::Clock::duration, Timeout) noexcept override { return 60s; }
+  base::Clock::duration waited(const device::Wait&, base::Clock::duration, Timeout) noexcept override { return 60s; }
 
   /// The first one as "code: text"; empty: none.
   std::string failure() const;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits on waits for a live peer: none by default; one that ends a stream's wait fails its channel.
+#include "runtime/handles.hpp"
+#include "runtime/receiver.hpp"
 #include "tests/conformance/cases.hpp"
 
 namespace {
@@ -147,6 +149,28 @@ TEST_P(Timeouts, a_limit_concerns_each_wait_and_not_their_sum) {
       }
       context.synchronize(order.stream());
     }
+  });
+}
+
+/// A signal may arrive between the last look and the failure.
+TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
+  Peers peers = GetParam().peers();
+  peers.timeout = 200ms;
+  run_peers(peers, [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    if (context.rank() == 0) {
+      const Sender sender = context.sender(1, kTag, buffer.all());
+      return board().await(kGo, 1);
+    }
+    const Receiver receiver = context.receiver(0, kTag, buffer.all());
+    const auto& end = detail::ChannelAccess::core(receiver);
+    base::Word word;
+    word.value.store(1);
+    EXPECT_EQ(end->waited({.word = &word, .at_least = 1, .epoch = 1}, 1h, kForever), 0s);
+    context.check();
+    EXPECT_EQ(end->waited({.word = &word, .at_least = 2, .epoch = 2}, 1h, kForever), 0s);
+    expect_code(Code::timeout, [&] { context.check(); });
+    board().set(kGo, 1);
   });
 }
 

@@ -115,6 +115,12 @@ class ArmedKill : public Kill {
   }
 };
 
+/// On host streams that stop after a failure.
+class KillOfStopping : public Kill {};
+
+/// Ranks that are stopped and go on.
+class StandingStill : public Kill {};
+
 TEST_P(Kill, ends_the_waits_of_the_peers_and_leaves_healthy_pairs_alone) {
   expect_only_rank_1_killed(end_of_peers(ranks(4), [](Context& context) {
     const Case& one = GetParam();
@@ -501,10 +507,170 @@ TEST_P(Kill, a_rank_that_is_stopped_is_not_dead) {
   });
 }
 
+/// Its work stands 50,000 items ahead of a ring, of which rank 1 dies. Ended within 1 s: it does not run what stands
+/// behind the failed wait, which would take several.
+TEST_P(KillOfStopping, ends_a_host_stream_in_time_that_is_far_ahead) {
+  expect_only_rank_1_killed(end_of_peers(ranks(3), [](Context& context) {
+    constexpr int kSteps = 12'500;  // of four items
+    constexpr auto kEnd = kSanitized ? 10s : 1s;
+    const Case& one = GetParam();
+    const auto fails = [](auto call) {
+      try {
+        call();
+        return false;
+      } catch (const Error&) {
+        return true;
+      }
+    };
+    const auto died = [] { return Clock::time_point(Clock::duration(board().word(kGone).load())); };
+    const Rank right = (context.rank() + 1) % 3;
+    const Rank left = (context.rank() + 2) % 3;
+    {
+      HostStream host({.stop_after_failure = true});
+      const Stream stream = Stream::host(host);
+      const Buffer buffer(context, one, 2 * one.bytes);
+      Sender sender = context.sender(right, kTag, buffer.all().slice(0, one.bytes));
+      Receiver receiver = context.receiver(left, kTag, buffer.all().slice(one.bytes, one.bytes));
+      sender.wait_connected();
+      receiver.wait_connected();
+      const auto step = [&] {
+        sender.put(stream);
+        receiver.wait(stream);
+        host.run([] { std::this_thread::sleep_for(200us); });
+        receiver.release(stream);
+      };
+      if (context.rank() == 1) {
+        for (int i = 0; i < 10; ++i) step();
+        context.synchronize(stream);
+        board().await(kReady, 2);
+        board().set(kGone, static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()));
+        die();
+      }
+      for (int i = 0; i < kSteps; ++i) step();
+      board().word(kReady).fetch_add(1);
+      EXPECT_TRUE(fails([&] { context.synchronize(stream); }));
+      while (fails([&] { context.check(); })) {
+      }
+    }
+    EXPECT_LT(Clock::now() - died(), kEnd);
+  }));
+}
+
+/// Rank 1 answers nothing. Eight ends that one exception destroys share one limit.
+TEST_P(StandingStill, holds_up_an_exception_once) {
+  static constexpr auto kOnce = 1s;
+  Peers peers = ranks(2);
+  peers.connect_timeout = kOnce;
+  peers.keep_going = true;
+  const Ended ended = end_of_peers(peers, [](Context& context) {
+    constexpr int kEach = 4;
+    const Case& one = GetParam();
+    const Buffer buffer(context, one, 2 * kEach * one.bytes);
+    const auto part = [&](int i) { return buffer.all().slice(static_cast<std::size_t>(i) * one.bytes, one.bytes); };
+    const auto open = [&](std::vector<Sender>& senders, std::vector<Receiver>& receivers) {
+      for (int i = 0; i < kEach; ++i) {
+        const Tag tag = kTag + static_cast<Tag>(i);
+        senders.push_back(context.sender(1 - context.rank(), tag, part(2 * i)));
+        receivers.push_back(context.receiver(1 - context.rank(), tag, part(2 * i + 1)));
+      }
+      for (int i = 0; i < kEach; ++i) {
+        senders[static_cast<std::size_t>(i)].wait_connected();
+        receivers[static_cast<std::size_t>(i)].wait_connected();
+      }
+    };
+    if (context.rank() == 1) {
+      std::vector<Sender> senders;
+      std::vector<Receiver> receivers;
+      open(senders, receivers);
+      can_be_stopped();
+      board().await(kResumed, 1);  // it is stopped somewhere in here
+      return;
+    }
+    const auto time_to_leave = [&](auto leave) {
+      const auto began = Clock::now();
+      try {
+        leave();
+      } catch (const std::runtime_error&) {
+      }
+      return Clock::now() - began;
+    };
+    std::vector<Sender> senders;
+    std::vector<Receiver> receivers;
+    open(senders, receivers);
+    const pid_t peer = stop();
+    const auto once = time_to_leave([&] {
+      const auto gone_senders = std::move(senders);
+      const auto gone_receivers = std::move(receivers);
+      throw std::runtime_error("as this test wants it");
+    });
+    EXPECT_GE(once, kOnce - 100ms);
+    EXPECT_LT(once, 2 * kOnce);
+    const auto again = time_to_leave([&] {
+      const Sender another = context.sender(1, kTag + 100, part(0));  // the next exception is another one
+      throw std::runtime_error("as this test wants it");
+    });
+    EXPECT_GE(again, kOnce - 100ms);
+    ::kill(peer, SIGCONT);
+    board().set(kResumed, 1);
+  });
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(ended.code, 0) << ended.text;
+}
+
+/// The whole job stands still for longer than a wait may last; that time does not count.
+TEST_P(StandingStill, as_a_whole_does_not_count_as_waiting) {
+  static constexpr auto kLimit = 1s;
+  constexpr std::size_t kPidOf = 10;  // on the board, and the next
+  Peers peers = ranks(3);
+  peers.timeout = kLimit;
+  run_peers(peers, [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    const auto mine = kPidOf + static_cast<std::size_t>(context.rank());
+    if (context.rank() == 0) {
+      Receiver receiver = context.receiver(1, kTag, buffer.all());
+      receiver.wait_connected();
+      board().set(mine, static_cast<std::uint64_t>(::getpid()));
+      order.run([slot = receiver.wait(order.stream())] { expect_and_poison(slot, {1, kTag, 1}); });
+      context.synchronize(order.stream());
+    } else if (context.rank() == 1) {
+      Sender sender = context.sender(0, kTag, buffer.all());
+      sender.wait_connected();
+      fill(bytes_of(sender.acquire({})), {1, kTag, 1});
+      board().set(mine, static_cast<std::uint64_t>(::getpid()));
+      board().await(kResumed, 1);
+      sender.put({});
+      sender.drain();
+    } else {
+      const auto both = [&](int signal) {
+        for (const std::size_t word : {kPidOf, kPidOf + 1})
+          ::kill(static_cast<pid_t>(board().word(word).load()), signal);
+      };
+      for (const std::size_t word : {kPidOf, kPidOf + 1}) board().await(word, 1);
+      std::this_thread::sleep_for(50ms);  // rank 0 waits by then, usually
+      both(SIGSTOP);
+      std::this_thread::sleep_for(2 * kLimit);  // is what is tested
+      both(SIGCONT);
+      std::this_thread::sleep_for(100ms);  // rank 0 looks at its limit by then
+      board().set(kResumed, 1);
+    }
+    board().meet(context);
+  });
+}
+
 std::vector<Case> processes(std::vector<Case> cases) {
   std::erase_if(cases, [](const Case& one) { return !one.ground.processes; });
   return cases;
 }
+std::vector<Case> on_host_streams(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& one) { return !one.host || one.cuda; });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Quick, KillOfStopping, testing::ValuesIn(on_host_streams(processes(stream_cases()))),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Quick, StandingStill, testing::ValuesIn(on_host_streams(processes(stream_cases()))),
+                         CaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Kill, testing::ValuesIn(processes(memory_cases())), CaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, ArmedKill, testing::ValuesIn(processes(stream_cases())), CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, Kill, full_cases([] {

@@ -225,6 +225,74 @@ TEST(HostStream, keeps_the_first_exception_for_synchronize_and_goes_on) {
   EXPECT_NO_THROW(stream.synchronize());
 }
 
+/// As a wait does whose channel has failed.
+void fail_a_wait(HostStream& stream, const std::string& what) {
+  inner(stream).enqueue([&impl = inner(stream), what] { impl.wait_failed(Error(Code::peer_lost, 0, 1, 2, 3, what)); });
+}
+
+TEST(HostStream, stops_after_a_failed_wait_until_somebody_synchronizes) {
+  HostStream stream({.stop_after_failure = true});
+  std::vector<int> ran;
+  int own = 0;
+  const auto run = [&](int number) { stream.run([&ran, number] { ran.push_back(number); }); };
+  for (int round = 0; round < 3; ++round) {
+    run(round);
+    fail_a_wait(stream, "first");
+    run(10);
+    fail_a_wait(stream, "second");
+    inner(stream).enqueue([&own] { ++own; });
+    try {
+      stream.synchronize();
+      FAIL() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::peer_lost);
+      EXPECT_NE(std::string(error.what()).find("first"), std::string::npos);
+    }
+    EXPECT_FALSE(stream.failed());
+    EXPECT_NO_THROW(stream.synchronize());
+  }
+  EXPECT_EQ(ran, up_to(3));
+  EXPECT_EQ(own, 3);
+}
+
+TEST(HostStream, stops_for_what_a_callable_has_enqueued_too) {
+  HostStream stream({.capacity = 4, .stop_after_failure = true});
+  std::atomic<int> ran{0};
+  Gate gate;
+  stream.run([&] {
+    for (int i = 0; i < 10; ++i) stream.run([&] { ++ran; });  // more than there is room for
+    inner(stream).wait_failed(Error(Code::peer_lost, 0, 1, 2, 3, "lost"));
+    gate.open();
+  });
+  gate.pass();
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), Code::peer_lost);
+  stream.run([&] { ran += 100; });
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_EQ(ran, 100);
+}
+
+TEST(HostStream, goes_on_after_a_failed_wait_unless_it_is_to_stop) {
+  HostStream stream;
+  bool failed = false;
+  EXPECT_FALSE(stream.failed());
+  fail_a_wait(stream, "lost");
+  stream.run([&] { failed = stream.failed(); });
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_TRUE(failed);
+  EXPECT_FALSE(stream.failed());
+}
+
+TEST(HostStream, that_stops_throws_what_a_callable_threw_before) {
+  HostStream stream({.stop_after_failure = true});
+  bool ran = false;
+  stream.run([] { throw std::runtime_error("thrown"); });
+  fail_a_wait(stream, "lost");
+  EXPECT_THROW(stream.synchronize(), std::runtime_error);
+  stream.run([&] { ran = true; });
+  EXPECT_NO_THROW(stream.synchronize());
+  EXPECT_TRUE(ran);
+}
+
 TEST(HostStream, refuses_to_synchronize_from_inside) {
   HostStream stream;
   stream.run([&] { stream.synchronize(); });

@@ -104,7 +104,7 @@ class Queue {
   Stream stream() const noexcept { return stream_; }
   bool operator==(const Queue& other) const { return exec_ == other.exec_ && stream_ == other.stream_; }
 
-  /// Blocks the host until all that was enqueued before has run. @throws on a host stream what the work threw
+  /// Blocks the host until all that was enqueued before has run. @throws on a host stream as HostStream::synchronize
   void fence(const std::string& label) const {
     if (host_ != nullptr) return host_->synchronize();
     exec_.fence(label);
