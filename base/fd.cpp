@@ -81,7 +81,7 @@ constexpr int kFirst = STDERR_FILENO + 1;
 Fd::Fd(int fd) noexcept : fd_(fd) {
   if (fd < 0 || fd >= kFirst) return;
   fd_ = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirst);
-  const int error = errno;
+  const int error = errno == EINVAL ? EMFILE : errno;  // EINVAL: the limit is below the first
   ::close(fd);
   errno = error;
 }

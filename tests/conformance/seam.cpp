@@ -86,7 +86,7 @@ Seam::Seam(const Context& context, const Case& one)
   const bool first = context.rank() == 0;
   for (Rank rank = 0; rank < context.size(); ++rank) {
     const Key address = tell_all(rank, {transport_->address(), {}, {}});
-    if (!transport_->reaches(address.bytes)) throw std::runtime_error("out of reach");
+    if (!transport_->reaches(address.bytes, true)) throw std::runtime_error("out of reach");
     if (first) links_.push_back(transport_->connect(rank, address.bytes));
     if (!first && rank == 0) own_ = transport_->connect(rank, address.bytes);
   }
