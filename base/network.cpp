@@ -160,11 +160,12 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   // As RFC 8305 has it: one of each version in turn, so that a version without a way costs one attempt.
   const auto other = std::ranges::stable_partition(
       all, [version = all.front().version](const Endpoint& one) { return one.version == version; });
-  const auto first = std::span(all.begin(), other.begin());
+  const std::span first(all.begin(), other.begin());
+  const std::span second(other.begin(), other.end());
   std::vector<Endpoint> in_turn;
-  for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+  for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
     if (i < first.size()) in_turn.push_back(first[i]);
-    if (i < other.size()) in_turn.push_back(other[i]);
+    if (i < second.size()) in_turn.push_back(second[i]);
   }
   return in_turn;
 }

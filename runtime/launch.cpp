@@ -444,7 +444,7 @@ int launch_request(Request request) {
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
   const base::Env env = checked_env();  // a bad variable is one error here, not one from each rank
   // A rank that is a launcher: its exit code is that of its job, and its ranks have nothing of the outer one.
-  const Report report(env.report_fd);
+  const LaunchReport report(env.report_fd);
   for (const int fd : {env.listen_fd, env.tcp_fd, env.hosts_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   find_program(request.command.front());  // likewise a program, before others wait for us
   Agreement agreement = request.hosts > 1 ? meet(request, env) : agree_alone(request);

@@ -124,7 +124,7 @@ void say_what_ended(Rank rank, std::string_view what) {
 
 }  // namespace
 
-Report::Report(int fd) {
+LaunchReport::LaunchReport(int fd) {
   if (fd < 0) return;
   struct stat status {};
   // A program in between may have closed it, and the number be that of one of its files.
@@ -137,12 +137,12 @@ Report::Report(int fd) {
   say(kRunCalled);
 }
 
-int Report::ended(Outcome outcome) const {
+int LaunchReport::ended(Outcome outcome) const {
   if (outcome == Outcome::lost_peer) say(kLostPeer);
   return exit_code(outcome);
 }
 
-void Report::say(char what) const {
+void LaunchReport::say(char what) const {
   // The launcher may be gone; this process is then being ended.
   [[maybe_unused]] const auto written = ::write(pipe_.get(), &what, 1);
 }
@@ -194,7 +194,7 @@ int run(int argc, char** argv, const Body& body, const Options& options) {
     }
     const base::Env env = runtime::settings(options);
     base::forget_launcher();
-    const runtime::Report report(env.report_fd);
+    const runtime::LaunchReport report(env.report_fd);
     return report.ended(runtime::run_start({argc, argv, body, options, env}));
   });
 }

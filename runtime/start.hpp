@@ -35,10 +35,10 @@ inline constexpr char kRunCalled = 'r';
 inline constexpr char kLostPeer = 'l';
 
 /// A rank's messages to sluice-run: `run` was called; another rank's failure ended it.
-class Report {
+class LaunchReport {
  public:
   /// @param fd  SLUICE_REPORT_FD; -1: there is no sluice-run @throws std::invalid_argument if it is no pipe
-  explicit Report(int fd);
+  explicit LaunchReport(int fd);
   /// The exit code.
   int ended(Outcome outcome) const;
 

@@ -590,7 +590,8 @@ TEST_P(StandingStill, holds_up_an_exception_once) {
       const auto began = Clock::now();
       try {
         leave();
-      } catch (const std::runtime_error&) {
+      } catch (const std::runtime_error& thrown) {
+        EXPECT_STRNE(thrown.what(), "");
       }
       return Clock::now() - began;
     };

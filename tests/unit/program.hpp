@@ -34,7 +34,7 @@ inline int lines(const std::string& text) { return static_cast<int>(std::count(t
 class Program {
  public:
   template <class Main>
-  explicit Program(Main main) {
+  explicit Program(const Main& main) {
     auto [out, out_end] = make_pipe();
     auto [err, err_end] = make_pipe();
     pid_ = ::fork();
