@@ -112,8 +112,11 @@ struct Wait {
   const char* what = nullptr;  // for the timeline: null if it is part of something that is in it
 };
 
-/// Whether it names a stream: a moved-from HostStream gives none.
-inline bool usable(Stream stream) noexcept { return stream.kind() != Stream::Kind::host || stream.handle() != nullptr; }
+/// Whether it names a stream of this process: a moved-from HostStream gives none.
+inline bool usable(Stream stream) noexcept {
+  if (stream.kind() != Stream::Kind::host) return true;
+  return stream.handle() != nullptr && static_cast<HostStream::Impl*>(stream.handle())->here();
+}
 
 /// Out of line, so that program order carries nothing of it.
 template <class F>

@@ -17,6 +17,7 @@
 #include <new>
 #include <utility>
 
+#include "base/fork.hpp"
 #include "base/trace.hpp"
 #include "base/words.hpp"
 
@@ -47,6 +48,9 @@ struct HostStream::Impl {
 
   /// Whether the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
+
+  /// False in a child of fork: no thread runs the stream there.
+  bool here() const noexcept { return origin_.here(); }
 
   /// The destructor has begun: parked waits must end.
   bool ending() const noexcept { return ending_.load(std::memory_order_acquire); }
@@ -127,6 +131,7 @@ struct HostStream::Impl {
   void wait_for_marker();
   void rethrow();
 
+  const base::Origin origin_;
   Cell* cells_ = nullptr;
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;
