@@ -112,7 +112,7 @@ struct Wait {
   const char* what = nullptr;  // for the timeline: null if it is part of something that is in it
 };
 
-/// Whether it names a stream of this process: a moved-from HostStream gives none.
+/// False for the stream of a moved-from HostStream, and for a HostStream of the parent in a child of fork.
 inline bool usable(Stream stream) noexcept {
   if (stream.kind() != Stream::Kind::host) return true;
   return stream.handle() != nullptr && static_cast<HostStream::Impl*>(stream.handle())->here();
