@@ -322,7 +322,7 @@ std::vector<const char*> backends_of_this_build() {
 #endif
 }
 INSTANTIATE_TEST_SUITE_P(Backends, ClosedDescriptors, testing::ValuesIn(backends_of_this_build()),
-                         [](const auto& info) { return contains(info.param, "ofi") ? "ofi_tcp" : "shm"; });
+                         [](const auto& one) { return contains(one.param, "ofi") ? "ofi_tcp" : "shm"; });
 
 TEST(Launch, threads_of_a_process_without_descriptors_lose_nothing) {
   Program program([] { return act_as("threads_without_descriptors"); });
