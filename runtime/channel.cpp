@@ -6,18 +6,13 @@
 #include <exception>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "runtime/world.hpp"
 
 namespace sluice::runtime {
 namespace {
 
 using base::Clock;
-
-std::string seconds(Clock::duration duration) {
-  const double value = std::chrono::duration<double>(duration).count();
-  std::string text = std::to_string(value);
-  return text.substr(0, text.find('.') + 2) + " s";
-}
 
 device::Extent extent_of(const Slice& memory) {
   const auto& block = detail::SliceAccess::block(memory);
@@ -262,7 +257,8 @@ Clock::duration ChannelEnd::waited(std::uint64_t for_epoch, Clock::duration so_f
   limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
     base::log(base::LogLevel::warn, error(Code::timeout, for_epoch, "gives up; " + state()).what());
-    fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(for_epoch) + "; " + state());
+    fail(Code::timeout,
+         "waited " + base::duration_text(so_far) + " for epoch " + std::to_string(for_epoch) + "; " + state());
     return Clock::duration::zero();
   }
   if (limits.warn <= Timeout::zero()) return limit - so_far;
@@ -294,7 +290,7 @@ void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
   check();
   if (!in_time) {
     throw error(Code::timeout, 0,
-                "not connected after " + seconds(limit) + ": rank " + std::to_string(opening.peer) +
+                "not connected after " + base::duration_text(limit) + ": rank " + std::to_string(opening.peer) +
                     " has not opened its end; " + state());
   }
 }
@@ -523,7 +519,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
   const Timeout limit = timeout.value_or(world_->limits().connect);
   if (!close_by(deadline_after(limit))) {
     throw error(Code::timeout, epoch(),
-                "not closed after " + seconds(limit) + ": its memory is still in use; " + state());
+                "not closed after " + base::duration_text(limit) + ": its memory is still in use; " + state());
   }
 }
 
