@@ -334,7 +334,7 @@ Agreement agree_alone(const Request& request) {
 
 int launch_request(Request request) {
   if (request.help) {
-    [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, kLaunchUsage, std::strlen(kLaunchUsage));
+    base::write_all(STDOUT_FILENO, kLaunchUsage, "standard output");
     return 0;
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
