@@ -12,11 +12,11 @@
 namespace sluice::base {
 
 /// Owns one file descriptor.
-class Fd {
+class [[gnu::visibility("default")]] Fd {
  public:
   Fd() noexcept = default;
   explicit Fd(int fd) noexcept : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd(Fd && other) noexcept : fd_(other.release()) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
 

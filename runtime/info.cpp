@@ -20,7 +20,7 @@ namespace runtime {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string json = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -38,7 +38,7 @@ std::string quoted(std::string_view text) {
 }
 
 // Empty: there is none.
-std::string quoted_or_null(std::string_view text) { return text.empty() ? "null" : quoted(text); }
+std::string json_string_or_null(std::string_view text) { return text.empty() ? "null" : json_string(text); }
 
 std::string_view value_of(const base::Variable& variable) {
   const char* const set = std::getenv(variable.name);
@@ -50,8 +50,8 @@ using backends::Report;
 /// What backends and providers have in common.
 template <class Row>
 std::string json_of_row(const Row& row) {
-  return "\"name\": " + quoted(row.name) + ", \"usable\": " + (row.why_not.empty() ? "true" : "false") +
-         ", \"why_not\": " + quoted(row.why_not) + ", \"level\": " + std::to_string(row.level);
+  return "\"name\": " + json_string(row.name) + ", \"usable\": " + (row.why_not.empty() ? "true" : "false") +
+         ", \"why_not\": " + json_string(row.why_not) + ", \"level\": " + std::to_string(row.level);
 }
 
 std::string json_of(const backends::Backend& backend) { return "{" + json_of_row(backend) + "}"; }
@@ -60,12 +60,13 @@ std::string json_of(const base::Fact& value) {
   if (const auto* const fact = std::get_if<bool>(&value)) return *fact ? "true" : "false";
   if (const auto* const number = std::get_if<std::uint64_t>(&value)) return std::to_string(*number);
   const auto* const text = std::get_if<std::string>(&value);
-  return text == nullptr ? "null" : quoted(*text);
+  return text == nullptr ? "null" : json_string(*text);
 }
 
 std::string json_of(const Report::Facts& facts) {
   std::string json;
-  for (const auto& [name, value] : facts) json += (json.empty() ? "" : ", ") + quoted(name) + ": " + json_of(value);
+  for (const auto& [name, value] : facts)
+    json += (json.empty() ? "" : ", ") + json_string(name) + ": " + json_of(value);
   return json;
 }
 
@@ -93,9 +94,10 @@ std::string json_of_gpus() {
 }
 
 std::string json_of(const base::Variable& variable) {
-  return "{\"name\": " + quoted(variable.name) + ", \"kind\": " + quoted(base::name(variable.kind)) +
-         ", \"default\": " + quoted_or_null(variable.default_value) +
-         ", \"value\": " + quoted_or_null(value_of(variable)) + ", \"meaning\": " + quoted(variable.meaning) + "}";
+  return "{\"name\": " + json_string(variable.name) + ", \"kind\": " + json_string(base::name(variable.kind)) +
+         ", \"default\": " + json_string_or_null(variable.default_value) +
+         ", \"value\": " + json_string_or_null(value_of(variable)) + ", \"meaning\": " + json_string(variable.meaning) +
+         "}";
 }
 
 template <class Range>
@@ -106,7 +108,7 @@ std::string json_list(const Range& items) {
 }
 
 std::string as_json() {
-  return "{\n  \"version\": " + quoted(SLUICE_VERSION) + ",\n  \"backends\": " + json_list(backends::backends()) +
+  return "{\n  \"version\": " + json_string(SLUICE_VERSION) + ",\n  \"backends\": " + json_list(backends::backends()) +
          ",\n  \"gpus\": " + json_of_gpus() + ",\n  \"providers\": " + json_list(backends::reports()) +
          ",\n  \"variables\": " + json_list(base::variables()) + "\n}\n";
 }

@@ -5,6 +5,7 @@
 #include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/process.hpp"
 #include "base/trace.hpp"
 #include "device/profiler.hpp"
 #include "runtime/bootstrap.hpp"
@@ -35,9 +36,9 @@ namespace {
 Starter g_starter = nullptr;
 
 /// What a rank tells sluice-run: that `run` was called, and whether another rank's failure ended it.
-class Report {
+class LaunchReport {
  public:
-  explicit Report(int fd) {
+  explicit LaunchReport(int fd) {
     if (fd < 0) return;
     // What the rank starts reports nothing.
     if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
@@ -195,13 +196,14 @@ base::Env settings(const Options& options) {
 
 int run(int argc, char** argv, const Body& body, const Options& options) {
   return runtime::guarded([&] {
-    static std::atomic<bool> called{false};
-    if (called.exchange(true)) {
-      throw std::invalid_argument("sluice::run may be called once a process (sluice::run_threads any number of times)");
+    if (!base::first_run_in_process()) {
+      throw std::invalid_argument(
+          "sluice::run may be called once a process, also where two plug-ins have a copy of the library each "
+          "(sluice::run_threads any number of times)");
     }
     const base::Env env = runtime::settings(options);
     base::forget_launcher();
-    const runtime::Report report(env.report_fd);
+    const runtime::LaunchReport report(env.report_fd);
     return report.ended(runtime::run_start({argc, argv, body, options, env}));
   });
 }

@@ -3,6 +3,7 @@
 
 #include <sluice/channel.hpp>
 #include <sluice/error.hpp>
+#include <sluice/export.hpp>
 #include <sluice/memory.hpp>
 #include <sluice/plan.hpp>
 #include <sluice/stream.hpp>
@@ -20,7 +21,7 @@ struct ContextAccess;
 }
 
 /// Tags of its own: user code, a halo and another library never collide.
-class Scope {
+class SLUICE_EXPORT Scope {
  public:
   /// Empty: every call throws Error{Code::misuse}.
   Scope() noexcept = default;
@@ -37,7 +38,7 @@ class Scope {
 
 /// A group of ranks, and the one object that a program makes things from. A handle: copies share ownership. Any thread
 /// may use it.
-class Context {
+class SLUICE_EXPORT Context {
  public:
   /// Empty, as after a move: `rank` is -1, `size` 0, and every other call throws Error{Code::misuse}.
   Context() noexcept = default;
