@@ -232,7 +232,7 @@ class Job {
       ask_to_end(arrived.signal);
     }
     if (!arrived.everywhere) {
-      // The kernel lets SIGTSTP stop nobody in a group of processes without a shell.
+      // The kernel ignores SIGTSTP in a group of processes without a shell.
       for (const Child& child : children_) child.kill(arrived.signal == SIGTSTP ? SIGSTOP : arrived.signal);
     }
     if (arrived.signal == SIGTSTP) ::raise(SIGSTOP);  // the SIGCONT that ends this is passed on in turn
