@@ -93,7 +93,7 @@ def not_sanitized(cases, rows, filters):
         rows_of = collections.defaultdict(set)
         for case in some:
             for name in cases[suite, ground, kind].get(case, ()):
-                rows_of[name.rpartition("/")[0]].add(name)
+                rows_of[name.rpartition("/")[0].rpartition("/")[2]].add(name)
         for test, names in sorted(rows_of.items()):
             if not any(is_run(name, filters) for name in names):
                 yield f"no quick test runs {test} on {ground}"
