@@ -7,7 +7,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr std::size_t kPut = 0;      // on the board: how many puts are asked for
+constexpr std::size_t kPut = 0;      // on the board: the number of puts wanted
 constexpr std::size_t kChecked = 1;  // and how many have been checked
 
 class HostForms : public testing::TestWithParam<Case> {};

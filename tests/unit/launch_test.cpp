@@ -424,10 +424,10 @@ TEST(Launch, nothing_outlives_a_launcher_that_returns) {
   EXPECT_EQ(left.code, 0) << left.err;
   EXPECT_LT(Clock::now() - before, 60s);
 
-  const Result stubborn =
+  const Result slow =
       launch(in_a_shell("says_who_it_is", "(trap '' TERM; sleep 600) & exec \"$0\" --as \"$1\"", {"-n", "1"}));
-  EXPECT_EQ(stubborn.code, 0);
-  EXPECT_TRUE(contains(stubborn.err, "still running 5 s after the last rank has ended")) << stubborn.err;
+  EXPECT_EQ(slow.code, 0);
+  EXPECT_TRUE(contains(slow.err, "still running 5 s after the last rank has ended")) << slow.err;
 }
 
 TEST(Launch, children_that_ranks_leave_behind_are_waited_for) {
