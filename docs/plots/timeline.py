@@ -38,22 +38,33 @@ def events_of(path):
     return slices, tracks, sorted(whole, key=lambda arrow: arrow["s"]["ts"])
 
 
-def window_of(arrows, steps):
+def window_of(slices, arrows, steps):
     """From when to when: so many steps, from the first of their puts until all ranks have put for the step after them. A step is an epoch
-    of the channels that have the most. Of all such windows, the one of median length."""
+    of the channels that have the most. Of all such windows, those in which the program does most kinds of work (a program may first send
+    without computing); of these, the one of median length."""
     channels = collections.defaultdict(dict)
     for arrow in arrows:
         channels[arrow["s"]["pid"], arrow["put"].get("channel")][arrow["put"].get("epoch", 0)] = arrow
     most = max(len(epochs) for epochs in channels.values())
     busy = [[arrow for _, arrow in sorted(epochs.items())] for epochs in channels.values() if len(epochs) == most]
-    windows = []
+    windows = collections.defaultdict(list)
     for first in range(max(1, most - steps)):
         some = [arrow for channel in busy for arrow in channel[first: first + steps]]
         after = [channel[first + steps]["s"]["ts"] for channel in busy if first + steps < most]
-        windows.append((min(arrow["s"]["ts"] for arrow in some), max([arrow["f"]["ts"] for arrow in some] + after)))
-    begin, end = sorted(windows, key=lambda window: window[1] - window[0])[len(windows) // 2]
+        begin, end = min(arrow["s"]["ts"] for arrow in some), max([arrow["f"]["ts"] for arrow in some] + after)
+        windows[len({piece["name"] for piece in shown(slices, begin, end) if is_work(piece)})].append((begin, end))
+    busiest = windows[max(windows)]
+    begin, end = sorted(busiest, key=lambda window: window[1] - window[0])[len(busiest) // 2]
     margin = MARGIN * (end - begin)
     return begin - margin, end + margin
+
+
+def shown(slices, begin, end):
+    return [piece for piece in slices if piece["ts"] < end and piece["ts"] + piece["dur"] > begin]
+
+
+def is_work(piece):
+    return piece["name"] not in COLOURS and piece["name"] not in GROUPS and not piece["name"].startswith("fence")
 
 
 def place_of(event):
@@ -71,20 +82,20 @@ def levels_of(slices):
 
 
 def colours_of(slices):
-    names = collections.Counter(piece["name"] for piece in slices)
-    others = [name for name, _ in names.most_common() if name not in COLOURS and name not in GROUPS and not name.startswith("fence")]
-    return {name: COLOURS[name] for name in COLOURS if name in names} | dict(zip(others, OTHERS))
+    names = {piece["name"] for piece in slices}
+    others = collections.Counter(piece["name"] for piece in slices if is_work(piece))
+    return {name: COLOURS[name] for name in COLOURS if name in names} | dict(zip((name for name, _ in others.most_common()), OTHERS))
 
 
 def draw(path, out, steps):
     slices, tracks, arrows = events_of(path)
-    begin, end = window_of(arrows, steps)
-    shown = [piece for piece in slices if piece["ts"] < end and piece["ts"] + piece["dur"] > begin]
-    rows = {place: row for row, place in enumerate(sorted({place_of(piece) for piece in shown}))}
-    colours = colours_of(shown)
+    begin, end = window_of(slices, arrows, steps)
+    pieces = shown(slices, begin, end)
+    rows = {place: row for row, place in enumerate(sorted({place_of(piece) for piece in pieces}))}
+    colours = colours_of(pieces)
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.55 * len(rows)), layout="constrained")
     for place, row in rows.items():
-        for piece, level in levels_of([piece for piece in shown if place_of(piece) == place]):
+        for piece, level in levels_of([piece for piece in pieces if place_of(piece) == place]):
             if piece["name"] not in colours:
                 continue
             height = BAR / (1 + 0.35 * level)
