@@ -150,7 +150,7 @@ void close_before_they_come(Context& context, const Case& one, const Buffer& tar
 void leave_and_close(Context& context, const Case& one, std::uint64_t first, std::uint64_t rounds) {
   Case deep = one;
   deep.depth = 1 + kLeft + static_cast<int>(context.rank() == 0);  // nor does the source hold the sender
-  HostStream host;
+  HostStream host({.capacity = 64});  // its queue takes memory until each place was used once
   const Buffer buffer(context, deep);
   for (std::uint64_t round = first; round < first + rounds; ++round) {
     if (context.rank() == 0) {
