@@ -144,24 +144,66 @@ TEST(ViewChannels, of_no_slot_are_refused) {
   });
 }
 
+/// A message from rank 0's View to rank 1's fails at both ends, and each names what its own View is.
+template <class Sent, class Received>
+void expect_unlike(Context& context, Tag tag, const Sent& sent, const std::string& there, const Received& received,
+                   const std::string& here) {
+  const bool first = context.rank() == 0;
+  const auto exchange = [&] {
+    if (first) {
+      kokkos::sender(context, Exec(), 1, tag, sent).put();
+    } else {
+      kokkos::receiver(context, Exec(), 0, tag, received).wait();
+    }
+  };
+  try {
+    exchange();
+    ADD_FAILURE() << "connected";
+  } catch (const Error& reason) {
+    const std::string text = reason.what();
+    EXPECT_EQ(name(reason.code()), std::string(name(Code::mismatch))) << text;
+    EXPECT_NE(text.find('"' + (first ? there : here) + "\" a slot here"), std::string::npos) << text;
+  }
+  board().meet(context);
+}
+
+/// Views of other extents; and of the same extents in another layout, which would arrive transposed.
 TEST(ViewChannels, of_unlike_views_are_a_mismatch) {
   run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
     const Kokkos::View<double**, Kokkos::LayoutRight, Kokkos::HostSpace> view("view", 3, 4);
-    const Kokkos::View<double**, Kokkos::LayoutLeft, Kokkos::HostSpace> turned("turned", 3, 4);
-    const auto exchange = [&] {
+    const Kokkos::View<double**, Kokkos::LayoutLeft, Kokkos::HostSpace> turned("turned", 4, 3);
+    expect_unlike(context, 1, view, "f8[dim1:4,dim0:3]", turned, "f8[dim0:4,dim1:3]");
+    const Kokkos::View<double**, Kokkos::LayoutRight, Kokkos::HostSpace> right("right", 5, 5);
+    const Kokkos::View<double**, Kokkos::LayoutLeft, Kokkos::HostSpace> left("left", 5, 5);
+    expect_unlike(context, 2, right, "f8[dim1:5,dim0:5]", left, "f8[dim0:5,dim1:5]");
+    const std::array<Index, 2> square{5, 5};
+    expect_unlike(context, 3, left, "f8[dim0:5,dim1:5]", make_strided<double>("gaps", square), "f8[dim1:5,dim0:5]");
+  });
+}
+
+TEST(ViewChannels, of_views_that_differ_in_dimensions_of_one_element_connect) {
+  run_peers({.ranks = 2}, [](Context& context) {
+    const Kokkos::View<int*, Kokkos::HostSpace> line("line", 5);
+    const Kokkos::View<int**, Kokkos::LayoutLeft, Kokkos::HostSpace> column("column", 5, 1);
+    const Kokkos::View<int**, Kokkos::LayoutRight, Kokkos::HostSpace> row("row", 1, 5);
+    const auto flat = [](const auto& view) { return Kokkos::View<int*, Kokkos::HostSpace>(view.data(), 5); };
+    const auto exchange = [&](Tag tag, const auto& sent, const auto& received) {
+      const auto value = [&](int i) { return static_cast<int>(tag) * 10 + i; };
       if (context.rank() == 0) {
-        kokkos::sender(context, Exec(), 1, 1, view).put();
+        for (int i = 0; i < 5; ++i) flat(sent)(i) = value(i);
+        auto out = kokkos::sender(context, Exec(), 1, tag, sent);
+        out.put();
+        out.channel().drain();
       } else {
-        kokkos::receiver(context, Exec(), 0, 1, turned).wait();
+        auto in = kokkos::receiver(context, Exec(), 0, tag, received);
+        in.wait();
+        for (int i = 0; i < 5; ++i) EXPECT_EQ(flat(received)(i), value(i));
+        in.release();
       }
     };
-    try {
-      exchange();
-      ADD_FAILURE() << "connected";
-    } catch (const Error& reason) {
-      EXPECT_EQ(name(reason.code()), std::string(name(Code::mismatch))) << reason.what();
-    }
-    board().meet(context);
+    exchange(1, line, column);
+    exchange(2, column, row);
+    exchange(3, row, line);
   });
 }
 
@@ -196,15 +238,17 @@ TEST(Boxes, are_moved_in_words_of_their_types_alignment) {
   EXPECT_EQ(word_of(Kokkos::View<Kokkos::complex<double>*, Kokkos::HostSpace>("view", 3)), 16);
 }
 
-TEST(Boxes, are_described_by_type_and_extents_in_the_order_of_memory) {
+TEST(Boxes, are_described_by_type_and_numbered_extents_in_the_order_of_memory) {
   const auto text = [](const auto& view) { return kokkos::detail::contents_of(view, kokkos::detail::whole_of(view)); };
   EXPECT_EQ(text(Kokkos::View<double, Kokkos::HostSpace>("view")), "f8");
   EXPECT_EQ(text(Kokkos::View<const float*, Kokkos::HostSpace>(Kokkos::View<float*, Kokkos::HostSpace>("view", 5))),
             "f4[5]");
-  EXPECT_EQ(text(Kokkos::View<std::int16_t***, Kokkos::LayoutLeft, Kokkos::HostSpace>("view", 2, 1, 3)), "i2[2,3]");
-  EXPECT_EQ(text(Kokkos::View<std::uint64_t***, Kokkos::LayoutRight, Kokkos::HostSpace>("view", 2, 1, 3)), "u8[3,2]");
+  EXPECT_EQ(text(Kokkos::View<std::int16_t***, Kokkos::LayoutLeft, Kokkos::HostSpace>("view", 2, 1, 3)),
+            "i2[dim0:2,dim1:3]");
+  EXPECT_EQ(text(Kokkos::View<std::uint64_t***, Kokkos::LayoutRight, Kokkos::HostSpace>("view", 2, 1, 3)),
+            "u8[dim1:3,dim0:2]");
   EXPECT_EQ(text(Kokkos::View<Kokkos::complex<float>**, Kokkos::LayoutRight, Kokkos::HostSpace>("view", 2, 3)),
-            "V8[3,2]");
+            "V8[dim1:3,dim0:2]");
 }
 
 std::vector<std::string> regions;

@@ -165,9 +165,13 @@ TEST(Faults, halos_of_blocks_that_do_not_fit_are_a_mismatch) {
     const Kokkos::View<bool*, Kokkos::HostSpace> flags("flags", 60);
     const Kokkos::View<std::uint8_t*, Kokkos::HostSpace> bytes("bytes", 60);
     first ? expect_mismatch(context, {}, "0:b1", flags) : expect_mismatch(context, {}, "0:u1", bytes);
-    const Kokkos::View<int***, Kokkos::LayoutLeft, Kokkos::HostSpace> left("left", 9, 2, 3);
-    const Kokkos::View<int***, Kokkos::LayoutRight, Kokkos::HostSpace> right("right", 9, 2, 3);
-    first ? expect_mismatch(context, {}, "0:i4[2,3]", left) : expect_mismatch(context, {}, "0:i4[3,2]", right);
+    for (const int last : {2, 3}) {  // of the same extents too: they would arrive transposed
+      const Kokkos::View<int***, Kokkos::LayoutLeft, Kokkos::HostSpace> left("left", 9, last, 3);
+      const Kokkos::View<int***, Kokkos::LayoutRight, Kokkos::HostSpace> right("right", 9, last, 3);
+      const std::string extent = std::to_string(last);
+      first ? expect_mismatch(context, {}, "0:i4[dim0:" + extent + ",dim1:3]", left)
+            : expect_mismatch(context, {}, "0:i4[dim1:3,dim0:" + extent + "]", right);
+    }
     HaloOptions<1> one_view;
     one_view.ranges = [which = first ? 1U : 0U](std::size_t view, const Offset<1>&, Side) {
       return Range{{0}, {view == which ? 9 : 0}};

@@ -257,7 +257,7 @@ TEST(Messages, that_cannot_be_packed_fail_no_others) {
     const auto odd = all.send(context.rank(), 40, [](std::byte*) { throw std::runtime_error("cannot pack"); });
     const auto out = all.send(sent, peer);
     const auto in = all.receive(received, peer);
-    const auto own = all.receive(received, context.rank());  // now the channel is connected
+    const auto own = all.receive(context.rank(), 40, [](std::byte*) {});  // now the channel is connected
     all.wait(in);
     all.wait(out);
     EXPECT_EQ(received(9), 5);
@@ -307,12 +307,63 @@ TEST(Messages, of_unlike_sizes_are_a_mismatch) {
   });
 }
 
+/// Views of 5x5 elements, which would arrive transposed.
+TEST(Messages, of_unlike_layouts_are_a_mismatch) {
+  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+    const auto exchange = [&](const auto& view) {
+      Messages<Exec> all(context, Exec(), "all");
+      const Rank peer = 1 - context.rank();
+      const auto in = all.receive(view, peer);
+      const auto out = all.send(view, peer);
+      all.wait(in);
+      all.wait(out);
+    };
+    const bool first = context.rank() == 0;
+    const std::array<Index, 2> square{5, 5};
+    try {
+      first ? exchange(make_view<int, Kokkos::LayoutLeft>("left", square))
+            : exchange(make_view<int, Kokkos::LayoutRight>("right", square));
+      ADD_FAILURE() << "connected";
+    } catch (const Error& reason) {
+      const std::string text = reason.what();
+      EXPECT_EQ(reason.code(), Code::mismatch) << text;
+      const std::string here = first ? "\"i4[dim0:5,dim1:5]\" a slot here" : "\"i4[dim1:5,dim0:5]\" a slot here";
+      EXPECT_NE(text.find(here), std::string::npos) << text;
+    }
+    board().meet(context);
+  });
+}
+
+/// Messages that are no Views say it by themselves, where a channel is opened and never elsewhere.
+TEST(Messages, that_say_unlike_contents_are_a_mismatch) {
+  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+    const Rank peer = 1 - context.rank();
+    int asked = 0;
+    const auto exchange = [&](const std::string& name, const std::string& contents) {
+      Messages<Exec> all(context, Exec(), name);
+      for (int again = 0; again < 2; ++again) {
+        const auto say = [&] { return ++asked, contents; };
+        const auto in = all.receive(
+            peer, 40, [](std::byte*) {}, say);
+        const auto out = all.send(
+            peer, 40, [](std::byte*) {}, say);
+        all.wait(in);
+        all.wait(out);
+      }
+    };
+    exchange("alike", "5 particles");
+    EXPECT_EQ(asked, 2) << "one channel each way";
+    EXPECT_EQ(code_of([&] { exchange("unlike", context.rank() == 0 ? "5 particles" : "5 cells"); }), Code::mismatch);
+    board().meet(context);
+  });
+}
+
 /// What fails in the midst of a message leaves nothing that could be taken for the next one.
 TEST(Messages, that_cannot_be_unpacked_fail_what_follows_them) {
   run_peers({.ranks = 1}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "all");
     const View view("view", 10);
-    const auto first = all.send(view, 0);
+    const auto first = all.send(0, 40, [](std::byte*) {});
     const auto second = all.send(view, 0);
     const auto odd = all.receive(0, 40, [](std::byte*) { throw std::runtime_error("cannot unpack"); });
     const auto sound = all.receive(view, 0);

@@ -88,6 +88,23 @@ TEST(SendRecv, moves_views_of_all_layouts) {
   });
 }
 
+/// Views of the same extents, which would arrive transposed.
+TEST(SendRecv, refuses_views_of_unlike_layouts) {
+  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+    constexpr std::array<Index, 2> kSquare{5, 5};
+    Handle handle(Exec(), context);
+    const auto left = make_view<int, Kokkos::LayoutLeft>("left", kSquare);
+    const auto right = make_view<int, Kokkos::LayoutRight>("right", kSquare);
+    try {
+      KokkosComm::wait(context.rank() == 0 ? KokkosComm::send(handle, left, 1) : KokkosComm::recv(handle, right, 0));
+      ADD_FAILURE() << "connected";
+    } catch (const Error& reason) {
+      EXPECT_EQ(reason.code(), Code::mismatch) << reason.what();
+    }
+    board().meet(context);
+  });
+}
+
 TEST(SendRecv, may_be_posted_before_anything_is_waited_for) {
   run_each({1, 2, 3}, [](Handle& handle, const Queue& queue) {
     constexpr std::array<Index, 1> kExtents{300};

@@ -23,6 +23,21 @@
 
 namespace sluice::cabana::detail {
 
+/// A member's type and extents: "f8[2,2]".
+template <class Member>
+std::string member_text() {
+  std::string text = kokkos::detail::type_text<std::remove_all_extents_t<Member>>();
+  [&]<std::size_t... D>(std::index_sequence<D...>) {
+    ((text += (D == 0 ? "[" : ",") + std::to_string(std::extent_v<Member, D>)), ...);
+  }
+  (std::make_index_sequence<std::rank_v<Member>>());
+  return std::is_array_v<Member> ? text + ']' : text;
+}
+template <class... Members>
+std::string tuple_text(std::type_identity<Cabana::Tuple<Cabana::MemberTypes<Members...>>>) {
+  return ((' ' + member_text<Members>()) + ... + std::string());
+}
+
 /// How particles of an AoSoA lie in a message: as tuples.
 template <class Particles, class = void>
 struct Packed {
@@ -30,6 +45,7 @@ struct Packed {
 
   explicit Packed(const Particles& all) : particles(all) {}
   std::size_t bytes() const { return sizeof(Element); }
+  std::string text() const { return tuple_text(std::type_identity<Element>()); }
   KOKKOS_FUNCTION void load(std::size_t from, std::byte* packed, std::size_t at) const {
     reinterpret_cast<Element*>(packed)[at] = particles.getTuple(from);
   }
@@ -49,6 +65,12 @@ struct Packed<Slice, std::enable_if_t<Cabana::is_slice<Slice>::value>> {
     for (std::size_t d = 2; d < all.viewRank(); ++d) components *= all.extent(d);
   }
   std::size_t bytes() const { return components * sizeof(Element); }
+  std::string text() const {
+    std::string member = ' ' + kokkos::detail::type_text<Element>();
+    for (std::size_t d = 2; d < particles.viewRank(); ++d)
+      member += (d == 2 ? "[" : ",") + std::to_string(particles.extent(d));
+    return particles.viewRank() > 2 ? member + ']' : member;
+  }
   KOKKOS_FUNCTION Element& component(std::size_t particle, std::size_t n) const {
     const auto struct_at = Slice::index_type::s(particle) * particles.stride(0);
     return particles.data()[struct_at + Slice::index_type::a(particle) + n * Slice::vector_length];
@@ -162,11 +184,13 @@ class Movers {
       if (turn.rank == self)
         out(staying(bytes));
       else
-        sent.push_back(messages_.send(turn.rank, bytes, out));
+        sent.push_back(messages_.send(turn.rank, bytes, out, contents_of(turn.out, from)));
     }
     for (const Turn& turn : turns) {
       const auto in = [this, to, which = turn.in, how](const std::byte* packed) { unpack(to, which, packed, how); };
-      if (turn.rank != self) received.push_back(messages_.receive(turn.rank, turn.in.count * to.bytes(), in));
+      if (turn.rank != self) {
+        received.push_back(messages_.receive(turn.rank, turn.in.count * to.bytes(), in, contents_of(turn.in, to)));
+      }
     }
     for (const auto& one : sent) messages_.wait(one);  // before anything is overwritten
     auto next = received.begin();
@@ -177,6 +201,12 @@ class Movers {
         messages_.wait(*next++);
     }
     messages_.queue().fence("sluice: particles have moved");
+  }
+
+  /// Describes a message of these particles for ChannelOptions::contents: their number, and each member.
+  template <class Particles>
+  static auto contents_of(const Which& which, const Packed<Particles>& particles) {
+    return [&] { return std::to_string(which.count) + " of" + particles.text(); };
   }
 
   template <class Particles>

@@ -29,7 +29,8 @@ struct Range {
 namespace sluice::kokkos::detail {
 
 /// Elements of `element` bytes at strides of whole elements. Their order is that of memory, the smallest stride first:
-/// two Views of one layout and one shape list the same elements in the same order, whether or not they have gaps.
+/// two Views of one layout and one shape list the same elements in the same order, whether or not they have gaps. Ends
+/// compare `contents_of` to find out whether that is so.
 struct Box {
   std::byte* data = nullptr;
   Index element = 0;
@@ -123,22 +124,36 @@ Box box_of(const View& view, const Range& range) {
   return box_of(const_cast<Value*>(view.data()) + first, sizeof(Value), alignof(Value), lattice);
 }
 
-/// The same in words, for ChannelOptions::contents: a type's kind and bytes, as numpy writes them (V: any other than
-/// bool, integer or floating point, of which no more is said), and the extents in the order of memory.
-template <class View>
-std::string contents_of(const View& view, const Range& range) {
-  using Value = std::remove_const_t<typename View::value_type>;
+/// A type's kind and bytes, as numpy writes them; V: any other than bool, integer or floating point, of which no more
+/// is said.
+template <class Value>
+std::string type_text() {
   const char kind = std::is_same_v<Value, bool>       ? 'b'
                     : std::is_floating_point_v<Value> ? 'f'
                     : std::is_signed_v<Value>         ? 'i'
                     : std::is_unsigned_v<Value>       ? 'u'
                                                       : 'V';
-  std::string text = kind + std::to_string(sizeof(Value));
+  return kind + std::to_string(sizeof(Value));
+}
+
+/// Describes a range for ChannelOptions::contents: the type, and the extents in the order of memory. Two layouts may
+/// have the same extents in that order, so each extent has the number of its dimension: "f8[dim1:4,dim0:3]". Dimensions
+/// of one element are not counted, so that 5, 5x1 and 1x5 are the same: "f8[5]".
+template <class View>
+std::string contents_of(const View& view, const Range& range) {
   const Lattice lattice = lattice_of(view, range);
   std::array<int, kMostRanks> order{};
   const int kept = lattice.in_order(order);
-  for (int i = 0; i < kept; ++i) text += (i == 0 ? "[" : ",") + std::to_string(lattice.extents[order[i]]);
-  return kept == 0 ? text : text + "]";
+  const auto number = [&](int dimension) {
+    return std::count_if(order.begin(), order.begin() + kept, [&](int other) { return other < dimension; });
+  };
+  std::string text = type_text<std::remove_const_t<typename View::value_type>>();
+  for (int i = 0; i < kept; ++i) {
+    text += i == 0 ? '[' : ',';
+    if (kept > 1) text += "dim" + std::to_string(number(order[i])) + ':';
+    text += std::to_string(lattice.extents[order[i]]);
+  }
+  return kept == 0 ? text : text + ']';
 }
 
 /// All of a View.

@@ -47,9 +47,10 @@ struct HaloOptions {
 ///
 /// A View has `width` ghosts at both ends of its first D dimensions, and at least `width` elements of its own between
 /// them; or HaloOptions::ranges says where they are. Further dimensions are moved whole: components, for example.
-/// Blocks have the same extents where they touch: else the channels fail with Code::mismatch, and so does the halo of a
-/// rank that is its own neighbour, at once. Views do not overlap. The halo keeps them, and opens its channels on a
-/// scope of its name. One thread at a time, in the order of its queue, whose instance no other thread uses meanwhile.
+/// Blocks have the same extents where they touch, in the same layout: else the channels fail with Code::mismatch, and
+/// so does the halo of a rank that is its own neighbour, at once. Views do not overlap. The halo keeps them, and opens
+/// its channels on a scope of its name. One thread at a time, in the order of its queue, whose instance no other thread
+/// uses meanwhile.
 ///
 /// In program order a call throws what fails in it. On a stream of a GPU or the host calls only enqueue: what fails
 /// there, a lost peer or a limit of time, is thrown by the next call, or by Context::synchronize. Until that has

@@ -51,14 +51,16 @@ class Growing {
       : context_(std::move(context)), name_(name), scope_(context_.scope(name)), peer_(peer), depth_(depth),
         place_(place) {}
 
-  /// The channel of the next message, which is opened if need be.
-  Way& way_for(std::size_t bytes) {
+  /// The channel of the next message, which is opened if need be. `contents()` describes the message, alike at both
+  /// ends.
+  template <class Contents>
+  Way& way_for(std::size_t bytes, const Contents& contents) {
     if (bytes <= capacity_) return ways_.back();
     const std::size_t capacity = std::bit_ceil(std::max(bytes, kSmallest));
     const auto slots = capacity * static_cast<std::size_t>(depth_);
     Slice memory = context_.allocate(slots, place_.space, place_.device).all();
-    const std::string contents = "first of " + std::to_string(bytes) + " bytes";
-    const ChannelOptions options{.depth = depth_, .stream = place_.stream, .contents = contents};
+    const std::string first = "first message: " + contents();
+    const ChannelOptions options{.depth = depth_, .stream = place_.stream, .contents = first};
     const auto tag = static_cast<Tag>(ways_.size());
     End end = open_named("set of messages", name_, [&] {
       if constexpr (std::is_same_v<End, Sender>)
@@ -99,9 +101,9 @@ struct MoveBox {
 }  // namespace detail
 
 /// Messages between ranks in the order of a queue. The n-th message sent to a peer is the n-th received from here
-/// there, and of its size, which is compared only for those that open a channel; one of no bytes is none. Channels are
-/// opened by the first message to or from a peer, and by one that is larger than all before. One thread at a time.
-/// Movable, not copyable.
+/// there, and of its size, type, extents and layout. These are compared only for messages that open a channel, which
+/// are the first to or from a peer and each that is larger than all before: where they differ, both ends fail with
+/// Code::mismatch. A message of no bytes is none. One thread at a time. Movable, not copyable.
 ///
 /// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
 /// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
@@ -145,6 +147,9 @@ class Messages {
     std::shared_ptr<Message> message_;
   };
 
+  /// Called where a channel is opened, within the call that it was given to.
+  using Contents = std::function<std::string()>;
+
   /// @param name  of its scopes: those of one context that are there at once differ in it
   /// @param depth  of its channels, at both ends
   Messages(Context& context, const Queue<Exec>& queue, std::string name, int depth = 4)
@@ -155,27 +160,28 @@ class Messages {
   }
 
   /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64.
+  /// @param contents  describes the message, alike at both ends: ChannelOptions::contents. Unset: its bytes
   template <class Pack>
-  Request send(Rank peer, std::size_t bytes, Pack pack) {
+  Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
     const Kokkos::Profiling::ScopedRegion region("sluice: messages send");
     auto message = std::make_shared<Message>(Message{bytes, std::move(pack)});
     if (bytes == 0)
       message->end();
     else
-      way_to(out_, peer).post(message);
+      way_to(out_, peer).post(message, contents);
     push();
     return {peer, true, std::move(message)};
   }
   /// `unpack(slot)` enqueues what reads it. It is called by the `wait` for this message, or for a later one of the
   /// peer.
   template <class Unpack>
-  Request receive(Rank peer, std::size_t bytes, Unpack unpack) {
+  Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
     const Kokkos::Profiling::ScopedRegion region("sluice: messages receive");
     auto message = std::make_shared<Message>(Message{bytes, std::move(unpack)});
     if (bytes == 0)
       message->end();
     else
-      way_to(in_, peer).post(message);
+      way_to(in_, peer).post(message, contents);
     push();
     return {peer, false, std::move(message)};
   }
@@ -240,9 +246,10 @@ class Messages {
     std::deque<Waiting<End>> waiting;
     std::exception_ptr failure = nullptr;
 
-    void post(std::shared_ptr<Message> message) {
+    void post(std::shared_ptr<Message> message, const Contents& contents) {
       if (failure) std::rethrow_exception(failure);
-      auto& way = channels.way_for(message->bytes);
+      auto& way = channels.way_for(message->bytes,
+                                   [&] { return contents ? contents() : std::to_string(message->bytes) + " bytes"; });
       waiting.push_back({&way, std::move(message)});
     }
   };
@@ -261,13 +268,15 @@ class Messages {
     static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
                   "the execution space cannot reach the View: it is in other memory");
     static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
-    const detail::Box box = detail::box_of(view, detail::whole_of(view));
+    const Range whole = detail::whole_of(view);
+    const detail::Box box = detail::box_of(view, whole);
     const auto enqueue = [queue = queue_, box, keep = std::make_shared<const View>(view)](std::byte* slot) {
       queue.parallel_for(kWay == detail::Way::pack ? "sluice: pack" : "sluice: unpack", detail::items_of<Exec>(box),
                          detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, keep);
     };
     const auto bytes = static_cast<std::size_t>(box.bytes());
-    return kWay == detail::Way::pack ? send(peer, bytes, enqueue) : receive(peer, bytes, enqueue);
+    const auto contents = [&] { return detail::contents_of(view, whole); };
+    return kWay == detail::Way::pack ? send(peer, bytes, enqueue, contents) : receive(peer, bytes, enqueue, contents);
   }
 
   /// What has not gone through a direction will not. Work of the first of it may be enqueued on a host stream, and its
