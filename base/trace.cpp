@@ -24,6 +24,7 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 
 namespace sluice::base::trace {
 namespace {
@@ -170,11 +171,11 @@ class File {
   void begin(const std::string& job) {
     if (::ftruncate(fd_.get(), 0) != 0) refuse();
     began_ = Moment::now();
-    std::array<char, 512> head{};
-    head_ =
-        std::snprintf(head.data(), head.size(), kHeadWritten, job.c_str(), began_.of_boot.c_str(),
-                      static_cast<long long>(began_.steady.count()), static_cast<long long>(began_.since_1970.count()));
-    write_all(std::string(head.data(), static_cast<std::size_t>(head_)) + std::string(kLast));
+    const std::string head = R"({"displayTimeUnit":"ns","otherData":{"job":")" + job + R"(","boot":")" +
+                             began_.of_boot + R"(","steady_ns":")" + std::to_string(began_.steady.count()) +
+                             R"(","unix_ns":")" + std::to_string(began_.since_1970.count()) + R"("},"traceEvents":[)";
+    head_ = std::ssize(head);
+    write_all(head + std::string(kLast));
   }
 
   void write_all(std::string_view text) const {
@@ -185,11 +186,9 @@ class File {
     }
   }
 
-  // The same line, for reading and for writing.
+  // What `begin` writes.
   static constexpr const char* kHead =
       R"({"displayTimeUnit":"ns","otherData":{"job":"%63[^"]","boot":"%63[^"]","steady_ns":"%lld","unix_ns":"%lld"},"traceEvents":[%n)";
-  static constexpr const char* kHeadWritten =
-      R"({"displayTimeUnit":"ns","otherData":{"job":"%s","boot":"%s","steady_ns":"%lld","unix_ns":"%lld"},"traceEvents":[)";
 
   std::string path_;
   Fd fd_;
@@ -197,27 +196,7 @@ class File {
   off_t head_ = 0;  // where the events begin
 };
 
-std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      (out += '\\') += c;
-    } else if (static_cast<unsigned char>(c) < ' ') {
-      std::array<char, 8> code{};
-      std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      out += code.data();
-    } else {
-      out += c;
-    }
-  }
-  return out += '"';
-}
-
-std::string microseconds(Nanoseconds time) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.3f", static_cast<double>(time.count()) / 1e3);
-  return text.data();
-}
+std::string microseconds(Nanoseconds time) { return decimal(static_cast<double>(time.count()) / 1e3, 3); }
 
 /// All that the process has recorded. It is never destroyed: threads may outlive main.
 class Recorder {
@@ -311,7 +290,7 @@ class Recorder {
 
   static std::string arguments(const char* channel, std::uint64_t epoch, std::uint64_t bytes) {
     std::string text;
-    if (*channel != '\0') text += ",\"channel\":" + in_quotes(channel);
+    if (*channel != '\0') text += ",\"channel\":" + json_text(channel);
     if (epoch != 0) text += ",\"epoch\":" + std::to_string(epoch);
     if (bytes != 0) text += ",\"bytes\":" + std::to_string(bytes);
     return text.empty() ? "" : ",\"args\":{" + text.substr(1) + "}";
@@ -319,7 +298,7 @@ class Recorder {
 
   std::string text(const Slice& slice) const {
     return "{\"ph\":\"X\"," + place(slice.track, slice.begin) + ",\"dur\":" + microseconds(slice.end - slice.begin) +
-           ",\"cat\":\"sluice\",\"name\":" + in_quotes(slice.name) +
+           ",\"cat\":\"sluice\",\"name\":" + json_text(slice.name) +
            arguments(slice.channel, slice.epoch, slice.bytes) + "}" +
            (slice.arrow.arrow == Arrow::none ? "" : ",\n" + text(slice.arrow, slice.track, slice.begin, slice.end));
   }
@@ -327,17 +306,15 @@ class Recorder {
   /// It is drawn to or from the slice in which its point of time lies.
   std::string text(const ArrowAt& arrow, Track track, Time begin, Time end) const {
     static constexpr std::array<const char*, 4> kPhases = {"", "s", "t", "f"};
-    std::array<char, 24> id{};
-    std::snprintf(id.data(), id.size(), "0x%llx", static_cast<unsigned long long>(arrow.id));
     return std::string("{\"ph\":\"") + kPhases.at(static_cast<std::size_t>(arrow.arrow)) +
            (arrow.arrow == Arrow::begins ? "\"," : "\",\"bp\":\"e\",") +
-           place(track, arrow.arrow == Arrow::ends ? end : begin) + ",\"id\":\"" + id.data() +
+           place(track, arrow.arrow == Arrow::ends ? end : begin) + ",\"id\":\"0x" + hexadecimal(arrow.id) +
            R"(","cat":"sluice","name":"message"})";
   }
   std::string text(const Mark& mark) const {
     return R"({"ph":"i","s":"t",)" + place(mark.track, mark.at) +
-           ",\"cat\":\"sluice\",\"name\":" + in_quotes(mark.name) +
-           ",\"args\":{\"channel\":" + in_quotes(mark.channel) + ",\"why\":" + in_quotes(mark.why) + "}}";
+           ",\"cat\":\"sluice\",\"name\":" + json_text(mark.name) +
+           ",\"args\":{\"channel\":" + json_text(mark.channel) + ",\"why\":" + json_text(mark.why) + "}}";
   }
 
   std::vector<Event> take_all() {
@@ -367,7 +344,7 @@ class Recorder {
         name("process_name", rank, 0, "\"name\":\"rank " + std::to_string(rank) + "\"");
         name("process_sort_index", rank, 0, "\"sort_index\":" + std::to_string(rank));
       }
-      name("thread_name", rank, rows_said_ + 1, "\"name\":" + in_quotes(text));
+      name("thread_name", rank, rows_said_ + 1, "\"name\":" + json_text(text));
     }
     for (const Event& event : events) line(std::visit([&](const auto& what) { return text(what); }, event));
     return all;
@@ -428,7 +405,10 @@ Listener g_listener;
 /// "put halo, to 1", cut off where it is long.
 std::array<char, 160> said(const char* name, const char* channel) noexcept {
   std::array<char, 160> text{};
-  std::snprintf(text.data(), text.size(), "%s%s%s", name, *channel == '\0' ? "" : " ", channel);
+  auto* end = text.begin();
+  for (const std::string_view part :
+       {std::string_view(name), std::string_view(*channel == '\0' ? "" : " "), std::string_view(channel)})
+    end = std::copy_n(part.begin(), std::min<std::ptrdiff_t>(std::ssize(part), text.end() - 1 - end), end);
   return text;
 }
 

@@ -6,18 +6,13 @@
 #include <exception>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "runtime/world.hpp"
 
 namespace sluice::runtime {
 namespace {
 
 using base::Clock;
-
-std::string seconds(Clock::duration duration) {
-  const double value = std::chrono::duration<double>(duration).count();
-  std::string text = std::to_string(value);
-  return text.substr(0, text.find('.') + 2) + " s";
-}
 
 device::Extent extent_of(const Slice& memory) {
   const auto& block = detail::SliceAccess::block(memory);
@@ -277,7 +272,7 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
     const std::string text = state();  // first: it must not show the awaited signal (test: a_limit_ends_no_wait_*)
     if (!still_waits(wait)) return Clock::duration::zero();
     base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "gives up; " + text).what());
-    fail(Code::timeout, "waited " + seconds(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
+    fail(Code::timeout, "waited " + base::duration_text(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
     return Clock::duration::zero();
   }
   const auto ask = std::min<Clock::duration>(limit - so_far, base::step_of(limit));
@@ -315,7 +310,7 @@ void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
   check();
   if (!in_time) {
     throw error(Code::timeout, 0,
-                "not connected after " + seconds(stated) + ": rank " + std::to_string(opening.peer) +
+                "not connected after " + base::duration_text(stated) + ": rank " + std::to_string(opening.peer) +
                     " has not opened its end; " + state());
   }
 }
@@ -548,7 +543,7 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
   base::Limit limit(stated);
   if (!close_within(limit)) {
     throw error(Code::timeout, epoch(),
-                "not closed after " + seconds(stated) + ": its memory is still in use; " + state());
+                "not closed after " + base::duration_text(stated) + ": its memory is still in use; " + state());
   }
 }
 

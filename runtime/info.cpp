@@ -2,12 +2,12 @@
 // sluice::info: what sluice-info prints, for people or as JSON.
 #include "backends/transport.hpp"
 #include "base/env.hpp"
+#include "base/text.hpp"
 
 #include <sluice/run.hpp>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -20,25 +20,10 @@ namespace runtime {
 
 namespace {
 
-std::string quoted(std::string_view text) {
-  std::string json = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      json += '\\';
-      json += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(c));
-      json += escape;
-    } else {
-      json += c;
-    }
-  }
-  return json + '"';
-}
+using base::json_text;
 
 // Empty: there is none.
-std::string quoted_or_null(std::string_view text) { return text.empty() ? "null" : quoted(text); }
+std::string text_or_null(std::string_view text) { return text.empty() ? "null" : json_text(text); }
 
 std::string_view value_of(const base::Variable& variable) {
   const char* const set = std::getenv(variable.name);
@@ -50,8 +35,8 @@ using backends::Report;
 /// What backends and providers have in common.
 template <class Row>
 std::string json_of_row(const Row& row) {
-  return "\"name\": " + quoted(row.name) + ", \"usable\": " + (row.why_not.empty() ? "true" : "false") +
-         ", \"why_not\": " + quoted(row.why_not) + ", \"level\": " + std::to_string(row.level);
+  return "\"name\": " + json_text(row.name) + ", \"usable\": " + (row.why_not.empty() ? "true" : "false") +
+         ", \"why_not\": " + json_text(row.why_not) + ", \"level\": " + std::to_string(row.level);
 }
 
 std::string json_of(const backends::Backend& backend) { return "{" + json_of_row(backend) + "}"; }
@@ -60,12 +45,12 @@ std::string json_of(const base::Fact& value) {
   if (const auto* const fact = std::get_if<bool>(&value)) return *fact ? "true" : "false";
   if (const auto* const number = std::get_if<std::uint64_t>(&value)) return std::to_string(*number);
   const auto* const text = std::get_if<std::string>(&value);
-  return text == nullptr ? "null" : quoted(*text);
+  return text == nullptr ? "null" : json_text(*text);
 }
 
 std::string json_of(const Report::Facts& facts) {
   std::string json;
-  for (const auto& [name, value] : facts) json += (json.empty() ? "" : ", ") + quoted(name) + ": " + json_of(value);
+  for (const auto& [name, value] : facts) json += (json.empty() ? "" : ", ") + json_text(name) + ": " + json_of(value);
   return json;
 }
 
@@ -93,9 +78,9 @@ std::string json_of_gpus() {
 }
 
 std::string json_of(const base::Variable& variable) {
-  return "{\"name\": " + quoted(variable.name) + ", \"kind\": " + quoted(base::name(variable.kind)) +
-         ", \"default\": " + quoted_or_null(variable.default_value) +
-         ", \"value\": " + quoted_or_null(value_of(variable)) + ", \"meaning\": " + quoted(variable.meaning) + "}";
+  return "{\"name\": " + json_text(variable.name) + ", \"kind\": " + json_text(base::name(variable.kind)) +
+         ", \"default\": " + text_or_null(variable.default_value) + ", \"value\": " + text_or_null(value_of(variable)) +
+         ", \"meaning\": " + json_text(variable.meaning) + "}";
 }
 
 template <class Range>
@@ -106,7 +91,7 @@ std::string json_list(const Range& items) {
 }
 
 std::string as_json() {
-  return "{\n  \"version\": " + quoted(SLUICE_VERSION) + ",\n  \"backends\": " + json_list(backends::backends()) +
+  return "{\n  \"version\": " + json_text(SLUICE_VERSION) + ",\n  \"backends\": " + json_list(backends::backends()) +
          ",\n  \"gpus\": " + json_of_gpus() + ",\n  \"providers\": " + json_list(backends::reports()) +
          ",\n  \"variables\": " + json_list(base::variables()) + "\n}\n";
 }

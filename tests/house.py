@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house that a machine can check: who may include what, licence lines, READMEs, no paths of one machine, mutants.
+"""The rules of the house that a machine can check: who may include what, licence lines, READMEs, no paths of one machine, numbers, mutants.
 
     tests/house.py [ROOT]      checks the tree; prints one line per finding and exits 1 if there is any
     tests/house.py --self-test plants a violation of every rule in a small tree and checks that it is found
@@ -32,6 +32,8 @@ OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
           (r"(KokkosComm/|Kokkos_).*", r"include/sluice/kokkos_comm\.hpp"),
           (r"Cabana_.*|mpi\.h", r"include/sluice/cabana(\.hpp|/.*)")]
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
+# What prints numbers as the program's locale has it: with a decimal comma, or with points between thousands.
+LOCALISED = re.compile(r"(?<!\w)(v?[fs]n?printf|v?printf|\w*stringstream|\w*ofstream|cout|cerr|clog)\b")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
@@ -175,6 +177,17 @@ def machine_findings(root):
                 yield f"{path}:{number}: a path of one machine: {found.group()}"
 
 
+def number_findings(root):
+    """Printing in the library that does not go by base/text."""
+    for path in files(root, {".cpp", ".hpp"}):
+        if path.parts[0] not in FLOORS:
+            continue
+        for number, line in enumerate((root / path).read_text().splitlines(), 1):
+            found = LOCALISED.search(line.split("//")[0])
+            if found:
+                yield f"{path}:{number}: {found.group()} prints by the program's locale; base/text does not"
+
+
 def mutant_findings(root):
     """Mutants that no longer fit the sources or the tests."""
     if (root / mutants.LIST).is_file():
@@ -184,7 +197,7 @@ def mutant_findings(root):
 def findings(root):
     """All findings of all rules."""
     for rule in (include_findings, licence_findings, readme_findings, unlisted_findings,
-                 machine_findings, mutant_findings):
+                 machine_findings, number_findings, mutant_findings):
         yield from rule(root)
 
 
@@ -236,6 +249,8 @@ PLANTS = [
     ("tests/mutants.toml", MUTANT.format(path="base/words.cpp", test="Words.rise"), "occurs 2 times"),
     ("tests/mutants.toml", MUTANT.format(path="base/wards.cpp", test="Words.rise"), "there is no file"),
     ("tests/mutants.toml", MUTANT.format(path="base/words.hpp", test="Words.fall"), "no test"),
+    ("runtime/x.cpp", SPDX + 'std::snprintf(text, sizeof text, "%.1f s", seconds);\n', "prints by the program's locale"),
+    ("base/x.hpp", SPDX + "std::ostringstream text;\n", "prints by the program's locale"),
     ("docs/x.md", "look at /" + "home/someone/file\n", "path of one machine"),
 ]
 

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <exception>
 #include <optional>
 
 #include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/provider.hpp"
+#include "base/text.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -36,10 +36,8 @@ std::string version(std::uint32_t number) {
 
 Value pci_of(const Candidate& place) {
   if (!place.pci) return {};
-  char text[32];
-  std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", place.pci->domain, place.pci->bus, place.pci->device,
-                place.pci->function);
-  return std::string(text);
+  return base::hexadecimal(place.pci->domain, 4) + ':' + base::hexadecimal(place.pci->bus, 2) + ':' +
+         base::hexadecimal(place.pci->device, 2) + '.' + base::hexadecimal(place.pci->function);
 }
 
 Value address_of(const fi_info& device) {

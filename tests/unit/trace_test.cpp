@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/trace.hpp"
 
+#include "tests/unit/locale.hpp"
 #include "tests/unit/program.hpp"
 
 #include <sluice/sluice.hpp>
@@ -85,6 +86,20 @@ TEST_F(Trace, slices_have_their_place_and_what_is_known_of_them) {
   std::set<std::string> names;
   for (const auto& name : of_phase("M")) names.insert(name.at("args").value("name", ""));
   EXPECT_EQ(names, (std::set<std::string>{"", "rank 3", "host"}));
+}
+
+TEST_F(Trace, is_valid_whatever_the_program_s_locale_and_names_are) {
+  const sluice::tests::DecimalComma locale;
+  recorded("job", [&] {
+    locale.use();
+    const trace::Channel channel{"caf\xe9", 7, trace::kNone, true};
+    const trace::Span put("put", channel, 5, 1'000'000);
+    const sluice::Span work("\xff\xfe");
+  });
+  const json slices = of_phase("X");
+  ASSERT_EQ(slices.size(), 2U);
+  EXPECT_EQ(slices[0].at("name"), "\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(slices[1].at("args"), (json{{"channel", "caf\xef\xbf\xbd"}, {"epoch", 5}, {"bytes", 1'000'000}}));
 }
 
 TEST_F(Trace, arrows_of_an_epoch_have_one_name_and_lie_at_their_slices) {

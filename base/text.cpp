@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+namespace sluice::base {
+
+namespace {
+
+/// How many bytes the character of UTF-8 has that the text begins with. 0: it begins with none (Unicode 15, table 3-7).
+std::size_t character(std::string_view text) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(i < text.size() ? text[i] : '\0'); };
+  const auto follows = [&](std::size_t i, unsigned least, unsigned most) { return at(i) >= least && at(i) <= most; };
+  const unsigned first = at(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return follows(1, 0x80, 0xbf) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const bool second = follows(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf);
+    return second && follows(2, 0x80, 0xbf) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const bool second = follows(1, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf);
+    return second && follows(2, 0x80, 0xbf) && follows(3, 0x80, 0xbf) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string decimal(double value, int digits) {
+  std::array<char, std::numeric_limits<double>::max_exponent10 + 64> text{};
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits);
+  return {text.data(), written.ptr};
+}
+
+std::string hexadecimal(std::uint64_t value, int digits) {
+  std::array<char, 16> text{};
+  const auto* const end = std::to_chars(text.data(), text.data() + text.size(), value, 16).ptr;
+  const auto length = static_cast<std::size_t>(end - text.data());
+  return std::string(std::max(length, static_cast<std::size_t>(digits)) - length, '0').append(text.data(), length);
+}
+
+std::string duration_text(std::chrono::nanoseconds duration) {
+  constexpr std::array<std::pair<double, const char*>, 4> kUnits{{{1e9, " s"}, {1e6, " ms"}, {1e3, " us"}, {1, " ns"}}};
+  const auto nanoseconds = static_cast<double>(duration.count());
+  const auto* const unit = std::find_if(kUnits.begin(), kUnits.end() - 1,
+                                        [&](const auto& one) { return std::abs(nanoseconds) >= one.first; });
+  const double value = nanoseconds / unit->first;
+  std::string text = decimal(value, std::abs(value) < 10 ? 2 : std::abs(value) < 100 ? 1 : 0);
+  if (text.find('.') != std::string::npos) text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + unit->second;
+}
+
+std::string json_text(std::string_view text) {
+  std::string out = "\"";
+  while (!text.empty()) {
+    const std::size_t size = character(text);
+    if (size == 0) {
+      out += "\xef\xbf\xbd";
+    } else if (static_cast<unsigned char>(text[0]) < ' ') {
+      out += "\\u" + hexadecimal(static_cast<unsigned char>(text[0]), 4);
+    } else {
+      if (text[0] == '"' || text[0] == '\\') out += '\\';
+      out += text.substr(0, size);
+    }
+    text.remove_prefix(std::max(size, std::size_t{1}));
+  }
+  return out + '"';
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers and names as text, the same in every locale of the program. Nothing else here prints fractions or JSON.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sluice::base {
+
+/// With so many digits behind the point: "2.50".
+std::string decimal(double value, int digits);
+
+/// "00ff", with at least so many digits.
+std::string hexadecimal(std::uint64_t value, int digits = 1);
+
+/// Three digits or more, in the largest unit of which it has one: "2.5 s", "40 ms".
+std::string duration_text(std::chrono::nanoseconds duration);
+
+/// A string of JSON, in its quotes. A byte that is not UTF-8 becomes U+FFFD, the replacement character: readers refuse
+/// a file with any other.
+std::string json_text(std::string_view text);
+
+}  // namespace sluice::base
