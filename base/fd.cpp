@@ -5,10 +5,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 
 namespace sluice::base {
@@ -101,6 +103,15 @@ Fd& Fd::operator=(Fd&& other) noexcept {
 
 Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+void write_all(int fd, std::string_view text, std::string_view where) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno != EINTR)
+      throw std::system_error(errno, std::generic_category(), "cannot write to " + std::string(where));
+    text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
+  }
 }
 
 bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<const int> fds) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,10 @@ void fill_standard_descriptors();
 
 /// Whether a call failed because this process or machine has no descriptor left.
 inline bool lacks_descriptors(int error) noexcept { return error == EMFILE || error == ENFILE; }
+
+/// Writes all of it to a file or a pipe.
+/// @throws std::system_error "cannot write to WHERE: No space left on device"
+void write_all(int fd, std::string_view text, std::string_view where);
 
 /// Linux's own limit on the descriptors of one packet (SCM_MAX_FD).
 inline constexpr std::size_t kMaxPacketFds = 253;

@@ -438,8 +438,7 @@ Agreement agree_alone(const Request& request) {
 
 int launch_request(Request request) {
   if (request.help || request.version) {
-    const std::string_view text = request.help ? kLaunchUsage : "sluice-run " SLUICE_VERSION "\n";
-    [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
+    base::write_all(STDOUT_FILENO, request.help ? kLaunchUsage : "sluice-run " SLUICE_VERSION "\n", "standard output");
     return 0;
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);

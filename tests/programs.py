@@ -139,6 +139,13 @@ ROWS = [
     ("run.no_program", f"{RUN} -n 2 {{out}}/no_such_program", 2, r"no_such_program"),
     ("run.no_count", f"{RUN} {JACOBI}", 2, r"-n"),
     ("run.help", f"{RUN} --help", 0, r"--threads"),
+    *((f"{name}.into_a_full_device", f"{{out}}/into_a_full_device {command}", 1, rf"{program}: cannot write to standard output: No space left")
+      for name, program, command in (("info", "sluice-info", "{bin}/sluice-info"), ("info.json", "sluice-info", "{bin}/sluice-info --json"),
+                                     ("info.help", "sluice-info", "{bin}/sluice-info --help"), ("run.help", "sluice-run", f"{RUN} --help"),
+                                     ("jacobi.help", "jacobi", "{bin}/jacobi --help"), ("jacobi", "jacobi", f"{RUN} -n 2 {JACOBI}"),
+                                     ("life", "life", LIFE), ("heat.threads", "heat", f"{RUN} -n 2 --threads {HEAT}"),
+                                     ("bench.help", "sluice-bench", "{bin}/sluice-bench --help"),
+                                     ("bench", "sluice-bench", f"{RUN} -n 2 {{bin}}/sluice-bench latency --sizes 8:16 --iters 10 --rounds 1"))),
     ("bench.unknown_name", f"{RUN} -n 2 {{bin}}/sluice-bench no_such_bench", 2, r"no_such_bench"),
     ("bench.no_rival_of_that_name", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against flor", 2, r"flor"),
     ("bench.rival_without_mpi", f"{RUN} -n 2 {{bin}}/sluice-bench stream --against floor,mpi", 2, r"mpiexec"),
@@ -565,6 +572,8 @@ def main():
         (work / "timelines").mkdir()
         (work / "in_folder_of_rank_0").write_text(f'#!/bin/sh\nprogram=$(realpath "$1")\nshift\n[ "$SLUICE_RANK" != 0 ] || cd {work}\nexec "$program" "$@"\n')
         (work / "in_folder_of_rank_0").chmod(0o755)
+        (work / "into_a_full_device").write_text('#!/bin/sh\nexec "$@" >/dev/full\n')
+        (work / "into_a_full_device").chmod(0o755)
         emucuda = options.bin.resolve().parent / "emucuda"
         folders = {"bin": options.bin, "source": options.source, "out": work, "emucuda": emucuda}
         all_rows = FULL_ROWS if options.full else [*ROWS, *output_rows(), *trace_rows(), *bench_rows()]

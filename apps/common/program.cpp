@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace apps {
 namespace {
@@ -16,6 +18,13 @@ namespace {
 int say(const Parsed& parsed) {
   fmt::print(parsed.exit_code == 0 ? stdout : stderr, "{}", parsed.text);
   return parsed.exit_code;
+}
+
+/// Flushes standard output: a full device is noticed no earlier.
+bool is_written(const char* name) {
+  if (std::fflush(stdout) == 0) return true;
+  fmt::print(stderr, "{}: cannot write to standard output: {}\n", name, std::strerror(errno));
+  return false;
 }
 
 }  // namespace
@@ -54,6 +63,7 @@ int run_program(int argc, char** argv, const char* name, const Parsed& parsed, c
         }
       },
       options);
+  if (!is_written(name)) worst(1);
   return std::max(started, code.load());
 }
 

@@ -14,7 +14,8 @@ namespace apps {
 using RankBody = std::function<int(sluice::Context&)>;
 
 /// The end of every application's main: starts the ranks and runs `body` in each, or, where `parsed` says so, has one
-/// rank print that text. A UsageError is printed once, as "NAME: what", with exit code 2.
+/// rank print that text. A UsageError is printed once, as "NAME: what", with exit code 2. Output that
+/// cannot be written is exit code 1.
 int run_program(int argc, char** argv, const char* name, const Parsed& parsed, const std::string& backend,
                 const RankBody& body);
 

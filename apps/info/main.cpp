@@ -2,36 +2,42 @@
 // sluice-info: what this build and this machine can do.
 #include <sluice/run.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace {
 
 constexpr const char* kUsage = "usage: sluice-info [--json]\n";
 
+int print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  std::fprintf(stderr, "sluice-info: cannot write to standard output: %s\n", std::strerror(errno));
+  return 1;
+}
+
 // The list comes first: it is what a person with a bad variable needs.
-int print(bool json) {
-  std::fputs(sluice::info(json).c_str(), stdout);
+int print_info(bool json) {
+  const int code = print(sluice::info(json));
   try {
     sluice::check_environment();
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "sluice-info: %s\n", error.what());
     return 2;
   }
-  return 0;
+  return code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 1) return print(false);
+  if (argc == 1) return print_info(false);
   const std::string_view argument = argv[1];
-  if (argc == 2 && argument == "--json") return print(true);
-  if (argc == 2 && (argument == "--help" || argument == "-h")) {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
+  if (argc == 2 && argument == "--json") return print_info(true);
+  if (argc == 2 && (argument == "--help" || argument == "-h")) return print(kUsage);
   std::fprintf(stderr, "sluice-info: it takes --json or nothing, not '%s'\n", argv[argc == 2 ? 1 : 2]);
   return 2;
 }

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -209,6 +210,25 @@ TEST(Packet, one_that_is_empty_or_has_too_many_descriptors_is_refused) {
   const std::vector<int> fds(sluice::base::kMaxPacketFds + 1, here.get());
   EXPECT_THROW(send_packet(here, stamped(1, 1), fds), std::invalid_argument);
   EXPECT_FALSE(receive_packet(there).has_value());
+}
+
+TEST(Fd, all_of_a_text_is_written_or_the_error_names_the_place) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const Fd reader(ends[0]);
+  const Fd writer(ends[1]);
+  sluice::base::write_all(writer.get(), "all of it", "a pipe");
+  std::array<char, 16> text{};
+  EXPECT_EQ(::read(reader.get(), text.data(), text.size()), 9);
+  EXPECT_STREQ(text.data(), "all of it");
+  const Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  try {
+    sluice::base::write_all(full.get(), "text", "the report");
+    ADD_FAILURE() << "written";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), ENOSPC);
+    EXPECT_EQ(std::string(error.what()).find("cannot write to the report: "), 0U) << error.what();
+  }
 }
 
 }  // namespace
