@@ -2,13 +2,13 @@
 #include "base/trace.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -111,25 +111,45 @@ Fd open_file(const std::string& path) {
   return fd;
 }
 
-/// A file that ranks add to, each under its lock. It is whole, and valid JSON, whenever nobody has the lock, unless one
-/// was killed while it wrote: then it ends with what the next one adds.
+std::string microseconds(Nanoseconds time) { return decimal(static_cast<double>(time.count()) / 1e3, 3); }
+
+/// A timeline of one job, which one process writes to at a time. It is whole, and valid JSON, after each `append`, also
+/// after one that fails. After one that was killed the next one removes half a line.
 class File {
  public:
-  File(const std::string& path, const std::string& job) : path_(path), fd_(open_file(path)) {
-    while (::flock(fd_.get(), LOCK_EX) != 0) {
-      if (errno != EINTR) refuse();
-    }
-    if (!is_of(job)) begin(job);
+  /// Empties a file of another job. @param began  the origin of times in a file that is new
+  File(const std::string& path, const std::string& job, const Moment& began) : path_(path), fd_(open_file(path)) {
+    if (!is_of(job)) begin(job, began);
   }
 
-  /// When its first rank began.
+  /// The origin of its times.
   const Moment& began() const noexcept { return began_; }
 
-  void append(const std::string& events) {
+  /// @param events  of lines that end with ",\n", but for the last
+  void append(const std::string& events) const {
     if (events.empty()) return;
-    const auto end = ::lseek(fd_.get(), end_of_events(), SEEK_SET);
-    if (end < 0 || ::ftruncate(fd_.get(), end) != 0) refuse();
-    write_all((end > head_ ? ",\n" : "") + events + std::string(kLast));
+    const auto end = end_of_events();
+    if (::ftruncate(fd_.get(), end) != 0) refuse();
+    try {
+      write_at(end, (end > head_ ? ",\n" : "") + events + std::string(kLast));
+    } catch (...) {
+      // Its last line was there before: there is room for it.
+      write_at(end, kLast);
+      static_cast<void>(::ftruncate(fd_.get(), end + std::ssize(kLast)));
+      throw;
+    }
+  }
+
+  /// All events in it.
+  std::string events() const {
+    std::string text(static_cast<std::size_t>(end_of_events() - head_), ' ');
+    for (std::size_t got = 0; got < text.size();) {
+      const auto more = ::pread(fd_.get(), &text[got], text.size() - got, head_ + static_cast<off_t>(got));
+      if (more < 0 && errno != EINTR) refuse();
+      if (more == 0) text.resize(got);
+      got += static_cast<std::size_t>(std::max<ssize_t>(more, 0));
+    }
+    return text;
   }
 
  private:
@@ -168,25 +188,22 @@ class File {
     return std::max(end, head_);
   }
 
-  void begin(const std::string& job) {
-    if (::ftruncate(fd_.get(), 0) != 0) refuse();
-    began_ = Moment::now();
+  void begin(const std::string& job, const Moment& began) {
+    began_ = began;
     const std::string head = R"({"displayTimeUnit":"ns","otherData":{"job":")" + job + R"(","boot":")" +
                              began_.of_boot + R"(","steady_ns":")" + std::to_string(began_.steady.count()) +
                              R"(","unix_ns":")" + std::to_string(began_.since_1970.count()) + R"("},"traceEvents":[)";
     head_ = std::ssize(head);
-    write_all(head + std::string(kLast));
+    if (::ftruncate(fd_.get(), 0) != 0) refuse();
+    write_at(0, head + std::string(kLast));
   }
 
-  void write_all(std::string_view text) const {
-    while (!text.empty()) {
-      const auto written = ::write(fd_.get(), text.data(), text.size());
-      if (written < 0 && errno != EINTR) refuse();
-      if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
-    }
+  void write_at(off_t place, std::string_view text) const {
+    if (::lseek(fd_.get(), place, SEEK_SET) < 0) refuse();
+    write_all(fd_.get(), text, path_);
   }
 
-  // What `begin` writes.
+  // The line that `begin` writes.
   static constexpr const char* kHead =
       R"({"displayTimeUnit":"ns","otherData":{"job":"%63[^"]","boot":"%63[^"]","steady_ns":"%lld","unix_ns":"%lld"},"traceEvents":[%n)";
 
@@ -196,7 +213,105 @@ class File {
   off_t head_ = 0;  // where the events begin
 };
 
-std::string microseconds(Nanoseconds time) { return decimal(static_cast<double>(time.count()) / 1e3, 3); }
+/// Adds `by` to the time of each event. Quotes in names are escaped, so that "ts": is found nowhere else.
+std::string later(const std::string& events, Nanoseconds by) {
+  static constexpr std::string_view kTime = "\"ts\":";
+  std::string all;
+  std::size_t done = 0;
+  for (std::size_t at = 0; (at = events.find(kTime, done)) != std::string::npos;) {
+    all.append(events, done, at + kTime.size() - done);
+    std::string digits;  // three of them behind the point
+    for (done = at + kTime.size(); done < events.size() && events[done] != ','; ++done) {
+      if (events[done] != '.') digits += events[done];
+    }
+    std::int64_t nanoseconds = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), nanoseconds);
+    all += microseconds(Nanoseconds(nanoseconds) + by);
+  }
+  return all.append(events, done);
+}
+
+/// Processes of a job write timelines of their own into a folder beside the file, and one process at a time merges
+/// those that are there. Locks of the file system are not used: on networks they may be missing, or do nothing. The
+/// process that creates the file `merging` merges.
+///
+/// Every part is merged: a process that cannot create `merging` has put its part there before, and the one that removes
+/// it looks for parts again after that.
+class Parts {
+ public:
+  Parts(const std::string& file, const std::string& job)
+      : file_(file), job_(job), folder_(file + '.' + job + ".parts"), merging_(folder_ / "merging") {}
+
+  void add(const std::string& name, const Moment& began, const std::string& events) const {
+    const std::filesystem::path unready = folder_ / ('.' + name);
+    // The process that merged the last part removes the folder.
+    while (::mkdir(folder_.c_str(), 0777) == 0 || errno == EEXIST) {
+      if (Fd(::open(unready.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666))) {
+        File(unready, job_, began).append(events);
+        if (::rename(unready.c_str(), (folder_ / name).c_str()) != 0) break;
+        return merge();
+      }
+      if (errno != ENOENT) break;
+    }
+    refuse(file_);
+  }
+
+  /// Returns when no part is left, or another process is about to merge those that are.
+  void merge() const {
+    while (!ready().empty() && Fd(::open(merging_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666))) {
+      const Merging here{*this};
+      for (auto parts = ready(); !parts.empty(); parts = ready()) {
+        for (const auto& part : parts) merge(part);
+      }
+    }
+  }
+
+  /// Merges parts of processes that were killed.
+  /// @param alone  no process of the job is left, so that `merging` is of one that was killed
+  /// @throws std::runtime_error if parts are left
+  void merge_the_rest(bool alone) const {
+    if (alone) ::unlink(merging_.c_str());
+    merge();
+    if (!ready().empty()) throw std::runtime_error("parts of it are left in " + folder_.string());
+    if (alone) std::filesystem::remove_all(folder_);  // with what was being written
+  }
+
+ private:
+  /// While it lives, this process merges.
+  struct Merging {
+    const Parts& parts;
+    ~Merging() {
+      ::unlink(parts.merging_.c_str());
+      ::rmdir(parts.folder_.c_str());
+    }
+  };
+
+  std::vector<std::filesystem::path> ready() const {
+    std::vector<std::filesystem::path> all;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_, none)) {
+      const auto name = entry.path().filename().string();
+      if (entry.path() != merging_ && name.front() != '.') all.push_back(entry.path());
+    }
+    std::ranges::sort(all);
+    return all;
+  }
+
+  void merge(const std::filesystem::path& path) const {
+    const File part(path, job_, {});
+    // Ranks begin at about the same time, in any order: none began before the file, as times below 0 are not shown.
+    constexpr Nanoseconds kBefore = std::chrono::hours(24);
+    const Moment& began = part.began();
+    const File whole(file_, job_, {began.of_boot, began.steady - kBefore, began.since_1970 - kBefore});
+    whole.append(later(part.events(), began.here() - whole.began().here()));
+    if (::unlink(path.c_str()) != 0) refuse(path);
+  }
+
+  std::string file_;
+  std::string job_;
+  std::filesystem::path folder_;
+  std::filesystem::path merging_;
+};
 
 /// All that the process has recorded. It is never destroyed: threads may outlive main.
 class Recorder {
@@ -209,9 +324,11 @@ class Recorder {
   void start(const std::string& file, const std::string& job) {
     const std::lock_guard lock(file_mutex_);
     if (!file_.empty()) return;
-    const File there(file, job);
+    check(file);
     file_ = std::filesystem::absolute(file);  // a program may change its folder
     job_ = job;
+    began_ = Moment::now();
+    add_part("");
     process_ = ::getpid();
     recording_.store(true);
     heard.store(true);
@@ -225,9 +342,7 @@ class Recorder {
     if (process_.load() != ::getpid()) return;  // a child of fork has none of its own, and perhaps a lock for ever
     const std::lock_guard lock(file_mutex_);
     const std::vector<Event> events = take_all();
-    File file(file_, job_);
-    began_ = file.began().here();
-    file.append(text_of(events));
+    if (!events.empty()) add_part(text_of(events));
   }
 
   Track new_track(int rank, std::string_view name) {
@@ -282,10 +397,15 @@ class Recorder {
     return static_cast<Track>(tracks_.size());
   }
 
+  void add_part(const std::string& events) {
+    const std::string name = hexadecimal(process_token(), 16) + '.' + std::to_string(++parts_);
+    Parts(file_, job_).add(name, began_, events);
+  }
+
   std::string place(Track track, Time at) const {
     const int rank = track == kNone ? 0 : rows_[track - 1].rank;
     return "\"pid\":" + std::to_string(rank) + ",\"tid\":" + std::to_string(track) +
-           ",\"ts\":" + microseconds(at.time_since_epoch() - began_);
+           ",\"ts\":" + microseconds(at.time_since_epoch() - began_.steady);
   }
 
   static std::string arguments(const char* channel, std::uint64_t epoch, std::uint64_t bytes) {
@@ -356,7 +476,8 @@ class Recorder {
   std::string job_;
   std::atomic<::pid_t> process_{0};
   std::atomic<bool> recording_{false};
-  Nanoseconds began_{};    // the job, by our steady clock
+  Moment began_;
+  int parts_ = 0;
   std::vector<Row> rows_;  // tracks, as they were when it began to write
   std::size_t rows_said_ = 0;
   std::set<int> ranks_said_;
@@ -398,6 +519,8 @@ void record(const Event& event) noexcept {
   }
 }
 
+std::atomic<bool> g_lost{false};
+
 // Set before anybody hears of slices.
 std::once_flag g_told_whom;
 Listener g_listener;
@@ -415,7 +538,10 @@ std::array<char, 160> said(const char* name, const char* channel) noexcept {
 }  // namespace
 
 void check(const std::string& file) {
-  if (!file.empty()) open_file(file);
+  if (file.empty()) return;
+  open_file(file);
+  const auto folder = std::filesystem::absolute(file).parent_path();  // where the parts are
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) refuse(file);
 }
 
 void start(const std::string& file, const std::string& job) { Recorder::get().start(file, job); }
@@ -441,8 +567,14 @@ void flush() noexcept {
   try {
     Recorder::get().flush();
   } catch (const std::exception& reason) {
-    log(LogLevel::error, std::string("the timeline is lost: ") + reason.what());
+    if (!g_lost.exchange(true)) log(LogLevel::error, std::string("the timeline lacks events: ") + reason.what());
   }
+}
+
+bool lost() noexcept { return g_lost.load(); }
+
+void merge_the_rest(const std::string& file, const std::string& job, bool alone) {
+  Parts(file, job).merge_the_rest(alone);
 }
 
 Track new_track(int rank, std::string_view name) { return Recorder::get().new_track(rank, name); }

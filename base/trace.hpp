@@ -39,12 +39,21 @@ void tell(const Listener& listener);
 void check(const std::string& file);
 
 /// From now on this process records, and adds what it has to `file` in `flush` and at its end. What another job has
-/// left in the file goes. Only the first call of a process does anything.
+/// left in the file goes. Only the first call of a process does anything. Processes of the job on all hosts that share
+/// the folder add to the one file, by way of a folder FILE.JOB.parts.
 /// @throws std::invalid_argument as `check`
 void start(const std::string& file, const std::string& job);
 
-/// Adds to the file what was recorded, and forgets it.
+/// Adds to the file what was recorded, and forgets it. Logs the first failure of the process.
 void flush() noexcept;
+
+/// True once a flush has failed to write an event.
+bool lost() noexcept;
+
+/// Adds to the file the parts that processes of this job left in their folder when they were killed.
+/// @param alone  no process of the job is alive
+/// @throws std::exception if something is left there
+void merge_the_rest(const std::string& file, const std::string& job, bool alone);
 
 using Track = std::uint32_t;
 inline constexpr Track kNone = 0;

@@ -3,6 +3,7 @@
 // all.
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/trace.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/child.hpp"
 #include "runtime/launch_flags.hpp"
@@ -447,8 +448,18 @@ int launch_request(Request request) {
   const LaunchReport report(env.report_fd);
   for (const int fd : {env.listen_fd, env.tcp_fd, env.hosts_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   find_program(request.command.front());  // likewise a program, before others wait for us
-  Agreement agreement = request.hosts > 1 ? meet(request, env) : agree_alone(request);
-  return Job(std::move(request), std::move(agreement)).supervise();
+  const bool one_host = request.hosts <= 1;
+  Agreement agreement = one_host ? agree_alone(request) : meet(request, env);
+  const std::string job = agreement.job;
+  const int code = Job(std::move(request), std::move(agreement)).supervise();
+  if (env.trace.empty() || job.empty()) return code;
+  try {
+    base::trace::merge_the_rest(env.trace, job, one_host);
+    return code;
+  } catch (const std::exception& reason) {
+    base::write_line("sluice-run: the timeline " + env.trace + " lacks events: " + reason.what());
+    return code == 0 ? 1 : code;
+  }
 }
 
 }  // namespace

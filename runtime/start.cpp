@@ -94,11 +94,12 @@ Outcome run_start(const Start& start) {
   return run_place(alone(), start);
 }
 
-/// The exit code of `work`, or of what it threw.
+/// The exit code of `work`, or of what it threw, or of a timeline that could not be written.
 template <class Work>
 int guarded(Work work) {
   try {
-    return work();
+    const int code = work();
+    return code == 0 && base::trace::lost() ? 1 : code;
   } catch (const std::invalid_argument& error) {
     base::write_line(std::string("sluice: ") + error.what());
     return 2;

@@ -8,6 +8,16 @@
 
 #include <gtest/gtest.h>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -243,6 +253,115 @@ TEST_F(Trace, a_file_that_cannot_be_written_is_an_error_that_says_so) {
     return 1;
   });
   EXPECT_EQ(program.result().code, 0);
+}
+
+/// From now on flock answers so in this process, and in those that it starts. 0: as if it had locked, which it has not.
+void answer_flock(int error) {
+  std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog program{filter.size(), filter.data()};
+  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+TEST_F(Trace, needs_no_locks_of_the_file_system) {
+  for (const int error : {ENOSYS, ENOLCK}) {
+    Program program([&] {
+      answer_flock(error);
+      trace::start(file_, "job " + std::to_string(error));
+      { const trace::Span slice("slice"); }
+      trace::flush();
+      return 0;
+    });
+    EXPECT_EQ(program.result().code, 0) << "flock answers " << error;
+    EXPECT_EQ(of_phase("X").size(), 1U);
+  }
+}
+
+TEST_F(Trace, has_all_of_processes_that_write_at_once_without_locks) {
+  constexpr int kProcesses = 8;
+  constexpr int kTimes = 25;
+  Program program([&] {
+    answer_flock(0);
+    for (int rank = 0; rank < kProcesses; ++rank) {
+      if (::fork() != 0) continue;
+      trace::start(file_, "job");
+      trace::set_rank(rank);
+      for (int i = 0; i < kTimes; ++i) {
+        { const trace::Span slice("slice", {}, static_cast<std::uint64_t>(rank * kTimes + i + 1)); }
+        trace::flush();
+      }
+      ::_exit(trace::lost() ? 1 : 0);
+    }
+    int bad = 0;
+    for (int status = 0; ::wait(&status) > 0;) bad += status != 0;
+    return bad;
+  });
+  EXPECT_EQ(program.result().code, 0);
+  std::set<int> epochs;
+  for (const auto& slice : of_phase("X")) epochs.insert(slice.at("args").at("epoch").get<int>());
+  EXPECT_EQ(epochs.size(), static_cast<std::size_t>(kProcesses * kTimes));
+  EXPECT_EQ(of_phase("X").size(), epochs.size()) << "once each";
+  EXPECT_FALSE(std::filesystem::exists(file_ + ".job.parts"));
+}
+
+/// A full device, as a limit on the size of files.
+void limit_files(rlim_t bytes) {
+  const rlimit limit{bytes, bytes};
+  ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+TEST_F(Trace, is_valid_on_a_device_that_gets_full_and_says_once_what_it_lacks) {
+  constexpr std::size_t kTimes = 20;
+  const std::string said = recorded("job", [] {
+    limit_files(16 * 1024);
+    for (std::size_t i = 0; i < kTimes; ++i) {
+      for (int k = 0; k < 20; ++k) const trace::Span slice("slice");
+      trace::flush();
+    }
+  });
+  EXPECT_EQ(sluice::tests::lines(said), 1) << said;
+  EXPECT_TRUE(sluice::tests::contains(said, "the timeline lacks events: cannot write to " + file_)) << said;
+  const auto slices = of_phase("X").size();
+  EXPECT_GT(slices, 20U);
+  EXPECT_LT(slices, kTimes * 20);
+  trace::merge_the_rest(file_, "job", true);
+  EXPECT_EQ(of_phase("X").size(), kTimes * 20) << "there is room again";
+}
+
+TEST_F(Trace, that_lacks_events_is_exit_code_1) {
+  ::setenv("SLUICE_TRACE", file_.c_str(), 1);
+  Program program([] {
+    return sluice::run_threads(1, [](sluice::Context&) {
+      for (int i = 0; i < 1000; ++i) const sluice::Span slice("slice");
+      limit_files(4096);
+    });
+  });
+  const auto result = program.result();
+  ::unsetenv("SLUICE_TRACE");
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_TRUE(sluice::tests::contains(result.err, "the timeline lacks events")) << result.err;
+  EXPECT_EQ(events(), json::array());
+  for (const auto& entry : std::filesystem::directory_iterator(testing::TempDir())) {
+    if (entry.path().string().starts_with(file_ + '.')) std::filesystem::remove_all(entry.path());
+  }
+}
+
+/// One process was killed while it merged, so that the next one leaves its part to others.
+TEST_F(Trace, parts_that_were_left_are_merged_at_the_end) {
+  recorded("job", [] { const trace::Span first("first"); });
+  const std::string folder = file_ + ".job.parts";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/merging") << "";
+  recorded("job", [] { const trace::Span second("second"); });
+  EXPECT_EQ(of_phase("X").size(), 1U);
+  EXPECT_THROW(trace::merge_the_rest(file_, "job", false), std::runtime_error);
+  trace::merge_the_rest(file_, "job", true);
+  EXPECT_EQ(of_phase("X").size(), 2U);
+  EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 /// Two ranks, one slot: puts wait for their credits.
