@@ -325,10 +325,11 @@ class Recorder {
     const std::lock_guard lock(file_mutex_);
     if (!file_.empty()) return;
     check(file);
-    file_ = std::filesystem::absolute(file);  // a program may change its folder
-    job_ = job;
+    const std::string whole = std::filesystem::absolute(file);  // a program may change its folder
     began_ = Moment::now();
-    add_part("");
+    Parts(whole, job).add(part_name(), began_, "");
+    file_ = whole;
+    job_ = job;
     process_ = ::getpid();
     recording_.store(true);
     heard.store(true);
@@ -342,7 +343,7 @@ class Recorder {
     if (process_.load() != ::getpid()) return;  // a child of fork has none of its own, and perhaps a lock for ever
     const std::lock_guard lock(file_mutex_);
     const std::vector<Event> events = take_all();
-    if (!events.empty()) add_part(text_of(events));
+    if (!events.empty()) Parts(file_, job_).add(part_name(), began_, text_of(events));
   }
 
   Track new_track(int rank, std::string_view name) {
@@ -397,9 +398,9 @@ class Recorder {
     return static_cast<Track>(tracks_.size());
   }
 
-  void add_part(const std::string& events) {
-    const std::string name = hexadecimal(process_token(), 16) + '.' + std::to_string(++parts_);
-    Parts(file_, job_).add(name, began_, events);
+  /// Of no other part: children of fork have their parent's token.
+  std::string part_name() {
+    return hexadecimal(process_token(), 16) + '.' + std::to_string(::getpid()) + '.' + std::to_string(++parts_);
   }
 
   std::string place(Track track, Time at) const {
