@@ -398,7 +398,7 @@ class Recorder {
     return static_cast<Track>(tracks_.size());
   }
 
-  /// Of no other part: children of fork have their parent's token.
+  /// The number of the process too, as children of fork have their parent's token.
   std::string part_name() {
     return hexadecimal(process_token(), 16) + '.' + std::to_string(::getpid()) + '.' + std::to_string(++parts_);
   }

@@ -145,7 +145,7 @@ ROWS = [
                                      ("jacobi.help", "jacobi", "{bin}/jacobi --help"), ("jacobi", "jacobi", f"{RUN} -n 2 {JACOBI}"),
                                      ("life", "life", LIFE), ("heat.threads", "heat", f"{RUN} -n 2 --threads {HEAT}"),
                                      ("bench.help", "sluice-bench", "{bin}/sluice-bench --help"),
-                                     ("bench", "sluice-bench", f"{RUN} -n 2 {{bin}}/sluice-bench latency --sizes 8:16 --iters 10 --rounds 1"))),
+                                     ("bench", "rank 0", f"{RUN} -n 2 {{bin}}/sluice-bench latency --sizes 8:16 --iters 10 --rounds 1"))),
     ("bench.unknown_name", f"{RUN} -n 2 {{bin}}/sluice-bench no_such_bench", 2, r"no_such_bench"),
     ("bench.no_rival_of_that_name", f"{RUN} -n 2 {{bin}}/sluice-bench latency --against flor", 2, r"flor"),
     ("bench.rival_without_mpi", f"{RUN} -n 2 {{bin}}/sluice-bench stream --against floor,mpi", 2, r"mpiexec"),

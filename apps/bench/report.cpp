@@ -146,7 +146,7 @@ void Report::add(Row row) {
   if (header != header_) fmt::print("{}", header);
   header_ = header;
   fmt::print("{}\n", row_text(row));
-  std::fflush(stdout);
+  apps::flush_output();
   rows_.push_back(std::move(row));
   apps::write_text(json_, to_json());
   apps::write_text(csv_, columns_ == CsvColumns::cup_ecs ? to_cup_ecs() : to_csv());

@@ -2,15 +2,15 @@
 #include "apps/common/program.hpp"
 
 #include "apps/common/collectives.hpp"
+#include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
+#include <system_error>
 
 namespace apps {
 namespace {
@@ -18,13 +18,6 @@ namespace {
 int say(const Parsed& parsed) {
   fmt::print(parsed.exit_code == 0 ? stdout : stderr, "{}", parsed.text);
   return parsed.exit_code;
-}
-
-/// Flushes standard output: a full device is noticed no earlier.
-bool is_written(const char* name) {
-  if (std::fflush(stdout) == 0) return true;
-  fmt::print(stderr, "{}: cannot write to standard output: {}\n", name, std::strerror(errno));
-  return false;
 }
 
 }  // namespace
@@ -63,7 +56,12 @@ int run_program(int argc, char** argv, const char* name, const Parsed& parsed, c
         }
       },
       options);
-  if (!is_written(name)) worst(1);
+  try {
+    flush_output();
+  } catch (const std::system_error& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    worst(1);
+  }
   return std::max(started, code.load());
 }
 

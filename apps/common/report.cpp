@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -120,6 +121,11 @@ void write_text(const std::string& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
   out << text << std::flush;
   if (!out) throw std::runtime_error("cannot write " + file + ": " + std::strerror(errno));
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
 }
 
 void write_results(const Result& result, const CommonOptions& options) {

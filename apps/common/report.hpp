@@ -53,6 +53,8 @@ std::string why_not_writable(const std::string& file);
 void check_writable(const std::string& file);
 /// Writes nothing if the name is empty. @throws std::runtime_error
 void write_text(const std::string& file, const std::string& text);
+/// Writes what was printed: a full device is noticed no earlier. @throws std::system_error
+void flush_output();
 /// The files that the options ask for.
 void write_results(const Result& result, const CommonOptions& options);
 
