@@ -275,7 +275,7 @@ def environment(folder, mutant, limit_ms):
 def run(program, folder, mutant, limit_ms):
     """Returns whether all tests passed, and what they said."""
     try:
-        done = subprocess.run([program, f"--gtest_filter={mutant.test}", "--gtest_fail_fast"], text=True, timeout=HANGS_S,
+        done = subprocess.run([program, f"--gtest_filter={mutant.test}", "--gtest_fail_fast"], text=True, errors="replace", timeout=HANGS_S,
                               env=environment(folder, mutant, limit_ms), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except subprocess.TimeoutExpired:
         return False, "hung"
