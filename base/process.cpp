@@ -6,15 +6,23 @@
 #include <fstream>
 #include <random>
 
+#include "base/fork.hpp"
+
 namespace sluice::base {
 
-const std::uint64_t& process_token() {
-  static const std::uint64_t token = [] {
+namespace {
+
+struct Token {
+  std::uint64_t value = [] {
     std::random_device random;
     return (std::uint64_t{random()} << 32) | random();
   }();
-  return token;
-}
+};
+OnePerProcess<Token> g_token;
+
+}  // namespace
+
+const std::uint64_t& process_token() { return g_token->value; }
 
 Host this_host() {
   Host host;

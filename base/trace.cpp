@@ -18,10 +18,12 @@
 #include <set>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "base/text.hpp"
@@ -313,24 +315,22 @@ class Parts {
   std::filesystem::path merging_;
 };
 
+// A child of fork has a timeline of its own, beside that of its parent, whose job and tracks are others.
+std::atomic<bool> g_recorded{false};  // here, or in a parent
+
 /// All that the process has recorded. It is never destroyed: threads may outlive main.
 class Recorder {
  public:
-  static Recorder& get() {
-    static auto* const recorder = new Recorder;
-    return *recorder;
-  }
-
   void start(const std::string& file, const std::string& job) {
     const std::lock_guard lock(file_mutex_);
     if (!file_.empty()) return;
-    check(file);
-    const std::string whole = std::filesystem::absolute(file);  // a program may change its folder
+    const std::string name = g_recorded.exchange(true) ? file + "." + std::to_string(::getpid()) : file;
+    check(name);
+    const std::string whole = std::filesystem::absolute(name);  // a program may change its folder
     began_ = Moment::now();
     Parts(whole, job).add(part_name(), began_, "");
     file_ = whole;
     job_ = job;
-    process_ = ::getpid();
     recording_.store(true);
     heard.store(true);
     std::atexit([] { trace::flush(); });
@@ -340,8 +340,8 @@ class Recorder {
   void give_up() noexcept { recording_.store(false); }
 
   void flush() {
-    if (process_.load() != ::getpid()) return;  // a child of fork has none of its own, and perhaps a lock for ever
     const std::lock_guard lock(file_mutex_);
+    if (file_.empty()) return;
     const std::vector<Event> events = take_all();
     if (!events.empty()) Parts(file_, job_).add(part_name(), began_, text_of(events));
   }
@@ -475,7 +475,6 @@ class Recorder {
   std::mutex file_mutex_;
   std::string file_;
   std::string job_;
-  std::atomic<::pid_t> process_{0};
   std::atomic<bool> recording_{false};
   Moment began_;
   int parts_ = 0;
@@ -493,30 +492,42 @@ class Recorder {
   std::vector<Events*> unused_;
 };
 
+OnePerProcess<Recorder> g_recorder;
+
 /// What the recorder knows of a thread.
 struct Thread {
-  Thread() = default;
-  Thread(const Thread&) = delete;
-  Thread& operator=(const Thread&) = delete;
-  ~Thread() {
-    if (events != nullptr) Recorder::get().give_back(events);
-  }
-
+  Origin origin;
   Events* events = nullptr;
   Track own = kNone;
   Track now = kNone;
   std::optional<int> rank;
 };
 
-thread_local Thread t_thread;
+struct ThreadUntilItEnds {
+  ThreadUntilItEnds() = default;
+  ThreadUntilItEnds(const ThreadUntilItEnds&) = delete;
+  ThreadUntilItEnds& operator=(const ThreadUntilItEnds&) = delete;
+  ~ThreadUntilItEnds() {
+    if (known.events != nullptr && known.origin.here()) g_recorder->give_back(known.events);
+  }
+  Thread known;
+};
+
+/// The calling one.
+Thread& thread() {
+  static thread_local ThreadUntilItEnds mine;
+  if (!mine.known.origin.here()) mine.known = Thread();
+  return mine.known;
+}
 
 void record(const Event& event) noexcept {
-  if (!Recorder::get().recording()) return;
+  if (!g_recorder->recording()) return;
   try {
-    if (t_thread.events == nullptr) t_thread.events = Recorder::get().take_events();
-    t_thread.events->add(event);
+    Thread& here = thread();
+    if (here.events == nullptr) here.events = g_recorder->take_events();
+    here.events->add(event);
   } catch (const std::bad_alloc&) {  // a timeline is not worth a program
-    Recorder::get().give_up();
+    g_recorder->give_up();
   }
 }
 
@@ -545,9 +556,9 @@ void check(const std::string& file) {
   if (::access(folder.c_str(), W_OK | X_OK) != 0) refuse(file);
 }
 
-void start(const std::string& file, const std::string& job) { Recorder::get().start(file, job); }
+void start(const std::string& file, const std::string& job) { g_recorder->start(file, job); }
 
-bool recording() noexcept { return Recorder::get().recording(); }
+bool recording() noexcept { return g_recorder->recording(); }
 
 void tell(const Listener& listener) {
   std::call_once(g_told_whom, [&] {
@@ -566,7 +577,7 @@ void tell_end() noexcept {
 
 void flush() noexcept {
   try {
-    Recorder::get().flush();
+    g_recorder->flush();
   } catch (const std::exception& reason) {
     if (!g_lost.exchange(true)) log(LogLevel::error, std::string("the timeline lacks events: ") + reason.what());
   }
@@ -578,34 +589,33 @@ void merge_the_rest(const std::string& file, const std::string& job, bool alone)
   Parts(file, job).merge_the_rest(alone);
 }
 
-Track new_track(int rank, std::string_view name) { return Recorder::get().new_track(rank, name); }
+Track new_track(int rank, std::string_view name) { return g_recorder->new_track(rank, name); }
 
-Track track_of(std::string_view key, std::string_view name) { return Recorder::get().track_of(key, rank(), name); }
+Track track_of(std::string_view key, std::string_view name) { return g_recorder->track_of(key, rank(), name); }
 
 Track current() {
-  if (t_thread.now != kNone) return t_thread.now;
-  if (t_thread.own == kNone) t_thread.own = new_track(rank(), t_thread.rank ? "host" : "thread");
-  return t_thread.own;
+  Thread& here = thread();
+  if (here.now != kNone) return here.now;
+  if (here.own == kNone) here.own = new_track(rank(), here.rank ? "host" : "thread");
+  return here.own;
 }
 
 void set_rank(int rank) {
-  if (t_thread.rank != rank) t_thread.own = kNone;
-  t_thread.rank = rank;
-  Recorder::get().last_rank.store(rank);
+  Thread& here = thread();
+  if (here.rank != rank) here.own = kNone;
+  here.rank = rank;
+  g_recorder->last_rank.store(rank);
 }
 
-int rank() { return t_thread.rank.value_or(Recorder::get().last_rank.load()); }
+int rank() { return thread().rank.value_or(g_recorder->last_rank.load()); }
 
-void OnTrack::enter(Track track) noexcept {
-  before_ = t_thread.now;
-  t_thread.now = track;
-}
+void OnTrack::enter(Track track) noexcept { before_ = std::exchange(thread().now, track); }
 
-void OnTrack::leave() const noexcept { t_thread.now = before_; }
+void OnTrack::leave() const noexcept { thread().now = before_; }
 
-const char* kept(std::string_view text) { return Recorder::get().kept(text); }
+const char* kept(std::string_view text) { return g_recorder->kept(text); }
 
-int count(std::string_view text) { return Recorder::get().count(text); }
+int count(std::string_view text) { return g_recorder->count(text); }
 
 std::uint64_t hash(std::string_view text) noexcept {
   std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
@@ -629,7 +639,7 @@ void mark(const char* name, const Channel& channel, std::string_view why) noexce
   try {
     record(Mark{name, channel.label, kept(why), current(), Clock::now()});
   } catch (const std::bad_alloc&) {
-    Recorder::get().give_up();
+    g_recorder->give_up();
   }
 }
 

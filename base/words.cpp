@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
+
 namespace sluice::base {
 namespace {
 
@@ -46,10 +48,7 @@ void sleep(std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock::time_poi
 
 }  // namespace
 
-void prepare_fences() noexcept {
-  static const bool ready = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
-  kernel_has_fences.store(ready);
-}
+void prepare_fences() noexcept { kernel_has_fences.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0); }
 
 void full_fence() noexcept {
   static thread_local std::atomic<int> one{0};
@@ -75,33 +74,30 @@ struct Pool {
   std::size_t pages_left = 0;
 };
 
-Pool& pool() {
-  static auto* const all = new Pool;  // never destroyed: see Progress
-  return *all;
-}
+OnePerProcess<Pool> g_pool;  // never destroyed: see Progress
 
 /// One range of addresses, taken with the first, has all that most programs ever need. Not heap memory: at what comes
 /// there later, a GPU's driver may still have pages of the user's (device/reach).
 void* fresh_page() {
   constexpr std::size_t kPages = 4096;
-  if (pool().pages_left == 0) {
+  if (g_pool->pages_left == 0) {
     const std::size_t bytes = kPages * Progress::kPage;
     void* const range =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) throw std::bad_alloc();
     madvise(range, bytes, MADV_NOHUGEPAGE);  // or the first word takes 2 MiB
-    pool().next_page = static_cast<std::byte*>(range);
-    pool().pages_left = kPages;
+    g_pool->next_page = static_cast<std::byte*>(range);
+    g_pool->pages_left = kPages;
   }
-  --pool().pages_left;
-  return std::exchange(pool().next_page, pool().next_page + Progress::kPage);
+  --g_pool->pages_left;
+  return std::exchange(g_pool->next_page, g_pool->next_page + Progress::kPage);
 }
 
 }  // namespace
 
 Progress& take_progress() {
-  const std::lock_guard lock(pool().mutex);
-  auto& free = pool().free;
+  const std::lock_guard lock(g_pool->mutex);
+  auto& free = g_pool->free;
   if (free.empty()) {
     constexpr std::size_t kAtOnce = Progress::kPage / sizeof(Progress);
     free.reserve(free.capacity() + kAtOnce);  // room for all there are: giving back never allocates
@@ -116,8 +112,8 @@ Progress& take_progress() {
 }
 
 void give_back(Progress& progress) noexcept {
-  const std::lock_guard lock(pool().mutex);
-  pool().free.push_back(&progress);
+  const std::lock_guard lock(g_pool->mutex);
+  g_pool->free.push_back(&progress);
 }
 
 bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept {

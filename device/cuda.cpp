@@ -11,6 +11,7 @@
 #include <list>
 #include <mutex>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "device/driver.hpp"
@@ -821,11 +822,10 @@ void Cuda::give_up(void* pages) noexcept {
   on_device(std::max(home_.load(), 0), [&] { check(calls_.cuMemHostUnregister(pages), "cuMemHostUnregister"); });
 }
 
+base::OnePerProcess<Cuda> g_cuda;
+
 }  // namespace
 
-Driver& cuda_driver() {
-  static auto* const driver = new Cuda;  // never destroyed: streams may be used to the end of the process
-  return *driver;
-}
+Driver& cuda_driver() { return *g_cuda; }
 
 }  // namespace sluice::device

@@ -26,7 +26,10 @@ void sleep_until(Lane lane, const Wait& wait, Clock::time_point deadline, Watch&
 }  // namespace
 
 void check_supported(Stream stream, Rank rank) {
-  if (!usable(stream)) throw Error(Code::misuse, rank, -1, 0, 0, "the host stream is empty: it was moved from");
+  if (!usable(stream)) {
+    const char* const why = stream.handle() == nullptr ? "it was moved from" : base::kForked;
+    throw Error(Code::misuse, rank, -1, 0, 0, std::string("the host stream: ") + why);
+  }
   if (!of_gpu(stream)) return;
   const Driver* const vendor = driver(stream.kind());
   const char* const name = stream.kind() == Stream::Kind::cuda ? "CUDA" : "HIP";

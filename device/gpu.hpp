@@ -111,8 +111,11 @@ class Watch {
   std::atomic<State> state_{State::open};
 };
 
-/// Whether it names a stream: a moved-from HostStream gives none.
-inline bool usable(Stream stream) noexcept { return stream.kind() != Stream::Kind::host || stream.handle() != nullptr; }
+/// Whether it names a stream of this process: a moved-from HostStream gives none.
+inline bool usable(Stream stream) noexcept {
+  if (stream.kind() != Stream::Kind::host) return true;
+  return stream.handle() != nullptr && static_cast<HostStream::Impl*>(stream.handle())->here();
+}
 
 /// Out of line, so that program order carries nothing of it.
 template <class F>

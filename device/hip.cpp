@@ -11,6 +11,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "device/driver.hpp"
 #include "device/kernel_images.hpp"
@@ -479,11 +480,10 @@ void* Hip::reach_registers(void* pages, std::size_t bytes) {
   return at;
 }
 
+base::OnePerProcess<Hip> g_hip;
+
 }  // namespace
 
-Driver& hip_driver() {
-  static auto* const driver = new Hip;  // never destroyed: streams may be used to the end of the process
-  return *driver;
-}
+Driver& hip_driver() { return *g_hip; }
 
 }  // namespace sluice::device

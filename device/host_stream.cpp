@@ -105,10 +105,11 @@ void HostStream::Impl::serve() {
   for (;;) {
     const bool last = ending();
     if (take_over()) {
-      while (run_next(Whose::users)) {
+      while (run_next(Whose::users) && here()) {
       }
       hand_back();
     }
+    if (!here()) return;  // a callable has forked, and come back in the child too
     if (last && !has_work()) return;
     wait_for_work();
   }
@@ -325,20 +326,27 @@ void HostStream::Impl::rethrow() {
 
 HostStream::HostStream() : HostStream(Options{}) {}
 HostStream::HostStream(Options options) : impl_(std::make_unique<Impl>(options)) {}
-HostStream::~HostStream() = default;
-HostStream::HostStream(HostStream&&) noexcept = default;
-HostStream& HostStream::operator=(HostStream&&) noexcept = default;
-
-void HostStream::push(Work work) {
-  if (impl_ == nullptr) fail(Code::misuse, "it was moved from");
-  impl_->push(std::move(work));
+HostStream::~HostStream() {
+  if (impl_ != nullptr && !impl_->here()) static_cast<void>(impl_.release());
 }
+HostStream::HostStream(HostStream&&) noexcept = default;
+HostStream& HostStream::operator=(HostStream&& other) noexcept {
+  HostStream(std::move(other)).impl_.swap(impl_);
+  return *this;
+}
+
+HostStream::Impl& HostStream::in() const {
+  if (impl_ == nullptr) fail(Code::misuse, "it was moved from");
+  if (!impl_->here()) fail(Code::misuse, base::kForked);
+  return *impl_;
+}
+
+void HostStream::push(Work work) { in().push(std::move(work)); }
 
 void HostStream::synchronize() {
-  if (impl_ == nullptr) fail(Code::misuse, "it was moved from");
-  if (const auto stopped_by = impl_->synchronize()) throw Error(*stopped_by);
+  if (const auto stopped_by = in().synchronize()) throw Error(*stopped_by);
 }
 
-bool HostStream::failed() const noexcept { return impl_ != nullptr && impl_->failed(); }
+bool HostStream::failed() const noexcept { return impl_ != nullptr && impl_->here() && impl_->failed(); }
 
 }  // namespace sluice

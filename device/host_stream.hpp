@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/fork.hpp"
 #include "base/trace.hpp"
 #include "base/words.hpp"
 
@@ -50,6 +51,9 @@ struct HostStream::Impl {
 
   /// Whether the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
+
+  /// False in a child of fork: no thread runs the stream there.
+  bool here() const noexcept { return origin_.here(); }
 
   /// The destructor has begun: parked waits must end.
   bool ending() const noexcept { return ending_.load(std::memory_order_acquire); }
@@ -138,6 +142,7 @@ struct HostStream::Impl {
   std::optional<Error> go_on() noexcept;
   void rethrow();
 
+  const base::Origin origin_;
   Cell* cells_ = nullptr;
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;

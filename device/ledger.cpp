@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "device/reach.hpp"
 
 namespace sluice::device {
@@ -22,15 +23,12 @@ struct Spare {
   std::map<std::pair<Driver*, std::size_t>, std::vector<void*>> pages;
 };
 
-Spare& spare() {
-  static auto* const all = new Spare;  // never destroyed: plans may be gone last
-  return *all;
-}
+base::OnePerProcess<Spare> g_spare;
 
 void* take_pages(Driver* driver, std::size_t bytes) {
   {
-    const std::lock_guard lock(spare().mutex);
-    auto& pages = spare().pages[{driver, bytes}];
+    const std::lock_guard lock(g_spare->mutex);
+    auto& pages = g_spare->pages[{driver, bytes}];
     if (!pages.empty()) {
       void* const found = pages.back();
       pages.pop_back();
@@ -51,8 +49,8 @@ Ledger::Ledger(Driver* driver, std::size_t bytes)
 
 Ledger::~Ledger() {
   if (kept_) return;
-  const std::lock_guard lock(spare().mutex);
-  spare().pages[{driver_, bytes_}].push_back(pages_);
+  const std::lock_guard lock(g_spare->mutex);
+  g_spare->pages[{driver_, bytes_}].push_back(pages_);
 }
 
 void* Ledger::take(std::size_t bytes, std::size_t alignment) {

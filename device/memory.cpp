@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -55,15 +56,12 @@ struct Segments {
   std::map<std::uint64_t, std::weak_ptr<Segment>> all;
 };
 
-Segments& segments() {
-  static auto* const all = new Segments;  // never destroyed: memory may be freed by static destructors
-  return *all;
-}
+base::OnePerProcess<Segments> g_segments;
 
 std::shared_ptr<Segment> registered(std::shared_ptr<Segment> segment) {
-  const std::lock_guard lock(segments().mutex);
-  segment->id = ++segments().last_id;
-  segments().all[segment->id] = segment;
+  const std::lock_guard lock(g_segments->mutex);
+  segment->id = ++g_segments->last_id;
+  g_segments->all[segment->id] = segment;
   return segment;
 }
 
@@ -177,17 +175,17 @@ class Heap {
   std::vector<Pool> pools_;
 };
 
-// Heaps are never destroyed: memory may be freed by static destructors.
-Heap& heap() {
-  static auto* const heap = new Heap([](std::size_t bytes) { return new_segment(bytes, true); }, kSharedBytes);
-  return *heap;
-}
+/// A child of fork shares the segments of its parent, and would be given the same bytes of them.
+struct Heaps {
+  Heap host{[](std::size_t bytes) { return new_segment(bytes, true); }, kSharedBytes};
+  std::mutex mutex;
+  std::map<std::pair<Driver*, int>, std::unique_ptr<Heap>> of_gpus;
+};
+base::OnePerProcess<Heaps> g_heaps;
 
 Heap& heap(Driver& driver, int device) {
-  static std::mutex mutex;
-  static auto* const heaps = new std::map<std::pair<Driver*, int>, std::unique_ptr<Heap>>;
-  const std::lock_guard lock(mutex);
-  auto& heap = (*heaps)[{&driver, device}];
+  const std::lock_guard lock(g_heaps->mutex);
+  auto& heap = g_heaps->of_gpus[{&driver, device}];
   if (heap == nullptr) {
     const auto source = [&driver, device](std::size_t bytes) { return new_segment_on(driver, device, bytes); };
     heap = std::make_unique<Heap>(source, kGpuSharedBytes);
@@ -195,12 +193,22 @@ Heap& heap(Driver& driver, int device) {
   return *heap;
 }
 
+/// Memory of the user's that was described, by what the driver calls it. By its address too: HIP's id is perhaps that
+/// of the block from which a pool has cut it.
+struct Described {
+  std::mutex mutex;
+  std::map<std::tuple<Driver*, std::uint64_t, std::byte*>, std::weak_ptr<Segment>> all;
+};
+base::OnePerProcess<Described> g_described;
+
+base::OnePerProcess<std::mutex> g_reaching;
+
 }  // namespace
 
 Segment::~Segment() {
   {
-    const std::lock_guard lock(segments().mutex);
-    segments().all.erase(id);
+    const std::lock_guard lock(g_segments->mutex);
+    g_segments->all.erase(id);
   }
   if (driver == nullptr && data != nullptr) {
     unmap_reached(data, bytes, reached);
@@ -210,16 +218,15 @@ Segment::~Segment() {
 }
 
 std::shared_ptr<const Segment> find_segment(std::uint64_t id) {
-  const std::lock_guard lock(segments().mutex);
-  const auto segment = segments().all.find(id);
-  return segment == segments().all.end() ? nullptr : segment->second.lock();
+  const std::lock_guard lock(g_segments->mutex);
+  const auto segment = g_segments->all.find(id);
+  return segment == g_segments->all.end() ? nullptr : segment->second.lock();
 }
 
 Reached reach(Driver& driver, const Extent& memory) {
   if (memory.driver != nullptr || memory.bytes == 0) return {};
   if (memory.segment == nullptr) return reach(driver, memory.data, memory.bytes);
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(*g_reaching);
   const Segment& segment = *memory.segment;
   if (segment.reached.empty()) segment.reached = reach(driver, segment.data, segment.bytes);
   return {};
@@ -230,10 +237,10 @@ Allocation allocate(std::size_t bytes, bool populate) {
   const std::size_t alignment = bytes >= kPage ? kPage : kLine;
   if (bytes <= kSmall) {
     const std::size_t rounded = round_up(bytes, alignment);
-    allocation.extent_.data = heap().take(rounded, alignment, allocation.segment_);
+    allocation.extent_.data = g_heaps->host.take(rounded, alignment, allocation.segment_);
     std::memset(allocation.extent_.data, 0, rounded);
     allocation.give_back_ = [rounded](const Extent& extent) {
-      heap().give_back(*extent.segment, extent.offset(), rounded);
+      g_heaps->host.give_back(*extent.segment, extent.offset(), rounded);
     };
   } else {
     allocation.segment_ = new_segment(round_up(bytes, kPage), populate);
@@ -278,12 +285,8 @@ Allocation adopt(void* data, std::size_t bytes) {
       allocation.extent_.segment = allocation.segment_.get();
       break;
     }
-    // By its address too: HIP's id is perhaps that of the block from which a pool has cut it.
-    using Known = std::tuple<Driver*, std::uint64_t, std::byte*>;
-    static auto* const known = new std::map<Known, std::weak_ptr<Segment>>;
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
-    auto& one = (*known)[{driver, memory->id, memory->data}];
+    const std::lock_guard lock(g_described->mutex);
+    auto& one = g_described->all[{driver, memory->id, memory->data}];
     allocation.segment_ = one.lock();
     if (allocation.segment_ == nullptr) one = allocation.segment_ = describe(*driver, *memory);
     allocation.extent_.segment = allocation.segment_.get();

@@ -11,6 +11,7 @@
 #include <string>
 #include <type_traits>
 
+#include "base/fork.hpp"
 #include "base/trace.hpp"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -108,6 +109,12 @@ std::optional<Listener> find(std::string_view which) {
   return under_nvidias() ? find_nvtx() : find_roctx(RTLD_NOLOAD);
 }
 
+struct Told {
+  std::mutex mutex;
+  bool yes = false;
+};
+base::OnePerProcess<Told> g_told;
+
 }  // namespace
 
 bool has_nvtx() noexcept {
@@ -119,10 +126,8 @@ bool has_nvtx() noexcept {
 }
 
 void tell_profiler(std::string_view which) {
-  static std::mutex mutex;
-  static bool told = false;
-  const std::lock_guard lock(mutex);
-  if (told) return;
+  const std::lock_guard lock(g_told->mutex);
+  if (g_told->yes) return;
   if (const auto listener = find(which)) {
     base::trace::tell(*listener);
   } else if (which == "nvtx") {
@@ -130,7 +135,7 @@ void tell_profiler(std::string_view which) {
   } else if (which == "roctx") {
     throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
   }
-  told = true;
+  g_told->yes = true;
 }
 
 }  // namespace sluice::device

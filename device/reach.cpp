@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/fork.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -25,30 +26,31 @@ struct Given {
 struct Book {
   std::recursive_mutex mutex;
   std::map<Key, Given> given;
+  std::atomic<bool> in_parts{false};
+  std::atomic<int> without_owner{0};  // of what is given
 };
+base::OnePerProcess<Book> g_book;
 
-Book& book() {
-  static auto* const all = new Book;  // never destroyed: memory may be freed by static destructors
-  return *all;
-}
-
-std::atomic<bool> in_parts{false};
-std::atomic<int> without_owner{0};  // of what is given
+struct ForEver {
+  std::mutex mutex;
+  std::map<Key, Reached> reached;
+};
+base::OnePerProcess<ForEver> g_for_ever;
 
 /// Not with the mutex, which copies and allocations take: the driver may wait for all streams. Nobody owns what is
 /// stale.
 void take_back(const Key& key) {
   key.first->give_up(reinterpret_cast<void*>(key.second));
-  const std::lock_guard lock(book().mutex);
-  book().given.erase(key);
-  --without_owner;
+  const std::lock_guard lock(g_book->mutex);
+  g_book->given.erase(key);
+  --g_book->without_owner;
 }
 
 void leave(const Key& key) {
   {
-    const std::lock_guard lock(book().mutex);
-    if (--book().given.at(key).owners > 0) return;
-    ++without_owner;
+    const std::lock_guard lock(g_book->mutex);
+    if (--g_book->given.at(key).owners > 0) return;
+    ++g_book->without_owner;
   }
   retire([key] { take_back(key); });
 }
@@ -60,7 +62,7 @@ std::shared_ptr<const void> own(const Key& key, Given& given) {
 
 /// The next piece from `at` on, at most to `end`: what is given already, or is given now. Moves `at` behind it.
 void add_piece(Driver& driver, std::uintptr_t& at, std::uintptr_t end, Reached& reached) {
-  auto& given = book().given;
+  auto& given = g_book->given;
   const auto next = given.upper_bound({&driver, at});
   const auto before = next == given.begin() ? given.end() : std::prev(next);
   if (before != given.end() && before->first.first == &driver && before->second.end > at) {
@@ -88,7 +90,7 @@ Reached reach(Driver& driver, const void* data, std::size_t bytes) {
   const std::uintptr_t end = (last + kPage - 1) / kPage * kPage;
   Reached reached;
   reap();
-  const std::lock_guard lock(book().mutex);
+  const std::lock_guard lock(g_book->mutex);
   // An owner may have freed its memory, and others have come to its address.
   if (stale(data, std::max<std::size_t>(bytes, 1)))
     throw StalePages("the memory that was here before is still used by a parked stream");
@@ -99,15 +101,15 @@ Reached reach(Driver& driver, const void* data, std::size_t bytes) {
     const std::uintptr_t limit = at < whole_begin ? whole_begin : at < whole_end ? whole_end : end;
     add_piece(driver, at, limit, reached);
   }
-  if (reached.size() > 1) in_parts.store(true);
+  if (reached.size() > 1) g_book->in_parts.store(true);
   return reached;
 }
 
 bool stale(const void* data, std::size_t bytes) {
-  if (bytes == 0 || without_owner.load() == 0) return false;
+  if (bytes == 0 || g_book->without_owner.load() == 0) return false;
   const auto first = reinterpret_cast<std::uintptr_t>(data);
-  const std::lock_guard lock(book().mutex);
-  return std::any_of(book().given.begin(), book().given.end(), [&](const auto& entry) {
+  const std::lock_guard lock(g_book->mutex);
+  return std::any_of(g_book->given.begin(), g_book->given.end(), [&](const auto& entry) {
     const auto& [key, given] = entry;
     return given.owners == 0 && key.second < first + bytes && first < given.end;
   });
@@ -128,20 +130,18 @@ void* map_fresh(std::size_t bytes, int flags, int descriptor) {
 }
 
 void reach_for_ever(Driver& driver, void* page, std::size_t bytes) {
-  static std::mutex mutex;
-  static auto* const owned = new std::map<Key, Reached>;
-  const std::lock_guard lock(mutex);
-  Reached& reached = (*owned)[{&driver, reinterpret_cast<std::uintptr_t>(page)}];
+  const std::lock_guard lock(g_for_ever->mutex);
+  Reached& reached = g_for_ever->reached[{&driver, reinterpret_cast<std::uintptr_t>(page)}];
   if (reached.empty()) reached = reach(driver, page, bytes);
 }
 
-bool any_in_parts() noexcept { return in_parts.load(std::memory_order_relaxed); }
+bool any_in_parts() noexcept { return g_book->in_parts.load(std::memory_order_relaxed); }
 
 void for_each_part(const void* data, std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& part) {
   const auto first = reinterpret_cast<std::uintptr_t>(data);
-  const std::lock_guard lock(book().mutex);
+  const std::lock_guard lock(g_book->mutex);
   std::vector<std::size_t> cuts;
-  for (const auto& [key, given] : book().given) {
+  for (const auto& [key, given] : g_book->given) {
     if (key.second > first && key.second < first + bytes) cuts.push_back(key.second - first);
   }
   cuts.push_back(bytes);

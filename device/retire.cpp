@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
+
 namespace sluice::device {
 namespace {
 
@@ -20,43 +22,40 @@ struct Retired {
   }
 };
 
-Retired& retired() {
-  static auto* const all = new Retired;  // never destroyed: memory may be freed by static destructors
-  return *all;
-}
+base::OnePerProcess<Retired> g_retired;
 
 }  // namespace
 
 void add_user(const StreamUser& user) {
-  const std::lock_guard lock(retired().mutex);
-  retired().users.push_back(&user);
+  const std::lock_guard lock(g_retired->mutex);
+  g_retired->users.push_back(&user);
 }
 
 void remove_user(const StreamUser& user) noexcept {
-  const std::lock_guard lock(retired().mutex);
-  std::erase(retired().users, &user);
+  const std::lock_guard lock(g_retired->mutex);
+  std::erase(g_retired->users, &user);
 }
 
 bool any_parked() {
-  const std::lock_guard lock(retired().mutex);
-  return retired().any_parked();
+  const std::lock_guard lock(g_retired->mutex);
+  return g_retired->any_parked();
 }
 
 void retire(std::function<void()> free) {
   {
-    const std::lock_guard lock(retired().mutex);
-    retired().waiting.push_back(std::move(free));
+    const std::lock_guard lock(g_retired->mutex);
+    g_retired->waiting.push_back(std::move(free));
   }
   reap();
 }
 
 void reap() {
-  const std::lock_guard one_at_a_time(retired().reaping);
+  const std::lock_guard one_at_a_time(g_retired->reaping);
   std::vector<std::function<void()>> due;
   {
-    const std::lock_guard lock(retired().mutex);
-    if (retired().waiting.empty() || retired().any_parked()) return;
-    due.swap(retired().waiting);
+    const std::lock_guard lock(g_retired->mutex);
+    if (g_retired->waiting.empty() || g_retired->any_parked()) return;
+    due.swap(g_retired->waiting);
   }
   for (const auto& free : due) free();
 }

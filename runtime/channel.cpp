@@ -316,10 +316,11 @@ void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
 }
 
 void ChannelEnd::bind_slowly(Stream stream) {
+  if (!origin.here()) throw error(Code::misuse, 0, base::kForked);
   check_bindable(stream);
   if (stream.kind() == Stream::Kind::program_order) wait_connected({});
   if (device::of_gpu(stream)) bind_to_gpu(stream);
-  bound_ = static_cast<int>(stream.kind());
+  bound_ = here_with(stream);
 }
 
 /// Nothing can be mapped behind a parked stream, so all is mapped now.
@@ -491,9 +492,9 @@ void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
 }
 
 void ChannelEnd::check_bindable(Stream stream) {
-  if (bound_ == static_cast<int>(stream.kind()) && device::usable(stream)) return;
+  if (bound_ == here_with(stream) && device::usable(stream)) return;
   if (bound_ <= kPlanned) refuse_bound();
-  if (bound_ != kUnbound && bound_ != static_cast<int>(stream.kind()))
+  if (bound_ != kUnbound && bound_ != here_with(stream))
     misuse(epoch(), "the channel is used with another kind of stream");
   device::check_supported(stream, opening.rank);
   check();
@@ -574,7 +575,7 @@ std::optional<std::pair<Code, std::string>> ChannelEnd::failure() const {
 }
 
 void ChannelEnd::abandon(std::shared_ptr<ChannelEnd> end) noexcept {
-  if (end == nullptr || end->closed_) return;
+  if (end == nullptr || !end->origin.here() || end->closed_) return;
   std::optional<Timeout> limit;
   if (std::uncaught_exceptions() > 0) {
     // This rank is on its way out with the channel open: the peer is told that it is lost, and gets a moment to let go.

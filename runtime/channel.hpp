@@ -16,6 +16,7 @@
 #include <tuple>
 
 #include "backends/put.hpp"
+#include "base/fork.hpp"
 #include "base/limit.hpp"
 #include "device/ledger.hpp"
 #include "device/retire.hpp"
@@ -168,6 +169,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   const Opening opening;
   const std::uint64_t id;
   const std::size_t slot_bytes;
+  const base::Origin origin;
   World& world() noexcept { return *world_; }
 
   // Guarded by the world's mutex.
@@ -416,9 +418,9 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   [[noreturn, gnu::cold]] void refuse(std::uint64_t epoch) const;
   void lower_limit(std::uint64_t limit) noexcept;
 
-  /// The stream of a call is of the kind that this channel is used with.
+  /// The stream of a call is of the kind that this channel is used with, in this process.
   void bind(Stream stream) {
-    if (bound_ != static_cast<int>(stream.kind()) || !device::usable(stream) || device::of_gpu(stream)) [[unlikely]]
+    if (bound_ != here_with(stream) || !device::usable(stream) || device::of_gpu(stream)) [[unlikely]]
       bind_slowly(stream);
   }
 
@@ -453,6 +455,11 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
   /// In what the two ends are not alike that must be; empty: in nothing.
   std::string disagreement(const RemoteEnd& remote) const;
+  /// What `bound_` is once this process uses the channel with such streams. One comparison sees another kind, a plan,
+  /// and a fork.
+  static std::int64_t here_with(Stream stream) noexcept {
+    return base::process_if_known() + static_cast<std::int64_t>(stream.kind());
+  }
   [[gnu::cold]] void bind_slowly(Stream stream);
   void check_bindable(Stream stream);
   void bind_to_gpu(Stream stream);
@@ -488,7 +495,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   static constexpr int kPlanned = -2;  // a plan drives it
   static constexpr int kKernels = -3;  // kernels drive it
   static constexpr int kClosed = -4;   // closed here
-  int bound_ = kUnbound;
+  std::int64_t bound_ = kUnbound;
   std::atomic<device::Driver*> gpus_{nullptr};
   int gpu_ = 0;                  // the device of its streams
   device::Reached reached_;      // by the driver

@@ -8,6 +8,7 @@
 #include <new>
 #include <system_error>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
 #include "device/host_stream.hpp"
@@ -49,6 +50,7 @@ constexpr std::size_t kMaxPath = 64 * 1024;  // of scopes and sub-contexts in ea
 
 /// Ranks of a world, in an order of their own, and the scope that keeps their tags apart from those of other contexts.
 struct Context::Impl {
+  const base::Origin origin;
   std::shared_ptr<World> world;
   std::vector<Rank> ranks;  ///< of the world, by rank of this context; empty: the world's own
   Rank rank = 0;
@@ -76,11 +78,12 @@ struct Context::Impl {
 struct Scope::Impl {
   Context context;
   std::string scope;
+  const base::Origin origin{};
 };
 
 struct detail::ContextAccess {
   static Context make(std::shared_ptr<World> world) {
-    auto impl = std::make_shared<Context::Impl>();
+    auto impl = base::make_here<Context::Impl>();
     impl->rank = world->place().rank;
     impl->size = world->place().size;
     impl->node_rank = world->place().node_rank;
@@ -113,7 +116,7 @@ struct detail::ContextAccess {
           [&](const char* why) { return in.error(Code::bad_argument, peer, tag, std::string("its stream: ") + why); });
     }
     auto core = with_resources(
-        [&] { return std::make_shared<Core>(in.world, std::move(opening)); },
+        [&] { return base::make_here<Core>(in.world, std::move(opening)); },
         [&](const char* why) { return in.error(Code::out_of_resources, peer, tag, std::string("opening: ") + why); });
     in.world->open_end(core);
     return core;
@@ -159,7 +162,7 @@ Scope::Impl& Scope::in() const { return detail::opened(impl_); }
 namespace {
 
 std::shared_ptr<detail::Block> new_block(const std::shared_ptr<World>& world, Rank rank) {
-  auto block = std::make_shared<detail::Block>();
+  auto block = base::make_here<detail::Block>();
   block->world = world;
   block->rank = rank;
   return block;
@@ -232,7 +235,7 @@ Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions option
       detail::ContextAccess::of(in().context), in().scope, Role::receiver, peer, tag, std::move(target), options));
 }
 
-Plan Context::plan() { return detail::PlanAccess::make(std::make_shared<detail::PlanCore>(in().world, in().rank)); }
+Plan Context::plan() { return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world, in().rank)); }
 
 Scope Context::scope(std::string_view name) {
   if (name.size() > kMaxName) throw in().error(Code::bad_argument, -1, 0, "a scope's name is too long");
@@ -242,7 +245,7 @@ Scope Context::scope(std::string_view name) {
 Context Context::sub(std::initializer_list<Rank> ranks) { return sub(std::span(ranks.begin(), ranks.size())); }
 
 Context Context::sub(std::span<const Rank> ranks) {
-  auto sub = std::make_shared<Impl>();
+  auto sub = base::make_here<Impl>();
   sub->world = in().world;
   sub->size = static_cast<int>(ranks.size());
   sub->rank = -1;

@@ -7,14 +7,25 @@
 
 #include <memory>
 
+#include "base/fork.hpp"
+
 namespace sluice::detail {
 
 /// What an empty or moved-from handle throws.
 [[noreturn]] inline void throw_empty() { throw Error(Code::misuse, -1, -1, 0, 0, "the handle is empty"); }
 
+/// For verbs that look themselves whether what they use was made in this process (ChannelEnd::bind).
+template <class Pointer>
+auto& filled(const Pointer& core) {
+  if (core == nullptr) throw_empty();
+  return *core;
+}
+
+[[noreturn]] inline void throw_forked() { throw Error(Code::misuse, -1, -1, 0, 0, base::kForked); }
+
 template <class Pointer>
 auto& opened(const Pointer& core) {
-  if (core == nullptr) throw_empty();
+  if (!filled(core).origin.here()) throw_forked();
   return *core;
 }
 

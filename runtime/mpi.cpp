@@ -3,6 +3,7 @@
 // all else goes through Sluice's own sockets.
 #include "base/env.hpp"
 #include "base/fd.hpp"
+#include "base/fork.hpp"
 #include "base/network.hpp"
 #include "base/process.hpp"
 #include "runtime/bootstrap.hpp"
@@ -18,7 +19,7 @@
 #include <cstdint>
 #include <exception>
 #include <map>
-#include <optional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -166,14 +167,14 @@ class Session {
     if (initialized()) return;
     int provided = 0;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
-    farewell_.emplace(Communicator::duplicate(MPI_COMM_WORLD));
+    farewell_ = base::make_here<Communicator>(Communicator::duplicate(MPI_COMM_WORLD));
   }
 
   /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed, and without it the launcher
   /// ends all at once, before they can say what they lost. So a rank that failed gives the others the time that
-  /// sluice-run gives, and then ends the job.
+  /// sluice-run gives, and then ends the job. A child that it has forked is no rank.
   void end(Outcome outcome) {
-    if (!farewell_ || finalized()) return;
+    if (!farewell_ || !origin_.here() || finalized()) return;
     MPI_Request everyone = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(farewell_->get(), &everyone));
     const bool patient = outcome == Outcome::done;
@@ -196,7 +197,8 @@ class Session {
     }
   }
 
-  std::optional<Communicator> farewell_;
+  std::shared_ptr<Communicator> farewell_;
+  base::Origin origin_;
 };
 
 Rank world_rank() {

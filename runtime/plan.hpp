@@ -30,6 +30,8 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   Slice slot(const ReceiverCore& receiver) const;
   std::string describe() const;
 
+  const base::Origin origin;
+
  private:
   /// Channels that advance together: their epochs differ by a constant.
   struct Out {

@@ -320,6 +320,7 @@ std::string ReceiverCore::state() const {
 
 namespace sluice {
 
+using detail::filled;
 using detail::opened;
 
 Receiver::Receiver() noexcept = default;
@@ -331,8 +332,8 @@ Receiver& Receiver::operator=(Receiver&& other) noexcept {
 }
 Receiver::~Receiver() { runtime::ChannelEnd::abandon(std::move(core_)); }
 
-Slice Receiver::wait(Stream stream) { return opened(core_).wait(stream); }
-void Receiver::release(Stream stream) { opened(core_).release(stream); }
+Slice Receiver::wait(Stream stream) { return filled(core_).wait(stream); }
+void Receiver::release(Stream stream) { filled(core_).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return opened(core_).on_device(stream); }
 std::optional<Slice> Receiver::test() { return opened(core_).test(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return opened(core_).wait_for(timeout); }

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/signals.hpp"
 #include "runtime/world.hpp"
@@ -353,44 +354,39 @@ void World::unregister(ChannelEnd& end) {
 
 namespace {
 
-/// Ends that are still used after their handle is gone. Never destroyed: streams may use them to the end of the
-/// process.
+/// Ends that are still used after their handle is gone: streams may use them to the end of the process.
 struct Kept {
   std::mutex mutex;
   std::vector<std::shared_ptr<ChannelEnd>> until_closed;
   std::vector<std::shared_ptr<ChannelEnd>> for_ever;
 };
-
-Kept& kept() {
-  static auto* const all = new Kept;
-  return *all;
-}
+base::OnePerProcess<Kept> g_kept;
 
 }  // namespace
 
 void World::keep(std::shared_ptr<ChannelEnd> end) {
-  const std::lock_guard lock(kept().mutex);
-  kept().until_closed.push_back(std::move(end));
+  const std::lock_guard lock(g_kept->mutex);
+  g_kept->until_closed.push_back(std::move(end));
 }
 
 void World::reclaim() {
   std::vector<std::shared_ptr<ChannelEnd>> waiting;
   {
-    const std::lock_guard lock(kept().mutex);
-    waiting.swap(kept().until_closed);
+    const std::lock_guard lock(g_kept->mutex);
+    waiting.swap(g_kept->until_closed);
   }
   std::erase_if(waiting, [](const auto& end) {
     base::Limit at_once(Timeout::zero());
     return end->close_within(at_once);
   });
-  const std::lock_guard lock(kept().mutex);
-  auto& kept_on = kept().until_closed;
+  const std::lock_guard lock(g_kept->mutex);
+  auto& kept_on = g_kept->until_closed;
   kept_on.insert(kept_on.end(), std::make_move_iterator(waiting.begin()), std::make_move_iterator(waiting.end()));
 }
 
 void World::keep_for_ever(std::shared_ptr<ChannelEnd> end) {
-  const std::lock_guard lock(kept().mutex);
-  kept().for_ever.push_back(std::move(end));
+  const std::lock_guard lock(g_kept->mutex);
+  g_kept->for_ever.push_back(std::move(end));
 }
 
 }  // namespace sluice::runtime

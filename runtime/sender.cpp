@@ -218,6 +218,7 @@ std::string SenderCore::state() const {
 
 namespace sluice {
 
+using detail::filled;
 using detail::opened;
 
 Sender::Sender() noexcept = default;
@@ -229,9 +230,9 @@ Sender& Sender::operator=(Sender&& other) noexcept {
 }
 Sender::~Sender() { runtime::ChannelEnd::abandon(std::move(core_)); }
 
-Slice Sender::acquire(Stream stream) { return opened(core_).acquire(stream); }
-void Sender::put(Stream stream) { opened(core_).put(stream, core_->whole()); }
-void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) { opened(core_).put(stream, {offset, bytes}); }
+Slice Sender::acquire(Stream stream) { return filled(core_).acquire(stream); }
+void Sender::put(Stream stream) { filled(core_).put(stream, core_->whole()); }
+void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) { filled(core_).put(stream, {offset, bytes}); }
 DeviceSender Sender::on_device(Stream stream) { return opened(core_).on_device(stream); }
 void Sender::drain(std::optional<Timeout> timeout) { opened(core_).drain(timeout); }
 bool Sender::connected() const {

@@ -66,14 +66,14 @@ Outcome run_places(int ranks, const Start& start) {
     if (mine != Outcome::done) outcome.compare_exchange_strong(none, mine);
   };
   // If a thread cannot be had, the places without one are closed before the threads are joined: so their peers find
-  // them lost.
-  std::vector<std::jthread> others;
+  // them lost. A child of fork that ends the body here has copies of threads that do not run in it.
+  auto others = base::make_here<std::vector<std::jthread>>();
   std::vector<Place> places = threads(ranks);
   for (std::size_t rank = 1; rank < places.size(); ++rank) {
-    others.emplace_back([&run_one, place = std::move(places[rank])]() mutable { run_one(std::move(place)); });
+    others->emplace_back([&run_one, place = std::move(places[rank])]() mutable { run_one(std::move(place)); });
   }
   run_one(std::move(places[0]));
-  others.clear();
+  others.reset();
   return outcome;
 }
 
@@ -139,7 +139,7 @@ LaunchReport::LaunchReport(int fd) {
 }
 
 int LaunchReport::ended(Outcome outcome) const {
-  if (outcome == Outcome::lost_peer) say(kLostPeer);
+  if (outcome == Outcome::lost_peer && origin_.here()) say(kLostPeer);  // children that it forks are no ranks
   return exit_code(outcome);
 }
 

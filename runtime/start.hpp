@@ -4,6 +4,7 @@
 
 #include "base/env.hpp"
 #include "base/fd.hpp"
+#include "base/fork.hpp"
 
 #include <sluice/run.hpp>
 
@@ -46,6 +47,7 @@ class LaunchReport {
   void say(char what) const;
 
   base::Fd pipe_;
+  base::Origin origin_;
 };
 
 /// A way of starting that another library brings.

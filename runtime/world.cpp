@@ -81,7 +81,7 @@ std::shared_ptr<World> World::open(Place place, const base::Env& env, const Opti
   begin_trace(place, env.trace);
   base::Env settings = env;
   if (!options.backends.empty()) settings.backends = options.backends;
-  std::shared_ptr<World> world(new World(std::move(place), settings, options));
+  std::shared_ptr<World> world(new World(std::move(place), settings, options), base::DeleteHere());
   if (base::trace::on()) world->track_ = base::trace::new_track(world->place_.rank, "engine");
   world->engine_.start(world->track_);
   return world;
@@ -113,6 +113,7 @@ void World::leave() noexcept {
 }
 
 void World::end() noexcept {
+  if (!origin_.here()) return;
   {
     const std::lock_guard lock(mutex_);
     if (ended_) return;

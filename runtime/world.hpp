@@ -118,6 +118,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void leave() noexcept;
   static void keep_for_ever(std::shared_ptr<ChannelEnd> end);
 
+  const base::Origin origin_;
   Place place_;
   Limits limits_;
   base::trace::Track track_ = base::trace::kNone;

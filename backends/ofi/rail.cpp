@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "backends/ofi/provider.hpp"
+#include "base/fork.hpp"
 #include "base/log.hpp"
 
 namespace sluice::backends::ofi {
@@ -60,13 +61,17 @@ Info best_of(const fi_info& device, bool triggers, bool gpus) {
 
 bool is_shm(const fi_info& info) { return std::string_view(info.fabric_attr->prov_name) == "shm"; }
 
+struct Removal {
+  std::mutex mutex;
+  bool done = false;
+};
+base::OnePerProcess<Removal> g_removal;
+
 /// A rank that was killed leaves files named by its process number. When the number comes again, libfabric takes them
 /// for those of the new process, and is busy. Before the first endpoint of a process none of them can be its own.
 void remove_files_of_the_dead() {
-  static std::mutex mutex;
-  static pid_t done = 0;
-  const std::lock_guard lock(mutex);
-  if (std::exchange(done, getpid()) == getpid()) return;
+  const std::lock_guard lock(g_removal->mutex);
+  if (std::exchange(g_removal->done, true)) return;
   const std::string prefix = std::to_string(getpid()) + ":" + std::to_string(getuid()) + ":";
   std::error_code ignored;
   for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored)) {

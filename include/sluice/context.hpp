@@ -36,7 +36,8 @@ class Scope {
 };
 
 /// A group of ranks, and the one object that a program makes things from. A handle: copies share ownership. Any thread
-/// may use it.
+/// may use it. In a child of fork, its calls and those of all that was made from it throw Error{Code::misuse}, and
+/// destructors do nothing.
 class Context {
  public:
   /// Empty, as after a move: `rank` is -1, `size` 0, and every other call throws Error{Code::misuse}.

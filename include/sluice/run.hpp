@@ -25,7 +25,8 @@ using Body = std::function<void(Context&)>;
 /// @returns the exit code: 0, 1 if the body threw (one line on stderr says what), 2 for a bad setting.
 int run(int argc, char** argv, const Body& body, const Options& options = {});
 
-/// Calls `body` in `ranks` threads of this process, each a rank. Returns when all have ended, with the exit code.
+/// Calls `body` in `ranks` threads of this process, each a rank. Returns when all have ended, with the exit code. So a
+/// child that a rank has forked makes ranks of its own.
 int run_threads(int ranks, const Body& body, const Options& options = {});
 
 /// What `sluice-run` does: `sluice-run -n N [--threads | --hosts H --host I --meet HOST:PORT] [--keep-going]
