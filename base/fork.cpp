@@ -19,8 +19,8 @@ std::atomic<std::int64_t> g_last{0};  // of this process and its ancestors
 
 void wipe() { wiped_page.process.store(0); }
 
-/// The page is memory that no file backs, as whole pages of zeros are. A kernel before 4.14, or one with larger pages,
-/// leaves it to the C library, which knows of its own `fork` alone.
+/// No file backs a whole page of zeros, so the kernel can wipe it. Kernels before 4.14 and kernels with larger pages
+/// cannot: there a function of the C library's `fork` does it.
 void have_it_wiped() {
   const bool whole = ::sysconf(_SC_PAGESIZE) == static_cast<long>(sizeof wiped_page);
   if (whole && ::madvise(&wiped_page, sizeof wiped_page, MADV_WIPEONFORK) == 0) return;
@@ -31,7 +31,7 @@ void have_it_wiped() {
 
 std::int64_t this_process() {
   if (const std::int64_t known = process_if_known(); known != 0) return known;
-  have_it_wiped();  // first: no child is to find a number
+  have_it_wiped();  // first: no child may find the number
   std::int64_t number = 0;
   const std::int64_t next = g_last.fetch_add(kStep) + kStep;
   return wiped_page.process.compare_exchange_strong(number, next) ? next : number;

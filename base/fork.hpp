@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child of fork must know: it has copies of all objects of its parent, and none of the threads that they count
-// on; the sockets and the shared memory are still the parent's too.
+// Children of fork. A child has copies of all objects of its parent, but none of the threads that they need, and it
+// shares the sockets and the shared memory with the parent.
 #pragma once
 
 #include <atomic>
@@ -12,17 +12,18 @@
 
 namespace sluice::base {
 
-/// A page that the kernel gives to children of fork as zeros, whoever called fork.
+/// A page that the kernel gives to each child as zeros, also where no `fork` of the C library was called.
 struct alignas(4096) WipedPage {
   std::atomic<std::int64_t> process{0};
 };
 extern WipedPage wiped_page;
 
-/// The number of this process among its ancestors, or 0: nothing here has asked `this_process` yet. Numbers are
-/// multiples of 16: a small one may be added to one.
+/// The number of this process, which no ancestor has; 0 before the first call of `this_process`. Numbers are multiples
+/// of 16, so that a small number can be added to one.
 inline std::int64_t process_if_known() noexcept { return wiped_page.process.load(std::memory_order_relaxed); }
 
-/// The same, never 0. Any thread; takes no locks, which a child would find taken. @throws std::bad_alloc
+/// The number of this process, given to it at the first call. Any thread. Takes no locks: a child might find them taken
+/// for ever. @throws std::bad_alloc
 std::int64_t this_process();
 
 /// The process in which an object was made.
@@ -36,12 +37,12 @@ class Origin {
   std::int64_t process_;
 };
 
-/// Why a child may not use an object.
+/// The text of the error when a child uses an object of its parent.
 inline constexpr const char* kForked =
     "this process was forked after that: it may make ranks of its own, and not use its parent's";
 
-/// Deletes what was made in this process. What a parent made stays as it is: to destroy the copy would talk to the
-/// parent's peers, or wait for threads that are not here.
+/// Deletes objects in the process that made them, and does nothing in a child: to destroy a copy would talk to the
+/// parent's peers, or wait for threads that do not run in the child.
 struct DeleteHere {
   template <class T>
   void operator()(T* object) const noexcept {
@@ -56,9 +57,8 @@ std::shared_ptr<T> make_here(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), DeleteHere{});
 }
 
-/// One T in each process, made when it is first asked for: a child begins with one of its own. Never destroyed, since
-/// static destructors may come later. For static objects: it needs no construction, and no lock that a fork may leave
-/// taken.
+/// A static object of which each process has its own: the first use in a process makes it, also in a child. Never
+/// destroyed, because other static destructors may use it later. Takes no locks.
 template <class T>
 class OnePerProcess {
  public:
@@ -84,7 +84,7 @@ class OnePerProcess {
  private:
   struct Made {
     T value{};
-    const Made* of_parent = nullptr;  // so that checkers for leaks find it
+    const Made* of_parent = nullptr;  // keeps it reachable for leak checkers
   };
 
   void make(std::int64_t made) {
@@ -99,7 +99,7 @@ class OnePerProcess {
     state_.store(made, std::memory_order_release);
   }
 
-  std::atomic<std::int64_t> state_{0};  // the process that `last_` was made in; one more: which is making it
+  std::atomic<std::int64_t> state_{0};  // the number of the process that made `last_`; plus 1 while it is being made
   Made* last_ = nullptr;
 };
 

@@ -111,7 +111,7 @@ class Watch {
   std::atomic<State> state_{State::open};
 };
 
-/// Whether it names a stream of this process: a moved-from HostStream gives none.
+/// False for the stream of a moved-from HostStream, and for a HostStream of the parent in a child of fork.
 inline bool usable(Stream stream) noexcept {
   if (stream.kind() != Stream::Kind::host) return true;
   return stream.handle() != nullptr && static_cast<HostStream::Impl*>(stream.handle())->here();

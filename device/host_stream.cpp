@@ -109,7 +109,7 @@ void HostStream::Impl::serve() {
       }
       hand_back();
     }
-    if (!here()) return;  // a callable has forked, and come back in the child too
+    if (!here()) return;  // a callable has forked, and this is the child
     if (last && !has_work()) return;
     wait_for_work();
   }

@@ -52,7 +52,7 @@ struct HostStream::Impl {
   /// Whether the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
 
-  /// False in a child of fork: no thread runs the stream there.
+  /// False in a child of fork, where no thread runs the stream.
   bool here() const noexcept { return origin_.here(); }
 
   /// The destructor has begun: parked waits must end.

@@ -455,8 +455,8 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
   /// In what the two ends are not alike that must be; empty: in nothing.
   std::string disagreement(const RemoteEnd& remote) const;
-  /// What `bound_` is once this process uses the channel with such streams. One comparison sees another kind, a plan,
-  /// and a fork.
+  /// The value of `bound_` in a channel that this process uses with streams of this kind. So one comparison finds
+  /// another kind, a plan, and a fork.
   static std::int64_t here_with(Stream stream) noexcept {
     return base::process_if_known() + static_cast<std::int64_t>(stream.kind());
   }

@@ -14,7 +14,7 @@ namespace sluice::detail {
 /// What an empty or moved-from handle throws.
 [[noreturn]] inline void throw_empty() { throw Error(Code::misuse, -1, -1, 0, 0, "the handle is empty"); }
 
-/// For verbs that look themselves whether what they use was made in this process (ChannelEnd::bind).
+/// For the verbs of channels, which find a fork by themselves (ChannelEnd::bind).
 template <class Pointer>
 auto& filled(const Pointer& core) {
   if (core == nullptr) throw_empty();

@@ -354,7 +354,7 @@ void World::unregister(ChannelEnd& end) {
 
 namespace {
 
-/// Ends that are still used after their handle is gone: streams may use them to the end of the process.
+/// Ends that are in use after their handle was destroyed. Streams may use them to the end of the process.
 struct Kept {
   std::mutex mutex;
   std::vector<std::shared_ptr<ChannelEnd>> until_closed;

@@ -66,7 +66,7 @@ Outcome run_places(int ranks, const Start& start) {
     if (mine != Outcome::done) outcome.compare_exchange_strong(none, mine);
   };
   // If a thread cannot be had, the places without one are closed before the threads are joined: so their peers find
-  // them lost. A child of fork that ends the body here has copies of threads that do not run in it.
+  // them lost. In a child of fork that leaves the body they do not run, and must not be joined.
   auto others = base::make_here<std::vector<std::jthread>>();
   std::vector<Place> places = threads(ranks);
   for (std::size_t rank = 1; rank < places.size(); ++rank) {
@@ -139,7 +139,7 @@ LaunchReport::LaunchReport(int fd) {
 }
 
 int LaunchReport::ended(Outcome outcome) const {
-  if (outcome == Outcome::lost_peer && origin_.here()) say(kLostPeer);  // children that it forks are no ranks
+  if (outcome == Outcome::lost_peer && origin_.here()) say(kLostPeer);  // a child of fork is no rank
   return exit_code(outcome);
 }
 

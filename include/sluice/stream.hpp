@@ -20,8 +20,8 @@ namespace sluice {
 /// GPU stream.
 ///
 /// Any thread may enqueue. A full queue blocks who enqueues, as a CUDA stream does, except from inside the stream
-/// itself, which never blocks. An idle stream uses no CPU. In a child of fork nobody runs it: calls throw
-/// Error{Code::misuse}, and the destructor returns at once.
+/// itself, which never blocks. An idle stream uses no CPU. In a child of fork its calls throw
+/// Error{Code::misuse}, and its destructor returns at once.
 class HostStream {
  public:
   struct Options {

@@ -164,7 +164,7 @@ void exchange(Context& context, Ends& ends, Stream stream, int epochs) {
   }
 }
 
-/// What a rank has when it forks.
+/// The channels, plan and stream of a rank that forks.
 struct Rig {
   explicit Rig(Context& its, bool with_stream) : context(its), ends(context, 1), planned(context, 2) {
     if (with_stream) host.emplace();
@@ -173,7 +173,7 @@ struct Rig {
     exchange(context, ends, stream(), 20);
   }
   Stream stream() { return host ? Stream::host(*host) : Stream::program_order(); }
-  /// The peer hears what it is to hear, and nothing else.
+  /// All data arrives, and closing works.
   void go_on() {
     exchange(context, ends, stream(), 20);
     Ends more(context, 3);
@@ -192,8 +192,8 @@ struct Rig {
 
 using Child = void (*)(Rig& rig);
 
-/// In rank `forks`. Before the peer hears of it again, the child has ended with `code`. Returns whether this is the
-/// child, which then leaves the body.
+/// Rank `forks` forks, and waits for the child to end with `code` before it goes on. Returns true in the child, which
+/// then leaves the body.
 bool fork_and_go_on(Rig& rig, Child child, int code, Rank forks = 0) {
   if (rig.context.rank() != forks) {
     rig.go_on();
