@@ -431,7 +431,7 @@ TEST_P(ForkedRank, shares_no_memory_with_ranks_of_its_child) { expect_well("make
 TEST_P(ForkedRank, runs_its_stream_alone) { expect_well("is_forked_inside_a_stream"); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ForkedRank, testing::Values("threads", "processes"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 

@@ -33,6 +33,7 @@ namespace {
 
 namespace trace = sluice::base::trace;
 using nlohmann::json;
+using sluice::tests::contains;
 using sluice::tests::Program;
 
 /// Of the calling test alone.
@@ -147,6 +148,33 @@ TEST_F(Trace, processes_of_a_job_share_the_file_and_its_clock) {
   EXPECT_LE(slices[0].at("ts").get<double>() + slices[0].at("dur").get<double>(), slices[1].at("ts").get<double>());
 }
 
+TEST_F(Trace, of_a_child_of_fork_stands_in_a_file_of_its_own) {
+  recorded("job", [this] {
+    { const trace::Span first("of the parent"); }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      { const trace::Span lost("of the parent's rank"); }
+      trace::start(file_, "another job");
+      { const trace::Span own("of the child"); }
+      trace::flush();
+      ::_exit(::rename((file_ + "." + std::to_string(::getpid())).c_str(), (file_ + ".child").c_str()));
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    const trace::Span last("of the parent");
+  });
+  const json slices = of_phase("X");
+  ASSERT_EQ(slices.size(), 2U);
+  for (const auto& slice : slices) EXPECT_EQ(slice.at("name"), "of the parent");
+  std::ifstream in(file_ + ".child");
+  std::stringstream childs;
+  childs << in.rdbuf();
+  EXPECT_TRUE(contains(childs.str(), "of the child"));
+  EXPECT_FALSE(contains(childs.str(), "of the parent"));
+  std::filesystem::remove(file_ + ".child");
+}
+
 TEST_F(Trace, another_job_s_file_and_any_other_is_begun_anew) {
   std::ofstream(file_) << "not a timeline\n";
   recorded("first", [] { const trace::Span first("first"); });
@@ -171,7 +199,7 @@ TEST_F(Trace, of_each_thread_the_last_are_kept_and_that_is_said) {
     for (std::size_t i = 0; i < trace::kMost + 10; ++i)
       trace::add({"slice", "", i + 1, 0, {}, trace::current(), {}, {}});
   });
-  EXPECT_TRUE(sluice::tests::contains(said, "lacks the first 10 events")) << said;
+  EXPECT_TRUE(contains(said, "lacks the first 10 events")) << said;
   const json slices = of_phase("X");
   ASSERT_EQ(slices.size(), trace::kMost);
   std::uint64_t first = trace::kMost;
@@ -248,7 +276,7 @@ TEST_F(Trace, a_file_that_cannot_be_written_is_an_error_that_says_so) {
     try {
       trace::start("/dev/null", "job");
     } catch (const std::invalid_argument& error) {
-      return sluice::tests::contains(error.what(), "/dev/null") ? 0 : 2;
+      return contains(error.what(), "/dev/null") ? 0 : 2;
     }
     return 1;
   });
