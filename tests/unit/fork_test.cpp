@@ -19,6 +19,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -48,12 +49,21 @@ void require(bool fact, const std::string& what) {
   if (!fact) throw std::runtime_error("not so: " + what);
 }
 
+/// Ends a child that hangs. Threads of host streams block signals.
+void limit_child() {
+  sigset_t alarm;
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  ::alarm(20);
+}
+
 /// The exit code of `work`, in a child.
 template <class Work>
 int in_child(Work work) {
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(20);
+    limit_child();
     ::_exit(work());
   }
   int status = 0;
@@ -201,7 +211,7 @@ bool fork_and_go_on(Rig& rig, Child child, int code, Rank forks = 0) {
   }
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::alarm(20);
+    limit_child();
     child(rig);
     return true;
   }
@@ -294,7 +304,7 @@ void fork_and_share_no_memory(Rig& rig) {
   stage() = 0;
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::alarm(20);
+    limit_child();
     make_ranks(rig);
   }
   await_stage(1);
@@ -318,7 +328,7 @@ void fork_inside_the_stream(Rig& rig) {
   rig.host->run([&] {
     queued.wait(false);
     pid = ::fork();
-    if (pid == 0) ::alarm(20);
+    if (pid == 0) limit_child();
   });
   rig.host->run([] { ++stage(); });
   queued = true;
