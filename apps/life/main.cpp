@@ -33,7 +33,7 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
                                        space);
     if (first) life::print_header(options, world);
     solution = life::solve(
-        simulation, options, world, life::reports_field(options),
+        simulation, options, world, life::reports_field(options, world),
         [&](life::Index generation, std::span<const life::Cell> cells) { chronicle.write(generation, cells); });
   }
   chronicle.close();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/common/mesh.hpp"
-#include "apps/life/rle.hpp"
+#include "apps/life/pattern.hpp"
 
 #include <algorithm>
 #include <array>

@@ -30,18 +30,20 @@ Point parse_point(std::string_view text) {
   return point;
 }
 
-Rule parse_rule_option(const std::string& text) {
+StatedRule parse_rule_option(const std::string& text) {
   try {
-    return parse_rule(text);
+    return parse_stated_rule(text);
   } catch (const std::invalid_argument& error) {
     throw CLI::ValidationError("--rule", error.what());
   }
 }
 
+Chosen chosen(const Options& options) { return {options.nx, options.ny, options.rule}; }
+
 void add_size_options(CLI::App& app, Options& options) {
   const CLI::Validator cells = apps::whole_number(1, kLargestSide);
-  app.add_option("--nx", options.nx, "cells along x")->transform(cells)->capture_default_str();
-  app.add_option("--ny", options.ny, "cells along y")->transform(cells)->capture_default_str();
+  app.add_option("--nx", options.nx, "cells along x; default: those of the rule's torus, else 128")->transform(cells);
+  app.add_option("--ny", options.ny, "cells along y")->transform(cells);
   app.add_option_function<Index>(
          "-n,--ncells", [&options](const Index& n) { options.nx = options.ny = n; }, "cells along x and y")
       ->transform(cells)
@@ -54,7 +56,8 @@ void add_size_options(CLI::App& app, Options& options) {
 
 void add_world_options(CLI::App& app, Options& options) {
   CLI::Option* const pattern =
-      app.add_option("--pattern", options.pattern, "read this pattern")->option_text("FILE.rle");
+      app.add_option("--pattern", options.pattern, "read this pattern: RLE, plaintext, Life 1.05 or 1.06")
+          ->option_text("FILE");
   app.add_option_function<std::string>(
          "--at", [&options](const std::string& text) { options.at = parse_point(text); },
          "where its upper left corner goes; default: in the middle")
@@ -69,7 +72,7 @@ void add_world_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--rule", [&options](const std::string& text) { options.rule = parse_rule_option(text); },
-         "such as B36/S23; default: the pattern's, else B3/S23")
+         "such as B36/S23 or B3/S23:T30,20; default: the pattern's, else B3/S23")
       ->option_text("RULE");
 }
 
@@ -78,6 +81,8 @@ void add_output_options(CLI::App& app, Options& options) {
   apps::add_frame_options(app, options.frames, "--image, --field and --rle");
   app.callback([&options] {
     if (std::isnan(options.density)) throw CLI::ValidationError("--random", "nan is no part of the cells");
+    if (options.rule && options.rule->torus && *options.rule->torus != sides(chosen(options), {}))
+      throw CLI::ValidationError("--rule", "its torus is of another size than --nx and --ny say");
     apps::check(options.frames, !options.common.image.empty() || !options.common.field.empty() || !options.rle.empty());
   });
 }
@@ -95,18 +100,18 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
 }
 
 World make_world(const Options& options) {
-  World world{.nx = options.nx, .ny = options.ny, .rule = options.rule.value_or(Rule{}), .cells = {}};
+  Pattern pattern;
+  if (!options.pattern.empty()) pattern = read_pattern_file(options.pattern, chosen(options));
+  const auto [nx, ny] = sides(chosen(options), pattern.rule);
+  const StatedRule stated = options.rule.value_or(pattern.rule.value_or(StatedRule{}));
+  World world{.nx = nx, .ny = ny, .rule = stated.rule, .cells = std::move(pattern.cells)};
   if (options.pattern.empty()) {
     world.density = options.density;
     world.seed = options.seed;
-    return world;
   }
-  Pattern pattern = read_rle_file(options.pattern, {world.nx, world.ny});
-  const Point at = options.at.value_or(Point{(world.nx - pattern.nx) / 2, (world.ny - pattern.ny) / 2});
-  if (!options.rule && pattern.rule) world.rule = *pattern.rule;
-  world.cells = std::move(pattern.cells);
+  const Point at = options.at.value_or(Point{(nx - pattern.nx) / 2, (ny - pattern.ny) / 2});
   // The remainders are what keeps the sums from overflowing.
-  for (Point& cell : world.cells) cell = {cell.x + at.x % world.nx, cell.y + at.y % world.ny};
+  for (Point& cell : world.cells) cell = {cell.x + at.x % nx, cell.y + at.y % ny};
   return world;
 }
 

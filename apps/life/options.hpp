@@ -3,7 +3,7 @@
 
 #include "apps/common/frames.hpp"
 #include "apps/common/options.hpp"
-#include "apps/life/rle.hpp"
+#include "apps/life/pattern.hpp"
 #include "apps/life/world.hpp"
 
 #include <cstdint>
@@ -14,21 +14,16 @@ namespace life {
 
 struct Options {
   apps::CommonOptions common;
-  Index nx = 128;
-  Index ny = 128;
+  std::optional<Index> nx;  ///< unset: that of the rule's torus, else kUsualSide
+  std::optional<Index> ny;
   Index generations = 100;
   std::string pattern;      ///< file to read; empty: cells at random
   std::optional<Point> at;  ///< where the pattern's upper left corner goes; unset: in the middle
   double density = 0.3;     ///< of random cells
   std::uint64_t seed = 1;
-  std::optional<Rule> rule;  ///< unset: the pattern's, else B3/S23
-  std::string rle;           ///< file to write
+  std::optional<StatedRule> rule;  ///< unset: the pattern's, else B3/S23
+  std::string rle;                 ///< file to write
   apps::FrameOptions frames;
-
-  /// How often a cell is updated.
-  double updates() const {
-    return static_cast<double>(nx) * static_cast<double>(ny) * static_cast<double>(generations);
-  }
 };
 
 /// The options of CabanaGhost's Game of Life and our own.

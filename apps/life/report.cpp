@@ -27,11 +27,11 @@ struct Files {
 
 void print_header(const Options& options, const World& world) {
   fmt::print("Life ({}): {} generations on a torus of {} x {} cells\n", rule_text(world.rule), options.generations,
-             options.nx, options.ny);
+             world.nx, world.ny);
 }
 
-bool reports_field(const Options& options) {
-  return apps::needs_field(options.common, options.updates()) || !options.rle.empty();
+bool reports_field(const Options& options, const World& world) {
+  return apps::needs_field(options.common, world.updates(options.generations)) || !options.rle.empty();
 }
 
 void Chronicle::write(Index generation, std::span<const Cell> cells) {
@@ -50,8 +50,9 @@ void Chronicle::close() {
 
 int report(const Options& options, const World& world, Solution& solution) {
   apps::Result& result = solution.result;
-  fmt::print("{}population: {}\n", apps::to_text(result, options.updates()), solution.population);
-  apps::verify<Cell>(result, apps::why_not_verified(options.common, options.updates()), solution.cells, world.mesh(),
+  const double updates = world.updates(options.generations);
+  fmt::print("{}population: {}\n", apps::to_text(result, updates), solution.population);
+  apps::verify<Cell>(result, apps::why_not_verified(options.common, updates), solution.cells, world.mesh(),
                      [&] { return live_serially(world, options.generations); });
   apps::write_results(result, options.common);
   Files{options.common.image, options.common.field, options.rle}.write(world, result.ranks, solution.cells);

@@ -15,7 +15,7 @@ namespace life {
 void print_header(const Options& options, const World& world);
 
 /// Whether `report` needs the whole field: to compare it, or to write it.
-bool reports_field(const Options& options);
+bool reports_field(const Options& options, const World& world);
 
 /// What is written of the generations on the way, at rank 0.
 class Chronicle {

@@ -1,62 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/common/usage_error.hpp"
-#include "apps/life/rle.hpp"
+#include "apps/life/draft.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <stdexcept>
-#include <string_view>
 
 namespace life {
 namespace {
 
-bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 class Reader {
  public:
-  Reader(std::string name, const Point& world) : name_(std::move(name)), world_(world) {}
+  explicit Reader(Draft& draft) : draft_(draft) {}
 
-  Pattern read(std::istream& in) {
-    std::string line;
-    while (!ended_ && std::getline(in, line)) {
-      ++line_;
-      read_line(line_ == 1 ? without_mark(line) : line);
-    }
-    if (in.bad()) fail("cannot be read");
+  void read() {
+    for (std::string_view line; !ended_ && draft_.next(line);) read_line(trimmed(line));
     if (!ended_) fail("the pattern ends without '!'");
-    if (!has_header_) {
-      pattern_.nx = widest_;
-      pattern_.ny = pattern_.cells.empty() ? 0 : pattern_.cells.back().y + 1;
-    }
-    return std::move(pattern_);
+    if (!has_header_) draft_.take_size(widest_, cells().empty() ? 0 : cells().back().y + 1);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw apps::UsageError(fmt::format("{}:{}: {}", name_, line_, what));
-  }
+  [[noreturn]] void fail(const std::string& what) const { draft_.fail(what); }
 
-  // Some editors begin a file with a byte order mark.
-  static std::string_view without_mark(std::string_view line) {
-    if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
-    return line;
-  }
+  std::vector<Point>& cells() { return draft_.pattern.cells; }
 
   void read_line(std::string_view line) {
-    line = trimmed(line);
-    if (line.empty() || line[0] == '#') return;
+    if (line.empty()) return;
+    if (line[0] == '#') {
+      read_mark(line);
+      return;
+    }
     if (!in_body_ && (line[0] == 'x' || line[0] == 'X')) {
       if (has_header_) fail("a second header");
       read_header(line);
@@ -64,6 +38,13 @@ class Reader {
     }
     in_body_ = true;
     read_body(line);
+  }
+
+  // "#r B36/S23", the rule. "#R X Y" is where the pattern was, which is --at's business here.
+  void read_mark(std::string_view line) {
+    if (line.size() < 3 || (line[1] != 'r' && line[1] != 'R') || !is_space(line[2])) return;
+    Point position;
+    if (!read_point(line.substr(2), position)) draft_.take_rule(trimmed(line.substr(2)));
   }
 
   // "x = 3, y = 3, rule = B3/S23"; the rule is last, because its own grid suffix may have commas in it.
@@ -83,22 +64,16 @@ class Reader {
       set(key, value, is_rule);
     }
     if (!has_y) fail("the header does not give y");
-    if (pattern_.nx > world_.x || pattern_.ny > world_.y)
-      fail(fmt::format("a pattern of {} x {} cells, more than the world's {} x {} (--nx, --ny)", pattern_.nx,
-                       pattern_.ny, world_.x, world_.y));
+    draft_.take_size(header_.x, header_.y);
   }
 
   void set(std::string_view key, std::string_view value, bool is_rule) {
     if (is_rule) {
-      try {
-        pattern_.rule = parse_rule(value);
-      } catch (const std::invalid_argument& error) {
-        fail(error.what());
-      }
+      draft_.take_rule(value);
     } else if (key == "x" || key == "X") {
-      pattern_.nx = side(value);
+      header_.x = side(value);
     } else if (key == "y" || key == "Y") {
-      pattern_.ny = side(value);
+      header_.y = side(value);
     } else {
       fail(fmt::format("the header has an unknown part '{}'", key));
     }
@@ -143,29 +118,30 @@ class Reader {
     switch (tag) {
       case '$': at_ = {0, at_.y + count}; return;
       case 'b':
-      case 'B':
       case '.': at_.x += count; return;
       case 'o':
-      case 'O':
       case 'A': add_cells(count); return;
-      default: fail(fmt::format("unexpected '{}' (b, o, $, ! and counts are known)", tag));
+      default: break;
     }
+    // B to X are the states 2 to 24; p to y before one of A to X add 24, 48, ...
+    if ((tag >= 'B' && tag <= 'X') || (tag >= 'p' && tag <= 'y'))
+      fail(fmt::format("'{}' is of a rule with more than two states (of two, b, o, . and A are known)", tag));
+    fail(fmt::format("unexpected '{}' (b, o, $, ! and counts are known)", tag));
   }
 
   void add_cells(Index count) {
-    const Index most_x = has_header_ ? pattern_.nx : world_.x;
-    const Index most_y = has_header_ ? pattern_.ny : world_.y;
+    const Torus world = draft_.world();
+    const Index most_x = has_header_ ? header_.x : world.nx;
+    const Index most_y = has_header_ ? header_.y : world.ny;
     if (at_.x + count > most_x || at_.y >= most_y)
       fail(fmt::format("a live cell at column {}, row {} is outside of {} x {}", at_.x + count, at_.y + 1, most_x,
                        most_y));
-    for (const Index end = at_.x + count; at_.x < end; ++at_.x) pattern_.cells.push_back(at_);
+    for (const Index end = at_.x + count; at_.x < end; ++at_.x) cells().push_back(at_);
     widest_ = std::max(widest_, at_.x);
   }
 
-  std::string name_;
-  Point world_;
-  Pattern pattern_;
-  Index line_ = 0;
+  Draft& draft_;
+  Point header_;
   bool has_header_ = false;
   bool in_body_ = false;
   bool ended_ = false;
@@ -177,12 +153,6 @@ class Reader {
 
 }  // namespace
 
-Pattern read_rle(std::istream& in, const std::string& name, const Point& world) { return Reader(name, world).read(in); }
-
-Pattern read_rle_file(const std::string& name, const Point& world) {
-  std::ifstream in(name, std::ios::binary);
-  if (!in) throw apps::UsageError("cannot read " + name + ": " + std::strerror(errno));
-  return read_rle(in, name, world);
-}
+void read_rle(Draft& draft) { Reader(draft).read(); }
 
 }  // namespace life

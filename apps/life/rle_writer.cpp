@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/life/rle.hpp"
+#include "apps/life/pattern.hpp"
 
 namespace life {
 namespace {

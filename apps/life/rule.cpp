@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <stdexcept>
 
 namespace life {
@@ -37,10 +38,27 @@ void append_counts(std::string& text, std::uint16_t counts) {
     if ((counts >> k & 1U) != 0) text += static_cast<char>('0' + k);
 }
 
+bool take_side(std::string_view& text, Index& side) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), side);
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return error == std::errc() && side >= 1 && side <= kLargestSide;
+}
+
+// ":T30,20"
+Torus parse_torus(std::string_view text) {
+  Torus torus;
+  std::string_view rest = text.substr(1);
+  if ((take(rest, 'T') || take(rest, 't')) && take_side(rest, torus.nx) && take(rest, ',') &&
+      take_side(rest, torus.ny) && rest.empty())
+    return torus;
+  throw std::invalid_argument("'" + std::string(text) +
+                              "' is no torus such as :T30,20, the only grid that there is here");
+}
+
 }  // namespace
 
 Rule parse_rule(std::string_view text) {
-  const std::string lower = lower_case(text.substr(0, text.find(':')));
+  const std::string lower = lower_case(text);
   if (lower == "life" || lower == "conway") return {};
   std::string_view rest = lower;
   Rule rule;
@@ -59,6 +77,13 @@ Rule parse_rule(std::string_view text) {
   if (!understood || !rest.empty())
     throw std::invalid_argument("'" + std::string(text) + "' is no rule such as B3/S23");
   return rule;
+}
+
+StatedRule parse_stated_rule(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  StatedRule stated{.rule = parse_rule(text.substr(0, colon))};
+  if (colon != std::string_view::npos) stated.torus = parse_torus(text.substr(colon));
+  return stated;
 }
 
 std::string rule_text(const Rule& rule) {

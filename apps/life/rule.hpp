@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/decomposition.hpp"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace life {
+
+using apps::Index;
+
+/// The most cells that a world has along x or y.
+inline constexpr Index kLargestSide = Index{1} << 24;
 
 /// A two-state rule that counts the eight neighbours: bit k of `birth` (`survival`) says that a dead (live) cell with k
 /// live neighbours is alive in the next generation.
@@ -21,9 +29,27 @@ struct Rule {
   }
 };
 
+/// The sides of a world.
+struct Torus {
+  Index nx = 0;
+  Index ny = 0;
+
+  bool operator==(const Torus&) const = default;
+};
+
+/// A rule as files and command lines state it: of any world, or of one.
+struct StatedRule {
+  Rule rule;
+  std::optional<Torus> torus = {};
+};
+
 /// Reads "B3/S23" (either case, the slash may be missing), "23/3" (survival first, as older files write it), "Life" and
-/// "Conway"; what follows a colon, the shape of a bounded grid, is left out. @throws std::invalid_argument
+/// "Conway". @throws std::invalid_argument
 Rule parse_rule(std::string_view text);
+
+/// Reads a rule with or without ":T30,20" behind it, a torus of 30 x 20 cells. Golly's other bounded grids are refused.
+/// @throws std::invalid_argument
+StatedRule parse_stated_rule(std::string_view text);
 
 /// As "B3/S23".
 std::string rule_text(const Rule& rule);

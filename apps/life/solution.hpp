@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/common/report.hpp"
-#include "apps/life/rle.hpp"
+#include "apps/life/pattern.hpp"
 
 #include <cstdint>
 #include <vector>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "apps/common/decomposition.hpp"
-#include "apps/life/rle.hpp"
+#include "apps/life/pattern.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -17,6 +17,11 @@ struct World {
   std::vector<Point> cells;  ///< live cells; beyond an edge they come back at the other side
   double density = 0;        ///< the part of all cells that are made alive at random
   std::uint64_t seed = 0;
+
+  /// How often a cell is updated in so many generations.
+  double updates(Index generations) const {
+    return static_cast<double>(nx) * static_cast<double>(ny) * static_cast<double>(generations);
+  }
 
   apps::Mesh mesh() const { return {.nx = nx, .ny = ny, .nz = 1, .periodic_x = true, .periodic_y = true}; }
 };
