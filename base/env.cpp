@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/env.hpp"
 
+#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -242,6 +243,35 @@ bool left_to_users(std::string_view name) {
   return name == "SLUICE_ROOT" || name == "SLUICE_DIR" || name.starts_with("SLUICE_USER_");
 }
 
+// Variables that cmake/ and ./dev read (cmake/README.md).
+bool is_of_our_build(std::string_view name) {
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "SLUICE_UNITY_BUILD", "SLUICE_LIBFABRIC_DIR",    "SLUICE_KOKKOS_KIND",
+      "SLUICE_NVCC",        "SLUICE_CUDA_INCLUDE_DIR", "SLUICE_CUDA_ARCHITECTURES",
+      "SLUICE_HIP_CLANG",   "SLUICE_HIP_INCLUDE_DIR",  "SLUICE_HIP_ARCHITECTURES"};
+  return name.starts_with("SLUICE_ENABLE_") || name.starts_with("SLUICE_SOURCE_") ||
+         std::ranges::find(kNames, name) != kNames.end();
+}
+
+bool is_address(const std::string& text) {
+  std::array<unsigned char, sizeof(in6_addr)> bytes;
+  return ::inet_pton(AF_INET, text.c_str(), bytes.data()) == 1 ||
+         ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
+}
+
+// Variables that Kubernetes sets for a service called sluice or sluice-NAME:
+// https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+// The value is looked at too, so that a typo in a name of ours stays an error.
+bool is_of_kubernetes(std::string_view name, std::string_view value) {
+  static constexpr std::array<std::string_view, 3> kProtocols = {"tcp", "udp", "sctp"};
+  const bool named =
+      name.ends_with("_SERVICE_HOST") || name.ends_with("_PORT") || name.find("_PORT_") != std::string_view::npos;
+  const std::string_view protocol = value.substr(0, value.find("://"));
+  const bool is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string_view::npos;
+  return named &&
+         (std::ranges::find(kProtocols, protocol) != kProtocols.end() || is_number || is_address(std::string(value)));
+}
+
 void read_value(Env& env, const Row& row, std::string_view value) {
   try {
     row.read(env, value);
@@ -256,11 +286,12 @@ void read_entry(Env& env, std::string_view entry) {
   const std::size_t equals = std::min(entry.find('='), entry.size());
   const std::string_view name = entry.substr(0, equals);
   if (left_to_users(name)) return;
-  const Row* const row = find(name);
-  if (row == nullptr) {
+  const std::string_view value = entry.substr(std::min(equals + 1, entry.size()));
+  if (const Row* const row = find(name)) return read_value(env, *row, value);
+  if (!is_of_our_build(name) && !is_of_kubernetes(name, value)) {
     throw std::invalid_argument("unknown environment variable " + std::string(name) + " (sluice-info lists them all)");
   }
-  read_value(env, *row, entry.substr(std::min(equals + 1, entry.size())));
+  env.passed_over.emplace_back(name);
 }
 
 }  // namespace

@@ -66,11 +66,14 @@ struct Env {
   int hosts_fd = -1;   ///< SLUICE_HOSTS_FD: where the ranks of the job are; -1: all on this host
   int tcp_fd = -1;     ///< SLUICE_TCP_FD: the rank's listening socket for the ranks of other hosts
   int report_fd = -1;  ///< SLUICE_REPORT_FD: where `run` says that it was called
+
+  std::vector<std::string> passed_over;  ///< names that our build uses, or Kubernetes: no variables of programs
 };
 
 /// Reads the environment.
 /// @throws std::invalid_argument naming a SLUICE_ variable that is unknown or has a bad value. SLUICE_ROOT, SLUICE_DIR
-/// and SLUICE_USER_* are left to users and modules.
+/// and SLUICE_USER_* are left to users and modules. Variables of our build are passed over, and those that Kubernetes
+/// sets in every container near a service whose name begins with "sluice".
 Env read_env();
 
 /// The words of a list such as SLUICE_BACKENDS holds; they live as long as its text.

@@ -182,6 +182,11 @@ base::Env settings(const Options& options) {
   base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);
+  if (!env.passed_over.empty()) {
+    std::string names;
+    for (const std::string& name : env.passed_over) names += (names.empty() ? "" : ", ") + name;
+    base::log(base::LogLevel::info, "environment variables of our build or of Kubernetes are passed over: " + names);
+  }
   return env;
 }
 

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -47,6 +49,15 @@ std::string complaint() {
 std::string complaint(const char* name, const char* value) {
   const Set set{{name, value}};
   return complaint();
+}
+
+/// Sets the variables; true if each is passed over. The environment may hold others that are.
+bool passes_over(std::initializer_list<std::pair<const char*, const char*>> variables) {
+  const Set set(variables);
+  const std::vector<std::string> passed_over = read_env().passed_over;
+  return std::ranges::all_of(variables, [&](const auto& variable) {
+    return std::ranges::find(passed_over, variable.first) != passed_over.end();
+  });
 }
 
 TEST(Env, defaults_are_those_of_the_table) {
@@ -147,6 +158,39 @@ TEST(Env, an_empty_value_is_an_error_where_a_number_is_expected) {
 TEST(Env, an_unknown_variable_is_an_error_that_names_it) {
   EXPECT_NE(complaint("SLUICE_TIMOUT", "60s").find("SLUICE_TIMOUT"), std::string::npos);
   EXPECT_NE(complaint("SLUICE_", "1").find("SLUICE_"), std::string::npos);
+}
+
+TEST(Env, variables_of_our_build_are_passed_over) {
+  EXPECT_TRUE(passes_over({{"SLUICE_SOURCE_Kokkos", "/x"},
+                           {"SLUICE_ENABLE_HIP", "OFF"},
+                           {"SLUICE_UNITY_BUILD", "ON"},
+                           {"SLUICE_NVCC", "/y/nvcc"},
+                           {"SLUICE_HIP_ARCHITECTURES", "gfx90a"},
+                           {"SLUICE_LIBFABRIC_DIR", "/z"}}));
+}
+
+TEST(Env, what_kubernetes_sets_for_a_service_of_our_name_is_passed_over) {
+  EXPECT_TRUE(passes_over({{"SLUICE_SERVICE_HOST", "10.96.0.7"},
+                           {"SLUICE_SERVICE_PORT", "80"},
+                           {"SLUICE_SERVICE_PORT_HTTP", "80"},
+                           {"SLUICE_PORT", "tcp://10.96.0.7:80"},
+                           {"SLUICE_PORT_80_TCP", "tcp://10.96.0.7:80"},
+                           {"SLUICE_PORT_80_TCP_PROTO", "tcp"},
+                           {"SLUICE_PORT_80_TCP_PORT", "80"},
+                           {"SLUICE_PORT_80_TCP_ADDR", "10.96.0.7"},
+                           {"SLUICE_WEB_SERVICE_HOST", "fd00::7"},
+                           {"SLUICE_WEB_PORT_53_UDP", "udp://[fd00::7]:53"}}));
+}
+
+TEST(Env, a_name_like_those_of_kubernetes_is_an_error_with_another_value) {
+  for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{{"SLUICE_PORT", "fast"},
+                                                                                    {"SLUICE_PORT", ""},
+                                                                                    {"SLUICE_SERVICE_HOST", "auto"},
+                                                                                    {"SLUICE_PORT_RANGE", "1-2"},
+                                                                                    {"SLUICE_SERVICE", "80"},
+                                                                                    {"SLUICE_REPORT_FDS", "8"},
+                                                                                    {"SLUICE_PORTS", "80"}})
+    EXPECT_NE(complaint(name, value).find(name), std::string::npos) << name << "=" << value;
 }
 
 TEST(Env, root_dir_and_user_variables_are_left_alone) {

@@ -90,6 +90,23 @@ TEST(Start, a_bad_setting_is_one_line_and_exit_code_2) {
   EXPECT_TRUE(contains(result.err, "\"pigeon\"")) << result.err;
 }
 
+TEST(Start, variables_that_are_passed_over_are_named_at_info) {
+  const auto with_log = [](const char* level) {
+    return result_of([&] {
+      ::setenv("SLUICE_LOG", level, 1);
+      ::setenv("SLUICE_PORT", "tcp://10.96.0.7:80", 1);
+      ::setenv("SLUICE_SOURCE_Kokkos", "/x", 1);
+      return run(nothing);
+    });
+  };
+  EXPECT_EQ(with_log("warn").err, "");
+  const Result result = with_log("info");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(lines(result.err), 1) << result.err;
+  for (const char* const name : {"SLUICE_PORT", "SLUICE_SOURCE_Kokkos"})
+    EXPECT_TRUE(contains(result.err, name)) << result.err;
+}
+
 TEST(Start, an_mpi_launcher_without_the_mpi_library_is_an_error_and_never_several_single_ranks) {
   for (const char* const variable : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
     const auto under = [&](const char* ranks) {
