@@ -406,6 +406,12 @@ class Tests:
                         expect_codes(outputs, 0)
                         assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
 
+    def test_programs_name_all_backends(self):
+        with Net(2) as net:
+            outputs = net.launch(self.run, [2, 1], next(self.applications("shm,ofi:tcp")))
+            expect_codes(outputs, 0)
+            assert "backend ofi:tcp+shm," in outputs[0].text, outputs[0].text
+
     def test_mpi_data(self):
         for backend in self.backends:
             for program in self.applications(backend):

@@ -15,7 +15,7 @@ inline constexpr long kItemsPerStep = 4;
 
 struct Ours {
   std::unique_ptr<Contender> contender;
-  std::string description;  ///< what a channel says about itself
+  std::string description;  ///< what its channels say about themselves, a line each
 };
 
 /// Of a contender that describes itself.

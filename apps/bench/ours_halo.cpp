@@ -23,7 +23,7 @@ class Halo : public Contender {
           case_.drive, [this] { step(); }, case_.depth);
   }
 
-  std::string describe() const { return out_.front().describe(); }
+  std::string describe() const { return plan_.describe(); }
 
   double run(long count) override {
     if (queue_) return queue_->drive(case_.drive, count, [this] { step(); });

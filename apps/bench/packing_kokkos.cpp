@@ -51,7 +51,11 @@ class Faces : public FaceExchange<Exec> {
     }
   }
 
-  std::string describe() { return out_.back().channel().describe(); }
+  std::string describe() {
+    std::string text;
+    for (auto& out : out_) text += out.channel().describe() + "\n";
+    return text;
+  }
 
  private:
   void move() override {

@@ -181,13 +181,13 @@ void measure_progress(Session& session, std::size_t asked) {
   } else {
     seen = watch(session, channels, puts);
   }
-  const std::string description = channels.out.describe();
+  const apps::Description said = session.all_say(channels.out.describe());
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
   Rounds landings = to_rank_0(session, seen.landings, rounds, static_cast<std::size_t>(puts));
   for (auto& round : landings) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });
-  report(session, session.row(one_case, {"landing_us", "us", {}}, description), landings, "a put");
-  report(session, session.row(one_case, {"slowdown", "times", {}}, description),
-         to_rank_0(session, seen.slowdowns, rounds, 1), "a round");
+  report(session, session.row(one_case, {"landing_us", "us", {}}, said), landings, "a put");
+  report(session, session.row(one_case, {"slowdown", "times", {}}, said), to_rank_0(session, seen.slowdowns, rounds, 1),
+         "a round");
 }
 
 }  // namespace

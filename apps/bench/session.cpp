@@ -4,7 +4,6 @@
 #include "apps/bench/gpu_queue.hpp"
 #include "apps/bench/host_queue.hpp"
 #include "apps/bench/rivals_mpi.hpp"
-#include "apps/common/description.hpp"
 
 #include <sched.h>
 #include <unistd.h>
@@ -28,7 +27,10 @@ void pin(int rank) {
 }
 
 // Memory that both map has no rails to choose from.
-bool one_rail(const std::string& backend) { return backend == "threads" || backend == "shm"; }
+bool one_rail(const apps::Names& backends) {
+  const auto is_mapped = [](const std::string& backend) { return backend == "threads" || backend == "shm"; };
+  return !backends.empty() && std::ranges::all_of(backends, is_mapped);
+}
 
 Rounds convert(const Rounds& rounds, const Metric& metric) {
   Rounds values = rounds;
@@ -112,23 +114,26 @@ const std::string& Session::launch() {
   return launch_;
 }
 
-Row Session::row(const Case& one_case, const Metric& metric, const std::string& description) {
-  const apps::Description said = apps::read_description(description);
+apps::Description Session::all_say(const std::string& description) {
+  return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
+}
+
+Row Session::row(const Case& one_case, const Metric& metric, const apps::Description& said) {
   Row row;
   row.bench = options.bench;
-  row.backend = said.backend;
+  row.backend = apps::joined(said.backends);
   row.stream = name(options.stream.value());
   row.memory = name(options.memory);
   row.touch = options.touch;
-  row.fired_by = said.fired_by;
+  row.fired_by = apps::joined(said.fired_by);
   row.ranks = context.size();
   row.launch = launch();
   row.bytes = one_case.bytes;
   row.depth = one_case.depth;
   row.window = one_case.window;
-  row.rails = options.rails > 0       ? std::optional(options.rails)
-              : one_rail(row.backend) ? std::optional(1)
-                                      : std::nullopt;
+  row.rails = options.rails > 0         ? std::optional(options.rails)
+              : one_rail(said.backends) ? std::optional(1)
+                                        : std::nullopt;
   row.metric = metric.name;
   row.unit = metric.unit;
   return row;
@@ -136,7 +141,7 @@ Row Session::row(const Case& one_case, const Metric& metric, const std::string& 
 
 Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
              const Measurement& measured) {
-  Row row = session.row(one_case, metric, description);
+  Row row = session.row(one_case, metric, session.all_say(description));
   if (session.context.rank() != 0) return row;
   const Timing& ours = measured.timings.front();
   row.summary = summarise(convert(ours.rounds, metric));

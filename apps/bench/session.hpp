@@ -8,6 +8,7 @@
 #include "apps/bench/rival_program.hpp"
 #include "apps/bench/rivals.hpp"
 #include "apps/common/collectives.hpp"
+#include "apps/common/description.hpp"
 
 #include <sluice/sluice.hpp>
 
@@ -54,8 +55,11 @@ class Session {
   /// How this run was started; the same on all ranks.
   const std::string& launch();
 
-  /// A row with what is known before it is measured. `description`: what a channel says about itself.
-  Row row(const Case& one_case, const Metric& metric, const std::string& description);
+  /// Backends and firers of the channels of all ranks, at rank 0. All ranks call it.
+  apps::Description all_say(const std::string& description);
+
+  /// A row with what is known before it is measured.
+  Row row(const Case& one_case, const Metric& metric, const apps::Description& said);
 
   sluice::Context& context;
   const Options& options;

@@ -77,7 +77,7 @@ void measure_life(Session& session, const Case& one_case, const char* metric, bo
 
 void report_bytes(Session& session, const Case& one_case, const char* metric, double bytes,
                   const std::string& description) {
-  Row row = session.row(one_case, {metric, "bytes", {}}, description);
+  Row row = session.row(one_case, {metric, "bytes", {}}, session.all_say(description));
   row.summary = {bytes, bytes, bytes, 1};
   row.rounds = 1;
   row.sample = "one reading of what is resident";

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/description.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <sstream>
 #include <string_view>
+#include <vector>
 
 namespace apps {
 namespace {
 
 constexpr std::string_view kFiredBy = "; fired by the ";
+constexpr const char* kNone = "none";
 
 // A name may hold anything, also what separates the parts behind it.
 std::string_view without_name(std::string_view line) {
@@ -27,16 +35,47 @@ std::string_view take_part(std::string_view& rest) {
   return part;
 }
 
+void read_line(std::string_view line, Description& description) {
+  std::string_view rest = without_name(line);
+  if (take_part(rest).empty()) return;
+  if (const auto backend = take_part(rest); !backend.empty()) description.backends.emplace(backend);
+  if (const auto at = rest.rfind(kFiredBy); at != std::string_view::npos)
+    description.fired_by.emplace(rest.substr(at + kFiredBy.size()));
+}
+
+void add_joined(std::string_view text, Names& names) {
+  if (text == kNone) return;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('+'), text.size());
+    names.emplace(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
 }  // namespace
 
+std::string joined(const Names& names) { return names.empty() ? kNone : fmt::format("{}", fmt::join(names, "+")); }
+
 Description read_description(const std::string& text) {
-  std::string_view rest = without_name(std::string_view(text).substr(0, text.find('\n')));
   Description description;
-  if (take_part(rest).empty()) return description;
-  if (const auto backend = take_part(rest); !backend.empty()) description.backend = backend;
-  if (const auto at = rest.rfind(kFiredBy); at != std::string_view::npos)
-    description.fired_by = rest.substr(at + kFiredBy.size());
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) read_line(line, description);
   return description;
+}
+
+Description of_all_ranks(Description mine, Collectives& collectives, int ranks) {
+  std::string text = joined(mine.backends) + ' ' + joined(mine.fired_by);  // no name has a space
+  text.resize(static_cast<std::size_t>(collectives.max(static_cast<double>(text.size()))), ' ');
+  const std::vector<std::size_t> bytes_of(static_cast<std::size_t>(ranks), text.size());
+  collectives.gather(std::as_bytes(std::span(text)), bytes_of, [&](int, std::span<const std::byte> bytes) {
+    std::istringstream words(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    std::string backends;
+    std::string fired_by;
+    words >> backends >> fired_by;
+    add_joined(backends, mine.backends);
+    add_joined(fired_by, mine.fired_by);
+  });
+  return mine;
 }
 
 }  // namespace apps

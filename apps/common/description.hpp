@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "apps/common/collectives.hpp"
+
+#include <set>
 #include <string>
 
 namespace apps {
 
-/// What reports name of the text that a channel or a plan says about itself, which is for people and has no other form.
+using Names = std::set<std::string>;
+
+/// "shm+ofi:tcp"; of no names "none".
+std::string joined(const Names& names);
+
+/// What reports name of the text that channels and plans say about themselves, which is for people and has no other
+/// form.
 struct Description {
-  std::string backend = "none";   ///< what moves the data; none: not connected, or no channel
-  std::string fired_by = "none";  ///< stream, NIC or engine; none: a receiver, or not connected
+  Names backends = {};  ///< what moves the data; empty: no channel is connected
+  Names fired_by = {};  ///< stream, NIC or engine; empty: no sender is connected
 };
 
-/// Reads the first channel of `text` by position: "'name' WHERE, SLOTS: BACKEND: how; fired by the WHO", each channel
-/// in a line of its own.
+/// Reads the lines of channels in `text` by position: "'name' WHERE, SLOTS: BACKEND: how; fired by the WHO".
 Description read_description(const std::string& text);
+
+/// At rank 0 the names of all ranks, elsewhere some of them. All ranks call it.
+/// @param ranks  how many there are
+Description of_all_ranks(Description mine, Collectives& collectives, int ranks);
 
 }  // namespace apps

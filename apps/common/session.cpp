@@ -74,8 +74,10 @@ void check_outputs(sluice::Context& context, const CommonOptions& options, const
   if (faults > 0) throw UsageError(fault);
 }
 
-std::string backend_of(Comm comm, const Exchange& exchange) {
-  return comm == Comm::sluice ? read_description(exchange.describe()).backend : name(comm);
+std::string backend_of(const Session& session, const Exchange& exchange) {
+  if (session.options.comm != Comm::sluice) return name(session.options.comm);
+  const Description mine = read_description(exchange.describe());
+  return joined(of_all_ranks(mine, *session.collectives, session.decomposition.ranks()).backends);
 }
 
 void take_slowest(Result& result, Collectives& collectives) {

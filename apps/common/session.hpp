@@ -39,8 +39,8 @@ struct Session {
 /// UsageError on all ranks
 void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others);
 
-/// What moved the halo: a backend's name, or that of the comm.
-std::string backend_of(Comm comm, const Exchange& exchange);
+/// What moved the halo: the names of the backends of all ranks at rank 0, or that of the comm. All ranks call it.
+std::string backend_of(const Session& session, const Exchange& exchange);
 
 /// Times of the slowest rank, on all ranks.
 void take_slowest(Result& result, Collectives& collectives);

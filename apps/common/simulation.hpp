@@ -91,7 +91,7 @@ class Simulation {
     result.solve_s = seconds_since(begin_);
     result.create_s = create_s_;
     result.steps = steps;
-    result.backend = backend_of(session_.options.comm, *exchange_);
+    result.backend = backend_of(session_, *exchange_);
     if (session_.options.phases) result.phases = phases_.seconds();
     take_slowest(result, *session_.collectives);
     return result;

@@ -7,15 +7,17 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 namespace apps {
 namespace {
 
 void expect(const std::string& text, const char* backend, const char* fired_by) {
   const Description description = read_description(text);
-  EXPECT_EQ(description.backend, backend) << text;
-  EXPECT_EQ(description.fired_by, fired_by) << text;
+  EXPECT_EQ(joined(description.backends), backend) << text;
+  EXPECT_EQ(joined(description.fired_by), fired_by) << text;
 }
 
 void check_channels(sluice::Context& context, const sluice::ChannelOptions& options) {
@@ -45,6 +47,27 @@ TEST(Description, of_channels_names_backend_and_who_fires) {
 TEST(Description, of_no_channel_names_nothing) {
   expect("no neighbours", "none", "none");
   expect("", "none", "none");
+}
+
+TEST(Description, of_several_channels_names_all_backends) {
+  expect(
+      "to rank 1, tag 0, 1 x 8 bytes: shm: maps; fired by the stream\n"
+      "to rank 2, tag 0, 1 x 8 bytes: ofi:tcp: writes; fired by the engine\n"
+      "from rank 2, tag 0, 1 x 8 bytes: ofi:tcp: lands\n"
+      "a start: 1 puts by the stream itself, 1 more behind 1 doorbells; queued as one stream operation",
+      "ofi:tcp+shm", "engine+stream");
+}
+
+TEST(Description, of_all_ranks_names_the_backends_of_all) {
+  const auto body = [](sluice::Context& context) {
+    const std::vector<Description> all = {{{"shm"}, {"stream"}}, {}, {{"ofi:tcp", "shm"}, {"engine", "stream"}}};
+    const Description mine = all[static_cast<std::size_t>(context.rank())];
+    const Description said = of_all_ranks(mine, *make_sluice_collectives(context), context.size());
+    if (context.rank() != 0) return;
+    EXPECT_EQ(said.backends, (Names{"ofi:tcp", "shm"}));
+    EXPECT_EQ(said.fired_by, (Names{"engine", "stream"}));
+  };
+  EXPECT_EQ(sluice::run_threads(3, body), 0);
 }
 
 }  // namespace
