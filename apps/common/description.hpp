@@ -13,7 +13,7 @@ using Names = std::set<std::string>;
 /// "shm+ofi:tcp"; of no names "none".
 std::string joined(const Names& names);
 
-/// What reports name of the text that channels and plans say about themselves, which is for people and has no other
+/// Parts of the descriptions of channels and plans that reports name. Those texts are for people and have no other
 /// form.
 struct Description {
   Names backends = {};  ///< what moves the data; empty: no channel is connected

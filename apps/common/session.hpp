@@ -39,7 +39,7 @@ struct Session {
 /// UsageError on all ranks
 void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others);
 
-/// What moved the halo: the names of the backends of all ranks at rank 0, or that of the comm. All ranks call it.
+/// Names of the backends that moved the halo, of all ranks at rank 0; or that of the comm. All ranks call it.
 std::string backend_of(const Session& session, const Exchange& exchange);
 
 /// Times of the slowest rank, on all ranks.
