@@ -199,6 +199,8 @@ constexpr std::array kTable = {
     Row{{"SLUICE_ENGINE_POLL", "0s",
          "how long the engine sleeps between two looks at work under way; 0s: it only yields", Kind::duration},
         [](Env& env, std::string_view text) { env.engine_poll = duration(text); }},
+    Row{{"SLUICE_RUN_IN", "", "set by run: tells the process in which it was called", Kind::word},
+        [](Env&, std::string_view) {}},  // base/process.cpp reads it
     Row{{"SLUICE_RANK", "", "set by sluice-run: this process's rank", Kind::number},
         [](Env& env, std::string_view text) { env.rank = number(text); },
         true},

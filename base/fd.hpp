@@ -14,13 +14,13 @@ namespace sluice::base {
 
 /// Owns one file descriptor. It is never 0, 1 or 2, also where these were closed: lines written to standard error would
 /// land in it.
-class Fd {
+class [[gnu::visibility("default")]] Fd {
  public:
   Fd() noexcept = default;
   /// Takes `fd`, or a copy of it from 3 on, which is close-on-exec. Keeps errno where `fd` is -1; where there is no
   /// descriptor left for the copy, the result is empty and errno says so.
   explicit Fd(int fd) noexcept;
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd(Fd && other) noexcept : fd_(other.release()) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
 

@@ -14,7 +14,7 @@ namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::warn};
 
-constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "trace"};
+constexpr std::array<std::string_view, 4> kLevelNames = {"error", "warn", "info", "trace"};
 
 }  // namespace
 
@@ -25,7 +25,7 @@ bool enabled(LogLevel level) noexcept { return level <= g_level.load(std::memory
 void log(LogLevel level, std::string_view line) {
   if (!enabled(level)) return;
   std::string text = "sluice: ";
-  text.append(kNames.at(static_cast<std::size_t>(level))).append(": ").append(line);
+  text.append(kLevelNames.at(static_cast<std::size_t>(level))).append(": ").append(line);
   write_line(text);
 }
 

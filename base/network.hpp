@@ -38,15 +38,15 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port);
 /// What `chosen` means: an address of this host, or the name of an interface that is up and has one. Empty: the first
 /// interface that is up and no loopback; the loopback if there is none. The port is 0. Prefers IPv4; never link-local.
 /// @throws std::invalid_argument if there is no such address here.
-Endpoint own_address(const std::string& chosen);
+[[gnu::visibility("default")]] Endpoint own_address(const std::string& chosen);
 
 /// Listens; port 0: one that is free. @throws std::system_error
-Fd listen_on(const Endpoint& endpoint);
+[[gnu::visibility("default")]] Fd listen_on(const Endpoint& endpoint);
 /// Listens at every address of this host, of both versions of IP where it has both. @throws std::system_error
 Fd listen_everywhere(std::uint16_t port);
 
 /// The address and port of this end of a socket; IPv4 where it is mapped into IPv6. @throws std::system_error
-Endpoint own_end(const Fd& socket);
+[[gnu::visibility("default")]] Endpoint own_end(const Fd& socket);
 
 /// Begins to connect, and does not wait: the socket becomes writable when that has succeeded or failed.
 /// @returns an empty Fd with errno left if it cannot even begin.

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process.hpp"
 
+#include <sys/auxv.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <mutex>
 #include <random>
+#include <string>
+#include <string_view>
 
 #include "base/fork.hpp"
 
@@ -23,6 +29,20 @@ OnePerProcess<Token> g_token;
 }  // namespace
 
 const std::uint64_t& process_token() { return g_token->value; }
+
+bool first_run_in_process() {
+  static constexpr const char* kVariable = "SLUICE_RUN_IN";
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  // Copies of the library have nothing in common but the environment. The kernel gives each program that is executed 16
+  // random bytes, which tell it from one that it was started by; no more than their hash is shown.
+  const auto* const random = reinterpret_cast<const char*>(::getauxval(AT_RANDOM));
+  const std::string mark = std::to_string(std::hash<std::string_view>()({random, 16}));
+  const char* const seen = std::getenv(kVariable);
+  if (seen != nullptr && seen == mark) return false;
+  ::setenv(kVariable, mark.c_str(), 1);
+  return true;
+}
 
 Host this_host() {
   Host host;

@@ -11,6 +11,10 @@ namespace sluice::base {
 /// which stay where they are.
 const std::uint64_t& process_token();
 
+/// Whether no copy of this library has asked before in this process, nor in the one that it was forked from. Two
+/// plug-ins that are linked with an archive have a copy each. No other thread may use the environment at the same time.
+bool first_run_in_process();
+
 /// Tells a host from every other one: a machine, this boot of it, and a network name space. Abstract sockets do not
 /// cross name spaces, so that a container with a network of its own is a host of its own. A host that the
 /// system does not tell equals none but this process's.
@@ -24,6 +28,6 @@ struct Host {
   }
 };
 
-Host this_host();
+[[gnu::visibility("default")]] Host this_host();
 
 }  // namespace sluice::base

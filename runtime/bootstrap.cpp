@@ -40,7 +40,9 @@ Address address_of(const std::string& job, Rank rank) {
 
 base::Fd new_socket() { return base::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
 
-[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void fail_with_errno(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
 
 void check_launch(const base::Env& env) {
   const bool half = (env.hosts_fd < 0) != (env.tcp_fd < 0);
@@ -61,7 +63,7 @@ void check_launch(const base::Env& env) {
 
 // What the rank starts must not keep it open after the rank has ended.
 base::Fd take_over(int inherited) {
-  if (::fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0) fail("cannot take over the inherited socket");
+  if (::fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0) fail_with_errno("cannot take over the inherited socket");
   return base::Fd(inherited);
 }
 
@@ -116,7 +118,8 @@ std::string new_job() {
 
 Secret new_secret() {
   Secret random{};
-  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) fail("no random numbers");
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    fail_with_errno("no random numbers");
   return random;
 }
 
@@ -125,7 +128,7 @@ base::Fd listen_as(const std::string& job, Rank rank) {
   base::Fd socket = new_socket();
   if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
-    fail("cannot listen as rank " + std::to_string(rank));
+    fail_with_errno("cannot listen as rank " + std::to_string(rank));
   }
   return socket;
 }

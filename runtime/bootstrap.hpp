@@ -16,7 +16,7 @@
 namespace sluice::runtime {
 
 /// Where a rank stands in its job, and the socket at which its peers reach it.
-struct Place {
+struct [[gnu::visibility("default")]] Place {
   Rank rank = 0;
   int size = 1;
   int node_rank = 0;
@@ -41,15 +41,15 @@ std::vector<Place> threads(int ranks);
 Place launched(const base::Env& env);
 
 /// A name that no other job has: 128 random bits, in hexadecimal.
-std::string new_job();
+[[gnu::visibility("default")]] std::string new_job();
 
 /// What no stranger can guess: 128 random bits. Not the job's name, which everybody on the machine can read.
-Secret new_secret();
+[[gnu::visibility("default")]] Secret new_secret();
 
 /// Listens as this rank. The name is abstract: it is no file, and vanishes with its last descriptor, also after kill
 /// -9. It is bound before any rank may look for it, so that not finding it means that the rank has ended.
 /// @throws std::system_error
-base::Fd listen_as(const std::string& job, Rank rank);
+[[gnu::visibility("default")]] base::Fd listen_as(const std::string& job, Rank rank);
 
 /// Connects without blocking.
 /// @returns an empty Fd with errno left if that is not possible: ECONNREFUSED: the rank has ended; EAGAIN: too many

@@ -11,7 +11,7 @@ namespace sluice::runtime {
 
 /// The context of all ranks of the job. @throws std::invalid_argument for a backend that does not exist, Error,
 /// std::system_error
-Context open_context(Place place, const base::Env& env, const Options& options);
+[[gnu::visibility("default")]] Context open_context(Place place, const base::Env& env, const Options& options);
 
 /// After the body: what is still open counts as lost to the peers.
 void end_context(Context& context, bool failed) noexcept;

@@ -36,7 +36,7 @@ Secret password() {
   return secret;
 }
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
+[[noreturn]] void fail_to_meet(const std::string& what) { throw std::runtime_error(what); }
 
 std::string name_of(int host) { return "host " + std::to_string(host); }
 
@@ -65,21 +65,21 @@ bool say(Wire& wire, const backends::Blob& message, Clock::time_point deadline) 
 /// Another host says that there will be no job.
 void fail_if_refused(const backends::Blob& packet) {
   Reader message(packet);
-  if (message.get<Note>() == Note::refusal) fail(message.text());
+  if (message.get<Note>() == Note::refusal) fail_to_meet(message.text());
 }
 
 /// The next message from `who`, which must be of this kind; a refusal is thrown.
 backends::Blob hear(Wire& wire, Note expected, const std::string& who, Clock::time_point deadline) {
   for (;;) {
     auto packet = wire.receive();
-    if (packet && packet->closed) fail(who + " has left before the job began");
+    if (packet && packet->closed) fail_to_meet(who + " has left before the job began");
     if (packet) {
       fail_if_refused(packet->bytes);
       if (Reader(packet->bytes).get<Note>() != expected)
-        fail(who + " says something unexpected: is it another version?");
+        fail_to_meet(who + " says something unexpected: is it another version?");
       return std::move(packet->bytes);
     }
-    if (Clock::now() >= deadline) fail(who + " has said nothing for too long");
+    if (Clock::now() >= deadline) fail_to_meet(who + " has said nothing for too long");
     sleep_for(wire, POLLIN, deadline);
   }
 }
@@ -178,7 +178,7 @@ class Assembly {
 
   void gather() {
     while (const int host = missing()) {
-      if (Clock::now() >= deadline_) fail(missing_text(host));
+      if (Clock::now() >= deadline_) fail_to_meet(missing_text(host));
       std::vector<pollfd> sockets = {{door_.get(), POLLIN, 0}};
       auto next = deadline_;
       for (const Stranger& stranger : strangers_) {
@@ -227,14 +227,14 @@ class Assembly {
   void check(const Hello& hello) const {
     const std::string name = name_of(hello.host);
     if (hello.version != SLUICE_VERSION) {
-      fail(name + " has version " + hello.version + " of sluice-run, host 0 version " SLUICE_VERSION);
+      fail_to_meet(name + " has version " + hello.version + " of sluice-run, host 0 version " SLUICE_VERSION);
     }
     if (hello.hosts != request_.hosts) {
-      fail(name + " was started with --hosts " + std::to_string(hello.hosts) + ", host 0 with --hosts " +
-           std::to_string(request_.hosts));
+      fail_to_meet(name + " was started with --hosts " + std::to_string(hello.hosts) + ", host 0 with --hosts " +
+                   std::to_string(request_.hosts));
     }
     if (hello.host <= 0 || hello.host >= request_.hosts || wires_[static_cast<std::size_t>(hello.host)]) {
-      fail("two were started with --host " + std::to_string(hello.host));
+      fail_to_meet("two were started with --host " + std::to_string(hello.host));
     }
   }
 
@@ -303,7 +303,7 @@ class Assembly {
   void tell_all(const backends::Blob& message) {
     for (std::size_t host = 1; host < wires_.size(); ++host) {
       if (say(wires_[host], message, deadline_ + kCourtesy)) continue;
-      fail(name_of(static_cast<int>(host)) + " has left before the job began");
+      fail_to_meet(name_of(static_cast<int>(host)) + " has left before the job began");
     }
   }
 
@@ -365,8 +365,8 @@ Wire call(const Request& request, const base::Env& env, Clock::time_point deadli
     std::vector<pollfd> none;
     sleep_for(none, std::min(deadline, Clock::now() + kCallPause));
   }
-  fail("cannot meet host 0 at " + request.meet.host + ":" + std::to_string(request.meet.port) +
-       " (SLUICE_CONNECT_TIMEOUT): " + why);
+  fail_to_meet("cannot meet host 0 at " + request.meet.host + ":" + std::to_string(request.meet.port) +
+               " (SLUICE_CONNECT_TIMEOUT): " + why);
 }
 
 void take_agreement(const backends::Blob& packet, int host, Agreement& agreement) {

@@ -231,7 +231,7 @@ Context context(MPI_Comm communicator, const Options& options) {
 }  // namespace sluice
 
 /// MPI as a way to start. CMakeLists.txt gives its name to the linker, which so keeps this file in a program.
-extern "C" sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
+extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
   using namespace sluice::runtime;
   Session session(start.argc, start.argv);
   const Outcome outcome = run_rank(

@@ -14,12 +14,12 @@
 namespace sluice::runtime {
 namespace {
 
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void fail_at_table(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
 void write_all(const base::Fd& fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto written = ::write(fd.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) fail("cannot write the table of ranks");
+    if (written < 0 && errno != EINTR) fail_at_table("cannot write the table of ranks");
     if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
@@ -34,14 +34,14 @@ Roster::Roster(const base::Fd& fd, int ranks) {
                                 std::to_string(ranks) + " ranks: only sluice-run sets it");
   }
   void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (at == MAP_FAILED) fail("cannot map the table of ranks");
+  if (at == MAP_FAILED) fail_at_table("cannot map the table of ranks");
   table_.reset(static_cast<const Table*>(at),
                [bytes](const Table* table) { ::munmap(const_cast<Table*>(table), bytes); });
 }
 
 base::Fd Roster::write(const Secret& secret, std::span<const Home> homes) {
   base::Fd fd(::memfd_create("sluice-roster", MFD_CLOEXEC));
-  if (!fd) fail("no memory for the table of ranks");
+  if (!fd) fail_at_table("no memory for the table of ranks");
   const Table table{secret, homes.size()};
   write_all(fd, std::as_bytes(std::span(&table, 1)));
   write_all(fd, std::as_bytes(homes));

@@ -23,7 +23,7 @@ struct Home {
 };
 
 /// The table of all ranks. It is a memory file: the ranks that one sluice-run starts share its pages.
-class Roster {
+class [[gnu::visibility("default")]] Roster {
  public:
   /// All ranks are on one host.
   Roster() noexcept = default;

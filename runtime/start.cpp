@@ -5,6 +5,7 @@
 #include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "base/process.hpp"
 #include "base/trace.hpp"
 #include "device/profiler.hpp"
 #include "runtime/bootstrap.hpp"
@@ -194,9 +195,10 @@ base::Env settings(const Options& options) {
 
 int run(int argc, char** argv, const Body& body, const Options& options) {
   return runtime::guarded([&] {
-    static std::atomic<bool> called{false};
-    if (called.exchange(true)) {
-      throw std::invalid_argument("sluice::run may be called once a process (sluice::run_threads any number of times)");
+    if (!base::first_run_in_process()) {
+      throw std::invalid_argument(
+          "sluice::run may be called once a process, also where two plug-ins have a copy of the library each "
+          "(sluice::run_threads any number of times)");
     }
     const base::Env env = runtime::settings(options);
     base::forget_launcher();

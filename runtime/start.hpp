@@ -54,16 +54,16 @@ class LaunchReport {
 using Starter = Outcome (*)(const Start&);
 
 /// From now on `run` uses it under an MPI launcher. For static objects; not thread-safe.
-void register_starter(Starter starter) noexcept;
+[[gnu::visibility("default")]] void register_starter(Starter starter) noexcept;
 
 /// Opens the rank's context, runs the body on it and ends it. What either throws is one line on stderr.
-Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body);
+[[gnu::visibility("default")]] Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body);
 
 /// Reads the environment, and checks that the backends it names exist. @throws std::invalid_argument
 base::Env checked_env();
 
 /// Reads the environment, checks it and the options, and makes the level of the log the environment's.
 /// @throws std::invalid_argument
-base::Env settings(const Options& options);
+[[gnu::visibility("default")]] base::Env settings(const Options& options);
 
 }  // namespace sluice::runtime

@@ -25,7 +25,7 @@ struct Sending {
 };
 static_assert(std::is_trivially_copyable_v<Sending>);
 
-std::size_t count_of(const Key& key) { return (key.bytes.size() - sizeof(Target)) / sizeof(Sending); }
+std::size_t sendings_in(const Key& key) { return (key.bytes.size() - sizeof(Target)) / sizeof(Sending); }
 
 Sending sending(const Key& key, std::size_t i) {
   Sending sending;
@@ -92,7 +92,7 @@ Target unpack(const Key& key) {
 void Mappings::keep(Key& key) {
   if (key.bytes.size() < sizeof(Target)) return;
   std::size_t descriptor = 0;
-  for (std::size_t i = 0; i < count_of(key); ++i) {
+  for (std::size_t i = 0; i < sendings_in(key); ++i) {
     const Sending one = sending(key, i);
     base::Fd* const fd = one.by_descriptor && descriptor < key.received.size() ? &key.received[descriptor] : nullptr;
     descriptor += one.by_descriptor ? 1 : 0;
@@ -114,7 +114,7 @@ void Mappings::keep(Key& key) {
 std::shared_ptr<device::Mapping> Mappings::take(std::uint64_t segment, Key& key) {
   if (const auto why = not_mapped_.find(segment); why != not_mapped_.end()) throw std::runtime_error(why->second);
   std::size_t descriptor = 0;
-  for (std::size_t i = 0; i < count_of(key); ++i) {
+  for (std::size_t i = 0; i < sendings_in(key); ++i) {
     const Sending one = sending(key, i);
     base::Fd* const fd = one.by_descriptor && descriptor < key.received.size() ? &key.received[descriptor] : nullptr;
     descriptor += one.by_descriptor ? 1 : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sluice/export.hpp>
 #include <sluice/memory.hpp>
 #include <sluice/stream.hpp>
 
@@ -37,7 +38,7 @@ struct ChannelOptions {
 /// Put number n is epoch n = 1, 2, ... Epoch k is read from source slot k mod depth and lands in target slot k mod (the
 /// receiver's depth), both of the same size. Calls on a failed channel throw its error,
 /// always; only `close` does its work, and says when the memory may be freed.
-class Sender {
+class SLUICE_EXPORT Sender {
  public:
   /// Empty: every call but the destructor and assignment throws Error{Code::misuse}.
   Sender() noexcept;
@@ -93,7 +94,7 @@ class Sender {
 };
 
 /// The in-end of a persistent one-way channel. Movable, not copyable; one thread or stream at a time.
-class Receiver {
+class SLUICE_EXPORT Receiver {
  public:
   /// Empty: every call but the destructor and assignment throws Error{Code::misuse}.
   Receiver() noexcept;

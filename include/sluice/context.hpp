@@ -3,6 +3,7 @@
 
 #include <sluice/channel.hpp>
 #include <sluice/error.hpp>
+#include <sluice/export.hpp>
 #include <sluice/memory.hpp>
 #include <sluice/plan.hpp>
 #include <sluice/stream.hpp>
@@ -20,7 +21,7 @@ struct ContextAccess;
 }
 
 /// Tags of its own: user code, a halo and another library never collide.
-class Scope {
+class SLUICE_EXPORT Scope {
  public:
   /// Empty: every call throws Error{Code::misuse}.
   Scope() noexcept = default;
@@ -38,7 +39,7 @@ class Scope {
 /// A group of ranks, and the one object that a program makes things from. A handle: copies share ownership. Any thread
 /// may use it. In a child of fork, its calls and those of all that was made from it throw Error{Code::misuse}, and
 /// destructors do nothing.
-class Context {
+class SLUICE_EXPORT Context {
  public:
   /// Empty, as after a move: `rank` is -1, `size` 0, and every other call throws Error{Code::misuse}.
   Context() noexcept = default;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sluice/export.hpp>
 #include <sluice/types.hpp>
 
 #include <stdexcept>
@@ -22,10 +23,10 @@ enum class Code {
 };
 
 /// The enumerator's name, as in logs and messages.
-const char* name(Code code) noexcept;
+SLUICE_EXPORT const char* name(Code code) noexcept;
 
 /// Every failure that Sluice reports. `what()` is one complete line: what was attempted, where, with whom.
-class Error : public std::runtime_error {
+class SLUICE_EXPORT Error : public std::runtime_error {
  public:
   Error(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, const std::string& what);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sluice/export.hpp>
 #include <sluice/types.hpp>
 
 #include <cstddef>
@@ -17,7 +18,7 @@ struct SliceAccess;
 /// A piece of pinned memory. Shares ownership of it: memory that Sluice allocated lives as long as a slice of it, or a
 /// channel. Only the slots that a channel or a plan gives in program order are lent: they are valid as long as the
 /// channel is open. Copies are cheap; any thread may use them.
-class Slice {
+class SLUICE_EXPORT Slice {
  public:
   /// Empty: no memory, 0 bytes.
   Slice() noexcept = default;
@@ -49,7 +50,7 @@ class Slice {
 
 /// The user's memory, pinned: what `Context::region` returns. The memory stays the user's and must outlive every
 /// channel on it; `close` of such a channel says when it may be freed.
-class Region {
+class SLUICE_EXPORT Region {
  public:
   /// Empty.
   Region() noexcept = default;
@@ -73,7 +74,7 @@ class Region {
 
 /// Memory that Sluice allocated: pinned, zeroed, and mappable by peers on this machine. Freed with its last slice or
 /// channel.
-class Memory : public Region {
+class SLUICE_EXPORT Memory : public Region {
  public:
   /// Empty.
   Memory() noexcept = default;

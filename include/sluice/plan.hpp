@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sluice/channel.hpp>
+#include <sluice/export.hpp>
 
 #include <memory>
 #include <optional>
@@ -24,7 +25,7 @@ struct PlanAccess;
 /// the graph must not be launched. `slot` is right while capturing. The host does not count launches: `close` waits for
 /// what was enqueued outside of graphs alone, and a launch that comes later finds nothing to be done. Not for
 /// memory that a peer in another process cannot map: Error{Code::unsupported}.
-class Plan {
+class SLUICE_EXPORT Plan {
  public:
   /// Empty: made by `Context::plan`.
   Plan() noexcept;

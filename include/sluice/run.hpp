@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sluice/context.hpp>
+#include <sluice/export.hpp>
 
 #include <functional>
 #include <optional>
@@ -21,23 +22,23 @@ struct Options {
 using Body = std::function<void(Context&)>;
 
 /// Calls `body` once per rank: processes or threads of `sluice-run`, MPI if `Sluice::mpi` is linked, else one rank.
-/// Once a process.
+/// Once a process, also where several plug-ins are linked with a static library and so have a copy of it each.
 /// @returns the exit code: 0, 1 if the body threw (one line on stderr says what), 2 for a bad setting.
-int run(int argc, char** argv, const Body& body, const Options& options = {});
+SLUICE_EXPORT int run(int argc, char** argv, const Body& body, const Options& options = {});
 
 /// Calls `body` in `ranks` threads of this process, each a rank. Returns when all have ended, with the exit code. So a
 /// child that a rank has forked makes ranks of its own.
-int run_threads(int ranks, const Body& body, const Options& options = {});
+SLUICE_EXPORT int run_threads(int ranks, const Body& body, const Options& options = {});
 
 /// What `sluice-run` does: `sluice-run -n N [--threads | --hosts H --host I --meet HOST:PORT] [--keep-going]
 /// [--trace FILE] PROGRAM ARGS`. Returns the exit code.
-int launch(int argc, char** argv);
+SLUICE_EXPORT int launch(int argc, char** argv);
 
 /// Checks the SLUICE_ variables as `run` does.
 /// @throws std::invalid_argument naming one that is unknown or has a bad value
-void check_environment();
+SLUICE_EXPORT void check_environment();
 
 /// What `sluice-info` prints: version, backends, providers, variables.
-std::string info(bool json);
+SLUICE_EXPORT std::string info(bool json);
 
 }  // namespace sluice

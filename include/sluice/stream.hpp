@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sluice/export.hpp>
 #include <sluice/types.hpp>
 
 #include <concepts>
@@ -22,7 +23,7 @@ namespace sluice {
 /// Any thread may enqueue. A full queue blocks who enqueues, as a CUDA stream does, except from inside the stream
 /// itself, which never blocks. An idle stream uses no CPU. In a child of fork its calls throw
 /// Error{Code::misuse}, and its destructor returns at once.
-class HostStream {
+class SLUICE_EXPORT HostStream {
  public:
   struct Options {
     std::size_t capacity = 65536;  ///< items in the queue, rounded up to a power of two
@@ -144,7 +145,7 @@ const HostStream::Work::Operations HostStream::Work::kOnHeap = {
     [](void* at) noexcept { delete *static_cast<F**>(at); }};
 
 /// A borrowed stream: a handle and its kind. What it names outlives the channels used on it.
-class Stream {
+class SLUICE_EXPORT Stream {
  public:
   enum class Kind : std::uint8_t { program_order, host, cuda, hip };
 
