@@ -11,7 +11,7 @@ namespace sluice::base {
 /// which stay where they are.
 const std::uint64_t& process_token();
 
-/// Whether no copy of this library has asked before in this process, nor in the one that it was forked from. Two
+/// True for the first call in this process by any copy of this library; false in its forks, too. Two
 /// plug-ins that are linked with an archive have a copy each. No other thread may use the environment at the same time.
 bool first_run_in_process();
 

@@ -74,7 +74,7 @@ def compile_and_run(program, options):
         # LeakSanitizer reads memory of the emulated GPU, which the processor cannot touch, and crashes.
         environment["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     steps = [
-        [compiler, "-std=c++20", *options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", source,
+        [compiler, "-std=c++20", *options.flags.split(), "-O0", "-Wall", "-Wextra", f"-I{options.source}/include", f"-I{options.build}/include", source,
          "-o", binary, *library, *mpi_flags, *kokkos_flags, *cuda_flags, "-lsluice", *filter(None, options.libraries.split(";")), "-pthread"],
         [options.mpiexec if with_mpi else options.build / "bin" / "sluice-run", *args, binary],
     ]

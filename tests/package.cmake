@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
-# pkg-config, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without BUILD it
-# makes one first, of a shared library. NVCC and CLANG are for GPUs; KOKKOS is where Kokkos' package is.
-# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -DKOKKOS= -P package.cmake
+# pkg-config, tests/package/plugins, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without
+# BUILD it makes one first, of a shared library, with OPTIONS. With PARENT it makes one inside of tests/package/parent, and runs a program
+# of that. NVCC and CLANG are for GPUs; KOKKOS is where Kokkos' package is.
+# Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= [-DOPTIONS=] [-DPARENT=ON] -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -DKOKKOS=
+# -P package.cmake
 cmake_minimum_required(VERSION 3.25)
 
 function(step)
@@ -14,16 +16,46 @@ endfunction()
 set(prefix "${WORK}/prefix")
 set(example "${SOURCE}/examples/consumer")
 file(REMOVE_RECURSE "${WORK}")
+if(PARENT)
+  step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/parent" -B "${WORK}/parent" -G Ninja "-DSLUICE=${SOURCE}" -DSLUICE_ENABLE_APPS=ON
+       "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" ${OPTIONS})
+  step("${CMAKE_COMMAND}" --build "${WORK}/parent" --target consumer sluice-run)
+  file(GLOB_RECURSE run "${WORK}/parent/sluice-run")
+  step(${run} -n 2 "${WORK}/parent/consumer")
+  return()
+endif()
 if(NOT BUILD)
   set(BUILD "${WORK}/shared")
   step("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${BUILD}" -G Ninja -DBUILD_SHARED_LIBS=ON -DSLUICE_ENABLE_TESTS=OFF
-       -DSLUICE_ENABLE_KOKKOS=OFF "-DSLUICE_ENABLE_CUDA=${CUDA}" "-DSLUICE_ENABLE_HIP=${HIP}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
+       "-DCMAKE_INSTALL_PREFIX=${prefix}" ${OPTIONS} -DSLUICE_ENABLE_KOKKOS=OFF "-DSLUICE_ENABLE_CUDA=${CUDA}" "-DSLUICE_ENABLE_HIP=${HIP}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
   step("${CMAKE_COMMAND}" --build "${BUILD}")
 endif()
 step("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${prefix}")
-set(run "${prefix}/bin/sluice-run" -n 2)
 
-step("${CMAKE_COMMAND}" -S "${example}" -B "${WORK}/build" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
+# file_of(RESULT NAME): the installed file of this name, wherever it is.
+function(file_of result name)
+  file(STRINGS "${BUILD}/install_manifest.txt" files REGEX "/${name}$")
+  list(GET files 0 file)
+  set(${result} "${file}" PARENT_SCOPE)
+endfunction()
+file_of(sluice_run sluice-run)
+set(run "${sluice_run}" -n 2)
+file_of(config SluiceConfig.cmake)
+cmake_path(SET config_prefix NORMALIZE "${config}/../../../..")
+set(prefixes "${prefix};${config_prefix}")
+
+# Whatever hides symbols, users find the public ones, and nothing else of ours but what sluice_mpi calls.
+execute_process(COMMAND "${CMAKE_COMMAND}" -E cat "${BUILD}/install_manifest.txt" OUTPUT_VARIABLE manifest)
+if(manifest MATCHES "([^\n]*/libsluice[.]so[.0-9]*)\n")
+  execute_process(COMMAND nm -DC --defined-only "${CMAKE_MATCH_1}" OUTPUT_VARIABLE exported COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT exported MATCHES "sluice::run\\(")
+    message(FATAL_ERROR "sluice::run is not exported")
+  elseif(exported MATCHES "[ \n][TBDRVW] sluice::(device|backends)::[^\n]*")
+    message(FATAL_ERROR "the library exports its inside: ${CMAKE_MATCH_0}")
+  endif()
+endif()
+
+step("${CMAKE_COMMAND}" -S "${example}" -B "${WORK}/build" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
      "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
 step("${CMAKE_COMMAND}" --build "${WORK}/build" -j 1)
 # libfabric is loaded where it is needed, and is no business of a program's.
@@ -34,9 +66,15 @@ endif()
 step(${run} "${WORK}/build/consumer")
 step(${run} --threads "${WORK}/build/consumer")
 
-if(EXISTS "${prefix}/bin/life")
-  step(${run} "${prefix}/bin/life" --pattern "${prefix}/share/sluice/patterns/glider.rle" --verify)
-  step(${run} "${prefix}/bin/jacobi" -nx 64 -ny 64 -niter 10 --verify)
+step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/plugins" -B "${WORK}/plugins" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
+     "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
+step("${CMAKE_COMMAND}" --build "${WORK}/plugins" -j 1)
+step(${run} "${WORK}/plugins/host")
+
+cmake_path(GET sluice_run PARENT_PATH bin)
+if(EXISTS "${bin}/life")
+  step(${run} "${bin}/life" --pattern "${prefix}/share/sluice/patterns/glider.rle" --verify)
+  step(${run} "${bin}/jacobi" -nx 64 -ny 64 -niter 10 --verify)
 endif()
 
 # A component that this build does not have must be refused, not passed over; one that it has must be found.
@@ -45,7 +83,7 @@ function(check_component component there)
        "cmake_minimum_required(VERSION 3.25)\nproject(Asks LANGUAGES CXX)\n"
        "find_package(Sluice CONFIG REQUIRED COMPONENTS ${component})\n")
   execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}/${component}" -B "${WORK}/${component}/build" -G Ninja
-                          "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CXX}"
+                          "-DCMAKE_PREFIX_PATH=${prefixes}" "-DCMAKE_CXX_COMPILER=${CXX}"
                   RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
   if(there AND NOT status EQUAL 0)
     message(FATAL_ERROR "find_package refused the component ${component}, which this build has")
@@ -58,8 +96,7 @@ check_component(cuda "${CUDA}")
 check_component(hip "${HIP}")
 
 find_program(pkg_config pkg-config REQUIRED)
-file(GLOB_RECURSE pc_files "${prefix}/sluice.pc")
-list(GET pc_files 0 pc_file)
+file_of(pc_file sluice.pc)
 cmake_path(GET pc_file PARENT_PATH pc_folder)
 set(ENV{PKG_CONFIG_PATH} "${pc_folder}")
 execute_process(COMMAND "${pkg_config}" --cflags --libs sluice
@@ -77,7 +114,7 @@ if(NOT FLAGS MATCHES "-fsanitize")
   if(CUDA)
     cmake_path(GET NVCC PARENT_PATH nvcc_folder)
     set(ENV{LIBRARY_PATH} "${nvcc_folder}/../lib:$ENV{LIBRARY_PATH}")  # nvcc of PyPI looks for its libraries in lib64
-    step("${CMAKE_COMMAND}" -S "${kernels}" -B "${WORK}/kernels" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
+    step("${CMAKE_COMMAND}" -S "${kernels}" -B "${WORK}/kernels" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
          "-DCMAKE_CUDA_COMPILER=${NVCC}" "-DCMAKE_CUDA_HOST_COMPILER=${CXX}" "-DCMAKE_CXX_COMPILER=${CXX}"
          "-DCMAKE_CUDA_ARCHITECTURES=90" "-DCMAKE_CUDA_FLAGS=-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror")
     step("${CMAKE_COMMAND}" --build "${WORK}/kernels")
@@ -94,7 +131,7 @@ endif()
 
 # Kokkos itself is not built for sanitizers.
 if(KOKKOS AND NOT FLAGS MATCHES "-fsanitize")
-  step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/kokkos" -B "${WORK}/kokkos" -G Ninja "-DCMAKE_PREFIX_PATH=${prefix}"
+  step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/kokkos" -B "${WORK}/kokkos" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
        "-DKokkos_DIR=${KOKKOS}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
   step("${CMAKE_COMMAND}" --build "${WORK}/kokkos")
   set(ENV{OMP_NUM_THREADS} 1)
