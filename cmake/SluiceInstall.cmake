@@ -4,12 +4,15 @@
 include(CMakePackageConfigHelpers)
 set(SLUICE_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
 
+# CMake 3.25 exports a file set with an absolute folder as if that were in the prefix.
+file(RELATIVE_PATH sluice_headers "${CMAKE_INSTALL_PREFIX}" "${CMAKE_INSTALL_FULL_INCLUDEDIR}")
+
 # The MPI part is exported apart, so that the package works where MPI is missing and nobody asks for that component.
-install(TARGETS sluice EXPORT SluiceTargets FILE_SET HEADERS)
+install(TARGETS sluice EXPORT SluiceTargets FILE_SET HEADERS DESTINATION "${sluice_headers}")
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}")
 if(SLUICE_ENABLE_MPI)
   set_target_properties(sluice_mpi PROPERTIES INSTALL_RPATH "$ORIGIN")
-  install(TARGETS sluice_mpi EXPORT SluiceMpiTargets FILE_SET HEADERS)
+  install(TARGETS sluice_mpi EXPORT SluiceMpiTargets FILE_SET HEADERS DESTINATION "${sluice_headers}")
   install(EXPORT SluiceMpiTargets NAMESPACE Sluice:: DESTINATION "${SLUICE_CMAKE_DIR}")
 endif()
 

@@ -42,7 +42,7 @@ file_of(sluice_run sluice-run)
 set(run "${sluice_run}" -n 2)
 file_of(config SluiceConfig.cmake)
 cmake_path(SET config_prefix NORMALIZE "${config}/../../../..")
-set(prefixes "${prefix};${config_prefix}")
+set(ENV{CMAKE_PREFIX_PATH} "${prefix}:${config_prefix}")
 
 # Whatever hides symbols, users find the public ones, and nothing else of ours but what sluice_mpi calls.
 execute_process(COMMAND "${CMAKE_COMMAND}" -E cat "${BUILD}/install_manifest.txt" OUTPUT_VARIABLE manifest)
@@ -55,7 +55,7 @@ if(manifest MATCHES "([^\n]*/libsluice[.]so[.0-9]*)\n")
   endif()
 endif()
 
-step("${CMAKE_COMMAND}" -S "${example}" -B "${WORK}/build" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
+step("${CMAKE_COMMAND}" -S "${example}" -B "${WORK}/build" -G Ninja
      "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
 step("${CMAKE_COMMAND}" --build "${WORK}/build" -j 1)
 # libfabric is loaded where it is needed, and is no business of a program's.
@@ -66,7 +66,7 @@ endif()
 step(${run} "${WORK}/build/consumer")
 step(${run} --threads "${WORK}/build/consumer")
 
-step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/plugins" -B "${WORK}/plugins" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
+step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/plugins" -B "${WORK}/plugins" -G Ninja
      "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
 step("${CMAKE_COMMAND}" --build "${WORK}/plugins" -j 1)
 step(${run} "${WORK}/plugins/host")
@@ -83,7 +83,7 @@ function(check_component component there)
        "cmake_minimum_required(VERSION 3.25)\nproject(Asks LANGUAGES CXX)\n"
        "find_package(Sluice CONFIG REQUIRED COMPONENTS ${component})\n")
   execute_process(COMMAND "${CMAKE_COMMAND}" -S "${WORK}/${component}" -B "${WORK}/${component}/build" -G Ninja
-                          "-DCMAKE_PREFIX_PATH=${prefixes}" "-DCMAKE_CXX_COMPILER=${CXX}"
+                          "-DCMAKE_CXX_COMPILER=${CXX}"
                   RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
   if(there AND NOT status EQUAL 0)
     message(FATAL_ERROR "find_package refused the component ${component}, which this build has")
@@ -114,7 +114,7 @@ if(NOT FLAGS MATCHES "-fsanitize")
   if(CUDA)
     cmake_path(GET NVCC PARENT_PATH nvcc_folder)
     set(ENV{LIBRARY_PATH} "${nvcc_folder}/../lib:$ENV{LIBRARY_PATH}")  # nvcc of PyPI looks for its libraries in lib64
-    step("${CMAKE_COMMAND}" -S "${kernels}" -B "${WORK}/kernels" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
+    step("${CMAKE_COMMAND}" -S "${kernels}" -B "${WORK}/kernels" -G Ninja
          "-DCMAKE_CUDA_COMPILER=${NVCC}" "-DCMAKE_CUDA_HOST_COMPILER=${CXX}" "-DCMAKE_CXX_COMPILER=${CXX}"
          "-DCMAKE_CUDA_ARCHITECTURES=90" "-DCMAKE_CUDA_FLAGS=-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror")
     step("${CMAKE_COMMAND}" --build "${WORK}/kernels")
@@ -131,7 +131,7 @@ endif()
 
 # Kokkos itself is not built for sanitizers.
 if(KOKKOS AND NOT FLAGS MATCHES "-fsanitize")
-  step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/kokkos" -B "${WORK}/kokkos" -G Ninja "-DCMAKE_PREFIX_PATH=${prefixes}"
+  step("${CMAKE_COMMAND}" -S "${SOURCE}/examples/kokkos" -B "${WORK}/kokkos" -G Ninja
        "-DKokkos_DIR=${KOKKOS}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" -DCMAKE_CXX_STANDARD=20)
   step("${CMAKE_COMMAND}" --build "${WORK}/kokkos")
   set(ENV{OMP_NUM_THREADS} 1)
