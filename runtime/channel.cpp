@@ -272,7 +272,8 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
     const std::string text = state();  // first: it must not show the awaited signal (test: a_limit_ends_no_wait_*)
     if (!still_waits(wait)) return Clock::duration::zero();
     base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "gives up; " + text).what());
-    fail(Code::timeout, "waited " + base::duration_text(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
+    fail(Code::timeout,
+         "waited " + base::duration_text(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
     return Clock::duration::zero();
   }
   const auto ask = std::min<Clock::duration>(limit - so_far, base::step_of(limit));

@@ -281,8 +281,8 @@ class Assembly {
       for (base::Endpoint& listener : hellos_[host].listeners) {
         if (!base::loopback(listener)) continue;
         if (host == 0 || !came_by_loopback(wires_[host]) || base::loopback(here)) {
-          fail(name_of(static_cast<int>(host)) + " is to be reached at " + base::text_of(listener) +
-               ", by which other hosts reach themselves (SLUICE_INTERFACE)");
+          fail_to_meet(name_of(static_cast<int>(host)) + " is to be reached at " + base::text_of(listener) +
+                       ", by which other hosts reach themselves (SLUICE_INTERFACE)");
         }
         listener = base::Endpoint{here.address, listener.port, here.version};
       }
