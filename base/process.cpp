@@ -6,13 +6,12 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <functional>
-#include <mutex>
 #include <random>
 #include <string>
 #include <string_view>
 
 #include "base/fork.hpp"
+#include "base/text.hpp"
 
 namespace sluice::base {
 
@@ -32,12 +31,10 @@ const std::uint64_t& process_token() { return g_token->value; }
 
 bool first_run_in_process() {
   static constexpr const char* kVariable = "SLUICE_RUN_IN";
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
   // Copies of the library have nothing in common but the environment. The kernel gives each program that is executed 16
-  // random bytes, which tell it from one that it was started by; no more than their hash is shown.
+  // random bytes, which tell it from the program that started it; no more than their hash is shown.
   const auto* const random = reinterpret_cast<const char*>(::getauxval(AT_RANDOM));
-  const std::string mark = std::to_string(std::hash<std::string_view>()({random, 16}));
+  const std::string mark = std::to_string(hash(random == nullptr ? "" : std::string_view(random, 16)));
   const char* const seen = std::getenv(kVariable);
   if (seen != nullptr && seen == mark) return false;
   ::setenv(kVariable, mark.c_str(), 1);

@@ -11,8 +11,9 @@ namespace sluice::base {
 /// which stay where they are.
 const std::uint64_t& process_token();
 
-/// True for the first call in this process by any copy of this library; false in its forks, too. Two
-/// plug-ins that are linked with an archive have a copy each. No other thread may use the environment at the same time.
+/// True for the first call in this process by any copy of this library: two plug-ins that are linked with an archive
+/// have a copy each. False in children of fork. It sets a variable, so no other thread may use the environment
+/// meanwhile.
 bool first_run_in_process();
 
 /// Tells a host from every other one: a machine, this boot of it, and a network name space. Abstract sockets do not

@@ -33,6 +33,12 @@ std::size_t character(std::string_view text) {
 
 }  // namespace
 
+std::uint64_t hash(std::string_view text) noexcept {
+  std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return value;
+}
+
 std::string decimal(double value, int digits) {
   std::array<char, std::numeric_limits<double>::max_exponent10 + 64> text{};
   const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits);

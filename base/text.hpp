@@ -9,13 +9,16 @@
 
 namespace sluice::base {
 
+/// The same in every process, whatever it was built with.
+std::uint64_t hash(std::string_view text) noexcept;
+
 /// With so many digits behind the point: "2.50".
 std::string decimal(double value, int digits);
 
 /// "00ff", with at least so many digits.
 std::string hexadecimal(std::uint64_t value, int digits = 1);
 
-/// Three digits or more, in the largest unit of which it has one: "2.5 s", "40 ms".
+/// About three digits, in the largest unit of which there is at least one: "2.5 s", "40 ms".
 std::string duration_text(std::chrono::nanoseconds duration);
 
 /// A string of JSON, in its quotes. A byte that is not UTF-8 becomes U+FFFD, the replacement character: readers refuse

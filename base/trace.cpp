@@ -617,12 +617,6 @@ const char* kept(std::string_view text) { return g_recorder->kept(text); }
 
 int count(std::string_view text) { return g_recorder->count(text); }
 
-std::uint64_t hash(std::string_view text) noexcept {
-  std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return value;
-}
-
 void add(const Slice& slice) noexcept { record(slice); }
 
 void add(const ArrowAt& arrow, const Slice& slice) noexcept {

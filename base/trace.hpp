@@ -92,9 +92,6 @@ class OnTrack {
 /// The text as it lives for ever.
 const char* kept(std::string_view text);
 
-/// The same in every process.
-std::uint64_t hash(std::string_view text) noexcept;
-
 /// How often this process has asked for this text, with this call.
 int count(std::string_view text);
 

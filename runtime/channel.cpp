@@ -68,7 +68,7 @@ base::trace::Channel ChannelEnd::trace_channel() const {
                            key.scope;
   // Channels of the same key come one after another.
   const int which = base::trace::count(both + (sends ? " out" : " in"));
-  return {base::trace::kept(label), base::trace::hash(both + ' ' + std::to_string(which)), world_->track(), sends};
+  return {base::trace::kept(label), base::hash(both + ' ' + std::to_string(which)), world_->track(), sends};
 }
 
 ChannelEnd::~ChannelEnd() {

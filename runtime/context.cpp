@@ -10,6 +10,7 @@
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "base/trace.hpp"
 #include "device/host_stream.hpp"
 #include "device/retire.hpp"
@@ -40,7 +41,7 @@ auto with_resources(Take take, Lacking lacking) {
 std::string told(std::string_view contents) {
   constexpr std::size_t kMost = 65536;
   if (contents.size() <= kMost) return std::string(contents);
-  return std::string(contents.substr(0, kMost)) + " ... hash:" + std::to_string(base::trace::hash(contents));
+  return std::string(contents.substr(0, kMost)) + " ... hash:" + std::to_string(base::hash(contents));
 }
 
 }  // namespace

@@ -16,12 +16,8 @@ namespace {
 
 [[noreturn]] void fail_at_table(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
-void write_all(const base::Fd& fd, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const auto written = ::write(fd.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) fail_at_table("cannot write the table of ranks");
-    if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+void write_part(const base::Fd& fd, std::span<const std::byte> part) {
+  base::write_all(fd.get(), {reinterpret_cast<const char*>(part.data()), part.size()}, "the table of ranks");
 }
 
 }  // namespace
@@ -43,8 +39,8 @@ base::Fd Roster::write(const Secret& secret, std::span<const Home> homes) {
   base::Fd fd(::memfd_create("sluice-roster", MFD_CLOEXEC));
   if (!fd) fail_at_table("no memory for the table of ranks");
   const Table table{secret, homes.size()};
-  write_all(fd, std::as_bytes(std::span(&table, 1)));
-  write_all(fd, std::as_bytes(homes));
+  write_part(fd, std::as_bytes(std::span(&table, 1)));
+  write_part(fd, std::as_bytes(homes));
   return fd;
 }
 

@@ -62,7 +62,11 @@ Outcome run_places(int ranks, const Start& start) {
   if (ranks < 1) throw std::invalid_argument("the number of ranks must be 1 or more, not " + std::to_string(ranks));
   std::atomic<Outcome> outcome{Outcome::done};
   const auto run_one = [&](Place place) {
+    const base::Origin origin;
+    const bool first = place.rank == 0;
     const Outcome mine = run_place(std::move(place), start);
+    // A child of fork that leaves the body of another rank has this thread alone, and no `run` to return from.
+    if (!origin.here() && !first) std::_Exit(exit_code(mine));
     Outcome none = Outcome::done;
     if (mine != Outcome::done) outcome.compare_exchange_strong(none, mine);
   };
@@ -183,7 +187,7 @@ base::Env settings(const Options& options) {
   base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);
-  if (!env.passed_over.empty()) {
+  if (!env.passed_over.empty() && env.rank <= 0) {  // once a job
     std::string names;
     for (const std::string& name : env.passed_over) names += (names.empty() ? "" : ", ") + name;
     base::log(base::LogLevel::info, "environment variables of our build or of Kubernetes are passed over: " + names);
@@ -197,8 +201,9 @@ int run(int argc, char** argv, const Body& body, const Options& options) {
   return runtime::guarded([&] {
     if (!base::first_run_in_process()) {
       throw std::invalid_argument(
-          "sluice::run may be called once a process, also where two plug-ins have a copy of the library each "
-          "(sluice::run_threads any number of times)");
+          "sluice::run may be called once a process, also where two plug-ins have a copy of the library each, and in "
+          "no "
+          "child of fork (sluice::run_threads any number of times)");
     }
     const base::Env env = runtime::settings(options);
     base::forget_launcher();

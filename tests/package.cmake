@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the build tree BUILD into WORK/prefix, builds examples/consumer against it with find_package and by hand with
 # pkg-config, tests/package/plugins, examples/kernels with nvcc and with clang for HIP, examples/kokkos, and runs what came out. Without
-# BUILD it makes one first, of a shared library, with OPTIONS. With PARENT it makes one inside of tests/package/parent, and runs a program
-# of that. NVCC and CLANG are for GPUs; KOKKOS is where Kokkos' package is.
+# BUILD it makes one first, of a shared library, with OPTIONS. With PARENT that is one of tests/package/parent, which has the
+# library inside. NVCC and CLANG are for GPUs; KOKKOS is where Kokkos' package is.
 # Run as: cmake -DBUILD= -DSOURCE= -DWORK= -DCXX= -DFLAGS= [-DOPTIONS=] [-DPARENT=ON] -DMPI= -DCUDA= -DHIP= -DNVCC= -DCLANG= -DHIP_INCLUDE= -DKOKKOS=
 # -P package.cmake
 cmake_minimum_required(VERSION 3.25)
@@ -19,12 +19,11 @@ file(REMOVE_RECURSE "${WORK}")
 if(PARENT)
   step("${CMAKE_COMMAND}" -S "${SOURCE}/tests/package/parent" -B "${WORK}/parent" -G Ninja "-DSLUICE=${SOURCE}" -DSLUICE_ENABLE_APPS=ON
        "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}" ${OPTIONS})
-  step("${CMAKE_COMMAND}" --build "${WORK}/parent" --target consumer sluice-run)
-  file(GLOB_RECURSE run "${WORK}/parent/sluice-run")
-  step(${run} -n 2 "${WORK}/parent/consumer")
-  return()
-endif()
-if(NOT BUILD)
+  set(BUILD "${WORK}/parent")
+  step("${CMAKE_COMMAND}" --build "${BUILD}")
+  file(GLOB_RECURSE run "${BUILD}/sluice-run")
+  step(${run} -n 2 "${BUILD}/consumer")
+elseif(NOT BUILD)
   set(BUILD "${WORK}/shared")
   step("${CMAKE_COMMAND}" -S "${SOURCE}" -B "${BUILD}" -G Ninja -DBUILD_SHARED_LIBS=ON -DSLUICE_ENABLE_TESTS=OFF
        "-DCMAKE_INSTALL_PREFIX=${prefix}" ${OPTIONS} -DSLUICE_ENABLE_KOKKOS=OFF "-DSLUICE_ENABLE_CUDA=${CUDA}" "-DSLUICE_ENABLE_HIP=${HIP}" "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_CXX_FLAGS=${FLAGS}")

@@ -39,8 +39,9 @@ bool read_point(std::string_view text, Point& point) {
 }
 
 Torus sides(const Chosen& chosen, const std::optional<StatedRule>& of_file) {
-  const StatedRule rule = chosen.rule.value_or(of_file.value_or(StatedRule{}));
-  const Torus unchosen = rule.torus.value_or(Torus{kUsualSide, kUsualSide});
+  std::optional<Torus> torus = chosen.rule ? chosen.rule->torus : std::nullopt;
+  if (!torus && of_file) torus = of_file->torus;
+  const Torus unchosen = torus.value_or(Torus{kUsualSide, kUsualSide});
   return {chosen.nx.value_or(unchosen.nx), chosen.ny.value_or(unchosen.ny)};
 }
 
@@ -70,17 +71,19 @@ void Draft::fail(const std::string& what) const {
 }
 
 void Draft::take_rule(std::string_view text) {
-  if (chosen_.rule) return;
+  if (chosen_.rule && chosen_.rule->torus) return;
   StatedRule stated;
   try {
     stated = parse_stated_rule(text);
   } catch (const std::invalid_argument& error) {
+    if (chosen_.rule) return;
     fail(error.what());
   }
   if (pattern.rule) {
     if (!stated.torus) stated.torus = pattern.rule->torus;
+    const bool same_rule = chosen_.rule || pattern.rule->rule == stated.rule;
     const bool same_torus = !pattern.rule->torus || pattern.rule->torus == stated.torus;
-    if (pattern.rule->rule != stated.rule || !same_torus) fail(fmt::format("'{}' is a second rule", text));
+    if (!same_rule || !same_torus) fail(fmt::format("'{}' is a second rule", text));
   }
   pattern.rule = stated;
   const Torus sides = world();

@@ -343,6 +343,9 @@ void fork_inside_the_stream(Rig& rig) {
 
 void return_from_body(Rig&) {}
 void throw_something(Rig&) { throw std::runtime_error("the child had enough"); }
+void call_run(Rig&) {
+  ::_exit(run(0, nullptr, [](Context&) {}) == 2 ? 0 : 1);
+}
 void destroy_one_end(Rig& rig) {
   rig.ends.out = Sender();
   ::_exit(0);
@@ -384,6 +387,8 @@ const std::map<std::string, void (*)(Context&), std::less<>> kBodies = {
     {"returns_from_the_body", with_rig<return_from_body, 0>},
     {"returns_from_the_body_of_rank_1", with_rig<return_from_body, 0, 1>},
     {"throws", with_rig<throw_something, 1>},
+    {"throws_in_the_body_of_rank_1", with_rig<throw_something, 1, 1>},
+    {"calls_run", with_rig<call_run, 0>},
     {"exits_with_global_channels", with_global_rig},
     {"destroys_one_end", with_rig<destroy_one_end, 0>},
     {"tries_all_calls", with_rig<close_and_destroy_all, 0>},
@@ -405,6 +410,7 @@ class ForkedRank : public testing::TestWithParam<std::string> {
     Program program([&] {
       std::vector<std::string> words = {"sluice-run", "-n", "2", "/proc/self/exe", "--as", what};
       if (GetParam() == "threads") words.insert(words.begin() + 1, "--threads");
+      if (GetParam() == "ofi_tcp") ::setenv("SLUICE_BACKENDS", "ofi:tcp", 1);
       std::vector<char*> pointers;
       for (std::string& word : words) pointers.push_back(word.data());
       return launch(static_cast<int>(pointers.size()), pointers.data());
@@ -430,6 +436,18 @@ TEST_P(ForkedRank, goes_on_when_its_child_throws) {
   EXPECT_EQ(result.err, "sluice: rank 0: the child had enough\nsluice: rank 0: the child had enough\n");
 }
 
+TEST_P(ForkedRank, goes_on_when_the_child_of_another_throws) {
+  const Result result = ranks("throws_in_the_body_of_rank_1");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err, "sluice: rank 1: the child had enough\nsluice: rank 1: the child had enough\n");
+}
+
+TEST_P(ForkedRank, refuses_run_to_its_child) {
+  const Result result = ranks("calls_run");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_TRUE(contains(result.err, "sluice::run_threads any number of times")) << result.err;
+}
+
 TEST_P(ForkedRank, goes_on_when_its_child_exits_with_global_channels) { expect_well("exits_with_global_channels"); }
 
 TEST_P(ForkedRank, goes_on_when_its_child_destroys_one_end) { expect_well("destroys_one_end"); }
@@ -440,7 +458,7 @@ TEST_P(ForkedRank, shares_no_memory_with_ranks_of_its_child) { expect_well("make
 
 TEST_P(ForkedRank, runs_its_stream_alone) { expect_well("is_forked_inside_a_stream"); }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ForkedRank, testing::Values("threads", "processes"),
+INSTANTIATE_TEST_SUITE_P(Ranks, ForkedRank, testing::Values("threads", "processes", "ofi_tcp"),
                          [](const auto& one) { return one.param; });
 
 }  // namespace

@@ -161,6 +161,10 @@ TEST(Rle, a_torus_is_the_worlds_size_or_refused) {
   const std::string text = "x = 3, y = 3, rule = B3/S23:T30,20\nbob$2bo$3o!";
   for (const Chosen& chosen : {Chosen{}, Chosen{.nx = 30}, Chosen{.nx = 30, .ny = 20}})
     EXPECT_EQ(sides(chosen, read(text, chosen).rule), (Torus{30, 20}));
+  const Chosen other_rule{.rule = StatedRule{.rule = parse_rule("B36/S23")}};
+  EXPECT_EQ(sides(other_rule, read(text, other_rule).rule), (Torus{30, 20})) << "--rule leaves the torus";
+  const Chosen other_torus{.rule = parse_stated_rule("B36/S23:T10,10")};
+  EXPECT_EQ(sides(other_torus, read(text, other_torus).rule), (Torus{10, 10}));
   EXPECT_EQ(message_of(text, {.nx = 31}),
             "file.rle:1: 'B3/S23:T30,20' is for a torus of another size than the world's 31 x 20 (--nx, --ny)");
   EXPECT_NE(message_of("x = 40, y = 3, rule = B3/S23:T30,20\n!", {}), "accepted");

@@ -4,10 +4,13 @@
 #include "tests/unit/locale.hpp"
 #include "tests/unit/program.hpp"
 
+#include <sluice/sluice.hpp>
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cmath>
+#include <iostream>
 #include <limits>
 #include <string>
 
@@ -50,6 +53,28 @@ TEST(Text, is_the_same_in_every_locale) {
     return same && !testing::Test::HasFailure() ? 0 : 1;
   });
   EXPECT_EQ(program.result().code, 0);
+}
+
+TEST(Text, of_an_error_says_the_limit_that_was_set) {
+  const sluice::tests::DecimalComma locale;
+  sluice::tests::Program program([&] {
+    locale.use();
+    sluice::run_threads(1, [](sluice::Context& context) {
+      for (const auto limit : {40ms, 1500ms}) {
+        const sluice::Memory memory = context.allocate(64);
+        sluice::Receiver receiver = context.receiver(0, 1, memory.slice(0, 64));
+        try {
+          receiver.wait_connected(limit);
+        } catch (const sluice::Error& error) {
+          std::cerr << error.what() << '\n';
+        }
+      }
+    });
+    return 0;
+  });
+  const sluice::tests::Result result = program.result();
+  for (const char* text : {"not connected after 40 ms:", "not connected after 1.5 s:"})
+    EXPECT_TRUE(sluice::tests::contains(result.err, text)) << result.err;
 }
 
 TEST(Text, of_json_is_utf_8_whatever_is_put_in) {

@@ -105,10 +105,9 @@ class ViewEnd {
 }  // namespace detail
 
 /// The out-end of a channel that carries a View's elements, in the order of memory: the peer's View has the same layout
-/// and extents, dimensions of one element apart, else both ends fail with Code::mismatch (they replace
-/// `options.contents`). Element (i, j) lands at (i, j). Keeps the View. A later call, or
-/// Context::synchronize, throws the failures of the queue. Movable, not copyable; one thread at a time, in the order of
-/// its queue.
+/// and extents, dimensions of one element apart, else both ends fail with Code::mismatch (layout and extents replace
+/// `options.contents`). Element (i, j) lands at (i, j). Keeps the View. A later call, or Context::synchronize, throws
+/// the failures of the queue. Movable, not copyable; one thread at a time, in the order of its queue.
 template <class Exec, class View>
 class ViewSender {
  public:
