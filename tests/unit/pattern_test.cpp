@@ -149,7 +149,7 @@ TEST(Rle, a_state_beyond_two_is_refused) {
 
 TEST(Rle, the_chosen_rule_overrides_one_that_is_not_understood) {
   const Chosen chosen{.nx = 9, .ny = 9, .rule = StatedRule{.rule = parse_rule("B36/S23")}};
-  for (const char* rule : {"345/2/4", "LifeHistory", "B3/S23:P30,20", "B3/S23:T30,20"}) {
+  for (const char* rule : {"345/2/4", "LifeHistory", "B3/S23:P30,20"}) {
     const std::string text = "#r " + std::string(rule) + "\nx = 3, y = 3, rule = " + rule + "\nbob$2bo$3o!";
     EXPECT_EQ(read(text, chosen).cells, kGlider) << rule;
     EXPECT_FALSE(read(text, chosen).rule.has_value()) << rule;
