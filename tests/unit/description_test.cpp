@@ -61,7 +61,7 @@ TEST(Description, of_several_channels_names_all_backends) {
 TEST(Description, of_all_ranks_names_the_backends_of_all) {
   const auto body = [](sluice::Context& context) {
     const std::vector<Description> all = {{{"shm"}, {"stream"}}, {}, {{"ofi:tcp", "shm"}, {"engine", "stream"}}};
-    const Description mine = all[static_cast<std::size_t>(context.rank())];
+    const Description& mine = all[static_cast<std::size_t>(context.rank())];
     const Description said = of_all_ranks(mine, *make_sluice_collectives(context), context.size());
     if (context.rank() != 0) return;
     EXPECT_EQ(said.backends, (Names{"ofi:tcp", "shm"}));

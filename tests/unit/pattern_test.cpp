@@ -172,10 +172,15 @@ TEST(Rle, a_torus_is_the_worlds_size_or_refused) {
 }
 
 TEST(Pattern, lines_end_as_on_any_system) {
-  for (const std::string end : {"\n", "\r\n", "\r"}) {
-    EXPECT_EQ(read("#C a" + end + "x = 3, y = 3" + end + "bob$2bo$" + end + "3o!").cells, kGlider);
-    EXPECT_EQ(read("!Name: a" + end + ".O" + end + "..O" + end + "OOO" + end).cells, kGlider);
-    EXPECT_EQ(message_of("#C a" + end + "x = 3, y = 3" + end + "?"),
+  for (const char* const end : {"\n", "\r\n", "\r"}) {
+    const auto ended = [end](std::string text) {
+      for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += std::string_view(end).size())
+        text.replace(at, 1, end);
+      return text;
+    };
+    EXPECT_EQ(read(ended("#C a\nx = 3, y = 3\nbob$2bo$\n3o!")).cells, kGlider);
+    EXPECT_EQ(read(ended("!Name: a\n.O\n..O\nOOO\n")).cells, kGlider);
+    EXPECT_EQ(message_of(ended("#C a\nx = 3, y = 3\n?")),
               "file.rle:3: unexpected '?' (b, o, $, ! and counts are known)");
   }
 }
