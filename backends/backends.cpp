@@ -8,6 +8,7 @@
 #include "backends/threads/transport.hpp"
 #include "backends/transport.hpp"
 #ifdef SLUICE_HAS_OFI
+#include "backends/ofi/leftovers.hpp"
 #include "backends/ofi/report.hpp"
 #include "backends/ofi/transport.hpp"
 #endif
@@ -66,6 +67,12 @@ std::vector<Report> reports() {
   return ofi::reports();
 #else
   return {};
+#endif
+}
+
+void remove_leftovers() noexcept {
+#ifdef SLUICE_HAS_OFI
+  ofi::remove_leftovers();
 #endif
 }
 

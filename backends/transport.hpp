@@ -282,6 +282,10 @@ struct Report {
 /// All providers, those too that cannot be used. Opens them for a look, which may take a while.
 std::vector<Report> reports();
 
+/// Removes files that killed processes of this user have left behind, if no process uses them. Quick:
+/// loads no library.
+void remove_leftovers() noexcept;
+
 /// Adds a row before the others, for tests that wrap a backend. Not thread-safe: before any context.
 void register_backend(const Backend& backend);
 

@@ -2,16 +2,21 @@
 #include "base/fd.hpp"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+
+#include "base/log.hpp"
 
 namespace sluice::base {
 
@@ -78,6 +83,16 @@ ssize_t peek(const Fd& socket, std::vector<Fd>& fds) {
 // The first descriptor that has no meaning.
 constexpr int kFirst = STDERR_FILENO + 1;
 
+// Room for descriptors that the program and its libraries open.
+constexpr std::size_t kSpare = 32;
+
+/// The lowest limit that leaves `more` numbers free: a limit is on numbers, not on how many are open.
+rlim_t limit_for(std::size_t more) noexcept {
+  int number = 0;
+  for (std::size_t free = 0; free < more; ++number) free += ::fcntl(number, F_GETFD) < 0 ? 1 : 0;
+  return static_cast<rlim_t>(number);
+}
+
 }  // namespace
 
 Fd::Fd(int fd) noexcept : fd_(fd) {
@@ -94,6 +109,42 @@ void fill_standard_descriptors() {
     // The lowest that is free: this one.
     if (::open("/dev/null", O_RDWR) < 0) fail("cannot open /dev/null in place of a closed standard descriptor");
   }
+}
+
+bool make_room_for_descriptors(std::size_t more) {
+  rlimit now{};
+  const rlim_t need = limit_for(more);
+  if (::getrlimit(RLIMIT_NOFILE, &now) != 0 || need > now.rlim_max) return false;
+  if (need <= now.rlim_cur) return true;
+  const rlimit raised{std::min(limit_for(more + kSpare), now.rlim_max), now.rlim_max};
+  if (::prlimit(0, RLIMIT_NOFILE, &raised, &now) != 0) return false;
+  if (now.rlim_cur > raised.rlim_cur) return ::setrlimit(RLIMIT_NOFILE, &now) == 0;  // another thread had raised it
+  log(LogLevel::info, "raised the limit on open files (ulimit -Sn) from " + std::to_string(now.rlim_cur) + " to " +
+                          std::to_string(raised.rlim_cur));
+  return true;
+}
+
+std::string lack_of_descriptors(std::size_t more) {
+  rlimit now{};
+  ::getrlimit(RLIMIT_NOFILE, &now);
+  const rlim_t need = limit_for(more);
+  if (need <= now.rlim_max) return "this machine has no open file left for this process (fs.file-max)";
+  return "this process needs " + std::to_string(need) + " open files, and may have no more than " +
+         std::to_string(now.rlim_max) + " (ulimit -Hn)";
+}
+
+void throw_not_opened(const std::string& what) {
+  const int error = errno;
+  throw std::system_error(error, std::generic_category(), lacks_descriptors(error) ? lack_of_descriptors(1) : what);
+}
+
+Waker::Waker() : fd_(open_with_room([] { return ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); })) {
+  if (!fd_) throw_not_opened("eventfd");
+}
+
+void Waker::ring() const noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto rung = ::write(fd_.get(), &one, sizeof one);
 }
 
 Fd& Fd::operator=(Fd&& other) noexcept {

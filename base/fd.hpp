@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -43,6 +44,40 @@ inline bool lacks_descriptors(int error) noexcept { return error == EMFILE || er
 /// Writes all of it to a file or a pipe.
 /// @throws std::system_error "cannot write to WHERE: No space left on device"
 void write_all(int fd, std::string_view text, std::string_view where);
+
+/// Makes room for this many more descriptors: raises the soft limit of this process (`ulimit -Sn`) where it is too low,
+/// no further than to what is open, `more`, and 32 for the program. Says so at info. Any thread.
+/// @returns false if the hard limit does not allow `more`.
+bool make_room_for_descriptors(std::size_t more);
+
+/// The text of an error: how many open files are needed, with `more`, and how many this process may have.
+std::string lack_of_descriptors(std::size_t more);
+
+/// Calls `open`, which returns a descriptor or -1; if no descriptor is left, makes room and calls it once more.
+template <class Open>
+Fd open_with_room(Open open) {
+  Fd fd(open());
+  const int error = errno;
+  if (fd || error != EMFILE) return fd;
+  if (make_room_for_descriptors(1)) return Fd(open());
+  errno = error;
+  return fd;
+}
+
+/// @throws std::system_error of errno: what was to be opened, or that descriptors are lacking
+[[noreturn]] void throw_not_opened(const std::string& what);
+
+/// Wakes a thread that polls its descriptor. Any thread may ring.
+class Waker {
+ public:
+  /// @throws std::system_error
+  Waker();
+  const Fd& fd() const noexcept { return fd_; }
+  void ring() const noexcept;
+
+ private:
+  Fd fd_;
+};
 
 /// Linux's own limit on the descriptors of one packet (SCM_MAX_FD).
 inline constexpr std::size_t kMaxPacketFds = 253;

@@ -5,17 +5,22 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <tuple>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/memory_limit.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -32,11 +37,35 @@ std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-void populate_pages(std::byte* data, std::size_t bytes) {
+/// Before the kernel ends this process for it.
+void check_memory(std::size_t bytes) {
+  const std::string why = base::why_no_memory(bytes);
+  if (!why.empty()) throw std::runtime_error(why);  // of a cgroup
+}
+
+base::Fd new_file(std::size_t bytes) {
+  const std::string why = base::why_no_file(bytes);
+  if (!why.empty()) throw std::runtime_error(why);  // of files
+  base::Fd fd = base::open_with_room([] { return memfd_create("sluice", MFD_CLOEXEC); });
+  if (!fd) base::throw_not_opened("memfd_create");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("reserving " + std::to_string(bytes) + " bytes");
+  return fd;
+}
+
+void populate_piece(std::byte* data, std::size_t bytes) {
   // Faults every page in now and reports a lack of memory as an error, where a later store would be killed by SIGBUS.
   if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return;
   if (errno != EINVAL) fail("populating " + std::to_string(bytes) + " bytes of shared memory");
   for (std::size_t at = 0; at < bytes; at += kPage) static_cast<volatile std::byte*>(data)[at] = std::byte{0};
+}
+
+/// Others may take of the same limit meanwhile.
+void populate_pages(std::byte* data, std::size_t bytes) {
+  constexpr std::size_t kPiece = 32 << 20;
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    if (at > 0) check_memory(bytes - at);
+    populate_piece(data + at, std::min(kPiece, bytes - at));
+  }
 }
 
 /// Not before its pages were taken back from GPUs.
@@ -70,11 +99,9 @@ std::shared_ptr<Segment> new_segment(std::size_t bytes, bool populate) {
   // The kernel would promise more than it has, and end the process later.
   if (sysinfo(&machine) == 0 && bytes > machine.totalram * machine.mem_unit) throw std::bad_alloc();
   auto segment = std::make_shared<Segment>();
-  base::Fd& fd = segment->share.fd;
-  fd = base::Fd(memfd_create("sluice", MFD_CLOEXEC));
-  if (!fd) fail("memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("reserving " + std::to_string(bytes) + " bytes");
-  void* const data = map_fresh(bytes, MAP_SHARED | MAP_NORESERVE, fd.get());
+  check_memory(bytes);
+  segment->share.fd = new_file(bytes);
+  void* const data = map_fresh(bytes, MAP_SHARED | MAP_NORESERVE, segment->share.fd.get());
   if (data == MAP_FAILED) fail("mapping " + std::to_string(bytes) + " bytes");
   segment->data = static_cast<std::byte*>(data);
   segment->bytes = bytes;

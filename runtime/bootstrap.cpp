@@ -13,6 +13,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 namespace sluice::runtime {
 
@@ -38,7 +39,7 @@ Address address_of(const std::string& job, Rank rank) {
   return address;
 }
 
-base::Fd new_socket() { return base::Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
+int new_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
 [[noreturn]] void fail_with_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
@@ -79,19 +80,19 @@ void Place::find_node() noexcept {
   }
 }
 
-Place alone() {
-  Place place;
-  place.job = new_job();
-  place.listener = listen_as(place.job, 0);
-  return place;
-}
+Place alone() { return std::move(threads(1).front()); }
 
 std::vector<Place> threads(int ranks) {
+  constexpr std::size_t kEach = 2;  // the mailbox and the engine of a rank
+  const std::size_t needed = kEach * static_cast<std::size_t>(ranks);
+  if (!base::make_room_for_descriptors(needed)) {
+    throw std::runtime_error(std::to_string(ranks) + " ranks in one process: " + base::lack_of_descriptors(needed));
+  }
   const std::string job = new_job();
   std::vector<Place> places;
-  places.reserve(static_cast<std::size_t>(ranks));
-  for (Rank rank = 0; rank < ranks; ++rank) {
-    places.push_back({rank, ranks, rank, ranks, job, listen_as(job, rank)});
+  for (Mailbox& mailbox : Mailbox::of_threads(ranks)) {
+    const auto rank = static_cast<Rank>(places.size());
+    places.push_back({rank, ranks, rank, ranks, job, {}, {}, {}, std::move(mailbox)});
   }
   return places;
 }
@@ -125,8 +126,9 @@ Secret new_secret() {
 
 base::Fd listen_as(const std::string& job, Rank rank) {
   const Address address = address_of(job, rank);
-  base::Fd socket = new_socket();
-  if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) != 0 ||
+  base::Fd socket = base::open_with_room(new_socket);
+  if (!socket) base::throw_not_opened("socket");
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
     fail_with_errno("cannot listen as rank " + std::to_string(rank));
   }
@@ -135,7 +137,7 @@ base::Fd listen_as(const std::string& job, Rank rank) {
 
 base::Fd connect_to(const std::string& job, Rank peer) {
   const Address address = address_of(job, peer);
-  base::Fd socket = new_socket();
+  base::Fd socket(new_socket());
   if (!socket) return socket;
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) == 0) return socket;
   // Closing must not change what the caller is to see.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ranks find each other: a listening socket each, whose name is made of the job and the rank; where the job spans
-// hosts, a second one for the ranks of other hosts.
+// hosts, a second one for the ranks of other hosts. Ranks that are threads of one process have mailboxes instead.
 #pragma once
 
 #include "base/env.hpp"
@@ -11,11 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/mailbox.hpp"
 #include "runtime/roster.hpp"
 
 namespace sluice::runtime {
 
-/// Where a rank stands in its job, and the socket at which its peers reach it.
+/// The position of a rank in its job, and the socket or mailbox of the rank.
 struct [[gnu::visibility("default")]] Place {
   Rank rank = 0;
   int size = 1;
@@ -25,6 +26,7 @@ struct [[gnu::visibility("default")]] Place {
   base::Fd listener;
   Roster roster{};
   base::Fd tcp_listener{};  ///< for ranks of other hosts; empty: there are none
+  Mailbox mailbox{};        ///< of a thread of this process, which has no listener; empty: the rank is a process
 
   /// Takes `node_rank` and `node_size` from the roster.
   void find_node() noexcept;
@@ -33,7 +35,7 @@ struct [[gnu::visibility("default")]] Place {
 /// The only rank of a job of its own.
 Place alone();
 
-/// The places of `ranks` threads of this process.
+/// The places of `ranks` threads of this process. @throws std::runtime_error if it may not open enough files
 std::vector<Place> threads(int ranks);
 
 /// The place that sluice-run gave this process; takes over what it inherited.

@@ -2,7 +2,6 @@
 #include "runtime/engine.hpp"
 
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -29,10 +28,10 @@ int at_most(int patience, int limit) noexcept { return patience < 0 ? limit : st
 }  // namespace
 
 Engine::Engine(Desk& desk, Options options)
-    : desk_(desk), options_(options), bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      alarm_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
-  if (!bell_) throw std::system_error(errno, std::generic_category(), "eventfd");
-  if (!alarm_) throw std::system_error(errno, std::generic_category(), "timerfd_create");
+    : desk_(desk), options_(std::move(options)),
+      bell_(options_.bell != nullptr ? options_.bell : std::make_shared<base::Waker>()),
+      alarm_(base::open_with_room([] { return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC); })) {
+  if (!alarm_) base::throw_not_opened("timerfd_create");
   sockets_.reserve(64);
 }
 
@@ -64,7 +63,7 @@ void Engine::loop(base::trace::Track track) {
   const base::trace::OnTrack here(track);
   while (!stopping_.load()) {
     sockets_.clear();
-    sockets_.push_back({bell_.get(), POLLIN, 0});
+    sockets_.push_back({bell_->fd().get(), POLLIN, 0});
     sockets_.push_back({alarm_.get(), POLLIN, 0});
     const int patience = desk_.prepare(sockets_);
     sleep(rest(patience));
@@ -126,10 +125,7 @@ void Engine::pause() const {
   }
 }
 
-void Engine::wake() noexcept {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto put = write(bell_.get(), &one, sizeof one);
-}
+void Engine::wake() noexcept { bell_->ring(); }
 
 void Engine::heard(Haste haste) noexcept {
   // An engine that is not attended may be about to sleep, and not have seen the bell.

@@ -39,6 +39,8 @@ class Engine final : public backends::Listener, public device::Helper {
   struct Options {
     int cpu = -1;                  ///< core of the engine's thread; -1: any
     base::Clock::duration poll{};  ///< sleep between two turns while something is under way; 0: yield
+    /// Its bell; null: one of its own.
+    std::shared_ptr<const base::Waker> bell = nullptr;
   };
 
   Engine(Desk& desk, Options options);
@@ -96,7 +98,7 @@ class Engine final : public backends::Listener, public device::Helper {
 
   Desk& desk_;
   Options options_;
-  base::Fd bell_;
+  std::shared_ptr<const base::Waker> bell_;
   base::Fd alarm_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stopping_{false};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-run: starts the ranks of a job on this host, and watches over them; with the launchers of other hosts, over
 // all.
+#include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/trace.hpp"
@@ -124,6 +125,7 @@ class Job {
       if (deadline_ && Clock::now() >= deadline_->at) kill_the_rest(std::exchange(deadline_, {})->why);
       report_end();
     }
+    backends::remove_leftovers();
     return failed_ ? failed_->code : 0;
   }
 
@@ -430,11 +432,17 @@ Agreement agree_alone(const Request& request) {
   Agreement agreement;
   agreement.size = request.ranks;
   if (request.threads) return agreement;
-  for (Place& place : threads(request.ranks)) {
-    agreement.job = place.job;
-    agreement.listeners.push_back(std::move(place.listener));
-  }
+  agreement.job = new_job();
+  for (Rank rank = 0; rank < request.ranks; ++rank) agreement.listeners.push_back(listen_as(agreement.job, rank));
   return agreement;
+}
+
+/// Each rank takes a listener, one more for other hosts, and a pipe for its reports.
+void check_descriptors(const Request& request) {
+  const std::size_t each = request.hosts > 1 ? 3 : 2;
+  constexpr std::size_t kOwn = 16;
+  const std::size_t needed = kOwn + (request.threads ? 0 : each * static_cast<std::size_t>(request.ranks));
+  if (!base::make_room_for_descriptors(needed)) throw std::runtime_error(base::lack_of_descriptors(needed));
 }
 
 int launch_request(Request request) {
@@ -448,6 +456,7 @@ int launch_request(Request request) {
   const LaunchReport report(env.report_fd);
   for (const int fd : {env.listen_fd, env.tcp_fd, env.hosts_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   find_program(request.command.front());  // likewise a program, before others wait for us
+  check_descriptors(request);
   const bool one_host = request.hosts <= 1;
   Agreement agreement = one_host ? agree_alone(request) : meet(request, env);
   const std::string job = agreement.job;

@@ -28,8 +28,6 @@ short events(const base::Fd& fd, short wanted) {
   return poll(&one, 1, 0) == 1 ? one.revents : short{0};
 }
 
-bool hung_up(const base::Fd& socket) { return (events(socket, POLLRDHUP) & (POLLHUP | POLLRDHUP | POLLERR)) != 0; }
-
 /// Of the process at the other end; 0: our own, or one that this kernel does not show us.
 pid_t process_behind(const base::Fd& socket) {
   ucred peer{};
@@ -41,7 +39,8 @@ pid_t process_behind(const base::Fd& socket) {
 /// The peer's process has ended, as far as this can be known.
 bool ended(Peer& peer) {
   if (peer.pid == 0) return false;
-  if (!peer.process) peer.process = base::Fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (!peer.process)
+    peer.process = base::open_with_room([&] { return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)); });
   if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
   if (errno == ESRCH) return true;
   if (!base::lacks_descriptors(errno)) peer.pid = 0;  // a kernel that cannot
@@ -87,15 +86,44 @@ void Peers::connect(Peer& peer) {
   flush(peer);
 }
 
+void Peers::connect_inside(Peer& peer) {
+  LineEnd line = place_.mailbox.connect(peer.rank);
+  if (!line) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+  peer.out = Wire::inside(std::move(line));
+}
+
 void Peers::connect_here(Peer& peer) {
+  if (place_.mailbox) return connect_inside(peer);
   base::Fd socket = connect_to(place_.job, peer.rank);
   if (!socket) {
     if (errno == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+    if (base::lacks_descriptors(errno)) return starve(peer);
     if (errno != EAGAIN) complain(peer, errno);
     return;
   }
   if (!trusted(socket)) return lose(peer, "somebody else's process answers for rank " + std::to_string(peer.rank));
   peer.out = Wire::here(std::move(socket));
+}
+
+void Peers::starve(Peer& peer) {
+  peer.starved = true;
+  lack_ = true;
+}
+
+std::size_t Peers::lacking() const noexcept {
+  constexpr std::size_t kPacket = 8;  // what may come with a packet
+  std::size_t count = kPacket;
+  for (const auto& [rank, peer] : peers_) {
+    if (peer.lost || place_.mailbox) continue;
+    count += (peer.out ? 0U : 1U) + (peer.in ? 0U : 1U) + (here(peer) && !peer.process ? 1U : 0U);
+  }
+  return count;
+}
+
+void Peers::give_up_starving(const std::string& why) {
+  for (auto& [rank, peer] : peers_) {
+    if (starves(peer)) lose(peer, "rank " + std::to_string(rank) + " cannot be reached: " + why);
+  }
 }
 
 void Peers::complain(Peer& peer, int error) const {
@@ -120,7 +148,10 @@ void Peers::call_failed(Peer& peer, int error) {
   peer.out = Wire();
   peer.next_call = now + kCallPause;
   if (error == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
-  if (base::lacks_descriptors(error)) peer.sought = now;  // that is not the peer's fault
+  if (base::lacks_descriptors(error)) {
+    peer.sought = now;  // that is not the peer's fault
+    return starve(peer);
+  }
   if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached", error == 0 ? ECONNRESET : error);
   if (error != 0) complain(peer, error);
 }
@@ -144,7 +175,10 @@ void Peers::flush(Peer& peer) {
     switch (peer.out.send(peer.unsent.front().bytes, peer.unsent.front().fds)) {
       case Wire::Sent::yes: peer.unsent.pop_front(); break;
       case Wire::Sent::later: return give_up_late_call(peer);
-      case Wire::Sent::starved: peer.stalled = true; return;
+      case Wire::Sent::starved:
+        peer.stalled = true;
+        if (base::lacks_descriptors(peer.out.error())) starve(peer);
+        return;
       case Wire::Sent::over: return out_is_over(peer);
     }
   }
@@ -171,12 +205,12 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
   const auto at_most = [&](int limit) {
     if (limit >= 0) patience = patience < 0 ? limit : std::min(patience, limit);
   };
-  sockets.push_back({place_.listener.get(), POLLIN, 0});
+  if (place_.listener) sockets.push_back({place_.listener.get(), POLLIN, 0});
   if (place_.tcp_listener && strangers_.size() < kMaxStrangers) {
     sockets.push_back({place_.tcp_listener.get(), POLLIN, 0});
   }
   for (const auto& stranger : strangers_) {
-    sockets.push_back({stranger.wire.socket().get(), POLLIN, 0});
+    if (stranger.wire.socket()) sockets.push_back({stranger.wire.socket().get(), POLLIN, 0});
     if (!stranger.wire.open()) at_most(milliseconds_until(stranger.until));
   }
   for (const auto& [rank, peer] : peers_) at_most(peer.lost ? -1 : prepare(peer, sockets));
@@ -184,10 +218,10 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
 }
 
 int Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
-  if (peer.in) sockets.push_back({peer.in.socket().get(), POLLIN, 0});
+  if (peer.in.socket()) sockets.push_back({peer.in.socket().get(), POLLIN, 0});
   if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
   const bool unsent = !peer.unsent.empty();
-  if (peer.out && (unsent || !peer.in)) {
+  if (peer.out.socket() && (unsent || !peer.in)) {
     const short wanted = peer.out.wanted(unsent && !peer.stalled);
     sockets.push_back({peer.out.socket().get(), static_cast<short>(wanted | (peer.in ? 0 : POLLRDHUP)), 0});
   }
@@ -197,33 +231,38 @@ int Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
   return unwatched(peer) ? kWatchAgain : -1;
 }
 
-std::string Peers::serve() {
-  lack_.clear();
+bool Peers::serve() {
+  lack_ = false;
+  for (auto& [rank, peer] : peers_) peer.starved = false;
   hear_strangers();
   for (auto& [rank, peer] : peers_) hear(peer);
   flush();
   accept();  // last: it may find no descriptor free
   hear_strangers();
-  return std::move(lack_);
+  return !lack_;
 }
 
 void Peers::hear(Peer& peer) {
   if (peer.lost) return;
   const std::string name = "rank " + std::to_string(peer.rank);
   if (!peer.in) {
-    if (peer.out && peer.out.open() && hung_up(peer.out.socket())) lose(peer, name + " has ended");
+    if (peer.out && peer.out.open() && peer.out.hung_up()) lose(peer, name + " has ended");
     return;
   }
   const bool over = ended(peer);  // before listening: what it said last is heard
   try {
     listen_to(peer);
-  } catch (const std::system_error& reason) {
-    lack_ = reason.what();  // what it said waits; the others are heard
+  } catch (const std::system_error&) {
+    starve(peer);  // what it said waits; the others are heard
   }
   if (over) lose(peer, name + " has ended or died");
 }
 
 void Peers::accept() {
+  if (place_.mailbox) {
+    for (LineEnd& line : place_.mailbox.arrived()) strangers_.push_back({Wire::inside(std::move(line)), {}});
+    return;
+  }
   // Else a lack would be found where nobody waits.
   while ((events(place_.listener, POLLIN) & POLLIN) != 0) {
     base::Fd stranger = accept_one(place_.listener);
@@ -246,8 +285,7 @@ void Peers::accept_calls() {
 /// One connection that waits, if any, and if there is a descriptor for it.
 base::Fd Peers::accept_one(const base::Fd& listener) {
   base::Fd stranger = base::accept_one(listener);
-  if (!stranger && base::lacks_descriptors(errno))
-    lack_ = std::string("accepting a peer's connection: ") + std::strerror(errno);
+  if (!stranger && base::lacks_descriptors(errno)) lack_ = true;
   return stranger;
 }
 

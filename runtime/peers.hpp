@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that this one talks to, and the sockets to them. One socket each way, made when one of the two first has
+// The ranks that this one talks to, and the wires to them. One wire each way, made when one of the two first has
 // something to say: memory grows with the peers, not with the ranks. The end of the peer's socket is how its death is
 // noticed, or that of its process; of a peer on another host also that it does not answer for a while.
 #pragma once
@@ -37,6 +37,7 @@ struct Peer {
   bool greeted = false;            ///< we have sent our greeting
   bool wanted = false;             ///< there is something to say
   bool stalled = false;            ///< it could not be said, for a lack of resources
+  bool starved = false;            ///< something of it waits for a descriptor
   bool complained = false;         ///< in the log, that it cannot be reached for now
   base::Clock::time_point sought;  ///< on another host: since when we call it
   base::Clock::time_point next_call;  ///< and when to call it once more
@@ -75,8 +76,16 @@ class Peers {
 
   /// Which sockets to wait for; returns for how long at most (ms), -1: no limit.
   int prepare(std::vector<pollfd>& sockets) const;
-  /// Hears them all. Returns what could not be done for now, for a lack of descriptors; empty: nothing.
-  std::string serve();
+  /// Hears them all. False: a descriptor was lacking for something, which waits.
+  bool serve();
+  /// How many descriptors the known peers still take, if all is well.
+  std::size_t lacking() const noexcept;
+  /// True if the peer cannot be talked to, perhaps for a lack of descriptors.
+  static bool starves(const Peer& peer) noexcept {
+    return !peer.lost && peer.wanted && (peer.starved || !peer.in || !peer.out);
+  }
+  /// Loses those peers.
+  void give_up_starving(const std::string& why);
   /// What could not be sent yet, as far as it goes.
   void flush();
   void close() noexcept;
@@ -90,7 +99,9 @@ class Peers {
 
   bool here(const Peer& peer) const noexcept { return place_.roster.same_host(place_.rank, peer.rank); }
   void connect(Peer& peer);
+  void connect_inside(Peer& peer);
   void connect_here(Peer& peer);
+  void starve(Peer& peer);
   void call(Peer& peer);
   void complain(Peer& peer, int error) const;
   void call_failed(Peer& peer, int error);
@@ -117,7 +128,7 @@ class Peers {
   Audience& audience_;
   std::map<Rank, Peer> peers_;
   std::vector<Stranger> strangers_;
-  std::string lack_;  // of descriptors, while serving
+  bool lack_ = false;  // of descriptors, since `serve` was called
 };
 
 }  // namespace sluice::runtime

@@ -116,11 +116,13 @@ int guarded(Work work) {
 
 void check_backends(std::string_view chosen, const char* where) {
   for (const std::string_view word : base::words_of(chosen)) {
-    if (backends::find_backend(word)) continue;
+    const auto found = backends::find_backend(word);
+    if (found && found->why_not.empty()) continue;
+    const std::string named = std::string(where) + "=" + std::string(chosen) + ": ";
+    if (found) throw std::invalid_argument(named + found->name + " is not usable here: " + found->why_not);
     std::string known;
     for (const backends::Backend& row : backends::backends()) known += (known.empty() ? "" : ", ") + row.name;
-    throw std::invalid_argument(std::string(where) + "=" + std::string(chosen) + ": there is no backend \"" +
-                                std::string(word) + "\" (there are: " + known + ")");
+    throw std::invalid_argument(named + "there is no backend \"" + std::string(word) + "\" (there are: " + known + ")");
   }
 }
 

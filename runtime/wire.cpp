@@ -38,6 +38,12 @@ base::Packet closed() {
 Wire::Wire(base::Fd socket, bool caller, const Secret& say, const Secret& expect)
     : socket_(std::move(socket)), tcp_(true), caller_(caller), say_(say), expect_(expect) {}
 
+Wire Wire::inside(LineEnd line) {
+  Wire wire;
+  wire.line_ = std::move(line);
+  return wire;
+}
+
 Wire Wire::here(base::Fd socket) {
   Wire wire;
   wire.socket_ = std::move(socket);
@@ -58,13 +64,34 @@ short Wire::wanted(bool unsent) const noexcept {
 }
 
 Wire::Sent Wire::send(std::span<const std::byte> bytes, std::span<const int> fds) {
+  if (line_) return send_inside(bytes, fds);
   if (!tcp_) return send_here(bytes, fds);
   if (!fds.empty()) throw std::logic_error("descriptors cannot travel to another host");
   if (bytes.empty() || bytes.size() > kLongest) throw std::invalid_argument("a packet of a length that cannot be sent");
   return send_framed(bytes);
 }
 
-std::optional<base::Packet> Wire::receive() { return tcp_ ? receive_framed() : receive_here(); }
+std::optional<base::Packet> Wire::receive() {
+  if (line_) return line_.receive();
+  return tcp_ ? receive_framed() : receive_here();
+}
+
+bool Wire::hung_up() const {
+  if (line_) return line_.hung_up();
+  pollfd one{socket_.get(), POLLRDHUP, 0};
+  return poll(&one, 1, 0) == 1 && (one.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+}
+
+Wire::Sent Wire::send_inside(std::span<const std::byte> bytes, std::span<const int> fds) {
+  try {
+    if (line_.send(bytes, fds)) return Sent::yes;
+    error_ = EPIPE;
+    return Sent::over;
+  } catch (const std::system_error& error) {
+    error_ = error.code().value();
+    return Sent::starved;
+  }
+}
 
 Wire::Sent Wire::send_here(std::span<const std::byte> bytes, std::span<const int> fds) {
   try {

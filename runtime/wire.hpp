@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One socket between two ranks: a UNIX socket on one host, TCP between hosts. Both carry whole packets.
+// One way from a rank to another: a line in one process, a UNIX socket on one host, TCP between hosts. Each carries
+// whole packets.
 #pragma once
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "runtime/mailbox.hpp"
 
 namespace sluice::runtime {
 
@@ -35,6 +37,8 @@ class Wire {
   };
 
   Wire() noexcept = default;
+  /// Between threads of this process.
+  static Wire inside(LineEnd line);
   /// A connected UNIX socket (SOCK_SEQPACKET).
   static Wire here(base::Fd socket);
   /// A TCP socket that connects, or is connected.
@@ -42,8 +46,11 @@ class Wire {
   /// A TCP socket that was accepted.
   static Wire called(base::Fd socket, const Secret& secret);
 
-  explicit operator bool() const noexcept { return bool(socket_); }
+  explicit operator bool() const noexcept { return socket_ || line_; }
+  /// Empty: a line, which wakes the rank itself.
   const base::Fd& socket() const noexcept { return socket_; }
+  /// The other end has closed it.
+  bool hung_up() const;
   /// What to poll for, besides its end, to go on sending.
   short wanted(bool unsent) const noexcept;
 
@@ -64,6 +71,7 @@ class Wire {
   static constexpr std::size_t kHand = sizeof(Secret);
 
   Wire(base::Fd socket, bool caller, const Secret& say, const Secret& expect);
+  Sent send_inside(std::span<const std::byte> bytes, std::span<const int> fds);
   Sent send_here(std::span<const std::byte> bytes, std::span<const int> fds);
   Sent send_framed(std::span<const std::byte> bytes);
   std::optional<base::Packet> receive_here();
@@ -76,6 +84,7 @@ class Wire {
   void end(int error) noexcept;
 
   base::Fd socket_;
+  LineEnd line_;
   bool tcp_ = false;
   bool caller_ = false;
   bool over_ = false;

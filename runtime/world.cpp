@@ -20,6 +20,7 @@ thread_local std::optional<Clock::time_point> leaves_by;
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
 constexpr int kKernelsMs = 10;  // how often to look at what kernels count
+constexpr auto kWithoutDescriptors = std::chrono::seconds(5);
 constexpr int kClosingMs = 10;  // how often to ask whether a GPU is lost whose work a closing end waits for
 
 std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const Place& place,
@@ -65,7 +66,7 @@ World::World(Place place, const base::Env& env, const Options& options)
     : place_(std::move(place)), limits_{options.timeout.value_or(env.timeout.value_or(kForever)),
                                         options.connect_timeout.value_or(env.connect_timeout), env.warn},
       transports_(open_transports(place_, env)), peers_(place_, env.peer_timeout, transports_, *this),
-      engine_(*this, {env.engine_cpu, env.engine_poll}) {
+      engine_(*this, {env.engine_cpu, env.engine_poll, place_.mailbox ? place_.mailbox.waker() : nullptr}) {
   device::nontemporal_min.store(env.nontemporal_min);
   device::kernel_put_max.store(env.kernel_put_max);
   for (const auto& [name, transport] : transports_) engine_.add(*transport);
@@ -126,6 +127,7 @@ void World::end() noexcept {
     peers_.close();
     place_.listener = base::Fd();
     place_.tcp_listener = base::Fd();
+    place_.mailbox = Mailbox();
   }
   base::trace::flush();
 }
@@ -205,17 +207,41 @@ int World::prepare(std::vector<pollfd>& sockets) {
   return patience;
 }
 
+/// False: a descriptor is lacking, and no room can be made for it.
+bool World::serve_peers() {
+  const bool served = peers_.serve() || (base::make_room_for_descriptors(peers_.lacking()) && peers_.serve());
+  if (served) lacks_since_ = {};
+  return served;
+}
+
+/// Descriptors may be closed meanwhile. After 5 s channels fail that cannot connect.
+void World::go_without_descriptors() {
+  const auto now = Clock::now();
+  if (lacks_since_ == Clock::time_point{}) {
+    lacks_since_ = now;
+    lack_ = base::lack_of_descriptors(peers_.lacking());
+  }
+  if (now - lacks_since_ >= kWithoutDescriptors) {
+    for (auto& [id, end] : ends_) {
+      const bool starves = Peers::starves(peers_.at(end->opening.key.world_peer));
+      if (starves && !end->connected()) end->fail(Code::out_of_resources, lack_);
+    }
+    peers_.give_up_starving(lack_);
+  }
+  throw std::runtime_error(lack_);
+}
+
 void World::serve() {
   std::unique_lock lock(mutex_);
   if (ended_) return;
   try {
-    const std::string lack = peers_.serve();
+    const bool served = serve_peers();
     send_failures();
     let_go();
     repeat_poison();
     ask_for_streams();
     peers_.flush();
-    if (!lack.empty()) throw std::runtime_error(lack);
+    if (!served) go_without_descriptors();
     complaint_.clear();
   } catch (const std::exception& reason) {
     // Out of descriptors or memory: said once, and tried again a little later.

@@ -107,6 +107,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void part(ChannelEnd& end);
   void end_partings();
   void say_let_go(Peer& peer, std::uint64_t remote_id);
+  bool serve_peers();
+  void go_without_descriptors();
   void repeat_poison();
   bool asks_for_streams() const;
   void ask_for_streams();
@@ -143,8 +145,10 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   };
   std::vector<Parting> partings_;
   base::Clock::time_point poison_due_{};
-  int look_ms_ = 1;        // when to see next whether a peer that closes can be let go
-  std::string complaint_;  // what could not be served last; empty: nothing
+  int look_ms_ = 1;                        // until the next check of peers that close
+  std::string complaint_;                  // what could not be served last; empty: nothing
+  base::Clock::time_point lacks_since_{};  // a descriptor; the clock's beginning: none is lacking
+  std::string lack_;                       // while one is: how many are needed, and may be had
   bool ended_ = false;
 
   std::mutex failures_mutex_;

@@ -10,11 +10,15 @@
 #include <span>
 #include <stdexcept>
 
+#include "backends/ofi/leftovers.hpp"
 #include "backends/ofi/manner.hpp"
 #include "base/env.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
+
+/// It is on every host, unless there is no room for its files.
+constexpr const char* kShm = "shm";
 
 constexpr std::uint32_t kVersion = FI_VERSION(1, 15);
 
@@ -60,7 +64,8 @@ std::string unmet(const std::string& provider) {
   std::string why;
   for (const Need& need : kNeeds) {
     need.add(*hints);
-    if (ask(*hints, why) == nullptr) return need.why_not;
+    if (ask(*hints, why) != nullptr) continue;
+    return provider == kShm ? std::string(need.why_not) + ": " + state_of_dev_shm() : need.why_not;
   }
   return {};
 }
@@ -136,6 +141,7 @@ std::vector<Provider> look() {
   std::vector<Provider> found;
   if (!library().why_not.empty()) return found;
   std::string why;
+  remove_leftovers();  // else shm may find no room
   const Info all = ask(*hints(), why);
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
     const std::string full = text(info->fabric_attr->prov_name);
@@ -169,6 +175,14 @@ std::vector<Provider> look() {
 const std::vector<Provider>& providers() {
   static const std::vector<Provider> found = look();
   return found;
+}
+
+const std::string& why_no_shm() {
+  static const std::string why = [] {
+    if (std::ranges::count(providers(), kShm, &Provider::name) > 0 || !library().why_not.empty()) return std::string();
+    return unmet(kShm);
+  }();
+  return why;
 }
 
 Info wanting(const fi_info& device, std::uint64_t caps) {

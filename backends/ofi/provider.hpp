@@ -23,6 +23,9 @@ struct Provider {
 /// What can write into the memory of others, in libfabric's order of preference. Found at the first call. Any thread.
 const std::vector<Provider>& providers();
 
+/// Why the provider `shm`, which needs no network, is not among them; empty: it is, or there is no libfabric.
+const std::string& why_no_shm();
+
 /// A provider of libfabric that cannot carry channels here.
 struct Unusable {
   std::string name;

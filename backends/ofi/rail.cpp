@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/rail.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
-#include <mutex>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
+#include "backends/ofi/leftovers.hpp"
 #include "backends/ofi/provider.hpp"
-#include "base/fork.hpp"
 #include "base/log.hpp"
+#include "base/memory_limit.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -61,22 +57,13 @@ Info best_of(const fi_info& device, bool triggers, bool gpus) {
 
 bool is_shm(const fi_info& info) { return std::string_view(info.fabric_attr->prov_name) == "shm"; }
 
-struct Removal {
-  std::mutex mutex;
-  bool done = false;
-};
-base::OnePerProcess<Removal> g_removal;
-
-/// A rank that was killed leaves files named by its process number. When the number comes again, libfabric takes them
-/// for those of the new process, and is busy. Before the first endpoint of a process none of them can be its own.
-void remove_files_of_the_dead() {
-  const std::lock_guard lock(g_removal->mutex);
-  if (std::exchange(g_removal->done, true)) return;
-  const std::string prefix = std::to_string(getpid()) + ":" + std::to_string(getuid()) + ":";
-  std::error_code ignored;
-  for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored)) {
-    if (file.path().filename().string().starts_with(prefix)) std::filesystem::remove(file.path(), ignored);
-  }
+/// libfabric's shm would end this process with SIGBUS or SIGXFSZ.
+void check_room_for_endpoint() {
+  constexpr std::size_t kFile = 16 << 20;  // a quarter of it is used from the start
+  const std::string why = base::why_no_file(kFile);
+  if (!why.empty()) throw std::runtime_error(why);
+  if (!dev_shm_has_room(kFile / 2))
+    throw std::runtime_error("no room for an endpoint of libfabric's shm: " + state_of_dev_shm());
 }
 
 /// What a write or a read of one piece hands to libfabric; it points into itself.
@@ -107,7 +94,8 @@ struct OnePiece {
 Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
     : info_(best_of(device, triggers, is_a_nic(device) && !device::drivers_in_use().empty())), next_key_(kFirstKey),
       stage_all_(stage_all) {
-  if (is_shm(*info_)) remove_files_of_the_dead();
+  // When the number of a process comes again, libfabric is busy with what the first has left.
+  if (is_shm(*info_)) remove_leftovers();
   fid_fabric* fabric = nullptr;
   check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
   fabric_.reset(fabric);
@@ -126,6 +114,7 @@ Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
 }
 
 Owned<fid_ep> Rail::open_endpoint() const {
+  if (is_shm(*info_)) check_room_for_endpoint();
   fid_ep* endpoint = nullptr;
   check(fi_endpoint(domain_.get(), info_.get(), &endpoint, nullptr), "fi_endpoint");
   Owned<fid_ep> opened(endpoint);

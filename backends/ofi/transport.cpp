@@ -2,11 +2,13 @@
 #include "backends/ofi/transport.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include "backends/ofi/access.hpp"
 #include "backends/ofi/cxi.hpp"
@@ -64,6 +66,29 @@ Route route_to(const Station& station, const std::string& network, const Blob& n
   }
   return {chosen, chosen->endpoint_to_peer(), chosen->add(name)};
 }
+
+/// Descriptors that libfabric opens when it likes. It may hang or fail without a word if there is no room for them.
+class Expected {
+ public:
+  Expected() noexcept = default;
+  /// @throws std::runtime_error if there is no room for `more`
+  explicit Expected(std::size_t more) : count_(more) {
+    const std::size_t all = all_.fetch_add(more) + more;  // some of these are open already
+    if (base::make_room_for_descriptors(all) || base::make_room_for_descriptors(more)) return;
+    all_.fetch_sub(more);
+    throw std::runtime_error(base::lack_of_descriptors(more));
+  }
+  Expected(Expected&& other) noexcept : count_(std::exchange(other.count_, 0)) {}
+  Expected& operator=(Expected&& other) noexcept {
+    std::swap(count_, other.count_);
+    return *this;
+  }
+  ~Expected() { all_.fetch_sub(count_); }
+
+ private:
+  static inline std::atomic<std::size_t> all_{0};  // of all ranks of this process
+  std::size_t count_ = 0;
+};
 
 class OfiLink final : public Link {
  public:
@@ -123,8 +148,11 @@ class OfiLink final : public Link {
   }
   /// When something is to be put there: it takes memory and, for a moment, descriptors.
   void find_routes() {
+    constexpr std::size_t kOfConnection = 4;  // with tcp: two sockets, and two more while both ends connect at once
     const std::lock_guard lock(station_.mutex);
     std::vector<Route>& routes = there_.routes;
+    if (routes.empty() && station_.rails.front()->wait_fd() >= 0)
+      expected_ = Expected(kOfConnection * ((peer_.size() - 1) / 2));
     for (std::size_t i = 2 * routes.size() + 1; i + 1 < peer_.size(); i += 2)
       routes.push_back(route_to(station_, text_of(peer_[i]), peer_[i + 1], endpoints_, routes.size()));
   }
@@ -149,6 +177,7 @@ class OfiLink final : public Link {
   std::vector<Blob> peer_;  // its address
   Destination there_;
   int rails_;
+  Expected expected_;
 };
 
 class OfiPin final : public Pin {
@@ -171,10 +200,12 @@ class OfiPin final : public Pin {
 class OfiTransport final : public Transport {
  public:
   OfiTransport(const std::string& name, const Provider& provider, const Settings& settings) : settings_(settings) {
+    constexpr std::size_t kOfRail = 16;  // and of the library, at its first
     station_.provider = name;
     station_.patience = settings.patience;
     const auto [devices, near] = choose_devices(provider, settings);
     const std::size_t rails = std::max(static_cast<std::size_t>(settings.rails), devices.size());
+    expected_ = Expected(kOfRail * std::min(rails, Place::kMostRails));
     for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
       station_.rails.push_back(
           std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4, settings.stage_all));
@@ -216,6 +247,7 @@ class OfiTransport final : public Transport {
   std::size_t near_ = 0;  // endpoints of smaller numbers are on the nearest devices
   bool tells_ = false;    // every rail, when it may be polled
   bool connected_ = false;
+  Expected expected_;
 };
 
 /// What the NIC has is for all ranks on it.
@@ -341,6 +373,7 @@ std::vector<Backend> rows() {
     };
     rows.push_back(std::move(row));
   }
+  if (!why_no_shm().empty()) rows.push_back({"ofi:shm", Reach::named, 0, why_no_shm(), {}});
   return rows;
 }
 

@@ -234,7 +234,7 @@ TEST_P(Kill, is_noticed_by_a_peer_that_had_no_descriptor_to_watch_the_process) {
     }
     const pid_t peer = stop();
     Receiver receiver = context.receiver(1, kTag, buffer.all());
-    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, next_descriptor() + 1);  // one, for the peer's socket
+    std::optional<NoDescriptors> none(std::in_place, 1);  // one, for the peer's socket
     ::kill(peer, SIGCONT);
     expect_code(Code::timeout, [&] { receiver.wait_connected(300ms); });
     board().set(kReady, 1);

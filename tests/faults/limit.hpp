@@ -7,6 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
 
 namespace sluice::test {
 
@@ -33,5 +38,23 @@ inline rlim_t next_descriptor() {
   ::close(next);
   return static_cast<rlim_t>(next);
 }
+
+/// While it lives, this process has no descriptor left but `spare`, and can have none: its limits stay low.
+class NoDescriptors {
+ public:
+  explicit NoDescriptors(std::size_t spare = 0) {
+    constexpr rlim_t kLater = 100;
+    const rlim_t most = next_descriptor() + kLater;
+    const rlimit low{most, most};
+    ::setrlimit(RLIMIT_NOFILE, &low);
+    while (base::Fd one{::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)}) taken_.push_back(std::move(one));
+    taken_.resize(taken_.size() - std::min(spare, taken_.size()));
+  }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  std::vector<base::Fd> taken_;
+};
 
 }  // namespace sluice::test

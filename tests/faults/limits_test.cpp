@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad settings, and machines that have run out of something: one clear error, the right exit code, nothing hangs.
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "base/fd.hpp"
 #include "tests/conformance/cases.hpp"
+#include "tests/faults/dev_shm.hpp"
 #include "tests/faults/limit.hpp"
 
 namespace {
@@ -78,7 +79,7 @@ TEST_P(Limits, no_descriptors_left_is_out_of_resources_and_passes) {
   alone.ranks = 1;
   run_peers(alone.peers(), [](Context& context) {
     {
-      const Limit limit(RLIMIT_NOFILE, 3);
+      const NoDescriptors none;
       expect_code(Code::out_of_resources, [&] {
         std::vector<Memory> memories;
         for (int i = 0; i < 1000; ++i) memories.push_back(context.allocate(1024 * 1024));
@@ -96,7 +97,7 @@ TEST_P(Limits, an_opening_without_descriptors_is_out_of_resources_and_passes) {
   run_peers(alone.peers(), [](Context& context) {
     const Memory memory = context.allocate(64);
     {
-      const Limit limit(RLIMIT_NOFILE, next_descriptor());
+      const NoDescriptors none;
       std::vector<Memory> full;
       for (const std::size_t bytes : {std::size_t{65536}, std::size_t{1024}}) {
         expect_code(Code::out_of_resources, [&] {
@@ -119,7 +120,7 @@ void expect_once(const std::string& text, const std::string& part) {
 }
 
 /// Both are tried again many times a second, for as long as it takes.
-TEST(FullMachine, what_cannot_be_reached_or_accepted_for_now_is_complained_of_once) {
+TEST(FullMachine, a_lack_of_descriptors_is_complained_of_once) {
   if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
   const Case one{.ground = {"shm", "shm", true}};
   const Ended ended = end_of_peers(one.peers(), [&](Context& context) {
@@ -132,7 +133,7 @@ TEST(FullMachine, what_cannot_be_reached_or_accepted_for_now_is_complained_of_on
       sender.put({});
       return;
     }
-    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, next_descriptor());
+    std::optional<NoDescriptors> none(std::in_place);
     Receiver receiver = context.receiver(1, kTag, buffer.all());
     expect_code(Code::timeout, [&] { receiver.wait_connected(300ms); });
     board().set(kTried, 1);
@@ -141,8 +142,7 @@ TEST(FullMachine, what_cannot_be_reached_or_accepted_for_now_is_complained_of_on
     expect_and_poison(receiver.wait({}), {1, kTag, 1});
   });
   EXPECT_EQ(ended.code, 0) << ended.text;
-  expect_once(ended.text, "rank 0 cannot reach rank 1 and tries on");
-  expect_once(ended.text, "rank 0: accepting a peer's connection");
+  expect_once(ended.text, "rank 0: this process needs ");
 }
 
 /// The opening of a channel waits for a descriptor to be free; what other ranks say, or that they die, does not.
@@ -175,7 +175,7 @@ TEST(FullMachine, a_rank_without_descriptors_hears_of_others) {
     known.wait_connected();
     dying.wait_connected();
     Sender sender = context.sender(1, kTag, buffer.all());
-    std::optional<Limit> none(std::in_place, RLIMIT_NOFILE, next_descriptor());
+    std::optional<NoDescriptors> none(std::in_place);
     board().set(kFull, 1);
     expect_code(Code::timeout, [&] { sender.wait_connected(300ms); });
     board().set(kDie, 1);
@@ -190,28 +190,11 @@ TEST(FullMachine, a_rank_without_descriptors_hears_of_others) {
   EXPECT_EQ(ended.text.find("limits_test.cpp"), std::string::npos) << ended.text;
 }
 
-/// This process sees a /dev/shm in which nothing has room, until the end.
-class FullDevShm {
- public:
-  FullDevShm() {
-    made_ = ::unshare(CLONE_NEWNS) == 0 && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-            ::mount("full", "/dev/shm", "tmpfs", 0, "size=4k") == 0;
-    if (made_) std::ofstream("/dev/shm/full") << std::string(100'000, 'x');
-  }
-  ~FullDevShm() { ::setns(before_.get(), CLONE_NEWNS); }
-  FullDevShm(const FullDevShm&) = delete;
-  FullDevShm& operator=(const FullDevShm&) = delete;
-  bool made() const { return made_; }
-
- private:
-  base::Fd before_{::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC)};
-  bool made_ = false;
-};
-
 /// Shared memory of Sluice has no name, and none of its room is taken from /dev/shm.
 TEST(FullMachine, a_full_dev_shm_hinders_nothing) {
-  const FullDevShm full;
+  const OwnDevShm full("size=4k");
   if (!full.made()) return skipped_here("mounting in a name space of its own is forbidden");
+  std::ofstream("/dev/shm/full") << std::string(100'000, 'x');
   const Case one{.ground = {"shm", "shm", true}, .bytes = 1024 * 1024};
   run_peers(one.peers(), [&](Context& context) {
     const Buffer buffer(context, one);
@@ -234,6 +217,82 @@ TEST_P(Limits, no_memory_left_is_out_of_resources_and_passes) {
       expect_code(Code::out_of_resources, [&] { context.allocate(std::size_t{8} << 30); });
     }
     EXPECT_NE(context.allocate(1024 * 1024).data(), nullptr);
+  });
+}
+
+TEST(FullMachine, memory_beyond_the_limit_on_files_is_out_of_resources) {
+  run_peers({.ranks = 1}, [](Context& context) {
+    constexpr std::size_t kMost = 1 << 20;
+    const Limit limit(RLIMIT_FSIZE, kMost);
+    const auto error = expect_code(Code::out_of_resources, [&] { context.allocate(2 * kMost); });
+    const std::string why = error ? error->what() : "";
+    for (const char* const named : {"2097152", "1048576 bytes (ulimit -f)"})
+      EXPECT_NE(why.find(named), std::string::npos) << why;
+    EXPECT_NE(context.allocate(kMost / 2).data(), nullptr);
+  });
+}
+
+/// A group of processes that may have so much memory, for the ranks of a test; v1 or v2.
+class Cgroup {
+ public:
+  explicit Cgroup(std::size_t limit) {
+    for (const char* const top : {"/sys/fs/cgroup/memory", "/sys/fs/cgroup"}) {
+      folder_ = std::filesystem::path(top) / ("sluice-test-" + std::to_string(::getpid()));
+      std::error_code refused;
+      std::filesystem::create_directory(folder_, refused);
+      for (const char* const file : {"memory.limit_in_bytes", "memory.max"}) made_ |= write(file, limit);
+      if (made_) return;
+      std::filesystem::remove(folder_, refused);
+    }
+  }
+  Cgroup(const Cgroup&) = delete;
+  Cgroup& operator=(const Cgroup&) = delete;
+  ~Cgroup() {
+    std::error_code refused;
+    if (made_) std::filesystem::remove(folder_, refused);
+  }
+
+  bool made() const { return made_; }
+  void enter() const { EXPECT_TRUE(write("cgroup.procs", static_cast<std::size_t>(::getpid()))); }
+
+ private:
+  bool write(const char* file, std::size_t number) const {
+    if (!std::filesystem::exists(folder_ / file)) return false;
+    std::ofstream out(folder_ / file);
+    out << number << std::flush;
+    return out.good();
+  }
+
+  std::filesystem::path folder_;
+  bool made_ = false;
+};
+
+/// Reading a file fills the group with pages that it can give back, as long as the file is open.
+base::Fd fill_page_cache(std::size_t bytes) {
+  const std::string name = std::filesystem::temp_directory_path() / ("sluice-test-" + std::to_string(::getpid()));
+  std::ofstream(name) << std::string(bytes, 'x');
+  base::Fd file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+  ::fdatasync(file.get());
+  std::vector<char> piece(1 << 20);
+  while (::read(file.get(), piece.data(), piece.size()) > 0) {
+  }
+  std::filesystem::remove(name);
+  return file;
+}
+
+TEST(FullMachine, memory_beyond_the_limit_of_its_cgroup_is_out_of_resources) {
+  constexpr std::size_t kMiB = 1 << 20;
+  const Cgroup group(160 * kMiB);
+  if (!group.made()) return skipped_here("no cgroup with a limit on memory can be made");
+  run_peers({.ranks = 1}, [&](Context& context) {
+    group.enter();
+    const base::Fd cached = fill_page_cache(96 * kMiB);
+    const Memory half = context.allocate(96 * kMiB);
+    const auto error = expect_code(Code::out_of_resources, [&] { context.allocate(96 * kMiB); });
+    const std::string why = error ? error->what() : "";
+    for (const std::size_t named : {96 * kMiB, 160 * kMiB})
+      EXPECT_NE(why.find(std::to_string(named)), std::string::npos) << why;
+    EXPECT_NE(context.allocate(16 * kMiB).data(), nullptr);
   });
 }
 

@@ -42,17 +42,18 @@ TEST(Bootstrap, alone_is_one_rank_of_one) {
   EXPECT_EQ(place.rank, 0);
   EXPECT_EQ(place.size, 1);
   EXPECT_EQ(place.node_size, 1);
-  EXPECT_TRUE(place.listener);
+  EXPECT_TRUE(place.mailbox);
 }
 
 TEST(Bootstrap, every_rank_reaches_every_other) {
-  const std::vector<Place> places = sluice::runtime::threads(4);
-  ASSERT_EQ(places.size(), 4U);
-  for (const Place& from : places) {
-    for (const Place& to : places) {
-      const Fd connection = connect_to(from.job, to.rank);
+  const std::string job = new_job();
+  std::vector<Fd> listeners;
+  for (Rank rank = 0; rank < 4; ++rank) listeners.push_back(listen_as(job, rank));
+  for (int from = 0; from < 4; ++from) {
+    for (Rank to = 0; to < 4; ++to) {
+      const Fd connection = connect_to(job, to);
       ASSERT_TRUE(connection);
-      const Fd accepted = accept_on(to.listener);
+      const Fd accepted = accept_on(listeners[static_cast<std::size_t>(to)]);
       ASSERT_TRUE(accepted);
       EXPECT_TRUE(sluice::runtime::trusted(accepted));
       EXPECT_TRUE(sluice::runtime::trusted(connection));
@@ -62,10 +63,21 @@ TEST(Bootstrap, every_rank_reaches_every_other) {
   }
 }
 
+TEST(Bootstrap, every_thread_reaches_every_other) {
+  const std::vector<Place> places = sluice::runtime::threads(4);
+  ASSERT_EQ(places.size(), 4U);
+  for (const Place& from : places) {
+    EXPECT_EQ(from.node_size, 4);
+    for (const Place& to : places) {
+      EXPECT_TRUE(from.mailbox.connect(to.rank));
+      EXPECT_EQ(to.mailbox.arrived().size(), 1U);
+    }
+  }
+}
+
 TEST(Bootstrap, a_rank_that_ended_refuses_at_once) {
-  std::vector<Place> places = sluice::runtime::threads(2);
-  const std::string job = places[0].job;
-  places.pop_back();
+  const std::string job = new_job();
+  listen_as(job, 1);
   EXPECT_FALSE(connect_to(job, 1));
   EXPECT_EQ(errno, ECONNREFUSED);
   EXPECT_FALSE(connect_to(new_job(), 0));

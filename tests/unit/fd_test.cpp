@@ -89,6 +89,61 @@ TEST(Fd, without_room_beyond_the_standard_descriptors_is_empty) {
             0);
 }
 
+// The exit code of `body` in a child that may open this many more descriptors, and by its hard limit so many.
+template <class Body>
+int with_room_for(rlim_t soft, rlim_t hard, Body body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const auto next = static_cast<rlim_t>(::dup(STDERR_FILENO));
+    ::close_range(static_cast<unsigned>(next), ~0U, 0);
+    const rlimit few{next + soft, next + hard};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    ::_exit(body(next));
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+rlim_t soft_limit() {
+  rlimit now{};
+  ::getrlimit(RLIMIT_NOFILE, &now);
+  return now.rlim_cur;
+}
+
+TEST(Descriptors, get_room_for_what_is_needed_and_a_little) {
+  EXPECT_EQ(with_room_for(4, 1000,
+                          [](rlim_t next) {
+                            if (!sluice::base::make_room_for_descriptors(4) || soft_limit() != next + 4) return 1;
+                            if (!sluice::base::make_room_for_descriptors(100) || soft_limit() != next + 132) return 2;
+                            return 0;
+                          }),
+            0);
+}
+
+TEST(Descriptors, get_room_where_none_is_left) {
+  EXPECT_EQ(with_room_for(0, 1000,
+                          [](rlim_t) {
+                            const auto open = [] { return ::memfd_create("test", MFD_CLOEXEC); };
+                            return !Fd(open()) && sluice::base::open_with_room(open) ? 0 : 1;
+                          }),
+            0);
+}
+
+TEST(Descriptors, beyond_the_hard_limit_change_nothing_and_are_told) {
+  EXPECT_EQ(with_room_for(4, 100,
+                          [](rlim_t next) {
+                            if (sluice::base::make_room_for_descriptors(101) || soft_limit() != next + 4) return 1;
+                            if (!sluice::base::make_room_for_descriptors(90) || soft_limit() != next + 100) return 2;
+                            const std::string why = sluice::base::lack_of_descriptors(101);
+                            const bool told =
+                                why.find(std::to_string(next + 101) + " open files") != std::string::npos &&
+                                why.find(std::to_string(next + 100) + " (ulimit -Hn)") != std::string::npos;
+                            return told ? 0 : 3;
+                          }),
+            0);
+}
+
 TEST(Fd, closed_standard_descriptors_are_filled_and_open_ones_kept) {
   EXPECT_EQ(without_standard_descriptors([] {
               std::array<int, 2> ends{};

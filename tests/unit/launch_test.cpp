@@ -10,6 +10,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -263,6 +264,29 @@ TEST(Launch, many_ranks_start_and_end) {
   const Result result = launch(as("says_who_it_is", {"-n", "32"}));
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(lines(result.out), 32);
+}
+
+Result launch_with_few_descriptors(rlim_t hard) {
+  return Program([hard] {
+           const rlimit few{24, hard};
+           ::setrlimit(RLIMIT_NOFILE, &few);
+           return launch_here(as("says_who_it_is", {"-n", "32"}));
+         })
+      .result();
+}
+
+TEST(Launch, many_ranks_get_the_descriptors_that_they_need) {
+  const Result result = launch_with_few_descriptors(200);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(lines(result.out), 32);
+}
+
+TEST(Launch, too_few_descriptors_are_one_error_that_names_limit_and_need) {
+  const Result result = launch_with_few_descriptors(64);
+  EXPECT_EQ(result.code, 1);
+  EXPECT_TRUE(contains(result.err, "this process needs ")) << result.err;
+  EXPECT_TRUE(contains(result.err, "no more than 64 (ulimit -Hn)")) << result.err;
+  EXPECT_EQ(lines(result.err), 1) << result.err;
 }
 
 TEST(Launch, the_exit_code_is_that_of_the_rank_that_failed) {

@@ -189,6 +189,8 @@ TEST(Start, descriptors_that_run_out_are_an_error_and_no_hang) {
   });
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(lines(result.err), 1) << result.err;
+  EXPECT_TRUE(contains(result.err, "64 ranks in one process: this process needs ")) << result.err;
+  EXPECT_TRUE(contains(result.err, "may have no more than 32 (ulimit -Hn)")) << result.err;
 }
 
 }  // namespace

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/leftovers.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/fd.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+constexpr const char* kFolder = "/dev/shm";
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator(kFolder, ignored)) all.push_back(file.path().filename());
+  return all;
+}
+
+std::string path_of(const std::string& name) { return std::string(kFolder) + "/" + name; }
+
+/// The name of an endpoint's own file, "PID:UID:NUMBER", with which the names of all its files begin; empty: of none.
+std::string endpoint_of(std::string_view name) {
+  std::size_t at = 0;
+  for (int part = 0; part < 3; ++part) {
+    if (part > 0 && (at == name.size() || name[at++] != ':')) return {};
+    const std::size_t begin = at;
+    while (at < name.size() && name[at] >= '0' && name[at] <= '9') ++at;
+    if (at == begin) return {};
+  }
+  const bool whole = at == name.size() || name[at] == '_';
+  return whole ? std::string(name.substr(0, at)) : std::string();
+}
+
+bool process_lives(const std::string& endpoint) {
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(endpoint.data(), endpoint.data() + endpoint.size(), process);
+  return error != std::errc() || ::kill(process, 0) == 0 || errno != ESRCH;  // in this name space
+}
+
+/// The kernel grants this lease only where no other descriptor and no mapping of the file is left, of whomever.
+bool belongs_to_nobody(const base::Fd& file) {
+  ::fcntl(file.get(), F_SETSIG, SIGURG);  // sent when another process opens the file; SIGIO would end this one
+  return ::fcntl(file.get(), F_SETLEASE, F_WRLCK) == 0;
+}
+
+/// Removes the file if that is proved. The lease goes with the descriptor.
+bool removed(const std::string& name) {
+  const std::string path = path_of(name);
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!file) return errno != EWOULDBLOCK;  // another process has the lease, and removes it
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid())
+    return true;  // not ours to remove
+  if (!belongs_to_nobody(file)) return false;
+  // Files are removed under the lease alone, so the name is still this file's.
+  return ::fstat(file.get(), &status) != 0 || status.st_nlink == 0 || ::unlink(path.c_str()) == 0;
+}
+
+/// Tries again for a dead owner: another process may be looking at the file too.
+void remove_of_the_dead(const std::string& name, const std::string& endpoint, int& tries_left) {
+  while (!removed(name) && !process_lives(endpoint) && tries_left-- > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void remove_all() {
+  int tries_left = 20;  // for all: owners may live in another name space
+  const std::vector<std::string> all = names();
+  for (const std::string& name : all) {
+    if (endpoint_of(name) == name) remove_of_the_dead(name, name, tries_left);
+  }
+  // Large messages have files of their own, which their sender does not keep open.
+  for (const std::string& name : all) {
+    const std::string endpoint = endpoint_of(name);
+    if (!endpoint.empty() && endpoint != name && ::access(path_of(endpoint).c_str(), F_OK) != 0)
+      remove_of_the_dead(name, endpoint, tries_left);
+  }
+}
+
+struct Usage {
+  std::string name;
+  std::size_t bytes;
+  uid_t user;
+};
+
+std::vector<Usage> largest_first() {
+  std::vector<Usage> all;
+  for (const std::string& name : names()) {
+    struct stat status {};
+    constexpr std::size_t kBlock = 512;
+    if (::lstat(path_of(name).c_str(), &status) == 0)
+      all.push_back({name, static_cast<std::size_t>(status.st_blocks) * kBlock, status.st_uid});
+  }
+  std::ranges::stable_sort(all, std::greater(), &Usage::bytes);
+  return all;
+}
+
+}  // namespace
+
+void remove_leftovers() noexcept {
+  try {
+    remove_all();
+  } catch (const std::exception&) {  // out of memory: they stay
+  }
+}
+
+std::string state_of_dev_shm() {
+  constexpr std::size_t kNamed = 8;
+  struct statvfs room {};
+  if (::statvfs(kFolder, &room) != 0) return std::string("there is no ") + kFolder;
+  std::string text = std::string(kFolder) + " has " + std::to_string(room.f_bavail * room.f_frsize) + " of " +
+                     std::to_string(room.f_blocks * room.f_frsize) + " bytes free";
+  const std::vector<Usage> all = largest_first();
+  for (std::size_t i = 0; i < std::min(all.size(), kNamed); ++i)
+    text += (i == 0 ? "; in it: " : ", ") + all[i].name + " (" + std::to_string(all[i].bytes) + " bytes, of user " +
+            std::to_string(all[i].user) + ")";
+  if (all.size() > kNamed) text += ", and " + std::to_string(all.size() - kNamed) + " more";
+  return text;
+}
+
+bool dev_shm_has_room(std::size_t bytes) {
+  struct statvfs room {};
+  return ::statvfs(kFolder, &room) != 0 || room.f_bavail * room.f_frsize >= bytes;
+}
+
+}  // namespace sluice::backends::ofi
