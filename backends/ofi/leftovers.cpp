@@ -11,6 +11,7 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -58,36 +59,50 @@ bool belongs_to_nobody(const base::Fd& file) {
   return ::fcntl(file.get(), F_SETLEASE, F_WRLCK) == 0;
 }
 
+enum class Found : std::uint8_t { settled, being_removed, in_use };
+
 /// Removes the file if that is proved. The lease goes with the descriptor.
-bool removed(const std::string& name) {
+Found remove_if_nobodys(const std::string& name) {
   const std::string path = path_of(name);
-  const base::Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-  if (!file) return errno != EWOULDBLOCK;  // another process has the lease, and removes it
+  const base::Fd file(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!file) return errno == EWOULDBLOCK ? Found::being_removed : Found::settled;  // another process has the lease
   struct stat status {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != ::geteuid())
-    return true;  // not ours to remove
-  if (!belongs_to_nobody(file)) return false;
-  // Files are removed under the lease alone, so the name is still this file's.
-  return ::fstat(file.get(), &status) != 0 || status.st_nlink == 0 || ::unlink(path.c_str()) == 0;
+    return Found::settled;  // not ours to remove
+  if (!belongs_to_nobody(file)) return Found::in_use;
+  // Files are removed under the lease alone, so the name is still this file's. The pages are freed before the name:
+  // other processes that look for room wait for the lease.
+  if (::fstat(file.get(), &status) == 0 && status.st_nlink > 0 && ::ftruncate(file.get(), 0) == 0)
+    ::unlink(path.c_str());
+  return Found::settled;
 }
 
-/// Tries again for a dead owner: another process may be looking at the file too.
-void remove_of_the_dead(const std::string& name, const std::string& endpoint, int& tries_left) {
-  while (!removed(name) && !process_lives(endpoint) && tries_left-- > 0)
+/// How many milliseconds one call waits, for all files.
+struct Patience {
+  int for_users = 20;  // another process may be looking at the file too; or its owner lives in another name space
+  int for_removal = 1000;
+};
+
+void remove_of_the_dead(const std::string& name, const std::string& endpoint, Patience& patience) {
+  for (;;) {
+    const Found found = remove_if_nobodys(name);
+    if (found == Found::settled || (found == Found::in_use && process_lives(endpoint))) return;
+    if ((found == Found::in_use ? patience.for_users : patience.for_removal)-- <= 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void remove_all() {
-  int tries_left = 20;  // for all: owners may live in another name space
+  Patience patience;
   const std::vector<std::string> all = names();
   for (const std::string& name : all) {
-    if (endpoint_of(name) == name) remove_of_the_dead(name, name, tries_left);
+    if (endpoint_of(name) == name) remove_of_the_dead(name, name, patience);
   }
   // Large messages have files of their own, which their sender does not keep open.
   for (const std::string& name : all) {
     const std::string endpoint = endpoint_of(name);
     if (!endpoint.empty() && endpoint != name && ::access(path_of(endpoint).c_str(), F_OK) != 0)
-      remove_of_the_dead(name, endpoint, tries_left);
+      remove_of_the_dead(name, endpoint, patience);
   }
 }
 

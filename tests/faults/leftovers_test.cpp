@@ -103,12 +103,10 @@ void die_after_an_exchange(Context& context) {
 }
 
 TEST_F(DevShm, is_empty_after_a_job_whose_ranks_were_killed) {
-  for (int job = 0; job < 2; ++job) {
-    const Ended ended = end_of_peers(over_shm(2), die_after_an_exchange);
-    EXPECT_EQ(ended.code, 128 + SIGKILL) << ended.text;
-    EXPECT_FALSE(ended.hung);
-    EXPECT_EQ(files(), std::vector<std::string>());
-  }
+  const Ended ended = end_of_peers(over_shm(2), die_after_an_exchange);
+  EXPECT_EQ(ended.code, 128 + SIGKILL) << ended.text;
+  EXPECT_FALSE(ended.hung);
+  EXPECT_EQ(files(), std::vector<std::string>());
 }
 
 TEST_F(DevShm, full_of_files_of_the_dead_stops_no_job) {
