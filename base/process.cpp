@@ -3,9 +3,13 @@
 
 #include <sys/auxv.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -24,6 +28,16 @@ struct Token {
   }();
 };
 OnePerProcess<Token> g_token;
+
+/// Where numbers of processes mean the same as here: " BOOT NAMESPACE ". Nothing if the system does not tell.
+std::optional<std::string> reach_of_numbers() {
+  const std::string boot = this_host().boot.data();
+  struct stat numbers {};
+  if (boot.empty() || ::stat("/proc/self/ns/pid", &numbers) != 0) return std::nullopt;
+  return ' ' + boot + ' ' + std::to_string(numbers.st_ino) + ' ';
+}
+
+constexpr int kTokenDigits = 16;
 
 }  // namespace
 
@@ -47,6 +61,19 @@ Host this_host() {
   const bool known = std::ifstream("/proc/sys/kernel/random/boot_id").read(host.boot.data(), 36).gcount() == 36 &&
                      ::stat("/proc/self/ns/net", &network) == 0;
   return known ? Host{host.boot, network.st_ino} : Host{{}, process_token()};
+}
+
+std::string process_name() {
+  return std::to_string(::getpid()) + reach_of_numbers().value_or(" unknown ") +
+         hexadecimal(process_token(), kTokenDigits);
+}
+
+bool has_ended(const std::string& process_name) {
+  const auto reach = reach_of_numbers();
+  const auto at = reach ? process_name.find(*reach) : std::string::npos;
+  // The name may be half written.
+  if (at == std::string::npos || process_name.size() != at + reach->size() + kTokenDigits) return false;
+  return ::kill(std::atoi(process_name.c_str()), 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace sluice::base

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <tuple>
 
 namespace sluice::base {
@@ -30,5 +31,12 @@ struct Host {
 };
 
 [[gnu::visibility("default")]] Host this_host();
+
+/// By this name other processes can ask whether this one has ended.
+std::string process_name();
+
+/// False also where this process cannot know: of processes of other hosts, or of other name spaces of numbers, and of
+/// what is no such name.
+bool has_ended(const std::string& process_name);
 
 }  // namespace sluice::base

@@ -1,37 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/trace.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <charconv>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
-#include <stdexcept>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
 #include "base/text.hpp"
+#include "base/timeline_file.hpp"
 
 namespace sluice::base::trace {
 namespace {
-
-using Nanoseconds = std::chrono::nanoseconds;
 
 /// An arrow of a slice that has another.
 struct More {
@@ -80,243 +71,8 @@ class Events {
   std::uint64_t added_ = 0;
 };
 
-/// A point of time by both clocks, and where the steady one is valid.
-struct Moment {
-  std::string of_boot;
-  Nanoseconds steady{};
-  Nanoseconds since_1970{};
-
-  static std::string boot() {
-    const std::string known = this_host().boot.data();
-    return known.empty() ? "unknown" : known;
-  }
-  static Moment now() {
-    return {boot(), Clock::now().time_since_epoch(), std::chrono::system_clock::now().time_since_epoch()};
-  }
-  /// What our steady clock showed then.
-  Nanoseconds here() const {
-    const Moment here = now();
-    return of_boot == here.of_boot ? steady : since_1970 - (here.since_1970 - here.steady);
-  }
-};
-
-[[noreturn]] void refuse(const std::string& file) {
-  throw std::invalid_argument("environment variable SLUICE_TRACE=" + file + ": " +
-                              std::generic_category().message(errno));
-}
-
-Fd open_file(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  struct stat what {};
-  if (!fd || ::fstat(fd.get(), &what) != 0) refuse(path);
-  if (!S_ISREG(what.st_mode)) throw std::invalid_argument("environment variable SLUICE_TRACE=" + path + ": no file");
-  return fd;
-}
-
-std::string microseconds(Nanoseconds time) { return decimal(static_cast<double>(time.count()) / 1e3, 3); }
-
-/// A timeline of one job, which one process writes to at a time. It is whole, and valid JSON, after each `append`, also
-/// after one that fails. After one that was killed the next one removes half a line.
-class File {
- public:
-  /// Empties a file of another job. @param began  the origin of times in a file that is new
-  File(const std::string& path, const std::string& job, const Moment& began) : path_(path), fd_(open_file(path)) {
-    if (!is_of(job)) begin(job, began);
-  }
-
-  /// The origin of its times.
-  const Moment& began() const noexcept { return began_; }
-
-  /// @param events  of lines that end with ",\n", but for the last
-  void append(const std::string& events) const {
-    if (events.empty()) return;
-    const auto end = end_of_events();
-    if (::ftruncate(fd_.get(), end) != 0) refuse();
-    try {
-      write_at(end, (end > head_ ? ",\n" : "") + events + std::string(kLast));
-    } catch (...) {
-      // Its last line was there before: there is room for it.
-      write_at(end, kLast);
-      static_cast<void>(::ftruncate(fd_.get(), end + std::ssize(kLast)));
-      throw;
-    }
-  }
-
-  /// All events in it.
-  std::string events() const {
-    std::string text(static_cast<std::size_t>(end_of_events() - head_), ' ');
-    for (std::size_t got = 0; got < text.size();) {
-      const auto more = ::pread(fd_.get(), &text[got], text.size() - got, head_ + static_cast<off_t>(got));
-      if (more < 0 && errno != EINTR) refuse();
-      if (more == 0) text.resize(got);
-      got += static_cast<std::size_t>(std::max<ssize_t>(more, 0));
-    }
-    return text;
-  }
-
- private:
-  static constexpr std::string_view kLast = "\n]}\n";
-
-  [[noreturn]] void refuse() const { trace::refuse(path_); }
-
-  bool is_of(const std::string& job) {
-    std::array<char, 512> head{};
-    const auto got = ::pread(fd_.get(), head.data(), head.size() - 1, 0);
-    if (got < 0) refuse();
-    std::array<char, 64> its_job{};
-    std::array<char, 64> boot{};
-    long long steady = 0;
-    long long since_1970 = 0;
-    int length = 0;
-    const int read = std::sscanf(head.data(), kHead, its_job.data(), boot.data(), &steady, &since_1970, &length);
-    began_ = {boot.data(), Nanoseconds(steady), Nanoseconds(since_1970)};
-    head_ = length;
-    return read == 4 && job == its_job.data();
-  }
-
-  /// Behind the last whole line of them.
-  off_t end_of_events() const {
-    off_t end = ::lseek(fd_.get(), -static_cast<off_t>(kLast.size()), SEEK_END);
-    std::string last(kLast.size(), ' ');
-    if (end >= head_ && ::pread(fd_.get(), last.data(), last.size(), end) == static_cast<ssize_t>(last.size()) &&
-        last == kLast)
-      return end;
-    char byte = ' ';
-    for (end = ::lseek(fd_.get(), 0, SEEK_END); end > head_; --end) {
-      if (::pread(fd_.get(), &byte, 1, end) == 1 && byte == '\n') break;
-    }
-    // Of a line that was followed by another the comma goes.
-    if (end > head_ && ::pread(fd_.get(), &byte, 1, end - 1) == 1 && byte == ',') --end;
-    return std::max(end, head_);
-  }
-
-  void begin(const std::string& job, const Moment& began) {
-    began_ = began;
-    const std::string head = R"({"displayTimeUnit":"ns","otherData":{"job":")" + job + R"(","boot":")" +
-                             began_.of_boot + R"(","steady_ns":")" + std::to_string(began_.steady.count()) +
-                             R"(","unix_ns":")" + std::to_string(began_.since_1970.count()) + R"("},"traceEvents":[)";
-    head_ = std::ssize(head);
-    if (::ftruncate(fd_.get(), 0) != 0) refuse();
-    write_at(0, head + std::string(kLast));
-  }
-
-  void write_at(off_t place, std::string_view text) const {
-    if (::lseek(fd_.get(), place, SEEK_SET) < 0) refuse();
-    write_all(fd_.get(), text, path_);
-  }
-
-  // The line that `begin` writes.
-  static constexpr const char* kHead =
-      R"({"displayTimeUnit":"ns","otherData":{"job":"%63[^"]","boot":"%63[^"]","steady_ns":"%lld","unix_ns":"%lld"},"traceEvents":[%n)";
-
-  std::string path_;
-  Fd fd_;
-  Moment began_;
-  off_t head_ = 0;  // where the events begin
-};
-
-/// Adds `by` to the time of each event. Quotes in names are escaped, so that "ts": is found nowhere else.
-std::string later(const std::string& events, Nanoseconds by) {
-  static constexpr std::string_view kTime = "\"ts\":";
-  std::string all;
-  std::size_t done = 0;
-  for (std::size_t at = 0; (at = events.find(kTime, done)) != std::string::npos;) {
-    all.append(events, done, at + kTime.size() - done);
-    std::string digits;  // three of them behind the point
-    for (done = at + kTime.size(); done < events.size() && events[done] != ','; ++done) {
-      if (events[done] != '.') digits += events[done];
-    }
-    std::int64_t nanoseconds = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), nanoseconds);
-    all += microseconds(Nanoseconds(nanoseconds) + by);
-  }
-  return all.append(events, done);
-}
-
-/// Processes of a job write timelines of their own into a folder beside the file, and one process at a time merges
-/// those that are there. Locks of the file system are not used: on networks they may be missing, or do nothing. The
-/// process that creates the file `merging` merges.
-///
-/// Every part is merged: a process that cannot create `merging` has put its part there before, and the one that removes
-/// it looks for parts again after that.
-class Parts {
- public:
-  Parts(const std::string& file, const std::string& job)
-      : file_(file), job_(job), folder_(file + '.' + job + ".parts"), merging_(folder_ / "merging") {}
-
-  void add(const std::string& name, const Moment& began, const std::string& events) const {
-    const std::filesystem::path unready = folder_ / ('.' + name);
-    // The process that merged the last part removes the folder.
-    while (::mkdir(folder_.c_str(), 0777) == 0 || errno == EEXIST) {
-      if (Fd(::open(unready.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666))) {
-        File(unready, job_, began).append(events);
-        if (::rename(unready.c_str(), (folder_ / name).c_str()) != 0) break;
-        return merge();
-      }
-      if (errno != ENOENT) break;
-    }
-    refuse(file_);
-  }
-
-  /// Returns when no part is left, or another process is about to merge those that are.
-  void merge() const {
-    while (!ready().empty() && Fd(::open(merging_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666))) {
-      const Merging here{*this};
-      for (auto parts = ready(); !parts.empty(); parts = ready()) {
-        for (const auto& part : parts) merge(part);
-      }
-    }
-  }
-
-  /// Merges parts of processes that were killed.
-  /// @param alone  no process of the job is left, so that `merging` is of one that was killed
-  /// @throws std::runtime_error if parts are left
-  void merge_the_rest(bool alone) const {
-    if (alone) ::unlink(merging_.c_str());
-    merge();
-    if (!ready().empty()) throw std::runtime_error("parts of it are left in " + folder_.string());
-    if (alone) std::filesystem::remove_all(folder_);  // with what was being written
-  }
-
- private:
-  /// While it lives, this process merges.
-  struct Merging {
-    const Parts& parts;
-    ~Merging() {
-      ::unlink(parts.merging_.c_str());
-      ::rmdir(parts.folder_.c_str());
-    }
-  };
-
-  std::vector<std::filesystem::path> ready() const {
-    std::vector<std::filesystem::path> all;
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_, none)) {
-      const auto name = entry.path().filename().string();
-      if (entry.path() != merging_ && name.front() != '.') all.push_back(entry.path());
-    }
-    std::ranges::sort(all);
-    return all;
-  }
-
-  void merge(const std::filesystem::path& path) const {
-    const File part(path, job_, {});
-    // Ranks begin at about the same time, in any order: none began before the file, as times below 0 are not shown.
-    constexpr Nanoseconds kBefore = std::chrono::hours(24);
-    const Moment& began = part.began();
-    const File whole(file_, job_, {began.of_boot, began.steady - kBefore, began.since_1970 - kBefore});
-    whole.append(later(part.events(), began.here() - whole.began().here()));
-    if (::unlink(path.c_str()) != 0) refuse(path);
-  }
-
-  std::string file_;
-  std::string job_;
-  std::filesystem::path folder_;
-  std::filesystem::path merging_;
-};
-
-// A child of fork has a timeline of its own, beside that of its parent, whose job and tracks are others.
-std::atomic<bool> g_recorded{false};  // here, or in a parent
+// This process or a parent has a timeline. A child of fork writes another file: it has its own job and tracks.
+std::atomic<bool> g_recorded{false};
 
 /// All that the process has recorded. It is never destroyed: threads may outlive main.
 class Recorder {
@@ -324,11 +80,12 @@ class Recorder {
   void start(const std::string& file, const std::string& job) {
     const std::lock_guard lock(file_mutex_);
     if (!file_.empty()) return;
-    const std::string name = g_recorded.exchange(true) ? file + "." + std::to_string(::getpid()) : file;
-    check(name);
+    const std::string name = g_recorded.load() ? file + "." + std::to_string(::getpid()) : file;
+    TimelineFile::check(name);
     const std::string whole = std::filesystem::absolute(name);  // a program may change its folder
     began_ = Moment::now();
-    Parts(whole, job).add(part_name(), began_, "");
+    TimelineFile(whole, job).add(part_name(), began_, "");
+    g_recorded.store(true);
     file_ = whole;
     job_ = job;
     recording_.store(true);
@@ -343,8 +100,15 @@ class Recorder {
     const std::lock_guard lock(file_mutex_);
     if (file_.empty()) return;
     const std::vector<Event> events = take_all();
-    if (!events.empty()) Parts(file_, job_).add(part_name(), began_, text_of(events));
+    if (!events.empty()) TimelineFile(file_, job_).add(part_name(), began_, text_of(events));
   }
+
+  /// True for the first call.
+  bool lose() noexcept { return !lost_.exchange(true); }
+  bool lost() const noexcept { return lost_.load(); }
+
+  /// False for what a parent began: its tracks are others.
+  bool knows(Time begin) const noexcept { return begin >= made_; }
 
   Track new_track(int rank, std::string_view name) {
     const std::lock_guard lock(mutex_);
@@ -398,10 +162,7 @@ class Recorder {
     return static_cast<Track>(tracks_.size());
   }
 
-  /// The number of the process too, as children of fork have their parent's token.
-  std::string part_name() {
-    return hexadecimal(process_token(), 16) + '.' + std::to_string(::getpid()) + '.' + std::to_string(++parts_);
-  }
+  std::string part_name() { return hexadecimal(process_token(), 16) + '.' + std::to_string(++parts_); }
 
   std::string place(Track track, Time at) const {
     const int rank = track == kNone ? 0 : rows_[track - 1].rank;
@@ -471,6 +232,9 @@ class Recorder {
     return all;
   }
 
+  const Time made_ = Clock::now();
+  std::atomic<bool> lost_{false};
+
   // While one thread writes, others record.
   std::mutex file_mutex_;
   std::string file_;
@@ -520,8 +284,8 @@ Thread& thread() {
   return mine.known;
 }
 
-void record(const Event& event) noexcept {
-  if (!g_recorder->recording()) return;
+void record(const Event& event, Time begin) noexcept {
+  if (!g_recorder->recording() || !g_recorder->knows(begin)) return;
   try {
     Thread& here = thread();
     if (here.events == nullptr) here.events = g_recorder->take_events();
@@ -530,8 +294,6 @@ void record(const Event& event) noexcept {
     g_recorder->give_up();
   }
 }
-
-std::atomic<bool> g_lost{false};
 
 // Set before anybody hears of slices.
 std::once_flag g_told_whom;
@@ -548,13 +310,6 @@ std::array<char, 160> said(const char* name, const char* channel) noexcept {
 }
 
 }  // namespace
-
-void check(const std::string& file) {
-  if (file.empty()) return;
-  open_file(file);
-  const auto folder = std::filesystem::absolute(file).parent_path();  // where the parts are
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) refuse(file);
-}
 
 void start(const std::string& file, const std::string& job) { g_recorder->start(file, job); }
 
@@ -579,15 +334,11 @@ void flush() noexcept {
   try {
     g_recorder->flush();
   } catch (const std::exception& reason) {
-    if (!g_lost.exchange(true)) log(LogLevel::error, std::string("the timeline lacks events: ") + reason.what());
+    if (g_recorder->lose()) log(LogLevel::error, std::string("the timeline lacks events: ") + reason.what());
   }
 }
 
-bool lost() noexcept { return g_lost.load(); }
-
-void merge_the_rest(const std::string& file, const std::string& job, bool alone) {
-  Parts(file, job).merge_the_rest(alone);
-}
+bool lost() noexcept { return g_recorder->lost(); }
 
 Track new_track(int rank, std::string_view name) { return g_recorder->new_track(rank, name); }
 
@@ -609,18 +360,21 @@ void set_rank(int rank) {
 
 int rank() { return thread().rank.value_or(g_recorder->last_rank.load()); }
 
-void OnTrack::enter(Track track) noexcept { before_ = std::exchange(thread().now, track); }
+void OnTrack::enter() noexcept { before_ = std::exchange(thread().now, track_); }
 
-void OnTrack::leave() const noexcept { thread().now = before_; }
+void OnTrack::leave() const noexcept {
+  Thread& here = thread();
+  if (here.now == track_) here.now = before_;  // not in a child that was forked meanwhile
+}
 
 const char* kept(std::string_view text) { return g_recorder->kept(text); }
 
 int count(std::string_view text) { return g_recorder->count(text); }
 
-void add(const Slice& slice) noexcept { record(slice); }
+void add(const Slice& slice) noexcept { record(slice, slice.begin); }
 
 void add(const ArrowAt& arrow, const Slice& slice) noexcept {
-  record(More{arrow, slice.track, slice.begin, slice.end});
+  record(More{arrow, slice.track, slice.begin, slice.end}, slice.begin);
 }
 
 /// Both ends come to the same; numbers of 52 bits survive every reader.
@@ -631,7 +385,8 @@ ArrowAt arrow_of(Arrow arrow, const Channel& channel, std::uint64_t epoch) noexc
 void mark(const char* name, const Channel& channel, std::string_view why) noexcept {
   if (g_listener.mark != nullptr) g_listener.mark(said(name, channel.label).data());
   try {
-    record(Mark{name, channel.label, kept(why), current(), Clock::now()});
+    const Time now = Clock::now();
+    record(Mark{name, channel.label, kept(why), current(), now}, now);
   } catch (const std::bad_alloc&) {
     g_recorder->give_up();
   }
@@ -652,7 +407,7 @@ void Span::begin(Track track, const char* name, const Channel& channel, std::uin
 
 void Span::end() noexcept {
   slice_->end = Clock::now();
-  record(*slice_);
+  record(*slice_, slice_->begin);
 }
 
 }  // namespace sluice::base::trace

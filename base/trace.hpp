@@ -35,25 +35,16 @@ struct Listener {
 /// From now on this process tells it. Before `start`; only the first call does anything.
 void tell(const Listener& listener);
 
-/// @throws std::invalid_argument saying why the file cannot be written; "" can
-void check(const std::string& file);
-
-/// From now on this process records, and adds what it has to `file` in `flush` and at its end. What another job has
-/// left in the file goes. Only the first call of a process does anything. Processes of the job on all hosts that share
-/// the folder add to the one file, by way of a folder FILE.JOB.parts.
-/// @throws std::invalid_argument as `check`
+/// From now on this process records, and adds what it has to `file` in `flush` and at its end. Only the first call of a
+/// process that succeeds does anything. How processes of the job share the file: see TimelineFile.
+/// @throws std::invalid_argument as TimelineFile::check, std::system_error if the file cannot be written
 void start(const std::string& file, const std::string& job);
 
 /// Adds to the file what was recorded, and forgets it. Logs the first failure of the process.
 void flush() noexcept;
 
-/// True once a flush has failed to write an event.
+/// True once a flush of this process has failed to write an event.
 bool lost() noexcept;
-
-/// Adds to the file the parts that processes of this job left in their folder when they were killed.
-/// @param alone  no process of the job is alive
-/// @throws std::exception if something is left there
-void merge_the_rest(const std::string& file, const std::string& job, bool alone);
 
 using Track = std::uint32_t;
 inline constexpr Track kNone = 0;
@@ -71,21 +62,21 @@ int rank();
 /// The thread runs a stream's work while this lives. kNone: nothing changes.
 class OnTrack {
  public:
-  explicit OnTrack(Track track) noexcept : on_(track != kNone) {
-    if (on_) [[unlikely]]
-      enter(track);
+  explicit OnTrack(Track track) noexcept : track_(track) {
+    if (track_ != kNone) [[unlikely]]
+      enter();
   }
   OnTrack(const OnTrack&) = delete;
   OnTrack& operator=(const OnTrack&) = delete;
   ~OnTrack() {
-    if (on_) [[unlikely]]
+    if (track_ != kNone) [[unlikely]]
       leave();
   }
 
  private:
-  [[gnu::cold]] void enter(Track track) noexcept;
+  [[gnu::cold]] void enter() noexcept;
   [[gnu::cold]] void leave() const noexcept;
-  bool on_;
+  Track track_;
   Track before_ = kNone;
 };
 

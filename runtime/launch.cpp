@@ -4,7 +4,7 @@
 #include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
-#include "base/trace.hpp"
+#include "base/timeline_file.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/child.hpp"
 #include "runtime/launch_flags.hpp"
@@ -463,7 +463,7 @@ int launch_request(Request request) {
   const int code = Job(std::move(request), std::move(agreement)).supervise();
   if (env.trace.empty() || job.empty()) return code;
   try {
-    base::trace::merge_the_rest(env.trace, job, one_host);
+    base::trace::TimelineFile(env.trace, job).merge_the_rest();
     return code;
   } catch (const std::exception& reason) {
     base::write_line("sluice-run: the timeline " + env.trace + " lacks events: " + reason.what());

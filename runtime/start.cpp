@@ -6,6 +6,7 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
+#include "base/timeline_file.hpp"
 #include "base/trace.hpp"
 #include "device/profiler.hpp"
 #include "runtime/bootstrap.hpp"
@@ -179,7 +180,7 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
 base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
-  base::trace::check(env.trace);
+  base::trace::TimelineFile::check(env.trace);
   device::tell_profiler(env.ranges);
   return env;
 }

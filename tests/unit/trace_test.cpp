@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/trace.hpp"
 
+#include "base/process.hpp"
+#include "base/timeline_file.hpp"
+#include "base/words.hpp"
 #include "tests/unit/locale.hpp"
 #include "tests/unit/program.hpp"
 
@@ -22,11 +25,13 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -44,7 +49,10 @@ std::string a_file() {
 
 class Trace : public testing::Test {
  public:
-  ~Trace() override { std::filesystem::remove(file_); }
+  ~Trace() override {
+    std::filesystem::remove(file_);
+    std::filesystem::remove_all(folder_);
+  }
 
  protected:
   /// In a process of its own, as a recorder has it.
@@ -73,7 +81,16 @@ class Trace : public testing::Test {
     return found;
   }
 
+  void merge_the_rest() const { trace::TimelineFile(file_, "job").merge_the_rest(); }
+
+  std::set<std::string> names() const {
+    std::set<std::string> all;
+    for (const auto& slice : of_phase("X")) all.insert(slice.at("name"));
+    return all;
+  }
+
   const std::string file_ = a_file();
+  const std::string folder_ = file_ + ".job.parts";  // of the job "job"
 };
 
 TEST_F(Trace, has_nothing_but_its_frame_before_anything_was_recorded) {
@@ -175,6 +192,51 @@ TEST_F(Trace, of_a_child_of_fork_stands_in_a_file_of_its_own) {
   std::filesystem::remove(file_ + ".child");
 }
 
+/// Tracks of the parent mean others in the child, or none.
+TEST_F(Trace, of_a_child_has_no_slice_that_its_parent_began) {
+  recorded("job", [this] {
+    const trace::Track own = trace::current();
+    trace::Track stream = trace::kNone;
+    for (int i = 0; i < 1000; ++i) stream = trace::new_track(0, "stream");
+    std::optional<trace::OnTrack> here(std::in_place, stream);
+    std::optional<sluice::Span> programs(std::in_place, "of the parent");
+    std::optional<trace::Span> librarys(std::in_place, "of the parent");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      trace::start(file_, "another job");
+      librarys.reset();
+      programs.reset();
+      here.reset();
+      if (trace::current() != own) ::_exit(2);
+      { const trace::Span mine("of the child"); }
+      trace::flush();
+      ::_exit(::rename((file_ + "." + std::to_string(::getpid())).c_str(), (file_ + ".child").c_str()));
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  });
+  EXPECT_EQ(of_phase("X").size(), 2U);
+  std::filesystem::rename(file_ + ".child", file_);
+  EXPECT_EQ(names(), std::set<std::string>{"of the child"});
+}
+
+TEST_F(Trace, of_a_second_start_stands_in_the_file_where_the_first_has_failed) {
+  Program program([this] {
+    try {
+      trace::start("/dev/null", "job");
+    } catch (const std::invalid_argument&) {
+      trace::start(file_, "job");
+      { const trace::Span slice("slice"); }
+      trace::flush();
+      return 0;
+    }
+    return 1;
+  });
+  EXPECT_EQ(program.result().code, 0);
+  EXPECT_EQ(of_phase("X").size(), 1U);
+}
+
 TEST_F(Trace, another_job_s_file_and_any_other_is_begun_anew) {
   std::ofstream(file_) << "not a timeline\n";
   recorded("first", [] { const trace::Span first("first"); });
@@ -197,7 +259,7 @@ TEST_F(Trace, what_was_written_is_not_written_again) {
 TEST_F(Trace, of_each_thread_the_last_are_kept_and_that_is_said) {
   const std::string said = recorded("job", [] {
     for (std::size_t i = 0; i < trace::kMost + 10; ++i)
-      trace::add({"slice", "", i + 1, 0, {}, trace::current(), {}, {}});
+      trace::add({"slice", "", i + 1, 0, {}, trace::current(), sluice::base::Clock::now(), {}});
   });
   EXPECT_TRUE(contains(said, "lacks the first 10 events")) << said;
   const json slices = of_phase("X");
@@ -244,17 +306,16 @@ TEST_F(Trace, nothing_is_recorded_before_anybody_asks) {
   EXPECT_EQ(of_phase("X"), json::array());
 }
 
-/// One that was killed while it wrote: what is left of its last line goes.
+/// As a process leaves it that was killed while it wrote.
 TEST_F(Trace, half_a_line_is_no_harm) {
   recorded("job", [] { const trace::Span first("first"); });
   std::string text;
   std::getline(std::ifstream(file_), text, '\0');
-  std::ofstream(file_) << text.substr(0, text.size() - 20);
+  std::ofstream(file_) << text.substr(0, text.size() - 4) << ",\n{\"ph\":\"X\",\"pid\":0,\"ti";
   recorded("job", [] { const trace::Span second("second"); });
-  ASSERT_EQ(of_phase("X").size(), 1U);
-  EXPECT_EQ(of_phase("X").at(0).at("name"), "second");
+  EXPECT_EQ(names(), (std::set<std::string>{"first", "second"}));
   recorded("job", [] { const trace::Span third("third"); });
-  EXPECT_EQ(of_phase("X").size(), 2U);
+  EXPECT_EQ(of_phase("X").size(), 3U);
 }
 
 TEST_F(Trace, a_program_may_change_its_folder) {
@@ -283,21 +344,29 @@ TEST_F(Trace, a_file_that_cannot_be_written_is_an_error_that_says_so) {
   EXPECT_EQ(program.result().code, 0);
 }
 
-/// From now on flock answers so in this process, and in those that it starts. 0: as if it had locked, which it has not.
-void answer_flock(int error) {
-  std::array<sock_filter, 4> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
-                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
-                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+/// From now on the kernel does this at such a call of this process, and of those that it starts, where one of these
+/// bits is set in an argument.
+void at_call(int call, unsigned action, unsigned argument, unsigned bits) {
+  std::array<sock_filter, 6> filter{
+      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 3),
+       BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                static_cast<unsigned>(offsetof(seccomp_data, args) + argument * sizeof(std::uint64_t))),
+       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1), BPF_STMT(BPF_RET | BPF_K, action),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
   const sock_fprog program{filter.size(), filter.data()};
   ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
   ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
+/// The call answers with an error; 0: as if it had done it, which it has not. The first argument is a descriptor, or
+/// the address of a name.
+void answer(int call, int error) { at_call(call, SECCOMP_RET_ERRNO | static_cast<unsigned>(error), 0, ~0U); }
+
 TEST_F(Trace, needs_no_locks_of_the_file_system) {
   for (const int error : {ENOSYS, ENOLCK}) {
     Program program([&] {
-      answer_flock(error);
+      answer(SYS_flock, error);
       trace::start(file_, "job " + std::to_string(error));
       { const trace::Span slice("slice"); }
       trace::flush();
@@ -312,7 +381,7 @@ TEST_F(Trace, has_all_of_processes_that_write_at_once_without_locks) {
   constexpr int kProcesses = 8;
   constexpr int kTimes = 25;
   Program program([&] {
-    answer_flock(0);
+    answer(SYS_flock, 0);
     for (int rank = 0; rank < kProcesses; ++rank) {
       if (::fork() != 0) continue;
       trace::start(file_, "job");
@@ -356,7 +425,7 @@ TEST_F(Trace, is_valid_on_a_device_that_gets_full_and_says_once_what_it_lacks) {
   const auto slices = of_phase("X").size();
   EXPECT_GT(slices, 20U);
   EXPECT_LT(slices, kTimes * 20);
-  trace::merge_the_rest(file_, "job", true);
+  merge_the_rest();
   EXPECT_EQ(of_phase("X").size(), kTimes * 20) << "there is room again";
 }
 
@@ -378,18 +447,120 @@ TEST_F(Trace, that_lacks_events_is_exit_code_1) {
   }
 }
 
-/// One process was killed while it merged, so that the next one leaves its part to others.
-TEST_F(Trace, parts_that_were_left_are_merged_at_the_end) {
-  recorded("job", [] { const trace::Span first("first"); });
-  const std::string folder = file_ + ".job.parts";
-  std::filesystem::create_directory(folder);
-  std::ofstream(folder + "/merging") << "";
-  recorded("job", [] { const trace::Span second("second"); });
+TEST_F(Trace, that_a_parent_lost_events_is_not_said_of_its_child) {
+  Program program([this] {
+    trace::start(file_, "job");
+    for (int i = 0; i < 1000; ++i) const trace::Span slice("slice");
+    limit_files(4096);
+    trace::flush();
+    if (!trace::lost()) return 1;
+    if (::fork() == 0) ::_exit(trace::lost() ? 2 : 0);
+    int status = -1;
+    ::wait(&status);
+    return WEXITSTATUS(status);
+  });
+  EXPECT_EQ(program.result().code, 0);
+}
+
+/// Some networks' file systems say only then that there is no room.
+TEST_F(Trace, is_not_taken_for_written_before_it_is_on_disk) {
+  Program program([this] {
+    trace::start(file_, "job");
+    { const trace::Span slice("slice"); }
+    answer(SYS_fsync, ENOSPC);
+    trace::flush();
+    return trace::lost() ? 0 : 1;
+  });
+  EXPECT_EQ(program.result().code, 0);
+  EXPECT_EQ(of_phase("X").size(), 0U);
+  EXPECT_TRUE(std::filesystem::exists(folder_));
+}
+
+TEST_F(Trace, that_another_process_merges_is_known_by_one_error_alone) {
+  Program program([this] {
+    trace::start(file_, "job");
+    { const trace::Span slice("slice"); }
+    at_call(SYS_openat, SECCOMP_RET_ERRNO | EDQUOT, 2, O_EXCL);
+    trace::flush();
+    return trace::lost() ? 0 : 1;
+  });
+  EXPECT_EQ(program.result().code, 0);
+  merge_the_rest();
   EXPECT_EQ(of_phase("X").size(), 1U);
-  EXPECT_THROW(trace::merge_the_rest(file_, "job", false), std::runtime_error);
-  trace::merge_the_rest(file_, "job", true);
-  EXPECT_EQ(of_phase("X").size(), 2U);
-  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+/// It was killed between that and the removal of the part, and the next one goes on in its place.
+TEST_F(Trace, has_events_once_of_a_process_that_was_killed_after_it_had_added_them) {
+  recorded("job", [] { const trace::Span first("first"); });
+  Program killed([this] {
+    trace::start(file_, "job");
+    { const trace::Span second("second"); }
+    at_call(SYS_unlinkat, SECCOMP_RET_KILL_PROCESS, 1, ~0U);
+#ifdef SYS_unlink
+    at_call(SYS_unlink, SECCOMP_RET_KILL_PROCESS, 0, ~0U);
+#endif
+    trace::flush();
+    return 0;
+  });
+  EXPECT_EQ(killed.result().code, 128 + SIGSYS);
+  EXPECT_EQ(names(), (std::set<std::string>{"first", "second"}));
+  recorded("job", [] { const trace::Span third("third"); });
+  EXPECT_EQ(of_phase("X").size(), 3U);
+  EXPECT_EQ(names(), (std::set<std::string>{"first", "second", "third"}));
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+/// One process merges, as the launcher of another host does, when the rest is to be merged.
+TEST_F(Trace, waits_for_another_process_that_merges) {
+  std::filesystem::create_directory(folder_);
+  Program another([this] {
+    std::ofstream(folder_ + "/merging") << sluice::base::process_name();
+    ::write(STDOUT_FILENO, "\n", 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return ::unlink((folder_ + "/merging").c_str());
+  });
+  another.read_line();
+  recorded("job", [] { const trace::Span slice("slice"); });
+  EXPECT_FALSE(std::filesystem::exists(file_) && !events().empty());
+  merge_the_rest();
+  EXPECT_EQ(of_phase("X").size(), 1U);
+  EXPECT_EQ(another.result().code, 0);
+}
+
+TEST_F(Trace, lacks_what_a_process_could_not_make_a_part_of) {
+  std::filesystem::create_directory(folder_);
+  std::ofstream(folder_ + "/.begun") << "half a p";
+  EXPECT_THROW(merge_the_rest(), std::runtime_error);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/.begun"));
+}
+
+TEST_F(Trace, is_not_taken_for_whole_where_its_folder_cannot_be_read) {
+  std::ofstream(folder_) << "no folder\n";
+  EXPECT_THROW(merge_the_rest(), std::runtime_error);
+  EXPECT_TRUE(std::filesystem::exists(folder_));
+}
+
+TEST_F(Trace, leaves_alone_what_is_no_part_of_it) {
+  std::filesystem::create_directory(folder_);
+  std::ofstream(folder_ + "/notes") << "mine\n";
+  EXPECT_THROW(merge_the_rest(), std::runtime_error);
+  std::string text;
+  std::getline(std::ifstream(folder_ + "/notes"), text);
+  EXPECT_EQ(text, "mine");
+}
+
+TEST_F(Trace, does_not_wait_for_a_folder_that_cannot_be_made) {
+  std::filesystem::create_symlink(folder_ + ".none", folder_);
+  Program program([this] {
+    ::alarm(20);
+    try {
+      trace::start(file_, "job");
+    } catch (const std::exception& error) {
+      return contains(error.what(), folder_) ? 0 : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(program.result().code, 0);
 }
 
 /// Two ranks, one slot: puts wait for their credits.

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/timeline_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/fd.hpp"
+#include "base/process.hpp"
+#include "base/text.hpp"
+#include "base/words.hpp"
+
+namespace sluice::base::trace {
+namespace {
+
+[[noreturn]] void cannot(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), "cannot " + what);
+}
+
+[[noreturn]] void refuse(const std::string& file, const std::string& why) {
+  throw std::invalid_argument("environment variable SLUICE_TRACE=" + file + ": " + why);
+}
+
+Fd open_to_write(const std::string& path) { return Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)); }
+
+/// Empty if another process has created it.
+Fd create(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  // ENOENT: another process has merged all, and removed the folder.
+  if (!fd && errno != EEXIST && errno != ENOENT) cannot("create " + path);
+  return fd;
+}
+
+/// "" if there is no such file.
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// A timeline of one job, which one process writes to at a time. Its head says where the events end, and which part was
+/// added last. So nothing is lost or added twice where a process is killed while it adds a part: the next process adds
+/// the part again at the same place, or finds that it was added. It is valid JSON after each `append`, also after one
+/// that fails.
+class File {
+ public:
+  /// To read. @throws std::runtime_error if it is none of this job
+  File(Fd fd, std::string path, const std::string& job) : path_(std::move(path)), fd_(std::move(fd)) {
+    if (!fd_) cannot("open " + path_);
+    if (!is_of(job)) throw std::runtime_error(path_ + " is no part of the timeline");
+  }
+
+  /// To write. Empties a file of another job. @param began  the origin of times in a new file
+  File(Fd fd, std::string path, const std::string& job, const Moment& began)
+      : path_(std::move(path)), fd_(std::move(fd)) {
+    if (!fd_) cannot("open " + path_);
+    if (is_of(job)) return;
+    head_ = {job, began};
+    if (::ftruncate(fd_.get(), 0) != 0) cannot("write to " + path_);
+    write_head();
+    end_with("");
+  }
+
+  /// The origin of its times.
+  const Moment& began() const noexcept { return head_.began; }
+
+  /// Returns once the events are on disk. Does nothing if the part was added last.
+  void append(const std::string& events, const std::string& part) {
+    if (head_.part == part) return;
+    const Head before = head_;
+    try {
+      if (!events.empty()) end_with((head_.end > kHeadSize ? ",\n" : "") + events);
+      head_.part = part;
+      write_head();
+      // Some networks' file systems say only now that there is no room.
+      if (::fsync(fd_.get()) != 0) cannot("write to " + path_);
+    } catch (...) {
+      head_ = before;
+      write_head();
+      end_with("");  // there was room for it before
+      throw;
+    }
+  }
+
+  /// All events in it.
+  std::string events() const {
+    std::string text(static_cast<std::size_t>(head_.end - kHeadSize), ' ');
+    for (std::size_t got = 0; got < text.size();) {
+      const auto more = ::pread(fd_.get(), &text[got], text.size() - got, kHeadSize + static_cast<off_t>(got));
+      if (more < 0 && errno != EINTR) cannot("read " + path_);
+      if (more == 0) throw std::runtime_error(path_ + " is cut off");
+      got += static_cast<std::size_t>(std::max<ssize_t>(more, 0));
+    }
+    return text;
+  }
+
+ private:
+  static constexpr off_t kHeadSize = 512;  // filled up with spaces: it is written again in place
+  static constexpr std::string_view kLast = "\n]}\n";
+
+  struct Head {
+    std::string job;
+    Moment began;
+    std::string part = "none";  // that was added last
+    off_t end = kHeadSize;      // of the events
+  };
+
+  bool is_of(const std::string& job) {
+    std::array<char, kHeadSize + 1> text{};
+    if (::pread(fd_.get(), text.data(), kHeadSize, 0) < 0) cannot("read " + path_);
+    std::array<char, 64> its_job{};
+    std::array<char, 64> boot{};
+    std::array<char, 64> part{};
+    long long steady = 0;
+    long long since_1970 = 0;
+    long long end = 0;
+    // The line that `write_head` writes.
+    const int read = std::sscanf(
+        text.data(),
+        R"({"displayTimeUnit":"ns","otherData":{"job":"%63[^"]","boot":"%63[^"]","steady_ns":"%lld","unix_ns":"%lld","last_part":"%63[^"]","end":"%lld"},"traceEvents":[)",
+        its_job.data(), boot.data(), &steady, &since_1970, part.data(), &end);
+    head_ = {its_job.data(), {boot.data(), Nanoseconds(steady), Nanoseconds(since_1970)}, part.data(), end};
+    return read == 6 && job == head_.job && end >= kHeadSize;
+  }
+
+  void write_head() const {
+    const Moment& began = head_.began;
+    std::string text = R"({"displayTimeUnit":"ns","otherData":{"job":")" + head_.job + R"(","boot":")" + began.of_boot +
+                       R"(","steady_ns":")" + std::to_string(began.steady.count()) + R"(","unix_ns":")" +
+                       std::to_string(began.since_1970.count()) + R"(","last_part":")" + head_.part + R"(","end":")" +
+                       std::to_string(head_.end) + R"("},"traceEvents":[)";
+    text.resize(kHeadSize, ' ');
+    write_at(0, text);
+  }
+
+  /// Adds the text to the events, and removes what is behind them.
+  void end_with(const std::string& text) {
+    write_at(head_.end, text + std::string(kLast));
+    head_.end += std::ssize(text);
+    if (::ftruncate(fd_.get(), head_.end + std::ssize(kLast)) != 0) cannot("write to " + path_);
+  }
+
+  void write_at(off_t place, std::string_view text) const {
+    if (::lseek(fd_.get(), place, SEEK_SET) < 0) cannot("write to " + path_);
+    write_all(fd_.get(), text, path_);
+  }
+
+  std::string path_;
+  Fd fd_;
+  Head head_;
+};
+
+/// Adds `by` to the time of each event. Quotes in names are escaped, so that "ts": is found nowhere else.
+std::string later(const std::string& events, Nanoseconds by) {
+  static constexpr std::string_view kTime = "\"ts\":";
+  std::string all;
+  std::size_t done = 0;
+  for (std::size_t at = 0; (at = events.find(kTime, done)) != std::string::npos;) {
+    all.append(events, done, at + kTime.size() - done);
+    std::string digits;  // three of them behind the point
+    for (done = at + kTime.size(); done < events.size() && events[done] != ','; ++done) {
+      if (events[done] != '.') digits += events[done];
+    }
+    std::int64_t nanoseconds = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), nanoseconds);
+    all += microseconds(Nanoseconds(nanoseconds) + by);
+  }
+  return all.append(events, done);
+}
+
+/// A part that is being written has such a name.
+bool unready(const std::filesystem::path& path) { return path.filename().string().front() == '.'; }
+
+}  // namespace
+
+Moment Moment::now() {
+  const std::string boot = this_host().boot.data();
+  return {boot.empty() ? "unknown" : boot, Clock::now().time_since_epoch(),
+          std::chrono::system_clock::now().time_since_epoch()};
+}
+
+Nanoseconds Moment::here() const {
+  const Moment here = now();
+  return of_boot == here.of_boot ? steady : since_1970 - (here.since_1970 - here.steady);
+}
+
+std::string microseconds(Nanoseconds time) { return decimal(static_cast<double>(time.count()) / 1e3, 3); }
+
+TimelineFile::TimelineFile(const std::string& file, const std::string& job)
+    : file_(file), job_(job), folder_(file + '.' + job + ".parts"), merging_(folder_ / "merging") {}
+
+void TimelineFile::check(const std::string& file) {
+  if (file.empty()) return;
+  const Fd fd = open_to_write(file);
+  struct stat what {};
+  if (!fd || ::fstat(fd.get(), &what) != 0) refuse(file, std::generic_category().message(errno));
+  if (!S_ISREG(what.st_mode)) refuse(file, "no file");
+  const auto folder = std::filesystem::absolute(file).parent_path();  // the parts are in a folder there
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    refuse(file, "cannot write to its folder " + folder.string() + ": " + std::generic_category().message(errno));
+}
+
+void TimelineFile::add(const std::string& part, const Moment& began, const std::string& events) const {
+  const std::filesystem::path ready = folder_ / part;
+  const std::filesystem::path being_written = folder_ / ('.' + part);
+  // The process that merges the last part removes the folder, perhaps right after we have made it.
+  constexpr int kTries = 1000;
+  Fd fd;
+  for (int i = 0; i < kTries && !fd; ++i) {
+    if (::mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) break;
+    fd = open_to_write(being_written);
+    if (!fd && errno != ENOENT) break;
+  }
+  File(std::move(fd), being_written, job_, began).append(events, part);
+  if (::rename(being_written.c_str(), ready.c_str()) != 0) cannot("write to " + ready.string());
+  merge();
+}
+
+/// While it lives, this process merges.
+struct TimelineFile::Merging {
+  const TimelineFile& file;
+  ~Merging() {
+    ::unlink(file.merging_.c_str());
+    ::rmdir(file.folder_.c_str());
+  }
+};
+
+void TimelineFile::merge_the_rest() const {
+  constexpr std::chrono::seconds kPatience{5};
+  const auto state = [this] {
+    std::error_code none;
+    return std::pair(left(), std::filesystem::file_size(file_, none));
+  };
+  auto seen = state();
+  auto until = Clock::now() + kPatience;
+  for (merge(); !left().empty(); merge()) {
+    if (auto now = state(); now != seen) {
+      seen = std::move(now);
+      until = Clock::now() + kPatience;
+    } else if (Clock::now() > until) {
+      throw std::runtime_error(seen.first.front().string() + " is left");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ::rmdir(folder_.c_str());
+}
+
+/// Returns when no part is left, or another process is about to merge those that are.
+void TimelineFile::merge() const {
+  const auto ready = [this] {
+    auto paths = left();
+    std::erase_if(paths, [this](const auto& path) { return unready(path) || path == merging_; });
+    return paths;
+  };
+  while (!std::ranges::all_of(left(), unready)) {
+    remove_merging_of_killed();
+    Fd owner = create(merging_);
+    if (!owner) return;
+    const Merging here{*this};
+    write_all(owner.get(), process_name(), merging_.string());
+    owner = Fd();  // in NFS a file has another name while it is open and removed
+    for (auto parts = ready(); !parts.empty(); parts = ready()) {
+      for (const auto& part : parts) {
+        merge(part);
+        if (::unlink(part.c_str()) != 0) cannot("remove " + part.string());
+      }
+    }
+  }
+}
+
+void TimelineFile::merge(const std::filesystem::path& path) const {
+  const File part(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path, job_);
+  // Ranks begin at about the same time, in any order. None began before the file, as times below 0 are not shown.
+  constexpr Nanoseconds kBefore = std::chrono::hours(24);
+  const Moment& began = part.began();
+  File whole(open_to_write(file_), file_, job_, {began.of_boot, began.steady - kBefore, began.since_1970 - kBefore});
+  whole.append(later(part.events(), began.here() - whole.began().here()), path.filename());
+}
+
+void TimelineFile::remove_merging_of_killed() const {
+  const std::string owner = text_of(merging_);
+  if (!has_ended(owner)) return;
+  // By one process at a time: a second one would remove the `merging` of the next owner.
+  const std::filesystem::path removing = folder_ / ".removing";
+  if (!create(removing)) return;
+  if (text_of(merging_) == owner) ::unlink(merging_.c_str());
+  ::unlink(removing.c_str());
+}
+
+/// What is in the folder, in order of names.
+std::vector<std::filesystem::path> TimelineFile::left() const {
+  std::error_code error;
+  std::filesystem::directory_iterator all(folder_, error);
+  if (error == std::errc::no_such_file_or_directory) return {};
+  if (error) throw std::system_error(error, "cannot read the folder " + folder_.string());
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : all) paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+}  // namespace sluice::base::trace
