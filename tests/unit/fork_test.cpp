@@ -125,6 +125,22 @@ TEST(Fork, children_know_it_where_the_kernel_wipes_no_page) {
             0);
 }
 
+TEST(Fork, processes_that_have_ended_are_known_by_their_names) {
+  const std::string mine = base::process_name();
+  EXPECT_EQ(in_child([&] { return base::has_ended(mine) || base::process_name() == mine; }), 0);
+  Program program([] {
+    const std::string name = base::process_name();
+    return ::write(STDOUT_FILENO, name.data(), name.size()) == std::ssize(name) ? 0 : 1;
+  });
+  const Result child = program.result();
+  EXPECT_EQ(child.code, 0);
+  EXPECT_TRUE(base::has_ended(child.out)) << child.out;
+  EXPECT_FALSE(base::has_ended(child.out.substr(1 + child.out.find(' ')))) << "of another host";
+  for (std::size_t length = 0; length < child.out.size(); ++length) {
+    EXPECT_FALSE(base::has_ended(child.out.substr(0, length))) << "half written: " << child.out.substr(0, length);
+  }
+}
+
 // ---- what ranks do ----
 
 constexpr std::size_t kWords = 64;

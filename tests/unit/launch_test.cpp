@@ -204,6 +204,13 @@ int act_as(const std::string& what) {
     const int code = sluice::run_threads(3, writes_while_a_ring_turns);
     return code != 0 ? code : g_exit_code;
   }
+  if (what == "loses_events_at_its_exit") {
+    const int code = sluice::run(0, nullptr, [](sluice::Context&) {});
+    for (int i = 0; i < 1000; ++i) const sluice::Span slice("slice");
+    const rlimit limit{4096, 4096};  // a full device
+    ::signal(SIGXFSZ, SIG_IGN);
+    return ::setrlimit(RLIMIT_FSIZE, &limit) != 0 ? 4 : code;
+  }
   if (const char* const job = std::getenv("SLUICE_JOB")) g_job = job;
   const int code = sluice::run(0, nullptr, kBodies.at(what));
   return code != 0 ? code : g_exit_code;
@@ -586,6 +593,17 @@ INSTANTIATE_TEST_SUITE_P(Backends, ClosedDescriptors, testing::ValuesIn(backends
 TEST(Launch, threads_of_a_process_without_descriptors_lose_nothing) {
   Program program([] { return act_as("threads_without_descriptors"); });
   EXPECT_EQ(program.result().code, 0);
+}
+
+/// The exit code of a rank is known before it writes what it has recorded last.
+TEST(Launch, a_timeline_that_a_rank_could_not_write_at_its_exit_is_exit_code_1) {
+  const std::string folder = testing::TempDir() + "sluice_launch_" + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
+  const Result result = launch(as("loses_events_at_its_exit", {"-n", "2", "--trace", folder + "/timeline.json"}));
+  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_TRUE(contains(result.err, "sluice-run: the timeline " + folder + "/timeline.json lacks events: "))
+      << result.err;
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
