@@ -135,7 +135,9 @@ TEST(Fork, processes_that_have_ended_are_known_by_their_names) {
   const Result child = program.result();
   EXPECT_EQ(child.code, 0);
   EXPECT_TRUE(base::has_ended(child.out)) << child.out;
-  EXPECT_FALSE(base::has_ended(child.out.substr(1 + child.out.find(' ')))) << "of another host";
+  std::string elsewhere = child.out;
+  elsewhere[elsewhere.find(' ') + 1] ^= 1;  // a digit of the boot
+  EXPECT_FALSE(base::has_ended(elsewhere)) << elsewhere;
   for (std::size_t length = 0; length < child.out.size(); ++length) {
     EXPECT_FALSE(base::has_ended(child.out.substr(0, length))) << "half written: " << child.out.substr(0, length);
   }
