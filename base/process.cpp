@@ -29,7 +29,7 @@ struct Token {
 };
 OnePerProcess<Token> g_token;
 
-/// Where numbers of processes mean the same as here: " BOOT NAMESPACE ". Nothing if the system does not tell.
+/// Names the name space of process numbers: " BOOT NUMBER ". Nothing if the system does not show it.
 std::optional<std::string> reach_of_numbers() {
   const std::string boot = this_host().boot.data();
   struct stat numbers {};

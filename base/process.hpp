@@ -32,11 +32,11 @@ struct Host {
 
 [[gnu::visibility("default")]] Host this_host();
 
-/// By this name other processes can ask whether this one has ended.
+/// A name of this process, to be passed to `has_ended` in another process.
 std::string process_name();
 
-/// False also where this process cannot know: of processes of other hosts, or of other name spaces of numbers, and of
-/// what is no such name.
+/// True if the process that has this name has ended. False where that cannot be known: for a process of another host,
+/// or of another name space of process numbers, and for a text that is no such name.
 bool has_ended(const std::string& process_name);
 
 }  // namespace sluice::base

@@ -207,7 +207,7 @@ void TimelineFile::check(const std::string& file) {
   const Fd fd = open_to_write(file);
   struct stat what {};
   if (!fd || ::fstat(fd.get(), &what) != 0) refuse(file, std::generic_category().message(errno));
-  if (!S_ISREG(what.st_mode)) refuse(file, "no file");
+  if (!S_ISREG(what.st_mode)) refuse(file, "it is no regular file");
   const auto folder = std::filesystem::absolute(file).parent_path();  // the parts are in a folder there
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
     refuse(file, "cannot write to its folder " + folder.string() + ": " + std::generic_category().message(errno));
@@ -300,14 +300,15 @@ void TimelineFile::remove_merging_of_killed() const {
   ::unlink(removing.c_str());
 }
 
-/// What is in the folder, in order of names.
+/// The paths in the folder, sorted.
 std::vector<std::filesystem::path> TimelineFile::left() const {
-  std::error_code error;
-  std::filesystem::directory_iterator all(folder_, error);
-  if (error == std::errc::no_such_file_or_directory) return {};
-  if (error) throw std::system_error(error, "cannot read the folder " + folder_.string());
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : all) paths.push_back(entry.path());
+  std::error_code error;
+  for (std::filesystem::directory_iterator one(folder_, error), end; !error && one != end; one.increment(error))
+    paths.push_back(one->path());
+  // NFS says ESTALE where another host has removed the folder meanwhile.
+  if (error.value() == ENOENT || error.value() == ESTALE) return {};
+  if (error) throw std::system_error(error, "cannot read the folder " + folder_.string());
   std::ranges::sort(paths);
   return paths;
 }

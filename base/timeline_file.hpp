@@ -19,7 +19,7 @@ struct Moment {
   Nanoseconds since_1970{};
 
   static Moment now();
-  /// What our steady clock showed then.
+  /// This moment on the steady clock of this boot.
   Nanoseconds here() const;
 };
 
