@@ -246,12 +246,15 @@ void TimelineFile::merge_the_rest() const {
   };
   auto seen = state();
   auto until = Clock::now() + kPatience;
-  for (merge(); !left().empty(); merge()) {
-    if (auto now = state(); now != seen) {
+  for (;;) {
+    merge();
+    auto now = state();
+    if (now.first.empty()) break;
+    if (now != seen) {
       seen = std::move(now);
       until = Clock::now() + kPatience;
     } else if (Clock::now() > until) {
-      throw std::runtime_error(seen.first.front().string() + " is left");
+      throw std::runtime_error(now.first.front().string() + " is left");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

@@ -34,7 +34,6 @@ std::string microseconds(Nanoseconds time);
 /// removes `merging` looks for parts again afterwards.
 class TimelineFile {
  public:
-  /// @param file  an absolute path
   TimelineFile(const std::string& file, const std::string& job);
 
   /// @throws std::invalid_argument saying why the file or its folder cannot be written; "" can
