@@ -534,6 +534,23 @@ TEST_F(Trace, lacks_what_a_process_could_not_make_a_part_of) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/.begun"));
 }
 
+TEST_F(Trace, that_has_no_room_for_its_folder_is_refused_with_the_name_of_that_place) {
+  Program program([this] {
+    at_call(SYS_faccessat, SECCOMP_RET_ERRNO | EACCES, 1, ~0U);
+#ifdef SYS_access
+    answer(SYS_access, EACCES);
+#endif
+    try {
+      trace::start(file_, "job");
+    } catch (const std::invalid_argument& error) {
+      const auto place = std::filesystem::path(file_).parent_path().string();
+      return contains(error.what(), "folder " + place + ": ") ? 0 : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(program.result().code, 0);
+}
+
 TEST_F(Trace, is_not_taken_for_whole_where_its_folder_cannot_be_read) {
   std::ofstream(folder_) << "no folder\n";
   EXPECT_THROW(merge_the_rest(), std::runtime_error);
