@@ -45,6 +45,10 @@ Fd create(const std::string& path) {
   return fd;
 }
 
+void remove(const std::filesystem::path& path) {
+  if (::unlink(path.c_str()) != 0) cannot("remove " + path.string());
+}
+
 /// "" if there is no such file.
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream in(path);
@@ -77,9 +81,11 @@ class File {
   /// The origin of its times.
   const Moment& began() const noexcept { return head_.began; }
 
-  /// Returns once the events are on disk. Does nothing if the part was added last.
+  /// The name of the part that was added last.
+  const std::string& last_part() const noexcept { return head_.part; }
+
+  /// Returns once the events are on disk.
   void append(const std::string& events, const std::string& part) {
-    if (head_.part == part) return;
     const Head before = head_;
     try {
       if (!events.empty()) end_with((head_.end > kHeadSize ? ",\n" : "") + events);
@@ -274,23 +280,33 @@ void TimelineFile::merge() const {
     if (!owner) return;
     const Merging here{*this};
     write_all(owner.get(), process_name(), merging_.string());
-    owner = Fd();  // in NFS a file has another name while it is open and removed
-    for (auto parts = ready(); !parts.empty(); parts = ready()) {
-      for (const auto& part : parts) {
-        merge(part);
-        if (::unlink(part.c_str()) != 0) cannot("remove " + part.string());
-      }
-    }
+    owner = Fd();  // NFS keeps a file that is removed while it is open, under another name
+    for (auto parts = ready(); !parts.empty(); parts = ready()) merge(parts);
   }
 }
 
-void TimelineFile::merge(const std::filesystem::path& path) const {
-  const File part(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path, job_);
+void TimelineFile::merge(std::vector<std::filesystem::path> parts) const {
+  const auto open_part = [this](const std::filesystem::path& path) {
+    return File(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path, job_);
+  };
   // Ranks begin at about the same time, in any order. None began before the file, as times below 0 are not shown.
   constexpr Nanoseconds kBefore = std::chrono::hours(24);
-  const Moment& began = part.began();
-  File whole(open_to_write(file_), file_, job_, {began.of_boot, began.steady - kBefore, began.since_1970 - kBefore});
-  whole.append(later(part.events(), began.here() - whole.began().here()), path.filename());
+  const Moment first = open_part(parts.front()).began();
+  File whole(open_to_write(file_), file_, job_, {first.of_boot, first.steady - kBefore, first.since_1970 - kBefore});
+  const auto add = [&](const std::filesystem::path& path) {
+    const File part = open_part(path);
+    whole.append(later(part.events(), part.began().here() - whole.began().here()), path.filename());
+  };
+  // A process that was killed had added this one. It goes first: the file names the last one alone.
+  const auto added = std::ranges::find(parts, folder_ / whole.last_part());
+  if (added != parts.end()) {
+    remove(*added);
+    parts.erase(added);
+  }
+  for (const auto& path : parts) {
+    add(path);
+    remove(path);
+  }
 }
 
 void TimelineFile::remove_merging_of_killed() const {

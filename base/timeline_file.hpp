@@ -56,7 +56,7 @@ class TimelineFile {
   struct Merging;
 
   void merge() const;
-  void merge(const std::filesystem::path& part) const;
+  void merge(std::vector<std::filesystem::path> parts) const;
   void remove_merging_of_killed() const;
   std::vector<std::filesystem::path> left() const;
 
