@@ -45,10 +45,6 @@ Fd create(const std::string& path) {
   return fd;
 }
 
-void remove(const std::filesystem::path& path) {
-  if (::unlink(path.c_str()) != 0) cannot("remove " + path.string());
-}
-
 /// "" if there is no such file.
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream in(path);
@@ -300,12 +296,12 @@ void TimelineFile::merge(std::vector<std::filesystem::path> parts) const {
   // A process that was killed had added this one. It goes first: the file names the last one alone.
   const auto added = std::ranges::find(parts, folder_ / whole.last_part());
   if (added != parts.end()) {
-    remove(*added);
+    std::filesystem::remove(*added);
     parts.erase(added);
   }
   for (const auto& path : parts) {
     add(path);
-    remove(path);
+    std::filesystem::remove(path);
   }
 }
 
