@@ -293,7 +293,8 @@ void TimelineFile::merge(std::vector<std::filesystem::path> parts) const {
     const File part = open_part(path);
     whole.append(later(part.events(), part.began().here() - whole.began().here()), path.filename());
   };
-  // A process that was killed had added this one. It goes first: the file names the last one alone.
+  // This part is in the file: a process was killed before it removed the part. Must be removed before others are added,
+  // because the file has the name of the last part alone.
   const auto added = std::ranges::find(parts, folder_ / whole.last_part());
   if (added != parts.end()) {
     std::filesystem::remove(*added);
