@@ -17,11 +17,12 @@ namespace sluice::backends {
 namespace {
 
 std::vector<Backend>& local() {
-  static std::vector<Backend> rows = {
+  // Never destroyed: other ranks of the process may go on when one calls `exit`.
+  static auto* const rows = new std::vector<Backend>{
       {"threads", Reach::host, 4, {}, threads::open},
       {"shm", Reach::host, 4, {}, shm::open},
   };
-  return rows;
+  return *rows;
 }
 
 std::vector<Backend> network() {

@@ -224,8 +224,13 @@ constexpr std::array kTable = {
          "set by sluice-run --hosts: the descriptor of the rank's listening socket for other hosts", Kind::number},
         [](Env& env, std::string_view text) { env.tcp_fd = number(text); },
         true},
-    Row{{"SLUICE_REPORT_FD", "", "set by sluice-run: the descriptor on which a rank reports to it", Kind::number},
+    Row{{"SLUICE_REPORT_FD", "", "set by sluice-run: the descriptor of the page in which a process reports to it",
+         Kind::number},
         [](Env& env, std::string_view text) { env.report_fd = number(text); },
+        true},
+    Row{{"SLUICE_LAUNCHER_FD", "", "set by sluice-run: the descriptor of a pipe whose other end it holds",
+         Kind::number},
+        [](Env& env, std::string_view text) { env.launcher_fd = number(text); },
         true},
 };
 

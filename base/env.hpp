@@ -58,14 +58,15 @@ struct Env {
   std::chrono::nanoseconds engine_poll{};           ///< SLUICE_ENGINE_POLL
 
   // What sluice-run tells the processes that it starts.
-  int rank = -1;       ///< SLUICE_RANK; -1: not a rank of sluice-run
-  int size = 0;        ///< SLUICE_SIZE
-  int threads = 0;     ///< SLUICE_THREADS: run this many ranks as threads
-  std::string job;     ///< SLUICE_JOB
-  int listen_fd = -1;  ///< SLUICE_LISTEN_FD: the rank's own listening socket
-  int hosts_fd = -1;   ///< SLUICE_HOSTS_FD: where the ranks of the job are; -1: all on this host
-  int tcp_fd = -1;     ///< SLUICE_TCP_FD: the rank's listening socket for the ranks of other hosts
-  int report_fd = -1;  ///< SLUICE_REPORT_FD: where `run` says that it was called
+  int rank = -1;         ///< SLUICE_RANK; -1: not a rank of sluice-run
+  int size = 0;          ///< SLUICE_SIZE
+  int threads = 0;       ///< SLUICE_THREADS: run this many ranks as threads
+  std::string job;       ///< SLUICE_JOB
+  int listen_fd = -1;    ///< SLUICE_LISTEN_FD: the rank's own listening socket
+  int hosts_fd = -1;     ///< SLUICE_HOSTS_FD: where the ranks of the job are; -1: all on this host
+  int tcp_fd = -1;       ///< SLUICE_TCP_FD: the rank's listening socket for the ranks of other hosts
+  int report_fd = -1;    ///< SLUICE_REPORT_FD: the page in which the process reports
+  int launcher_fd = -1;  ///< SLUICE_LAUNCHER_FD: the pipe whose other end sluice-run holds
 
   std::vector<std::string> passed_over;  ///< names that our build uses, or Kubernetes: no variables of programs
 };

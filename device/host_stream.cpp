@@ -11,11 +11,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <new>
 #include <string>
 
 #include "base/signals.hpp"
+#include "base/threads.hpp"
 
 namespace sluice {
 namespace {
@@ -91,7 +91,7 @@ void HostStream::Impl::start_thread(int cpu) {
   const int error = pthread_create(&thread_, &attributes, thread_main, this);
   pthread_attr_destroy(&attributes);
   if (error == EINVAL) fail(Code::bad_argument, "there is no core " + std::to_string(cpu) + " for it");
-  if (error != 0) fail(Code::out_of_resources, std::string("no thread for it: ") + std::strerror(error));
+  if (error != 0) fail(Code::out_of_resources, base::no_thread("it", error).what());
   pthread_setname_np(thread_, "sluice-stream");
 }
 

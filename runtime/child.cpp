@@ -2,7 +2,7 @@
 #include "runtime/child.hpp"
 
 #include "base/env.hpp"
-#include "runtime/start.hpp"
+#include "runtime/report.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -40,6 +40,12 @@ Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno, "cannot start a rank");
   return {base::Fd(ends[0]), base::Fd(ends[1])};
+}
+
+std::uint64_t inode_of(const base::Fd& fd) {
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail(errno, "cannot start a rank");
+  return status.st_ino;
 }
 
 std::vector<std::string> whole_environment(const std::vector<std::string>& more) {
@@ -106,6 +112,12 @@ pid_t fork_and_exec(Exec exec, const std::string& path) {
   fail(error, "cannot execute " + path);
 }
 
+// It may be that of another name space of processes, which have other numbers there.
+bool proc_is_ours() {
+  std::error_code unreadable;
+  return std::filesystem::read_symlink("/proc/self", unreadable) == std::to_string(::getpid());
+}
+
 bool executable(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(path.c_str(), X_OK) == 0;
@@ -114,14 +126,17 @@ bool executable(const std::string& path) {
 }  // namespace
 
 Child::Child(const Program& program, std::span<const Gift> gifts) {
-  Pipe report = make_pipe();
+  Pipe life = make_pipe();
+  NewReport report = new_report();
+  report.words->launcher = inode_of(life.write);
   std::vector<std::string> environment = whole_environment(program.environment);
   std::vector<int> fds;
   const auto give = [&](const Gift& gift) {
     environment.push_back(std::string(gift.variable) + "=" + std::to_string(gift.fd));
     fds.push_back(gift.fd);
   };
-  give({"SLUICE_REPORT_FD", report.write.get()});
+  give({"SLUICE_REPORT_FD", report.page.get()});
+  give({"SLUICE_LAUNCHER_FD", life.write.get()});
   for (const Gift& gift : gifts) give(gift);
   std::vector<char*> arguments = program.arguments;
   arguments.push_back(nullptr);
@@ -132,8 +147,8 @@ Child::Child(const Program& program, std::span<const Gift> gifts) {
   pid_ = fork_and_exec(
       {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, nothing.get(), -1},
       program.path);
-  report_ = std::move(report.read);
-  ::fcntl(report_.get(), F_SETFL, O_NONBLOCK);
+  report_ = std::move(report.words);
+  held_ = std::move(life.read);
 }
 
 Child::~Child() {
@@ -147,6 +162,7 @@ void Child::kill(int signal) const noexcept {
 }
 
 bool Child::ignores(int signal) const {
+  if (!proc_is_ours()) return false;
   std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
   for (std::string word; status >> word;) {
     std::uint64_t ignored = 0;
@@ -160,12 +176,6 @@ Ending Child::ended(int status) {
   Ending ending;
   ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   ending.code = ending.signal != 0 ? 128 + ending.signal : WEXITSTATUS(status);
-  std::array<char, 16> said{};
-  const auto bytes = ::read(report_.get(), said.data(), said.size());
-  for (const char what : std::span(said).first(bytes > 0 ? static_cast<std::size_t>(bytes) : 0)) {
-    ending.run_called |= what == kRunCalled;
-    ending.lost_peer |= what == kLostPeer;
-  }
   return ending;
 }
 
@@ -177,6 +187,7 @@ std::vector<Descendant> descendants() {
   };
   std::vector<Process> all;
   std::error_code unreadable;
+  if (!proc_is_ours()) return {};
   for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
     std::ifstream stat(entry.path() / "stat");
     std::string line;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "base/fd.hpp"
+#include "runtime/report.hpp"
 
 #include <sys/types.h>
 
 #include <csignal>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,10 +18,8 @@ namespace sluice::runtime {
 
 /// How a child ended.
 struct Ending {
-  int code = 0;             ///< what it returned, or 128 + the signal
-  int signal = 0;           ///< that ended it; 0: none
-  bool run_called = false;  ///< it called `sluice::run`
-  bool lost_peer = false;   ///< and what ended it was the loss of another rank
+  int code = 0;    ///< what it returned, or 128 + the signal
+  int signal = 0;  ///< that ended it; 0: none
 };
 
 /// A child process. If this process ends, the child is killed.
@@ -42,7 +42,8 @@ class Child {
   /// Starts the program, which inherits the gifts and the standard streams.
   /// @throws std::system_error, also if the program cannot be executed
   Child(const Program& program, std::span<const Gift> gifts);
-  Child(Child&& other) noexcept : report_(std::move(other.report_)), pid_(std::exchange(other.pid_, -1)) {}
+  Child(Child&& other) noexcept
+      : report_(std::move(other.report_)), held_(std::move(other.held_)), pid_(std::exchange(other.pid_, -1)) {}
   Child& operator=(Child&&) = delete;
   /// Kills the child if it is still there.
   ~Child();
@@ -53,9 +54,12 @@ class Child {
   bool ignores(int signal) const;
   /// `status`, as of waitpid, ended it.
   Ending ended(int status);
+  /// The report of the child, or of its descendant that is the rank.
+  const Report& report() const noexcept { return *report_; }
 
  private:
-  base::Fd report_;
+  std::shared_ptr<Report> report_;
+  base::Fd held_;   // an end of a pipe, which ends with this process: so ranks notice that behind a wrapper, too
   pid_t pid_ = -1;  // once it has ended: -1, as the number may be another process's
 };
 

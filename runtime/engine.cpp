@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/signals.hpp"
+#include "base/threads.hpp"
 
 namespace sluice::runtime {
 
@@ -38,9 +39,11 @@ Engine::Engine(Desk& desk, Options options)
 Engine::~Engine() { stop(); }
 
 void Engine::start(base::trace::Track track) {
-  {
+  try {
     const base::SignalsBlocked blocked;  // signals are the program's, not ours
     thread_ = std::thread([this, track] { loop(track); });
+  } catch (const std::system_error& reason) {
+    throw base::no_thread("the engine", reason.code().value());
   }
   pthread_setname_np(thread_.native_handle(), "sluice-engine");
   if (options_.cpu < 0) return;
@@ -67,7 +70,7 @@ void Engine::loop(base::trace::Track track) {
     sockets_.push_back({alarm_.get(), POLLIN, 0});
     const int patience = desk_.prepare(sockets_);
     sleep(rest(patience));
-    desk_.serve();
+    desk_.serve(sockets_);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -24,8 +25,8 @@ class Engine final : public backends::Listener, public device::Helper {
     virtual ~Desk() = default;
     /// Adds the sockets to wait for; returns how long at most, -1: no limit.
     virtual int prepare(std::vector<pollfd>& sockets) = 0;
-    /// After the sleep.
-    virtual void serve() = 0;
+    /// After the sleep, with what it has found out about the sockets.
+    virtual void serve(std::span<const pollfd> sockets) = 0;
   };
 
   /// Takes from its landing what a GPU's stream waits for.

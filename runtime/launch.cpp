@@ -9,6 +9,7 @@
 #include "runtime/child.hpp"
 #include "runtime/launch_flags.hpp"
 #include "runtime/meeting.hpp"
+#include "runtime/report.hpp"
 #include "runtime/start.hpp"
 
 #include <sluice/run.hpp>
@@ -102,12 +103,14 @@ class Signals {
 /// The processes of one sluice-run, and its partners on other hosts.
 class Job {
  public:
-  Job(Request request, Agreement agreement)
+  /// @param outer  a pipe whose other end the sluice-run holds that started this one; empty: none did
+  Job(Request request, Agreement agreement, base::Fd outer)
       : request_(std::move(request)), first_(agreement.first), size_(agreement.size),
-        partners_(std::move(agreement.partners)) {
+        partners_(std::move(agreement.partners)), outer_(std::move(outer)) {
     events_ = base::Fd(::epoll_create1(EPOLL_CLOEXEC));
     if (!events_) throw std::system_error(errno, std::generic_category(), "epoll_create1");
     watch(signals_.arriving(), {What::signal, 0});
+    if (outer_) watch(outer_, {What::outer, 0});
     for (std::size_t i = 0; i < partners_.size(); ++i) watch(partners_[i].wire.socket(), {What::partner, i});
     start(agreement);
   }
@@ -115,7 +118,7 @@ class Job {
   /// Returns when all have ended, here and elsewhere, with the exit code.
   int supervise() {
     report_end();
-    while (children_left() || !partners_.empty()) {
+    while ((children_left() && !blind_) || !partners_.empty()) {
       std::array<epoll_event, 64> ready{};
       const int count = ::epoll_wait(events_.get(), ready.data(), ready.size(), patience());
       for (const epoll_event& event : std::span(ready).first(static_cast<std::size_t>(std::max(count, 0)))) {
@@ -130,12 +133,12 @@ class Job {
   }
 
  private:
-  enum class What : std::uint64_t { signal, partner };
+  enum class What : std::uint64_t { signal, partner, outer };
   struct Event {
     What what;
     std::size_t index;
   };
-  static constexpr std::uint64_t kKinds = 2;
+  static constexpr std::uint64_t kKinds = 3;
 
   struct Failure {
     std::string who;
@@ -206,6 +209,9 @@ class Job {
         // stale.
         if (index < partners_.size()) hear(partners_[index]);
         return;
+      case What::outer:
+        ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, outer_.get(), nullptr);
+        return kill_the_rest("the sluice-run that started this one is gone");
     }
   }
 
@@ -294,13 +300,23 @@ class Job {
   void ended(std::size_t child, int status) {
     Ending ending = children_[child].ended(status);
     --running_;
-    if (ending.code == 0 && !ending.run_called && (request_.threads || size_ > 1)) {
-      ending.code = 1;
-      if (!failed_) say(request_.command.front() + std::string(" ended without having called sluice::run"));
-    }
+    if (ending.code == 0) ending.code = code_of_zero(child);
     // Whom we killed is named already.
     if (ending.signal != 0 && !killed_) say(who(child) + " was ended by signal " + signal_text(ending.signal));
-    if (ending.code != 0 && !(killed_ && failed_)) fail({who(child), ending.code, ending.lost_peer});
+    if (ending.code != 0 && !(killed_ && failed_)) fail({who(child), ending.code, children_[child].report().lost_peer});
+  }
+
+  // A process that ends with 0 may have failed all the same.
+  int code_of_zero(std::size_t child) {
+    const Report& report = children_[child].report();
+    if (report.refused) return 2;
+    if (!report.run_called && (request_.threads || size_ > 1)) {
+      if (!failed_) say(request_.command.front() + std::string(" ended without having called sluice::run"));
+      return 1;
+    }
+    if (report.left_together || report.ranks == 0 || (report.ranks == 1 && report.ends == 0)) return 0;
+    say(who(child) + " ended inside sluice::run, with channels open or other ranks of the process");
+    return 1;
   }
 
   // The exit code is that of the rank that failed first. Others may end, and be seen, before it: by the loss of it.
@@ -320,7 +336,9 @@ class Job {
       children_[child].kill(SIGKILL);
       name(who(child));
     }
-    for (const Descendant& one : descendants()) {
+    const std::vector<Descendant> all = descendants();
+    if (killed_ && running_ == 0 && all.empty()) return give_up();
+    for (const Descendant& one : all) {
       if (is_rank(one.pid)) continue;
       ::kill(one.pid, SIGKILL);
       if (!is_rank(one.child)) name("process " + std::to_string(one.pid) + " (" + one.name + ")");
@@ -328,6 +346,12 @@ class Job {
     if (!killed_ && !names.empty()) say("killed " + names + ": " + why);
     killed_ = true;
     deadline_ = {Clock::now() + milliseconds(100), why};  // what was started meanwhile
+  }
+
+  void give_up() {
+    reap();
+    blind_ = children_left();
+    if (blind_) say("processes that ranks have left behind still run, and /proc does not show them");
   }
 
   std::string who(std::size_t child) const {
@@ -414,6 +438,7 @@ class Job {
   Rank first_;
   int size_;
   std::vector<Partner> partners_;  // at host 0 all others, else host 0; none once the whole job is over
+  base::Fd outer_;
   Signals signals_;
   base::Fd events_;
   std::vector<Child> children_;
@@ -423,6 +448,7 @@ class Job {
   std::optional<Clock::time_point> ignoring_;  // when those that ignore it are killed
   std::optional<Deadline> deadline_;
   bool killed_ = false;
+  bool blind_ = false;    // there are processes that nothing here can find
   std::set<pid_t> told_;  // processes left behind by ranks, which got a signal
   bool told_end_ = false;
 };
@@ -453,14 +479,14 @@ int launch_request(Request request) {
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
   const base::Env env = checked_env();  // a bad variable is one error here, not one from each rank
   // A rank that is a launcher: its exit code is that of its job, and its ranks have nothing of the outer one.
-  const LaunchReport report(env.report_fd);
+  base::Fd outer = join_launcher(env);
   for (const int fd : {env.listen_fd, env.tcp_fd, env.hosts_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   find_program(request.command.front());  // likewise a program, before others wait for us
   check_descriptors(request);
   const bool one_host = request.hosts <= 1;
   Agreement agreement = one_host ? agree_alone(request) : meet(request, env);
   const std::string job = agreement.job;
-  const int code = Job(std::move(request), std::move(agreement)).supervise();
+  const int code = Job(std::move(request), std::move(agreement), std::move(outer)).supervise();
   if (env.trace.empty() || job.empty()) return code;
   try {
     base::trace::TimelineFile(env.trace, job).merge_the_rest();

@@ -8,6 +8,7 @@
 #include "base/process.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/context.hpp"
+#include "runtime/launchers.hpp"
 #include "runtime/start.hpp"
 
 #include <sluice/error.hpp>
@@ -207,6 +208,20 @@ Rank world_rank() {
   return rank;
 }
 
+/// Why MPI has not found all ranks that the launcher has started; empty: as far as it tells, all.
+std::string missing_ranks() {
+  const auto launcher = other_launcher();
+  int size = 0;
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  if (!launcher || size >= launcher->ranks) {
+    if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
+    return {};
+  }
+  return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
+         " ranks or more, and MPI_Init found " + std::to_string(size) +
+         ": the launcher is that of another MPI than the program was built with";
+}
+
 }  // namespace
 
 }  // namespace runtime
@@ -234,6 +249,10 @@ Context context(MPI_Comm communicator, const Options& options) {
 extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
   using namespace sluice::runtime;
   Session session(start.argc, start.argv);
+  if (const std::string why = missing_ranks(); !why.empty()) {
+    session.end(Outcome::failed);
+    throw std::invalid_argument(why);
+  }
   const Outcome outcome = run_rank(
       world_rank(), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
   session.end(outcome);

@@ -7,6 +7,7 @@
 #include "base/fork.hpp"
 #include "base/log.hpp"
 #include "base/signals.hpp"
+#include "runtime/report.hpp"
 #include "runtime/world.hpp"
 
 namespace sluice::runtime {
@@ -42,12 +43,14 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
   }
   begin_anew();
   open_[key] = end->id;
+  ++report().ends;
   ends_[end->id] = end.get();
   waiting_here_[key].push_back(end->id);
   Peer& peer = peers_.at(key.world_peer);
   peers_.reach(peer);
   if (peer.lost) return end->peer_lost(peer.why_lost);
   if (peer.in) announce(*end);
+  if (launcher_lost_) end->fail(Code::aborted, kLauncherLost);
   // Its sleep does not look at a socket that was made meanwhile (test:
   // Start.the_end_of_a_thread_rank_is_noticed_by_the_others).
   engine_.wake();
@@ -312,6 +315,7 @@ void World::begin_closing(ChannelEnd& end) {
   send_failures();  // before the closing: a peer that hears of that first takes it for an ordinary one
   end.closing = end.final();
   open_.erase(end.opening.key);
+  --report().ends;
   if (end.announced) announce_closing(end);
 }
 

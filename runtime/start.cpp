@@ -6,17 +6,15 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
+#include "base/threads.hpp"
 #include "base/timeline_file.hpp"
 #include "base/trace.hpp"
 #include "device/profiler.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/context.hpp"
+#include "runtime/launchers.hpp"
 
 #include <sluice/error.hpp>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,6 +23,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -37,35 +36,19 @@ namespace {
 
 Starter g_starter = nullptr;
 
-std::optional<int> number_in(const char* variable) {
-  const char* const text = std::getenv(variable);
-  return text == nullptr ? std::nullopt : std::optional(std::atoi(text));
-}
-
-/// How many ranks an MPI launcher started. 0: it does not say. Nothing: no MPI launcher.
-std::optional<int> mpi_ranks() {
-  for (const char* const size : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"}) {
-    if (const auto ranks = number_in(size)) return ranks;
-  }
-  // A shell that srun opened has these too, with one task: programs started there are alone.
-  const auto tasks = number_in("SLURM_PROCID") ? number_in("SLURM_STEP_NUM_TASKS") : std::nullopt;
-  if (tasks.value_or(1) > 1) return tasks;
-  return number_in("PMIX_RANK") ? std::optional(0) : std::nullopt;
-}
-
-Outcome run_place(Place place, const Start& start) {
+Outcome run_place(Place place, const Start& start, InsideRun inside = {}) {
   const Rank rank = place.rank;
   return run_rank(
-      rank, [&] { return open_context(std::move(place), start.env, start.options); }, start.body);
+      rank, [&] { return open_context(std::move(place), start.env, start.options); }, start.body, std::move(inside));
 }
 
 Outcome run_places(int ranks, const Start& start) {
   if (ranks < 1) throw std::invalid_argument("the number of ranks must be 1 or more, not " + std::to_string(ranks));
   std::atomic<Outcome> outcome{Outcome::done};
-  const auto run_one = [&](Place place) {
+  const auto run_one = [&](Place place, InsideRun inside) {
     const base::Origin origin;
     const bool first = place.rank == 0;
-    const Outcome mine = run_place(std::move(place), start);
+    const Outcome mine = run_place(std::move(place), start, std::move(inside));
     // A child of fork that leaves the body of another rank has this thread alone, and no `run` to return from.
     if (!origin.here() && !first) std::_Exit(exit_code(mine));
     Outcome none = Outcome::done;
@@ -75,28 +58,41 @@ Outcome run_places(int ranks, const Start& start) {
   // them lost. In a child of fork that leaves the body they do not run, and must not be joined.
   auto others = base::make_here<std::vector<std::jthread>>();
   std::vector<Place> places = threads(ranks);
+  std::vector<InsideRun> inside(places.size());  // also those that have not begun when the first calls `exit`
   for (std::size_t rank = 1; rank < places.size(); ++rank) {
-    others->emplace_back([&run_one, place = std::move(places[rank])]() mutable { run_one(std::move(place)); });
+    try {
+      others->emplace_back([&run_one, place = std::move(places[rank]), counted = std::move(inside[rank])]() mutable {
+        run_one(std::move(place), std::move(counted));
+      });
+    } catch (const std::system_error& reason) {
+      throw base::no_thread("rank " + std::to_string(rank), reason.code().value());
+    }
   }
-  run_one(std::move(places[0]));
+  run_one(std::move(places[0]), std::move(inside[0]));
   others.reset();
   return outcome;
 }
 
-Outcome run_under_mpi(int ranks, const Start& start) {
+Outcome run_under(const OtherLauncher& launcher, const Start& start) {
   if (g_starter != nullptr) return g_starter(start);
-  if (ranks == 1) return run_place(alone(), start);
-  throw std::invalid_argument(
-      "an MPI launcher started this program, which is not linked with Sluice::mpi: link it, or start with sluice-run");
+  if (launcher.ranks > 1) {
+    throw std::invalid_argument(launcher.said +
+                                ": a launcher started this program as one of several ranks, and it is not linked with "
+                                "Sluice::mpi: link it, or start with sluice-run");
+  }
+  if (!launcher.told) warn_of_one_rank(launcher);
+  return run_place(alone(), start);
 }
 
 Outcome run_start(const Start& start) {
   const base::Env& env = start.env;
   if (env.threads > 0) return run_places(env.threads, start);
   if (env.rank >= 0 || env.size > 0 || env.listen_fd >= 0 || env.hosts_fd >= 0 || env.tcp_fd >= 0 || !env.job.empty()) {
-    return run_place(launched(env), start);
+    Place place = launched(env);
+    become_rank(place.rank);
+    return run_place(std::move(place), start);
   }
-  if (const auto ranks = mpi_ranks()) return run_under_mpi(*ranks, start);
+  if (const auto launcher = other_launcher()) return run_under(*launcher, start);
   return run_place(alone(), start);
 }
 
@@ -133,32 +129,10 @@ void say_what_ended(Rank rank, std::string_view what) {
 
 }  // namespace
 
-LaunchReport::LaunchReport(int fd) {
-  if (fd < 0) return;
-  struct stat status {};
-  // A program in between may have closed it, and the number be that of one of its files.
-  if (::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode)) {
-    throw std::invalid_argument("SLUICE_REPORT_FD=" + std::to_string(fd) +
-                                " is not the pipe of sluice-run, which alone sets it: was it closed in between?");
-  }
-  ::fcntl(fd, F_SETFD, FD_CLOEXEC);  // what the rank starts reports nothing
-  pipe_ = base::Fd(fd);
-  say(kRunCalled);
-}
-
-int LaunchReport::ended(Outcome outcome) const {
-  if (outcome == Outcome::lost_peer && origin_.here()) say(kLostPeer);  // a child of fork is no rank
-  return exit_code(outcome);
-}
-
-void LaunchReport::say(char what) const {
-  // The launcher may be gone; this process is then being ended.
-  [[maybe_unused]] const auto written = ::write(pipe_.get(), &what, 1);
-}
-
 void register_starter(Starter starter) noexcept { g_starter = starter; }
 
-Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body) {
+Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body, InsideRun inside) {
+  inside.begin(rank);
   std::optional<Context> context;
   Outcome outcome = Outcome::failed;
   try {
@@ -208,10 +182,13 @@ int run(int argc, char** argv, const Body& body, const Options& options) {
           "no "
           "child of fork (sluice::run_threads any number of times)");
     }
-    const base::Env env = runtime::settings(options);
+    base::Env env = runtime::settings(options);
     base::forget_launcher();
-    const runtime::LaunchReport report(env.report_fd);
-    return report.ended(runtime::run_start({argc, argv, body, options, env}));
+    const base::Fd launcher = runtime::join_launcher(env);
+    env.launcher_fd = launcher.get();
+    const runtime::Outcome outcome = runtime::run_start({argc, argv, body, options, env});
+    if (outcome == runtime::Outcome::lost_peer) runtime::report().lost_peer = true;
+    return runtime::exit_code(outcome);
   });
 }
 

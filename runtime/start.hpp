@@ -3,8 +3,7 @@
 #pragma once
 
 #include "base/env.hpp"
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "runtime/report.hpp"
 
 #include <sluice/run.hpp>
 
@@ -31,25 +30,6 @@ enum class Outcome {
 
 constexpr int exit_code(Outcome outcome) noexcept { return outcome == Outcome::done ? 0 : 1; }
 
-/// What a rank writes to SLUICE_REPORT_FD, for sluice-run.
-inline constexpr char kRunCalled = 'r';
-inline constexpr char kLostPeer = 'l';
-
-/// A rank's messages to sluice-run: `run` was called; another rank's failure ended it.
-class LaunchReport {
- public:
-  /// @param fd  SLUICE_REPORT_FD; -1: there is no sluice-run @throws std::invalid_argument if it is no pipe
-  explicit LaunchReport(int fd);
-  /// The exit code.
-  int ended(Outcome outcome) const;
-
- private:
-  void say(char what) const;
-
-  base::Fd pipe_;
-  base::Origin origin_;
-};
-
 /// A way of starting that another library brings.
 using Starter = Outcome (*)(const Start&);
 
@@ -57,7 +37,8 @@ using Starter = Outcome (*)(const Start&);
 [[gnu::visibility("default")]] void register_starter(Starter starter) noexcept;
 
 /// Opens the rank's context, runs the body on it and ends it. What either throws is one line on stderr.
-[[gnu::visibility("default")]] Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body);
+[[gnu::visibility("default")]] Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body,
+                                                InsideRun inside = {});
 
 /// Reads the environment, and checks that the backends it names exist. @throws std::invalid_argument
 base::Env checked_env();

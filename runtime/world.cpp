@@ -2,6 +2,9 @@
 // A rank's start and end, its failures, and what its engine does between turns.
 #include "runtime/world.hpp"
 
+#include <signal.h>
+#include <time.h>
+
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
@@ -19,6 +22,8 @@ thread_local std::optional<Clock::time_point> leaves_by;
 
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
+// Without sluice-run a rank may take this long to end by itself.
+constexpr auto kGrace = std::chrono::seconds(5);
 constexpr int kKernelsMs = 10;  // how often to look at what kernels count
 constexpr auto kWithoutDescriptors = std::chrono::seconds(5);
 constexpr int kClosingMs = 10;  // how often to ask whether a GPU is lost whose work a closing end waits for
@@ -46,6 +51,22 @@ void begin_trace(const Place& place, const std::string& file) {
   base::trace::set_rank(place.rank);
 }
 
+bool hung_up(int fd, std::span<const pollfd> sockets) {
+  const auto found = std::find_if(sockets.begin(), sockets.end(), [fd](const pollfd& one) { return one.fd == fd; });
+  return found != sockets.end() && (found->revents & (POLLERR | POLLHUP | POLLNVAL)) != 0;
+}
+
+/// A timer of the kernel's: threads of ours may hang. This is the one place where the library ends a process, as
+/// PR_SET_PDEATHSIG ends the children of sluice-run.
+void kill_this_process_after(std::chrono::seconds time) {
+  sigevent kill{};
+  kill.sigev_notify = SIGEV_SIGNAL;
+  kill.sigev_signo = SIGKILL;
+  timer_t timer{};
+  const itimerspec once{{}, {time.count(), 0}};
+  if (timer_create(CLOCK_MONOTONIC, &kill, &timer) != 0 || timer_settime(timer, 0, &once, nullptr) != 0) raise(SIGKILL);
+}
+
 }  // namespace
 
 Clock::time_point deadline_after(Timeout timeout) noexcept {
@@ -66,6 +87,7 @@ World::World(Place place, const base::Env& env, const Options& options)
     : place_(std::move(place)), limits_{options.timeout.value_or(env.timeout.value_or(kForever)),
                                         options.connect_timeout.value_or(env.connect_timeout), env.warn},
       transports_(open_transports(place_, env)), peers_(place_, env.peer_timeout, transports_, *this),
+      launcher_fd_(env.launcher_fd),
       engine_(*this, {env.engine_cpu, env.engine_poll, place_.mailbox ? place_.mailbox.waker() : nullptr}) {
   device::nontemporal_min.store(env.nontemporal_min);
   device::kernel_put_max.store(env.kernel_put_max);
@@ -187,6 +209,7 @@ void World::abort(const std::string& why) {
 
 int World::prepare(std::vector<pollfd>& sockets) {
   const std::lock_guard lock(mutex_);
+  if (launcher_fd_ >= 0) sockets.push_back({launcher_fd_, 0, 0});  // the end of a pipe is always told
   int patience = peers_.prepare(sockets);
   const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
   if (failing_.load()) at_most(static_cast<int>(kPoisonEvery.count()));
@@ -231,10 +254,11 @@ void World::go_without_descriptors() {
   throw std::runtime_error(lack_);
 }
 
-void World::serve() {
+void World::serve(std::span<const pollfd> sockets) {
   std::unique_lock lock(mutex_);
   if (ended_) return;
   try {
+    if (launcher_fd_ >= 0 && hung_up(launcher_fd_, sockets)) lose_launcher();
     const bool served = serve_peers();
     send_failures();
     let_go();
@@ -251,6 +275,14 @@ void World::serve() {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   changed_.notify_all();
+}
+
+void World::lose_launcher() {
+  launcher_fd_ = -1;
+  launcher_lost_ = true;
+  kill_this_process_after(kGrace);
+  base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + kLauncherLost);
+  for (auto& [id, end] : ends_) end->fail(Code::aborted, kLauncherLost);
 }
 
 bool World::asks_for_streams() const {

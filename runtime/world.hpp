@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct Limits {
   Timeout connect{};
   Timeout warn{};
 };
+
+/// Why channels fail when sluice-run was killed.
+inline constexpr const char* kLauncherLost = "sluice-run is gone";
 
 /// Time left for closing a channel that an exception, or the end of the rank, leaves open. All such channels of a
 /// thread share one deadline: 5 s, or `most`, after the first call. Exceptions cannot be told apart, so a new deadline
@@ -82,7 +86,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   // Engine::Desk
   int prepare(std::vector<pollfd>& sockets) override;
-  void serve() override;
+  void serve(std::span<const pollfd> sockets) override;
 
   // Peers::Audience, under the mutex
   void linked(Peer& peer) override;
@@ -90,6 +94,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   void lost(Peer& peer) override;
   void unsent() override { engine_.wake(); }
 
+  void lose_launcher();
   void see_all_of(const Peer& peer);
   void announce(ChannelEnd& end);
   void announce_closing(const ChannelEnd& end);
@@ -150,6 +155,8 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   base::Clock::time_point lacks_since_{};  // a descriptor; the clock's beginning: none is lacking
   std::string lack_;                       // while one is: how many are needed, and may be had
   bool ended_ = false;
+  int launcher_fd_;  // a pipe whose other end sluice-run holds; -1: there is none, or sluice-run was killed
+  bool launcher_lost_ = false;
 
   std::mutex failures_mutex_;
   std::deque<Error> failures_;

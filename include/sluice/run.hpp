@@ -23,6 +23,8 @@ using Body = std::function<void(Context&)>;
 
 /// Calls `body` once per rank: processes or threads of `sluice-run`, MPI if `Sluice::mpi` is linked, else one rank.
 /// Once a process, also where several plug-ins are linked with a static library and so have a copy of it each.
+/// A rank may call `exit` in the body. With code 0, while it has channels open or other ranks of its process go on,
+/// that is a failure: one line on stderr names the rank, and the code is 1.
 /// @returns the exit code: 0, 1 if the body threw (one line on stderr says what), 2 for a bad setting.
 SLUICE_EXPORT int run(int argc, char** argv, const Body& body, const Options& options = {});
 

@@ -55,7 +55,7 @@ class Seam {
   /// Sleeps until the engine is woken.
   class Desk final : public runtime::Engine::Desk {
     int prepare(std::vector<pollfd>&) override { return -1; }
-    void serve() override {}
+    void serve(std::span<const pollfd>) override {}
   };
 
   backends::Key tell_all(Rank from, const backends::Key& key) const;

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 class EmptyDesk final : public Engine::Desk {
  public:
   int prepare(std::vector<pollfd>&) override { return -1; }
-  void serve() override {}
+  void serve(std::span<const pollfd>) override {}
 };
 
 /// Reaches nobody: it is polled.
@@ -41,7 +41,7 @@ class PolledTransport : public backends::Transport {
 class CountingDesk final : public Engine::Desk {
  public:
   int prepare(std::vector<pollfd>&) override { return -1; }
-  void serve() override { ++wakes_; }
+  void serve(std::span<const pollfd>) override { ++wakes_; }
   int wakes() const { return wakes_; }
 
  private:

@@ -119,14 +119,16 @@ TEST(Env, sizes_have_suffixes) {
 }
 
 TEST(Env, the_launchers_own_are_read) {
-  const Set set{{"SLUICE_RANK", "2"},    {"SLUICE_SIZE", "4"},      {"SLUICE_JOB", "abc"},
-                {"SLUICE_THREADS", "0"}, {"SLUICE_LISTEN_FD", "7"}, {"SLUICE_REPORT_FD", "8"}};
+  const Set set{{"SLUICE_RANK", "2"},       {"SLUICE_SIZE", "4"},      {"SLUICE_JOB", "abc"},
+                {"SLUICE_THREADS", "0"},    {"SLUICE_LISTEN_FD", "7"}, {"SLUICE_REPORT_FD", "8"},
+                {"SLUICE_LAUNCHER_FD", "9"}};
   const Env env = read_env();
   EXPECT_EQ(env.rank, 2);
   EXPECT_EQ(env.size, 4);
   EXPECT_EQ(env.job, "abc");
   EXPECT_EQ(env.listen_fd, 7);
   EXPECT_EQ(env.report_fd, 8);
+  EXPECT_EQ(env.launcher_fd, 9);
 }
 
 TEST(Env, a_bad_value_is_an_error_that_names_the_variable_and_the_value) {

@@ -9,6 +9,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -20,6 +21,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -106,10 +108,10 @@ void close_standard_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
 }
 
-// Words round a ring, while the rank writes to all standard descriptors, as a program does that complains a lot.
-void writes_while_a_ring_turns(sluice::Context& context) {
+/// Sends words round a ring, and calls `meanwhile` at each turn.
+template <class Meanwhile>
+void turn_a_ring(sluice::Context& context, const Meanwhile& meanwhile) {
   constexpr std::size_t kWords = 128;
-  constexpr std::string_view kLine = "43 bytes of a message that has no reader...";
   const sluice::Rank right = (context.rank() + 1) % context.size();
   const sluice::Rank left = (context.rank() + context.size() - 1) % context.size();
   const auto stream = sluice::Stream::program_order();
@@ -117,9 +119,7 @@ void writes_while_a_ring_turns(sluice::Context& context) {
   sluice::Sender east = context.sender(right, 1, memory.slice(0, memory.bytes() / 2));
   sluice::Receiver west = context.receiver(left, 1, memory.slice(memory.bytes() / 2, memory.bytes() / 2));
   for (int epoch = 1; epoch <= 200; ++epoch) {
-    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-      [[maybe_unused]] const auto written = ::write(fd, kLine.data(), kLine.size());
-    }
+    meanwhile();
     const sluice::Slice source = east.acquire(stream);
     std::ranges::fill(source.as<int>(), context.rank() + epoch);
     east.put(stream);
@@ -127,6 +127,20 @@ void writes_while_a_ring_turns(sluice::Context& context) {
     if (std::ranges::count(seen.as<int>(), left + epoch) != kWords) g_exit_code = 4;
     west.release(stream);
   }
+}
+
+void a_ring_turns(sluice::Context& context) {
+  turn_a_ring(context, [] {});
+}
+
+// To all standard descriptors, as a program does that complains a lot.
+void writes_while_a_ring_turns(sluice::Context& context) {
+  turn_a_ring(context, [] {
+    constexpr std::string_view kLine = "43 bytes of a message that has no reader...";
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+      [[maybe_unused]] const auto written = ::write(fd, kLine.data(), kLine.size());
+    }
+  });
 }
 
 void closes_descriptors_inside(sluice::Context& context) {
@@ -162,7 +176,7 @@ void says_when_it_goes_on(sluice::Context&) {
 }
 
 // A hundred children whose parent ends before they are waited for.
-void leaves_children_behind(sluice::Context&) {
+void leaves_children_behind_and_ends(sluice::Context&) {
   const pid_t between = ::fork();
   if (between == 0) {
     for (int i = 0; i < 100; ++i) {
@@ -171,16 +185,90 @@ void leaves_children_behind(sluice::Context&) {
     ::_exit(0);
   }
   ::waitpid(between, nullptr, 0);
+}
+
+void leaves_children_behind(sluice::Context& context) {
+  leaves_children_behind_and_ends(context);
   say("r");
   sleep_for_ever();
 }
 
+/// Both ends of a channel to itself, open.
+struct OpenChannel {
+  explicit OpenChannel(sluice::Context& context)
+      : memory(context.allocate(16)), sender(context.sender(context.rank(), 1, memory.slice(0, 8))),
+        receiver(context.receiver(context.rank(), 1, memory.slice(8, 8))) {}
+
+  sluice::Memory memory;
+  sluice::Sender sender;
+  sluice::Receiver receiver;
+};
+
+void rank_one_exits_with_a_channel(sluice::Context& context) {
+  const OpenChannel channel(context);
+  if (context.rank() == 1) std::exit(0);
+  sleep_for_ever();
+}
+
+void rank_one_leaves_with_a_channel(sluice::Context& context) {
+  const OpenChannel channel(context);
+  if (context.rank() == 1) ::_exit(0);
+}
+
+void rank_one_exits_with_7(sluice::Context& context) {
+  const OpenChannel channel(context);
+  if (context.rank() == 1) std::exit(7);
+}
+
+void rank_one_exits(sluice::Context& context) {
+  if (context.rank() == 1) std::exit(0);
+  sleep_for_ever();
+}
+
+// As a program does that says how it is used.
+void every_rank_exits(sluice::Context& context) {
+  { const OpenChannel channel(context); }
+  says_who_it_is(context);
+  std::exit(0);
+}
+
+void rank_one_exits_while_a_ring_turns(sluice::Context& context) {
+  int turns = 0;
+  turn_a_ring(context, [&] {
+    if (context.rank() == 1 && ++turns == 100) std::exit(0);
+  });
+}
+
+// Rank 0 waits for what never comes, and then as rank 1 does, which waits for nothing of Sluice's.
+void waits_in_a_channel(sluice::Context& context) {
+  const sluice::Memory memory = context.allocate(8);
+  sluice::Receiver receiver = context.receiver(context.rank(), 1, memory.all());
+  say("r");
+  if (context.rank() == 0) {
+    try {
+      receiver.wait_for(1min);
+    } catch (const sluice::Error& error) {
+      say(std::string(error.what()) + "\n");
+    }
+  }
+  sleep_for_ever();
+}
+
 const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
+    {"rank_one_exits_with_a_channel", rank_one_exits_with_a_channel},
+    {"rank_one_leaves_with_a_channel", rank_one_leaves_with_a_channel},
+    {"rank_one_exits_with_7", rank_one_exits_with_7},
+    {"rank_one_exits", rank_one_exits},
+    {"every_rank_exits", every_rank_exits},
+    {"rank_one_exits_while_a_ring_turns", rank_one_exits_while_a_ring_turns},
+    {"waits_in_a_channel", waits_in_a_channel},
     {"says_what_it_reads", says_what_it_reads},
     {"ignores_the_request_to_end", ignores_the_request_to_end},
     {"catches_the_request_to_end", catches_the_request_to_end},
     {"says_when_it_goes_on", says_when_it_goes_on},
     {"leaves_children_behind", leaves_children_behind},
+    {"leaves_children_behind_and_ends", leaves_children_behind_and_ends},
+    {"a_ring_turns", a_ring_turns},
     {"writes_while_a_ring_turns", writes_while_a_ring_turns},
     {"closes_descriptors_inside", closes_descriptors_inside},
     {"rank_one_fails", rank_one_fails},
@@ -235,10 +323,10 @@ Program start(const std::vector<std::string>& arguments) {
 Result launch(const std::vector<std::string>& arguments) { return start(arguments).result(); }
 
 /// As the filter of a container does.
-void forbid_pidfd_open() {
+void forbid(int call, int error) {
   std::array<sock_filter, 4> filter = {{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
-                                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 1),
+                                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
                                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
   const sock_fprog program{filter.size(), filter.data()};
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -407,7 +495,10 @@ TEST(Launch, ranks_stop_and_go_on_with_the_launcher) {
   Program launcher = start(as("says_when_it_goes_on", {"-n", "1"}));
   const pid_t rank = std::stoi(launcher.read_line());
   launcher.signal(SIGTSTP);
-  while (state_of(rank) != 'T' || state_of(launcher.pid()) != 'T') std::this_thread::sleep_for(1ms);
+  const auto stopped = [&] { return state_of(rank) == 'T' && state_of(launcher.pid()) == 'T'; };
+  const auto deadline = Clock::now() + 20s;
+  while (!stopped() && Clock::now() < deadline) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(stopped());
   launcher.signal(SIGCONT);
   launcher.read_bytes(1);
   launcher.signal(SIGTERM);
@@ -442,23 +533,26 @@ std::vector<std::string> in_a_shell(const std::string& what, const std::string& 
 // The pipes of the output end when nothing is left that could write there.
 TEST(Launch, nothing_outlives_a_launcher_that_returns) {
   const std::string script = "\"$0\" --as \"$1\"; exit $?";
+  Program failed = start(in_a_shell("rank_one_fails_and_others_hang", script, {"-n", "3"}));
+  Program slow = start(in_a_shell("says_who_it_is", "(trap '' TERM; sleep 30) & exec \"$0\" --as \"$1\"", {"-n", "1"}));
   Program told = start(in_a_shell("waits_for_a_signal", script, {"-n", "2"}));
   told.read_bytes(2);
   told.signal(SIGTERM);
-  EXPECT_EQ(told.result().code, 128 + SIGTERM);
+  const Result of_told = told.result();
+  EXPECT_EQ(of_told.code, 128 + SIGTERM);
+  EXPECT_FALSE(contains(of_told.err, "sluice-run is gone")) << of_told.err;
 
-  const Result failed = launch(in_a_shell("rank_one_fails_and_others_hang", script, {"-n", "3"}));
-  EXPECT_EQ(failed.code, 3) << failed.err;
+  const Result of_failed = failed.result();
+  EXPECT_EQ(of_failed.code, 3) << of_failed.err;
 
   const auto before = Clock::now();
-  const Result left = launch(in_a_shell("says_who_it_is", "sleep 600 & exec \"$0\" --as \"$1\"", {"-n", "2"}));
+  const Result left = launch(in_a_shell("says_who_it_is", "sleep 30 & exec \"$0\" --as \"$1\"", {"-n", "2"}));
   EXPECT_EQ(left.code, 0) << left.err;
-  EXPECT_LT(Clock::now() - before, 60s);
+  EXPECT_LT(Clock::now() - before, 30s);
 
-  const Result slow =
-      launch(in_a_shell("says_who_it_is", "(trap '' TERM; sleep 600) & exec \"$0\" --as \"$1\"", {"-n", "1"}));
-  EXPECT_EQ(slow.code, 0);
-  EXPECT_TRUE(contains(slow.err, "still running 5 s after the last rank has ended")) << slow.err;
+  const Result of_slow = slow.result();
+  EXPECT_EQ(of_slow.code, 0);
+  EXPECT_TRUE(contains(of_slow.err, "still running 5 s after the last rank has ended")) << of_slow.err;
 }
 
 TEST(Launch, children_that_ranks_leave_behind_are_waited_for) {
@@ -492,27 +586,154 @@ TEST(Launch, a_rank_may_be_a_launcher) {
   }
 }
 
-TEST(Launch, a_file_with_the_number_of_the_report_is_not_written_to) {
+TEST(Launch, a_file_with_the_number_of_a_descriptor_of_the_launcher_is_left_alone) {
   const std::filesystem::path file =
       std::filesystem::temp_directory_path() / ("sluice-report-" + std::to_string(::getpid()));
-  const std::string script = "eval \"exec $SLUICE_REPORT_FD>" + file.string() + "\"; exec \"$0\" --as \"$1\"";
+  for (const std::string variable : {"SLUICE_REPORT_FD", "SLUICE_LAUNCHER_FD"}) {
+    const std::string script = "eval \"exec $" + variable + ">" + file.string() + "\"; exec \"$0\" --as \"$1\"";
+    std::vector<std::string> arguments = in_a_shell("says_who_it_is", script, {"-n", "1"});
+    arguments[2] = "bash";  // others do not know numbers above 9
+    const Result result = launch(arguments);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_TRUE(contains(result.err, variable + "=") && contains(result.err, "is not what sluice-run gave"))
+        << result.err;
+    EXPECT_EQ(std::filesystem::file_size(file), 0);
+    std::filesystem::remove(file);
+  }
+}
+
+TEST(Launch, another_pipe_with_the_number_of_the_launchers_is_refused) {
+  const std::string script = "eval \"exec $SLUICE_LAUNCHER_FD> >(cat)\"; exec \"$0\" --as \"$1\"";
   std::vector<std::string> arguments = in_a_shell("says_who_it_is", script, {"-n", "1"});
-  arguments[2] = "bash";  // others do not know numbers above 9
+  arguments[2] = "bash";
   const Result result = launch(arguments);
   EXPECT_EQ(result.code, 2);
-  EXPECT_TRUE(contains(result.err, "is not the pipe of sluice-run")) << result.err;
-  EXPECT_EQ(std::filesystem::file_size(file), 0);
-  std::filesystem::remove(file);
+  EXPECT_TRUE(contains(result.err, "is not what sluice-run gave")) << result.err;
+}
+
+TEST(Launch, a_rank_that_exits_too_early_has_failed) {
+  Program alone = start(as("rank_one_exits", {"-n", "2", "--threads"}));
+  Program hanging = start(as("rank_one_exits_with_a_channel", {"-n", "2"}));
+  Program threads = start(as("rank_one_exits_with_a_channel", {"-n", "2", "--threads"}));
+  Program left = start(as("rank_one_leaves_with_a_channel", {"-n", "2"}));
+  Program seven = start(as("rank_one_exits_with_7", {"-n", "2"}));
+
+  const Result of_threads = threads.result();
+  EXPECT_EQ(of_threads.code, 1);
+  EXPECT_EQ(of_threads.err.substr(0, of_threads.err.find(", with ")), "sluice: rank 1 called exit inside sluice::run");
+  const Result of_left = left.result();
+  ASSERT_EQ(of_left.code, 1);
+  EXPECT_TRUE(contains(of_left.err, "sluice-run: rank 1 ended inside sluice::run")) << of_left.err;
+  EXPECT_EQ(seven.result().code, 7);
+
+  const Result of_hanging = hanging.result();
+  EXPECT_EQ(of_hanging.code, 1);
+  EXPECT_TRUE(contains(of_hanging.err, "sluice: rank 1 called exit inside sluice::run, with 2 ends of channels open\n"))
+      << of_hanging.err;
+  EXPECT_TRUE(contains(of_hanging.err, "killed rank 0: still running 5 s after the failure of rank 1"))
+      << of_hanging.err;
+
+  const Result of_alone = alone.result();
+  EXPECT_EQ(of_alone.code, 1);
+  EXPECT_EQ(of_alone.err,
+            "sluice: rank 1 called exit inside sluice::run, with 1 rank of this process not at its end\n");
+}
+
+TEST(Launch, ranks_that_all_exit_with_nothing_open_have_succeeded) {
+  for (const auto& flags : {std::vector<std::string>{"-n", "3"}, {"-n", "3", "--threads"}}) {
+    const Result result = launch(as("every_rank_exits", flags));
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.err, "");
+    EXPECT_EQ(lines(result.out), 3);
+  }
+}
+
+// Behind a wrapper, which alone is the launcher's child.
+TEST(Launch, ranks_behind_wrappers_end_with_a_launcher_that_is_killed) {
+  const std::string script = "\"$0\" --as \"$1\"; exit $?";
+  Program launcher = start(in_a_shell("waits_in_a_channel", script, {"-n", "2", "--keep-going"}));
+  launcher.read_bytes(2);
+  const auto before = Clock::now();
+  launcher.signal(SIGKILL);
+  const Result result = launcher.result();
+  EXPECT_GE(Clock::now() - before, 5s);
+  EXPECT_LT(Clock::now() - before, 20s);
+  EXPECT_TRUE(contains(result.out, "sluice-run is gone")) << result.out;
+  for (const char* const rank : {"rank 0", "rank 1"})
+    EXPECT_TRUE(contains(result.err, rank + std::string(": sluice-run is gone"))) << result.err;
+}
+
+TEST(Launch, a_launcher_behind_a_wrapper_ends_with_one_that_is_killed) {
+  const std::string script = "\"$0\" --launch -n 2 \"$0\" --as \"$1\"; exit $?";
+  Program launcher = start(in_a_shell("waits_for_a_signal", script, {"-n", "1"}));
+  launcher.read_bytes(2);
+  launcher.signal(SIGKILL);
+  EXPECT_TRUE(contains(launcher.result().err, "killed rank 0, rank 1: the sluice-run that started this one is gone"));
+}
+
+TEST(Launch, one_process_is_a_rank) {
+  const std::string at_once = "\"$0\" --as \"$1\" & \"$0\" --as \"$1\"; wait";
+  const std::string in_turn = "\"$0\" --as \"$1\"; sleep 0.3; \"$0\" --as \"$1\"";
+  for (const std::string& script : {at_once, in_turn}) {
+    const Result result = launch(in_a_shell("a_ring_turns", script, {"-n", "2"}));
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_EQ(lines(result.err), 2) << result.err;
+    for (const char* const line : {"sluice: rank 0 runs already", "sluice: rank 1 runs already"})
+      EXPECT_TRUE(contains(result.err, line)) << result.err;
+  }
 }
 
 TEST(Launch, a_container_may_forbid_to_watch_processes) {
   Program launcher([] {
-    forbid_pidfd_open();
-    return launch_here(as("says_who_it_is"));
+    forbid(SYS_pidfd_open, EPERM);
+    return launch_here(as("a_ring_turns"));
   });
   const Result result = launcher.result();
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(lines(result.out), 3);
+}
+
+TEST(Launch, a_container_may_forbid_clone3) {
+  for (const auto& flags : {std::vector<std::string>{"-n", "2"}, {"-n", "2", "--threads"}}) {
+    const auto without_clone3 = [&](int error) {
+      Program launcher([&] {
+        forbid(SYS_clone3, error);
+        return launch_here(as("says_who_it_is", flags));
+      });
+      return launcher.result();
+    };
+    const Result unknown = without_clone3(ENOSYS);
+    EXPECT_EQ(unknown.code, 0) << unknown.err;
+    const Result denied = without_clone3(EPERM);
+    EXPECT_EQ(denied.code, 1);
+    EXPECT_TRUE(contains(denied.err, "denies clone3")) << denied.err;
+  }
+}
+
+/// Runs `main` as the first process of a name space of processes, whose number for itself is 1.
+int as_first_process(int (*main)()) {
+  if (::unshare(CLONE_NEWPID) != 0) return 96;
+  const pid_t first = ::fork();
+  if (first == 0) ::_exit(main());
+  int status = 0;
+  ::waitpid(first, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// Here /proc is that of the outer name space: nothing there is taken for a descendant.
+TEST(Launch, a_launcher_may_be_the_first_process_of_a_container) {
+  if (::geteuid() != 0) {
+    std::printf("SKIPPED-HERE: Launch.a_launcher_may_be_the_first_process: not root\n");
+    GTEST_SKIP() << "not root";
+  }
+  Program zombies([] { return as_first_process([] { return launch_here(as("leaves_children_behind_and_ends")); }); });
+  Program left([] {
+    return as_first_process([] {
+      return launch_here({"-n", "1", "sh", "-c", "sleep 600 & exec \"$0\" --as says_who_it_is", "/proc/self/exe"});
+    });
+  });
+  EXPECT_EQ(zombies.result().code, 0);
+  const Result result = left.result();
+  EXPECT_TRUE(contains(result.err, "/proc does not show them")) << result.err;
 }
 
 TEST(Launch, flags_are_understood_as_other_launchers_have_them) {
@@ -579,6 +800,28 @@ TEST_P(ClosedDescriptors, of_ranks) {
 }
 
 TEST_P(ClosedDescriptors, inside_a_body) { EXPECT_EQ(launch(as("closes_descriptors_inside")).code, 0); }
+
+// With what a rank leaves behind in the middle a provider of libfabric's may spin for ever: the launcher ends that.
+TEST(Exit, in_the_middle_of_a_ring_ends_the_job) {
+  const auto before = Clock::now();
+  std::vector<Program> jobs;
+#ifdef SLUICE_TESTS_OFI
+  const std::vector<const char*> backends = {"shm", "ofi:shm", "ofi:shm", "ofi:shm"};
+#else
+  const std::vector<const char*> backends = {"shm"};
+#endif
+  for (const char* const backend : backends) {
+    ::setenv("SLUICE_BACKENDS", backend, 1);
+    jobs.push_back(start(as("rank_one_exits_while_a_ring_turns")));
+  }
+  ::unsetenv("SLUICE_BACKENDS");
+  for (Program& job : jobs) {
+    const Result result = job.result();
+    EXPECT_EQ(result.code, 1);
+    EXPECT_TRUE(contains(result.err, "sluice: rank 1 called exit inside sluice::run, with 2 ends")) << result.err;
+  }
+  EXPECT_LT(Clock::now() - before, 60s);
+}
 
 std::vector<const char*> backends_of_this_build() {
 #ifdef SLUICE_TESTS_OFI

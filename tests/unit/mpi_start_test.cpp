@@ -98,6 +98,13 @@ void rank_one_throws_and_others_hang(sluice::Context& context) {
   for (;;) ::pause();
 }
 
+void rank_one_exits_with_a_channel(sluice::Context& context) {
+  const sluice::Memory memory = context.allocate(sizeof(int));
+  sluice::Receiver receiver = context.receiver(1 - context.rank(), 1, memory.all());
+  if (context.rank() == 1) std::exit(0);
+  receiver.wait(sluice::Stream::program_order());
+}
+
 // A context takes a descriptor to listen, and one for its engine.
 void lacks_descriptors(sluice::Context&) {
   for (const std::size_t spare : {0U, 1U}) {
@@ -118,6 +125,7 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
     {"passes_on_without_descriptors", passes_on_without_descriptors},
     {"has_several_contexts", has_several_contexts},
     {"lacks_descriptors", lacks_descriptors},
+    {"rank_one_exits_with_a_channel", rank_one_exits_with_a_channel},
     {"rank_one_throws", rank_one_throws},
     {"rank_one_throws_and_others_hang", rank_one_throws_and_others_hang}};
 
@@ -202,10 +210,58 @@ TEST(MpiStart, a_context_without_descriptors_is_out_of_resources_and_passes) {
   EXPECT_EQ(result.out, "out_of_resources\nout_of_resources\n");
 }
 
+/// This program by itself, as if another launcher had started it.
+Result started_with(const char* variable, const char* value) {
+  Program program([&] {
+    ::setenv(variable, value, 1);
+    const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    ::execl(self.c_str(), self.c_str(), "--as", "says_who_it_is", nullptr);
+    return 127;
+  });
+  return program.result();
+}
+
+TEST(MpiStart, an_mpi_that_finds_fewer_ranks_than_were_started_is_an_error) {
+  for (const auto& [variable, value] : {std::pair{"OMPI_COMM_WORLD_SIZE", "4"}, {"FLUX_JOB_SIZE", "4"}}) {
+    const Result result = started_with(variable, value);
+    EXPECT_EQ(result.code, 2);
+    EXPECT_TRUE(contains(result.err, std::string(variable) + "=4: ")) << result.err;
+    EXPECT_TRUE(contains(result.err, "MPI_Init found 1")) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(MpiStart, a_launcher_that_does_not_tell_how_many_ranks_it_started_is_named) {
+  const Result result = started_with("ALPS_APP_PE", "0");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(contains(result.err, "warn: ALPS_APP_PE=0: ")) << result.err;
+  EXPECT_EQ(result.out, "rank 0 of 1, 0 of 1 here\n");
+}
+
+TEST(MpiStart, ranks_of_sluice_run_are_not_several_of_mpiexec) {
+  Program launcher([] {
+    std::string self = std::filesystem::read_symlink("/proc/self/exe");
+    std::vector<std::string> words = {"sluice-run", "-n", "2", "mpiexec", "-n", "2", self, "--as", "passes_on"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    return sluice::launch(static_cast<int>(arguments.size()), arguments.data());
+  });
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 2) << result.err;
+  for (const char* const rank : {"rank 0", "rank 1"})
+    EXPECT_TRUE(contains(result.err, std::string("sluice: ") + rank + " runs already")) << result.err;
+}
+
 TEST(MpiStart, a_body_that_throws_fails_the_job) {
   const Result result = mpiexec("3", "rank_one_throws");
   EXPECT_EQ(result.code, 1);
   EXPECT_TRUE(contains(result.err, "sluice: rank 1: rank one had enough\n")) << result.err;
+}
+
+TEST(MpiStart, a_rank_that_exits_with_a_channel_open_fails_the_job) {
+  const Result result = mpiexec("2", "rank_one_exits_with_a_channel");
+  EXPECT_NE(result.code, 0);
+  EXPECT_TRUE(contains(result.err, "sluice: rank 1 called exit inside sluice::run")) << result.err;
 }
 
 TEST(MpiStart, ranks_that_do_not_end_by_themselves_are_ended_after_5_s) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,7 @@ class Program {
     auto [err, err_end] = make_pipe();
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // of a test that hangs, and is killed, nothing is left
       ::dup2(out_end.get(), STDOUT_FILENO);
       ::dup2(err_end.get(), STDERR_FILENO);
       ::_exit(main());

@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -107,18 +109,59 @@ TEST(Start, variables_that_are_passed_over_are_named_at_info) {
     EXPECT_TRUE(contains(result.err, name)) << result.err;
 }
 
-TEST(Start, an_mpi_launcher_without_the_mpi_library_is_an_error_and_never_several_single_ranks) {
-  for (const char* const variable : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
-    const auto under = [&](const char* ranks) {
-      return result_of([&] {
-        ::setenv(variable, ranks, 1);
-        return run(nothing);
-      });
-    };
-    EXPECT_EQ(under("1").code, 0);
-    const Result several = under("4");
-    EXPECT_EQ(several.code, 2);
+Result with_variables(const std::vector<std::pair<const char*, const char*>>& variables) {
+  return result_of([&] {
+    for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+    return run(nothing);
+  });
+}
+
+TEST(Start, a_launcher_of_several_ranks_without_the_mpi_library_is_an_error_and_never_several_single_ranks) {
+  for (const auto& [variable, value] : {std::pair{"PMI_SIZE", "4"},
+                                        {"PMI_RANK", "1"},
+                                        {"OMPI_COMM_WORLD_SIZE", "4"},
+                                        {"MV2_COMM_WORLD_SIZE", "4"},
+                                        {"FLUX_JOB_SIZE", "4"},
+                                        {"FLUX_TASK_RANK", "3"},
+                                        {"PALS_RANKID", "1"},
+                                        {"PALS_LOCAL_SIZE", "2"},
+                                        {"JSM_NAMESPACE_SIZE", "4"},
+                                        {"JSM_NAMESPACE_RANK", "1"},
+                                        {"ALPS_APP_PE", "1"},
+                                        {"MPI_LOCALRANKID", "1"},
+                                        {"MPI_LOCALNRANKS", "2"},
+                                        {"SLURM_STEP_NUM_TASKS", "2"},
+                                        {"SLURM_PROCID", "1"},
+                                        {"PMIX_RANK", "1"}}) {
+    const Result several = with_variables({{variable, value}});
+    EXPECT_EQ(several.code, 2) << variable;
+    EXPECT_TRUE(contains(several.err, std::string(variable) + "=" + value)) << several.err;
     EXPECT_TRUE(contains(several.err, "not linked with Sluice::mpi")) << several.err;
+    EXPECT_EQ(lines(several.err), 1) << several.err;
+  }
+  EXPECT_TRUE(contains(with_variables({{"FLUX_TASK_RANK", "3"}, {"FLUX_JOB_SIZE", "4"}}).err, "FLUX_JOB_SIZE=4"));
+}
+
+TEST(Start, a_launcher_that_does_not_tell_how_many_ranks_it_started_is_named) {
+  for (const char* const variable : {"ALPS_APP_PE", "PALS_RANKID", "PMIX_RANK", "MPI_LOCALRANKID"}) {
+    const Result alone = with_variables({{variable, "0"}});
+    EXPECT_EQ(alone.code, 0);
+    EXPECT_TRUE(contains(alone.err, std::string("warn: ") + variable + "=0: ")) << alone.err;
+    EXPECT_EQ(lines(alone.err), 1) << alone.err;
+  }
+}
+
+TEST(Start, a_launcher_of_one_rank_is_nothing_to_speak_of) {
+  const std::vector<std::vector<std::pair<const char*, const char*>>> cases = {
+      {{"PMI_SIZE", "1"}},
+      {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}},
+      {{"FLUX_JOB_SIZE", "1"}, {"FLUX_TASK_RANK", "0"}},
+      {{"SLURM_PROCID", "0"}},  // a batch script
+      {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}};
+  for (const auto& variables : cases) {
+    const Result alone = with_variables(variables);
+    EXPECT_EQ(alone.code, 0) << variables.front().first;
+    EXPECT_EQ(alone.err, "");
   }
 }
 
@@ -171,6 +214,18 @@ TEST(Start, the_end_of_a_thread_rank_is_noticed_by_the_others) {
   EXPECT_TRUE(contains(result.err, "sluice: rank 1: had enough\n")) << result.err;
   EXPECT_TRUE(contains(result.err, "sluice: rank 0: ")) << result.err;
   EXPECT_FALSE(contains(result.err, "sluice: rank 2: ")) << result.err;
+}
+
+TEST(Start, a_rank_that_exits_while_others_run_is_exit_code_1) {
+  const Result result = result_of([] {
+    return sluice::run_threads(3, [](Context& context) {
+      if (context.rank() == 1) std::exit(0);
+      for (;;) ::pause();
+    });
+  });
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err,
+            "sluice: rank 1 called exit inside sluice::run, with 2 ranks of this process not at their end\n");
 }
 
 TEST(Start, no_ranks_is_a_bad_setting) {

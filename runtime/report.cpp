@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/report.hpp"
+
+#include "base/log.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace sluice::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+static_assert(std::atomic<pid_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "two processes use them");
+
+// All ranks of a process that call `exit` with code 0 do so within this time.
+constexpr std::chrono::seconds kTogether{5};
+
+// Other files do not have these seals, and no others.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+Report g_own;
+Report* g_report = &g_own;
+
+thread_local Rank g_rank = -1;       // of this thread; -1: it is none
+std::atomic<Rank> g_rank_begun{-1};  // the last that has begun: of a process with one rank, that one
+
+[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+
+Report* map(const base::Fd& page) {
+  void* const at = ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
+  if (at == MAP_FAILED) fail("cannot map the report of a rank");
+  return static_cast<Report*>(at);
+}
+
+// A program in between may have closed it, and the number be that of one of its files.
+[[noreturn]] void refuse(const char* variable, int fd) {
+  throw std::invalid_argument(std::string(variable) + "=" + std::to_string(fd) +
+                              " is not what sluice-run gave, which alone sets it: was it closed in between?");
+}
+
+bool is_report(int fd, const struct stat& status) {
+  return S_ISREG(status.st_mode) && status.st_size == sizeof(Report) && ::fcntl(fd, F_GET_SEALS) == kSeals;
+}
+
+std::string counted(int number, const char* what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
+void say_who_left(int others) {
+  const Rank rank = g_rank < 0 && report().ranks == 1 ? g_rank_begun.load() : g_rank;
+  const std::string who = rank < 0 ? "a thread that is no rank" : "rank " + std::to_string(rank);
+  const int ends = report().ends;
+  base::write_line(
+      "sluice: " + who + " called exit inside sluice::run, with " +
+      (ends > 0 ? counted(ends, "end") + " of channels open"
+                : counted(others, "rank") + " of this process not at " + (others == 1 ? "its" : "their") + " end"));
+}
+
+// Other threads that call `exit` meanwhile come here too: a program in which each rank does so, as for --help, is in
+// order.
+void at_exit(int code, void* /*unused*/) {
+  static std::atomic<int> leaving{0};
+  static std::atomic<bool> decided{false};
+  if (code != 0 || report().ranks <= 0 || decided) return;
+  ::on_exit(&at_exit, nullptr);
+  if (leaving.fetch_add(1) > 0) {
+    for (;;) ::pause();
+  }
+  const auto deadline = Clock::now() + kTogether;
+  while (leaving < report().ranks && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  decided = true;
+  if (report().ends <= 0 && leaving >= report().ranks) {
+    report().left_together = true;
+    return;
+  }
+  say_who_left(report().ranks - leaving);
+  std::exit(1);  // the process ends already: this goes on with the other handlers
+}
+
+// Once a process.
+bool watch_exit() {
+  ::pthread_atfork(nullptr, nullptr, [] { g_report = new (&g_own) Report; });
+  return ::on_exit(&at_exit, nullptr) == 0;
+}
+
+}  // namespace
+
+Report& report() noexcept { return *g_report; }
+
+NewReport new_report() {
+  base::Fd page(::memfd_create("sluice-report", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!page || ::ftruncate(page.get(), sizeof(Report)) != 0 || ::fcntl(page.get(), F_ADD_SEALS, kSeals) != 0) {
+    fail("no memory for the report of a rank");
+  }
+  std::shared_ptr<Report> words(new (map(page)) Report, [](Report* report) { ::munmap(report, sizeof(Report)); });
+  return {std::move(page), std::move(words)};
+}
+
+base::Fd join_launcher(const base::Env& env) {
+  if (env.report_fd < 0 && env.launcher_fd < 0) return {};
+  struct stat status {};
+  if (::fstat(env.report_fd, &status) != 0 || !is_report(env.report_fd, status)) {
+    refuse("SLUICE_REPORT_FD", env.report_fd);
+  }
+  const base::Fd page(env.report_fd);
+  g_report = map(page);
+  if (::fstat(env.launcher_fd, &status) != 0 || !S_ISFIFO(status.st_mode) || status.st_ino != report().launcher) {
+    refuse("SLUICE_LAUNCHER_FD", env.launcher_fd);
+  }
+  ::fcntl(env.launcher_fd, F_SETFD, FD_CLOEXEC);
+  report().run_called = true;
+  return base::Fd(env.launcher_fd);
+}
+
+void become_rank(Rank rank) {
+  pid_t none = 0;
+  if (report().process.compare_exchange_strong(none, ::getpid())) return;
+  report().refused = true;
+  throw std::invalid_argument("rank " + std::to_string(rank) + " runs already, or has run, as process " +
+                              std::to_string(none) + ": sluice-run starts one process for each rank");
+}
+
+InsideRun::InsideRun() {
+  [[maybe_unused]] static const bool watched = watch_exit();
+  ++report().ranks;
+}
+
+InsideRun::~InsideRun() {
+  if (counts_) --report().ranks;
+  if (before_) g_rank = *before_;
+}
+
+void InsideRun::begin(Rank rank) {
+  before_ = std::exchange(g_rank, rank);
+  g_rank_begun = rank;
+}
+
+}  // namespace sluice::runtime
