@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "base/text.hpp"
+
 namespace sluice::base {
 
 namespace {
@@ -325,16 +327,6 @@ Env read_env() {
 }
 
 std::span<const Variable> variables() { return kVariables; }
-
-std::vector<std::string_view> words_of(std::string_view list) {
-  std::vector<std::string_view> words;
-  while (!list.empty()) {
-    const auto end = std::min(list.find(','), list.size());
-    if (end > 0) words.push_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return words;
-}
 
 bool launchers_own(std::string_view variable) noexcept {
   const Row* const row = find(variable);

@@ -77,9 +77,6 @@ struct Env {
 /// sets in every container near a service whose name begins with "sluice".
 Env read_env();
 
-/// The words of a list such as SLUICE_BACKENDS holds; they live as long as its text.
-std::vector<std::string_view> words_of(std::string_view list);
-
 /// The whole table, in the order in which sluice-info lists it.
 std::span<const Variable> variables();
 

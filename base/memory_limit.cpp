@@ -4,15 +4,19 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
-#include <sstream>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
+
+#include "base/text.hpp"
 
 namespace sluice::base {
 namespace {
@@ -47,10 +51,11 @@ Rows rows_of(const fs::path& file) {
   Rows rows;
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
-    std::istringstream words(line);
-    std::string name;
+    const auto words = words_of(line, ' ');
     Bytes number = 0;
-    if (words >> name >> number) rows[name] = number;
+    if (words.size() < 2) continue;
+    const auto read = std::from_chars(words[1].data(), words[1].data() + words[1].size(), number);
+    if (read.ec == std::errc()) rows[std::string(words[0])] = number;
   }
   return rows;
 }
@@ -69,13 +74,12 @@ std::vector<Mount> mounts(const std::string& root) {
   for (std::string line; std::getline(in, line);) {
     const std::size_t dash = line.find(" - cgroup");
     if (dash == std::string::npos) continue;
-    std::istringstream left(line);
-    std::istringstream right(line.substr(dash + 3));
-    std::string ignored, top, at, type, options;
-    left >> ignored >> ignored >> ignored >> top >> at;
-    right >> type >> ignored >> options;
-    const bool first = type == "cgroup" && ("," + options + ",").find(",memory,") != std::string::npos;
-    if (first || type == "cgroup2") found.push_back({first ? kFirst : kSecond, top, root + at});
+    const auto left = words_of(std::string_view(line).substr(0, dash), ' ');
+    const auto right = words_of(std::string_view(line).substr(dash + 3), ' ');
+    if (left.size() < 5 || right.size() < 3) continue;
+    const bool first = right[0] == "cgroup" && std::ranges::count(words_of(right[2]), "memory") > 0;
+    if (first || right[0] == "cgroup2")
+      found.push_back({first ? kFirst : kSecond, std::string(left[3]), root + std::string(left[4])});
   }
   return found;
 }

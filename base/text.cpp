@@ -39,6 +39,16 @@ std::uint64_t hash(std::string_view text) noexcept {
   return value;
 }
 
+std::vector<std::string_view> words_of(std::string_view text, char separator) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(separator), text.size());
+    if (end > 0) words.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
 std::string decimal(double value, int digits) {
   std::array<char, std::numeric_limits<double>::max_exponent10 + 64> text{};
   const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits);

@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sluice::base {
 
 /// The same in every process, whatever it was built with.
 std::uint64_t hash(std::string_view text) noexcept;
+
+/// The parts between separators, but for empty ones; they live as long as the text.
+std::vector<std::string_view> words_of(std::string_view text, char separator = ',');
 
 /// With so many digits behind the point: "2.50".
 std::string decimal(double value, int digits);

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/env.hpp"
+#include "base/text.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {

@@ -6,6 +6,7 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "base/process.hpp"
+#include "base/text.hpp"
 #include "base/threads.hpp"
 #include "base/timeline_file.hpp"
 #include "base/trace.hpp"

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "device/copy.hpp"
 
 namespace sluice::runtime {

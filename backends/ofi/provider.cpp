@@ -13,6 +13,7 @@
 #include "backends/ofi/leftovers.hpp"
 #include "backends/ofi/manner.hpp"
 #include "base/env.hpp"
+#include "base/text.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
