@@ -114,8 +114,7 @@ struct Speaker final : sluice::runtime::Peers::Audience {
     std::vector<pollfd> sockets;
     const int patience = peers.prepare(sockets);
     ::poll(sockets.data(), sockets.size(), patience < 0 ? 1 : std::min(patience, 1));
-    const std::string lack = peers.serve();
-    if (!lack.empty()) throw std::runtime_error(lack);
+    if (!peers.serve()) throw std::runtime_error(sluice::base::lack_of_descriptors(peers.lacking()));
   }
 
   sluice::runtime::Place place;

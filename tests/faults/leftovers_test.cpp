@@ -36,6 +36,7 @@ base::Fd file_in_dev_shm(const std::string& name) {
 class DevShm : public testing::Test {
  protected:
   void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "libfabric is not built for sanitizers";
     if (!backends::find_backend("ofi:shm")) GTEST_SKIP() << "libfabric has no shm here";
     if (shm_.made()) return;
     skipped_here("mounting in a name space of its own is forbidden");

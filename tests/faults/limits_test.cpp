@@ -282,6 +282,7 @@ base::Fd fill_page_cache(std::size_t bytes) {
 
 TEST(FullMachine, memory_beyond_the_limit_of_its_cgroup_is_out_of_resources) {
   constexpr std::size_t kMiB = 1 << 20;
+  if (kSanitized) return skipped_here("a sanitizer needs memory of its own");
   const Cgroup group(160 * kMiB);
   if (!group.made()) return skipped_here("no cgroup with a limit on memory can be made");
   run_peers({.ranks = 1}, [&](Context& context) {
