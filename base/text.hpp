@@ -10,7 +10,7 @@
 
 namespace sluice::base {
 
-/// The same in every process, whatever it was built with.
+/// A number for a text, equal in all processes, whatever they were built with.
 std::uint64_t hash(std::string_view text) noexcept;
 
 /// The parts between separators, but for empty ones; they live as long as the text.

@@ -20,8 +20,8 @@ class Draft {
   void rewind();
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// Keeps a rule that the file names, and its torus. Where the command line has chosen a rule, only the torus counts,
-  /// and the rule need not be understood.
+  /// Keeps the rule and the torus of a file. If the command line has chosen a rule, only the torus counts, and the rule
+  /// need not be understood.
   void take_rule(std::string_view text);
   /// Sets the size of the pattern. @throws apps::UsageError if the world is smaller
   void take_size(Index nx, Index ny);
