@@ -9,6 +9,7 @@ does not stop the others. Exit code: 0 if nothing failed, 1 if something did, 2 
 """
 
 import argparse
+import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -41,6 +42,7 @@ MOST_MS_TO_NOTICE = 1000
 
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
+ENDING = {signal.SIGTERM, signal.SIGINT}
 
 
 class Skipped(Exception):
@@ -94,6 +96,12 @@ class Run:
         self.limit = 0.0
         self.ends = 0.0
         self.log = None
+        self.started = []
+        atexit.register(self.kill_all)
+
+    def kill_all(self):
+        for process in self.started:
+            self.kill(process)
 
     def begin(self, stage, left):
         self.limit = min(stage.limit, left)
@@ -129,10 +137,21 @@ class Run:
             output.write(f"$ {' '.join(line)}\n")
             output.flush()
             begin = output.tell()
-            # It ends with this process, as ranks do with who started them.
-            return begin, subprocess.Popen(line, cwd=ROOT, env={**keep, **environment}, stdout=output, stderr=output,
-                                           start_new_session=True,
-                                           preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+            # A signal that ends this process comes before the start, or when the process is known. It ends with this one,
+            # as ranks do with who started them.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+
+            def prepare():
+                LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+            try:
+                process = subprocess.Popen(line, cwd=ROOT, env={**keep, **environment}, stdout=output, stderr=output,
+                                           start_new_session=True, preexec_fn=prepare)
+                self.started.append(process)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            return begin, process
 
     def end(self, process):
         """Waits for a command. All that it started ends with the stage's time: then, it has not finished."""
@@ -694,7 +713,7 @@ def main():
         bring_along("UCX_HOME", options.ucx, "libucp.so.0", "ucx_perftest")
     except FileNotFoundError as missing:
         parser.error(str(missing))
-    # So that all that was started is ended, compilers too.
+    # So that all that was started is ended, compilers too: by `kill_all`.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     run = Run(options, machine)
     done = stages_before(options.out, machine) if options.only else {}
