@@ -31,8 +31,8 @@ struct Generation {
   const char* limit;
   const char* prefix;  ///< of the rows that count the groups below too
 };
-constexpr Generation kSecond{"memory.max", ""};
-constexpr Generation kFirst{"memory.limit_in_bytes", "total_"};
+constexpr Generation kV2{"memory.max", ""};
+constexpr Generation kV1{"memory.limit_in_bytes", "total_"};
 
 /// Pages that no file backs, a segment's among them, locked pages, and memory of the kernel, which v1 does not list.
 /// The rows `anon` and `shmem` are not used: they count locked pages too.
@@ -79,14 +79,14 @@ std::vector<Mount> mounts(const std::string& root) {
     if (left.size() < 5 || right.size() < 3) continue;
     const bool first = right[0] == "cgroup" && std::ranges::count(words_of(right[2]), "memory") > 0;
     if (first || right[0] == "cgroup2")
-      found.push_back({first ? kFirst : kSecond, std::string(left[3]), root + std::string(left[4])});
+      found.push_back({first ? kV1 : kV2, std::string(left[3]), root + std::string(left[4])});
   }
   return found;
 }
 
 /// This process's group in each generation: lines "NUMBER:CONTROLLERS:PATH", without controllers in v2.
 std::string group_in(const Mount& mount, const std::string& root) {
-  const bool first = mount.generation.limit == kFirst.limit;
+  const bool first = mount.generation.limit == kV1.limit;
   std::ifstream in(root + "/proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
     const std::size_t begin = std::min(line.find(':'), line.size() - 1) + 1;
@@ -114,7 +114,7 @@ std::vector<fs::path> folders(const Mount& mount, const std::string& root) {
 Bytes swap_left(const fs::path& folder, const Mount& mount, Bytes limit, const std::string& root) {
   Rows memory = rows_of(root + "/proc/meminfo");
   const Bytes free = memory["SwapFree:"] * 1024;
-  if (mount.generation.limit == kFirst.limit) {
+  if (mount.generation.limit == kV1.limit) {
     const Bytes with_swap = number_in(folder / "memory.memsw.limit_in_bytes").value_or(limit + free);
     return std::min(free, with_swap - std::min(with_swap, limit));
   }

@@ -55,10 +55,10 @@ class Child {
   /// `status`, as of waitpid, ended it.
   Ending ended(int status);
   /// The report of the child, or of its descendant that is the rank.
-  const Report& report() const noexcept { return *report_; }
+  const ProcessReport& report() const noexcept { return *report_; }
 
  private:
-  std::shared_ptr<Report> report_;
+  std::shared_ptr<ProcessReport> report_;
   base::Fd held_;   // an end of a pipe, which ends with this process: so ranks notice that behind a wrapper, too
   pid_t pid_ = -1;  // once it has ended: -1, as the number may be another process's
 };

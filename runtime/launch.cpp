@@ -308,7 +308,7 @@ class Job {
 
   // A process that ends with 0 may have failed all the same.
   int code_of_zero(std::size_t child) {
-    const Report& report = children_[child].report();
+    const ProcessReport& report = children_[child].report();
     if (report.refused) return 2;
     if (!report.run_called && (request_.threads || size_ > 1)) {
       if (!failed_) say(request_.command.front() + std::string(" ended without having called sluice::run"));

@@ -34,18 +34,18 @@ constexpr std::chrono::seconds kTogether{5};
 // Other files do not have these seals, and no others.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-Report g_own;
-Report* g_report = &g_own;
+ProcessReport g_own;
+ProcessReport* g_report = &g_own;
 
 thread_local Rank g_rank = -1;       // of this thread; -1: it is none
 std::atomic<Rank> g_rank_begun{-1};  // the last that has begun: of a process with one rank, that one
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
-Report* map(const base::Fd& page) {
-  void* const at = ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
+ProcessReport* map(const base::Fd& page) {
+  void* const at = ::mmap(nullptr, sizeof(ProcessReport), PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
   if (at == MAP_FAILED) fail("cannot map the report of a rank");
-  return static_cast<Report*>(at);
+  return static_cast<ProcessReport*>(at);
 }
 
 // A program in between may have closed it, and the number be that of one of its files.
@@ -55,7 +55,7 @@ Report* map(const base::Fd& page) {
 }
 
 bool is_report(int fd, const struct stat& status) {
-  return S_ISREG(status.st_mode) && status.st_size == sizeof(Report) && ::fcntl(fd, F_GET_SEALS) == kSeals;
+  return S_ISREG(status.st_mode) && status.st_size == sizeof(ProcessReport) && ::fcntl(fd, F_GET_SEALS) == kSeals;
 }
 
 std::string counted(int number, const char* what) {
@@ -97,20 +97,21 @@ void at_exit(int code, void* /*unused*/) {
 
 // Once a process.
 bool watch_exit() {
-  ::pthread_atfork(nullptr, nullptr, [] { g_report = new (&g_own) Report; });
+  ::pthread_atfork(nullptr, nullptr, [] { g_report = new (&g_own) ProcessReport; });
   return ::on_exit(&at_exit, nullptr) == 0;
 }
 
 }  // namespace
 
-Report& report() noexcept { return *g_report; }
+ProcessReport& report() noexcept { return *g_report; }
 
 NewReport new_report() {
   base::Fd page(::memfd_create("sluice-report", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!page || ::ftruncate(page.get(), sizeof(Report)) != 0 || ::fcntl(page.get(), F_ADD_SEALS, kSeals) != 0) {
+  if (!page || ::ftruncate(page.get(), sizeof(ProcessReport)) != 0 || ::fcntl(page.get(), F_ADD_SEALS, kSeals) != 0) {
     fail("no memory for the report of a rank");
   }
-  std::shared_ptr<Report> words(new (map(page)) Report, [](Report* report) { ::munmap(report, sizeof(Report)); });
+  std::shared_ptr<ProcessReport> words(new (map(page)) ProcessReport,
+                                       [](ProcessReport* report) { ::munmap(report, sizeof(ProcessReport)); });
   return {std::move(page), std::move(words)};
 }
 

@@ -18,7 +18,7 @@
 
 namespace sluice::runtime {
 
-struct Report {
+struct ProcessReport {
   std::uint64_t launcher = 0;              ///< inode of the pipe whose other end sluice-run holds
   std::atomic<pid_t> process{0};           ///< the process that is the rank; 0: none yet
   std::atomic<std::int32_t> ranks{0};      ///< of the process that are inside `run`
@@ -30,12 +30,12 @@ struct Report {
 };
 
 /// The report of this process. Without sluice-run, and in a process that a rank has forked, it has no reader.
-Report& report() noexcept;
+ProcessReport& report() noexcept;
 
 /// A new report, for sluice-run.
 struct NewReport {
   base::Fd page;  ///< for the process: what `join_launcher` takes as SLUICE_REPORT_FD
-  std::shared_ptr<Report> words;
+  std::shared_ptr<ProcessReport> words;
 };
 
 /// @throws std::system_error

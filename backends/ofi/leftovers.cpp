@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/log.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -38,10 +39,13 @@ std::string path_of(const std::string& name) { return std::string(kFolder) + "/"
 std::string endpoint_of(std::string_view name) {
   std::size_t at = 0;
   for (int part = 0; part < 3; ++part) {
-    if (part > 0 && (at == name.size() || name[at++] != ':')) return {};
-    const std::size_t begin = at;
-    while (at < name.size() && name[at] >= '0' && name[at] <= '9') ++at;
-    if (at == begin) return {};
+    if (part > 0) {
+      if (!name.substr(at).starts_with(':')) return {};
+      ++at;
+    }
+    const std::size_t end = std::min(name.find_first_not_of("0123456789", at), name.size());
+    if (end == at) return {};
+    at = end;
   }
   const bool whole = at == name.size() || name[at] == '_';
   return whole ? std::string(name.substr(0, at)) : std::string();
@@ -129,7 +133,8 @@ std::vector<Usage> largest_first() {
 void remove_leftovers() noexcept {
   try {
     remove_all();
-  } catch (const std::exception&) {  // out of memory: they stay
+  } catch (const std::exception& reason) {
+    base::log(base::LogLevel::info, std::string("files of killed processes stay in ") + kFolder + ": " + reason.what());
   }
 }
 
