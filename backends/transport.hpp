@@ -206,6 +206,19 @@ class Link {
   virtual std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) = 0;
   /// The peer is dead: puts to it that are under way may never be heard of again, and must be over all the same.
   virtual void lost() = 0;
+
+  /// Tries the paths to the peer: those of a network before anything else is sent, and now and then later. Adds to
+  /// `words` messages for `heard` of the peer's link. Returns the time of the next call; a message from the peer
+  /// makes it earlier. Only the thread that serves the sockets calls this and the functions below.
+  virtual base::Clock::time_point tend(base::Clock::time_point, std::vector<Blob>&) {
+    return base::Clock::time_point::max();
+  }
+  /// Takes a message of the peer's link.
+  virtual void heard(const Blob&) {}
+  /// True once the paths are known. Nothing above is called before.
+  virtual bool ready() const { return true; }
+  /// Once ready: the reason why the link does not reach the peer; empty: it does.
+  virtual std::string obstacle() const { return {}; }
 };
 
 /// One backend, open, in one rank.
@@ -217,7 +230,8 @@ class Transport {
   /// Symmetric, no side effects. `here`: the peer is on this host.
   virtual bool reaches(const Blob& address, bool here) const = 0;
   virtual std::unique_ptr<Pin> pin(const device::Extent& memory) = 0;
-  virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address) = 0;
+  /// `here`: as for `reaches`.
+  virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address, bool here) = 0;
   /// Streams of the driver's current GPU will fire puts. What takes long to find out for that is found out now, once:
   /// any thread may call it, and only who calls it waits.
   virtual void try_out(device::Driver& driver) = 0;
@@ -237,6 +251,8 @@ struct Settings {
   int rails = 0;                       ///< of a channel; 0: chosen by size
   bool stage_all = false;              ///< memory of the user's is staged, as if no network reached it
   std::string domains;                 ///< network devices that may be used, best first; empty: chosen by locality
+  std::string interface;               ///< where `domains` is empty: the interface, by name or address; empty: any
+  int ip_version = 0;                  ///< of the addresses by which other hosts know this one; 0: there are none
   int node_size = 1;                   ///< ranks on this host
   int node_rank = 0;                   ///< among them
   bool one_host = true;                ///< all ranks of the job are on this host

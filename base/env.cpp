@@ -146,7 +146,8 @@ constexpr std::array kTable = {
          Kind::duration},
         [](Env& env, std::string_view text) { env.peer_timeout = duration(text); }},
     Row{{"SLUICE_INTERFACE", "",
-         "the interface, by name or address, at which ranks of other hosts reach this host's; unset: chosen",
+         "the interface, by name or address, at which ranks of other hosts reach this host's, and which carries data "
+         "unless SLUICE_NICS is set; unset: chosen",
          Kind::word},
         [](Env& env, std::string_view text) { env.interface = text; }},
     Row{{"SLUICE_BACKENDS", "", "the backends that may be used, separated by commas; unset: all", Kind::list},

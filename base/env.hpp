@@ -41,7 +41,7 @@ struct Env {
   std::chrono::nanoseconds connect_timeout{};       ///< SLUICE_CONNECT_TIMEOUT
   std::chrono::nanoseconds warn{};                  ///< SLUICE_WARN
   std::chrono::nanoseconds peer_timeout{};          ///< SLUICE_PEER_TIMEOUT
-  std::string interface;                            ///< SLUICE_INTERFACE; empty: any
+  std::string interface;                            ///< SLUICE_INTERFACE; empty: chosen
   std::string backends;                             ///< SLUICE_BACKENDS; empty: all
   LogLevel log = LogLevel::warn;                    ///< SLUICE_LOG
   std::string trace;                                ///< SLUICE_TRACE; empty: none

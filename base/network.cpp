@@ -3,11 +3,13 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +19,10 @@
 #include <span>
 #include <stdexcept>
 #include <system_error>
+#include <thread>
 #include <vector>
+
+#include "base/words.hpp"
 
 namespace sluice::base {
 
@@ -31,6 +36,8 @@ constexpr int kBacklog = 4096;
 
 // TCP_RTO_MAX_MS of Linux 6.15, which older headers do not name.
 constexpr int kLongestRetry = 44;
+
+constexpr auto kLookAgain = milliseconds(20);  // whether an interface is up by now
 
 struct Socket {
   sockaddr_storage bytes{};
@@ -60,8 +67,58 @@ Socket socket_address(const Endpoint& endpoint) {
   return socket;
 }
 
-// Version 0: no IP address.
-Endpoint endpoint_of(const sockaddr* socket) {
+struct Interface {
+  std::string name;
+  unsigned flags = 0;
+  Endpoint endpoint;
+
+  bool loopback() const noexcept { return (flags & IFF_LOOPBACK) != 0; }
+  bool up() const noexcept { return (flags & IFF_UP) != 0; }
+  bool running() const noexcept { return up() && (flags & IFF_RUNNING) != 0; }
+};
+
+// One for each address, in the order of the kernel. Link-local addresses are left out.
+std::vector<Interface> all_interfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) fail("cannot list the network interfaces");
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<Interface> all;
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    Endpoint endpoint = endpoint_of(one->ifa_addr);
+    if (endpoint.version == 0 || link_local(endpoint)) continue;
+    endpoint.port = 0;
+    all.push_back({one->ifa_name, one->ifa_flags, endpoint});
+  }
+  return all;
+}
+
+// The ones that are up and have a carrier: IPv4 first.
+std::vector<Interface> interfaces() {
+  std::vector<Interface> all = all_interfaces();
+  std::erase_if(all, [](const Interface& one) { return !one.running(); });
+  std::ranges::stable_sort(all, {}, [](const Interface& one) { return one.endpoint.version; });
+  return all;
+}
+
+// The address that is written so; version 0: no number.
+Endpoint parse_address(const std::string& text) {
+  Endpoint endpoint;
+  if (::inet_pton(AF_INET, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 4;
+  if (::inet_pton(AF_INET6, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 6;
+  return endpoint;
+}
+
+void set(const Fd& socket, int level, int option, int value) noexcept {
+  ::setsockopt(socket.get(), level, option, &value, sizeof value);
+}
+
+Fd new_socket(const Endpoint& endpoint) {
+  return Fd(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
+Endpoint endpoint_of(const sockaddr* socket) noexcept {
   Endpoint endpoint;
   if (socket != nullptr && socket->sa_family == AF_INET) {
     const auto& in = reinterpret_cast<const sockaddr_in&>(*socket);
@@ -80,35 +137,14 @@ Endpoint endpoint_of(const sockaddr* socket) {
   return endpoint;
 }
 
-struct Interface {
-  std::string name;
-  bool loopback = false;
-  Endpoint endpoint;
-};
-
-// Those that are up and have a carrier: IPv4 first, else in the order of the kernel.
-std::vector<Interface> interfaces() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) fail("cannot list the network interfaces");
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  std::vector<Interface> all;
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    Endpoint endpoint = endpoint_of(one->ifa_addr);
-    const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_RUNNING) != 0;
-    if (endpoint.version == 0 || !up || link_local(endpoint)) continue;
-    endpoint.port = 0;
-    all.push_back({one->ifa_name, (one->ifa_flags & IFF_LOOPBACK) != 0, endpoint});
+void replace_address(sockaddr& socket, const Endpoint& endpoint) noexcept {
+  if (endpoint.version == 4) {
+    auto& in = reinterpret_cast<sockaddr_in&>(socket);
+    std::memcpy(&in.sin_addr, endpoint.address.data(), sizeof in.sin_addr);
+  } else {
+    auto& in = reinterpret_cast<sockaddr_in6&>(socket);
+    std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
   }
-  std::ranges::stable_sort(all, {}, [](const Interface& one) { return one.endpoint.version; });
-  return all;
-}
-
-// The address that is written so; version 0: no number.
-Endpoint parse_address(const std::string& text) {
-  Endpoint endpoint;
-  if (::inet_pton(AF_INET, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 4;
-  if (::inet_pton(AF_INET6, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 6;
-  return endpoint;
 }
 
 // As the system says it, with the zone.
@@ -118,16 +154,6 @@ std::string address_text(const Endpoint& endpoint) {
   ::getnameinfo(socket.get(), socket.length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return text.data();
 }
-
-void set(const Fd& socket, int level, int option, int value) noexcept {
-  ::setsockopt(socket.get(), level, option, &value, sizeof value);
-}
-
-Fd new_socket(const Endpoint& endpoint) {
-  return Fd(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-}
-
-}  // namespace
 
 std::string text_of(const Endpoint& endpoint) {
   const std::string address = address_text(endpoint);
@@ -170,17 +196,138 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   return in_turn;
 }
 
-Endpoint own_address(const std::string& chosen) {
+namespace {
+
+std::optional<Endpoint> find_own_address(const std::string& chosen) {
   const std::vector<Interface> all = interfaces();
   const Endpoint number = parse_address(chosen);
   const auto fits = [&](const Interface& one) {
-    return chosen.empty() ? !one.loopback : one.name == chosen || one.endpoint == number;
+    return chosen.empty() ? !one.loopback() : one.name == chosen || one.endpoint == number;
   };
-  if (const auto found = std::ranges::find_if(all, fits); found != all.end()) return found->endpoint;
+  const auto found = std::ranges::find_if(all, fits);
+  return found == all.end() ? std::nullopt : std::optional(found->endpoint);
+}
+
+}  // namespace
+
+Endpoint own_address(const std::string& chosen) {
+  constexpr auto kComesUpWithin = seconds(5);
+  const auto deadline = Clock::now() + kComesUpWithin;
+  auto found = find_own_address(chosen);
+  while (!found && interface_comes_up() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kLookAgain);
+    found = find_own_address(chosen);
+  }
+  if (found) return *found;
   if (!chosen.empty())
     throw std::invalid_argument("SLUICE_INTERFACE=" + chosen + ": no interface that is up has this name or address");
+  const std::vector<Interface> all = interfaces();
   if (!all.empty()) return all.front().endpoint;
   throw std::invalid_argument("no network interface is up, not even the loopback");
+}
+
+std::vector<Endpoint> addresses_of(const std::string& interface) {
+  const std::vector<Interface> all = all_interfaces();
+  const Endpoint number = parse_address(interface);
+  std::vector<Endpoint> addresses;
+  for (const Interface& one : all) {
+    if (one.name == interface || one.endpoint == number) addresses.push_back(one.endpoint);
+  }
+  return addresses;
+}
+
+bool interface_comes_up(bool without_carrier) {
+  constexpr unsigned kCarrier = 0x10000;  // IFF_LOWER_UP, which <net/if.h> does not have
+  const std::vector<Interface> all = all_interfaces();
+  return std::ranges::any_of(all, [&](const Interface& one) {
+    const bool carrier = without_carrier || (one.flags & kCarrier) != 0;
+    return !one.loopback() && one.up() && carrier && !(one.running() && usable(one.endpoint));
+  });
+}
+
+bool usable(const Endpoint& endpoint) {
+  const Fd socket(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  Socket address = socket_address(endpoint);
+  return !socket || ::bind(socket.get(), address.get(), address.length) == 0;
+}
+
+namespace {
+
+/// Request to the kernel for the route from one address to another.
+struct RouteRequest {
+  nlmsghdr header{};
+  rtmsg route{};
+  std::array<std::byte, 2 * RTA_SPACE(16)> attributes{};
+
+  RouteRequest(const Endpoint& from, const Endpoint& to) {
+    header.nlmsg_type = RTM_GETROUTE;
+    header.nlmsg_flags = NLM_F_REQUEST;
+    header.nlmsg_len = NLMSG_LENGTH(sizeof route);
+    route.rtm_family = to.version == 4 ? AF_INET : AF_INET6;
+    route.rtm_dst_len = route.rtm_src_len = bytes_of(to) * 8;
+    add(RTA_DST, to);
+    add(RTA_SRC, from);
+  }
+
+ private:
+  static std::uint8_t bytes_of(const Endpoint& endpoint) { return endpoint.version == 4 ? 4 : 16; }
+  void add(unsigned short type, const Endpoint& endpoint) {
+    const rtattr attribute{static_cast<unsigned short>(RTA_LENGTH(bytes_of(endpoint))), type};
+    std::byte* const at = attributes.data() + (header.nlmsg_len - NLMSG_LENGTH(sizeof route));
+    std::memcpy(at, &attribute, sizeof attribute);
+    std::memcpy(at + RTA_LENGTH(0), endpoint.address.data(), bytes_of(endpoint));
+    header.nlmsg_len += static_cast<std::uint32_t>(RTA_SPACE(bytes_of(endpoint)));
+  }
+};
+
+/// The number of the interface that a route leaves by; 0: it does not say.
+int interface_of(const rtmsg& route, std::size_t bytes) {
+  const auto* attribute =
+      reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
+  auto left = static_cast<int>(bytes);
+  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+    int number = 0;
+    if (attribute->rta_type != RTA_OIF) continue;
+    std::memcpy(&number, RTA_DATA(attribute), sizeof number);
+    return number;
+  }
+  return 0;
+}
+
+/// True if the source is an address of this interface. An address of the loopback belongs to every interface: it is the
+/// host's own, whichever interface leads to it.
+bool is_its_own(const Endpoint& source, int interface) {
+  const std::vector<Interface> all = all_interfaces();
+  return std::ranges::any_of(all, [&](const Interface& one) {
+    const bool same = one.endpoint.address == source.address && one.endpoint.version == source.version;
+    return same && (one.loopback() || static_cast<int>(::if_nametoindex(one.name.c_str())) == interface);
+  });
+}
+
+}  // namespace
+
+std::optional<Way> way(const Endpoint& from, const Endpoint& to) try {
+  if (from.version != to.version) return Way::none;
+  const Fd kernel(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  constexpr timeval kPatience{1, 0};
+  if (kernel) ::setsockopt(kernel.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  const RouteRequest request(from, to);
+  if (!kernel || ::send(kernel.get(), &request, request.header.nlmsg_len, 0) < 0) return std::nullopt;
+  alignas(nlmsghdr) std::array<std::byte, 4096> answer{};
+  const auto bytes = ::recv(kernel.get(), answer.data(), answer.size(), 0);
+  const auto* const header = reinterpret_cast<const nlmsghdr*>(answer.data());
+  if (bytes < 0 || !NLMSG_OK(header, static_cast<std::size_t>(bytes))) return std::nullopt;
+  if (header->nlmsg_type == NLMSG_ERROR) {
+    const int error = -static_cast<const nlmsgerr*>(NLMSG_DATA(header))->error;
+    if (error == EOPNOTSUPP || error == EPERM) return std::nullopt;  // a sandbox
+    return Way::none;
+  }
+  const auto& route = *static_cast<const rtmsg*>(NLMSG_DATA(header));
+  if (route.rtm_type == RTN_LOCAL) return Way::itself;
+  if (route.rtm_type != RTN_UNICAST) return Way::none;
+  return is_its_own(from, interface_of(route, header->nlmsg_len - NLMSG_LENGTH(sizeof route))) ? Way::own : Way::other;
+} catch (const std::system_error&) {
+  return std::nullopt;  // no descriptor is free
 }
 
 Fd listen_on(const Endpoint& endpoint) {

@@ -7,8 +7,11 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+struct sockaddr;
 
 namespace sluice::base {
 
@@ -22,6 +25,13 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+/// Version 0: no IP address.
+Endpoint endpoint_of(const sockaddr* socket) noexcept;
+/// Puts the address of `endpoint` into a socket address of the same version.
+void replace_address(sockaddr& socket, const Endpoint& endpoint) noexcept;
+
+/// "192.0.2.1", "2001:db8::1" or "fe80::1%eth0".
+std::string address_text(const Endpoint& endpoint);
 /// "192.0.2.1:80", "[2001:db8::1]:80" or "[fe80::1%eth0]:80".
 std::string text_of(const Endpoint& endpoint);
 
@@ -37,8 +47,29 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port);
 
 /// What `chosen` means: an address of this host, or the name of an interface that is up and has one. Empty: the first
 /// interface that is up and no loopback; the loopback if there is none. The port is 0. Prefers IPv4; never link-local.
+/// Waits a few seconds for an interface that is coming up.
 /// @throws std::invalid_argument if there is no such address here.
 [[gnu::visibility("default")]] Endpoint own_address(const std::string& chosen);
+
+/// All addresses of an interface, by its name or one address; never link-local.
+std::vector<Endpoint> addresses_of(const std::string& interface);
+
+/// True if an interface other than the loopback is switched on and cannot be used yet: its link has just come up, is
+/// dormant, or the system still tries whether its address is free. `without_carrier`: links without one count too.
+bool interface_comes_up(bool without_carrier = false);
+
+/// True if a socket can have this address of this host now.
+bool usable(const Endpoint& endpoint);
+
+/// Which way packets take from one address of this host to another host's, by the kernel's routes.
+enum class Way : std::uint8_t {
+  none,    ///< there is no route
+  itself,  ///< to this host: the other address is its own
+  other,   ///< by an interface that the source is not an address of
+  own      ///< by the interface of the source
+};
+/// Sends nothing. Nothing: the kernel does not tell.
+std::optional<Way> way(const Endpoint& from, const Endpoint& to);
 
 /// Listens; port 0: one that is free. @throws std::system_error
 [[gnu::visibility("default")]] Fd listen_on(const Endpoint& endpoint);

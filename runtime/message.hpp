@@ -20,6 +20,7 @@ enum class Kind : std::uint8_t {
   let_go,    ///< the end `id` of who is told may free its memory: nothing of the peer touches it any more
   gone,      ///< the end `id` of who says so is no more, nor can its memory be written any more
   failure,   ///< the end `id` of who says so has failed, and why
+  path,      ///< a message of the sender's link for the receiver's
   way  ///< why the peer cannot reach the target of the end `id` of who is told, which was undecided; empty: it can
 };
 

@@ -53,6 +53,8 @@ bool unwatched(const Peer& peer) { return peer.in && peer.pid != 0 && !peer.proc
 /// Somebody closed it, also by dying; else it is the network that failed.
 bool closed_by_peer(int error) { return error == 0 || error == EPIPE || error == ECONNRESET || error == ENOTCONN; }
 
+bool is_due(Clock::time_point then) { return then != Clock::time_point::max() && Clock::now() >= then; }
+
 int milliseconds_until(Clock::time_point then) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(then - Clock::now()).count();
   return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
@@ -147,12 +149,15 @@ void Peers::call_failed(Peer& peer, int error) {
   const auto now = Clock::now();
   peer.out = Wire();
   peer.next_call = now + kCallPause;
-  if (error == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+  const std::string where =
+      " at " + base::text_of(place_.roster.listener_of(peer.rank)) + " (SLUICE_INTERFACE there chooses the address)";
+  if (error == ECONNREFUSED)
+    return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started: nobody listens" + where);
   if (base::lacks_descriptors(error)) {
     peer.sought = now;  // that is not the peer's fault
     return starve(peer);
   }
-  if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached", error == 0 ? ECONNRESET : error);
+  if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached" + where, error == 0 ? ECONNRESET : error);
   if (error != 0) complain(peer, error);
 }
 
@@ -218,6 +223,14 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
 }
 
 int Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
+  const int patience = patience_with(peer, sockets);
+  if (!peer.in || peer.link == nullptr || peer.tended == Clock::time_point::max()) return patience;
+  const int until_tended = milliseconds_until(peer.tended);
+  return patience < 0 ? until_tended : std::min(patience, until_tended);
+}
+
+/// Apart from its link.
+int Peers::patience_with(const Peer& peer, std::vector<pollfd>& sockets) const {
   if (peer.in.socket()) sockets.push_back({peer.in.socket().get(), POLLIN, 0});
   if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
   const bool unsent = !peer.unsent.empty();
@@ -236,6 +249,7 @@ bool Peers::serve() {
   for (auto& [rank, peer] : peers_) peer.starved = false;
   hear_strangers();
   for (auto& [rank, peer] : peers_) hear(peer);
+  for (auto& [rank, peer] : peers_) tend(peer);
   flush();
   accept();  // last: it may find no descriptor free
   hear_strangers();
@@ -319,6 +333,19 @@ void Peers::greet(Peer& peer, Reader& greeting) {
   }
   choose_backend(peer, theirs);
   reach(peer);
+  tend(peer);
+}
+
+/// Hands on what the link has to say, and tells the audience once it is ready.
+void Peers::tend(Peer& peer) {
+  if (peer.lost || !peer.in) return;
+  if (peer.link != nullptr && is_due(peer.tended)) {
+    std::vector<backends::Blob> words;
+    peer.tended = peer.link->tend(Clock::now(), words);
+    for (const backends::Blob& word : words) send(peer, {Writer(Kind::path).blob(word).take(), {}});
+  }
+  if (peer.linked || (peer.link != nullptr && !peer.link->ready())) return;
+  peer.linked = true;
   audience_.linked(peer);
 }
 
@@ -331,7 +358,7 @@ void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, 
     if (ours == transports_.end() || address == theirs.end()) return;
     if (peer.link == nullptr && ours->second->reaches(address->second, here(peer))) {
       peer.backend = name;
-      peer.link = ours->second->connect(peer.rank, address->second);
+      peer.link = ours->second->connect(peer.rank, address->second, here(peer));
     }
   };
   if (place_.rank <= peer.rank) {
@@ -351,11 +378,17 @@ void Peers::listen_to(Peer& peer) {
     }
     Reader message(packet->bytes);
     const auto kind = message.get<Kind>();
+    if (kind == Kind::path) {
+      if (peer.link != nullptr) peer.link->heard(message.blob());
+      peer.tended = {};
+      tend(peer);
+      continue;
+    }
     audience_.said(peer, kind, message, std::move(packet->fds));
   }
 }
 
-void Peers::lose(Peer& peer, const char* how, int error) {
+void Peers::lose(Peer& peer, const std::string& how, int error) {
   lose(peer, "rank " + std::to_string(peer.rank) + how + ": " + std::strerror(error));
 }
 

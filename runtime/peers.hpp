@@ -46,6 +46,8 @@ struct Peer {
   std::deque<Packet> unsent;
   std::string backend;  ///< chosen
   std::unique_ptr<backends::Link> link;
+  bool linked = false;             ///< the link is ready, or there is none, and the audience knows
+  base::Clock::time_point tended;  ///< when the link is to be tended next
   WordBook words;
 };
 
@@ -109,6 +111,7 @@ class Peers {
   void flush(Peer& peer);
   void out_is_over(Peer& peer);
   int prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
+  int patience_with(const Peer& peer, std::vector<pollfd>& sockets) const;
   void accept();
   void accept_calls();
   base::Fd accept_one(const base::Fd& listener);
@@ -117,9 +120,10 @@ class Peers {
   void hear_strangers();
   bool identify(Stranger& stranger);
   void greet(Peer& peer, Reader& greeting);
+  void tend(Peer& peer);
   void choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs);
   void lose(Peer& peer, const std::string& why);
-  void lose(Peer& peer, const char* how, int error);
+  void lose(Peer& peer, const std::string& how, int error);
   Packet greeting() const;
 
   const Place& place_;

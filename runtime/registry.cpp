@@ -49,7 +49,7 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
   Peer& peer = peers_.at(key.world_peer);
   peers_.reach(peer);
   if (peer.lost) return end->peer_lost(peer.why_lost);
-  if (peer.in) announce(*end);
+  if (peer.linked) announce(*end);
   if (launcher_lost_) end->fail(Code::aborted, kLauncherLost);
   // Its sleep does not look at a socket that was made meanwhile (test:
   // Start.the_end_of_a_thread_rank_is_noticed_by_the_others).
@@ -63,6 +63,11 @@ void World::announce(ChannelEnd& end) {
   if (peer.link == nullptr) {
     end.peer_let_go();  // nor does the peer ever touch this end
     return end.fail(Code::unsupported, "no backend that is open here reaches rank " + std::to_string(opening.peer));
+  }
+  if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
+    end.peer_let_go();
+    return end.fail(Code::transport,
+                    peer.backend + " does not reach rank " + std::to_string(opening.peer) + ": " + obstacle);
   }
   backends::Key key;
   try {
@@ -139,7 +144,8 @@ void World::lost(Peer& peer) {
 
 void World::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) {
   switch (kind) {
-    case Kind::greeting: break;
+    case Kind::greeting:
+    case Kind::path: break;  // heard by the peers themselves
     case Kind::opening: return on_opening(peer, message, std::move(fds));
     case Kind::closing: return on_closing(peer, message);
     case Kind::failure: return on_failure(peer, message);

@@ -32,6 +32,7 @@ constexpr int kClosingMs = 10;  // how often to ask whether a GPU is lost whose 
 std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_transports(const Place& place,
                                                                                           const base::Env& env) {
   const bool one_host = place.node_size == place.size;
+  const int ip_version = place.roster.several_hosts() ? place.roster.listener_of(place.rank).version : 0;
   std::vector<backends::Backend> rows;
   for (const auto name : base::words_of(env.backends)) {
     if (auto row = backends::find_backend(name)) rows.push_back(std::move(*row));
@@ -40,8 +41,9 @@ std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open_t
   std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>> open;
   for (const auto& row : rows) {
     if (!row.why_not.empty()) continue;
-    open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.stage_all,
-                                          env.nics, place.node_size, place.node_rank, one_host, env.peer_timeout}));
+    open.emplace_back(
+        row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.stage_all, env.nics,
+                            env.interface, ip_version, place.node_size, place.node_rank, one_host, env.peer_timeout}));
   }
   return open;
 }

@@ -5,11 +5,13 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -96,6 +98,53 @@ void watches_the_last(sluice::Context& context) {
   }
 }
 
+/// Sends a slot to the other one of two ranks, and checks every byte of what comes from it.
+class Exchange {
+ public:
+  Exchange(sluice::Context& context, std::size_t bytes)
+      : peer_(1 - context.rank()), memory_(context.allocate(2 * bytes)),
+        out_(context.sender(peer_, static_cast<sluice::Tag>(bytes), memory_.slice(0, bytes))),
+        in_(context.receiver(peer_, static_cast<sluice::Tag>(bytes), memory_.slice(bytes, bytes))) {}
+
+  void operator()(std::uint8_t stamp) {
+    const auto stream = sluice::Stream::program_order();
+    const sluice::Slice source = out_.acquire(stream);
+    std::fill_n(source.as<std::uint8_t>().data(), source.bytes(), stamp);
+    out_.put(stream);
+    const sluice::Slice target = in_.wait(stream);
+    for (const std::uint8_t byte : target.as<std::uint8_t>()) {
+      if (byte != stamp) throw std::runtime_error("wrong data");
+    }
+    std::fill_n(target.as<std::uint8_t>().data(), target.bytes(), std::uint8_t{0});
+    in_.release(stream);
+  }
+
+ private:
+  sluice::Rank peer_;
+  sluice::Memory memory_;
+  sluice::Sender out_;
+  sluice::Receiver in_;
+};
+
+/// Messages on one rail, and striped ones.
+void exchanges(sluice::Context& context, int rounds) {
+  Exchange small(context, 8);
+  Exchange large(context, 1 << 20);
+  for (int round = 1; round <= rounds; ++round) {
+    small(static_cast<std::uint8_t>(round % 251));
+    large(static_cast<std::uint8_t>(round % 241));
+    if (round == 4) say("four rounds have arrived");
+    if (round > 4) std::this_thread::sleep_for(20ms);
+  }
+}
+
+void exchanges_a_little(sluice::Context& context) {
+  exchanges(context, 4);
+  say("all has arrived");
+}
+
+void exchanges_for_ever(sluice::Context& context) { exchanges(context, std::numeric_limits<int>::max()); }
+
 // ---- without a context: messages alone
 
 struct Speaker final : sluice::runtime::Peers::Audience {
@@ -144,8 +193,11 @@ int chatters(std::uint64_t messages) {
   return 0;
 }
 
-const std::map<std::string_view, sluice::Body> kBodies = {
-    {"who", says_who_it_is}, {"wait", waits}, {"watch", watches_the_last}};
+const std::map<std::string_view, sluice::Body> kBodies = {{"who", says_who_it_is},
+                                                          {"wait", waits},
+                                                          {"watch", watches_the_last},
+                                                          {"exchange", exchanges_a_little},
+                                                          {"exchange_on", exchanges_for_ever}};
 
 }  // namespace
 
@@ -153,7 +205,7 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[1]) == "chatter") return chatters(std::strtoull(argv[2], nullptr, 10));
   const auto body = argc == 2 ? kBodies.find(argv[1]) : kBodies.end();
   if (body == kBodies.end()) {
-    std::fputs("usage: hosts_rank who|wait|watch, or chatter MESSAGES\n", stderr);
+    std::fputs("usage: hosts_rank who|wait|watch|exchange|exchange_on, or chatter MESSAGES\n", stderr);
     return 2;
   }
   return sluice::run(argc, argv, body->second);

@@ -40,9 +40,9 @@ Key RmaOffer::key() const {
 
 RmaAccess::RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
                      const Offered& offered)
-    : EngineAccess(bounds_of(*there.routes.front().rail, local, offered), depth, watch), station_(station),
-      there_(there), rail_(*there.routes.front().rail),
-      local_(local), offered_{there.routes.front().from, there.routes.front().address, offered.address, offered.key},
+    : EngineAccess(bounds_of(*there.route(0).rail, local, offered), depth, watch), station_(station), there_(there),
+      rail_(*there.route(0).rail),
+      local_(local), offered_{there.route(0).from, there.route(0).address, offered.address, offered.key},
       flights_(static_cast<std::size_t>(depth)) {
   if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
   const std::lock_guard lock(station.mutex);
@@ -124,6 +124,17 @@ void RmaAccess::suspect(const std::string& why) {
 void RmaAccess::peer_lost() {
   loss_.raise();
   station_.attend_to(*this);
+}
+
+void RmaAccess::path_lost(const Route& route, const std::string& why) {
+  if (&route != &there_.routes.front()) return;
+  watch().fail(Code::transport, why);
+  peer_lost();
+}
+
+std::size_t RmaAccess::bytes_under_way() const {
+  const auto posted = [](const Flight& flight) { return flight.operation.posted; };
+  return static_cast<std::size_t>(std::ranges::count_if(flights_, posted)) * local_.bytes;
 }
 
 void RmaAccess::ended(Operation& operation, const std::string& why_not) {

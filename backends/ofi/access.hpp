@@ -43,6 +43,8 @@ class RmaAccess final : public EngineAccess, private Owner, private Attended, pr
   bool failed(void* context, const std::string& why) override;
   bool attend() override;
   void peer_lost() override;
+  void path_lost(const Route& route, const std::string& why) override;
+  std::size_t bytes_under_way() const override;
   template <class Each>
   void give_up(Each each);
   Posted start(Flight& flight, const Request& request);

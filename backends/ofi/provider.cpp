@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/provider.hpp"
 
-#include <netinet/in.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
-#include <span>
 #include <stdexcept>
+#include <thread>
 
 #include "backends/ofi/leftovers.hpp"
 #include "backends/ofi/manner.hpp"
@@ -52,7 +54,7 @@ constexpr Need kNeeds[] = {
      "it wants a mode of use, or of registering memory, that Sluice does not have"},
 };
 
-Info hints() {
+Info provider_hints() {
   Info hints = empty_hints();
   for (const Need& need : kNeeds) need.add(*hints);
   return hints;
@@ -78,30 +80,8 @@ std::string device_of(const fi_info& info) { return text(info.domain_attr->name)
 /// `tcp;ofi_rxm` is `tcp`: the layer that adds reliable datagrams is no news to the user.
 std::string short_name(const std::string& full) { return full.substr(0, full.find(';')); }
 
-bool is_loopback(const fi_info& info) {
-  const auto* const address = static_cast<const sockaddr*>(info.src_addr);
-  if (address == nullptr) return false;
-  if (address->sa_family == AF_INET)
-    return (ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-}
-
-/// Of the name of an endpoint; empty: it has none.
-std::span<const std::byte> ip_of(std::span<const std::byte> name) noexcept {
-  sa_family_t family = AF_UNSPEC;
-  if (name.size() >= sizeof(sockaddr_in))
-    std::memcpy(&family, name.data() + offsetof(sockaddr, sa_family), sizeof family);
-  if (family == AF_INET) return name.subspan(offsetof(sockaddr_in, sin_addr), sizeof(in_addr));
-  if (family == AF_INET6 && name.size() >= sizeof(sockaddr_in6))
-    return name.subspan(offsetof(sockaddr_in6, sin6_addr), sizeof(in6_addr));
-  return {};
-}
-
-bool is_link_local(const fi_info& info) {
-  const auto* const address = static_cast<const sockaddr*>(info.src_addr);
-  return address != nullptr && address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+bool any_has_ip(const Devices& devices) {
+  return std::ranges::any_of(devices, [](const auto& device) { return ip_of(*device).version != 0; });
 }
 
 std::vector<unsigned> own_cores() {
@@ -138,12 +118,118 @@ Choice in_order(const Devices& devices, int node_rank) {
   return choice;
 }
 
+/// Unless it has this address already: the first is the one that the provider prefers.
+void add_device(const fi_info& info, Devices& devices) {
+  const base::Endpoint ip = ip_of(info);
+  const auto same = [&](const auto& device) {
+    return device_of(*device) == device_of(info) && device->addr_format == info.addr_format && ip_of(*device) == ip;
+  };
+  if (!base::link_local(ip) && std::none_of(devices.begin(), devices.end(), same))
+    devices.emplace_back(duplicate(info).release(), FreeInfo());
+}
+
+/// Addresses of the host's own that are on the loopback, as hosts have them whose links have none. libfabric leaves
+/// them out.
+void add_addresses_of_loopback(Devices& devices) {
+  for (const base::Endpoint& ip : base::addresses_of("lo")) {
+    const auto lo = std::ranges::find_if(devices, [&](const auto& device) {
+      return base::loopback(ip_of(*device)) && ip_of(*device).version == ip.version;
+    });
+    if (base::loopback(ip) || lo == devices.end()) continue;
+    const Info info = duplicate(**lo);
+    base::replace_address(*static_cast<sockaddr*>(info->src_addr), ip);
+    add_device(*info, devices);
+  }
+}
+
+/// As libfabric sees them now.
+Devices devices_now(const Provider& provider) {
+  const Info hints = provider_hints();
+  hints->fabric_attr->prov_name = strdup(provider.full_name.c_str());
+  std::string why;
+  const Info all = ask(*hints, why);
+  Devices devices;
+  for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
+    if (text(info->fabric_attr->prov_name) == provider.full_name) add_device(*info, devices);
+  }
+  add_addresses_of_loopback(devices);
+  return devices;
+}
+
+/// Devices, and why they are not what was wanted; empty: they are.
+struct Selection {
+  Devices devices;
+  std::string why_not;
+};
+
+/// It may lead to the peers. Between hosts no loopback does.
+bool suits(const fi_info& device, const Settings& settings) {
+  const base::Endpoint ip = ip_of(device);
+  return ip.version == 0 || (base::loopback(ip) == settings.one_host && base::usable(ip));
+}
+
+Selection select_named(const Devices& all, const std::string& provider, const Settings& settings) {
+  Selection selection;
+  for (const auto name : base::words_of(settings.domains)) {
+    const auto device = std::ranges::find_if(all, [&](const auto& one) { return device_of(*one) == name; });
+    if (device == all.end()) {
+      selection.why_not = "SLUICE_NICS=" + settings.domains + ": provider " + provider + " has no network device \"" +
+                          std::string(name) + "\"";
+      return selection;
+    }
+    selection.devices.push_back(*device);
+  }
+  return selection;
+}
+
+/// Each device once: of one with several addresses one is enough.
+template <class Fits>
+Devices one_each(const Devices& all, Fits fits) {
+  Devices chosen;
+  for (const auto& device : all) {
+    const auto same = [&](const auto& other) { return device_of(*other) == device_of(*device); };
+    if (fits(*device) && std::ranges::none_of(chosen, same)) chosen.push_back(device);
+  }
+  return chosen;
+}
+
+Selection select(Devices all, const std::string& provider, const Settings& settings) {
+  const auto preferred = [&](const auto& device) {
+    return std::pair(!suits(*device, settings), settings.ip_version != ip_of(*device).version);
+  };
+  std::ranges::stable_sort(all, {}, preferred);
+  if (!settings.domains.empty()) return select_named(all, provider, settings);
+  if (!settings.interface.empty() && any_has_ip(all)) {
+    const auto addresses = base::addresses_of(settings.interface);
+    Devices devices =
+        one_each(all, [&](const auto& device) { return std::ranges::count(addresses, ip_of(device)) != 0; });
+    if (!devices.empty()) return {devices, {}};
+    return {{}, "SLUICE_INTERFACE=" + settings.interface + ": provider " + provider + " has no network device there"};
+  }
+  Devices devices = one_each(all, [&](const auto& device) { return suits(device, settings); });
+  if (devices.empty() && settings.one_host) devices = std::move(all);
+  if (!devices.empty()) return {devices, {}};
+  return {{},
+          "provider " + provider +
+              " has no network device that is up and leads to other hosts (SLUICE_NICS, SLUICE_INTERFACE)"};
+}
+
+/// True while another look may find more devices: longer if none was found, else only for links that just come up.
+bool may_find_more(const Selection& found, const Settings& settings, base::Clock::duration waited) {
+  constexpr auto kForAny = std::chrono::seconds(5);
+  constexpr auto kForMore = std::chrono::milliseconds(1500);  // Linux says that a link is up a second later
+  if (settings.one_host) return false;
+  if (!found.why_not.empty()) return waited < kForAny && base::interface_comes_up(true);
+  const bool chosen = !settings.domains.empty() || !settings.interface.empty();
+  return !chosen && any_has_ip(found.devices) && waited < kForMore && base::interface_comes_up();
+}
+
 std::vector<Provider> look() {
   std::vector<Provider> found;
   if (!library().why_not.empty()) return found;
   std::string why;
   remove_leftovers();  // else shm may find no room
-  const Info all = ask(*hints(), why);
+  const Info all = ask(*provider_hints(), why);
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
     const std::string full = text(info->fabric_attr->prov_name);
     auto provider = std::find_if(found.begin(), found.end(), [&](const auto& one) { return one.full_name == full; });
@@ -157,15 +243,11 @@ std::vector<Provider> look() {
                        (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0});
       provider = found.end() - 1;
     }
-    // The first of a device is the one that the provider prefers.
-    const auto same = [&](const auto& device) {
-      return device_of(*device) == device_of(*info) && device->addr_format == info->addr_format;
-    };
-    if (is_link_local(*info) || std::any_of(provider->devices.begin(), provider->devices.end(), same)) continue;
-    provider->devices.emplace_back(duplicate(*info).release(), FreeInfo());
+    add_device(*info, provider->devices);
   }
   std::erase_if(found, [](const Provider& provider) { return provider.devices.empty(); });
   for (Provider& provider : found) {
+    add_addresses_of_loopback(provider.devices);
     provider.triggers = ask(*wanting(*provider.devices.front(), kTriggerCaps), why) != nullptr;
   }
   return found;
@@ -231,30 +313,25 @@ Candidate candidate(const fi_info& device) {
   return place;
 }
 
-bool same_address(const std::vector<std::byte>& one, const std::vector<std::byte>& other) noexcept {
-  const std::span<const std::byte> address = ip_of(one);
-  return !address.empty() && std::ranges::equal(address, ip_of(other));
+base::Endpoint ip_of(const fi_info& device) noexcept {
+  base::Endpoint ip;
+  const bool known = device.addr_format == FI_SOCKADDR || device.addr_format == FI_SOCKADDR_IN ||
+                     device.addr_format == FI_SOCKADDR_IN6;
+  if (known) ip = base::endpoint_of(static_cast<const sockaddr*>(device.src_addr));
+  ip.port = 0;
+  return ip;
 }
 
 Choice choose_devices(const Provider& provider, const Settings& settings) {
-  Devices chosen;
-  for (const auto name : base::words_of(settings.domains)) {
-    const auto device = std::find_if(provider.devices.begin(), provider.devices.end(),
-                                     [&](const auto& one) { return device_of(*one) == name; });
-    if (device == provider.devices.end()) {
-      throw std::invalid_argument("SLUICE_NICS=" + settings.domains + ": provider " + provider.full_name +
-                                  " has no network device \"" + std::string(name) + "\"");
-    }
-    chosen.push_back(*device);
+  const auto began = base::Clock::now();
+  Selection found = select(provider.devices, provider.full_name, settings);
+  while (may_find_more(found, settings, base::Clock::now() - began)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    found = select(devices_now(provider), provider.full_name, settings);
   }
-  if (!chosen.empty()) return {chosen, chosen.size()};
-  // Of a device with several addresses the first is enough.
-  for (const auto& device : provider.devices) {
-    const auto same = [&](const auto& other) { return device_of(*other) == device_of(*device); };
-    if (is_loopback(*device) == settings.one_host && std::none_of(chosen.begin(), chosen.end(), same))
-      chosen.push_back(device);
-  }
-  return in_order(chosen.empty() ? provider.devices : chosen, settings.node_rank);
+  if (!found.why_not.empty()) throw std::invalid_argument(found.why_not);
+  if (!settings.domains.empty()) return {found.devices, found.devices.size()};
+  return in_order(found.devices, settings.node_rank);
 }
 
 }  // namespace sluice::backends::ofi

@@ -9,6 +9,7 @@
 #include "backends/ofi/fabric.hpp"
 #include "backends/ofi/locality.hpp"
 #include "backends/transport.hpp"
+#include "base/network.hpp"
 
 namespace sluice::backends::ofi {
 
@@ -43,8 +44,8 @@ Info wanting(const fi_info& device, std::uint64_t caps);
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
 Info ask(const fi_info& hints, std::string& why);
 
-/// Whether two endpoints, by their names, have the same IP address.
-bool same_address(const std::vector<std::byte>& one, const std::vector<std::byte>& other) noexcept;
+/// The address of a device; version 0: it has no IP.
+base::Endpoint ip_of(const fi_info& device) noexcept;
 
 /// Where a device is, as far as libfabric says.
 Candidate candidate(const fi_info& device);
@@ -57,9 +58,9 @@ struct Choice {
   std::size_t near = 0;  ///< the first so many are as good as the first
 };
 
-/// The devices of a provider that a rank uses: those that the settings name, else the reachable ones, the nearest
-/// first.
-/// @throws std::invalid_argument for a name that it does not have.
+/// The devices of a provider that a rank uses: those that the settings name, else all that may lead to its peers, the
+/// nearest first. Waits a few seconds for one that is coming up.
+/// @throws std::invalid_argument for a name that it does not have; and if none leads to other hosts.
 Choice choose_devices(const Provider& provider, const Settings& settings);
 
 }  // namespace sluice::backends::ofi

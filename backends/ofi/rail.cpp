@@ -92,7 +92,8 @@ struct OnePiece {
 }  // namespace
 
 Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
-    : info_(best_of(device, triggers, is_a_nic(device) && !device::drivers_in_use().empty())), next_key_(kFirstKey),
+    : device_(device.domain_attr->name == nullptr ? "" : device.domain_attr->name),
+      info_(best_of(device, triggers, is_a_nic(device) && !device::drivers_in_use().empty())), next_key_(kFirstKey),
       stage_all_(stage_all) {
   // When the number of a process comes again, libfabric is busy with what the first has left.
   if (is_shm(*info_)) remove_leftovers();

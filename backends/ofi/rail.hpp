@@ -99,6 +99,7 @@ class Rail {
   bool reads() const noexcept { return (~info_->caps & kReadCaps) == 0; }
   /// Why it cannot change words of peers; empty: it can.
   const std::string& why_no_atomics() const noexcept { return why_no_atomics_; }
+  const std::string& device() const noexcept { return device_; }
   /// Of the network that the device is on; empty: not known.
   std::string network() const;
   /// For the peers' `add`.
@@ -161,6 +162,7 @@ class Rail {
   Posted posted(ssize_t code, const char* what, Operation& operation);
   ssize_t read(fi_cq_data_entry* entries) { return fi_cq_read(queue_.get(), entries, kAtOnce); }
 
+  std::string device_;  // libfabric may answer with another name
   Info info_;
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;

@@ -54,15 +54,10 @@ void RmaLanding::open(std::size_t i, std::size_t endpoint, const device::Extent&
   Rail& rail = *station_.rails[endpoint];
   const auto word = rail.registered(signals_[i].memory);
   const auto slots = memory.bytes == 0 ? word : rail.registered(memory);
-  const Registration& flushes = rail.flushes();
   const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
   place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
-                    memory.bytes == 0 ? word->address(at) : slots->address(memory.data),
-                    slots->key(),
-                    word->address(at),
-                    word->key(),
-                    flushes.address(flushes.data),
-                    flushes.key()};
+                    memory.bytes == 0 ? word->address(at) : slots->address(memory.data), slots->key(),
+                    word->address(at), word->key()};
   registered_.insert(registered_.end(), {word, slots});
 }
 
@@ -89,8 +84,7 @@ RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device
       place_(place), lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
   try {
-    for (std::size_t i = 0; i < lanes_.size(); ++i)
-      open(lanes_[i], there.routes.at(place.rail[i].endpoint), place.rail[i]);
+    for (std::size_t i = 0; i < lanes_.size(); ++i) open(lanes_[i], there.route(place.rail[i].endpoint), place.rail[i]);
   } catch (...) {
     lanes_.clear();  // with the mutex
     throw;
@@ -108,9 +102,10 @@ std::unique_ptr<Operation> RmaPut::new_operation() {
 }
 
 void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
+  lane.route = &route;
   lane.rail = route.rail;
   lane.word = {route.from, route.address, there.word, there.word_key};
-  lane.flushes = {route.from, route.address, there.flushes, there.flushes_key};
+  lane.flushes = {route.from, route.address, route.flushes, route.flushes_key};
   lane.operations.resize(static_cast<std::size_t>(place_.depth));
   lane.early.resize(lane.operations.size());
   lane.piece_bytes = lane.rail->largest_message();
@@ -372,7 +367,11 @@ void RmaPut::arrived(Lane& lane, std::uint64_t epoch) {
 
 /// The loss of the peer ends that too.
 void RmaPut::refused(Lane& lane, const std::string& why) {
-  if (lane.refused.last(station_.patience)) suspect(why);
+  if (lane.refused.last(station_.patience)) suspect(failure_of(lane, why));
+}
+
+std::string RmaPut::failure_of(const Lane& lane, const std::string& why) const {
+  return "a write over " + station_.provider + " from " + lane.route->text + " failed: " + why + " (" + kChosenBy + ")";
 }
 
 void RmaPut::suspect(const std::string& why) {
@@ -384,6 +383,23 @@ void RmaPut::suspect(const std::string& why) {
 void RmaPut::peer_lost() {
   loss_.raise();
   station_.attend_to(*this);
+}
+
+void RmaPut::path_lost(const Route& route, const std::string& why) {
+  if (std::none_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return lane.route == &route; })) return;
+  watch().fail(Code::transport, why);
+  peer_lost();  // as far as this put goes
+}
+
+std::size_t RmaPut::bytes_under_way() const {
+  const auto posted = [](const auto& operation) { return operation->posted; };
+  std::size_t bytes = 0;
+  for (const Lane& lane : lanes_) {
+    const auto whole = static_cast<std::size_t>(std::ranges::count_if(lane.operations, posted));
+    const auto pieces = static_cast<std::size_t>(std::ranges::count_if(lane.pieces, posted));
+    bytes += whole * std::min<std::size_t>(lane.piece_bytes, place_.slot_bytes) + pieces * lane.piece_bytes;
+  }
+  return bytes;
 }
 
 bool RmaPut::attend() {
@@ -449,9 +465,9 @@ void RmaPut::give_up(Lane& lane) {
 
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
   const auto lane = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.owns(operation); });
-  if (lane->flush_write.get() == &operation) return end_flush(why_not);
+  if (lane->flush_write.get() == &operation) return end_flush(why_not.empty() ? why_not : failure_of(*lane, why_not));
   if (!why_not.empty()) {
-    const std::string why = "a write over " + station_.provider + " failed: " + why_not;
+    const std::string why = failure_of(*lane, why_not);
     suspect(why);
     for (RmaPut* const other : there_.riders) {
       if (other->place_.index + 1 == operation.rider) other->suspect(why);
@@ -531,13 +547,13 @@ bool RmaPut::post_flush(Lane& lane) {
     return posted == Posted::busy;
   } catch (const std::runtime_error& reason) {
     if (!lane.flush_refused.last(station_.patience)) return true;
-    end_flush(reason.what());
+    end_flush(failure_of(lane, reason.what()));
     return false;
   }
 }
 
 void RmaPut::end_flush(const std::string& why_not) {
-  if (!why_not.empty()) flush_failure_ = "a write over " + station_.provider + " failed: " + why_not;
+  if (!why_not.empty()) flush_failure_ = why_not;
   if (--flushes_left_ != 0) return;
   if (flush_failure_.empty()) {
     landed_ = flushing_;

@@ -58,6 +58,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
 
   /// One rail of the put.
   struct Lane {
+    const Route* route = nullptr;
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
     std::shared_ptr<Stage> stage;  // null: the provider reads the source itself
@@ -96,6 +97,8 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   bool failed(void* context, const std::string& why) override;
   bool attend() override;
   void peer_lost() override;
+  void path_lost(const Route& route, const std::string& why) override;
+  std::size_t bytes_under_way() const override;
   void open(Lane& lane, const Route& route, const Place::OfRail& there);
   bool post_pieces(Lane& lane, Message& message);
   bool post_last(Lane& lane, const Message& message);
@@ -122,6 +125,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   void leave(const Lane& lane, std::unique_ptr<Operation>& operation);
   void leave(const Lane& lane, Operations& operations);
   std::unique_ptr<Operation> new_operation();
+  std::string failure_of(const Lane& lane, const std::string& why) const;
   void suspect(const std::string& why);
   bool ask_landed(std::uint64_t epoch);
   bool post_flushes();

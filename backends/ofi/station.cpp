@@ -19,6 +19,13 @@ Station::~Station() {
   rails.clear();
 }
 
+const Route& Destination::route(std::size_t endpoint) const {
+  const Route& route = routes.at(endpoint);
+  if (route.rail == nullptr)
+    throw std::runtime_error("no network path leads to an endpoint of the peer: " + route.text);
+  return route;
+}
+
 Key key_of(const Target& target) {
   Key key;
   const auto append = [&](const void* from, std::size_t bytes) {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <set>
+#include <string>
 
 #include "backends/ofi/arrivals.hpp"
 #include "backends/ofi/rail.hpp"
@@ -38,6 +40,9 @@ class Attended {
   /// Returns whether something is left. Who has the mutex calls it.
   virtual bool attend() = 0;
 };
+
+/// End of the text of a failure that another device may mend.
+inline constexpr const char* kChosenBy = "SLUICE_NICS and SLUICE_INTERFACE choose devices";
 
 /// How long the better reason for a failure is waited for, and the end of what is under way to a dead peer.
 constexpr auto kMoment = std::chrono::seconds(1);
@@ -132,6 +137,7 @@ struct Station {
   std::vector<Attended*> attended;
   std::vector<CountedLanding*> counted;
   std::vector<TickBell*> bells;
+  std::set<std::string> left_out;  // devices that the log has named because some peer is not reached by them
   std::optional<Ringers> ringers;  // of pages, for GPUs; once it is known
   std::vector<TriggeredPut*> triggered;
   bool rings_by_page = false;  ///< counters have a page that a stream can store to
@@ -141,9 +147,12 @@ struct Station {
 
 /// How an endpoint of a peer is reached.
 struct Route {
-  Rail* rail = nullptr;
+  Rail* rail = nullptr;  ///< null: it is not
   fid_ep* from = nullptr;
   fi_addr_t address = FI_ADDR_UNSPEC;
+  std::uint64_t flushes = 0;  ///< remote address and key of unused bytes
+  std::uint64_t flushes_key = 0;
+  std::string text;  ///< from where to where, for people
 };
 
 /// Who moves something to or from a peer.
@@ -152,16 +161,22 @@ class Mover {
   virtual ~Mover() = default;
   /// The peer is dead. The provider has a moment to tell how what is under way has ended; then it is over all the same.
   virtual void peer_lost() = 0;
+  /// Nothing goes this way any more, and the peer is alive. Fails the watch, if it is a way of this one.
+  virtual void path_lost(const Route& route, const std::string& why) = 0;
+  /// Bytes that are under way, or a few more.
+  virtual std::size_t bytes_under_way() const = 0;
 };
 
 class RmaPut;
 
 /// A peer: the routes to its endpoints, and who uses them.
 struct Destination {
-  std::vector<Route> routes;
+  std::vector<Route> routes;  // by endpoint; they stay where they are
   std::vector<Mover*> movers;
   std::vector<RmaPut*> riders;  ///< which may go with others' puts
 
+  /// @throws std::runtime_error if there is none.
+  const Route& route(std::size_t endpoint) const;
   void know(Mover& mover) { movers.push_back(&mover); }
   void forget(Mover& mover) { std::erase(movers, &mover); }
 };
@@ -174,8 +189,6 @@ struct Place {
     std::uint64_t slots_key = 0;
     std::uint64_t word = 0;
     std::uint64_t word_key = 0;
-    std::uint64_t flushes = 0;
-    std::uint64_t flushes_key = 0;
   };
   static constexpr std::size_t kMostRails = 8;
 

@@ -2,7 +2,6 @@
 #include "backends/ofi/transport.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -12,7 +11,9 @@
 
 #include "backends/ofi/access.hpp"
 #include "backends/ofi/cxi.hpp"
+#include "backends/ofi/expected.hpp"
 #include "backends/ofi/page_bell.hpp"
+#include "backends/ofi/paths.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
 #include "backends/ofi/triggered.hpp"
@@ -26,93 +27,35 @@ namespace {
 /// Below this a slot is not worth more than one rail, unless the user says so.
 constexpr std::size_t kStripedFrom = 64 * 1024;
 
-// What the address of a rank says: which provider, then of each endpoint its network and its name.
-
-void append(Blob& blob, const void* data, std::size_t bytes) {
-  const auto length = static_cast<std::uint32_t>(bytes);
-  const auto* const from = static_cast<const std::byte*>(data);
-  blob.insert(blob.end(), reinterpret_cast<const std::byte*>(&length), reinterpret_cast<const std::byte*>(&length + 1));
-  blob.insert(blob.end(), from, from + bytes);
-}
-
-void append(Blob& blob, const std::string& text) { append(blob, text.data(), text.size()); }
-
-std::vector<Blob> pieces_of(const Blob& blob) {
-  std::vector<Blob> pieces;
-  for (std::size_t at = 0; at < blob.size();) {
-    std::uint32_t length = 0;
-    if (blob.size() - at < sizeof length) throw std::runtime_error("an address that ends too early");
-    std::memcpy(&length, blob.data() + at, sizeof length);
-    at += sizeof length;
-    if (blob.size() - at < length) throw std::runtime_error("an address that ends too early");
-    const auto first = blob.begin() + static_cast<std::ptrdiff_t>(at);
-    pieces.emplace_back(first, first + length);
-    at += length;
-  }
-  return pieces;
-}
-
-std::string text_of(const Blob& blob) { return {reinterpret_cast<const char*>(blob.data()), blob.size()}; }
-
-/// To an endpoint of a peer: from a rail on the same network, if it is known which that is.
-Route route_to(const Station& station, const std::string& network, const Blob& name, const Endpoints& ours,
-               std::size_t endpoint) {
-  const auto& rails = station.rails;
-  Rail* chosen = rails[ours.numbers[endpoint % ours.numbers.size()]].get();
-  if (chosen->network() != network) {
-    const auto same =
-        std::find_if(rails.begin(), rails.end(), [&](const auto& rail) { return rail->network() == network; });
-    if (same != rails.end()) chosen = same->get();
-  }
-  return {chosen, chosen->endpoint_to_peer(), chosen->add(name)};
-}
-
-/// Descriptors that libfabric opens when it likes. It may hang or fail without a word if there is no room for them.
-class Expected {
- public:
-  Expected() noexcept = default;
-  /// @throws std::runtime_error if there is no room for `more`
-  explicit Expected(std::size_t more) : count_(more) {
-    const std::size_t all = all_.fetch_add(more) + more;  // some of these are open already
-    if (base::make_room_for_descriptors(all) || base::make_room_for_descriptors(more)) return;
-    all_.fetch_sub(more);
-    throw std::runtime_error(base::lack_of_descriptors(more));
-  }
-  Expected(Expected&& other) noexcept : count_(std::exchange(other.count_, 0)) {}
-  Expected& operator=(Expected&& other) noexcept {
-    std::swap(count_, other.count_);
-    return *this;
-  }
-  ~Expected() { all_.fetch_sub(count_); }
-
- private:
-  static inline std::atomic<std::size_t> all_{0};  // of all ranks of this process
-  std::size_t count_ = 0;
-};
-
 class OfiLink final : public Link {
  public:
-  OfiLink(Station& station, Endpoints endpoints, std::vector<Blob> peer, int rails)
-      : station_(station), endpoints_(std::move(endpoints)), peer_(std::move(peer)), rails_(rails) {}
+  OfiLink(Station& station, Address ours, Address theirs, bool here, std::size_t near, int rails)
+      : station_(station), paths_(station, there_, std::move(ours), std::move(theirs), here, near), rails_(rails) {}
 
+  base::Clock::time_point tend(base::Clock::time_point now, std::vector<Blob>& words) override {
+    return paths_.tend(now, words);
+  }
+  void heard(const Blob& word) override { paths_.heard(word); }
+  bool ready() const override { return paths_.ready(); }
+  std::string obstacle() const override { return paths_.obstacle(); }
   std::size_t rails(const Slots& target) const override {
+    const std::size_t paths = paths_.endpoints().numbers.size();
     if (target.memory.bytes == 0) return 1;
-    if (rails_ > 0) return std::min(endpoints_.numbers.size(), static_cast<std::size_t>(rails_));
-    return target.slot_bytes < kStripedFrom ? 1 : std::min(endpoints_.numbers.size(), Place::kMostRails);
+    if (rails_ > 0) return std::min(paths, static_cast<std::size_t>(rails_));
+    return target.slot_bytes < kStripedFrom ? 1 : std::min(paths, Place::kMostRails);
   }
   std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
     const bool countable = target.memory.bytes != 0 && target.depth <= CountedLanding::kDeepest;
     if (station_.manner.notice == Notice::counter && countable && in_one_write(target)) {
       if (auto landing = unless_short_of_counters(
-              [&] { return std::make_unique<CountedLanding>(station_, endpoints_, target, signals); }))
+              [&] { return std::make_unique<CountedLanding>(station_, paths_.endpoints(), target, signals); }))
         return landing;
     }
-    return std::make_unique<RmaLanding>(station_, endpoints_, target, signals);
+    return std::make_unique<RmaLanding>(station_, paths_.endpoints(), target, signals);
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     const Target place = target_of(key);
-    find_routes();
     if (can_be_armed(place, source)) {
       if (auto put = unless_short_of_counters(
               [&] { return std::make_unique<TriggeredPut>(station_, there_, source, watch, place); }))
@@ -121,6 +64,7 @@ class OfiLink final : public Link {
     return std::make_unique<RmaPut>(station_, there_, source, watch, place);
   }
   void lost() override {
+    paths_.lost();
     const std::lock_guard lock(station_.mutex);
     for (Mover* const mover : there_.movers) mover->peer_lost();
   }
@@ -131,7 +75,6 @@ class OfiLink final : public Link {
     Offered offered;
     if (key.bytes.size() != sizeof offered) throw std::runtime_error("a key of the wrong size");
     std::memcpy(&offered, key.bytes.data(), sizeof offered);
-    find_routes();
     return std::make_unique<RmaAccess>(station_, there_, local, depth, watch, offered);
   }
 
@@ -145,16 +88,6 @@ class OfiLink final : public Link {
       base::log(base::LogLevel::info, std::string("not by the NIC: ") + reason.what());
       return nullptr;
     }
-  }
-  /// When something is to be put there: it takes memory and, for a moment, descriptors.
-  void find_routes() {
-    constexpr std::size_t kOfConnection = 4;  // with tcp: two sockets, and two more while both ends connect at once
-    const std::lock_guard lock(station_.mutex);
-    std::vector<Route>& routes = there_.routes;
-    if (routes.empty() && station_.rails.front()->wait_fd() >= 0)
-      expected_ = Expected(kOfConnection * ((peer_.size() - 1) / 2));
-    for (std::size_t i = 2 * routes.size() + 1; i + 1 < peer_.size(); i += 2)
-      routes.push_back(route_to(station_, text_of(peer_[i]), peer_[i + 1], endpoints_, routes.size()));
   }
   /// The provider reaches it, and a slot is not larger than a message may be.
   bool in_one_write(const Slots& slots) const {
@@ -173,11 +106,9 @@ class OfiLink final : public Link {
   }
 
   Station& station_;
-  Endpoints endpoints_;     // those of ours where the peer's puts land
-  std::vector<Blob> peer_;  // its address
   Destination there_;
+  Paths paths_;
   int rails_;
-  Expected expected_;
 };
 
 class OfiPin final : public Pin {
@@ -216,30 +147,17 @@ class OfiTransport final : public Transport {
     tells_ = std::all_of(opened.begin(), opened.end(), [](const auto& rail) { return rail->wait_fd() >= 0; });
   }
 
-  Blob address() const override {
-    const std::lock_guard lock(station_.mutex);
-    Blob blob;
-    append(blob, station_.provider);
-    for (const auto& rail : station_.rails) {
-      const Blob name = rail->name();
-      append(blob, rail->network());
-      append(blob, name.data(), name.size());
-    }
-    return blob;
-  }
-  bool reaches(const Blob& peer, bool) const override {
-    const auto pieces = pieces_of(peer);
-    return pieces.size() >= 3 && text_of(pieces.front()) == station_.provider;
-  }
+  Blob address() const override { return pack(own_address()); }
+  bool reaches(const Blob& peer, bool) const override { return unpack(peer).provider == station_.provider; }
   std::unique_ptr<Pin> pin(const device::Extent& memory) override { return std::make_unique<OfiPin>(station_, memory); }
-  std::unique_ptr<Link> connect(Rank, const Blob& peer) override;
+  std::unique_ptr<Link> connect(Rank, const Blob& peer, bool here) override;
   void try_out(device::Driver& driver) override;
   bool poll() override;
   int rest(std::vector<pollfd>& tellers) override;
 
  private:
   void count_entries();
-  Endpoints shared_with(const std::vector<Blob>& peer) const;
+  Address own_address() const;
 
   Settings settings_;
   std::mutex trying_;  // before the station's
@@ -263,38 +181,23 @@ void OfiTransport::count_entries() {
   }
 }
 
-/// Our endpoints on networks that the peer is on too; `peer`: the pieces of its address. On a network where it has our
-/// own address each host is alone (containers have such), unless it is on this host and so has all our addresses.
-Endpoints OfiTransport::shared_with(const std::vector<Blob>& peer) const {
-  std::vector<std::size_t> all;
-  std::vector<std::size_t> open;
-  std::vector<std::size_t> shared;
+Address OfiTransport::own_address() const {
+  const std::lock_guard lock(station_.mutex);
+  Address address{station_.provider, {}};
   for (const auto& rail : station_.rails) {
-    const std::size_t endpoint = all.size();
-    const Blob name = rail->name();
-    bool alone = false;
-    bool on_both = false;
-    for (std::size_t i = 1; i + 1 < peer.size(); i += 2) {
-      alone |= same_address(peer[i + 1], name);
-      on_both |= text_of(peer[i]) == rail->network();
-    }
-    all.push_back(endpoint);
-    if (!alone) open.push_back(endpoint);
-    if (!alone && on_both) shared.push_back(endpoint);
+    const Registration& flushes = rail->flushes();
+    address.endpoints.push_back({rail->device(), rail->network(), ip_of(rail->info()), rail->name(),
+                                 flushes.address(flushes.data), flushes.key()});
   }
-  if (shared.empty()) shared = open.empty() ? all : open;
-  const auto near = static_cast<std::size_t>(
-      std::count_if(shared.begin(), shared.end(), [&](std::size_t endpoint) { return endpoint < near_; }));
-  return {shared, near == 0 ? shared.size() : near};
+  return address;
 }
 
-std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer) {
+std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer, bool here) {
   base::fill_standard_descriptors();  // which the program may have closed since the start
+  auto link = std::make_unique<OfiLink>(station_, own_address(), unpack(peer), here, near_, settings_.rails);
   const std::lock_guard lock(station_.mutex);
-  auto pieces = pieces_of(peer);
-  Endpoints ours = shared_with(pieces);
   connected_ = true;
-  return std::make_unique<OfiLink>(station_, std::move(ours), std::move(pieces), settings_.rails);
+  return link;
 }
 
 /// Who rings a page for a GPU. Behind a parked stream nothing can be tried.

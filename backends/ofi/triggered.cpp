@@ -186,9 +186,8 @@ TriggeredPut::TriggeredPut(Station& station, Destination& there, const Slots& so
                            const Target& place)
     : RungPut(watch, nullptr, source.slot_bytes), station_(station), there_(there), source_(source), place_(place) {
   const std::lock_guard lock(station.mutex);
-  const Route& route = there.routes.at(place.rail[0].endpoint);
-  rail_ = route.rail;
-  peer_ = route.address;
+  route_ = &there.route(place.rail[0].endpoint);
+  rail_ = route_->rail;
   if (source.memory.bytes != 0) registered_ = rail_->registered(source.memory);
   use(make_bell(station, *rail_));
   work_ = std::make_unique<ArmedWork>(station, *rail_, entries_for(place));
@@ -265,7 +264,7 @@ void TriggeredPut::prepare(std::uint64_t epoch, Range part) {
   work.write.msg.msg_iov = &work.from;
   work.write.msg.desc = &work.desc;
   work.write.msg.iov_count = 1;
-  work.write.msg.addr = peer_;
+  work.write.msg.addr = route_->address;
   work.write.msg.rma_iov = &work.to;
   work.write.msg.rma_iov_count = 1;
   // What is counted at its end has arrived, and so has all before it, whichever ends were counted.
@@ -285,9 +284,16 @@ void TriggeredPut::queue_armed() {
   }
 }
 
+void TriggeredPut::path_lost(const Route& route, const std::string& why) {
+  if (&route != route_) return;
+  watch().fail(Code::transport, why);
+  loss_.raise();
+}
+
 void TriggeredPut::suspect() {
   if (!suspicion_.none() || disposed_ != 0) return;
-  suspicion_.raise("a write over " + station_.provider + " failed" + (work_->why().empty() ? "" : ": " + work_->why()));
+  suspicion_.raise("a write over " + station_.provider + " from " + route_->text + " failed" +
+                   (work_->why().empty() ? "" : ": " + work_->why()) + " (" + kChosenBy + ")");
 }
 
 /// Of what was rung for. A GPU stores to the counter first and then the word, and may be held up in between: until the

@@ -146,6 +146,8 @@ class TriggeredPut final : public RungPut, private Mover {
 
  private:
   void peer_lost() override { loss_.raise(); }
+  void path_lost(const Route& route, const std::string& why) override;
+  std::size_t bytes_under_way() const override { return (work_->queued() - work_->ended()) * place_.slot_bytes; }
   void prepare(std::uint64_t epoch, Range part);
   void queue_armed();
   void dispose();
@@ -157,8 +159,8 @@ class TriggeredPut final : public RungPut, private Mover {
   Destination& there_;
   Slots source_;
   Target place_;
+  const Route* route_ = nullptr;
   Rail* rail_ = nullptr;
-  fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::shared_ptr<Registration> registered_;
   std::unique_ptr<ArmedWork> work_;
   std::uint64_t armed_ = 0;     // epochs up to this one are prepared

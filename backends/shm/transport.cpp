@@ -157,7 +157,7 @@ class ShmTransport final : public Transport {
   }
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ShmPin>(); }
   void try_out(device::Driver&) override {}
-  std::unique_ptr<Link> connect(Rank rank, const Blob& peer) override {
+  std::unique_ptr<Link> connect(Rank rank, const Blob& peer, bool) override {
     return std::make_unique<ShmLink>(rank, parse(peer), settings_);
   }
   bool poll() override { return false; }

@@ -90,7 +90,7 @@ class ThreadTransport final : public Transport {
   }
   bool reaches(const Blob& peer, bool) const override { return peer == address(); }
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ThreadPin>(); }
-  std::unique_ptr<Link> connect(Rank, const Blob&) override { return std::make_unique<ThreadLink>(); }
+  std::unique_ptr<Link> connect(Rank, const Blob&, bool) override { return std::make_unique<ThreadLink>(); }
   void try_out(device::Driver&) override {}
   bool poll() override { return false; }
   int rest(std::vector<pollfd>&) override { return kNoLimit; }

@@ -310,7 +310,7 @@ TEST_P(FailedWrites, are_never_believed_and_end_their_channel_alone) {
   for (const int entries : {kDeep, 0}) {
     Peers peers = GetParam().peers();
     peers.environment = {"SLUICE_TRIGGER_ENTRIES=" + std::to_string(entries),
-                         "EMUCXI_FAIL_EVERY=" + std::to_string(kLost)};
+                         "EMUCXI_FAIL_EVERY=" + std::to_string(1 + kLost)};  // the first write tries the path
     run_peers(peers, [](Context& context) {
       const Case& one = GetParam();
       const Buffer buffer(context, one, (kDeep + 1) * one.bytes);

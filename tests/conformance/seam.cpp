@@ -87,11 +87,48 @@ Seam::Seam(const Context& context, const Case& one)
   for (Rank rank = 0; rank < context.size(); ++rank) {
     const Key address = tell_all(rank, {transport_->address(), {}, {}});
     if (!transport_->reaches(address.bytes, true)) throw std::runtime_error("out of reach");
-    if (first) links_.push_back(transport_->connect(rank, address.bytes));
-    if (!first && rank == 0) own_ = transport_->connect(rank, address.bytes);
+    if (first) links_.push_back(transport_->connect(rank, address.bytes, true));
+    if (!first && rank == 0) own_ = transport_->connect(rank, address.bytes, true);
   }
   to_first_ = first ? links_.front().get() : own_.get();
   engine_.start();
+  while (!all_ready()) {
+  }
+}
+
+/// Carries the messages of each two links to each other. True once all links are ready.
+bool Seam::all_ready() const {
+  const auto said_by = [](backends::Link& link) {
+    std::vector<backends::Blob> words;
+    link.tend(base::Clock::now(), words);
+    Key key{{std::byte{link.ready()}}, {}, {}};
+    for (const backends::Blob& word : words) {
+      key.bytes.push_back(static_cast<std::byte>(word.size()));
+      key.bytes.insert(key.bytes.end(), word.begin(), word.end());
+    }
+    return key;
+  };
+  const auto hear = [](backends::Link& link, const Key& key) {
+    for (auto at = key.bytes.begin() + 1; at != key.bytes.end();) {
+      const auto word = at + 1;
+      at = word + std::to_integer<int>(*at);
+      link.heard({word, at});
+    }
+  };
+  bool ready = true;
+  const bool first = context_.rank() == 0;
+  for (Rank rank = 0; rank < context_.size(); ++rank) {
+    const bool other = context_.rank() == rank;
+    backends::Link& link = first ? *links_[static_cast<std::size_t>(rank)] : *to_first_;
+    const Key from_first = tell_all(0, first ? said_by(link) : Key());
+    if (other) hear(link, from_first);
+    ready &= from_first.bytes.front() == std::byte{1};
+    if (rank == 0) continue;
+    const Key from_other = tell_all(rank, other ? said_by(link) : Key());
+    if (first) hear(link, from_other);
+    ready &= from_other.bytes.front() == std::byte{1};
+  }
+  return ready;
 }
 
 Key Seam::tell_all(Rank from, const Key& key) const {

@@ -59,6 +59,7 @@ class Seam {
   };
 
   backends::Key tell_all(Rank from, const backends::Key& key) const;
+  bool all_ready() const;
 
   const Context& context_;
   Desk desk_;

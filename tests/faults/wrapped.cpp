@@ -361,8 +361,8 @@ class WrappedTransport : public Transport {
   Blob address() const override { return inner_->address(); }
   bool reaches(const Blob& peer, bool here) const override { return inner_->reaches(peer, here); }
   std::unique_ptr<Pin> pin(const device::Extent& memory) override { return inner_->pin(memory); }
-  std::unique_ptr<Link> connect(Rank peer, const Blob& address) override {
-    return std::make_unique<WrappedLink>(*this, inner_->connect(peer, address));
+  std::unique_ptr<Link> connect(Rank peer, const Blob& address, bool here) override {
+    return std::make_unique<WrappedLink>(*this, inner_->connect(peer, address, here));
   }
   void try_out(device::Driver& driver) override { inner_->try_out(driver); }
 

@@ -33,7 +33,7 @@ class PolledTransport : public backends::Transport {
   backends::Blob address() const override { return {}; }
   bool reaches(const backends::Blob&, bool) const override { return false; }
   std::unique_ptr<backends::Pin> pin(const device::Extent&) override { return nullptr; }
-  std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&) override { return nullptr; }
+  std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&, bool) override { return nullptr; }
   void try_out(device::Driver&) override {}
 };
 

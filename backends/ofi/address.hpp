@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses of a rank's endpoints, as its peers get to know them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/transport.hpp"
+#include "base/network.hpp"
+
+namespace sluice::backends::ofi {
+
+/// One endpoint.
+struct EndpointAddress {
+  std::string device;
+  std::string network;        ///< that the device is on; empty: not known
+  base::Endpoint ip;          ///< version 0: it has none
+  Blob name;                  ///< for the peer's address table
+  std::uint64_t flushes = 0;  ///< remote address and key of unused bytes
+  std::uint64_t flushes_key = 0;
+
+  /// "eth0 (10.0.0.1)", for people.
+  std::string text() const;
+};
+
+struct Address {
+  std::string provider;
+  std::vector<EndpointAddress> endpoints;
+};
+
+Blob pack(const Address& address);
+/// @throws std::runtime_error for a blob that ends too early.
+Address unpack(const Blob& blob);
+
+}  // namespace sluice::backends::ofi

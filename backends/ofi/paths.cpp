@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/paths.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kTryAgain = milliseconds(100);  // after a probe that has failed
+constexpr auto kLook = milliseconds(1);        // while others wait for the first probes
+
+}  // namespace
+
+Paths::Paths(Station& station, Destination& there, Address ours, Address theirs, bool here, std::size_t near)
+    : station_(station), there_(there), ours_(std::move(ours)), theirs_(std::move(theirs)), near_(near),
+      patience_(std::max<Clock::duration>(station.patience, seconds(2))),
+      step_(std::min<Clock::duration>(patience_ / 16, milliseconds(500))), grades_(grades_of(ours_, theirs_, here)) {
+  const std::lock_guard lock(station_.mutex);
+  there_.routes.resize(theirs_.endpoints.size());
+  for (const auto& rail : station_.rails) rail->know(*this);
+}
+
+Paths::~Paths() {
+  const std::lock_guard lock(station_.mutex);
+  for (Path& path : paths_) give_up(path);
+  for (const auto& rail : station_.rails) rail->forget(*this);
+}
+
+void Paths::lost() {
+  const std::lock_guard lock(station_.mutex);
+  for (Path& path : paths_) give_up(path);
+  stage_ = Stage::lost;
+}
+
+/// Leaves a probe that is under way to the station.
+void Paths::give_up(Path& path) {
+  if (path.probe == nullptr || !path.probe->posted) return;
+  path.route->rail->give_up(*path.probe);
+  station_.orphans.push_back(std::move(path.probe));
+}
+
+base::Clock::time_point Paths::tend(Clock::time_point now, std::vector<Blob>& words) {
+  const std::lock_guard lock(station_.mutex);
+  if (stage_ == Stage::lost) return Clock::time_point::max();
+  if (!std::exchange(introduced_, true)) words.push_back(say_grades());
+  if (std::exchange(asked_by_peer_, false)) words.push_back(say_answer());
+  if (stage_ == Stage::begun) return Clock::time_point::max();
+  if (stage_ == Stage::settled) probe_again(now);
+  post_probes(now);
+  count_time(now, words);
+  judge(words);
+  if (stage_ == Stage::told && arrived_there_) settle(*arrived_there_);
+  return next_call(now);
+}
+
+base::Clock::time_point Paths::next_call(Clock::time_point now) const {
+  if (stage_ == Stage::trying) return now + kLook;
+  const bool idle = stage_ == Stage::settled && std::ranges::none_of(paths_, &Path::waits);
+  return idle ? std::max(next_probe_, now + step_) : now + step_ / 4;
+}
+
+/// Once in a while, as long as anything is open.
+void Paths::probe_again(Clock::time_point now) {
+  if (now < next_probe_ || there_.movers.empty()) return;
+  if (std::ranges::any_of(paths_, &Path::waits)) return;
+  next_probe_ = now + patience_ / 8;
+  for (Path& path : paths_) {
+    if (path.dead) continue;
+    path.due = true;
+    path.arrived = false;
+    path.waited = {};
+  }
+}
+
+void Paths::post_probes(Clock::time_point now) {
+  for (Path& path : paths_) {
+    if (path.waits() && path.due && now >= path.next) post(path, now);
+  }
+}
+
+void Paths::post(Path& path, Clock::time_point now) {
+  Rail& rail = *path.route->rail;
+  const Registration& from = rail.flushes();
+  const Remote to{path.route->from, path.route->address, path.route->flushes, path.route->flushes_key};
+  try {
+    const Posted posted = rail.write({from.data, from.bytes, from.desc()}, to, {}, true, *path.probe);
+    path.due = posted == Posted::busy;
+    path.arrived = posted == Posted::over;
+  } catch (const std::runtime_error& reason) {
+    path.why = reason.what();
+    path.next = now + kTryAgain;
+  }
+}
+
+void Paths::ended(Operation& operation, const std::string& why_not) {
+  const auto path = std::ranges::find_if(paths_, [&](const Path& one) { return one.probe.get() == &operation; });
+  path->arrived = why_not.empty();
+  path->due = !path->arrived;
+  path->why = why_not;
+  path->next = Clock::now() + kTryAgain;
+}
+
+bool Paths::failed(void* context, const std::string& why) {
+  const auto path = std::ranges::find_if(paths_, [&](const Path& one) {
+    return one.probe != nullptr && one.probe->posted && &one.probe->context == context;
+  });
+  if (path == paths_.end()) return false;
+  path->route->rail->end(*path->probe, why);
+  return true;
+}
+
+/// A peer that was silent gets that time once more: what was sent meanwhile is sent again by the network later and
+/// later.
+void Paths::count_time(Clock::time_point now, std::vector<Blob>& words) {
+  if (std::ranges::none_of(paths_, &Path::waits)) {
+    asked_.reset();
+    counted_ = now;
+  } else if (!asked_ && now - counted_ >= step_) {
+    words.push_back({std::byte{static_cast<std::uint8_t>(Word::question)}});
+    asked_ = now;
+    answered_ = false;
+  } else if (asked_ && answered_) {
+    const Clock::duration silent = std::min(std::max(now - *asked_ - step_, Clock::duration()), 2 * patience_);
+    for (Path& path : paths_) path.waited += step_ - silent;
+    asked_.reset();
+    counted_ = now;
+  }
+}
+
+void Paths::judge(std::vector<Blob>& words) {
+  constexpr auto kAny = seconds(15);
+  constexpr auto kOthers = seconds(2);  // once one has arrived, the others need not be waited for as long
+  Clock::duration limit = patience_ * 5 / 8 + time_for_data();
+  if (stage_ != Stage::settled) {
+    const bool any = std::ranges::any_of(paths_, &Path::arrived);
+    limit = any ? std::min<Clock::duration>(patience_ / 4, kOthers) : std::min<Clock::duration>(patience_ / 2, kAny);
+  }
+  for (Path& path : paths_) {
+    if (path.waits() && path.waited >= limit) end(path);
+  }
+  if (stage_ != Stage::trying || std::ranges::any_of(paths_, &Path::waits)) return;
+  std::uint8_t arrived = 0;
+  for (std::size_t i = 0; i < paths_.size(); ++i) arrived |= static_cast<std::uint8_t>(paths_[i].arrived << i);
+  words.push_back({std::byte{static_cast<std::uint8_t>(Word::arrived)}, std::byte{arrived}});
+  stage_ = Stage::told;
+}
+
+/// Time that the data under way may take on a slow network.
+base::Clock::duration Paths::time_for_data() const {
+  constexpr std::uint64_t kBytesPerSecond = 8 << 20;
+  return milliseconds(1000 * (bytes_here() + bytes_there_) / kBytesPerSecond);
+}
+
+std::uint64_t Paths::bytes_here() const {
+  std::uint64_t bytes = 0;
+  for (const Mover* const mover : there_.movers) bytes += mover->bytes_under_way();
+  return bytes;
+}
+
+/// The path carries nothing, or nothing any more.
+void Paths::end(Path& path) {
+  path.dead = true;
+  give_up(path);
+  if (stage_ != Stage::settled) return;
+  const std::string what =
+      "the network path from " + text_of(path) + " carries nothing any more: " + reason(path) + " (" + kChosenBy + ")";
+  base::log(base::LogLevel::warn, what);
+  for (Mover* const mover : there_.movers) mover->path_lost(*path.route, what);
+  path.route->rail = nullptr;
+  find_endpoints();
+}
+
+/// Keeps the paths whose probes have arrived at both ends.
+void Paths::settle(std::uint8_t arrived_there) {
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    Path& path = paths_[i];
+    if (path.arrived && (arrived_there >> i & 1) == 0) path.why = "its answers do not arrive there";
+    path.dead |= (arrived_there >> i & 1) == 0;
+    if (!path.dead) continue;
+    if (station_.left_out.insert(ours_.endpoints[path.pair.ours].device).second) {
+      base::log(base::LogLevel::warn,
+                "not used: the network path from " + text_of(path) + ": " + reason(path) + " (" + kChosenBy + ")");
+    }
+    if (path.route != nullptr) path.route->rail = nullptr;
+  }
+  stage_ = Stage::settled;
+  next_probe_ = Clock::now() + patience_ / 8;
+  find_endpoints();
+}
+
+void Paths::find_endpoints() {
+  endpoints_ = {};
+  for (const Path& path : paths_) {
+    if (!path.dead) endpoints_.numbers.push_back(path.pair.ours);
+  }
+  std::ranges::sort(endpoints_.numbers);
+  const auto near = std::ranges::count_if(endpoints_.numbers, [&](std::size_t number) { return number < near_; });
+  endpoints_.near = near == 0 ? endpoints_.numbers.size() : static_cast<std::size_t>(near);
+}
+
+Blob Paths::say_answer() const {
+  const std::uint64_t bytes = bytes_here();
+  Blob word(1 + sizeof bytes, std::byte{static_cast<std::uint8_t>(Word::answer)});
+  std::memcpy(word.data() + 1, &bytes, sizeof bytes);
+  return word;
+}
+
+Blob Paths::say_grades() const {
+  Blob word{std::byte{static_cast<std::uint8_t>(Word::grades)}};
+  for (const Grade grade : grades_.all) word.push_back(std::byte{static_cast<std::uint8_t>(grade)});
+  return word;
+}
+
+void Paths::heard(const Blob& word) {
+  const std::lock_guard lock(station_.mutex);
+  switch (static_cast<Word>(word.at(0))) {
+    case Word::grades: return hear_grades(word);
+    case Word::arrived: arrived_there_ = std::to_integer<std::uint8_t>(word.back()); return;
+    case Word::question: asked_by_peer_ = true; return;
+    case Word::answer:
+      answered_ = true;
+      if (word.size() == 1 + sizeof bytes_there_) std::memcpy(&bytes_there_, word.data() + 1, sizeof bytes_there_);
+      return;
+  }
+}
+
+void Paths::hear_grades(const Blob& word) {
+  Grades from_there{ours_.endpoints.size(), {}};
+  for (std::size_t i = 1; i < word.size(); ++i) from_there.all.push_back(static_cast<Grade>(word[i]));
+  if (from_there.all.size() != grades_.all.size()) throw std::runtime_error("a word of the wrong size");
+  const bool first = pack(ours_) < pack(theirs_);
+  for (const Pair& pair : pair_rails(ours_, theirs_, grades_, from_there, first)) {
+    Path& path = paths_.emplace_back();
+    path.pair = pair;
+    path.route = &there_.routes[pair.theirs];
+    open(path);
+  }
+  counted_ = Clock::now();
+  if (stage_ == Stage::begun) stage_ = Stage::trying;
+}
+
+void Paths::open(Path& path) {
+  path.probe = std::make_unique<Operation>();
+  path.probe->owner = this;
+  Rail& rail = *station_.rails[path.pair.ours];
+  const EndpointAddress& there = theirs_.endpoints[path.pair.theirs];
+  *path.route = {&rail, nullptr, FI_ADDR_UNSPEC, there.flushes, there.flushes_key, text_of(path)};
+  constexpr std::size_t kOfConnection = 4;  // with tcp: two sockets, and two more while both ends connect at once
+  try {
+    if (rail.wait_fd() >= 0) path.connection = Expected(kOfConnection);
+    path.route->from = rail.endpoint_to_peer();
+    path.route->address = rail.add(there.name);
+  } catch (const std::runtime_error& reason) {
+    path.why = reason.what();
+    path.dead = true;
+  }
+}
+
+std::string Paths::text_of(const Path& path) const {
+  return ours_.endpoints[path.pair.ours].text() + " to " + theirs_.endpoints[path.pair.theirs].text();
+}
+
+std::string Paths::reason(const Path& path) const { return path.why.empty() ? "no answer" : path.why; }
+
+std::string Paths::obstacle() const {
+  const std::lock_guard lock(station_.mutex);
+  if (!endpoints_.numbers.empty()) return {};
+  std::string why;
+  for (const Path& path : paths_) why += (why.empty() ? "" : "; ") + ("from " + text_of(path) + ": " + reason(path));
+  if (!why.empty()) return "no network path carries anything: " + why + " (" + kChosenBy + ")";
+  const auto devices = [](const Address& address) {
+    std::string text;
+    for (const EndpointAddress& endpoint : address.endpoints) text += (text.empty() ? "" : ", ") + endpoint.text();
+    return text;
+  };
+  return "no route leads from a network device here (" + devices(ours_) + ") to one there (" + devices(theirs_) +
+         ") and back (" + kChosenBy + ")";
+}
+
+}  // namespace sluice::backends::ofi
