@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kTryAgain = milliseconds(100);  // after a probe that has failed
-constexpr auto kLook = milliseconds(1);        // while others wait for the first probes
+constexpr auto kTryAgain = milliseconds(100);     // after a probe that has failed
+constexpr auto kLookForProbes = milliseconds(1);  // while others wait for the first probes
 
 }  // namespace
 
@@ -62,7 +62,7 @@ base::Clock::time_point Paths::tend(Clock::time_point now, std::vector<Blob>& wo
 }
 
 base::Clock::time_point Paths::next_call(Clock::time_point now) const {
-  if (stage_ == Stage::trying) return now + kLook;
+  if (stage_ == Stage::trying) return now + kLookForProbes;
   const bool idle = stage_ == Stage::settled && std::ranges::none_of(paths_, &Path::waits);
   return idle ? std::max(next_probe_, now + step_) : now + step_ / 4;
 }
