@@ -251,8 +251,7 @@ class Job {
   void ask_to_end(int signal) {
     asked_ = signal;
     ignoring_ = Clock::now() + kGrace;
-    deadline_.reset();
-    if (!request_.kill_after) return;
+    if (!request_.kill_after || deadline_) return;
     deadline_ = {Clock::now() + *request_.kill_after, "still running " + std::to_string(request_.kill_after->count()) +
                                                           " s after " + name_of_signal(signal) + " (--kill-after)"};
   }
@@ -301,7 +300,7 @@ class Job {
     Ending ending = children_[child].ended(status);
     --running_;
     if (ending.code == 0) ending.code = code_of_zero(child);
-    // Whom we killed is named already.
+    // A rank that this process has killed is named already.
     if (ending.signal != 0 && !killed_) say(who(child) + " was ended by signal " + signal_text(ending.signal));
     if (ending.code != 0 && !(killed_ && failed_)) fail({who(child), ending.code, children_[child].report().lost_peer});
   }
@@ -387,7 +386,7 @@ class Job {
     }
   }
 
-  // Whoever told us of it hears it again, which changes nothing there.
+  // To all hosts: the one where it happened ignores it.
   void tell_of_failure() {
     const auto message = Writer(Note::failure).put(failed_->code).put(failed_->consequence).text(failed_->who).take();
     tell_partners(message);
@@ -463,7 +462,7 @@ Agreement agree_alone(const Request& request) {
   return agreement;
 }
 
-/// Each rank takes a listener, one more for other hosts, and a pipe for its reports.
+/// Each rank takes a listener, one more for other hosts, and a page for its reports.
 void check_descriptors(const Request& request) {
   const std::size_t each = request.hosts > 1 ? 3 : 2;
   constexpr std::size_t kOwn = 16;

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
+#include <string_view>
+#include <system_error>
 
 namespace sluice::runtime {
 
@@ -33,8 +36,10 @@ constexpr std::array kTable = {
 };
 
 std::optional<int> number_in(const char* variable) {
-  const char* const text = variable == nullptr ? nullptr : std::getenv(variable);
-  return text == nullptr ? std::nullopt : std::optional(std::atoi(text));
+  const std::string_view text = variable == nullptr || std::getenv(variable) == nullptr ? "" : std::getenv(variable);
+  int number = 0;
+  const bool read = std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc();
+  return read && number >= 0 ? std::optional(number) : std::nullopt;  // PMIX_RANK may be a number that no rank has
 }
 
 std::string said(const char* variable) { return std::string(variable) + "=" + std::getenv(variable); }

@@ -166,6 +166,7 @@ base::Env settings(const Options& options) {
   base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);
+  env.launcher_fd = -1;  // `run` alone looks whether the number is still that of sluice-run's pipe
   if (!env.passed_over.empty() && env.rank <= 0) {  // once a job
     std::string names;
     for (const std::string& name : env.passed_over) names += (names.empty() ? "" : ", ") + name;
@@ -181,12 +182,11 @@ int run(int argc, char** argv, const Body& body, const Options& options) {
     if (!base::first_run_in_process()) {
       throw std::invalid_argument(
           "sluice::run may be called once a process, also where two plug-ins have a copy of the library each, and in "
-          "no "
-          "child of fork (sluice::run_threads any number of times)");
+          "no child of fork (sluice::run_threads any number of times)");
     }
     base::Env env = runtime::settings(options);
+    const base::Fd launcher = runtime::join_launcher(base::read_env());
     base::forget_launcher();
-    const base::Fd launcher = runtime::join_launcher(env);
     env.launcher_fd = launcher.get();
     const runtime::Outcome outcome = runtime::run_start({argc, argv, body, options, env});
     if (outcome == runtime::Outcome::lost_peer) runtime::report().lost_peer = true;

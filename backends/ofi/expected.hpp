@@ -7,18 +7,20 @@
 #include <utility>
 
 #include "base/fd.hpp"
+#include "base/fork.hpp"
 
 namespace sluice::backends::ofi {
 
-/// Descriptors that libfabric opens when it likes. It may hang or fail without a word if there is no room for them.
+/// Descriptors that libfabric will open at a time of its own. Without room for them it may hang, or fail and not say
+/// so.
 class Expected {
  public:
   Expected() noexcept = default;
   /// @throws std::runtime_error if there is no room for `more`
   explicit Expected(std::size_t more) : count_(more) {
-    const std::size_t all = all_.fetch_add(more) + more;  // some of these are open already
+    const std::size_t all = all_->fetch_add(more) + more;  // some of these are open already
     if (base::make_room_for_descriptors(all) || base::make_room_for_descriptors(more)) return;
-    all_.fetch_sub(more);
+    all_->fetch_sub(more);
     throw std::runtime_error(base::lack_of_descriptors(more));
   }
   Expected(Expected&& other) noexcept : count_(std::exchange(other.count_, 0)) {}
@@ -26,10 +28,10 @@ class Expected {
     std::swap(count_, other.count_);
     return *this;
   }
-  ~Expected() { all_.fetch_sub(count_); }
+  ~Expected() { all_->fetch_sub(count_); }
 
  private:
-  static inline std::atomic<std::size_t> all_{0};  // of all ranks of this process
+  static inline base::OnePerProcess<std::atomic<std::size_t>> all_;  // of all ranks
   std::size_t count_ = 0;
 };
 

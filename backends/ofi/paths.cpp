@@ -21,7 +21,7 @@ constexpr auto kLookForProbes = milliseconds(1);  // while others wait for the f
 
 Paths::Paths(Station& station, Destination& there, Address ours, Address theirs, bool here, std::size_t near)
     : station_(station), there_(there), ours_(std::move(ours)), theirs_(std::move(theirs)), near_(near),
-      patience_(std::max<Clock::duration>(station.patience, seconds(2))),
+      patience_(std::clamp<Clock::duration>(station.patience, seconds(2), std::chrono::hours(24))),
       step_(std::min<Clock::duration>(patience_ / 16, milliseconds(500))), grades_(grades_of(ours_, theirs_, here)) {
   const std::lock_guard lock(station_.mutex);
   there_.routes.resize(theirs_.endpoints.size());
@@ -117,8 +117,8 @@ bool Paths::failed(void* context, const std::string& why) {
   return true;
 }
 
-/// A peer that was silent gets that time once more: what was sent meanwhile is sent again by the network later and
-/// later.
+/// A peer that was silent gets that time once more: the network sends again what was lost meanwhile, after longer and
+/// longer pauses.
 void Paths::count_time(Clock::time_point now, std::vector<Blob>& words) {
   if (std::ranges::none_of(paths_, &Path::waits)) {
     asked_.reset();

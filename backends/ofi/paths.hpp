@@ -22,7 +22,7 @@ class Paths final : private Owner {
   Paths(Station& station, Destination& there, Address ours, Address theirs, bool here, std::size_t near);
   ~Paths() override;
 
-  /// As Link's.
+  /// As in Link.
   base::Clock::time_point tend(base::Clock::time_point now, std::vector<Blob>& words);
   void heard(const Blob& word);
   bool ready() const noexcept { return stage_ == Stage::settled; }
@@ -92,13 +92,13 @@ class Paths final : private Owner {
   Stage stage_ = Stage::begun;
   std::vector<Path> paths_;
   Endpoints endpoints_;
-  std::optional<std::uint8_t> arrived_there_;  // by number of the path: the peer's probe has
+  std::optional<std::uint8_t> arrived_there_;  // by number of the path: whether the peer's probe has arrived
   bool introduced_ = false;
   std::uint64_t bytes_there_ = 0;  // of the peer, which are under way to us
   bool asked_by_peer_ = false;
   bool answered_ = false;
   std::optional<Clock::time_point> asked_;  // a question is under way
-  Clock::time_point counted_;               // time is, up to then
+  Clock::time_point counted_;               // the time up to which `waited` counts
   Clock::time_point next_probe_;
 };
 

@@ -131,6 +131,7 @@ void add_device(const fi_info& info, Devices& devices) {
 /// Addresses of the host's own that are on the loopback, as hosts have them whose links have none. libfabric leaves
 /// them out.
 void add_addresses_of_loopback(Devices& devices) {
+  if (std::ranges::none_of(devices, [](const auto& device) { return base::loopback(ip_of(*device)); })) return;
   for (const base::Endpoint& ip : base::addresses_of("lo")) {
     const auto lo = std::ranges::find_if(devices, [&](const auto& device) {
       return base::loopback(ip_of(*device)) && ip_of(*device).version == ip.version;

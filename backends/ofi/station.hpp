@@ -161,7 +161,7 @@ class Mover {
   virtual ~Mover() = default;
   /// The peer is dead. The provider has a moment to tell how what is under way has ended; then it is over all the same.
   virtual void peer_lost() = 0;
-  /// Nothing goes this way any more, and the peer is alive. Fails the watch, if it is a way of this one.
+  /// The route carries nothing any more, and the peer is alive. Fails the watch if this mover uses the route.
   virtual void path_lost(const Route& route, const std::string& why) = 0;
   /// Bytes that are under way, or a few more.
   virtual std::size_t bytes_under_way() const = 0;

@@ -7,12 +7,15 @@
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -149,6 +152,33 @@ TEST(Start, a_launcher_that_does_not_tell_how_many_ranks_it_started_is_named) {
     EXPECT_TRUE(contains(alone.err, std::string("warn: ") + variable + "=0: ")) << alone.err;
     EXPECT_EQ(lines(alone.err), 1) << alone.err;
   }
+}
+
+TEST(Start, threads_do_not_take_another_descriptor_for_that_of_the_launcher) {
+  const Result result = result_of([&] {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0) return 9;
+    ::close(ends[0]);
+    ::setenv("SLUICE_LAUNCHER_FD", std::to_string(ends[1]).c_str(), 1);  // it has hung up
+    return sluice::run_threads(2, [](Context& context) {
+      const sluice::Memory memory = context.allocate(128);
+      sluice::Sender sender = context.sender(1 - context.rank(), 1, memory.slice(0, 64));
+      sluice::Receiver receiver = context.receiver(1 - context.rank(), 1, memory.slice(64, 64));
+      for (int i = 0; i < 20; ++i) {
+        sender.put({});
+        receiver.wait({});
+        receiver.release({});
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+  });
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(Start, a_number_that_no_rank_has_says_nothing) {
+  for (const char* const number : {"-1", "4294967294", "", "x"})
+    EXPECT_EQ(with_variables({{"PMIX_RANK", number}}).err, "");
 }
 
 TEST(Start, a_launcher_of_one_rank_is_nothing_to_speak_of) {
