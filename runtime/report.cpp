@@ -145,7 +145,7 @@ InsideRun::InsideRun() {
 }
 
 InsideRun::~InsideRun() {
-  if (counts_) --report().ranks;
+  if (counts_ && origin_.here()) --report().ranks;
   if (before_) g_rank = *before_;
 }
 

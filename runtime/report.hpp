@@ -5,6 +5,7 @@
 
 #include "base/env.hpp"
 #include "base/fd.hpp"
+#include "base/fork.hpp"
 
 #include <sluice/types.hpp>
 
@@ -63,6 +64,7 @@ class InsideRun {
 
  private:
   bool counts_ = true;
+  base::Origin origin_;         // a child of fork has a report of its own, which counts none of its parent's ranks
   std::optional<Rank> before_;  // what this thread was
 };
 
