@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "tests/chosen.hpp"
 
@@ -250,6 +251,11 @@ void skipped_here(const std::string& reason) {
   const auto* const info = testing::UnitTest::GetInstance()->current_test_info();
   std::printf("SKIPPED-HERE: %s.%s: %s\n", info->test_suite_name(), info->name(), reason.c_str());
   std::fflush(stdout);
+}
+
+std::string why_unusable(const std::string& backend) {
+  const auto found = backends::find_backend(backend);
+  return found ? found->why_not : "there is no backend " + backend;
 }
 
 namespace {

@@ -95,4 +95,7 @@ Board& board();
 /// Prints the line that ./dev lists at the end: what this machine cannot run, and why.
 void skipped_here(const std::string& reason);
 
+/// Why a backend cannot be used on this machine; empty: it can.
+std::string why_unusable(const std::string& backend);
+
 }  // namespace sluice::test

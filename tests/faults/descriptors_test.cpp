@@ -106,7 +106,7 @@ TEST(Descriptors, that_processes_need_raise_the_limit_so_far_and_no_further) {
 }
 
 TEST(Descriptors, that_a_network_needs_are_there) {
-  if (!backends::find_backend("ofi:tcp")) GTEST_SKIP() << "libfabric has no tcp here";
+  if (const std::string why_not = why_unusable("ofi:tcp"); !why_not.empty()) return skipped_here(why_not);
   expect_raised({.ranks = 6, .processes = true, .backend = "ofi:tcp", .limit = 60s}, 3, 18);
 }
 

@@ -572,7 +572,7 @@ TEST(Launch, children_that_ranks_leave_behind_are_waited_for) {
     return count;
   };
   const auto deadline = Clock::now() + 20s;
-  int left = zombies();  // asked for once at a time: ranks make more
+  int left = zombies();  // the number that is compared: ranks make more at any time
   for (; left > 0 && Clock::now() < deadline; left = zombies()) std::this_thread::sleep_for(10ms);
   EXPECT_EQ(left, 0);
   launcher.signal(SIGTERM);
@@ -723,8 +723,8 @@ int as_first_process(int (*main)()) {
 // Here /proc is that of the outer name space: nothing there is taken for a descendant.
 TEST(Launch, a_launcher_may_be_the_first_process_of_a_container) {
   if (::geteuid() != 0) {
-    std::printf("SKIPPED-HERE: Launch.a_launcher_may_be_the_first_process: not root\n");
-    GTEST_SKIP() << "not root";
+    std::printf("SKIPPED-HERE: Launch.a_launcher_may_be_the_first_process_of_a_container: to make one takes root\n");
+    GTEST_SKIP() << "to make a container takes root";
   }
   Program zombies([] { return as_first_process([] { return launch_here(as("leaves_children_behind_and_ends")); }); });
   Program left([] {
