@@ -157,8 +157,8 @@ int Context::size() const noexcept { return impl_ == nullptr ? 0 : impl_->size; 
 int Context::node_rank() const noexcept { return impl_ == nullptr ? -1 : impl_->node_rank; }
 int Context::node_size() const noexcept { return impl_ == nullptr ? 0 : impl_->node_size; }
 
-Context::Impl& Context::in() const { return detail::opened(impl_); }
-Scope::Impl& Scope::in() const { return detail::opened(impl_); }
+Context::Impl& Context::in() const { return detail::usable_here(impl_); }
+Scope::Impl& Scope::in() const { return detail::usable_here(impl_); }
 
 namespace {
 

@@ -16,16 +16,17 @@ namespace sluice::detail {
 
 /// For the verbs of channels, which find a fork by themselves (ChannelEnd::bind).
 template <class Pointer>
-auto& filled(const Pointer& core) {
+auto& not_empty(const Pointer& core) {
   if (core == nullptr) throw_empty();
   return *core;
 }
 
 [[noreturn]] inline void throw_forked() { throw Error(Code::misuse, -1, -1, 0, 0, base::kForked); }
 
+/// For all other calls: also in a child of fork, which may not use what its parent made.
 template <class Pointer>
-auto& opened(const Pointer& core) {
-  if (!filled(core).origin.here()) throw_forked();
+auto& usable_here(const Pointer& core) {
+  if (!not_empty(core).origin.here()) throw_forked();
   return *core;
 }
 

@@ -391,7 +391,7 @@ std::string PlanCore::describe() const {
 namespace sluice {
 
 using detail::ChannelAccess;
-using detail::opened;
+using detail::usable_here;
 
 Plan::Plan() noexcept = default;
 Plan::Plan(std::shared_ptr<detail::PlanCore> core) noexcept : core_(std::move(core)) {}
@@ -400,24 +400,28 @@ Plan& Plan::operator=(Plan&&) noexcept = default;
 Plan::~Plan() = default;
 
 Plan& Plan::add(Sender& sender) {
-  opened(ChannelAccess::core(sender));
-  opened(core_).add(ChannelAccess::core(sender));
+  usable_here(ChannelAccess::core(sender));
+  usable_here(core_).add(ChannelAccess::core(sender));
   return *this;
 }
 
 Plan& Plan::add(Receiver& receiver) {
-  opened(ChannelAccess::core(receiver));
-  opened(core_).add(ChannelAccess::core(receiver));
+  usable_here(ChannelAccess::core(receiver));
+  usable_here(core_).add(ChannelAccess::core(receiver));
   return *this;
 }
 
-void Plan::commit(Stream stream, std::optional<Timeout> timeout) { opened(core_).commit(stream, timeout); }
-void Plan::acquire(Stream stream) { opened(core_).acquire(stream); }
-void Plan::start(Stream stream) { opened(core_).start(stream); }
-void Plan::wait(Stream stream) { opened(core_).wait(stream); }
-void Plan::release(Stream stream) { opened(core_).release(stream); }
-Slice Plan::slot(const Sender& sender) const { return opened(core_).slot(opened(ChannelAccess::core(sender))); }
-Slice Plan::slot(const Receiver& receiver) const { return opened(core_).slot(opened(ChannelAccess::core(receiver))); }
-std::string Plan::describe() const { return opened(core_).describe(); }
+void Plan::commit(Stream stream, std::optional<Timeout> timeout) { usable_here(core_).commit(stream, timeout); }
+void Plan::acquire(Stream stream) { usable_here(core_).acquire(stream); }
+void Plan::start(Stream stream) { usable_here(core_).start(stream); }
+void Plan::wait(Stream stream) { usable_here(core_).wait(stream); }
+void Plan::release(Stream stream) { usable_here(core_).release(stream); }
+Slice Plan::slot(const Sender& sender) const {
+  return usable_here(core_).slot(usable_here(ChannelAccess::core(sender)));
+}
+Slice Plan::slot(const Receiver& receiver) const {
+  return usable_here(core_).slot(usable_here(ChannelAccess::core(receiver)));
+}
+std::string Plan::describe() const { return usable_here(core_).describe(); }
 
 }  // namespace sluice

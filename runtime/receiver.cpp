@@ -320,8 +320,8 @@ std::string ReceiverCore::state() const {
 
 namespace sluice {
 
-using detail::filled;
-using detail::opened;
+using detail::not_empty;
+using detail::usable_here;
 
 Receiver::Receiver() noexcept = default;
 Receiver::Receiver(std::shared_ptr<detail::ReceiverCore> core) noexcept : core_(std::move(core)) {}
@@ -332,20 +332,20 @@ Receiver& Receiver::operator=(Receiver&& other) noexcept {
 }
 Receiver::~Receiver() { runtime::ChannelEnd::abandon(std::move(core_)); }
 
-Slice Receiver::wait(Stream stream) { return filled(core_).wait(stream); }
-void Receiver::release(Stream stream) { filled(core_).release(stream); }
-DeviceReceiver Receiver::on_device(Stream stream) { return opened(core_).on_device(stream); }
-std::optional<Slice> Receiver::test() { return opened(core_).test(); }
-std::optional<Slice> Receiver::wait_for(Timeout timeout) { return opened(core_).wait_for(timeout); }
+Slice Receiver::wait(Stream stream) { return not_empty(core_).wait(stream); }
+void Receiver::release(Stream stream) { not_empty(core_).release(stream); }
+DeviceReceiver Receiver::on_device(Stream stream) { return usable_here(core_).on_device(stream); }
+std::optional<Slice> Receiver::test() { return usable_here(core_).test(); }
+std::optional<Slice> Receiver::wait_for(Timeout timeout) { return usable_here(core_).wait_for(timeout); }
 bool Receiver::connected() const {
-  opened(core_).check();
+  usable_here(core_).check();
   return core_->connected();
 }
-void Receiver::wait_connected(std::optional<Timeout> timeout) { opened(core_).wait_connected(timeout); }
-void Receiver::close(std::optional<Timeout> timeout) { opened(core_).close(timeout); }
+void Receiver::wait_connected(std::optional<Timeout> timeout) { usable_here(core_).wait_connected(timeout); }
+void Receiver::close(std::optional<Timeout> timeout) { usable_here(core_).close(timeout); }
 Rank Receiver::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }
 Tag Receiver::tag() const noexcept { return core_ == nullptr ? 0 : core_->opening.key.tag; }
 std::uint64_t Receiver::epoch() const noexcept { return core_ == nullptr ? 0 : core_->epoch(); }
-std::string Receiver::describe() const { return opened(core_).describe(); }
+std::string Receiver::describe() const { return usable_here(core_).describe(); }
 
 }  // namespace sluice

@@ -218,8 +218,8 @@ std::string SenderCore::state() const {
 
 namespace sluice {
 
-using detail::filled;
-using detail::opened;
+using detail::not_empty;
+using detail::usable_here;
 
 Sender::Sender() noexcept = default;
 Sender::Sender(std::shared_ptr<detail::SenderCore> core) noexcept : core_(std::move(core)) {}
@@ -230,20 +230,22 @@ Sender& Sender::operator=(Sender&& other) noexcept {
 }
 Sender::~Sender() { runtime::ChannelEnd::abandon(std::move(core_)); }
 
-Slice Sender::acquire(Stream stream) { return filled(core_).acquire(stream); }
-void Sender::put(Stream stream) { filled(core_).put(stream, core_->whole()); }
-void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) { filled(core_).put(stream, {offset, bytes}); }
-DeviceSender Sender::on_device(Stream stream) { return opened(core_).on_device(stream); }
-void Sender::drain(std::optional<Timeout> timeout) { opened(core_).drain(timeout); }
+Slice Sender::acquire(Stream stream) { return not_empty(core_).acquire(stream); }
+void Sender::put(Stream stream) { not_empty(core_).put(stream, core_->whole()); }
+void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
+  not_empty(core_).put(stream, {offset, bytes});
+}
+DeviceSender Sender::on_device(Stream stream) { return usable_here(core_).on_device(stream); }
+void Sender::drain(std::optional<Timeout> timeout) { usable_here(core_).drain(timeout); }
 bool Sender::connected() const {
-  opened(core_).check();
+  usable_here(core_).check();
   return core_->connected();
 }
-void Sender::wait_connected(std::optional<Timeout> timeout) { opened(core_).wait_connected(timeout); }
-void Sender::close(std::optional<Timeout> timeout) { opened(core_).close(timeout); }
+void Sender::wait_connected(std::optional<Timeout> timeout) { usable_here(core_).wait_connected(timeout); }
+void Sender::close(std::optional<Timeout> timeout) { usable_here(core_).close(timeout); }
 Rank Sender::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }
 Tag Sender::tag() const noexcept { return core_ == nullptr ? 0 : core_->opening.key.tag; }
 std::uint64_t Sender::epoch() const noexcept { return core_ == nullptr ? 0 : core_->epoch(); }
-std::string Sender::describe() const { return opened(core_).describe(); }
+std::string Sender::describe() const { return usable_here(core_).describe(); }
 
 }  // namespace sluice

@@ -39,21 +39,20 @@ Torus sides(const Chosen& chosen, const std::optional<StatedRule>& of_file);
 struct Pattern {
   Index nx = 0;
   Index ny = 0;
-  std::optional<StatedRule> rule = {};  ///< if the file names one, and none was chosen
+  std::optional<StatedRule> rule = {};  ///< if the file names one; where one was chosen, its torus alone counts
   std::vector<Point> cells = {};        ///< the live ones
 };
 
 /// Reads a pattern in one of the formats that Life programs exchange; its first lines tell which. Line ends may be
 /// those of any system.
 ///
-/// * Run-length encoded (conwaylife.com/wiki/Run_Length_Encoded): comment lines that start with '#', of which "#r"
-/// names a
-///   rule, a header "x = 3, y = 3, rule = B3/S23" that may be missing, then counts and tags (b or . dead, o or A alive,
-///   $ end of a row), up to '!'. Text behind that is left alone.
+/// * Run-length encoded (conwaylife.com/wiki/Run_Length_Encoded): comment lines that start with '#'; "#r" there names
+///   a rule. A header "x = 3, y = 3, rule = B3/S23" that may be missing. Then counts and tags (b or . dead, o or A
+///   alive, $ end of a row), up to '!'. Text behind that is left alone.
 /// * Plaintext (conwaylife.com/wiki/Plaintext): comment lines that start with '!', and rows of '.' and 'O'.
-/// * Life 1.05 and 1.06 (conwaylife.com/wiki/Life_1.05, Life_1.06): blocks of rows of '.' and '*', each where its "#P x
-/// y"
-///   says; or a line "x y" for each live cell.
+/// * Life 1.05 (conwaylife.com/wiki/Life_1.05): blocks of rows of '.' and '*', each at the place that its line
+///   "#P x y" names.
+/// * Life 1.06 (conwaylife.com/wiki/Life_1.06): a line "x y" for each live cell.
 ///
 /// @param name  the file's, for messages
 /// @param chosen  a pattern larger than that world is refused, and a rule for a torus of another size
