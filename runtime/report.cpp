@@ -95,10 +95,16 @@ void at_exit(int code, void* /*unused*/) {
   std::exit(1);  // the process ends already: this goes on with the other handlers
 }
 
-// Once a process.
-bool watch_exit() {
-  ::pthread_atfork(nullptr, nullptr, [] { g_report = new (&g_own) ProcessReport; });
-  return ::on_exit(&at_exit, nullptr) == 0;
+// Each thread that calls `exit` takes a handler from the list: there is one for each rank, and one for another thread.
+void watch_exit(int ranks) {
+  static std::atomic<int> handlers{0};
+  [[maybe_unused]] static const int forks =
+      ::pthread_atfork(nullptr, nullptr, [] { g_report = new (&g_own) ProcessReport; });
+  for (int had = handlers; had <= ranks;) {
+    if (!handlers.compare_exchange_weak(had, had + 1)) continue;
+    ::on_exit(&at_exit, nullptr);
+    ++had;
+  }
 }
 
 }  // namespace
@@ -140,8 +146,7 @@ void become_rank(Rank rank) {
 }
 
 InsideRun::InsideRun() {
-  [[maybe_unused]] static const bool watched = watch_exit();
-  ++report().ranks;
+  watch_exit(++report().ranks);
 }
 
 InsideRun::~InsideRun() {
