@@ -77,6 +77,7 @@ class Reader {
     const auto bytes = next(get<std::uint32_t>());
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  bool over() const noexcept { return rest_.empty(); }
 
  private:
   std::span<const std::byte> next(std::size_t bytes) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
@@ -23,6 +24,16 @@ constexpr auto kSeenBy = std::chrono::milliseconds(500);  // an arrival, once it
 
 Error error_of(const Opening& opening, Code code, const std::string& what) {
   return {code, opening.rank, opening.peer, opening.key.tag, 0, what};
+}
+
+void put_failure(Writer& writer, const ChannelEnd& end, Code code, const std::string& what) {
+  writer.put(code);
+  writer.text("rank " + std::to_string(end.opening.rank) + " reports: " + what.substr(0, kMaxText));
+}
+
+std::pair<Code, std::string> get_failure(Reader& message) {
+  const auto code = message.get<Code>();
+  return {code, message.text()};
 }
 
 ChannelKey as_seen_here(const Peer& peer, Role theirs, std::string scope, Tag tag) {
@@ -56,6 +67,24 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
   engine_.wake();
 }
 
+/// Where the peer's puts land; nothing if the end has failed.
+backends::Key World::land(Peer& peer, ChannelEnd& end) {
+  if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
+    end.fail(Code::transport,
+             peer.backend + " does not reach rank " + std::to_string(end.opening.peer) + ": " + obstacle);
+    return {};
+  }
+  try {
+    std::vector<backends::Signal> more;
+    for (std::size_t rail = 1; rail < peer.link->rails(end.target()); ++rail)
+      more.push_back(peer.words.take(Standing::alone));
+    return end.land(*peer.link, std::move(more));
+  } catch (const std::exception& reason) {
+    end.fail(Code::out_of_resources, std::string("no memory for its landing: ") + reason.what());
+    return {};
+  }
+}
+
 /// Tells the peer of this end, and matches it if the peer has told of its own.
 void World::announce(ChannelEnd& end) {
   const Opening& opening = end.opening;
@@ -64,28 +93,15 @@ void World::announce(ChannelEnd& end) {
     end.peer_let_go();  // nor does the peer ever touch this end
     return end.fail(Code::unsupported, "no backend that is open here reaches rank " + std::to_string(opening.peer));
   }
-  if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
-    end.peer_let_go();
-    return end.fail(Code::transport,
-                    peer.backend + " does not reach rank " + std::to_string(opening.peer) + ": " + obstacle);
-  }
-  backends::Key key;
-  try {
-    std::vector<backends::Signal> more;
-    for (std::size_t rail = 1; rail < peer.link->rails(end.target()); ++rail)
-      more.push_back(peer.words.take(Standing::alone));
-    key = end.land(*peer.link, std::move(more));
-  } catch (const std::exception& reason) {
-    // Announced all the same: the peer's end that matches this one fails too, and the next ones match.
-    end.fail(Code::out_of_resources, std::string("no memory for its landing: ") + reason.what());
-  }
+  // If it has failed, it is announced all the same: the peer's end that matches it fails too, and the next ones match.
+  const backends::Key key = land(peer, end);
   Writer writer(Kind::opening);
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
   writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth);
   writer.text(opening.contents).blob(key.bytes);
+  if (const auto failure = end.failure()) put_failure(writer, end, failure->first, failure->second);
   peers_.send(peer, {writer.take(), key.sent});
   end.announced = true;
-  if (const auto failure = end.failure()) announce_failure(end, failure->first, failure->second);
   if (end.closing) announce_closing(end);
   const auto theirs = waiting_there_.find(opening.key);
   auto& ours = waiting_here_[opening.key];
@@ -173,6 +189,7 @@ void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
   remote.contents = message.text();
   remote.key.bytes = message.blob();
   remote.key.received = std::move(fds);
+  if (!message.over()) remote.failure = get_failure(message);
   if (peer.link != nullptr) peer.link->arrived(remote.key);
   const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
   auto& theirs = waiting_there_[key];
@@ -224,10 +241,9 @@ void World::on_closing(Peer& peer, Reader& message) {
 
 void World::on_failure(Peer& peer, Reader& message) {
   const auto remote_id = message.get<std::uint64_t>();
-  const auto code = message.get<Code>();
-  const std::string what = message.text();
+  auto [code, what] = get_failure(message);
   if (ChannelEnd* end = end_of_peer(peer, remote_id)) return end->peer_failed(code, what);
-  if (RemoteEnd* waiting = waiting_end(peer, remote_id)) waiting->failure = {code, what};
+  if (RemoteEnd* waiting = waiting_end(peer, remote_id)) waiting->failure = {code, std::move(what)};
 }
 
 void World::send_failures() {
@@ -250,8 +266,7 @@ void World::tell_way(const ChannelEnd& end, const std::string& obstacle) {
 
 void World::announce_failure(const ChannelEnd& end, Code code, const std::string& what) {
   Writer writer(Kind::failure);
-  writer.put(end.id).put(code);
-  writer.text("rank " + std::to_string(end.opening.rank) + " reports: " + what.substr(0, kMaxText));
+  put_failure(writer.put(end.id), end, code, what);
   peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
 }
 

@@ -96,6 +96,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   void lose_launcher();
   void see_all_of(const Peer& peer);
+  backends::Key land(Peer& peer, ChannelEnd& end);
   void announce(ChannelEnd& end);
   void announce_closing(const ChannelEnd& end);
   void match(ChannelEnd& end, RemoteEnd remote);

@@ -27,16 +27,16 @@ def move(net, host, network, *addresses):
         ip("-n", net.hosts[host], "addr", "add", address, "dev", f"eth{network}", *(["nodad"] if ":" in address else []))
 
 
-def bridge(net, host, address, carrier=True):
+def bridge(net, host, address, carrier=True, device="docker0"):
     """As engines of containers make it."""
     name = net.hosts[host]
-    ip("-n", name, "link", "add", "docker0", "type", "bridge")
+    ip("-n", name, "link", "add", device, "type", "bridge")
     if carrier:
-        ip("-n", name, "link", "add", "inside", "type", "veth", "peer", "name", "outside")
-        ip("-n", name, "link", "set", "outside", "master", "docker0", "up")
-        ip("-n", name, "link", "set", "inside", "up")
-    ip("-n", name, "addr", "add", address, "dev", "docker0")
-    ip("-n", name, "link", "set", "docker0", "up")
+        ip("-n", name, "link", "add", f"{device}-in", "type", "veth", "peer", "name", f"{device}-out")
+        ip("-n", name, "link", "set", f"{device}-out", "master", device, "up")
+        ip("-n", name, "link", "set", f"{device}-in", "up")
+    ip("-n", name, "addr", "add", address, "dev", device)
+    ip("-n", name, "link", "set", device, "up")
 
 
 def drop_what_comes(net, host, network):
@@ -120,6 +120,11 @@ def a_dead_second_link(net):
     net.down(1, network=1)
 
 
+def many_bridges(net):
+    for number in range(12):
+        bridge(net, 0, f"172.{20 + number}.0.1/16", device=f"docker{number}")
+
+
 def bridges_without_carrier(net):
     for host in (0, 1):
         bridge(net, host, f"172.17.0.{host + 1}/16", carrier=False)
@@ -180,6 +185,10 @@ class Tests:
     def test_bridges_without_carrier(self):
         text, _ = self.arrives(bridges_without_carrier)
         assert re.search(r"not used: the network path from docker0 \(172.17.0.\d\) to docker0 .*SLUICE_NICS", text), text
+
+    def test_full_more_bridges_than_devices_are_used(self):
+        text, _ = self.arrives(many_bridges)
+        assert re.search(r"not used, as a rank uses 8 network devices at most: .*docker\d+ \(SLUICE_NICS chooses\)", text), text
 
     def test_addresses_on_the_loopback(self):
         self.arrives(addresses_on_the_loopback)

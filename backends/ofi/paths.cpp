@@ -63,20 +63,23 @@ base::Clock::time_point Paths::tend(Clock::time_point now, std::vector<Blob>& wo
 
 base::Clock::time_point Paths::next_call(Clock::time_point now) const {
   if (stage_ == Stage::trying) return now + kLookForProbes;
-  const bool idle = stage_ == Stage::settled && std::ranges::none_of(paths_, &Path::waits);
-  return idle ? std::max(next_probe_, now + step_) : now + step_ / 4;
+  if (stage_ != Stage::settled || std::ranges::any_of(paths_, &Path::waits)) return now + step_ / 4;
+  auto next = Clock::time_point::max();
+  for (const Path& path : paths_) {
+    if (!path.dead) next = std::min(next, path.next_probe);
+  }
+  return std::max(next, now + step_);
 }
 
 /// Once in a while, as long as anything is open.
 void Paths::probe_again(Clock::time_point now) {
-  if (now < next_probe_ || there_.movers.empty()) return;
-  if (std::ranges::any_of(paths_, &Path::waits)) return;
-  next_probe_ = now + patience_ / 8;
+  if (there_.movers.empty()) return;
   for (Path& path : paths_) {
-    if (path.dead) continue;
+    if (path.dead || path.waits() || now < path.next_probe) continue;
+    path.next_probe = now + patience_ / 8;
     path.due = true;
     path.arrived = false;
-    path.waited = {};
+    path.waited = path.granted = {};
   }
 }
 
@@ -117,8 +120,8 @@ bool Paths::failed(void* context, const std::string& why) {
   return true;
 }
 
-/// A peer that was silent gets that time once more: the network sends again what was lost meanwhile, after longer and
-/// longer pauses.
+/// A peer that was silent gets that time once more, up to a limit: the network sends again what was lost meanwhile,
+/// after longer and longer pauses.
 void Paths::count_time(Clock::time_point now, std::vector<Blob>& words) {
   if (std::ranges::none_of(paths_, &Path::waits)) {
     asked_.reset();
@@ -128,8 +131,12 @@ void Paths::count_time(Clock::time_point now, std::vector<Blob>& words) {
     asked_ = now;
     answered_ = false;
   } else if (asked_ && answered_) {
-    const Clock::duration silent = std::min(std::max(now - *asked_ - step_, Clock::duration()), 2 * patience_);
-    for (Path& path : paths_) path.waited += step_ - silent;
+    const Clock::duration late = std::max(now - *asked_ - step_, Clock::duration());
+    for (Path& path : paths_) {
+      const Clock::duration grant = std::min(late, 2 * patience_ - path.granted);
+      path.granted += grant;
+      path.waited += step_ - grant + std::min(late - grant, patience_ / 8);
+    }
     asked_.reset();
     counted_ = now;
   }
@@ -184,6 +191,7 @@ void Paths::settle(std::uint8_t arrived_there) {
     Path& path = paths_[i];
     if (path.arrived && (arrived_there >> i & 1) == 0) path.why = "its answers do not arrive there";
     path.dead |= (arrived_there >> i & 1) == 0;
+    path.next_probe = Clock::now() + patience_ / 8;
     if (!path.dead) continue;
     if (station_.left_out.insert(ours_.endpoints[path.pair.ours].device).second) {
       base::log(base::LogLevel::warn,
@@ -192,7 +200,6 @@ void Paths::settle(std::uint8_t arrived_there) {
     if (path.route != nullptr) path.route->rail = nullptr;
   }
   stage_ = Stage::settled;
-  next_probe_ = Clock::now() + patience_ / 8;
   find_endpoints();
 }
 

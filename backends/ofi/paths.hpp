@@ -54,8 +54,10 @@ class Paths final : private Owner {
     bool dead = false;
     Expected connection;
     std::string why;         // the last probe has failed
-    Clock::time_point next;  // when it is posted again
+    Clock::time_point next;        // when it is posted again
+    Clock::time_point next_probe;  // once this one has arrived
     Clock::duration waited{};
+    Clock::duration granted{};  // for silence of the peer
 
     bool waits() const noexcept { return !dead && !arrived; }
   };
@@ -99,7 +101,6 @@ class Paths final : private Owner {
   bool answered_ = false;
   std::optional<Clock::time_point> asked_;  // a question is under way
   Clock::time_point counted_;               // the time up to which `waited` counts
-  Clock::time_point next_probe_;
 };
 
 }  // namespace sluice::backends::ofi

@@ -9,8 +9,12 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <functional>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "backends/ofi/leftovers.hpp"
 #include "backends/ofi/manner.hpp"
@@ -107,6 +111,16 @@ std::optional<PciAddress> own_gpu() {
       return PciAddress{domain, bus, device, function};
   }
   return std::nullopt;
+}
+
+/// Engines of containers make many bridges, and a rank uses no more than a few devices.
+Devices bridges_last(Devices devices) {
+  const auto is_bridge = [](const auto& device) {
+    std::error_code none;
+    return std::filesystem::exists("/sys/class/net/" + device_of(*device) + "/bridge", none);
+  };
+  std::ranges::stable_partition(devices, std::not_fn(is_bridge));
+  return devices;
 }
 
 Choice in_order(const Devices& devices, int node_rank) {
@@ -332,7 +346,7 @@ Choice choose_devices(const Provider& provider, const Settings& settings) {
   }
   if (!found.why_not.empty()) throw std::invalid_argument(found.why_not);
   if (!settings.domains.empty()) return {found.devices, found.devices.size()};
-  return in_order(found.devices, settings.node_rank);
+  return in_order(bridges_last(std::move(found.devices)), settings.node_rank);
 }
 
 }  // namespace sluice::backends::ofi

@@ -135,9 +135,11 @@ class OfiTransport final : public Transport {
     station_.provider = name;
     station_.patience = settings.patience;
     const auto [devices, near] = choose_devices(provider, settings);
-    const std::size_t rails = std::max(static_cast<std::size_t>(settings.rails), devices.size());
-    expected_ = Expected(kOfRail * std::min(rails, Place::kMostRails));
-    for (std::size_t i = 0; i < std::min(rails, Place::kMostRails); ++i)
+    say_left_out(devices);
+    const std::size_t rails =
+        std::min(std::max(static_cast<std::size_t>(settings.rails), devices.size()), Place::kMostRails);
+    expected_ = Expected(kOfRail * rails);
+    for (std::size_t i = 0; i < rails; ++i)
       station_.rails.push_back(
           std::make_unique<Rail>(*devices[i % devices.size()], settings.level == 4, settings.stage_all));
     near_ = near == devices.size() ? station_.rails.size() : near;
@@ -156,6 +158,7 @@ class OfiTransport final : public Transport {
   int rest(std::vector<pollfd>& tellers) override;
 
  private:
+  static void say_left_out(const Devices& devices);
   void count_entries();
   Address own_address() const;
 
@@ -167,6 +170,15 @@ class OfiTransport final : public Transport {
   bool connected_ = false;
   Expected expected_;
 };
+
+void OfiTransport::say_left_out(const Devices& devices) {
+  std::string names;
+  for (std::size_t i = Place::kMostRails; i < devices.size(); ++i)
+    names += (names.empty() ? "" : ", ") + candidate(*devices[i]).name;
+  if (names.empty()) return;
+  base::log(base::LogLevel::warn, "not used, as a rank uses " + std::to_string(Place::kMostRails) +
+                                      " network devices at most: " + names + " (SLUICE_NICS chooses)");
+}
 
 /// What the NIC has is for all ranks on it.
 void OfiTransport::count_entries() {

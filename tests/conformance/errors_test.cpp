@@ -2,6 +2,7 @@
 // A failure is recorded once, stays on its channel, releases whoever waits for it, and leaves every other channel
 // alone.
 #include "tests/conformance/cases.hpp"
+#include "tests/faults/wrapped.hpp"
 
 namespace {
 
@@ -306,6 +307,28 @@ TEST_P(Errors, a_text_without_end_is_cut_and_the_peer_is_told) {
   });
 }
 
+class Obstacles : public testing::TestWithParam<Case> {};
+
+TEST_P(Obstacles, that_one_end_meets_are_told_to_the_other) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Buffer buffer(context, GetParam());
+    if (context.rank() == 0) {
+      board().await(kGo, 1);
+      lose_path_to(1);
+      Sender sender = context.sender(1, kTag, buffer.all());
+      expect_code(Code::transport, [&] { sender.wait_connected(); });
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all());
+      board().set(kGo, 1);
+      const auto error = expect_code(Code::transport, [&] { receiver.wait_connected(10s); });
+      const std::string what = error ? error->what() : "";
+      EXPECT_NE(what.find("does not reach rank 1: its path is lost"), std::string::npos) << what;
+    }
+    board().meet(context);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Wrapped, Obstacles, testing::ValuesIn(on({{"posted", "posted"}}, {Case{}})), CaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Errors, testing::ValuesIn(stream_cases()), CaseName());
 INSTANTIATE_TEST_SUITE_P(QuickUser, Errors,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 4097}),

@@ -29,6 +29,7 @@ using namespace backends;
 std::atomic<base::Word*> g_newest_signal{nullptr};
 std::atomic<std::uint64_t> g_rests{0};
 std::atomic<bool> g_reaching_refused{false};
+std::atomic<Rank> g_path_lost{-1};
 
 /// The backend whose puts are wrapped. Its own puts still do the work: they copy, raise the signal, then `watch.done`.
 std::unique_ptr<Transport> open_inner(const Settings& settings) { return threads::open(settings); }
@@ -362,7 +363,7 @@ class WrappedTransport : public Transport {
   bool reaches(const Blob& peer, bool here) const override { return inner_->reaches(peer, here); }
   std::unique_ptr<Pin> pin(const device::Extent& memory) override { return inner_->pin(memory); }
   std::unique_ptr<Link> connect(Rank peer, const Blob& address, bool here) override {
-    return std::make_unique<WrappedLink>(*this, inner_->connect(peer, address, here));
+    return std::make_unique<WrappedLink>(*this, peer, inner_->connect(peer, address, here));
   }
   void try_out(device::Driver& driver) override { inner_->try_out(driver); }
 
@@ -374,13 +375,15 @@ class WrappedTransport : public Transport {
  private:
   class WrappedLink final : public Link {
    public:
-    WrappedLink(WrappedTransport& owner, std::unique_ptr<Link> inner) : owner_(owner), inner_(std::move(inner)) {}
+    WrappedLink(WrappedTransport& owner, Rank peer, std::unique_ptr<Link> inner)
+        : owner_(owner), peer_(peer), inner_(std::move(inner)) {}
     std::size_t rails(const Slots& target) const override { return inner_->rails(target); }
     std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
       if (target.slot_bytes != 0) g_newest_signal.store(signals.front().word);  // none: this is where credits land
       return std::make_unique<ToldLanding>(inner_->land(target, signals));
     }
     void arrived(Key& key) override { inner_->arrived(key); }
+    std::string obstacle() const override { return g_path_lost == peer_ ? "its path is lost" : ""; }
     void lost() override { inner_->lost(); }
     std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
       return owner_.wrap(*inner_, source, watch, std::move(key));
@@ -392,6 +395,7 @@ class WrappedTransport : public Transport {
 
    private:
     WrappedTransport& owner_;
+    Rank peer_;
     std::unique_ptr<Link> inner_;
   };
 
@@ -459,5 +463,6 @@ std::unique_ptr<Transport> open(const Settings& settings) {
 base::Word& newest_signal() { return *g_newest_signal.load(); }
 std::uint64_t rests() { return g_rests.load(); }
 void refuse_reaching() { g_reaching_refused = true; }
+void lose_path_to(Rank peer) { g_path_lost = peer; }
 
 }  // namespace sluice::test

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include <sluice/types.hpp>
+
 #include "base/words.hpp"
 
 namespace sluice::test {
@@ -16,5 +18,8 @@ std::uint64_t rests();
 
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
 void refuse_reaching();
+
+/// From now on no wrapped channel to this rank can be opened in this process. The rank knows nothing of it.
+void lose_path_to(Rank peer);
 
 }  // namespace sluice::test

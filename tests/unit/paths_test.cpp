@@ -59,7 +59,10 @@ class TwoEnds {
     while (!until()) {
       if (Clock::now() >= deadline) return false;
       tend(*one.link, *two.link);
-      if (!two_is_stopped) tend(*two.link, *one.link);
+      if (!two_is_stopped && Clock::now() >= turn_of_two_) {
+        turn_of_two_ = Clock::now() + pause_of_two;
+        tend(*two.link, *one.link);
+      }
       one.transport->poll();
       if (!two_is_stopped && !two_is_not_polled) two.transport->poll();
     }
@@ -71,6 +74,7 @@ class TwoEnds {
   End two;
   bool two_is_stopped = false;
   bool two_is_not_polled = false;
+  Clock::duration pause_of_two{};  // between its looks at what it was asked
 
  private:
   static void tend(Link& link, Link& other) {
@@ -78,6 +82,8 @@ class TwoEnds {
     link.tend(Clock::now(), words);
     for (const Blob& word : words) other.heard(word);
   }
+
+  Clock::time_point turn_of_two_;
 };
 
 Blob as_it_is(const Blob& address) { return address; }
@@ -120,6 +126,13 @@ TEST(Paths, are_not_given_up_while_the_peer_is_stopped) {
   ends.two_is_stopped = false;
   ASSERT_TRUE(ends.run(30s, [&] { return ends.both_ready(); }));
   EXPECT_EQ(ends.one.link->obstacle(), "");
+}
+
+TEST(Paths, are_given_up_though_each_answer_is_late) {
+  TwoEnds ends(to_nowhere);
+  ends.pause_of_two = kPatience / 4;
+  EXPECT_TRUE(ends.run(8 * kPatience, [&] { return ends.both_ready(); }));
+  EXPECT_NE(ends.one.link->obstacle(), "");
 }
 
 TEST(Paths, that_end_fail_their_puts_in_time) {
