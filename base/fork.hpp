@@ -16,7 +16,7 @@ namespace sluice::base {
 struct alignas(4096) WipedPage {
   std::atomic<std::int64_t> process{0};
 };
-extern WipedPage wiped_page;
+[[gnu::visibility("default")]] extern WipedPage wiped_page;
 
 /// The number of this process, which no ancestor has; 0 before the first call of `this_process`. Numbers are multiples
 /// of 16, so that a small number can be added to one.
@@ -24,7 +24,7 @@ inline std::int64_t process_if_known() noexcept { return wiped_page.process.load
 
 /// The number of this process, given to it at the first call. Any thread. Takes no locks: a child might find them taken
 /// for ever. @throws std::bad_alloc
-std::int64_t this_process();
+[[gnu::visibility("default")]] std::int64_t this_process();
 
 /// The process in which an object was made.
 class Origin {

@@ -33,10 +33,10 @@ void replace_address(sockaddr& socket, const Endpoint& endpoint) noexcept;
 /// "192.0.2.1", "2001:db8::1" or "fe80::1%eth0".
 std::string address_text(const Endpoint& endpoint);
 /// "192.0.2.1:80", "[2001:db8::1]:80" or "[fe80::1%eth0]:80".
-std::string text_of(const Endpoint& endpoint);
+[[gnu::visibility("default")]] std::string text_of(const Endpoint& endpoint);
 
 /// An address that every host has for itself.
-bool loopback(const Endpoint& endpoint) noexcept;
+[[gnu::visibility("default")]] bool loopback(const Endpoint& endpoint) noexcept;
 /// An address that is one host's on one network only.
 bool link_local(const Endpoint& endpoint) noexcept;
 

@@ -15,9 +15,9 @@ struct OtherLauncher {
 };
 
 /// Nothing: no launcher that is known, or a shell that one has opened.
-std::optional<OtherLauncher> other_launcher();
+[[gnu::visibility("default")]] std::optional<OtherLauncher> other_launcher();
 
 /// The launcher did not tell how many ranks it has started, and this one knows of no others: one line says so.
-void warn_of_one_rank(const OtherLauncher& launcher);
+[[gnu::visibility("default")]] void warn_of_one_rank(const OtherLauncher& launcher);
 
 }  // namespace sluice::runtime

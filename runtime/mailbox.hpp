@@ -43,7 +43,7 @@ class LineEnd {
 };
 
 /// Receives the lines to one rank. The destructor closes it: peers that connect later find that the rank has ended.
-class Mailbox {
+class [[gnu::visibility("default")]] Mailbox {
  public:
   /// No mailbox: the rank is a process.
   Mailbox() noexcept = default;

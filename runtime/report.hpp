@@ -52,7 +52,7 @@ void become_rank(Rank rank);
 
 /// A rank that is inside `run` while this lives: a call of `exit` with code 0 is then an error of that rank, if
 /// channels are open or other ranks of the process go on.
-class InsideRun {
+class [[gnu::visibility("default")]] InsideRun {
  public:
   InsideRun();
   InsideRun(InsideRun&& other) noexcept : counts_(std::exchange(other.counts_, false)) {}

@@ -24,7 +24,7 @@ thread_local std::optional<Clock::time_point> leaves_by;
 constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
 constexpr int kLookMax = 16;
 // Without sluice-run a rank may take this long to end by itself.
-constexpr auto kGrace = std::chrono::seconds(5);
+constexpr auto kKilledAfter = std::chrono::seconds(5);
 constexpr int kKernelsMs = 10;  // how often to look at what kernels count
 constexpr auto kWithoutDescriptors = std::chrono::seconds(5);
 constexpr int kClosingMs = 10;  // how often to ask whether a GPU is lost whose work a closing end waits for
@@ -283,7 +283,7 @@ void World::serve(std::span<const pollfd> sockets) {
 void World::lose_launcher() {
   launcher_fd_ = -1;
   launcher_lost_ = true;
-  kill_this_process_after(kGrace);
+  kill_this_process_after(kKilledAfter);
   base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + kLauncherLost);
   for (auto& [id, end] : ends_) end->fail(Code::aborted, kLauncherLost);
 }
