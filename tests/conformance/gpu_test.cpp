@@ -829,15 +829,15 @@ TEST_P(GpuStreams, are_noticed_by_hosts) {
       sender.drain();
     } else {
       Receiver receiver = context.receiver(0, kTag, target.slice());
-      auto shortest = Clock::duration::max();
+      Clock::duration waited{};
       for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
         board().set(0, epoch);
         const auto began = Clock::now();
         EXPECT_TRUE(receiver.wait_for(60s).has_value());
-        shortest = std::min(shortest, Clock::now() - began);
+        waited += Clock::now() - began;
         receiver.release({});
       }
-      EXPECT_LT(shortest, 500ms);  // who is not told looks once a second
+      EXPECT_LT(waited, 1500ms);  // who is not told looks once a second
     }
     board().meet(context);
   });
