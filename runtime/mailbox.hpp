@@ -43,7 +43,7 @@ class LineEnd {
 };
 
 /// Receives the lines to one rank. The destructor closes it: peers that connect later find that the rank has ended.
-class [[gnu::visibility("default")]] Mailbox {
+class Mailbox {
  public:
   /// No mailbox: the rank is a process.
   Mailbox() noexcept = default;
@@ -65,7 +65,7 @@ class [[gnu::visibility("default")]] Mailbox {
   struct Box;
   Mailbox(std::shared_ptr<std::vector<Box>> boxes, Rank rank) noexcept : boxes_(std::move(boxes)), rank_(rank) {}
   Box& box(Rank rank) const;
-  void close() noexcept;
+  [[gnu::visibility("default")]] void close() noexcept;
 
   std::shared_ptr<std::vector<Box>> boxes_;  // of all ranks, by rank
   Rank rank_ = 0;

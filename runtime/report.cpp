@@ -145,9 +145,7 @@ void become_rank(Rank rank) {
                               std::to_string(none) + ": sluice-run starts one process for each rank");
 }
 
-InsideRun::InsideRun() {
-  watch_exit(++report().ranks);
-}
+InsideRun::InsideRun() { watch_exit(++report().ranks); }
 
 InsideRun::~InsideRun() {
   if (counts_ && origin_.here()) --report().ranks;

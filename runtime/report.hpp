@@ -52,12 +52,12 @@ void become_rank(Rank rank);
 
 /// A rank that is inside `run` while this lives: a call of `exit` with code 0 is then an error of that rank, if
 /// channels are open or other ranks of the process go on.
-class [[gnu::visibility("default")]] InsideRun {
+class InsideRun {
  public:
-  InsideRun();
+  [[gnu::visibility("default")]] InsideRun();
   InsideRun(InsideRun&& other) noexcept : counts_(std::exchange(other.counts_, false)) {}
   InsideRun& operator=(InsideRun&&) = delete;
-  ~InsideRun();
+  [[gnu::visibility("default")]] ~InsideRun();
 
   /// This thread is the rank from now on.
   void begin(Rank rank);

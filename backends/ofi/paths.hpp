@@ -53,7 +53,7 @@ class Paths final : private Owner {
     bool arrived = false;  // the last probe
     bool dead = false;
     Expected connection;
-    std::string why;         // the last probe has failed
+    std::string why;               // the last probe has failed
     Clock::time_point next;        // when it is posted again
     Clock::time_point next_probe;  // once this one has arrived
     Clock::duration waited{};

@@ -328,7 +328,8 @@ TEST_P(Obstacles, that_one_end_meets_are_told_to_the_other) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Wrapped, Obstacles, testing::ValuesIn(on({{"posted", "posted"}}, {Case{}})), CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Obstacles,
+                         testing::ValuesIn(on({{"posted", "posted"}}, {Case{}, Case{.host = true}})), CaseName());
 INSTANTIATE_TEST_SUITE_P(Quick, Errors, testing::ValuesIn(stream_cases()), CaseName());
 INSTANTIATE_TEST_SUITE_P(QuickUser, Errors,
                          testing::Values(Case{.ground = {"shm", "shm", true}, .user = true, .bytes = 4097}),
