@@ -67,7 +67,8 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
   engine_.wake();
 }
 
-/// Where the peer's puts land; nothing if the end has failed.
+/// Prepares the memory that the peer's puts land in, and returns its key. If that fails, the end fails, and the key is
+/// empty.
 backends::Key World::land(Peer& peer, ChannelEnd& end) {
   if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
     end.fail(Code::transport,

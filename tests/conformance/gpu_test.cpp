@@ -837,7 +837,7 @@ TEST_P(GpuStreams, are_noticed_by_hosts) {
         waited += Clock::now() - began;
         receiver.release({});
       }
-      EXPECT_LT(waited, 1500ms);  // who is not told looks once a second
+      EXPECT_LT(waited, 1500ms);  // without a wake a sleeper looks once a second
     }
     board().meet(context);
   });

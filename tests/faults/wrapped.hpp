@@ -19,7 +19,7 @@ std::uint64_t rests();
 /// From now on none of what is posted in this process can be reached from a GPU's stream: there is no memory for it.
 void refuse_reaching();
 
-/// From now on no wrapped channel to this rank can be opened in this process. The rank knows nothing of it.
+/// From now on no wrapped channel to `peer` can be opened in this process. Nothing is sent to `peer` about it.
 void lose_path_to(Rank peer);
 
 }  // namespace sluice::test

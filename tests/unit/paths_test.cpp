@@ -74,7 +74,7 @@ class TwoEnds {
   End two;
   bool two_is_stopped = false;
   bool two_is_not_polled = false;
-  Clock::duration pause_of_two{};  // between its looks at what it was asked
+  Clock::duration pause_of_two{};  // between two calls of its `tend`
 
  private:
   static void tend(Link& link, Link& other) {
@@ -130,8 +130,8 @@ TEST(Paths, are_not_given_up_while_the_peer_is_stopped) {
 
 TEST(Paths, are_given_up_though_each_answer_is_late) {
   TwoEnds ends(to_nowhere);
-  ends.pause_of_two = kPatience / 4;
-  EXPECT_TRUE(ends.run(8 * kPatience, [&] { return ends.both_ready(); }));
+  ends.pause_of_two = 500ms;
+  EXPECT_TRUE(ends.run(15 * kPatience, [&] { return ends.both_ready(); }));
   EXPECT_NE(ends.one.link->obstacle(), "");
 }
 
