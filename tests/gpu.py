@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `./dev gpu` does: builds, tests and measures on this machine's NVIDIA GPU, in stages.
 
-    tests/gpu.py [--out DIR] [--build DIR] [--libfabric DIR] [--ucx DIR] [--only REGEX] [--brief]
+    tests/gpu.py [--out DIR] [--build DIR] [--libfabric DIR] [--ucx DIR] [--only REGEX] [--brief] [--limit SECONDS]
 
 Each stage has a time limit, and leaves what it found in DIR at once: results.json, results.md, and a log. A stage that fails
 does not stop the others. Exit code: 0 if nothing failed, 1 if something did, 2 if there is no GPU.
@@ -104,7 +104,7 @@ class Run:
             self.kill(process)
 
     def begin(self, stage, left):
-        self.limit = min(stage.limit, left)
+        self.limit = min(stage.limit, left, self.options.limit)
         self.ends = time.monotonic() + self.limit
         self.log = self.out / f"{stage.name}.log"
         self.log.write_text("")
@@ -700,6 +700,7 @@ def main():
     parser.add_argument("--ucx", type=pathlib.Path, help="an installed UCX, to compare with; default: UCX_HOME")
     parser.add_argument("--only", default="", help="stages whose names match; what others left in DIR stays")
     parser.add_argument("--brief", action="store_true", help="little of each stage: does it run?")
+    parser.add_argument("--limit", type=float, default=ALL_SECONDS, metavar="SECONDS", help="of each stage, at most")
     options, start = parser.parse_args(), time.monotonic()
     machine = this_machine()
     if not machine:

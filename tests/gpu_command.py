@@ -354,7 +354,7 @@ def faults_of_limits(machine):
         if not begun or not ended or running(jobs) or (cut["result"], cut["what"]) != ("failed", "was cut short"):
             yield f"a run that is ended by {number}: {running(pids) + running(jobs)} go on, or not all had begun ({begun}); {cut}"
 
-    options = argparse.Namespace(out=machine.out, build=build, brief=True)
+    options = argparse.Namespace(out=machine.out, build=build, brief=True, limit=gpu.ALL_SECONDS)
     stage = gpu.Stage("conformance.threads", "", 100, gpu.conformance("", ""))
     run = gpu.Run(options, {"memory_free_mib": str(2 * gpu.MIB_OF_SHARE - 1)})
     pids.unlink()
