@@ -376,6 +376,7 @@ int Cuda::device_of(void* stream) {
     int device = -1;
   };
   static thread_local std::array<Known, 8> known;
+  if (capture(stream) != 0) return look_up(stream);  // it may not be asked for its id
   unsigned long long id = 0;
   check(calls_.cuStreamGetId(static_cast<CUstream>(stream), &id), "cuStreamGetId");
   Known& last = known[id % known.size()];

@@ -314,7 +314,7 @@ def memcheck(filter_text, brief_text):
         tool = shutil.which("compute-sanitizer", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
         if not tool:
             raise Skipped("compute-sanitizer is not there")
-        before = (tool, "--tool", "memcheck", "--target-processes", "all", "--error-exitcode", "9")
+        before = (tool, "--tool", "memcheck", "--target-processes", "all", "--report-api-errors", "no", "--error-exitcode", "9")
         return conformance(filter_text, brief_text, before=before, most=MOST_SHARES // 2)(run)
     work.tests = filter_text
     return work
@@ -490,8 +490,7 @@ STAGES = [
           conformance("Full/Litmus.*/shm_cuda_stream_8B:Full/Litmus.*/shm_cuda_stream_65536B", "Quick/Litmus.*/shm_cuda_stream_8B",
                       most=1)),
     Stage("memcheck", "a subset under compute-sanitizer", 60,
-          memcheck("Quick/OneWay.*/threads_cuda*_13B:Quick/GpuMemory*.gets_*/threads_cuda*d1_13B:Quick/OneWay.*/shm_cuda*d1_13B",
-                   "Quick/OneWay.*/threads_cuda*d1_13B")),
+          memcheck("Quick/OneWay.*/shm_cuda*_13B:Quick/GpuMemory*.gets_*/shm_cuda*d1_13B", "Quick/OneWay.*/shm_cuda*d1_13B")),
     Stage("build.rivals", "NCCL, NVSHMEM and UCX, to compare with", 90, build_rivals),
     # These two measure UCX too, where there is one, whose program takes seconds to start, for each row.
     Stage("bench.latency", "put and signal to wait, stream to stream", 80, bench("bench.latency", "latency", rounds=10)),
@@ -546,8 +545,8 @@ STAGES = [
                       "Quick/Graphs.are_replayed*/posted_cuda*:Quick/Graphs.are_replayed*/rung_cuda*:-*GpuK*",
                       "Wrapped/OneWay.*/posted_cuda*d1_0B:Wrapped/OneWay.*/rung_cuda*d1_0B")),
     Stage("memcheck.graphs", "graphs and kernels under compute-sanitizer", 60,
-          memcheck("Quick/Graphs.are_replayed*/threads_cuda*_to_ours_d*:Quick/GpuKernels.*drive*/threads_cuda*_to_ours_d*",
-                   "Quick/GpuKernels.drive*/threads_cuda_ours_to_ours_d1_13B")),
+          memcheck("Quick/Graphs.are_replayed*/shm_cuda*_to_ours_d*:Quick/GpuKernels.*drive*/shm_cuda*_to_ours_d*",
+                   "Quick/GpuKernels.drive*/shm_cuda_ours_to_ours_d1_13B")),
 ]
 
 

@@ -58,7 +58,7 @@ CUresult cuStreamGetPriority(CUstream handle, int* priority) {
 /// Unlike its handle, it tells the default streams of different contexts apart.
 CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::refuse)) return error;
   if (!id) return CUDA_ERROR_INVALID_VALUE;
   *id = stream->id;
   return CUDA_SUCCESS;
