@@ -225,6 +225,7 @@ class Cuda final : public Driver {
 
   std::string start();
   int look_up(void* stream);
+  std::pair<CUstreamCaptureStatus, std::uint64_t> state_of(void* stream);
   void check(CUresult result, const char* call) const;
   int attribute(int device, CUdevice_attribute which) const;
   CUcontext context(int device);
@@ -376,7 +377,8 @@ int Cuda::device_of(void* stream) {
     int device = -1;
   };
   static thread_local std::array<Known, 8> known;
-  if (capture(stream) != 0) return look_up(stream);  // it may not be asked for its id
+  // A stream that captures may not be asked for its id.
+  if (state_of(stream).first != CU_STREAM_CAPTURE_STATUS_NONE) return look_up(stream);
   unsigned long long id = 0;
   check(calls_.cuStreamGetId(static_cast<CUstream>(stream), &id), "cuStreamGetId");
   Known& last = known[id % known.size()];
@@ -434,15 +436,21 @@ void Cuda::operate(void* stream, std::span<const WordOp> ops) {
   }
 }
 
-std::uint64_t Cuda::capture(void* stream) {
+/// Whether it captures, and the capture's number.
+std::pair<CUstreamCaptureStatus, std::uint64_t> Cuda::state_of(void* stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   // The legacy stream cannot be captured; asking is an error while another stream is.
   const CUresult result =
       calls_.cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, &id, nullptr, nullptr, nullptr);
-  if (result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+  return {result == CUDA_SUCCESS ? status : CU_STREAM_CAPTURE_STATUS_NONE, id};
+}
+
+std::uint64_t Cuda::capture(void* stream) {
+  const auto [status, id] = state_of(stream);
+  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
     throw GpuError("what the stream captures is invalid already: end the capture");
-  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
+  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
 
 Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), apart_(cuda, device) {
