@@ -51,6 +51,8 @@ base::Clock::time_point Paths::tend(Clock::time_point now, std::vector<Blob>& wo
   const std::lock_guard lock(station_.mutex);
   if (stage_ == Stage::lost) return Clock::time_point::max();
   if (!std::exchange(introduced_, true)) words.push_back(say_grades());
+  if (std::exchange(opened_, false)) words.push_back(say_opened());
+  if (std::exchange(known_, false)) words.push_back(say_known());
   if (std::exchange(asked_by_peer_, false)) words.push_back(say_answer());
   if (stage_ == Stage::begun) return Clock::time_point::max();
   if (stage_ == Stage::settled) probe_again(now);
@@ -84,6 +86,7 @@ void Paths::probe_again(Clock::time_point now) {
 }
 
 void Paths::post_probes(Clock::time_point now) {
+  if (!known_there_) return;
   for (Path& path : paths_) {
     if (path.waits() && path.due && now >= path.next) post(path, now);
   }
@@ -226,10 +229,66 @@ Blob Paths::say_grades() const {
   return word;
 }
 
+/// For each path the name of the endpoint that will write to the peer, or nothing where that could not be opened.
+Blob Paths::say_opened() const {
+  Blob word{std::byte{static_cast<std::uint8_t>(Word::opened)}};
+  for (const Path& path : paths_) {
+    const Blob name = path.dead ? Blob() : station_.rails[path.pair.ours]->name(path.route->from);
+    const auto bytes = static_cast<std::uint16_t>(name.size());
+    word.resize(word.size() + sizeof bytes);
+    std::memcpy(word.data() + word.size() - sizeof bytes, &bytes, sizeof bytes);
+    word.insert(word.end(), name.begin(), name.end());
+  }
+  return word;
+}
+
+/// libfabric's shm opens the file of an endpoint when it is added, or when that first writes, and then crashes where it
+/// cannot: without a free descriptor, or when its owner has gone.
+void Paths::hear_opened(const Blob& word) {
+  std::size_t at = 1;
+  for (Path& path : paths_) {
+    std::uint16_t bytes = 0;
+    if (word.size() < at + sizeof bytes) throw std::runtime_error("a word of the wrong size");
+    std::memcpy(&bytes, word.data() + at, sizeof bytes);
+    at += sizeof bytes;
+    if (word.size() < at + bytes) throw std::runtime_error("a word of the wrong size");
+    const Blob name(word.begin() + static_cast<std::ptrdiff_t>(at),
+                    word.begin() + static_cast<std::ptrdiff_t>(at + bytes));
+    at += bytes;
+    if (path.dead) continue;
+    try {
+      if (name.empty()) throw std::runtime_error("it could not be opened there");
+      if (name != theirs_.endpoints[path.pair.theirs].name) station_.rails[path.pair.ours]->add(name);
+    } catch (const std::runtime_error& reason) {
+      path.why = reason.what();
+      path.dead = true;
+    }
+  }
+  known_ = true;
+}
+
+Blob Paths::say_known() const {
+  std::uint8_t known = 0;
+  for (std::size_t i = 0; i < paths_.size(); ++i) known |= static_cast<std::uint8_t>(!paths_[i].dead << i);
+  return {std::byte{static_cast<std::uint8_t>(Word::known)}, std::byte{known}};
+}
+
+void Paths::hear_known(std::uint8_t known_there) {
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    Path& path = paths_[i];
+    if (path.dead || (known_there >> i & 1) != 0) continue;
+    path.why = "it could not be opened there";
+    path.dead = true;
+  }
+  known_there_ = true;
+}
+
 void Paths::heard(const Blob& word) {
   const std::lock_guard lock(station_.mutex);
   switch (static_cast<Word>(word.at(0))) {
     case Word::grades: return hear_grades(word);
+    case Word::opened: return hear_opened(word);
+    case Word::known: return hear_known(std::to_integer<std::uint8_t>(word.back()));
     case Word::arrived: arrived_there_ = std::to_integer<std::uint8_t>(word.back()); return;
     case Word::question: asked_by_peer_ = true; return;
     case Word::answer:
@@ -250,6 +309,7 @@ void Paths::hear_grades(const Blob& word) {
     path.route = &there_.routes[pair.theirs];
     open(path);
   }
+  opened_ = true;
   counted_ = Clock::now();
   if (stage_ == Stage::begun) stage_ = Stage::trying;
 }

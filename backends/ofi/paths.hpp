@@ -43,7 +43,7 @@ class Paths final : private Owner {
     settled,  // both know
     lost
   };
-  enum class Word : std::uint8_t { grades, arrived, question, answer };
+  enum class Word : std::uint8_t { grades, opened, known, arrived, question, answer };
 
   struct Path {
     Pair pair;
@@ -70,6 +70,10 @@ class Paths final : private Owner {
   Blob say_answer() const;
   Blob say_grades() const;
   void hear_grades(const Blob& word);
+  Blob say_opened() const;
+  void hear_opened(const Blob& word);
+  Blob say_known() const;
+  void hear_known(std::uint8_t known_there);
   void open(Path& path);
   void count_time(Clock::time_point now, std::vector<Blob>& words);
   void post_probes(Clock::time_point now);
@@ -96,6 +100,9 @@ class Paths final : private Owner {
   Endpoints endpoints_;
   std::optional<std::uint8_t> arrived_there_;  // by number of the path: whether the peer's probe has arrived
   bool introduced_ = false;
+  bool opened_ = false;            // to be said
+  bool known_ = false;             // to be said
+  bool known_there_ = false;       // the peer knows the endpoints that write to it
   std::uint64_t bytes_there_ = 0;  // of the peer, which are under way to us
   bool asked_by_peer_ = false;
   bool answered_ = false;

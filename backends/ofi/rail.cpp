@@ -166,13 +166,13 @@ std::string Rail::network() const {
   return name == nullptr ? std::string() : std::string(name);
 }
 
-Blob Rail::name() const {
+Blob Rail::name(fid_ep* endpoint) const {
   Blob name(256);
   std::size_t bytes = name.size();
-  int code = fi_getname(&endpoint_->fid, name.data(), &bytes);
+  int code = fi_getname(&endpoint->fid, name.data(), &bytes);
   if (code == -FI_ETOOSMALL) {
     name.resize(bytes);
-    code = fi_getname(&endpoint_->fid, name.data(), &bytes);
+    code = fi_getname(&endpoint->fid, name.data(), &bytes);
   }
   check(code, "fi_getname");
   name.resize(bytes);

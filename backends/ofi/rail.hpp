@@ -102,8 +102,9 @@ class Rail {
   const std::string& device() const noexcept { return device_; }
   /// Of the network that the device is on; empty: not known.
   std::string network() const;
-  /// For the peers' `add`.
-  Blob name() const;
+  /// For the peers' `add`: of the endpoint that they write to, or of another.
+  Blob name() const { return name(endpoint_.get()); }
+  Blob name(fid_ep* endpoint) const;
   fi_addr_t add(const Blob& name);
   /// The endpoint that writes to one more peer.
   fid_ep* endpoint_to_peer();
