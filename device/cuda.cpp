@@ -377,7 +377,7 @@ int Cuda::device_of(void* stream) {
     int device = -1;
   };
   static thread_local std::array<Known, 8> known;
-  // A stream that captures may not be asked for its id.
+  // cuStreamGetId fails while the stream captures.
   if (state_of(stream).first != CU_STREAM_CAPTURE_STATUS_NONE) return look_up(stream);
   unsigned long long id = 0;
   check(calls_.cuStreamGetId(static_cast<CUstream>(stream), &id), "cuStreamGetId");
@@ -436,7 +436,7 @@ void Cuda::operate(void* stream, std::span<const WordOp> ops) {
   }
 }
 
-/// Whether it captures, and the capture's number.
+/// The status of its capture, and the capture's number.
 std::pair<CUstreamCaptureStatus, std::uint64_t> Cuda::state_of(void* stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
