@@ -14,15 +14,12 @@ void append(Blob& blob, const void* data, std::size_t bytes) {
   blob.insert(blob.end(), from, from + bytes);
 }
 
-template <class Container>
-void append(Blob& blob, const Container& container) {
-  append(blob, container.data(), container.size());
-}
+void append(Blob& blob, const std::string& text) { append(blob, text.data(), text.size()); }
 
 /// The pieces of a blob, one after another.
 class Pieces {
  public:
-  explicit Pieces(const Blob& blob) : blob_(blob) {}
+  explicit Pieces(const Blob& blob, std::size_t at = 0) : blob_(blob), at_(at) {}
 
   bool left() const noexcept { return at_ < blob_.size(); }
   Blob next() {
@@ -47,7 +44,7 @@ class Pieces {
   }
 
  private:
-  static constexpr const char* kTooEarly = "an address that ends too early";
+  static constexpr const char* kTooEarly = "an address, or a list of names, that ends too early";
 
   void take(void* to, std::size_t bytes) {
     if (blob_.size() - at_ < bytes) throw std::runtime_error(kTooEarly);
@@ -56,7 +53,7 @@ class Pieces {
   }
 
   const Blob& blob_;
-  std::size_t at_ = 0;
+  std::size_t at_;
 };
 
 /// The parts of a fixed size.
@@ -70,6 +67,14 @@ struct Numbers {
 
 std::string EndpointAddress::text() const {
   return ip.version == 0 ? device : device + " (" + base::address_text(ip) + ")";
+}
+
+void append(Blob& blob, const Blob& piece) { append(blob, piece.data(), piece.size()); }
+
+std::vector<Blob> pieces(const Blob& blob, std::size_t at) {
+  std::vector<Blob> all;
+  for (Pieces rest(blob, at); rest.left();) all.push_back(rest.next());
+  return all;
 }
 
 Blob pack(const Address& address) {

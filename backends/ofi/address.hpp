@@ -28,6 +28,12 @@ struct Address {
   std::vector<EndpointAddress> endpoints;
 };
 
+/// `blob` gets one more piece, from which `pieces` takes it.
+void append(Blob& blob, const Blob& piece);
+/// The pieces from byte `at` on.
+/// @throws std::runtime_error for a blob that ends too early.
+std::vector<Blob> pieces(const Blob& blob, std::size_t at);
+
 Blob pack(const Address& address);
 /// @throws std::runtime_error for a blob that ends too early.
 Address unpack(const Blob& blob);

@@ -14,7 +14,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kTryAgain = milliseconds(100);     // after a probe that has failed
+constexpr auto kForDescriptors = seconds(5);
+constexpr auto kTryAgain = milliseconds(100);  // after a probe that has failed, or without descriptors
+constexpr const char* kNotOpened = "it could not be opened there";
 constexpr auto kLookForProbes = milliseconds(1);  // while others wait for the first probes
 
 }  // namespace
@@ -51,10 +53,9 @@ base::Clock::time_point Paths::tend(Clock::time_point now, std::vector<Blob>& wo
   const std::lock_guard lock(station_.mutex);
   if (stage_ == Stage::lost) return Clock::time_point::max();
   if (!std::exchange(introduced_, true)) words.push_back(say_grades());
-  if (std::exchange(opened_, false)) words.push_back(say_opened());
-  if (std::exchange(known_, false)) words.push_back(say_known());
   if (std::exchange(asked_by_peer_, false)) words.push_back(say_answer());
   if (stage_ == Stage::begun) return Clock::time_point::max();
+  open_all(now, words);
   if (stage_ == Stage::settled) probe_again(now);
   post_probes(now);
   count_time(now, words);
@@ -64,6 +65,7 @@ base::Clock::time_point Paths::tend(Clock::time_point now, std::vector<Blob>& wo
 }
 
 base::Clock::time_point Paths::next_call(Clock::time_point now) const {
+  if (!opened_) return now + kTryAgain;
   if (stage_ == Stage::trying) return now + kLookForProbes;
   if (stage_ != Stage::settled || std::ranges::any_of(paths_, &Path::waits)) return now + step_ / 4;
   auto next = Clock::time_point::max();
@@ -229,42 +231,71 @@ Blob Paths::say_grades() const {
   return word;
 }
 
+/// Descriptors that are lacking may be closed meanwhile.
+void Paths::open_all(Clock::time_point now, std::vector<Blob>& words) {
+  if (!opened_) {
+    opened_ = true;
+    for (Path& path : paths_) {
+      if (!path.dead && path.route->from == nullptr) opened_ &= open(path, now);
+    }
+    if (!opened_) return;
+    words.push_back(say_opened());
+  }
+  if (!names_there_) return;
+  add(*names_there_);
+  names_there_.reset();
+  words.push_back(say_known());
+}
+
+/// False: later, since descriptors are lacking.
+bool Paths::open(Path& path, Clock::time_point now) {
+  constexpr std::size_t kOfConnection = 4;  // with tcp: two sockets, and two more while both ends connect at once
+  Rail& rail = *path.route->rail;
+  try {
+    path.connection = Expected(rail.wait_fd() >= 0 ? kOfConnection : 1);
+  } catch (const std::runtime_error& reason) {
+    path.why = reason.what();
+    path.dead = now >= open_by_;
+    return path.dead;
+  }
+  try {
+    path.why.clear();
+    path.route->from = rail.endpoint_to_peer();
+    path.route->address = rail.add(theirs_.endpoints[path.pair.theirs].name);
+  } catch (const std::runtime_error& reason) {
+    path.why = reason.what();
+    path.dead = true;
+  }
+  return true;
+}
+
 /// For each path the name of the endpoint that will write to the peer, or nothing where that could not be opened.
 Blob Paths::say_opened() const {
   Blob word{std::byte{static_cast<std::uint8_t>(Word::opened)}};
-  for (const Path& path : paths_) {
-    const Blob name = path.dead ? Blob() : station_.rails[path.pair.ours]->name(path.route->from);
-    const auto bytes = static_cast<std::uint16_t>(name.size());
-    word.resize(word.size() + sizeof bytes);
-    std::memcpy(word.data() + word.size() - sizeof bytes, &bytes, sizeof bytes);
-    word.insert(word.end(), name.begin(), name.end());
-  }
+  for (const Path& path : paths_)
+    append(word, path.dead ? Blob() : station_.rails[path.pair.ours]->name(path.route->from));
   return word;
+}
+
+void Paths::hear_opened(const Blob& word) {
+  names_there_ = pieces(word, 1);
+  if (names_there_->size() != paths_.size()) throw std::runtime_error("a word of the wrong size");
 }
 
 /// libfabric's shm opens the file of an endpoint when it is added, or when that first writes, and then crashes where it
 /// cannot: without a free descriptor, or when its owner has gone.
-void Paths::hear_opened(const Blob& word) {
-  std::size_t at = 1;
-  for (Path& path : paths_) {
-    std::uint16_t bytes = 0;
-    if (word.size() < at + sizeof bytes) throw std::runtime_error("a word of the wrong size");
-    std::memcpy(&bytes, word.data() + at, sizeof bytes);
-    at += sizeof bytes;
-    if (word.size() < at + bytes) throw std::runtime_error("a word of the wrong size");
-    const Blob name(word.begin() + static_cast<std::ptrdiff_t>(at),
-                    word.begin() + static_cast<std::ptrdiff_t>(at + bytes));
-    at += bytes;
+void Paths::add(const std::vector<Blob>& names) {
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    Path& path = paths_[i];
     if (path.dead) continue;
     try {
-      if (name.empty()) throw std::runtime_error("it could not be opened there");
-      if (name != theirs_.endpoints[path.pair.theirs].name) station_.rails[path.pair.ours]->add(name);
+      if (names[i].empty()) throw std::runtime_error(kNotOpened);
+      if (names[i] != theirs_.endpoints[path.pair.theirs].name) path.route->rail->add(names[i]);
     } catch (const std::runtime_error& reason) {
       path.why = reason.what();
       path.dead = true;
     }
   }
-  known_ = true;
 }
 
 Blob Paths::say_known() const {
@@ -277,7 +308,7 @@ void Paths::hear_known(std::uint8_t known_there) {
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     Path& path = paths_[i];
     if (path.dead || (known_there >> i & 1) != 0) continue;
-    path.why = "it could not be opened there";
+    path.why = kNotOpened;
     path.dead = true;
   }
   known_there_ = true;
@@ -306,29 +337,16 @@ void Paths::hear_grades(const Blob& word) {
   for (const Pair& pair : pair_rails(ours_, theirs_, grades_, from_there, first)) {
     Path& path = paths_.emplace_back();
     path.pair = pair;
+    path.probe = std::make_unique<Operation>();
+    path.probe->owner = this;
     path.route = &there_.routes[pair.theirs];
-    open(path);
+    const EndpointAddress& there = theirs_.endpoints[pair.theirs];
+    *path.route = {
+        station_.rails[pair.ours].get(), nullptr, FI_ADDR_UNSPEC, there.flushes, there.flushes_key, text_of(path)};
   }
-  opened_ = true;
   counted_ = Clock::now();
+  open_by_ = counted_ + std::min<Clock::duration>(patience_ / 4, kForDescriptors);
   if (stage_ == Stage::begun) stage_ = Stage::trying;
-}
-
-void Paths::open(Path& path) {
-  path.probe = std::make_unique<Operation>();
-  path.probe->owner = this;
-  Rail& rail = *station_.rails[path.pair.ours];
-  const EndpointAddress& there = theirs_.endpoints[path.pair.theirs];
-  *path.route = {&rail, nullptr, FI_ADDR_UNSPEC, there.flushes, there.flushes_key, text_of(path)};
-  constexpr std::size_t kOfConnection = 4;  // with tcp: two sockets, and two more while both ends connect at once
-  try {
-    if (rail.wait_fd() >= 0) path.connection = Expected(kOfConnection);
-    path.route->from = rail.endpoint_to_peer();
-    path.route->address = rail.add(there.name);
-  } catch (const std::runtime_error& reason) {
-    path.why = reason.what();
-    path.dead = true;
-  }
 }
 
 std::string Paths::text_of(const Path& path) const {

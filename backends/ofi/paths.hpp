@@ -70,11 +70,13 @@ class Paths final : private Owner {
   Blob say_answer() const;
   Blob say_grades() const;
   void hear_grades(const Blob& word);
+  void open_all(Clock::time_point now, std::vector<Blob>& words);
+  bool open(Path& path, Clock::time_point now);
   Blob say_opened() const;
   void hear_opened(const Blob& word);
+  void add(const std::vector<Blob>& names);
   Blob say_known() const;
   void hear_known(std::uint8_t known_there);
-  void open(Path& path);
   void count_time(Clock::time_point now, std::vector<Blob>& words);
   void post_probes(Clock::time_point now);
   void post(Path& path, Clock::time_point now);
@@ -100,9 +102,10 @@ class Paths final : private Owner {
   Endpoints endpoints_;
   std::optional<std::uint8_t> arrived_there_;  // by number of the path: whether the peer's probe has arrived
   bool introduced_ = false;
-  bool opened_ = false;            // to be said
-  bool known_ = false;             // to be said
-  bool known_there_ = false;       // the peer knows the endpoints that write to it
+  bool opened_ = false;                           // or dead: all paths
+  std::optional<std::vector<Blob>> names_there_;  // which endpoints write to us: to be added, once ours are open
+  bool known_there_ = false;                      // the peer has added the endpoints that write to it
+  Clock::time_point open_by_;
   std::uint64_t bytes_there_ = 0;  // of the peer, which are under way to us
   bool asked_by_peer_ = false;
   bool answered_ = false;

@@ -38,7 +38,6 @@ struct Local {
   std::size_t bytes = 0;
   void* desc = nullptr;
   bool of_gpu = false;  ///< which the provider cannot inject
-  bool told = false;    ///< not to be injected: its end is told
 };
 
 struct Operation;
@@ -165,6 +164,7 @@ class Rail {
 
   std::string device_;  // libfabric may answer with another name
   Info info_;
+  bool injects_;
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;
   Owned<fid_cq> queue_;

@@ -311,9 +311,7 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
   if (!place_.staged) to.address += message.part.offset;
   if (message.range.bytes == 0) {
     const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
-    // Injected behind a large write, it makes libfabric 1.17 crash when the peer dies (Kill.during_a_large_copy).
-    const bool told = &operation == lane.word_write.get();
-    return lane.rail->write({.data = nothing, .told = told}, to, number, delivered, operation);
+    return lane.rail->write({.data = nothing}, to, number, delivered, operation);
   }
   if (lane.stage == nullptr) {
     const std::byte* const from = source_.at(message.epoch) + message.part.offset + message.range.offset;

@@ -23,7 +23,7 @@ struct Usage {
 };
 
 Usage usage() {
-  ::malloc_trim(0);
+  if (!kSanitized) ::malloc_trim(0);  // a sanitizer's allocator is another, and glibc's has not begun
   Usage now;
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

@@ -35,10 +35,10 @@ class FailingWatch final : public device::Watch {
 
 /// One end: a transport, and a link to the other end.
 struct End {
-  End() {
+  explicit End(const char* backend) {
     Settings settings;
     settings.patience = kPatience;
-    transport = find_backend("ofi:tcp")->open(settings);
+    transport = find_backend(backend)->open(settings);
   }
 
   std::unique_ptr<Transport> transport;
@@ -48,7 +48,7 @@ struct End {
 class TwoEnds {
  public:
   /// `forge` changes the address of the second end, as the first gets to know it.
-  explicit TwoEnds(Blob (*forge)(const Blob&)) {
+  explicit TwoEnds(Blob (*forge)(const Blob&), const char* backend = "ofi:tcp") : one(backend), two(backend) {
     one.link = one.transport->connect(1, forge(two.transport->address()), true);
     two.link = two.transport->connect(0, one.transport->address(), true);
   }
@@ -58,10 +58,10 @@ class TwoEnds {
     const auto deadline = Clock::now() + limit;
     while (!until()) {
       if (Clock::now() >= deadline) return false;
-      tend(*one.link, *two.link);
+      tend(*one.link, *two.link, words_to_two);
       if (!two_is_stopped && Clock::now() >= turn_of_two_) {
         turn_of_two_ = Clock::now() + pause_of_two;
-        tend(*two.link, *one.link);
+        tend(*two.link, *one.link, words_to_one);
       }
       one.transport->poll();
       if (!two_is_stopped && !two_is_not_polled) two.transport->poll();
@@ -74,13 +74,19 @@ class TwoEnds {
   End two;
   bool two_is_stopped = false;
   bool two_is_not_polled = false;
+  std::size_t words_to_one = SIZE_MAX;  // so many get there
+  std::size_t words_to_two = SIZE_MAX;
   Clock::duration pause_of_two{};  // between two calls of its `tend`
 
  private:
-  static void tend(Link& link, Link& other) {
+  static void tend(Link& link, Link& other, std::size_t& heard_at_most) {
     std::vector<Blob> words;
     link.tend(Clock::now(), words);
-    for (const Blob& word : words) other.heard(word);
+    for (const Blob& word : words) {
+      if (heard_at_most == 0) return;
+      --heard_at_most;
+      other.heard(word);
+    }
   }
 
   Clock::time_point turn_of_two_;
@@ -154,6 +160,16 @@ TEST(Paths, that_end_fail_their_puts_in_time) {
   EXPECT_NE(ends.one.link->obstacle(), "");
   put.reset();
   base::give_back(progress);
+}
+
+/// libfabric's shm opens the file of who wrote to it, and crashes where that has gone.
+TEST(Paths, write_nothing_to_an_end_that_does_not_know_them) {
+  TwoEnds ends(as_it_is, "ofi:shm");
+  ends.words_to_two = 1;  // the grades
+  EXPECT_FALSE(ends.run(200ms, [&] { return ends.one.link->ready(); }));
+  ends.one.link.reset();
+  ends.one.transport.reset();
+  ends.two.transport->poll();
 }
 
 TEST(Paths, begin_at_the_interface_that_is_chosen) {
