@@ -157,8 +157,10 @@ Child::~Child() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-void Child::kill(int signal) const noexcept {
-  if (running()) ::kill(pid_, signal);
+void Child::kill(int signal) noexcept {
+  if (pid_ < 0) return;
+  ::kill(pid_, signal);
+  killed_ |= signal == SIGKILL;
 }
 
 bool Child::ignores(int signal) const {

@@ -43,14 +43,17 @@ class Child {
   /// @throws std::system_error, also if the program cannot be executed
   Child(const Program& program, std::span<const Gift> gifts);
   Child(Child&& other) noexcept
-      : report_(std::move(other.report_)), held_(std::move(other.held_)), pid_(std::exchange(other.pid_, -1)) {}
+      : report_(std::move(other.report_)), held_(std::move(other.held_)), pid_(std::exchange(other.pid_, -1)),
+        killed_(other.killed_) {}
   Child& operator=(Child&&) = delete;
   /// Kills the child if it is still there.
   ~Child();
 
   bool running() const noexcept { return pid_ >= 0; }
   bool is(pid_t pid) const noexcept { return pid_ == pid; }
-  void kill(int signal) const noexcept;
+  void kill(int signal) noexcept;
+  /// By `kill`.
+  bool killed() const noexcept { return killed_; }
   bool ignores(int signal) const;
   /// `status`, as of waitpid, ended it.
   Ending ended(int status);
@@ -61,6 +64,7 @@ class Child {
   std::shared_ptr<ProcessReport> report_;
   base::Fd held_;   // an end of a pipe, which ends with this process: so ranks notice that behind a wrapper, too
   pid_t pid_ = -1;  // once it has ended: -1, as the number may be another process's
+  bool killed_ = false;
 };
 
 /// A process that comes of this one.

@@ -235,16 +235,25 @@ class Job {
   }
 
   void pass_on(Signals::Arrived arrived) {
-    if (running_ == 0) leave(arrived.signal);
-    if (arrived.signal == SIGTERM || arrived.signal == SIGINT) {
+    const int signal = arrived.signal;
+    const bool request = signal == SIGTERM || signal == SIGINT;
+    if (running_ == 0 && (request || signal == SIGHUP || signal == SIGQUIT)) leave(signal);
+    if (request) {
       if (asked_ != 0) return kill_the_rest("still running at the second signal that was to end it");
-      ask_to_end(arrived.signal);
+      ask_to_end(signal);
     }
-    if (!arrived.everywhere) {
-      // The kernel ignores SIGTSTP in a group of processes without a shell.
-      for (const Child& child : children_) child.kill(arrived.signal == SIGTSTP ? SIGSTOP : arrived.signal);
+    // The kernel ignores SIGTSTP in a group of processes without a shell.
+    if (!arrived.everywhere) send(signal == SIGTSTP ? SIGSTOP : signal);
+    if (signal == SIGTSTP) ::raise(SIGSTOP);  // the SIGCONT that ends this is passed on in turn
+  }
+
+  // A rank stops with all that it has started; the other signals may mean something to the rank alone.
+  void send(int signal) {
+    for (Child& child : children_) child.kill(signal);
+    if (signal != SIGSTOP && signal != SIGCONT) return;
+    for (const Descendant& one : descendants()) {
+      if (!is_rank(one.pid)) ::kill(one.pid, signal);
     }
-    if (arrived.signal == SIGTSTP) ::raise(SIGSTOP);  // the SIGCONT that ends this is passed on in turn
   }
 
   // A rank that catches the signal may have much to save.
@@ -301,7 +310,7 @@ class Job {
     --running_;
     if (ending.code == 0) ending.code = code_of_zero(child);
     // A rank that this process has killed is named already.
-    if (ending.signal != 0 && !killed_) say(who(child) + " was ended by signal " + signal_text(ending.signal));
+    if (ending.signal != 0 && !children_[child].killed()) say(who(child) + " was ended by signal " + signal_text(ending.signal));
     if (ending.code != 0 && !(killed_ && failed_)) fail({who(child), ending.code, children_[child].report().lost_peer});
   }
 

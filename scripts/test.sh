@@ -92,7 +92,8 @@ test_part() {
   case $1 in
     cuda) compile_for_gpus ;;
     kokkos) test_oldest_kokkos ;;
-    *) suite "$1" all ;;
+    release) suite "$1" all ;;
+    asan | tsan) suite "$1" all -LE full ;;  # which takes several times as long there
   esac
 }
 

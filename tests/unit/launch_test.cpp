@@ -480,7 +480,7 @@ TEST(Launch, ranks_that_ignore_the_request_to_end_are_killed_after_5_s) {
   const Result result = launcher.result();
   EXPECT_EQ(result.code, 128 + SIGKILL);
   EXPECT_GE(Clock::now() - before, 5s);
-  EXPECT_TRUE(contains(result.err, "killed rank 0, which ignores SIGTERM")) << result.err;
+  EXPECT_EQ(result.err, "sluice-run: killed rank 0, which ignores SIGTERM\n");
 }
 
 char state_of(pid_t process) {
@@ -491,8 +491,14 @@ char state_of(pid_t process) {
   return end == std::string::npos ? '-' : line[end + 2];
 }
 
-TEST(Launch, ranks_stop_and_go_on_with_the_launcher) {
-  Program launcher = start(as("says_when_it_goes_on", {"-n", "1"}));
+std::vector<std::string> in_a_shell(const std::string& what, const std::string& script,
+                                    std::vector<std::string> flags) {
+  flags.insert(flags.end(), {"sh", "-c", script, std::filesystem::read_symlink("/proc/self/exe"), what});
+  return flags;
+}
+
+void expect_to_stop_and_go_on(const std::vector<std::string>& arguments) {
+  Program launcher = start(arguments);
   const pid_t rank = std::stoi(launcher.read_line());
   launcher.signal(SIGTSTP);
   const auto stopped = [&] { return state_of(rank) == 'T' && state_of(launcher.pid()) == 'T'; };
@@ -503,6 +509,11 @@ TEST(Launch, ranks_stop_and_go_on_with_the_launcher) {
   launcher.read_bytes(1);
   launcher.signal(SIGTERM);
   EXPECT_EQ(launcher.result().code, 128 + SIGTERM);
+}
+
+TEST(Launch, ranks_stop_and_go_on_with_the_launcher) {
+  expect_to_stop_and_go_on(as("says_when_it_goes_on", {"-n", "1"}));
+  expect_to_stop_and_go_on(in_a_shell("says_when_it_goes_on", "\"$0\" --as \"$1\"; :", {"-n", "1"}));
 }
 
 TEST(Launch, rank_0_alone_reads_the_input) {
@@ -522,12 +533,6 @@ TEST(Launch, rank_0_alone_reads_the_input) {
     for (std::size_t rank = 0; rank < reads.size(); ++rank)
       EXPECT_TRUE(contains(result.out, "rank " + std::to_string(rank) + " reads " + reads[rank] + "\n")) << result.out;
   }
-}
-
-std::vector<std::string> in_a_shell(const std::string& what, const std::string& script,
-                                    std::vector<std::string> flags) {
-  flags.insert(flags.end(), {"sh", "-c", script, std::filesystem::read_symlink("/proc/self/exe"), what});
-  return flags;
 }
 
 // The pipes of the output end when nothing is left that could write there.
