@@ -310,7 +310,8 @@ class Job {
     --running_;
     if (ending.code == 0) ending.code = code_of_zero(child);
     // A rank that this process has killed is named already.
-    if (ending.signal != 0 && !children_[child].killed()) say(who(child) + " was ended by signal " + signal_text(ending.signal));
+    if (ending.signal != 0 && !children_[child].killed())
+      say(who(child) + " was ended by signal " + signal_text(ending.signal));
     if (ending.code != 0 && !(killed_ && failed_)) fail({who(child), ending.code, children_[child].report().lost_peer});
   }
 
