@@ -162,7 +162,7 @@ TEST(Paths, that_end_fail_their_puts_in_time) {
   base::give_back(progress);
 }
 
-/// libfabric's shm opens the file of who wrote to it, and crashes where that has gone.
+/// libfabric's shm opens the file of an endpoint that wrote to it, and crashes if the file has gone.
 TEST(Paths, write_nothing_to_an_end_that_does_not_know_them) {
   TwoEnds ends(as_it_is, "ofi:shm");
   ends.words_to_two = 1;  // the grades

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rail does when the peer that it writes to is killed.
+// Rails whose peer is killed.
 #include "backends/ofi/rail.hpp"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ class Peer {
 
 class Rails : public testing::TestWithParam<const char*> {};
 
-/// Where the first write breaks the connection, those behind it fail inside the provider.
+/// The first write breaks the connection; those behind it fail inside the provider.
 TEST_P(Rails, survive_small_writes_to_a_peer_that_is_killed) {
   Peer peer(GetParam());
   Rail rail = open(GetParam());
