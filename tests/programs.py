@@ -64,6 +64,10 @@ ROWS = [
       for name, command in MESHES[:4]),
     *(beside_mpi(*mesh, comm, 2) for mesh in MESHES for comm in COMMS),
     ("faces.one_node", f"{RUN} -n 2 {{bin}}/faces -n 1", 2, r"^faces: --nodes: "),
+    # Survivors end by themselves, though their streams are far ahead.
+    *((f"{name}.killed", f"{RUN} -n 3 {{out}}/killed_as_rank_1 {command} {steps} 999999999 --stream host --no-verify", 128 + 9,
+       r"\A(?![^\0]*killed rank)[^\0]*rank 1 was ended by signal 9")
+      for name, command, steps in (("jacobi", "{bin}/jacobi -n 67 --nccheck 0", "--niter"), ("heat", "{bin}/heat -n 66", "--timesteps"))),
     ("heat.order", f"{RUN} -n 3 {HEAT_3D}", 0, r"^error against the exact solution: .* order [12]\.[0-9]+$"),
     ("heat.conservation", f"{RUN} -n 3 {HEAT} --start spots", 0, r"^CONSERVATION: PASSED$"),
     ("heat.no_communication", f"{RUN} -n 2 {HEAT} --comm none", 0, r"^CONSERVATION: skipped"),
@@ -572,6 +576,8 @@ def main():
         (work / "timelines").mkdir()
         (work / "in_folder_of_rank_0").write_text(f'#!/bin/sh\nprogram=$(realpath "$1")\nshift\n[ "$SLUICE_RANK" != 0 ] || cd {work}\nexec "$program" "$@"\n')
         (work / "in_folder_of_rank_0").chmod(0o755)
+        (work / "killed_as_rank_1").write_text('#!/bin/sh\n[ "$SLUICE_RANK" != 1 ] || (sleep 1; kill -9 $$) &\nexec "$@"\n')
+        (work / "killed_as_rank_1").chmod(0o755)
         (work / "into_a_full_device").write_text('#!/bin/sh\nexec "$@" >/dev/full\n')
         (work / "into_a_full_device").chmod(0o755)
         emucuda = options.bin.resolve().parent / "emucuda"
