@@ -116,6 +116,29 @@ TEST_P(Views, in_place_reach_packed_ones_and_are_reached_by_them) {
   });
 }
 
+/// One rank may have nothing to send, in any layout: each epoch arrives all the same.
+TEST_P(Views, without_elements_signal_each_epoch) {
+  run_peers({.processes = GetParam().processes, .backend = GetParam().backend}, [](Context& context) {
+    const auto send_all = [&]<std::size_t D>(Tag tag, const std::array<Index, D>& extents) {
+      send(context, GetParam(), tag, make_view<double, Kokkos::LayoutRight>("right", extents), extents);
+      send(context, GetParam(), tag + 1, make_view<double, Kokkos::LayoutLeft>("left", extents), extents);
+      send(context, GetParam(), tag + 2, make_strided<double>("strided", extents), extents);
+    };
+    send_all(10, std::array<Index, 1>{0});
+    send_all(20, std::array<Index, 2>{5, 0});
+    send_all(30, std::array<Index, 2>{0, 5});
+    send_all(40, std::array<Index, 3>{2, 0, 3});
+    const Kokkos::View<float**, Kokkos::LayoutLeft, Kokkos::HostSpace> left("left", 5, 4);
+    const Kokkos::View<float**, Kokkos::LayoutRight, Kokkos::HostSpace> right("right", 5, 4);
+    const std::pair<int, int> none(2, 2);
+    const std::array<Index, 2> extents{5, 0};
+    if (context.rank() == 0)
+      send(context, GetParam(), 50, Kokkos::subview(left, Kokkos::ALL, none), extents);
+    else
+      send(context, GetParam(), 50, Kokkos::subview(right, Kokkos::ALL, none), extents);
+  });
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const bool processes : {false, true}) {

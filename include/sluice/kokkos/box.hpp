@@ -74,6 +74,7 @@ struct Lattice {
   std::array<Index, kMostRanks> extents{};
   std::array<Index, kMostRanks> strides{};
 
+  bool empty() const { return std::find(extents.begin(), extents.begin() + rank, 0) != extents.begin() + rank; }
   /// The dimensions of more than one element, or none, the smallest stride first. Returns how many they are.
   int in_order(std::array<int, kMostRanks>& order) const {
     int kept = 0;
@@ -144,6 +145,7 @@ std::string contents_of(const View& view, const Range& range) {
   const Lattice lattice = lattice_of(view, range);
   std::array<int, kMostRanks> order{};
   const int kept = lattice.in_order(order);
+  if (lattice.empty()) std::sort(order.begin(), order.begin() + kept);  // they have no order in memory
   const auto number = [&](int dimension) {
     return std::count_if(order.begin(), order.begin() + kept, [&](int other) { return other < dimension; });
   };

@@ -31,7 +31,7 @@ constexpr bool check_view() {
 }
 
 /// A View with the end of a channel: the end uses the View's memory itself if that has no gaps and one slot is wanted,
-/// else slots of its own, which a kernel packs or unpacks.
+/// or no elements; else slots of its own, which a kernel packs or unpacks.
 template <class Exec, class View, class End>
 class ViewEnd {
   static_assert(check_view<Exec, View>());
@@ -48,7 +48,7 @@ class ViewEnd {
     const std::string contents = contents_of(view, whole);
     options.stream = queue.stream();
     options.contents = contents;
-    in_place_ = box.contiguous() && depth_ == 1;
+    in_place_ = bytes == 0 || (box.contiguous() && depth_ == 1);  // no elements: each epoch is a signal
     if (in_place_) {
       region_ = context.region(box.data, bytes);
       end_ = open(region_.all(), options);
@@ -106,8 +106,9 @@ class ViewEnd {
 
 /// The out-end of a channel that carries a View's elements, in the order of memory: the peer's View has the same layout
 /// and extents, dimensions of one element apart, else both ends fail with Code::mismatch (layout and extents replace
-/// `options.contents`). Element (i, j) lands at (i, j). Keeps the View. A later call, or Context::synchronize, throws
-/// the failures of the queue. Movable, not copyable; one thread at a time, in the order of its queue.
+/// `options.contents`). Element (i, j) lands at (i, j). A View may have no elements. Keeps the View. A later call, or
+/// Context::synchronize, throws the failures of the queue. Movable, not copyable; one thread at a time, in the order of
+/// its queue.
 template <class Exec, class View>
 class ViewSender {
  public:
