@@ -128,14 +128,13 @@ TEST_P(Views, without_elements_signal_each_epoch) {
     send_all(20, std::array<Index, 2>{5, 0});
     send_all(30, std::array<Index, 2>{0, 5});
     send_all(40, std::array<Index, 3>{2, 0, 3});
-    const Kokkos::View<float**, Kokkos::LayoutLeft, Kokkos::HostSpace> left("left", 5, 4);
-    const Kokkos::View<float**, Kokkos::LayoutRight, Kokkos::HostSpace> right("right", 5, 4);
-    const std::pair<int, int> none(2, 2);
-    const std::array<Index, 2> extents{5, 0};
+    const std::array<Index, 3> extents{2, 0, 3};
     if (context.rank() == 0)
-      send(context, GetParam(), 50, Kokkos::subview(left, Kokkos::ALL, none), extents);
+      send(context, GetParam(), 50, make_view<float, Kokkos::LayoutLeft>("left", extents), extents);
     else
-      send(context, GetParam(), 50, Kokkos::subview(right, Kokkos::ALL, none), extents);
+      send(context, GetParam(), 50, make_view<float, Kokkos::LayoutRight>("right", extents), extents);
+    const Kokkos::View<float**, Kokkos::LayoutLeft, Kokkos::HostSpace> whole("whole", 5, 4);
+    send(context, GetParam(), 60, Kokkos::subview(whole, std::pair(2, 2), Kokkos::ALL), std::array<Index, 2>{0, 4});
   });
 }
 
