@@ -414,7 +414,7 @@ class Halo {
   }
   template <std::size_t... I>
   void open_combines(const Route& route, std::index_sequence<I...>) {
-    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), route.packing.parts(I))...);
+    combines_.emplace(detail::Combines<Exec, Views>(queue_.exec(), std::get<I>(views_), route.packing.parts(I))...);
   }
 
   Context context_;

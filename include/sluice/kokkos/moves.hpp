@@ -49,17 +49,25 @@ inline constexpr bool kByElement = !kOnHost<Exec>;
 /// As many bytes at most, if a row is no longer, that make up for a call.
 inline constexpr Index kItemBytes = 4096;
 
-/// How many rows, or elements, are one item of work.
+/// How many rows of these bytes are one item of work; on a GPU an element is one.
 template <class Exec>
-Index rows_of_item(const Box& box) {
-  if (kByElement<Exec>) return 1;
-  return std::max(Index{1}, kItemBytes / std::max(Index{1}, box.run() * box.element));
+Index rows_of_item(Index bytes) {
+  return kByElement<Exec> ? 1 : std::max(Index{1}, kItemBytes / std::max(Index{1}, bytes));
+}
+
+/// How many items that makes of rows of `run` elements.
+template <class Exec>
+Index items_of(Index run, Index all_rows, Index rows) {
+  return kByElement<Exec> ? run * all_rows : (all_rows + rows - 1) / rows;
 }
 
 template <class Exec>
+Index rows_of_item(const Box& box) {
+  return rows_of_item<Exec>(box.run() * box.element);
+}
+template <class Exec>
 Index items_of(const Box& box) {
-  const Index rows = rows_of_item<Exec>(box);
-  return kByElement<Exec> ? box.count() : (box.rows() + rows - 1) / rows;
+  return items_of<Exec>(box.run(), box.rows(), rows_of_item<Exec>(box));
 }
 
 /// What most types of 16 bytes are moved as in one access.

@@ -7,10 +7,12 @@
 #include <Kokkos_Core.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -53,17 +55,31 @@ struct Part {
   Index order = 0;  ///< its direction's place in the stencil
 };
 
-inline Index count_of(const Range& range, int rank) {
-  Index count = 1;
-  for (int k = 0; k < rank; ++k) count *= range.end[k] - range.begin[k];
-  return count;
+/// Elements that the same parts have: `parts` are their numbers, in order.
+struct Overlap {
+  Range range;
+  std::vector<std::size_t> parts;
+};
+
+inline bool is_empty(const Range& range, int rank) {
+  for (int k = 0; k < rank; ++k) {
+    if (range.begin[k] >= range.end[k]) return true;
+  }
+  return false;
 }
 
-/// Appends what of `range` is not in `hole`, in ranges that do not overlap.
-inline void cut(Range range, const Range& hole, int rank, std::vector<Range>& rest) {
+inline Range common_of(Range range, const Range& other, int rank) {
   for (int k = 0; k < rank; ++k) {
-    if (hole.end[k] <= range.begin[k] || range.end[k] <= hole.begin[k]) return rest.push_back(range);
+    range.begin[k] = std::max(range.begin[k], other.begin[k]);
+    range.end[k] = std::min(range.end[k], other.end[k]);
   }
+  return range;
+}
+
+/// What of `range` is not in `hole`, in ranges that do not overlap.
+inline std::vector<Range> without(Range range, const Range& hole, int rank) {
+  if (is_empty(common_of(range, hole, rank), rank)) return {range};
+  std::vector<Range> rest;
   for (int k = 0; k < rank; ++k) {
     const auto keep = [&](Index begin, Index end) {
       if (begin >= end) return;
@@ -76,87 +92,171 @@ inline void cut(Range range, const Range& hole, int rank, std::vector<Range>& re
     range.begin[k] = std::max(range.begin[k], hole.begin[k]);
     range.end[k] = std::min(range.end[k], hole.end[k]);
   }
+  return rest;
 }
 
-/// The elements of all parts, in ranges that do not overlap. The large ones first: they hold most of the small ones.
-inline std::vector<Range> union_of(std::vector<Part> parts, int rank) {
-  std::ranges::stable_sort(parts, std::greater(), [&](const Part& part) { return count_of(part.range, rank); });
-  std::vector<Range> all;
-  for (const Part& part : parts) {
-    std::vector<Range> fresh{part.range};
-    for (const Range& seen : all) {
+/// The elements of all parts, in ranges that do not overlap. The large parts first: they cut each other as the small
+/// ones do, which lie where these meet.
+inline std::vector<Overlap> overlaps_of(const std::vector<Part>& parts, int rank) {
+  const auto size = [&](std::size_t p) {
+    Index count = 1;
+    for (int k = 0; k < rank; ++k) count *= parts[p].range.end[k] - parts[p].range.begin[k];
+    return count;
+  };
+  std::vector<std::size_t> order(parts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater(), size);
+  std::vector<Overlap> all;
+  for (const std::size_t p : order) {
+    std::vector<Overlap> next;
+    std::vector<Range> fresh{parts[p].range};
+    for (Overlap& one : all) {
+      const Range common = common_of(one.range, parts[p].range, rank);
+      if (is_empty(common, rank)) {
+        next.push_back(std::move(one));
+        continue;
+      }
+      for (const Range& range : without(one.range, common, rank)) next.push_back({range, one.parts});
+      next.push_back({common, std::move(one.parts)});
+      next.back().parts.push_back(p);
       std::vector<Range> rest;
-      for (const Range& range : fresh) cut(range, seen, rank, rest);
+      for (const Range& range : fresh) {
+        const auto left = without(range, common, rank);
+        rest.insert(rest.end(), left.begin(), left.end());
+      }
       fresh = std::move(rest);
     }
-    all.insert(all.end(), fresh.begin(), fresh.end());
+    for (const Range& range : fresh) next.push_back({range, {p}});
+    all = std::move(next);
   }
+  for (Overlap& one : all) std::ranges::sort(one.parts);
   return all;
 }
 
-/// The dimensions of a View by stride, the smallest first: the order in which elements are packed.
-template <class View>
-struct Order {
-  explicit Order(const View& view) {
-    for (int k = 0; k < kRank; ++k) by_stride[k] = k;
-    std::stable_sort(by_stride, by_stride + kRank, [&](int a, int b) { return view.stride(a) < view.stride(b); });
-  }
-
-  static constexpr int kRank = static_cast<int>(View::rank());
-  int by_stride[kRank];
+/// Where a part has the elements of a patch: the first one's place in a message, and the distances from one to the
+/// next along each dimension of the patch.
+struct Source {
+  Index message = 0;
+  Index at = 0;  ///< in bytes
+  Index strides[kMostRanks] = {};
 };
 
+/// Elements of a View that the same parts have, as rows along dimension 0, which has the smallest stride.
+struct Patch {
+  Index offset = 0;  ///< of the first element in the View
+  int rank = 1;
+  Index extents[kMostRanks] = {1};
+  Index strides[kMostRanks] = {1};
+  Index sources = 0;  ///< the number of its first one
+  Index parts = 0;    ///< how many they are
+  Index first = 0;    ///< how many work items the patches before it are
+  Index rows = 1;     ///< of an item
+
+  KOKKOS_FUNCTION Index all_rows() const {
+    Index count = 1;
+    for (int k = 1; k < rank; ++k) count *= extents[k];
+    return count;
+  }
+};
+
+/// The patch of a range of the View, without dimensions of one element, and with those as one that lie without a gap
+/// both in the View and in each message.
+template <class View>
+Patch patch_of(const View& view, const Overlap& overlap, const std::vector<Part>& parts, std::vector<Source>& sources) {
+  std::array<int, kMostRanks> by_stride{};
+  const auto rank = static_cast<int>(View::rank());
+  std::iota(by_stride.begin(), by_stride.begin() + rank, 0);
+  std::stable_sort(by_stride.begin(), by_stride.begin() + rank,
+                   [&](int a, int b) { return view.stride(a) < view.stride(b); });
+  Patch patch;
+  std::vector<Source> mine;
+  for (const std::size_t p : overlap.parts) mine.push_back({parts[p].message, parts[p].at, {}});
+  std::vector<Index> packed(mine.size(), 1);  // the distance along the next dimension
+  int kept = 0;
+  for (int i = 0; i < rank; ++i) {
+    const int k = by_stride[static_cast<std::size_t>(i)];
+    const auto stride = static_cast<Index>(view.stride(k));
+    const Index extent = overlap.range.end[k] - overlap.range.begin[k];
+    patch.offset += overlap.range.begin[k] * stride;
+    bool joins = kept > 0 && stride == patch.strides[kept - 1] * patch.extents[kept - 1];
+    for (std::size_t s = 0; s < mine.size(); ++s)
+      joins = joins && packed[s] == mine[s].strides[kept - 1] * patch.extents[kept - 1];
+    if (extent != 1 && joins) {
+      patch.extents[kept - 1] *= extent;
+    } else if (extent != 1) {
+      patch.extents[kept] = extent;
+      patch.strides[kept] = stride;
+      for (std::size_t s = 0; s < mine.size(); ++s) mine[s].strides[kept] = packed[s];
+      ++kept;
+    }
+    for (std::size_t s = 0; s < mine.size(); ++s) {
+      const Range& range = parts[overlap.parts[s]].range;
+      mine[s].at += (overlap.range.begin[k] - range.begin[k]) * packed[s] * static_cast<Index>(sizeof(*view.data()));
+      packed[s] *= range.end[k] - range.begin[k];
+    }
+  }
+  patch.rank = std::max(1, kept);
+  patch.sources = static_cast<Index>(sources.size());
+  patch.parts = static_cast<Index>(mine.size());
+  sources.insert(sources.end(), mine.begin(), mine.end());
+  return patch;
+}
+
 /// Each element that parts have takes what each message has for it, in the order of the stencil: so the result depends
-/// on no scheduling.
+/// on no scheduling. An item of work is rows on the host, an element on a GPU.
 template <class Exec, class View, class Operation>
 struct Combine {
-  static constexpr int kRank = static_cast<int>(View::rank());
   using Value = typename View::value_type;
 
   View view;
-  Order<View> order;
-  Index strides[kRank];
-  Table<Range, Exec> shell;  ///< ranges that do not overlap
-  Table<Index, Exec> first;  ///< of each, how many elements are before it
-  Table<Part, Exec> parts;
+  Table<Patch, Exec> patches;
+  Table<Source, Exec> sources;
   Table<Slot, Exec> slots;
   Index depth;
   Index slot;
   Operation operation;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    if (shell.extent(0) == 0) return;  // launched to be loaded
-    std::size_t range = 0;
-    while (range + 1 < shell.extent(0) && first(range + 1) <= item) ++range;
-    Index at[kRank];
-    item -= first(range);
-    Index offset = 0;
-    for (int k = 0; k < kRank; ++k) {
-      const Index extent = shell(range).end[k] - shell(range).begin[k];
-      at[k] = shell(range).begin[k] + item % extent;
-      item /= extent;
-      offset += at[k] * strides[k];
+    if (patches.extent(0) == 0) return;  // launched to be loaded
+    std::size_t number = 0;
+    for (std::size_t end = patches.extent(0); end - number > 1;) {
+      const std::size_t middle = (number + end) / 2;
+      (patches(middle).first <= item ? number : end) = middle;
     }
-    Value value = view.data()[offset];
-    for (std::size_t i = 0; i < parts.extent(0); ++i) {
-      const Index number = number_in(parts(i).range, at);
-      if (number < 0) continue;
-      const std::byte* const packed = slots(parts(i).message * depth + slot).data + parts(i).at;
-      value = operation(value, reinterpret_cast<const Value*>(packed)[number]);
+    const Patch& patch = patches(number);
+    item -= patch.first;
+    if constexpr (kByElement<Exec>) {
+      combine(patch, item / patch.extents[0], item % patch.extents[0], 1);
+    } else {
+      const Index end = std::min((item + 1) * patch.rows, patch.all_rows());
+      for (Index row = item * patch.rows; row < end; ++row) combine(patch, row, 0, patch.extents[0]);
     }
-    view.data()[offset] = value;
   }
 
  private:
-  /// The place of an element in the packed range; -1: it is not in it.
-  KOKKOS_FUNCTION Index number_in(const Range& range, const Index* at) const {
-    Index number = 0;
-    for (int i = kRank - 1; i >= 0; --i) {
-      const int k = order.by_stride[i];
-      if (at[k] < range.begin[k] || at[k] >= range.end[k]) return -1;
-      number = number * (range.end[k] - range.begin[k]) + at[k] - range.begin[k];
+  /// `count` elements of a row, from `begin` on.
+  KOKKOS_FUNCTION void combine(const Patch& patch, Index row, Index begin, Index count) const {
+    Index at[kMostRanks];
+    Value* mine = view.data() + patch.offset + begin * patch.strides[0];
+    for (int k = 1; k < patch.rank; ++k) {
+      at[k] = row % patch.extents[k];
+      row /= patch.extents[k];
+      mine += at[k] * patch.strides[k];
     }
-    return number;
+    for (Index part = 0; part < patch.parts; ++part) {
+      const Source& source = sources(patch.sources + part);
+      const std::byte* const packed = slots(source.message * depth + slot).data + source.at;
+      const auto* theirs = reinterpret_cast<const Value*>(packed) + begin * source.strides[0];
+      for (int k = 1; k < patch.rank; ++k) theirs += at[k] * source.strides[k];
+      combine(mine, patch.strides[0], theirs, source.strides[0], count);
+    }
+  }
+  KOKKOS_FUNCTION void combine(Value* mine, Index step, const Value* theirs, Index their_step, Index count) const {
+    if (step == 1 && their_step == 1) {
+      for (Index i = 0; i < count; ++i) mine[i] = operation(mine[i], theirs[i]);
+    } else {
+      for (Index i = 0; i < count; ++i) mine[i * step] = operation(mine[i * step], theirs[i * their_step]);
+    }
   }
 };
 
@@ -164,23 +264,24 @@ struct Combine {
 template <class Exec, class View>
 class Combines {
  public:
-  Combines(const Exec& exec, const std::vector<Part>& parts) {
-    constexpr int kRank = static_cast<int>(View::rank());
-    const std::vector<Range> shell = union_of(parts, kRank);
-    std::vector<Index> first;
-    for (const Range& range : shell) {
-      first.push_back(items_);
-      items_ += count_of(range, kRank);
+  Combines(const Exec& exec, const View& view, const std::vector<Part>& parts) {
+    std::vector<Patch> patches;
+    std::vector<Source> sources;
+    for (const Overlap& overlap : overlaps_of(parts, static_cast<int>(View::rank()))) {
+      Patch patch = patch_of(view, overlap, parts, sources);
+      patch.first = items_;
+      patch.rows = rows_of_item<Exec>(patch.extents[0] * static_cast<Index>(sizeof(typename View::value_type)));
+      items_ += items_of<Exec>(patch.extents[0], patch.all_rows(), patch.rows);
+      patches.push_back(patch);
     }
-    shell_ = table_of(exec, shell);
-    first_ = table_of(exec, first);
-    parts_ = table_of(exec, parts);
+    patches_ = table_of(exec, patches);
+    sources_ = table_of(exec, sources);
   }
 
   /// Launches the kernel with nothing to do: what that is for, Moves says.
   template <class Operation>
   static void load(const Exec& exec, Operation operation) {
-    launch(exec, "sluice: load", 1, empty(View(), operation));
+    launch(exec, "sluice: load", 1, Combine<Exec, View, Operation>{View(), {}, {}, {}, 1, 0, operation});
   }
 
   template <class Operation>
@@ -188,27 +289,14 @@ class Combines {
                Operation operation, const std::shared_ptr<const void>& keep) const {
     static_assert(alignof(typename View::value_type) <= kAligned,
                   "scatter reads elements where they were packed, aligned to 16 bytes");
-    Combine<Exec, View, Operation> combine = empty(view, operation);
-    for (std::size_t k = 0; k < View::rank(); ++k) combine.strides[k] = static_cast<Index>(view.stride(k));
-    combine.shell = shell_;
-    combine.first = first_;
-    combine.parts = parts_;
-    combine.slots = slots;
-    combine.depth = depth;
-    combine.slot = slot;
-    queue.parallel_for("sluice: combine", items_, combine, keep);
+    queue.parallel_for("sluice: combine", items_,
+                       Combine<Exec, View, Operation>{view, patches_, sources_, slots, depth, slot, operation}, keep);
   }
 
  private:
-  template <class Operation>
-  static Combine<Exec, View, Operation> empty(const View& view, Operation operation) {
-    return {view, Order<View>(view), {}, {}, {}, {}, {}, 1, 0, operation};
-  }
-
   Index items_ = 0;
-  Table<Range, Exec> shell_;
-  Table<Index, Exec> first_;
-  Table<Part, Exec> parts_;
+  Table<Patch, Exec> patches_;
+  Table<Source, Exec> sources_;
 };
 
 }  // namespace detail
