@@ -21,16 +21,18 @@ using Numbers = Kokkos::View<int*, Host>;
 
 }  // namespace
 
-template class sluice::cabana::StreamHalo<Exec, Cells<2>>;
-template class sluice::cabana::StreamHalo<Exec, Cells<3>, Nodes<3>>;
+template class sluice::cabana::StreamHalo<Exec, Host, CommSpace>;
 template class Cabana::Grid::Halo<Host, CommSpace>;
 template class Cabana::CommunicationPlan<Host, CommSpace>;
 // An instantiation leaves out inherited members, which is why bases stand beside those that derive from them.
-template class sluice::cabana::detail::HaloData<Exported, Particles>;
-template class sluice::cabana::detail::GatherOf<Exported, Particles>;
+using OfParticles = Cabana::CommunicationDataAoSoA<Particles>;
+using OfPositions = Cabana::CommunicationDataSlice<Positions>;
+template class sluice::cabana::detail::HaloData<Exported, OfParticles>;
+template class sluice::cabana::detail::GatherOf<Exported, OfParticles>;
+template class sluice::cabana::detail::GatherOf<Imported, OfPositions>;
 template class Cabana::Gather<Exported, Particles>;
 template class Cabana::Gather<Imported, Positions>;
-template class sluice::cabana::detail::ScatterOf<Exported, Positions>;
+template class sluice::cabana::detail::ScatterOf<Exported, OfPositions>;
 template class Cabana::Scatter<Exported, Positions>;
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -125,6 +126,10 @@ void compare(const std::array<bool, D>& periodic, int width, int ghosts, int sid
     ours([&](const auto&... all) { stream->enqueueGather(all...); });
     theirs([&](const auto&... all) { mpi->gather(exec, all...); });
     expect("enqueueGather");
+    refill();
+    ours([&](const auto&... all) { stream->gather(exec, all...); });
+    theirs([&](const auto&... all) { mpi->gather(exec, all...); });
+    expect("gather of a StreamHalo");
     const auto scatter = [&](const auto& operation, const std::string& name) {
       refill();
       ours([&](const auto&... all) { halo->scatter(exec, operation, all...); });
@@ -134,6 +139,10 @@ void compare(const std::array<bool, D>& periodic, int width, int ghosts, int sid
       ours([&](const auto&... all) { stream->enqueueScatter(operation, all...); });
       theirs([&](const auto&... all) { mpi->scatter(exec, operation, all...); });
       expect("enqueueScatter by " + name);
+      refill();
+      ours([&](const auto&... all) { stream->scatter(exec, operation, all...); });
+      theirs([&](const auto&... all) { mpi->scatter(exec, operation, all...); });
+      expect("scatter of a StreamHalo by " + name);
     };
     scatter(grid::ScatterReduce::Sum(), "Sum");
     scatter(grid::ScatterReduce::Min(), "Min");
@@ -163,7 +172,7 @@ void compare_all() {
   for (int periods = 0; periods < (1 << D); ++periods) {
     std::array<bool, D> periodic{};
     for (std::size_t k = 0; k < D; ++k) periodic[k] = ((periods >> k) & 1) != 0;
-    for (const auto& [width, ghosts] : {std::pair{1, 1}, {2, 2}, {1, 3}, {2, 3}}) {
+    for (const auto& [width, ghosts] : {std::pair{1, 1}, {2, 2}, {1, 3}, {2, 3}, {0, 1}}) {
       SCOPED_TRACE(testing::Message() << D << "-D, periods " << periods << ", width " << width << " of " << ghosts);
       compare<Node>(periodic, width, ghosts);
       compare<Face>(periodic, width, ghosts);
@@ -269,6 +278,79 @@ TEST(GridHalo, goes_on_in_other_instances_and_spaces_and_by_copies) {
     expect_gather("gather by a copy", cells, mpi, step, [&] { copies[1].gather(own, *cells.ours); });
     expect_gather("gather in another space", cells, mpi, step, [&] { halo->gather(Kokkos::Serial(), *cells.ours); });
   }
+}
+
+/// Kernels are loaded where channels are opened.
+template <class Make>
+void expect_opened(int times, const std::string& what,
+                   const Pair<grid::Array<double, grid::Cell, grid::UniformMesh<double, 2>, Host>>& cells, int step,
+                   const Make& make) {
+  const auto mpi = grid::createHalo(grid::NodeHaloPattern<2>(), 1, *cells.theirs);
+  const Heard heard;
+  const auto halo = make();
+  expect_gather(what, cells, mpi, step, [&] { halo->gather(Exec(), *cells.ours); });
+  EXPECT_EQ(Heard::count("sluice: load"), 2 * times) << what;
+}
+
+TEST(GridHalo, takes_over_the_channels_of_one_that_is_gone) {
+  const auto local = make_grid<2>({true, true}, 1, 31);
+  const auto cells = make_pair<double, Host>("cells", local, 3, grid::Cell());
+  const auto make = [&] { return grid::createHalo<cabana::CommSpace>(grid::NodeHaloPattern<2>(), 1, *cells.ours); };
+  expect_opened(1, "the first", cells, 1, make);
+  expect_opened(0, "the next", cells, 2, make);
+  const auto again = make_pair<double, Host>("cells", make_grid<2>({true, true}, 1, 31), 3, grid::Cell());
+  expect_opened(0, "one of another grid with the same ranks", again, 3,
+                [&] { return grid::createHalo<cabana::CommSpace>(grid::NodeHaloPattern<2>(), 1, *again.ours); });
+  const auto others = make_pair<double, Host>("cells", local, 4, grid::Cell());
+  expect_opened(1, "one of another shape", others, 4,
+                [&] { return grid::createHalo<cabana::CommSpace>(grid::NodeHaloPattern<2>(), 1, *others.ours); });
+  auto kept = make();
+  expect_opened(1, "one beside another", cells, 5, make);
+  if (rank_of(MPI_COMM_WORLD) > 0) kept.reset();  // rank 0 still has it: nobody else takes it
+  const auto second = make();
+  expect_opened(1, "one beside two", cells, 6, make);
+  kept.reset();
+  expect_opened(0, "one after another", cells, 7, make);
+}
+
+/// More shapes than channels are kept for.
+TEST(GridHalo, opens_its_own_again_where_many_others_were_made_since) {
+  const auto local = make_grid<2>({true, true}, 1, 37);
+  for (int turn = 0; turn < 2; ++turn) {
+    for (int components = 1; components < 12; ++components) {
+      const auto cells = make_pair<double, Host>("cells", local, components, grid::Cell());
+      expect_opened(1, std::to_string(components) + " components", cells, components,
+                    [&] { return grid::createHalo<cabana::CommSpace>(grid::NodeHaloPattern<2>(), 1, *cells.ours); });
+    }
+  }
+}
+
+TEST(StreamHalo, keeps_arrays_as_long_as_a_host_stream_has_not_come_to_them) {
+  const auto local = make_grid<2>({true, true}, 1);
+  HostStream host;
+  const kokkos::Queue<Exec> queue(Exec(), host);
+  auto cells = make_pair<double, Host>("cells", local, 1, grid::Cell()).ours;
+  const auto halo = cabana::createStreamHalo(queue, grid::NodeHaloPattern<2>(), 1, *cells);
+  const auto view = cells->view();
+  std::promise<void> go;
+  queue.run([wanted = go.get_future().share()] { wanted.wait(); });
+  halo->enqueueGather(*cells);
+  cells.reset();
+  EXPECT_GT(view.use_count(), 1);
+  go.set_value();
+  queue.fence("test");
+  EXPECT_EQ(view.use_count(), 1);
+}
+
+TEST(GridHalo, says_where_its_arrays_are) {
+  const auto local = make_grid<2>({true, true}, 2);
+  const auto cells = make_pair<double, Host>("cells", local, 1, grid::Cell()).ours;
+  const auto nodes = make_pair<int, Host>("nodes", local, 1, grid::Node()).ours;
+  const auto thin = make_pair<int, Host>("nodes", make_grid<2>({true, true}, 1), 1, grid::Node()).ours;
+  const auto halo = grid::createHalo<cabana::CommSpace>(grid::NodeHaloPattern<2>(), 1, *cells, *nodes);
+  EXPECT_EQ(halo->getComm(*cells, *nodes), local->globalGrid().comm());
+  EXPECT_EQ(halo->getLocalGrid(*cells, *nodes), local);
+  EXPECT_THROW(halo->getLocalGrid(*cells, *thin), Error);
 }
 
 TEST(GridHalo, refuses_what_it_is_not_for) {

@@ -8,11 +8,12 @@
 #include <Kokkos_Core.hpp>
 
 #include <any>
+#include <array>
 #include <cstddef>
-#include <functional>
-#include <map>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <typeindex>
 #include <utility>
@@ -31,8 +32,13 @@ inline kokkos::Replace operation(Cabana::Grid::ScatterReduce::Replace) { return 
 template <class Array, class... Others>
 inline constexpr std::size_t kDimensions = Array::num_space_dim;
 
+/// An array's elements. Kernels use the array as those of a program do, which lives until they have run.
+template <class Array, class View = typename Array::view_type>
+using Borrowed = Kokkos::View<typename View::data_type, typename View::array_layout, typename View::device_type,
+                              Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
 template <class Exec, class... Arrays>
-using HaloOf = kokkos::Halo<Exec, kDimensions<Arrays...>, typename Arrays::view_type...>;
+using HaloOf = kokkos::Halo<Exec, kDimensions<Arrays...>, Borrowed<Arrays>...>;
 
 template <class Array>
 const auto& grid_of(const Array& array) {
@@ -68,74 +74,222 @@ MPI_Comm comm_of(const Array& array, const Others&... others) {
   return grid_of(array).comm();
 }
 
-/// Which elements of the array are shared in a direction, as Cabana says.
-template <std::size_t D, class Array>
-auto shared_by(const Array& array, int width) {
-  return [layout = array.layout(), width](const kokkos::Offset<D>& offset, kokkos::Side side) {
-    const auto space = side == kokkos::Side::own ? layout->sharedIndexSpace(Cabana::Grid::Own(), offset, width)
-                                                 : layout->sharedIndexSpace(Cabana::Grid::Ghost(), offset, width);
-    kokkos::Range range;
-    for (std::size_t k = 0; k <= D; ++k) {
-      range.begin[k] = space.min(k);
-      range.end[k] = space.max(k);
+/// Which elements of an array are shared in each direction, as Cabana says.
+template <std::size_t D>
+class SharedRanges {
+ public:
+  template <class Array>
+  SharedRanges(const Array& array, const kokkos::Stencil<D>& stencil, int width) {
+    for (kokkos::Offset<D> offset : stencil) {
+      for (const bool back : {false, true}) {
+        if (back) offset = kokkos::detail::opposite<D>(offset);
+        add(*array.layout(), offset, width);
+      }
     }
-    return range;
-  };
+  }
+  kokkos::Range of(const kokkos::Offset<D>& offset, kokkos::Side side) const {
+    return ranges_[place(offset)][side == kokkos::Side::own ? 0 : 1];
+  }
+
+ private:
+  static std::size_t place(const kokkos::Offset<D>& offset) {
+    std::size_t number = 0;
+    for (const int step : offset) number = 3 * number + static_cast<std::size_t>(step + 1);
+    return number;
+  }
+  template <class Layout>
+  void add(const Layout& layout, const kokkos::Offset<D>& offset, int width) {
+    const auto range = [](const auto& space) {
+      kokkos::Range made;
+      for (std::size_t k = 0; k <= D; ++k) {
+        made.begin[k] = space.min(k);
+        made.end[k] = space.max(k);
+      }
+      return made;
+    };
+    if (ranges_.size() <= place(offset)) ranges_.resize(place(offset) + 1);
+    ranges_[place(offset)] = {range(layout.sharedIndexSpace(Cabana::Grid::Own(), offset, width)),
+                              range(layout.sharedIndexSpace(Cabana::Grid::Ghost(), offset, width))};
+  }
+
+  std::vector<std::array<kokkos::Range, 2>> ranges_;
+};
+
+/// What the ranges of an array, and so a halo's channels and kernels, depend on, beside its type.
+template <class Array>
+void append_shape(std::vector<std::int64_t>& numbers, const Array& array) {
+  const auto view = array.view();
+  for (std::size_t k = 0; k < view.rank(); ++k) {
+    numbers.push_back(static_cast<std::int64_t>(view.extent(k)));
+    numbers.push_back(static_cast<std::int64_t>(view.stride(k)));
+  }
+  numbers.push_back(array.layout()->localGrid()->haloCellWidth());
+}
+template <class Array, class... Others>
+Shape shape_of(const kokkos::Stencil<Array::num_space_dim>& stencil, int width, const Array& array,
+               const Others&... others) {
+  std::vector<std::int64_t> numbers{width};
+  const auto& grid = grid_of(array);
+  for (std::size_t k = 0; k < Array::num_space_dim; ++k) {
+    const int dimension = static_cast<int>(k);
+    numbers.insert(numbers.end(),
+                   {grid.dimNumBlock(dimension), grid.dimBlockId(dimension), grid.isPeriodic(dimension) ? 1 : 0});
+  }
+  for (const auto& offset : stencil) numbers.insert(numbers.end(), offset.begin(), offset.end());
+  append_shape(numbers, array);
+  (append_shape(numbers, others), ...);
+  return {typeid(std::tuple<Array, Others...>), std::move(numbers)};
 }
 
-template <class Exec, std::size_t D, class Array, class... Others>
-HaloOf<Exec, Array, Others...> open_halo(Context& context, const std::string& name, const kokkos::Queue<Exec>& queue,
-                                         const kokkos::Stencil<D>& stencil, int width, const Array& array,
-                                         const Others&... others) {
-  using Shared = std::function<kokkos::Range(const kokkos::Offset<D>&, kokkos::Side)>;
-  kokkos::HaloOptions<D> options{.stencil = stencil, .name = name};
-  options.ranges = [all = std::vector<Shared>{shared_by<D>(array, width), shared_by<D>(others, width)...}](
-                       std::size_t view, const kokkos::Offset<D>& offset, kokkos::Side side) {
-    return all[view](offset, side);
+/// A halo of arrays on a grid, on whichever instances it is used.
+class GridHalo {
+ public:
+  /// Collective.
+  template <class Pattern, class... Arrays>
+  GridHalo(const Pattern& pattern, int width, const Arrays&... arrays) : width_(width) {
+    static_assert(((Arrays::num_space_dim == Pattern::num_space_dim) && ...),
+                  "the pattern has another number of dimensions than the arrays");
+    static_assert(sizeof...(Arrays) <= kokkos::detail::kMostViews, "a halo takes eight arrays at most");
+    const MPI_Comm comm = comm_of(arrays...);
+    const auto stencil = pattern.getNeighbors();
+    for (const auto& offset : stencil)  // which throws for a width beyond the ghosts
+      (static_cast<void>(arrays.layout()->sharedIndexSpace(Cabana::Grid::Own(), offset, width)), ...);
+    shared_ = shared_by(comm);
+    halos_ = take_halos(*shared_, comm, shape_of(stencil, width, arrays...));
+    grid_ = Grid<kDimensions<Arrays...>>{stencil, blocks_of(arrays...)};
+  }
+
+  template <class Exec, class... Arrays>
+  void gather(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) const {
+    use([&] { on(queue, arrays...).exchange(Borrowed<Arrays>(arrays.view())...); });
+  }
+  template <class Exec, class Operation, class... Arrays>
+  void scatter(const kokkos::Queue<Exec>& queue, const Operation& how, const Arrays&... arrays) const {
+    use([&] { on(queue, arrays...).scatter(operation(how), Borrowed<Arrays>(arrays.view())...); });
+  }
+  /// What moves such arrays on such a queue, which then goes on there. The first call opens it.
+  template <class Exec, class... Arrays>
+  HaloOf<Exec, Arrays...>& on(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) const {
+    using Made = HaloOf<Exec, Arrays...>;
+    const std::pair<std::type_index, Stream::Kind> kind{typeid(Made), queue.stream().kind()};
+    auto found = halos_->halos.find(kind);
+    if (found == halos_->halos.end()) found = halos_->halos.emplace(kind, open(queue, arrays...)).first;
+    auto& halo = *static_cast<Made*>(found->second.get());
+    halo.go_to(queue);
+    return halo;
+  }
+
+ private:
+  template <std::size_t D>
+  struct Grid {
+    kokkos::Stencil<D> stencil;
+    kokkos::Cartesian<D> blocks;
   };
-  return {context, queue, blocks_of(array), 1, std::move(options), array.view(), others.view()...};
-}
+  template <class Array, class... Others>
+  static auto blocks_of(const Array& array, const Others&...) {
+    return detail::blocks_of(array);
+  }
+
+  template <class F>
+  void use(F f) const {
+    try {
+      f();
+    } catch (...) {
+      halos_->failed = *shared_->failed = true;
+      throw;
+    }
+  }
+  template <class Exec, class... Arrays>
+  auto open(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) const {
+    constexpr std::size_t kD = kDimensions<Arrays...>;
+    const auto* const grid = std::any_cast<Grid<kD>>(&grid_);
+    check(grid != nullptr && find_attribute<Shared>(comm_of(arrays...)) == shared_ &&
+              grid->blocks == blocks_of(arrays...),
+          "a halo moves arrays of the grid that it was made with");
+    kokkos::HaloOptions<kD> options{.stencil = grid->stencil,
+                                    .name = halos_->name + "." + std::to_string(halos_->halos.size())};
+    options.ranges = [all = std::vector{SharedRanges<kD>(arrays, grid->stencil, width_)...}](
+                         std::size_t view, const kokkos::Offset<kD>& offset, kokkos::Side side) {
+      return all[view].of(offset, side);
+    };
+    return std::make_shared<HaloOf<Exec, Arrays...>>(shared_->context, queue, grid->blocks, 1, std::move(options),
+                                                     Borrowed<Arrays>(arrays.view())...);
+  }
+
+  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<GridHalos> halos_;
+  std::any grid_;
+  int width_;
+};
 
 }  // namespace detail
 
 /// A grid halo in the order of one execution space instance, or Queue. Arrays are given in the order of its creation;
-/// they may be others of the same layouts. It keeps the Views of those it was made with, and of those that it moved
-/// last. One thread at a time.
-template <class Exec, class... Arrays>
+/// they may be others of the same layouts, and live until what was enqueued has run: on a HostStream it keeps them.
+/// One thread at a time.
+template <class Exec, class MemorySpace, class Space = CommSpace>
 class StreamHalo {
+  static_assert(std::is_same_v<Space, CommSpace>, "sluice::cabana has one communication space");
+
  public:
+  using memory_space = MemorySpace;
+
   /// Collective: all ranks of the grid make their halos in the same order. As Cabana::Grid::createHalo, for 1 to 8
   /// arrays.
-  template <class Pattern>
+  template <class Pattern, class... Arrays>
   StreamHalo(const kokkos::Queue<Exec>& queue, const Pattern& pattern, int width, const Arrays&... arrays)
-      : StreamHalo(*detail::communicator(detail::comm_of(arrays...)), queue, pattern, width, arrays...) {}
-
-  /// Enqueues: ghosts get what their owners have at this point of their queues.
-  void enqueueGather(const Arrays&... arrays) { halo_.exchange(arrays.view()...); }
-  /// Enqueues: what ghosts have is combined into their owners' values, by an operation of Cabana::Grid::ScatterReduce.
-  /// The sum is the same every time; Replace takes the value of the pattern's last direction.
-  template <class Operation>
-  void enqueueScatter(const Operation& operation, const Arrays&... arrays) {
-    halo_.scatter(detail::operation(operation), arrays.view()...);
+      : queue_(queue), halo_(pattern, width, arrays...) {
+    static_assert((std::is_same_v<typename Arrays::memory_space, MemorySpace> && ...),
+                  "the arrays of a halo are in one memory space");
+    halo(arrays...);
   }
 
-  /// What does it: to commit, to start and finish apart, to describe.
-  detail::HaloOf<Exec, Arrays...>& halo() noexcept { return halo_; }
+  /// Enqueues: ghosts get what their owners have at this point of their queues.
+  template <class... Arrays>
+  void enqueueGather(const Arrays&... arrays) {
+    halo_.gather(queue_, arrays...);
+    keep(arrays...);
+  }
+  /// Enqueues: what ghosts have is combined into their owners' values, by an operation of Cabana::Grid::ScatterReduce.
+  /// The sum is the same every time; Replace takes the value of the pattern's last direction.
+  template <class Operation, class... Arrays>
+  void enqueueScatter(const Operation& operation, const Arrays&... arrays) {
+    halo_.scatter(queue_, operation, arrays...);
+    keep(arrays...);
+  }
+
+  /// The same on an instance that is named in each call, as Cabana::Grid::Halo does.
+  template <class ExecutionSpace, class... Arrays>
+  void gather(const ExecutionSpace& exec, const Arrays&... arrays) {
+    halo_.gather(kokkos::Queue<ExecutionSpace>(exec), arrays...);
+  }
+  template <class ExecutionSpace, class Operation, class... Arrays>
+  void scatter(const ExecutionSpace& exec, const Operation& operation, const Arrays&... arrays) {
+    halo_.scatter(kokkos::Queue<ExecutionSpace>(exec), operation, arrays...);
+  }
+
+  /// What moves these: to commit, to start and finish apart, to describe.
+  template <class... Arrays>
+  detail::HaloOf<Exec, Arrays...>& halo(const Arrays&... arrays) {
+    return halo_.on(queue_, arrays...);
+  }
 
  private:
-  template <class Pattern>
-  StreamHalo(detail::Communicator& shared, const kokkos::Queue<Exec>& queue, const Pattern& pattern, int width,
-             const Arrays&... arrays)
-      : halo_(detail::open_halo(shared.context, shared.next_name(), queue, pattern.getNeighbors(), width, arrays...)) {}
+  template <class... Arrays>
+  void keep(const Arrays&... arrays) {
+    if (queue_.stream().kind() == Stream::Kind::host) queue_.run([views = std::tuple(arrays.view()...)] {});
+  }
 
-  detail::HaloOf<Exec, Arrays...> halo_;
+  kokkos::Queue<Exec> queue_;
+  detail::GridHalo halo_;
 };
 
 /// `exec`: an instance of an execution space, or a kokkos::Queue. @see StreamHalo
-template <class Space = CommSpace, class Exec, class Pattern, class... Arrays>
-auto createStreamHalo(const kokkos::Queue<Exec>& queue, const Pattern& pattern, int width, const Arrays&... arrays) {
-  static_assert(std::is_same_v<Space, CommSpace>, "sluice::cabana has one communication space");
-  return std::make_shared<StreamHalo<Exec, Arrays...>>(queue, pattern, width, arrays...);
+template <class Space = CommSpace, class Exec, class Pattern, class Array, class... Others>
+auto createStreamHalo(const kokkos::Queue<Exec>& queue, const Pattern& pattern, int width, const Array& array,
+                      const Others&... others) {
+  return std::make_shared<StreamHalo<Exec, typename Array::memory_space, Space>>(queue, pattern, width, array,
+                                                                                 others...);
 }
 template <class Space = CommSpace, class Exec, class Pattern, class... Arrays>
 auto createStreamHalo(const Exec& exec, const Pattern& pattern, int width, const Arrays&... arrays) {
@@ -146,8 +300,8 @@ auto createStreamHalo(const Exec& exec, const Pattern& pattern, int width, const
 
 /// What Cabana::Grid::createHalo<sluice::cabana::CommSpace>(pattern, width, arrays...) makes. The first gather, and the
 /// first scatter, open channels, as `exec` is first known there, and so does one with another execution space: all
-/// ranks in the same order. They return when all is enqueued on `exec`. Keeps Views of arrays, as StreamHalo does.
-/// Copies are the same halo.
+/// ranks in the same order; unless a halo of the same shape has left its own. They return when all is enqueued on
+/// `exec`. Copies are the same halo. One thread at a time.
 template <class MemorySpace>
 class Cabana::Grid::Halo<MemorySpace, sluice::cabana::CommSpace> {
  public:
@@ -156,54 +310,34 @@ class Cabana::Grid::Halo<MemorySpace, sluice::cabana::CommSpace> {
   /// Collective: all ranks of the grid make their halos in the same order.
   /// @throws std::logic_error for a width beyond the ghosts; Error{Code::bad_argument} for arrays of several grids
   template <class Pattern, class... Arrays>
-  Halo(const Pattern& pattern, int width, const Arrays&... arrays)
-      : shared_(sluice::cabana::detail::communicator(sluice::cabana::detail::comm_of(arrays...))),
-        name_(shared_->next_name()), stencil_(pattern.getNeighbors()), width_(width) {
-    static_assert(((Arrays::num_space_dim == Pattern::num_space_dim) && ...),
-                  "the pattern has another number of dimensions than the arrays");
+  Halo(const Pattern& pattern, int width, const Arrays&... arrays) : halo_(pattern, width, arrays...) {
     static_assert((std::is_same_v<typename Arrays::memory_space, MemorySpace> && ...),
                   "the arrays of a halo are in one memory space");
-    static_assert(sizeof...(Arrays) <= sluice::kokkos::detail::kMostViews, "a halo takes eight arrays at most");
-    for (const auto& offset : pattern.getNeighbors())
-      (static_cast<void>(arrays.layout()->sharedIndexSpace(Own(), offset, width)), ...);
   }
 
   template <class ExecutionSpace, class... Arrays>
   void gather(const ExecutionSpace& exec, const Arrays&... arrays) const {
-    on(exec, arrays...).exchange(arrays.view()...);
+    halo_.gather(sluice::kokkos::Queue<ExecutionSpace>(exec), arrays...);
   }
   template <class ExecutionSpace, class Operation, class... Arrays>
   void scatter(const ExecutionSpace& exec, const Operation& operation, const Arrays&... arrays) const {
-    on(exec, arrays...).scatter(sluice::cabana::detail::operation(operation), arrays.view()...);
+    halo_.scatter(sluice::kokkos::Queue<ExecutionSpace>(exec), operation, arrays...);
+  }
+
+  /// @throws Error{Code::bad_argument} for arrays of several communicators
+  template <class... Arrays>
+  MPI_Comm getComm(const Arrays&... arrays) const {
+    return sluice::cabana::detail::comm_of(arrays...);
+  }
+  /// @throws Error{Code::bad_argument} for arrays with ghosts of several widths
+  template <class Array, class... Others>
+  auto getLocalGrid(const Array& array, const Others&... others) const {
+    const auto grid = array.layout()->localGrid();
+    sluice::cabana::detail::check(((grid->haloCellWidth() == others.layout()->localGrid()->haloCellWidth()) && ...),
+                                  "the arrays have ghosts of several widths");
+    return grid;
   }
 
  private:
-  using Halos = std::map<std::type_index, std::shared_ptr<void>>;
-
-  /// The halo of this kind of execution space, which then goes on there. Another kind opens another one.
-  template <class ExecutionSpace, class... Arrays>
-  auto& on(const ExecutionSpace& exec, const Arrays&... arrays) const {
-    using Made = sluice::cabana::detail::HaloOf<ExecutionSpace, Arrays...>;
-    auto found = halos_->find(typeid(Made));
-    if (found == halos_->end()) found = halos_->emplace(typeid(Made), open(exec, arrays...)).first;
-    auto& halo = *static_cast<Made*>(found->second.get());
-    halo.go_to(exec);
-    return halo;
-  }
-  template <class ExecutionSpace, class... Arrays>
-  auto open(const ExecutionSpace& exec, const Arrays&... arrays) const {
-    namespace detail = sluice::cabana::detail;
-    const auto* const stencil = std::any_cast<sluice::kokkos::Stencil<detail::kDimensions<Arrays...>>>(&stencil_);
-    detail::check(stencil != nullptr && detail::find_communicator(detail::comm_of(arrays...)) == shared_,
-                  "a halo moves arrays of the grid that it was made with");
-    return std::make_shared<detail::HaloOf<ExecutionSpace, Arrays...>>(
-        detail::open_halo(shared_->context, name_ + "." + std::to_string(halos_->size()),
-                          sluice::kokkos::Queue<ExecutionSpace>(exec), *stencil, width_, arrays...));
-  }
-
-  sluice::cabana::detail::SharedCommunicator shared_;
-  std::string name_;
-  std::any stencil_;
-  int width_;
-  std::shared_ptr<Halos> halos_ = std::make_shared<Halos>();
+  sluice::cabana::detail::GridHalo halo_;
 };

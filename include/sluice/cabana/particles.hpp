@@ -8,7 +8,6 @@
 
 #include <Cabana_Core.hpp>
 #include <Kokkos_Core.hpp>
-#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -56,51 +55,61 @@ struct Packed {
   Particles particles;
 };
 
-/// Those of a slice: their components, one particle after another.
+/// Those of a slice, whose memory others keep: their components, one particle after another.
 template <class Slice>
 struct Packed<Slice, std::enable_if_t<Cabana::is_slice<Slice>::value>> {
   using Element = typename Slice::value_type;
+  static constexpr std::size_t kMostExtents = 3;
 
-  explicit Packed(const Slice& all) : particles(all) {
-    for (std::size_t d = 2; d < all.viewRank(); ++d) components *= all.extent(d);
+  explicit Packed(const Slice& all) : data(all.data()), stride(all.stride(0)) {
+    for (std::size_t d = 2; d < all.viewRank(); ++d) components *= extents[dimensions++] = all.extent(d);
   }
   std::size_t bytes() const { return components * sizeof(Element); }
   std::string text() const {
     std::string member = ' ' + kokkos::detail::type_text<Element>();
-    for (std::size_t d = 2; d < particles.viewRank(); ++d)
-      member += (d == 2 ? "[" : ",") + std::to_string(particles.extent(d));
-    return particles.viewRank() > 2 ? member + ']' : member;
+    for (std::size_t d = 0; d < dimensions; ++d) member += (d == 0 ? "[" : ",") + std::to_string(extents[d]);
+    return dimensions > 0 ? member + ']' : member;
   }
-  KOKKOS_FUNCTION Element& component(std::size_t particle, std::size_t n) const {
-    const auto struct_at = Slice::index_type::s(particle) * particles.stride(0);
-    return particles.data()[struct_at + Slice::index_type::a(particle) + n * Slice::vector_length];
+  /// The first component of a particle; the others are `Slice::vector_length` elements apart.
+  KOKKOS_FUNCTION Element* first_of(std::size_t particle) const {
+    return data + Slice::index_type::s(particle) * stride + Slice::index_type::a(particle);
   }
   KOKKOS_FUNCTION void load(std::size_t from, std::byte* packed, std::size_t at) const {
     auto* const values = reinterpret_cast<Element*>(packed) + at * components;
-    for (std::size_t n = 0; n < components; ++n) values[n] = component(from, n);
+    const Element* const mine = first_of(from);
+    for (std::size_t n = 0; n < components; ++n) values[n] = mine[n * Slice::vector_length];
   }
   KOKKOS_FUNCTION void store(std::size_t to, const std::byte* packed, std::size_t at) const {
     const auto* const values = reinterpret_cast<const Element*>(packed) + at * components;
-    for (std::size_t n = 0; n < components; ++n) component(to, n) = values[n];
+    Element* const mine = first_of(to);
+    for (std::size_t n = 0; n < components; ++n) mine[n * Slice::vector_length] = values[n];
   }
   KOKKOS_FUNCTION void add(std::size_t to, const std::byte* packed, std::size_t at) const {
     const auto* const values = reinterpret_cast<const Element*>(packed) + at * components;
-    for (std::size_t n = 0; n < components; ++n) Kokkos::atomic_add(&component(to, n), values[n]);
+    Element* const mine = first_of(to);
+    for (std::size_t n = 0; n < components; ++n) Kokkos::atomic_add(&mine[n * Slice::vector_length], values[n]);
   }
 
-  Slice particles;
+  Element* data;
+  std::size_t stride;
   std::size_t components = 1;
+  std::size_t dimensions = 0;
+  std::size_t extents[kMostExtents] = {};
 };
 
-/// Which particles a message is of: those that a list names, or all from the first on.
-template <class Steering>
+/// Which particles a message is of: those that a list of a plan names, or without it those from `first` on.
 struct Chosen {
-  Steering steering;
+  const std::size_t* list = nullptr;
   std::size_t first = 0;
-  bool listed = false;
   std::size_t count = 0;
 
-  KOKKOS_FUNCTION std::size_t at(std::size_t i) const { return listed ? steering(first + i) : first + i; }
+  KOKKOS_FUNCTION std::size_t at(std::size_t i) const { return list != nullptr ? list[first + i] : first + i; }
+};
+
+/// What goes to a neighbour, and what comes from it.
+struct Turn {
+  int rank;
+  Chosen out, in;
 };
 
 struct Store {
@@ -116,10 +125,10 @@ struct Add {
   }
 };
 
-template <class Particles, class Which>
+template <class Particles>
 struct PackParticles {
   Packed<Particles> from;
-  Which which;
+  Chosen which;
   std::byte* packed;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
@@ -127,10 +136,10 @@ struct PackParticles {
     from.load(which.at(at), packed, at);
   }
 };
-template <class Particles, class Which, class How>
+template <class Particles, class How>
 struct UnpackParticles {
   Packed<Particles> to;
-  Which which;
+  Chosen which;
   const std::byte* packed;
   How how;
 
@@ -146,28 +155,24 @@ template <class MemorySpace>
 class Movers {
  public:
   using Exec = typename MemorySpace::execution_space;
-  using Steering = Kokkos::View<std::size_t*, MemorySpace>;
-  using Which = Chosen<Steering>;
-  /// What goes to a neighbour, and what comes from it.
-  struct Turn {
-    int rank;
-    Which out, in;
-  };
 
   /// A depth of 1 will do, as `move` blocks: the rank that is behind all others waits for no credit.
-  explicit Movers(Context& context)
-      : messages_(context, kokkos::Queue<Exec>(Exec()), "cabana particles in " + std::string(MemorySpace::name()), 1) {}
+  explicit Movers(Shared& shared)
+      : messages_(shared.context, kokkos::Queue<Exec>(Exec()),
+                  "cabana particles in " + std::string(MemorySpace::name()), 1),
+        failed_(shared.failed) {}
 
   /// Returns when `to` has all of it, and `from` may be overwritten. All ranks, in the same order. What fails is thrown
   /// by later moves as well, which would else take messages of this one.
   template <class Particles, class How>
   void move(const std::vector<Turn>& turns, const Particles& from, const Particles& to, How how) {
-    const Kokkos::Profiling::ScopedRegion region("sluice: move particles");
+    const kokkos::detail::Region region("sluice: move particles");
     if (failure_) std::rethrow_exception(failure_);
     try {
       exchange(turns, Packed<Particles>(from), Packed<Particles>(to), how);
     } catch (...) {
       failure_ = std::current_exception();
+      *failed_ = true;
       throw;
     }
   }
@@ -176,48 +181,51 @@ class Movers {
   template <class Particles, class How>
   void exchange(const std::vector<Turn>& turns, const Packed<Particles>& from, const Packed<Particles>& to, How how) {
     const Rank self = messages_.context().rank();
-    std::vector<typename kokkos::Messages<Exec>::Request> sent;
-    std::vector<typename kokkos::Messages<Exec>::Request> received;
+    const auto packing = [&](const Chosen& which, std::byte* packed) {
+      run("sluice: pack particles", which.count * from.bytes(), PackParticles<Particles>{from, which, packed});
+    };
+    const auto unpacking = [&](const Chosen& which, const std::byte* packed) {
+      run("sluice: unpack particles", which.count * to.bytes(),
+          UnpackParticles<Particles, How>{to, which, packed, how});
+    };
+    // What they refer to is there until all has moved: after a failure nothing of this is called any longer.
+    sent_.clear();
+    received_.clear();
     for (const Turn& turn : turns) {
-      const auto out = [this, from, which = turn.out](std::byte* packed) { pack(from, which, packed); };
       const std::size_t bytes = turn.out.count * from.bytes();
-      if (turn.rank == self)
-        out(staying(bytes));
-      else
-        sent.push_back(messages_.send(turn.rank, bytes, out, contents_of(turn.out, from)));
-    }
-    for (const Turn& turn : turns) {
-      const auto in = [this, to, which = turn.in, how](const std::byte* packed) { unpack(to, which, packed, how); };
-      if (turn.rank != self) {
-        received.push_back(messages_.receive(turn.rank, turn.in.count * to.bytes(), in, contents_of(turn.in, to)));
+      if (turn.rank == self) {
+        packing(turn.out, staying(bytes));
+      } else {
+        const auto pack = [&packing, &turn](std::byte* packed) { packing(turn.out, packed); };
+        sent_.push_back(messages_.send(turn.rank, bytes, pack, contents_of(turn.out, from)));
       }
     }
-    for (const auto& one : sent) messages_.wait(one);  // before anything is overwritten
-    auto next = received.begin();
+    for (const Turn& turn : turns) {
+      if (turn.rank == self) continue;
+      const auto unpack = [&unpacking, &turn](const std::byte* packed) { unpacking(turn.in, packed); };
+      received_.push_back(messages_.receive(turn.rank, turn.in.count * to.bytes(), unpack, contents_of(turn.in, to)));
+    }
+    for (const auto& one : sent_) messages_.wait(one);  // before anything is overwritten
+    auto next = received_.begin();
     for (const Turn& turn : turns) {  // one neighbour after another
       if (turn.rank == self)
-        unpack(to, turn.in, staying_.data(), how);
+        unpacking(turn.in, staying_.data());
       else
         messages_.wait(*next++);
     }
-    messages_.queue().fence("sluice: particles have moved");
+    if constexpr (!kokkos::detail::kOnHost<Exec>) messages_.queue().fence("sluice: particles have moved");
   }
 
   /// Describes a message of these particles for ChannelOptions::contents: their number, and each member.
   template <class Particles>
-  static auto contents_of(const Which& which, const Packed<Particles>& particles) {
+  static auto contents_of(const Chosen& which, const Packed<Particles>& particles) {
     return [&] { return std::to_string(which.count) + " of" + particles.text(); };
   }
 
-  template <class Particles>
-  void pack(const Packed<Particles>& from, const Which& which, std::byte* packed) const {
-    messages_.queue().parallel_for("sluice: pack particles", static_cast<std::int64_t>(which.count),
-                                   PackParticles<Particles, Which>{from, which, packed});
-  }
-  template <class Particles, class How>
-  void unpack(const Packed<Particles>& to, const Which& which, const std::byte* packed, How how) const {
-    messages_.queue().parallel_for("sluice: unpack particles", static_cast<std::int64_t>(which.count),
-                                   UnpackParticles<Particles, Which, How>{to, which, packed, how});
+  template <class Functor>
+  void run(const char* label, std::size_t bytes, const Functor& functor) const {
+    messages_.queue().move(label, static_cast<std::int64_t>(functor.which.count), static_cast<std::int64_t>(bytes),
+                           functor);
   }
 
   /// Memory for those that stay.
@@ -229,36 +237,33 @@ class Movers {
     return staying_.data();
   }
 
-  kokkos::Messages<Exec> messages_;
+  using Messages = kokkos::Messages<Exec>;
+
+  Messages messages_;
+  std::vector<typename Messages::Request> sent_;
+  std::vector<typename Messages::Request> received_;
   Kokkos::View<std::byte*, MemorySpace> staying_;
   std::exception_ptr failure_;
+  std::shared_ptr<bool> failed_;
 };
 
-/// Those of all plans on a communicator, so that a plan made anew finds the channels open. They end with Kokkos, whose
-/// streams outlive channels.
+/// Those of all plans of the same ranks, so that a plan made anew finds the channels open.
 template <class MemorySpace>
 std::shared_ptr<Movers<MemorySpace>> movers_of(MPI_Comm comm) {
-  const SharedCommunicator shared = communicator(comm);
+  const auto shared = shared_by(comm);
   auto& movers = shared->movers[typeid(MemorySpace)];
-  if (!movers) {
-    movers = std::make_shared<Movers<MemorySpace>>(shared->context);
-    Kokkos::push_finalize_hook([all = std::weak_ptr(shared)] {
-      if (const SharedCommunicator still = all.lock()) still->movers.clear();
-    });
-  }
+  if (!movers) movers = std::make_shared<Movers<MemorySpace>>(*shared);
   return std::static_pointer_cast<Movers<MemorySpace>>(movers);
 }
 
-/// Exported particles go to neighbours, and come in from `first` on.
+/// Exported particles go to neighbours, and come in from `first` on. They have lists of the plan's.
 template <class Plan>
-auto exports_of(const Plan& plan, std::size_t first) {
-  using Mover = Movers<typename Plan::memory_space>;
-  std::vector<typename Mover::Turn> turns;
+std::vector<Turn> exports_of(const Plan& plan, std::size_t first) {
+  const std::size_t* const list = plan.getExportSteering().data();
+  std::vector<Turn> turns;
   std::size_t out = 0;
   for (int n = 0; n < plan.numNeighbor(); ++n) {
-    turns.push_back({plan.neighborRank(n),
-                     {plan.getExportSteering(), out, true, plan.numExport(n)},
-                     {plan.getExportSteering(), first, false, plan.numImport(n)}});
+    turns.push_back({plan.neighborRank(n), {list, out, plan.numExport(n)}, {nullptr, first, plan.numImport(n)}});
     out += plan.numExport(n);
     first += plan.numImport(n);
   }
@@ -267,77 +272,92 @@ auto exports_of(const Plan& plan, std::size_t first) {
 
 /// The way back.
 template <class Plan>
-auto returns_of(const Plan& plan, std::size_t first) {
+std::vector<Turn> returns_of(const Plan& plan, std::size_t first) {
   auto turns = exports_of(plan, first);
-  for (auto& turn : turns) std::swap(turn.out, turn.in);
+  for (Turn& turn : turns) std::swap(turn.out, turn.in);
   return turns;
 }
 
-/// What Gather and Scatter have in common.
-template <class Halo, class Particles>
-class HaloData {
+/// What Gather and Scatter have in common, and Cabana's own buffers, with their sizes, for programs that use them:
+/// particles go through channels' memory.
+template <class Halo, class Buffers>
+class HaloData : public Cabana::CommunicationData<Halo, Buffers> {
+  using Base = Cabana::CommunicationData<Halo, Buffers>;
+
  public:
   using commspace_type = CommSpace;
-  using plan_type = Halo;
-  using particle_data_type = Particles;
-  using execution_space = typename Halo::execution_space;
-  using memory_space = typename Halo::memory_space;
-
-  /// @throws std::runtime_error if the particles are not as many as the halo's own and its ghosts
-  HaloData(const Halo& halo, const Particles& particles, double = 1.0) : halo_(halo), particles_(particles) { check(); }
-
-  Particles getData() const { return particles_; }
-  void setData(const Particles& particles) { particles_ = particles; }
-  /// From now on for these. Channels grow by themselves: there is nothing to reserve. @throws as the constructor
-  void reserve(const Halo& halo, const Particles& particles, double = 1.0) {
-    halo_ = halo;
-    particles_ = particles;
-    check();
-  }
+  using typename Base::particle_data_type;
 
  protected:
-  Halo halo_;
-  Particles particles_;
+  HaloData(const Halo& halo, const particle_data_type& particles, double overallocation)
+      : Base(halo, particles, overallocation) {}
+
+  template <class... Overallocation>
+  void reserve(const Halo& halo, const particle_data_type& particles, std::vector<Turn> turns, std::size_t send,
+               std::size_t receive, Overallocation... overallocation) {
+    if (!Cabana::haloCheckValidSize(halo, particles))
+      throw std::runtime_error("sluice: '" + particles.label() + "' has " + std::to_string(particles.size()) +
+                               " particles, and the halo " + std::to_string(halo.numLocal()) + " and " +
+                               std::to_string(halo.numGhost()) + " ghosts");
+    this->reserveImpl(halo, particles, send, receive, overallocation...);
+    turns_ = std::move(turns);
+  }
+  template <class How>
+  void move(How how) {
+    this->_comm_plan.movers().move(turns_, this->_comm_data._particles, this->_comm_data._particles, how);
+  }
 
  private:
-  void check() const {
-    if (particles_.size() == halo_.numLocal() + halo_.numGhost()) return;
-    throw std::runtime_error("sluice: '" + particles_.label() + "' has " + std::to_string(particles_.size()) +
-                             " particles, and the halo " + std::to_string(halo_.numLocal()) + " and " +
-                             std::to_string(halo_.numGhost()) + " ghosts");
-  }
+  std::vector<Turn> turns_;  // with lists of _comm_plan's
 };
 
-template <class Halo, class Particles>
-class GatherOf : public HaloData<Halo, Particles> {
+template <class Halo, class Buffers>
+class GatherOf : public HaloData<Halo, Buffers> {
  public:
-  using HaloData<Halo, Particles>::HaloData;
-  std::size_t totalSend() const { return totalSend(this->halo_); }
-  std::size_t totalReceive() const { return totalReceive(this->halo_); }
+  using typename HaloData<Halo, Buffers>::particle_data_type;
+
+  /// @throws std::runtime_error if the particles are not as many as the halo's own and its ghosts
+  GatherOf(const Halo& halo, const particle_data_type& particles, double overallocation = 1.0)
+      : HaloData<Halo, Buffers>(halo, particles, overallocation) {
+    reserve(halo, particles);
+  }
+  std::size_t totalSend() const { return totalSend(this->_comm_plan); }
+  std::size_t totalReceive() const { return totalReceive(this->_comm_plan); }
   std::size_t totalSend(const Halo& halo) const { return halo.totalNumExport(); }
   std::size_t totalReceive(const Halo& halo) const { return halo.totalNumImport(); }
+  /// From now on for these; see Cabana::Gather. @throws as the constructor
+  template <class... Overallocation>
+  void reserve(const Halo& halo, const particle_data_type& particles, Overallocation... overallocation) {
+    HaloData<Halo, Buffers>::reserve(halo, particles, exports_of(halo, halo.numLocal()), totalSend(halo),
+                                     totalReceive(halo), overallocation...);
+  }
   /// Blocks the host until the ghosts are there. Waits for what was launched on the default instance for their memory
   /// before, and on no other. All ranks of the halo.
-  void apply() {
-    const auto turns = exports_of(this->halo_, this->halo_.numLocal());
-    this->halo_.movers().move(turns, this->particles_, this->particles_, Store{});
-  }
+  void apply() override { this->move(Store{}); }
 };
 
-template <class Halo, class Particles>
-class ScatterOf : public HaloData<Halo, Particles> {
+template <class Halo, class Buffers>
+class ScatterOf : public HaloData<Halo, Buffers> {
  public:
-  using HaloData<Halo, Particles>::HaloData;
-  std::size_t totalSend() const { return totalSend(this->halo_); }
-  std::size_t totalReceive() const { return totalReceive(this->halo_); }
+  using typename HaloData<Halo, Buffers>::particle_data_type;
+
+  /// @throws as Gather's
+  ScatterOf(const Halo& halo, const particle_data_type& particles, double overallocation = 1.0)
+      : HaloData<Halo, Buffers>(halo, particles, overallocation) {
+    reserve(halo, particles);
+  }
+  std::size_t totalSend() const { return totalSend(this->_comm_plan); }
+  std::size_t totalReceive() const { return totalReceive(this->_comm_plan); }
   std::size_t totalSend(const Halo& halo) const { return halo.totalNumImport(); }
   std::size_t totalReceive(const Halo& halo) const { return halo.totalNumExport(); }
+  template <class... Overallocation>
+  void reserve(const Halo& halo, const particle_data_type& particles, Overallocation... overallocation) {
+    HaloData<Halo, Buffers>::reserve(halo, particles, returns_of(halo, halo.numLocal()), totalSend(halo),
+                                     totalReceive(halo), overallocation...);
+  }
   /// Blocks the host until the ghosts of all ranks are added to what they are ghosts of. Waits as Gather does. All
   /// ranks of the halo.
-  void apply() {
-    const auto turns = returns_of(this->halo_, this->halo_.numLocal());
-    this->halo_.movers().move(turns, this->particles_, this->particles_, Add{});
-  }
+  void apply() override { this->move(Add{}); }
 };
 
 template <class MemorySpace, class BuildType>
@@ -374,20 +394,23 @@ class CommunicationPlan<MemorySpace, sluice::cabana::CommSpace> : public Communi
 template <class MemorySpace, class BuildType, class AoSoAType>
 class Gather<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, AoSoAType,
              typename std::enable_if<is_aosoa<AoSoAType>::value>::type>
-    : public sluice::cabana::detail::GatherOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>, AoSoAType> {
+    : public sluice::cabana::detail::GatherOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
+                                              CommunicationDataAoSoA<AoSoAType>> {
   using Gather::GatherOf::GatherOf;
 };
 
 template <class MemorySpace, class BuildType, class SliceType>
 class Gather<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, SliceType,
              typename std::enable_if<is_slice<SliceType>::value>::type>
-    : public sluice::cabana::detail::GatherOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>, SliceType> {
+    : public sluice::cabana::detail::GatherOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
+                                              CommunicationDataSlice<SliceType>> {
   using Gather::GatherOf::GatherOf;
 };
 
 template <class MemorySpace, class BuildType, class SliceType>
 class Scatter<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, SliceType>
-    : public sluice::cabana::detail::ScatterOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>, SliceType> {
+    : public sluice::cabana::detail::ScatterOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
+                                               CommunicationDataSlice<SliceType>> {
   using Scatter::ScatterOf::ScatterOf;
 };
 

@@ -7,7 +7,6 @@
 #include <sluice/kokkos/packing.hpp>
 
 #include <Kokkos_Core.hpp>
-#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -108,7 +107,7 @@ class Halo {
   /// The same in two halves. What is enqueued between them may do anything but read ghosts; `start` has packed.
   void start() { start(gather_->packing.own()); }
   void finish() {
-    const Kokkos::Profiling::ScopedRegion region("sluice: halo finish");
+    const detail::Region region("sluice: halo finish");
     take(*gather_, [this](Index slot) {
       gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
       if (options_.in_place)  // the ghosts are in use until the next start
@@ -129,7 +128,7 @@ class Halo {
   void start(const Views&... views) {
     if (options_.in_place)
       refuse(Code::misuse, "the halo '" + options_.name + "' moves in place the Views that it was made with alone");
-    start(moved(*gather_, views...));
+    if (!gather_->idle()) start(moved(*gather_, views...));
   }
 
   /// The same on another instance, or Queue, which later calls use too. What the halo has enqueued stays in order: the
@@ -170,7 +169,7 @@ class Halo {
   template <class Operation>
   void scatter(Operation operation, const Views&... views) {
     if (!scatter_) open_way_back();
-    scatter(operation, moved(*scatter_, views...));
+    if (!scatter_->idle()) scatter(operation, moved(*scatter_, views...));
   }
 
   /// A line per channel of `exchange`, and one for what a rank that is its own neighbour copies itself.
@@ -200,6 +199,8 @@ class Halo {
       plan = {};
       if (used != nullptr && !closed()) static_cast<void>(used.release());  // never freed: peers may still use them
     }
+    /// Nothing is moved.
+    bool idle() const { return packing.empty(); }
     /// While an exception passes the ends close by themselves, which tells the peers of it. Without any nobody uses the
     /// Views.
     bool closed() noexcept {
@@ -324,7 +325,7 @@ class Halo {
 
   void commit(Route& route, std::optional<Timeout> timeout) {
     if (route.committed) return;
-    const Kokkos::Profiling::ScopedRegion region("sluice: halo commit");
+    const detail::Region region("sluice: halo commit");
     route.plan.commit(queue_.stream(), timeout);
     route.committed = true;
   }
@@ -349,12 +350,12 @@ class Halo {
   }
 
   void start(const Moved& moved) {
-    const Kokkos::Profiling::ScopedRegion region("sluice: halo start");
+    const detail::Region region("sluice: halo start");
     send(*gather_, moved);
   }
   template <class Operation>
   void scatter(Operation operation, const Moved& moved) {
-    const Kokkos::Profiling::ScopedRegion region("sluice: halo scatter");
+    const detail::Region region("sluice: halo scatter");
     send(*scatter_, moved);
     take(*scatter_, [&](Index slot) {
       combine(operation, slot, moved, std::index_sequence_for<Views...>());
@@ -371,6 +372,7 @@ class Halo {
 
   /// Packs and puts the next epoch.
   void send(Route& route, const Moved& moved) {
+    if (route.idle()) return;
     if (route.failure) std::rethrow_exception(route.failure);
     if (route.epoch - route.waited == options_.depth)
       refuse(Code::misuse, "a halo of depth " + std::to_string(options_.depth) + " has no more exchanges under way");
@@ -388,6 +390,7 @@ class Halo {
   /// Waits for the oldest epoch under way, and does with its slot what is to be done.
   template <class Use>
   void take(Route& route, Use use) {
+    if (route.idle()) return;
     if (route.failure) std::rethrow_exception(route.failure);
     if (route.waited == route.epoch) refuse(Code::misuse, "no exchange of this halo was started");
     in_one(route, [&] {

@@ -7,7 +7,6 @@
 #include <sluice/kokkos/named.hpp>
 
 #include <Kokkos_Core.hpp>
-#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -163,12 +162,12 @@ class Messages {
   /// @param contents  describes the message, alike at both ends: ChannelOptions::contents. Unset: its bytes
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
-    const Kokkos::Profiling::ScopedRegion region("sluice: messages send");
+    const detail::Region region("sluice: messages send");
     auto message = std::make_shared<Message>(Message{bytes, std::move(pack)});
     if (bytes == 0)
       message->end();
     else
-      way_to(out_, peer).post(message, contents);
+      unsent_ += way_to(out_, peer).post(message, contents);
     push();
     return {peer, true, std::move(message)};
   }
@@ -176,7 +175,7 @@ class Messages {
   /// peer.
   template <class Unpack>
   Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
-    const Kokkos::Profiling::ScopedRegion region("sluice: messages receive");
+    const detail::Region region("sluice: messages receive");
     auto message = std::make_shared<Message>(Message{bytes, std::move(unpack)});
     if (bytes == 0)
       message->end();
@@ -205,16 +204,10 @@ class Messages {
   ///   timeout: that changes nothing, and can be tried again
   void wait(const Request& request) {
     if (request.message_ == nullptr) return;
-    const Kokkos::Profiling::ScopedRegion region("sluice: messages wait");
+    const detail::Region region("sluice: messages wait");
     Message& message = *request.message_;
-    const auto deadline = deadline_after(context_.connect_timeout());
-    while (!message.over) {
-      if (request.sent_) {
-        await_peer(message, out_.at(request.peer_), deadline);
-      } else {
-        pull(in_.at(request.peer_));
-      }
-    }
+    if (request.sent_ && !message.over) await_peer(message, out_.at(request.peer_));
+    while (!message.over) pull(in_.at(request.peer_));
     if (message.failure) std::rethrow_exception(message.failure);
   }
 
@@ -246,11 +239,13 @@ class Messages {
     std::deque<Waiting<End>> waiting;
     std::exception_ptr failure = nullptr;
 
-    void post(std::shared_ptr<Message> message, const Contents& contents) {
+    /// One more waits.
+    std::size_t post(std::shared_ptr<Message> message, const Contents& contents) {
       if (failure) std::rethrow_exception(failure);
       auto& way = channels.way_for(message->bytes,
                                    [&] { return contents ? contents() : std::to_string(message->bytes) + " bytes"; });
       waiting.push_back({&way, std::move(message)});
+      return 1;
     }
   };
 
@@ -271,8 +266,8 @@ class Messages {
     const Range whole = detail::whole_of(view);
     const detail::Box box = detail::box_of(view, whole);
     const auto enqueue = [queue = queue_, box, keep = std::make_shared<const View>(view)](std::byte* slot) {
-      queue.parallel_for(kWay == detail::Way::pack ? "sluice: pack" : "sluice: unpack", detail::items_of<Exec>(box),
-                         detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, keep);
+      queue.move(kWay == detail::Way::pack ? "sluice: pack" : "sluice: unpack", detail::items_of<Exec>(box),
+                 box.bytes(), detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, keep);
     };
     const auto bytes = static_cast<std::size_t>(box.bytes());
     const auto contents = [&] { return detail::contents_of(view, whole); };
@@ -285,6 +280,7 @@ class Messages {
   void fail(Direction<End>& direction, const std::exception_ptr& why) {
     direction.failure = why;
     if (!direction.waiting.empty()) queue_.run([slots = direction.waiting.front().way->memory] {});
+    if constexpr (std::is_same_v<End, Sender>) unsent_ -= direction.waiting.size();
     for (auto& one : direction.waiting) one.message->fail(why);
     direction.waiting.clear();
   }
@@ -293,19 +289,18 @@ class Messages {
   bool ready(const Sender& sender) const { return queue_.stream().kind() == Stream::Kind::host || sender.connected(); }
   /// Puts what can be put. Returns whether that is all.
   bool push() {
-    bool all = true;
+    if (unsent_ == 0) return true;
     for (auto& [peer, direction] : out_) {
       try {
         push(direction.waiting);
       } catch (...) {
         fail(direction, std::current_exception());
       }
-      all = all && direction.waiting.empty();
     }
-    return all;
+    return unsent_ == 0;
   }
   void push(std::deque<Waiting<Sender>>& waiting) {
-    for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front()) {
+    for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front(), --unsent_) {
       Sender& end = waiting.front().way->end;
       Message& message = *waiting.front().message;
       message.move(end.acquire(queue_.stream()).data());
@@ -314,12 +309,13 @@ class Messages {
     }
   }
   /// Puts what its peers come to ask for.
-  void await_peer(const Message& message, Direction<Sender>& to, Time deadline) {
-    push();
-    if (message.over) return;
-    if (Clock::now() > deadline)
-      to.waiting.front().way->end.wait_connected(Timeout::zero());  // which says what is wrong
-    std::this_thread::yield();
+  void await_peer(const Message& message, Direction<Sender>& to) {
+    const auto deadline = deadline_after(context_.connect_timeout());
+    for (push(); !message.over; push()) {
+      if (Clock::now() > deadline)
+        to.waiting.front().way->end.wait_connected(Timeout::zero());  // which says what is wrong
+      std::this_thread::yield();
+    }
   }
 
   /// Takes the next message of a peer. A peer that has not opened its end so far may still do so; whatever else fails
@@ -354,6 +350,7 @@ class Messages {
   /// Until the host may enqueue the wait for the next message. Meanwhile puts what its peers come to ask for: the peer
   /// of this one may need that. The slot, if the message came before that was all.
   std::optional<Slice> await_slot(Receiver& end) {
+    if (push() && (end.connected() || queue_.stream().kind() == Stream::Kind::host)) return std::nullopt;
     const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = in_order ? deadline_after(context_.timeout()) : connected_by;
@@ -379,6 +376,7 @@ class Messages {
   int depth_;
   std::map<Rank, Direction<Sender>> out_;
   std::map<Rank, Direction<Receiver>> in_;
+  std::size_t unsent_ = 0;  // messages to all peers
 };
 
 template <class Exec>

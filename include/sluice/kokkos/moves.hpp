@@ -203,6 +203,7 @@ class Moves {
       piece.first = items_;
       piece.rows = rows_of_item<Exec>(piece.box);
       items_ += items_of<Exec>(piece.box);
+      bytes_ += piece.box.bytes();
     }
     pieces_ = table_of(exec, pieces);
   }
@@ -215,16 +216,17 @@ class Moves {
   }
 
   template <Way kWay>
-  void enqueue(const Queue<Exec>& queue, const std::string& label, Index slot, const std::shared_ptr<const void>& keep,
+  void enqueue(const Queue<Exec>& queue, const char* label, Index slot, const std::shared_ptr<const void>& keep,
                const Shifts& shifts = {}) const {
     const Move<Exec, kWay> move{pieces_.data(), static_cast<Index>(pieces_.extent(0)), slots_.data(), depth_, slot,
                                 shifts};
-    queue.parallel_for(label, items_, move, keep, pieces_, slots_);
+    queue.move(label, items_, bytes_, move, keep, pieces_, slots_);
   }
 
  private:
   Index depth_ = 1;
   Index items_ = 0;
+  Index bytes_ = 0;
   Table<Piece, Exec> pieces_;
   Table<Slot, Exec> slots_;
 };

@@ -189,6 +189,9 @@ class Packing {
     for_each(in_, f);
   }
 
+  /// There are no messages, nor anything that the rank copies itself.
+  bool empty() const { return out_.messages.empty() && in_.messages.empty() && out_.pieces.empty(); }
+
   /// How many messages to other ranks, and from them, are not packed.
   Index sent_in_place() const { return out_.in_place; }
   Index received_in_place() const { return in_.in_place; }

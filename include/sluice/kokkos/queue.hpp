@@ -81,6 +81,29 @@ void launch(const Exec& exec, const std::string& label, std::int64_t count, cons
 
 }  // namespace detail
 
+namespace detail {
+
+/// A region for Kokkos' tools; without any its name costs nothing.
+class Region {
+ public:
+  explicit Region(const char* name) : told_(Kokkos::Tools::profileLibraryLoaded()) {
+    if (told_) Kokkos::Tools::pushRegion(name);
+  }
+  ~Region() {
+    if (told_) Kokkos::Tools::popRegion();
+  }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+ private:
+  bool told_;
+};
+
+/// What moves no more than this many bytes is not worth a pattern on the host, whose start takes as long.
+inline constexpr std::int64_t kFewBytes = 8192;
+
+}  // namespace detail
+
 /// Where kernels and channels meet in order: an execution space instance, as the stream that it is. A space of the host
 /// runs in program order, or on a HostStream, in whose thread its patterns then run. A handle: copies are cheap. The
 /// instance is shared, the host stream must outlive it.
@@ -129,6 +152,20 @@ class Queue {
     if (count == 0) return;
     if (host_ == nullptr) return detail::launch(exec_, label, count, functor);
     host_->run([exec = exec_, label, count, functor, kept...] { detail::launch(exec, label, count, functor); });
+  }
+  /// The same where all of it moves `bytes` bytes: few of them without a pattern, which Kokkos' tools would show.
+  template <class Functor, class... Kept>
+  void move(const char* label, std::int64_t count, std::int64_t bytes, const Functor& functor,
+            const Kept&... kept) const {
+    if constexpr (detail::kOnHost<Exec>) {
+      if (count == 0) return;
+      if (bytes <= detail::kFewBytes && !Kokkos::Tools::profileLibraryLoaded()) {
+        return run([count, functor, kept...] {
+          for (std::int64_t i = 0; i < count; ++i) functor(i);
+        });
+      }
+    }
+    parallel_for(label, count, functor, kept...);
   }
 
  private:

@@ -272,6 +272,8 @@ class Combines {
       patch.first = items_;
       patch.rows = rows_of_item<Exec>(patch.extents[0] * static_cast<Index>(sizeof(typename View::value_type)));
       items_ += items_of<Exec>(patch.extents[0], patch.all_rows(), patch.rows);
+      bytes_ +=
+          patch.extents[0] * patch.all_rows() * patch.parts * static_cast<Index>(sizeof(typename View::value_type));
       patches.push_back(patch);
     }
     patches_ = table_of(exec, patches);
@@ -289,12 +291,13 @@ class Combines {
                Operation operation, const std::shared_ptr<const void>& keep) const {
     static_assert(alignof(typename View::value_type) <= kAligned,
                   "scatter reads elements where they were packed, aligned to 16 bytes");
-    queue.parallel_for("sluice: combine", items_,
-                       Combine<Exec, View, Operation>{view, patches_, sources_, slots, depth, slot, operation}, keep);
+    queue.move("sluice: combine", items_, bytes_,
+               Combine<Exec, View, Operation>{view, patches_, sources_, slots, depth, slot, operation}, keep);
   }
 
  private:
   Index items_ = 0;
+  Index bytes_ = 0;  // that it reads of messages
   Table<Patch, Exec> patches_;
   Table<Source, Exec> sources_;
 };
