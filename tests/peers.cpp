@@ -32,6 +32,8 @@ constexpr std::string_view kCallFlag = "--peers-call=";
 constexpr std::string_view kTableFlag = "--cases=";  // FILE, see tests/chosen.hpp
 // Time limit of every call, in milliseconds. tests/mutants.py lowers it, because a mutant often makes ranks hang.
 constexpr const char* kLimitVariable = "SLUICE_USER_TEST_LIMIT_MS";
+// How many times longer ranks may take, for rows of tests that run for hours beside others.
+constexpr const char* kPatienceVariable = "SLUICE_USER_TEST_PATIENCE";
 constexpr int kNeverReached = 97;
 
 int g_calls = 0;        // of run_peers in this test so far
@@ -157,7 +159,8 @@ bool has_gpu_driver() {
 std::chrono::milliseconds limit_of(const Peers& peers) {
   const char* const lowered = std::getenv(kLimitVariable);
   if (lowered != nullptr) return std::min(peers.limit, std::chrono::milliseconds(std::atoi(lowered)));
-  return peers.limit * (kSanitized ? 5 : 1);
+  const char* const patience = std::getenv(kPatienceVariable);
+  return peers.limit * (kSanitized ? 5 : 1) * (patience == nullptr ? 1 : std::atoi(patience));
 }
 
 /// Everything until the last writer has ended. False: the deadline came first.
