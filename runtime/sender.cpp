@@ -142,6 +142,18 @@ void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
   if (value < base::kPoison) credit_seen_ = value;
 }
 
+bool SenderCore::credited() {
+  check_free();
+  check();
+  const std::uint64_t next = epoch() + 1;
+  const bool is = look([&] {
+    const std::uint64_t depth = target_depth_.load(std::memory_order_acquire);
+    return failed() || (connected() && (next <= depth || base::reached(*word_.word, next - depth)));
+  });
+  check();
+  return is;
+}
+
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   const std::uint64_t last = epoch - static_cast<std::uint64_t>(opening.options.depth);
@@ -241,6 +253,7 @@ bool Sender::connected() const {
   usable_here(core_).check();
   return core_->connected();
 }
+bool Sender::credited() { return usable_here(core_).credited(); }
 void Sender::wait_connected(std::optional<Timeout> timeout) { usable_here(core_).wait_connected(timeout); }
 void Sender::close(std::optional<Timeout> timeout) { usable_here(core_).close(timeout); }
 Rank Sender::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }

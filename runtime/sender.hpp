@@ -17,6 +17,7 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   void complete(std::optional<Timeout> timeout);
   void complete(base::Limit& limit);
   void drain(std::optional<Timeout> timeout);
+  bool credited();
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
   /// What kernels need for its puts, which `fault` is for too; once connected. Nothing: they cannot do them.
   std::optional<kernel::Out> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);

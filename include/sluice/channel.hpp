@@ -60,6 +60,11 @@ class SLUICE_EXPORT Sender {
   /// @throws Error{Code::bad_argument} if they do not lie inside the slot.
   void put(Stream stream, std::size_t offset, std::size_t bytes);
 
+  /// Whether the next put would wait neither for the peer to open its end nor for it to release an epoch: for hosts
+  /// that have something else to do.
+  /// @throws what the channel has failed of
+  bool credited();
+
   /// Blocks the host until the signal of every enqueued put has been raised. Over a network that asks the peer's side,
   /// which costs a way there and back.
   void drain(std::optional<Timeout> timeout = kContextTimeout);

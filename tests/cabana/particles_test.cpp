@@ -415,7 +415,7 @@ TEST(Plans, with_a_rank_that_is_lost_move_nothing_any_longer) {
   Large nothing("nothing", 0);
   Cabana::migrate(to_all, from, there);
   MPI_Barrier(MPI_COMM_WORLD);
-  if (rank() == 0) sluice::cabana::detail::shared_by(comm)->context.abort("lost");
+  if (rank() == 0) sluice::kokkos::detail::shared_by(comm)->context.abort("lost");
   EXPECT_THROW(Cabana::migrate(to_all, from, there), sluice::Error);
   EXPECT_THROW(Cabana::migrate(to_none, nothing, nothing), sluice::Error);
   MPI_Comm_free(&comm);

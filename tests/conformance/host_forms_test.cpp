@@ -47,6 +47,42 @@ TEST_P(HostForms, a_test_that_fails_changes_nothing_and_one_that_succeeds_is_a_w
   });
 }
 
+/// The receiver releases one epoch each time that kPut grows.
+TEST_P(HostForms, say_whether_the_next_put_would_wait) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const auto depth = static_cast<std::uint64_t>(one.depth);
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all(), {.depth = one.depth});
+      EXPECT_FALSE(sender.credited()) << "before the peer has opened its end";
+      board().set(kPut, 1);
+      for (std::uint64_t put = 1; put <= depth + 3; ++put) {
+        expect_within(10s, [&] { return sender.credited(); });
+        sender.acquire(order.stream());
+        sender.put(order.stream());
+        if (put < depth) continue;
+        for (int i = 0; i < 5; ++i) EXPECT_FALSE(sender.credited());
+        board().set(kPut, put - depth + 2);
+      }
+      board().set(kPut, depth + 4);
+      context.synchronize(order.stream());
+      board().meet(context);
+    } else {
+      board().await(kPut, 1);
+      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = one.depth});
+      for (std::uint64_t epoch = 1; epoch <= depth + 3; ++epoch) {
+        board().await(kPut, epoch + 1);
+        receiver.wait(order.stream());
+        receiver.release(order.stream());
+      }
+      context.synchronize(order.stream());
+      board().meet(context);
+    }
+  });
+}
+
 TEST_P(HostForms, wait_for_returns_as_soon_as_the_epoch_has_landed) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Put before a test or a benchmark of Cabana, which then runs with Sluice's communication space where it says, or leaves
-// out, its own. All headers that these macros must not reach are included here.
+// Put before a test or a benchmark of Cabana, which then runs with Sluice's communication space where it says, or
+// leaves out, its own. All headers that these macros must not reach are included here.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <Cabana_Core.hpp>
 #include <Cabana_Grid.hpp>
-#include <gtest/gtest.h>
 #include <sluice/cabana.hpp>
 
 #include <Kokkos_Core.hpp>

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sluice/cabana/communicator.hpp>
+#include <sluice/cabana/comm_space.hpp>
 #include <sluice/kokkos/halo.hpp>
+#include <sluice/kokkos/mpi_contexts.hpp>
 
 #include <Cabana_Grid.hpp>
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <any>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -115,6 +118,57 @@ class SharedRanges {
   std::vector<std::array<kokkos::Range, 2>> ranges_;
 };
 
+/// Of the arrays of a grid's halo, and of its block: halos that are equal in it can use the same channels.
+struct Shape {
+  std::type_index arrays;
+  std::vector<std::int64_t> numbers;
+
+  bool operator==(const Shape&) const = default;
+};
+
+/// The halos of one shape, one for each kind of execution space that used it: see `take_halos`.
+struct GridHalos {
+  Shape shape;
+  std::string name;
+  std::map<std::pair<std::type_index, Stream::Kind>, std::shared_ptr<void>> halos;
+  bool failed = false;
+};
+
+/// Those of all halos on the same ranks, in the same order on each.
+using AllGridHalos = std::vector<std::shared_ptr<GridHalos>>;
+
+/// For a new halo: what one that is gone has left, if all ranks have that left, of the shape that they want now; else
+/// none so far. Collective.
+inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI_Comm handle, Shape shape) {
+  constexpr std::ptrdiff_t kMostLeft = 8;
+  constexpr unsigned char kLeft = 1, kFits = 2;
+  const auto kept = shared.keep<AllGridHalos>([] { return std::make_shared<AllGridHalos>(); });
+  AllGridHalos& all = *kept;
+  std::vector<unsigned char> says;
+  for (const auto& one : all) {
+    const bool left = one.use_count() == 1;
+    const bool fits = left && !one->failed && one->shape == shape;
+    says.push_back(static_cast<unsigned char>((left ? kLeft : 0) | (fits ? kFits : 0)));
+  }
+  if (!all.empty()) {
+    kokkos::detail::check_mpi(
+        MPI_Allreduce(MPI_IN_PLACE, says.data(), static_cast<int>(says.size()), MPI_UNSIGNED_CHAR, MPI_BAND, handle));
+  }
+  const auto found = std::ranges::find_if(says, [](unsigned char said) { return (said & kFits) != 0; });
+  if (found != says.end()) {
+    const auto at = all.begin() + (found - says.begin());
+    std::rotate(at, at + 1, all.end());  // the ones that are used stay
+    return all.back();
+  }
+  // The oldest go where more are left than are worth to keep.
+  auto left = std::ranges::count_if(says, [](unsigned char said) { return (said & kLeft) != 0; });
+  auto said = says.begin();
+  std::erase_if(all, [&](const auto&) { return (*said++ & kLeft) != 0 && left-- >= kMostLeft; });
+  all.push_back(
+      std::make_shared<GridHalos>(GridHalos{std::move(shape), "cabana " + std::to_string(shared.named++), {}}));
+  return all.back();
+}
+
 /// What the ranges of an array, and so a halo's channels and kernels, depend on, beside its type.
 template <class Array>
 void append_shape(std::vector<std::int64_t>& numbers, const Array& array) {
@@ -154,7 +208,7 @@ class GridHalo {
     const auto stencil = pattern.getNeighbors();
     for (const auto& offset : stencil)  // which throws for a width beyond the ghosts
       (static_cast<void>(arrays.layout()->sharedIndexSpace(Cabana::Grid::Own(), offset, width)), ...);
-    shared_ = shared_by(comm);
+    shared_ = kokkos::detail::shared_by(comm);
     halos_ = take_halos(*shared_, comm, shape_of(stencil, width, arrays...));
     grid_ = Grid<kDimensions<Arrays...>>{stencil, blocks_of(arrays...)};
   }
@@ -203,7 +257,7 @@ class GridHalo {
   auto open(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) const {
     constexpr std::size_t kD = kDimensions<Arrays...>;
     const auto* const grid = std::any_cast<Grid<kD>>(&grid_);
-    check(grid != nullptr && find_attribute<Shared>(comm_of(arrays...)) == shared_ &&
+    check(grid != nullptr && kokkos::detail::find_attribute<kokkos::detail::Shared>(comm_of(arrays...)) == shared_ &&
               grid->blocks == blocks_of(arrays...),
           "a halo moves arrays of the grid that it was made with");
     kokkos::HaloOptions<kD> options{.stencil = grid->stencil,
@@ -216,7 +270,7 @@ class GridHalo {
                                                      Borrowed<Arrays>(arrays.view())...);
   }
 
-  std::shared_ptr<Shared> shared_;
+  std::shared_ptr<kokkos::detail::Shared> shared_;
   std::shared_ptr<GridHalos> halos_;
   std::any grid_;
   int width_;

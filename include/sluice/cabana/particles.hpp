@@ -3,8 +3,9 @@
 // to whom when one of them is made or built anew; gather, scatter and migrate move the particles through channels.
 #pragma once
 
-#include <sluice/cabana/communicator.hpp>
+#include <sluice/cabana/comm_space.hpp>
 #include <sluice/kokkos/messages.hpp>
+#include <sluice/kokkos/mpi_contexts.hpp>
 
 #include <Cabana_Core.hpp>
 #include <Kokkos_Core.hpp>
@@ -157,7 +158,7 @@ class Movers {
   using Exec = typename MemorySpace::execution_space;
 
   /// A depth of 1 will do, as `move` blocks: the rank that is behind all others waits for no credit.
-  explicit Movers(Shared& shared)
+  explicit Movers(kokkos::detail::Shared& shared)
       : messages_(shared.context, kokkos::Queue<Exec>(Exec()),
                   "cabana particles in " + std::string(MemorySpace::name()), 1),
         failed_(shared.failed) {}
@@ -250,10 +251,8 @@ class Movers {
 /// Those of all plans of the same ranks, so that a plan made anew finds the channels open.
 template <class MemorySpace>
 std::shared_ptr<Movers<MemorySpace>> movers_of(MPI_Comm comm) {
-  const auto shared = shared_by(comm);
-  auto& movers = shared->movers[typeid(MemorySpace)];
-  if (!movers) movers = std::make_shared<Movers<MemorySpace>>(*shared);
-  return std::static_pointer_cast<Movers<MemorySpace>>(movers);
+  const auto shared = kokkos::detail::shared_by(comm);
+  return shared->template keep<Movers<MemorySpace>>([&] { return std::make_shared<Movers<MemorySpace>>(*shared); });
 }
 
 /// Exported particles go to neighbours, and come in from `first` on. They have lists of the plan's.

@@ -12,6 +12,7 @@
 #include <bit>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -106,7 +107,7 @@ struct MoveBox {
 ///
 /// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
 /// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
-/// one after that waits in the queue until the peer has waited for the first, in program order in the call.
+/// one after that waits in the queue until the peer has waited for the first, and in program order for a later call.
 ///
 /// What fails on the way to a peer, or from it, is thrown in program order by the waits for those messages, and by what
 /// is sent to it or received from it later. On a stream of the host or a GPU a message is over for `wait` once it is
@@ -146,13 +147,20 @@ class Messages {
     std::shared_ptr<Message> message_;
   };
 
+  /// When what has come may be unpacked: by the `wait` for it, or for a later message of its peer; or, in program
+  /// order, by any call. Then no wait keeps a peer waiting that is owed a message which is received here: ranks may
+  /// post as much as they like. For programs that receive nothing into what they still send.
+  enum class Unpacks : std::uint8_t { when_waited_for, early };
+
   /// Called where a channel is opened, within the call that it was given to.
   using Contents = std::function<std::string()>;
 
   /// @param name  of its scopes: those of one context that are there at once differ in it
   /// @param depth  of its channels, at both ends
-  Messages(Context& context, const Queue<Exec>& queue, std::string name, int depth = 4)
-      : context_(context), queue_(queue), name_(std::move(name)), depth_(depth) {
+  Messages(Context& context, const Queue<Exec>& queue, std::string name, int depth = 4,
+           Unpacks unpacks = Unpacks::when_waited_for)
+      : context_(context), queue_(queue), name_(std::move(name)), depth_(depth),
+        early_(unpacks == Unpacks::early && queue.stream().kind() == Stream::Kind::program_order) {
     if (depth_ < 1) throw Error(Code::bad_argument, context_.rank(), -1, 0, 0, "messages have a depth of 1 or more");
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::pack>{});
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::unpack>{});
@@ -209,6 +217,30 @@ class Messages {
     if (request.sent_ && !message.over) await_peer(message, out_.at(request.peer_));
     while (!message.over) pull(in_.at(request.peer_));
     if (message.failure) std::rethrow_exception(message.failure);
+  }
+
+  /// Does what can be done without blocking. @return whether `wait` would return, or throw, at once
+  bool test(const Request& request) {
+    if (over(request)) return true;
+    push();
+    if (early_) {
+      take_arrived(nullptr);
+    } else if (!request.sent_) {
+      take_arrived(in_.at(request.peer_));
+    }
+    return over(request);
+  }
+
+  /// Later calls use this queue; the host waits until the one before has done its work.
+  /// @throws Error{Code::misuse} for one of another GPU, or a host stream in place of program order and vice versa
+  void go_to(const Queue<Exec>& queue) {
+    if (queue == queue_) return;
+    if (queue.stream().kind() != queue_.stream().kind() ||
+        detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
+      throw Error(Code::misuse, context_.rank(), -1, 0, 0,
+                  "the messages '" + name_ + "' go on a queue of another GPU, or kind of stream");
+    queue_.fence("sluice: messages go to another instance");
+    queue_ = queue;
   }
 
   /// Whether `wait` for it would return, or throw, at once.
@@ -285,8 +317,14 @@ class Messages {
     direction.waiting.clear();
   }
 
-  /// On a host stream a put waits for its peer by itself; else the host would.
-  bool ready(const Sender& sender) const { return queue_.stream().kind() == Stream::Kind::host || sender.connected(); }
+  /// Whether the host need not wait for the peer. On streams a put does that by itself, once connected.
+  bool ready(Sender& sender) const {
+    switch (queue_.stream().kind()) {
+      case Stream::Kind::program_order: return sender.credited();
+      case Stream::Kind::host: return true;
+      default: return sender.connected();
+    }
+  }
   /// Puts what can be put. Returns whether that is all.
   bool push() {
     if (unsent_ == 0) return true;
@@ -310,11 +348,45 @@ class Messages {
   }
   /// Puts what its peers come to ask for.
   void await_peer(const Message& message, Direction<Sender>& to) {
-    const auto deadline = deadline_after(context_.connect_timeout());
+    const auto connected_by = deadline_after(context_.connect_timeout());
+    const auto deadline = deadline_after(context_.timeout());
     for (push(); !message.over; push()) {
+      if (early_) take_arrived(nullptr);
+      Sender& end = to.waiting.front().way->end;
+      if (Clock::now() > connected_by && !end.connected())
+        end.wait_connected(Timeout::zero());  // which says what is wrong
       if (Clock::now() > deadline)
-        to.waiting.front().way->end.wait_connected(Timeout::zero());  // which says what is wrong
+        throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
+                    "rank " + std::to_string(end.peer()) + " has not taken the messages before, of '" + name_ + "'");
       std::this_thread::yield();
+    }
+  }
+  /// Whether messages of other peers are under way.
+  bool others_wait(const Direction<Receiver>& than) const {
+    return std::ranges::any_of(in_,
+                               [&](const auto& one) { return &one.second != &than && !one.second.waiting.empty(); });
+  }
+  /// What has come, of all peers but one, which may be none.
+  void take_arrived(const Direction<Receiver>* but) {
+    for (auto& [peer, direction] : in_) {
+      if (&direction != but) take_arrived(direction);
+    }
+  }
+  void take_arrived(Direction<Receiver>& from) {
+    while (!from.waiting.empty()) {
+      Receiver& end = from.waiting.front().way->end;
+      try {
+        if (queue_.stream().kind() != Stream::Kind::program_order) {
+          if (!end.connected()) return;
+          take(from, std::nullopt);
+        } else if (auto slot = end.test()) {
+          take(from, slot);
+        } else {
+          return;
+        }
+      } catch (...) {
+        fail(from, std::current_exception());
+      }
     }
   }
 
@@ -324,11 +396,16 @@ class Messages {
     Receiver& end = from.waiting.front().way->end;
     std::optional<Slice> slot;
     try {
-      slot = await_slot(end);
+      slot = await_slot(from, end);
     } catch (const Error& reason) {
       if (reason.code() == Code::timeout && is_sound(end)) throw;
       return fail(from, std::current_exception());
     }
+    take(from, slot);
+  }
+  /// The next message of a peer, in its slot, or where the queue will have waited for it.
+  void take(Direction<Receiver>& from, std::optional<Slice> slot) {
+    Receiver& end = from.waiting.front().way->end;
     try {
       const std::shared_ptr<Message> message = from.waiting.front().message;
       message->move((slot ? *slot : end.wait(queue_.stream())).data());
@@ -347,15 +424,17 @@ class Messages {
       return false;
     }
   }
-  /// Until the host may enqueue the wait for the next message. Meanwhile puts what its peers come to ask for: the peer
-  /// of this one may need that. The slot, if the message came before that was all.
-  std::optional<Slice> await_slot(Receiver& end) {
-    if (push() && (end.connected() || queue_.stream().kind() == Stream::Kind::host)) return std::nullopt;
+  /// Until the host may enqueue the wait for the next message. Meanwhile puts what its peers come to ask for, and takes
+  /// what others send: the peer of this one may need that. The slot, if the message came before that was all.
+  std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end) {
+    const auto idle = [&] { return push() && !(early_ && others_wait(from)); };
+    if (idle() && (end.connected() || queue_.stream().kind() == Stream::Kind::host)) return std::nullopt;
     const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = in_order ? deadline_after(context_.timeout()) : connected_by;
-    for (Timeout turn = kShortTurn; !push() && Clock::now() < deadline; turn = std::min(2 * turn, kLongTurn)) {
+    for (Timeout turn = kShortTurn; !idle() && Clock::now() < deadline; turn = std::min(2 * turn, kLongTurn)) {
       if (!end.connected() && Clock::now() >= connected_by) break;
+      if (early_) take_arrived(&from);
       if (!in_order) {
         std::this_thread::yield();
       } else if (auto slot = end.wait_for(turn)) {
@@ -374,6 +453,7 @@ class Messages {
   Queue<Exec> queue_;
   std::string name_;
   int depth_;
+  bool early_;
   std::map<Rank, Direction<Sender>> out_;
   std::map<Rank, Direction<Receiver>> in_;
   std::size_t unsent_ = 0;  // messages to all peers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the halos and plans of some ranks share, whichever communicators they are made with.
+// Contexts for what is made with communicators of MPI, again and again: adaptors of libraries on Kokkos.
 #pragma once
 
 #include <sluice/context.hpp>
@@ -8,59 +8,37 @@
 #include <mpi.h>
 #include <Kokkos_Core.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
 #include <typeindex>
-#include <utility>
 #include <vector>
 
-namespace sluice::cabana {
-
-/// The communication space: Cabana's classes take it in place of Cabana::Mpi.
-struct CommSpace {};
-
-namespace detail {
+namespace sluice::kokkos::detail {
 
 inline void check_mpi(int result) {
-  if (result != MPI_SUCCESS) throw Error(Code::transport, -1, -1, 0, 0, "MPI failed while a halo was made");
+  if (result != MPI_SUCCESS) throw Error(Code::transport, -1, -1, 0, 0, "a call of MPI failed");
 }
-
-/// Of the arrays of a grid's halo, and of its block: halos that are equal in it can use the same channels.
-struct Shape {
-  std::type_index arrays;
-  std::vector<std::int64_t> numbers;
-
-  bool operator==(const Shape&) const = default;
-};
-
-/// The halos of one shape, one for each kind of execution space that used it: see `take_halos`.
-struct GridHalos {
-  Shape shape;
-  std::string name;
-  std::map<std::pair<std::type_index, Stream::Kind>, std::shared_ptr<void>> halos;
-  bool failed = false;
-};
 
 /// What all communicators of the same ranks in the same order have in common.
 struct Shared {
   Context context;
-  int made = 0;                                             // of `grids` so far
-  std::vector<std::shared_ptr<GridHalos>> grids;            // in the same order on all ranks
-  std::map<std::type_index, std::shared_ptr<void>> movers;  // of particles, by memory space
-  std::shared_ptr<bool> failed = std::make_shared<bool>();  // something has: no further communicator shares this
+  int named = 0;                                          // what was given a number for its name, on all ranks
+  std::map<std::type_index, std::shared_ptr<void>> kept;  // of adaptors, one of a type, as long as Kokkos is there
+  std::shared_ptr<bool> failed = std::make_shared<bool>(false);  // something has: no further communicator shares this
+
+  /// The one of this type; the first time what `make` returns.
+  template <class T, class Make>
+  std::shared_ptr<T> keep(Make make) {
+    auto& one = kept[typeid(T)];
+    if (!one) one = make();
+    return std::static_pointer_cast<T>(one);
+  }
 };
 
-/// `made` has what kernels use, and they end with Kokkos.
+/// It keeps what kernels use, and they end with Kokkos.
 inline std::shared_ptr<Shared> until_kokkos_ends(std::shared_ptr<Shared> made) {
   Kokkos::push_finalize_hook([all = std::weak_ptr(made)] {
-    const auto still = all.lock();
-    if (!still) return;
-    still->movers.clear();
-    still->grids.clear();
+    if (const auto still = all.lock()) still->kept.clear();
   });
   return made;
 }
@@ -97,14 +75,20 @@ struct Contexts {
   std::shared_ptr<Shared> last;  // kept where nothing else keeps it: a program makes one grid after another
 };
 
-/// An attribute of communicators: a T that duplicates share.
+/// Whether a duplicate of a communicator shares its T.
+template <class T>
+inline constexpr bool kForDuplicates = true;
+template <>
+inline constexpr bool kForDuplicates<Contexts> = false;
+
+/// An attribute of communicators: a T.
 template <class T>
 int attribute() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
     const auto copy = [](MPI_Comm, int, void*, void* from, void* to, int* flag) {
-      *static_cast<void**>(to) = new std::shared_ptr<T>(*static_cast<std::shared_ptr<T>*>(from));
-      *flag = 1;
+      *flag = kForDuplicates<T> ? 1 : 0;
+      if (kForDuplicates<T>) *static_cast<void**>(to) = new std::shared_ptr<T>(*static_cast<std::shared_ptr<T>*>(from));
       return MPI_SUCCESS;
     };
     const auto forget = [](MPI_Comm, int, void* attribute, void*) {
@@ -152,36 +136,4 @@ inline std::shared_ptr<Shared> shared_by(MPI_Comm handle) {
   return shared;
 }
 
-/// For a new halo: what one that is gone has left, if all ranks have that left, of the shape that they want now; else
-/// none so far. Collective.
-inline std::shared_ptr<GridHalos> take_halos(Shared& shared, MPI_Comm handle, Shape shape) {
-  constexpr std::ptrdiff_t kMostLeft = 8;
-  constexpr unsigned char kLeft = 1, kFits = 2;
-  auto& all = shared.grids;
-  std::vector<unsigned char> says;
-  for (const auto& one : all) {
-    const bool left = one.use_count() == 1;
-    const bool fits = left && !one->failed && one->shape == shape;
-    says.push_back(static_cast<unsigned char>((left ? kLeft : 0) | (fits ? kFits : 0)));
-  }
-  if (!all.empty()) {
-    check_mpi(
-        MPI_Allreduce(MPI_IN_PLACE, says.data(), static_cast<int>(says.size()), MPI_UNSIGNED_CHAR, MPI_BAND, handle));
-  }
-  const auto found = std::ranges::find_if(says, [](unsigned char said) { return (said & kFits) != 0; });
-  if (found != says.end()) {
-    const auto at = all.begin() + (found - says.begin());
-    std::rotate(at, at + 1, all.end());  // the ones that are used stay
-    return all.back();
-  }
-  // The oldest go where more are left than are worth to keep.
-  auto left = std::ranges::count_if(says, [](unsigned char said) { return (said & kLeft) != 0; });
-  auto said = says.begin();
-  std::erase_if(all, [&](const auto&) { return (*said++ & kLeft) != 0 && left-- >= kMostLeft; });
-  all.push_back(
-      std::make_shared<GridHalos>(GridHalos{std::move(shape), "cabana " + std::to_string(shared.made++), {}}));
-  return all.back();
-}
-
-}  // namespace detail
-}  // namespace sluice::cabana
+}  // namespace sluice::kokkos::detail

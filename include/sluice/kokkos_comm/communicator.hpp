@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// KokkosComm's interface of today: a Communicator, Requests that are moved, exchange and Channel.
+#pragma once
+
+#include <sluice/kokkos/mpi_contexts.hpp>
+#include <sluice/kokkos_comm/messages.hpp>
+
+#include <mpi.h>
+#include <KokkosComm/KokkosComm.hpp>
+#include <Kokkos_Core.hpp>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+namespace sluice::kokkos_comm {
+
+/// What a Request stands for.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  /// Whether `wait` would return, or throw, at once.
+  virtual bool test() = 0;
+  virtual void wait() = 0;
+  virtual Context& context() = 0;
+};
+
+/// The communication space: KokkosComm's templates take it in place of KokkosComm::MpiSpace.
+struct CommSpace {
+  using communication_space = CommSpace;
+  using communicator_type = MPI_Comm;
+  using request_type = std::shared_ptr<Pending>;
+  using datatype_type = MPI_Datatype;
+  using reduction_op_type = MPI_Op;
+  using size_type = int;
+  using rank_type = int;
+};
+
+namespace detail {
+
+/// The messages of a communicator, by the kind of execution space: its duplicates have their own.
+struct CommMessages {
+  std::string name;
+  std::map<std::type_index, std::shared_ptr<void>> by_space;
+};
+
+/// Those of all communicators of the same ranks, which end with Kokkos.
+struct AllMessages {
+  AllMessages() = default;
+  AllMessages(const AllMessages&) = delete;
+  AllMessages& operator=(const AllMessages&) = delete;
+  ~AllMessages() {
+    for (const auto& one : all) {
+      if (const auto still = one.lock()) still->by_space.clear();
+    }
+  }
+
+  std::vector<std::weak_ptr<CommMessages>> all;
+};
+
+/// What is sent or received, or both.
+template <class Exec>
+class Moving final : public Pending {
+  using Messages = kokkos::Messages<Exec>;
+
+ public:
+  Moving(std::shared_ptr<Messages> messages, std::vector<typename Messages::Request> requests)
+      : messages_(std::move(messages)), requests_(std::move(requests)) {}
+  bool test() override {
+    bool over = true;
+    for (const auto& request : requests_) over = messages_->test(request) && over;
+    return over;
+  }
+  void wait() override {
+    std::exception_ptr first;
+    for (const auto& request : requests_) {
+      try {
+        messages_->wait(request);
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+  }
+  Context& context() override { return messages_->context(); }
+
+ private:
+  std::shared_ptr<Messages> messages_;
+  std::vector<typename Messages::Request> requests_;
+};
+
+}  // namespace detail
+}  // namespace sluice::kokkos_comm
+
+template <>
+inline constexpr bool sluice::kokkos::detail::kForDuplicates<sluice::kokkos_comm::detail::CommMessages> = false;
+
+namespace sluice::kokkos_comm::detail {
+
+/// All communicators of this handle and this kind of space share them. Collective where nothing was made with the
+/// handle before.
+template <class Exec>
+std::shared_ptr<kokkos::Messages<Exec>> messages_of(MPI_Comm handle, const kokkos::Queue<Exec>& queue) {
+  using Messages = kokkos::Messages<Exec>;
+  const auto shared = kokkos::detail::shared_by(handle);
+  auto mine = kokkos::detail::find_attribute<CommMessages>(handle);
+  if (!mine) {
+    mine = std::make_shared<CommMessages>(CommMessages{"kokkos_comm " + std::to_string(shared->named++), {}});
+    kokkos::detail::set_attribute(handle, mine);
+    auto& all = shared->template keep<AllMessages>([] { return std::make_shared<AllMessages>(); })->all;
+    std::erase_if(all, [](const auto& one) { return one.expired(); });
+    all.push_back(mine);
+  }
+  auto& one = mine->by_space[typeid(Exec)];
+  if (!one)
+    one = std::make_shared<Messages>(shared->context, queue, mine->name + " on " + Exec::name(), 4,
+                                     Messages::Unpacks::early);
+  return std::static_pointer_cast<Messages>(one);
+}
+
+}  // namespace sluice::kokkos_comm::detail
+
+template <>
+struct KokkosComm::Impl::is_communication_space<sluice::kokkos_comm::CommSpace> : std::true_type {};
+
+/// Ranks and an instance, or Queue. Those of one handle are one for messages, as in MPI: what one sends another
+/// receives, if their instances are of one kind. @see sluice::kokkos::Messages
+template <KokkosComm::KokkosExecutionSpace Exec>
+class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
+  using Messages = sluice::kokkos::Messages<Exec>;
+  using Queue = sluice::kokkos::Queue<Exec>;
+
+ public:
+  using execution_space = Exec;
+  using communication_space = sluice::kokkos_comm::CommSpace;
+  using communicator_type = communication_space::communicator_type;
+  using size_type = communication_space::size_type;
+  using rank_type = communication_space::rank_type;
+
+  /// Of MPI's communicator, which lives as long; collective with the first of its ranks.
+  /// @throws sluice::Error as sluice::mpi::context
+  [[nodiscard]] static Communicator from_raw(communicator_type comm, const Exec& exec = {}) {
+    return Communicator(comm, Queue(exec), false);
+  }
+  /// Of one that it makes, and frees. Collective. @return nothing for MPI_UNDEFINED as `color`
+  [[nodiscard]] static std::optional<Communicator> split_from_raw(communicator_type comm, int color, int key,
+                                                                  const Exec& exec = {}) {
+    communicator_type made = MPI_COMM_NULL;
+    MPI_Comm_split(comm, color, key, &made);
+    return owned(made, Queue(exec));
+  }
+  [[nodiscard]] static std::optional<Communicator> duplicate_from_raw(communicator_type comm, const Exec& exec = {}) {
+    communicator_type made = MPI_COMM_NULL;
+    MPI_Comm_dup(comm, &made);
+    return owned(made, Queue(exec));
+  }
+  [[nodiscard]] std::optional<Communicator> split(int color, int key) {
+    communicator_type made = MPI_COMM_NULL;
+    MPI_Comm_split(comm_, color, key, &made);
+    return owned(made, queue_);
+  }
+  [[nodiscard]] std::optional<Communicator> duplicate() {
+    communicator_type made = MPI_COMM_NULL;
+    MPI_Comm_dup(comm_, &made);
+    return owned(made, queue_);
+  }
+
+  /// Without MPI, on a Queue, of a host stream for example.
+  /// @param name  those of one context that are there at once differ in it
+  /// @param depth  by how many messages a sender may be ahead of each peer
+  [[nodiscard]] static Communicator from_context(const Queue& queue, sluice::Context context,
+                                                 const std::string& name = "kokkos_comm", int depth = 4) {
+    return Communicator(queue, std::make_shared<Messages>(context, queue, name, depth, Messages::Unpacks::early));
+  }
+
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  Communicator(Communicator&& other) noexcept
+      : comm_(std::exchange(other.comm_, MPI_COMM_NULL)), owned_(std::exchange(other.owned_, false)),
+        queue_(other.queue_), messages_(std::move(other.messages_)) {}
+  Communicator& operator=(Communicator&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(owned_, other.owned_);
+    std::swap(queue_, other.queue_);
+    std::swap(messages_, other.messages_);
+    return *this;
+  }
+  ~Communicator() {
+    messages_.reset();
+    if (owned_) MPI_Comm_free(&comm_);
+  }
+
+  const Exec& exec() const noexcept { return queue_.exec(); }
+  /// MPI_COMM_NULL: without MPI.
+  const communicator_type& comm() const noexcept { return comm_; }
+  communicator_type& comm() noexcept { return comm_; }
+  size_type size() const noexcept { return messages_->context().size(); }
+  rank_type rank() const noexcept { return messages_->context().rank(); }
+
+  /// What sends and receives, on this instance.
+  const std::shared_ptr<Messages>& messages() {
+    messages_->go_to(queue_);
+    return messages_;
+  }
+
+ private:
+  Communicator(communicator_type comm, const Queue& queue, bool owned)
+      : comm_(comm), owned_(owned), queue_(queue),
+        messages_(sluice::kokkos_comm::detail::messages_of<Exec>(comm, queue)) {}
+  Communicator(const Queue& queue, std::shared_ptr<Messages> messages)
+      : queue_(queue), messages_(std::move(messages)) {}
+  static std::optional<Communicator> owned(communicator_type comm, const Queue& queue) {
+    if (comm == MPI_COMM_NULL) return std::nullopt;
+    return Communicator(comm, queue, true);
+  }
+
+  communicator_type comm_ = MPI_COMM_NULL;
+  bool owned_ = false;
+  Queue queue_;
+  std::shared_ptr<Messages> messages_;
+};
+
+/// What is under way. It keeps its Views; one that is gone before it is over is no longer waited for.
+template <>
+class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
+ public:
+  using communication_space = sluice::kokkos_comm::CommSpace;
+  using request_type = communication_space::request_type;
+  using rank_type = communication_space::rank_type;
+
+  explicit Request(request_type request = nullptr) : request_(std::move(request)) {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  Request(Request&&) = default;
+  Request& operator=(Request&&) = default;
+
+  request_type& request() noexcept { return request_; }
+  const request_type& request() const noexcept { return request_; }
+  request_type* request_ptr() noexcept { return &request_; }
+  const request_type* request_ptr() const noexcept { return &request_; }
+
+  /// Called once when `wait` or `test` finds it over, on the host: on a GPU that is before the instance has come there.
+  void add_callback(std::function<void()>&& call) { callbacks_.push_back(std::move(call)); }
+  template <KokkosView View>
+  void extend_view_lifetime(const View& view) {
+    add_callback([view] {});
+  }
+
+  /// Later work on the instance may overwrite what was sent, or finds what was received: in program order it has
+  /// happened then; on a GPU's stream the host does not wait for that.
+  /// @throws what the messages have failed of: see sluice::kokkos::Messages
+  void wait() {
+    if (request_) request_->wait();
+    complete();
+  }
+  /// @return whether that is so now, or there was nothing to wait for. @throws as `wait`
+  [[nodiscard]] bool test() {
+    if (request_ && !request_->test()) return false;
+    wait();
+    return true;
+  }
+
+ private:
+  void complete() {
+    request_.reset();
+    for (const auto& call : std::exchange(callbacks_, {})) call();
+  }
+
+  request_type request_;
+  std::vector<std::function<void()>> callbacks_;
+};
+
+namespace KokkosComm {
+
+inline void wait(Request<sluice::kokkos_comm::CommSpace>& request) { request.wait(); }
+inline void wait(Request<sluice::kokkos_comm::CommSpace>&& request) { request.wait(); }
+inline bool test(Request<sluice::kokkos_comm::CommSpace>& request) { return request.test(); }
+
+/// Waits for all; the first failure is thrown then.
+inline void wait_all(std::span<Request<sluice::kokkos_comm::CommSpace>> requests) {
+  std::exception_ptr first;
+  for (auto& request : requests) {
+    try {
+      request.wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+/// Blocks the host until one is over. @return its place; nothing where none is under way
+/// @throws sluice::Error with Code::timeout after SLUICE_TIMEOUT, which changes nothing
+inline std::optional<int> wait_any(std::span<Request<sluice::kokkos_comm::CommSpace>> requests) {
+  using Clock = std::chrono::steady_clock;
+  for (const auto begin = Clock::now();; std::this_thread::yield()) {
+    sluice::Context* context = nullptr;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].request() == nullptr) continue;
+      context = &requests[i].request()->context();
+      if (requests[i].test()) return static_cast<int>(i);
+    }
+    if (context == nullptr) return std::nullopt;
+    if (Clock::now() - begin > context->timeout())
+      throw sluice::Error(sluice::Code::timeout, context->rank(), -1, 0, 0, "none of the requests is over");
+  }
+}
+
+namespace Impl {
+
+template <KokkosView View, KokkosExecutionSpace Exec>
+struct Send<View, Exec, sluice::kokkos_comm::CommSpace> {
+  using Space = sluice::kokkos_comm::CommSpace;
+  static Request<Space> execute(Communicator<Space, Exec>& comm, const View& view, int dst) {
+    const auto& messages = comm.messages();
+    return Request<Space>(
+        std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(messages, std::vector{messages->send(view, dst)}));
+  }
+};
+
+template <MutKokkosView View, KokkosExecutionSpace Exec>
+struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
+  using Space = sluice::kokkos_comm::CommSpace;
+  static Request<Space> execute(Communicator<Space, Exec>& comm, const View& view, int src) {
+    const auto& messages = comm.messages();
+    return Request<Space>(std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(
+        messages, std::vector{messages->receive(view, src)}));
+  }
+};
+
+template <KokkosExecutionSpace Exec, KokkosView SendView, MutKokkosView RecvView>
+struct Exchange<sluice::kokkos_comm::CommSpace, Exec, SendView, RecvView> {
+  using Space = sluice::kokkos_comm::CommSpace;
+  static Request<Space> execute(Communicator<Space, Exec>& comm, const SendView& send_view, int dst,
+                                const RecvView& recv_view, int src) {
+    const auto& messages = comm.messages();
+    auto received = messages->receive(recv_view, src);
+    return Request<Space>(std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(
+        messages, std::vector{received, messages->send(send_view, dst)}));
+  }
+};
+
+}  // namespace Impl
+}  // namespace KokkosComm
+
+/// On the default instance of the default execution space, as KokkosComm's; elsewhere: sluice::kokkos_comm::Channel.
+template <>
+class KokkosComm::Channel<sluice::kokkos_comm::CommSpace> {
+  using Space = sluice::kokkos_comm::CommSpace;
+  using Exec = Kokkos::DefaultExecutionSpace;
+
+ public:
+  /// @param tag  those of one communicator that are there at once differ in it
+  explicit Channel(int dst, int src, int tag, MPI_Comm comm) {
+    auto ends = Communicator<Space, Exec>::from_raw(comm);
+    channel_ = std::make_unique<sluice::kokkos_comm::Channel<Exec>>(ends, dst, src, tag);
+  }
+  template <KokkosView View>
+  void sendinit(const View& view) {
+    channel_->sendinit(view);
+  }
+  template <MutKokkosView View>
+  void recvinit(const View& view) {
+    channel_->recvinit(view);
+  }
+  /// @see sluice::kokkos_comm::Channel
+  void start() { channel_->start(); }
+  void wait() { channel_->wait(); }
+
+ private:
+  std::unique_ptr<sluice::kokkos_comm::Channel<Exec>> channel_;
+};

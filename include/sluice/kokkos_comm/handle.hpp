@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// KokkosComm's interface of 2024: a Handle.
+#pragma once
+
+#include <sluice/kokkos_comm/messages.hpp>
+
+#include <KokkosComm/KokkosComm.hpp>
+#include <Kokkos_Core.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace sluice::kokkos_comm {
+
+/// The communication space: KokkosComm's templates take it in place of KokkosComm::Mpi.
+struct CommSpace {};
+
+}  // namespace sluice::kokkos_comm
+
+template <>
+struct KokkosComm::Impl::is_communication_space<sluice::kokkos_comm::CommSpace> : std::true_type {};
+
+/// A context and an instance, or Queue. Copies share what is under way. @see sluice::kokkos::Messages
+template <KokkosComm::KokkosExecutionSpace Exec>
+class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
+ public:
+  using execution_space = Exec;
+  using transport_type = sluice::kokkos_comm::CommSpace;
+  using size_type = int;
+
+  /// @param name  those of one context that are there at once differ in it
+  /// @param depth  by how many messages a sender may be ahead of each peer
+  Handle(const sluice::kokkos::Queue<Exec>& queue, sluice::Context context, const std::string& name = "kokkos_comm",
+         int depth = 4)
+      : messages_(std::make_shared<Messages>(context, queue, name, depth)),
+        barriers_(std::make_shared<Barriers>(context, queue, name + ", barrier", depth)) {}
+  Handle(const Exec& exec, sluice::Context context, const std::string& name = "kokkos_comm", int depth = 4)
+      : Handle(sluice::kokkos::Queue<Exec>(exec), std::move(context), name, depth) {}
+
+  const Exec& space() const { return messages_->queue().exec(); }
+  size_type size() const { return messages_->context().size(); }
+  size_type rank() const { return messages_->context().rank(); }
+
+  using Messages = sluice::kokkos::Messages<Exec>;
+  using Barriers = sluice::kokkos_comm::Barriers<Exec>;
+  const std::shared_ptr<Messages>& messages() const noexcept { return messages_; }
+  const std::shared_ptr<Barriers>& barriers() const noexcept { return barriers_; }
+
+ private:
+  std::shared_ptr<Messages> messages_;
+  std::shared_ptr<Barriers> barriers_;
+};
+
+/// What is under way. Keeps its View until it has been waited for.
+template <>
+class KokkosComm::Req<sluice::kokkos_comm::CommSpace> {
+ public:
+  Req() = default;
+  explicit Req(std::function<void()> wait) : wait_(std::move(wait)) {}
+  template <class Exec>
+  Req(std::shared_ptr<sluice::kokkos::Messages<Exec>> messages,
+      typename sluice::kokkos::Messages<Exec>::Request request)
+      : wait_([messages = std::move(messages), request = std::move(request)] { messages->wait(request); }) {}
+
+  void wait() const {
+    if (wait_) wait_();
+  }
+
+ private:
+  std::function<void()> wait_;
+};
+
+namespace KokkosComm {
+
+namespace Impl {
+
+template <KokkosExecutionSpace Exec, KokkosView View>
+struct Send<View, Exec, sluice::kokkos_comm::CommSpace> {
+  static auto execute(Handle<Exec, sluice::kokkos_comm::CommSpace>& handle, const View& view, int dest) {
+    return Req<sluice::kokkos_comm::CommSpace>(handle.messages(), handle.messages()->send(view, dest));
+  }
+};
+
+template <KokkosExecutionSpace Exec, KokkosView View>
+struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
+  static auto execute(Handle<Exec, sluice::kokkos_comm::CommSpace>& handle, const View& view, int src) {
+    return Req<sluice::kokkos_comm::CommSpace>(handle.messages(), handle.messages()->receive(view, src));
+  }
+};
+
+/// Enqueued: later work on the instance runs when all ranks have come here. One that ran into the connect timeout, or
+/// found no memory for its channels, is tried again by the next one of this handle, or of its copies; after a channel's
+/// failure each of those throws it again.
+template <KokkosExecutionSpace Exec>
+struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
+  explicit Barrier(Handle<Exec, sluice::kokkos_comm::CommSpace>&& handle) { handle.barriers()->pass(); }
+};
+
+}  // namespace Impl
+
+/// Later work on the handle's instance may overwrite what was sent, or finds what was received: on a GPU's stream the
+/// host does not wait for that.
+inline void wait(Req<sluice::kokkos_comm::CommSpace> request) { request.wait(); }
+inline void wait_all(std::vector<Req<sluice::kokkos_comm::CommSpace>>& requests) {
+  for (const auto& request : requests) request.wait();
+}
+
+}  // namespace KokkosComm
+
+namespace sluice::kokkos_comm {
+
+/// Sends one View and receives another, from the same peer or any other: what a halo is made of. Wait for the request.
+template <class Exec, class SendView, class RecvView>
+KokkosComm::Req<CommSpace> exchange(KokkosComm::Handle<Exec, CommSpace>& handle, const SendView& send_view, int dest,
+                                    const RecvView& recv_view, int src) {
+  auto& messages = handle.messages();
+  return KokkosComm::Req<CommSpace>(
+      [messages, in = messages->receive(recv_view, src), out = messages->send(send_view, dest)] {
+        messages->wait(in);
+        messages->wait(out);
+      });
+}
+
+}  // namespace sluice::kokkos_comm
