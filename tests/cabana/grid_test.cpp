@@ -280,7 +280,6 @@ TEST(GridHalo, goes_on_in_other_instances_and_spaces_and_by_copies) {
   }
 }
 
-/// Kernels are loaded where channels are opened.
 template <class Make>
 void expect_opened(int times, const std::string& what,
                    const Pair<grid::Array<double, grid::Cell, grid::UniformMesh<double, 2>, Host>>& cells, int step,
@@ -289,7 +288,7 @@ void expect_opened(int times, const std::string& what,
   const Heard heard;
   const auto halo = make();
   expect_gather(what, cells, mpi, step, [&] { halo->gather(Exec(), *cells.ours); });
-  EXPECT_EQ(Heard::count("sluice: load"), 2 * times) << what;
+  EXPECT_EQ(Heard::count("sluice: halo commit"), times) << what;
 }
 
 TEST(GridHalo, takes_over_the_channels_of_one_that_is_gone) {

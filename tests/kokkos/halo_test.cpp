@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -118,6 +119,15 @@ void expect_ghosts(const View& view, const Block<D>& block, int number, Index st
   EXPECT_EQ(wrong, 0) << "elements of View " << number << " after exchange " << step;
 }
 
+/// No elements: one more dimension, of none.
+template <class Value, std::size_t D>
+auto make_empty(const Block<D>& block) {
+  const auto extents = block.extents();
+  std::array<Index, D + 1> all{};
+  std::copy(extents.begin(), extents.end(), all.begin());
+  return make_view<Value, Kokkos::LayoutLeft>("none", all);
+}
+
 struct Case {
   std::size_t dims;
   int ranks;
@@ -157,13 +167,18 @@ void exchange_all(Context& context, const Case& one) {
                       make_view<float, Kokkos::LayoutLeft>("b", block.extents()),
                       make_strided<std::int16_t>("c", block.extents()));
   };
+  const auto none = make_empty<float>(block);
   const std::array fields{views(), views()};  // which take turns
   HostStream stream;
   const Exec exec;
   const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream, exec);
   const auto& [a, b, c] = fields[1];
-  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, b, c);
+  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, none, b, c);
+  auto of_none = drawn.options;
+  of_none.name = "of none";
+  Halo idle(context, queue, drawn.grid, drawn.width, of_none, none);
   for (Index step = 1; step <= 5; ++step) {
+    idle.exchange();
     queue.run([&, step] {
       const auto& [own_a, own_b, own_c] = fields[step % 2];
       fill_own(own_a, block, 0, step);
@@ -173,7 +188,8 @@ void exchange_all(Context& context, const Case& one) {
     if (step == 1) {
       halo.exchange();
     } else {
-      std::apply([&](const auto&... all) { halo.exchange(all...); }, fields[step % 2]);
+      const auto& [next_a, next_b, next_c] = fields[step % 2];
+      halo.exchange(next_a, none, next_b, next_c);
     }
     queue.run([&, step] {
       for (Index seen = std::max<Index>(step - 1, 1); seen <= step;
@@ -194,6 +210,44 @@ TEST_P(Halos, fill_ghosts_from_their_owners) {
     if (one.dims == 1) exchange_all<1>(context, one);
     if (one.dims == 2) exchange_all<2>(context, one);
     if (one.dims == 3) exchange_all<3>(context, one);
+  });
+}
+
+/// Every second rank has its block in the other layout. What can arrive as it was does, as rows do; what would arrive
+/// transposed is a mismatch.
+template <std::size_t D>
+void exchange_transposed(Context& context, const Case& one) {
+  const Drawn<D> drawn(one.ranks, one.seed);
+  const Block<D> block{drawn, context.rank()};
+  HostStream stream;
+  const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream);
+  const auto exchange = [&](const auto& view) {
+    fill_own(view, block, 0, 1);
+    try {
+      Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, view);
+      halo.exchange();
+      context.synchronize(queue.stream());
+      expect_ghosts(view, block, 0, 1);
+    } catch (const Error& reason) {
+      EXPECT_GT(D, 1U) << reason.what();
+      EXPECT_TRUE(reason.code() == Code::mismatch || reason.code() == Code::peer_lost) << reason.what();
+    }
+    board().meet(context);
+  };
+  if (context.rank() % 2 == 0)
+    exchange(make_view<int, Kokkos::LayoutRight>("right", block.extents()));
+  else
+    exchange(make_view<int, Kokkos::LayoutLeft>("left", block.extents()));
+}
+
+TEST_P(Halos, never_arrive_transposed) {
+  Peers all = peers();
+  all.keep_going = true;
+  run_peers(all, [](Context& context) {
+    const Case& one = GetParam();
+    if (one.dims == 1) exchange_transposed<1>(context, one);
+    if (one.dims == 2) exchange_transposed<2>(context, one);
+    if (one.dims == 3) exchange_transposed<3>(context, one);
   });
 }
 
@@ -285,7 +339,8 @@ void scatter_all(Context& context, const Case& one, Operation operation) {
   HostStream stream;
   const Exec exec;
   const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream, exec);
-  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, b);
+  const auto none = make_empty<int>(block);
+  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, none, b);
   const auto fill = [&](const auto& view, Index step) {
     using Value = typename std::decay_t<decltype(view)>::value_type;
     for_each_index(block.extents(), [&](const auto& at) {
@@ -315,7 +370,7 @@ void scatter_all(Context& context, const Case& one, Operation operation) {
       fill(other_a, step + 10);
       fill(other_b, step + 10);
     });
-    halo.scatter(operation, other_a, other_b);
+    halo.scatter(operation, other_a, none, other_b);
     queue.run([&, step] {
       expect(a, step);
       expect(other_a, step + 10);

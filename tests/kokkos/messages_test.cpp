@@ -292,6 +292,67 @@ TEST(Messages, that_cannot_be_packed_on_a_stream_leave_slots_to_what_they_enqueu
 }
 
 /// Sizes that would fit into each other's slots.
+/// Ten times as many as the channels' depth, from each to each, before anybody waits, and then for the sent ones first.
+/// A rank waits for a peer that waits for another, and so on in a ring.
+TEST(Messages, that_are_unpacked_early_may_be_as_many_as_ranks_like) {
+  for (const int ranks : {1, 2, 3}) {
+    run_peers({.ranks = ranks, .processes = ranks == 2}, [](Context& context) {
+      using All = Messages<Exec>;
+      using Values = Kokkos::View<Index*, Kokkos::HostSpace>;
+      constexpr int kMessages = 20;
+      All messages(context, Exec(), "many", 2, All::Unpacks::early);
+      std::vector<All::Request> sent, received;
+      std::vector<Values> come;
+      for (int number = 0; number < kMessages; ++number) {
+        for (Rank peer = 0; peer < context.size(); ++peer) {
+          const Values values("values", static_cast<std::size_t>(number));
+          Kokkos::deep_copy(values, context.rank() * 1000 + peer * 100 + number);
+          sent.push_back(messages.send(values, peer));
+        }
+      }
+      for (int number = 0; number < kMessages; ++number) {
+        for (Rank peer = 0; peer < context.size(); ++peer)
+          received.push_back(messages.receive(come.emplace_back("come", static_cast<std::size_t>(number)), peer));
+      }
+      for (const auto& one : sent) messages.wait(one);
+      for (auto one = received.rbegin(); one != received.rend(); ++one) messages.wait(*one);
+      auto next = come.begin();
+      for (int number = 0; number < kMessages; ++number) {
+        for (Rank peer = 0; peer < context.size(); ++peer, ++next) {
+          for (std::size_t i = 0; i < next->extent(0); ++i)
+            EXPECT_EQ((*next)(i), peer * 1000 + context.rank() * 100 + number);
+        }
+      }
+    });
+  }
+}
+
+/// The next one to a peer that waits for none is not put, and the sender's call does not block.
+TEST(Messages, that_are_too_many_wait_for_a_later_call) {
+  run_peers({.ranks = 2, .timeout = 2s}, [](Context& context) {
+    Messages messages(context, Exec(), "too many", 1);
+    const Kokkos::View<int*, Kokkos::HostSpace> view("view", 5);
+    std::vector<Messages<Exec>::Request> requests;
+    if (context.rank() == 0) {
+      for (int i = 0; i < 3; ++i) requests.push_back(messages.send(view, 1));
+      EXPECT_FALSE(messages.test(requests.back()));
+      try {
+        messages.wait(requests.back());
+        ADD_FAILURE() << "put";
+      } catch (const Error& reason) {
+        EXPECT_EQ(reason.code(), Code::timeout) << reason.what();
+      }
+      board().set(0, 1);
+      for (const auto& one : requests) messages.wait(one);
+    } else {
+      requests.push_back(messages.receive(view, 0));
+      board().await(0, 1);
+      messages.wait(requests.back());
+      for (int i = 0; i < 2; ++i) messages.wait(messages.receive(view, 0));
+    }
+  });
+}
+
 TEST(Messages, of_unlike_sizes_are_a_mismatch) {
   run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "all");

@@ -167,7 +167,7 @@ class Movers {
   /// by later moves as well, which would else take messages of this one.
   template <class Particles, class How>
   void move(const std::vector<Turn>& turns, const Particles& from, const Particles& to, How how) {
-    const kokkos::detail::Region region("sluice: move particles");
+    const kokkos::detail::ToolRegion region("sluice: move particles");
     if (failure_) std::rethrow_exception(failure_);
     try {
       exchange(turns, Packed<Particles>(from), Packed<Particles>(to), how);

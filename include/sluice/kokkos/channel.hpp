@@ -119,12 +119,12 @@ class ViewSender {
 
   /// Later work on the queue may overwrite the View, which until then a put may read.
   void acquire() {
-    const detail::Region region("sluice: acquire");
+    const detail::ToolRegion region("sluice: acquire");
     if (view_.in_place()) view_.end().acquire(view_.stream());
   }
   /// Enqueues: the peer gets what the View has at this point of the queue.
   void put() {
-    const detail::Region region("sluice: put");
+    const detail::ToolRegion region("sluice: put");
     if (!view_.in_place()) view_.end().acquire(view_.stream());
     view_.template move<detail::Way::pack>("sluice: pack", static_cast<detail::Index>(view_.end().epoch()) + 1);
     view_.end().put(view_.stream());
@@ -151,13 +151,13 @@ class ViewReceiver {
   /// Enqueues a wait: later work on the queue finds the next epoch in the View. Before the first wait and after a
   /// release the peer may be writing there.
   void wait() {
-    const detail::Region region("sluice: wait");
+    const detail::ToolRegion region("sluice: wait");
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
   }
   /// Enqueues: nobody reads that epoch any more; the peer may overwrite the View.
   void release() {
-    const detail::Region region("sluice: release");
+    const detail::ToolRegion region("sluice: release");
     view_.end().release(view_.stream());
   }
 

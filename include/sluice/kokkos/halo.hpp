@@ -107,7 +107,7 @@ class Halo {
   /// The same in two halves. What is enqueued between them may do anything but read ghosts; `start` has packed.
   void start() { start(gather_->packing.own()); }
   void finish() {
-    const detail::Region region("sluice: halo finish");
+    const detail::ToolRegion region("sluice: halo finish");
     take(*gather_, [this](Index slot) {
       gather_->packing.unpack(queue_, slot, gather_->moved[static_cast<std::size_t>(slot)]);
       if (options_.in_place)  // the ghosts are in use until the next start
@@ -128,7 +128,8 @@ class Halo {
   void start(const Views&... views) {
     if (options_.in_place)
       refuse(Code::misuse, "the halo '" + options_.name + "' moves in place the Views that it was made with alone");
-    if (!gather_->idle()) start(moved(*gather_, views...));
+    check_alike(views...);
+    if (!gather_->idle()) start(gather_->packing.others({views...}));
   }
 
   /// The same on another instance, or Queue, which later calls use too. What the halo has enqueued stays in order: the
@@ -169,7 +170,8 @@ class Halo {
   template <class Operation>
   void scatter(Operation operation, const Views&... views) {
     if (!scatter_) open_way_back();
-    if (!scatter_->idle()) scatter(operation, moved(*scatter_, views...));
+    check_alike(views...);
+    if (!scatter_->idle()) scatter(operation, scatter_->packing.others({views...}));
   }
 
   /// A line per channel of `exchange`, and one for what a rank that is its own neighbour copies itself.
@@ -325,23 +327,17 @@ class Halo {
 
   void commit(Route& route, std::optional<Timeout> timeout) {
     if (route.committed) return;
-    const detail::Region region("sluice: halo commit");
+    const detail::ToolRegion region("sluice: halo commit");
     route.plan.commit(queue_.stream(), timeout);
     route.committed = true;
   }
 
-  /// These Views, if they are like those of the halo.
-  Moved moved(const Route& route, const Views&... views) const {
-    const std::tuple<Views...> all(views...);
-    check_alike(all, std::index_sequence_for<Views...>());
-    return route.packing.others(all);
-  }
-  template <std::size_t... I>
-  void check_alike(const std::tuple<Views...>& views, std::index_sequence<I...>) const {
-    (check_alike(std::get<I>(views), std::get<I>(views_)), ...);
+  /// These Views are like those of the halo.
+  void check_alike(const Views&... views) const {
+    std::apply([&](const auto&... own) { (check_like(views, own), ...); }, views_);
   }
   template <class View>
-  void check_alike(const View& view, const View& own) const {
+  void check_like(const View& view, const View& own) const {
     for (std::size_t k = 0; k < View::rank(); ++k) {
       if (view.extent(k) != own.extent(k) || view.stride(k) != own.stride(k))
         refuse(Code::bad_argument, "View '" + view.label() + "' is not of the extents and strides of '" + own.label() +
@@ -350,12 +346,12 @@ class Halo {
   }
 
   void start(const Moved& moved) {
-    const detail::Region region("sluice: halo start");
+    const detail::ToolRegion region("sluice: halo start");
     send(*gather_, moved);
   }
   template <class Operation>
   void scatter(Operation operation, const Moved& moved) {
-    const detail::Region region("sluice: halo scatter");
+    const detail::ToolRegion region("sluice: halo scatter");
     send(*scatter_, moved);
     take(*scatter_, [&](Index slot) {
       combine(operation, slot, moved, std::index_sequence_for<Views...>());

@@ -170,7 +170,7 @@ class Messages {
   /// @param contents  describes the message, alike at both ends: ChannelOptions::contents. Unset: its bytes
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
-    const detail::Region region("sluice: messages send");
+    const detail::ToolRegion region("sluice: messages send");
     auto message = std::make_shared<Message>(Message{bytes, std::move(pack)});
     if (bytes == 0)
       message->end();
@@ -183,7 +183,7 @@ class Messages {
   /// peer.
   template <class Unpack>
   Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
-    const detail::Region region("sluice: messages receive");
+    const detail::ToolRegion region("sluice: messages receive");
     auto message = std::make_shared<Message>(Message{bytes, std::move(unpack)});
     if (bytes == 0)
       message->end();
@@ -212,7 +212,7 @@ class Messages {
   ///   timeout: that changes nothing, and can be tried again
   void wait(const Request& request) {
     if (request.message_ == nullptr) return;
-    const detail::Region region("sluice: messages wait");
+    const detail::ToolRegion region("sluice: messages wait");
     Message& message = *request.message_;
     if (request.sent_ && !message.over) await_peer(message, out_.at(request.peer_));
     while (!message.over) pull(in_.at(request.peer_));

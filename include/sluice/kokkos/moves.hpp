@@ -120,6 +120,10 @@ using Table = Kokkos::View<T*, typename Exec::memory_space>;
 template <class T, class Exec>
 Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
   Table<T, Exec> table(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "sluice: table"), items.size());
+  if constexpr (kOnHost<Exec>) {
+    std::copy(items.begin(), items.end(), table.data());
+    return table;
+  }
   Kokkos::deep_copy(exec, table, Kokkos::View<const T*, Kokkos::HostSpace>(items.data(), items.size()));
   exec.fence("sluice: table");
   return table;
@@ -211,6 +215,7 @@ class Moves {
   /// Launches both kernels with nothing to do: a GPU loads a kernel at its first launch, and may wait then for streams
   /// that wait for a peer.
   static void load(const Exec& exec) {
+    if constexpr (kOnHost<Exec>) return;
     launch(exec, "sluice: load", 1, Move<Exec, Way::pack>{});
     launch(exec, "sluice: load", 1, Move<Exec, Way::unpack>{});
   }

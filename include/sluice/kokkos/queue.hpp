@@ -84,16 +84,16 @@ void launch(const Exec& exec, const std::string& label, std::int64_t count, cons
 namespace detail {
 
 /// A region for Kokkos' tools; without any its name costs nothing.
-class Region {
+class ToolRegion {
  public:
-  explicit Region(const char* name) : told_(Kokkos::Tools::profileLibraryLoaded()) {
+  explicit ToolRegion(const char* name) : told_(Kokkos::Tools::profileLibraryLoaded()) {
     if (told_) Kokkos::Tools::pushRegion(name);
   }
-  ~Region() {
+  ~ToolRegion() {
     if (told_) Kokkos::Tools::popRegion();
   }
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
+  ToolRegion(const ToolRegion&) = delete;
+  ToolRegion& operator=(const ToolRegion&) = delete;
 
  private:
   bool told_;

@@ -161,6 +161,56 @@ class CommunicationPlan<MemorySpace, Mpi> : public CommunicationPlanBase<MemoryS
   CommunicationPlan(MPI_Comm comm);
 };
 
+// --- buffers ---------------------------------------------------------------------------------------------------------
+
+template <class AoSoAType>
+struct CommunicationDataAoSoA {
+  using particle_data_type = AoSoAType;
+  using memory_space = typename AoSoAType::memory_space;
+  using data_type = typename AoSoAType::tuple_type;
+  using buffer_type = Kokkos::View<data_type*, memory_space>;
+  AoSoAType _particles;
+};
+template <class SliceType>
+struct CommunicationDataSlice {
+  using particle_data_type = SliceType;
+  using memory_space = typename SliceType::memory_space;
+  using data_type = typename SliceType::value_type;
+  using buffer_type = Kokkos::View<data_type**, Kokkos::LayoutRight, memory_space>;
+  SliceType _particles;
+};
+
+template <class Plan, class Data, class CommSpaceType = Mpi>
+class CommunicationData {
+ public:
+  using plan_type = Plan;
+  using execution_space = typename Plan::execution_space;
+  using particle_data_type = typename Data::particle_data_type;
+  using memory_space = typename Data::memory_space;
+  using data_type = typename Data::data_type;
+  using buffer_type = typename Data::buffer_type;
+
+  virtual ~CommunicationData() = default;
+  buffer_type getSendBuffer() const;
+  buffer_type getReceiveBuffer() const;
+  particle_data_type getData() const;
+  void setData(const particle_data_type& particles);
+  std::size_t sendSize();
+  std::size_t receiveSize();
+  std::size_t sendCapacity();
+  std::size_t receiveCapacity();
+  void shrinkToFit(bool use_overallocation = false);
+  virtual void apply() = 0;
+  void reserveImpl(const Plan& plan, particle_data_type particles, std::size_t send, std::size_t receive,
+                   double overallocation);
+  void reserveImpl(const Plan& plan, particle_data_type particles, std::size_t send, std::size_t receive);
+
+ protected:
+  CommunicationData(const Plan& plan, const particle_data_type& particles, double overallocation = 1.0);
+  Plan _comm_plan;
+  Data _comm_data;
+};
+
 // --- halos -----------------------------------------------------------------------------------------------------------
 
 /// Has bodies where the plan below it, which may be ours, is used.
@@ -202,6 +252,9 @@ class Halo : public CommunicationPlan<MemorySpace, CommSpaceType> {
     this->createExportSteering(std::get<0>(found), std::get<1>(found), std::get<2>(found));
   }
 };
+
+template <class HaloType, class Particles>
+bool haloCheckValidSize(const HaloType& halo, const Particles& particles);
 
 template <class HaloType, class Particles, class SFINAE = void>
 class Gather;

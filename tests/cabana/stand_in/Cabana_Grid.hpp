@@ -70,6 +70,7 @@ class GlobalGrid {
   MPI_Comm comm() const;
   bool isPeriodic(int dim) const;
   int dimNumBlock(int dim) const;
+  int dimBlockId(int dim) const;
   int totalNumBlock() const;
 };
 
@@ -78,6 +79,7 @@ class LocalGrid {
  public:
   const GlobalGrid<Mesh>& globalGrid() const;
   GlobalGrid<Mesh>& globalGrid();
+  int haloCellWidth() const;
   template <class Decomposition, class Entity, class IndexType>
   IndexSpace<Mesh::num_space_dim> indexSpace(Decomposition, Entity, IndexType) const;
 };
