@@ -114,8 +114,13 @@ class ViewSender {
   /// As Context::sender. With options.depth 1 a View without gaps is read in place; else each put packs it.
   ViewSender(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
              ChannelOptions options = {})
+      : ViewSender(context, context, queue, peer, tag, view, options) {}
+  /// As Scope::sender, of a scope of the context.
+  template <class Where>
+  ViewSender(Context& context, Where& scope, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
+             ChannelOptions options = {})
       : view_(context, queue, view, options,
-              [&](const Slice& slots, const ChannelOptions& all) { return context.sender(peer, tag, slots, all); }) {}
+              [&](const Slice& slots, const ChannelOptions& all) { return scope.sender(peer, tag, slots, all); }) {}
 
   /// Later work on the queue may overwrite the View, which until then a put may read.
   void acquire() {
@@ -145,8 +150,12 @@ class ViewReceiver {
  public:
   ViewReceiver(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
                ChannelOptions options = {})
+      : ViewReceiver(context, context, queue, peer, tag, view, options) {}
+  template <class Where>
+  ViewReceiver(Context& context, Where& scope, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
+               ChannelOptions options = {})
       : view_(context, queue, view, options,
-              [&](const Slice& slots, const ChannelOptions& all) { return context.receiver(peer, tag, slots, all); }) {}
+              [&](const Slice& slots, const ChannelOptions& all) { return scope.receiver(peer, tag, slots, all); }) {}
 
   /// Enqueues a wait: later work on the queue finds the next epoch in the View. Before the first wait and after a
   /// release the peer may be writing there.

@@ -115,20 +115,41 @@ struct MoveBox {
 /// affected. The peer hears of a failure that is none of the channel's, of `pack` for example, when this is destroyed.
 template <class Exec>
 class Messages {
+  /// What is moved, and by what: `move` enqueues it, to a slot or from one.
   struct Message {
-    std::size_t bytes = 0;
-    std::function<void(std::byte*)> move;
-    bool over = false;
-    std::exception_ptr failure = nullptr;
+    explicit Message(std::size_t size) : bytes(size) {}
+    Message(const Message&) = delete;
+    Message& operator=(const Message&) = delete;
+    virtual ~Message() = default;
+    virtual void move(const Queue<Exec>& queue, std::byte* slot) = 0;
+    /// Lets go of the View, for example.
+    virtual void forget() noexcept = 0;
 
     void end() {
       over = true;
-      move = nullptr;  // and with it the View
+      forget();
     }
     void fail(std::exception_ptr why) {
       failure = std::move(why);
       end();
     }
+
+    std::size_t bytes;
+    bool over = false;
+    std::exception_ptr failure = nullptr;
+  };
+  template <class Move>
+  struct MessageBy final : Message {
+    MessageBy(std::size_t size, Move how) : Message(size), call(std::move(how)) {}
+    void move(const Queue<Exec>& queue, std::byte* slot) override {
+      if constexpr (std::is_invocable_v<Move&, const Queue<Exec>&, std::byte*>)
+        (*call)(queue, slot);
+      else
+        (*call)(slot);
+    }
+    void forget() noexcept override { call.reset(); }
+
+    std::optional<Move> call;
   };
 
  public:
@@ -171,7 +192,7 @@ class Messages {
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
     const detail::ToolRegion region("sluice: messages send");
-    auto message = std::make_shared<Message>(Message{bytes, std::move(pack)});
+    std::shared_ptr<Message> message = std::make_shared<MessageBy<Pack>>(bytes, std::move(pack));
     if (bytes == 0)
       message->end();
     else
@@ -184,7 +205,7 @@ class Messages {
   template <class Unpack>
   Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
     const detail::ToolRegion region("sluice: messages receive");
-    auto message = std::make_shared<Message>(Message{bytes, std::move(unpack)});
+    std::shared_ptr<Message> message = std::make_shared<MessageBy<Unpack>>(bytes, std::move(unpack));
     if (bytes == 0)
       message->end();
     else
@@ -297,9 +318,9 @@ class Messages {
     static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
     const Range whole = detail::whole_of(view);
     const detail::Box box = detail::box_of(view, whole);
-    const auto enqueue = [queue = queue_, box, keep = std::make_shared<const View>(view)](std::byte* slot) {
+    const auto enqueue = [box, view](const Queue<Exec>& queue, std::byte* slot) {
       queue.move(kWay == detail::Way::pack ? "sluice: pack" : "sluice: unpack", detail::items_of<Exec>(box),
-                 box.bytes(), detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, keep);
+                 box.bytes(), detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, view);
     };
     const auto bytes = static_cast<std::size_t>(box.bytes());
     const auto contents = [&] { return detail::contents_of(view, whole); };
@@ -341,7 +362,7 @@ class Messages {
     for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front(), --unsent_) {
       Sender& end = waiting.front().way->end;
       Message& message = *waiting.front().message;
-      message.move(end.acquire(queue_.stream()).data());
+      message.move(queue_, end.acquire(queue_.stream()).data());
       end.put(queue_.stream(), 0, message.bytes);
       message.end();
     }
@@ -408,7 +429,7 @@ class Messages {
     Receiver& end = from.waiting.front().way->end;
     try {
       const std::shared_ptr<Message> message = from.waiting.front().message;
-      message->move((slot ? *slot : end.wait(queue_.stream())).data());
+      message->move(queue_, (slot ? *slot : end.wait(queue_.stream())).data());
       end.release(queue_.stream());
       message->end();
       from.waiting.pop_front();

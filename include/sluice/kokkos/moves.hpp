@@ -215,7 +215,6 @@ class Moves {
   /// Launches both kernels with nothing to do: a GPU loads a kernel at its first launch, and may wait then for streams
   /// that wait for a peer.
   static void load(const Exec& exec) {
-    if constexpr (kOnHost<Exec>) return;
     launch(exec, "sluice: load", 1, Move<Exec, Way::pack>{});
     launch(exec, "sluice: load", 1, Move<Exec, Way::unpack>{});
   }

@@ -283,8 +283,7 @@ class Combines {
   /// Launches the kernel with nothing to do: what that is for, Moves says.
   template <class Operation>
   static void load(const Exec& exec, Operation operation) {
-    if constexpr (!kOnHost<Exec>)
-      launch(exec, "sluice: load", 1, Combine<Exec, View, Operation>{View(), {}, {}, {}, 1, 0, operation});
+    launch(exec, "sluice: load", 1, Combine<Exec, View, Operation>{View(), {}, {}, {}, 1, 0, operation});
   }
 
   template <class Operation>

@@ -72,31 +72,29 @@ struct AllMessages {
 template <class Exec>
 class Moving final : public Pending {
   using Messages = kokkos::Messages<Exec>;
+  using One = typename Messages::Request;
 
  public:
-  Moving(std::shared_ptr<Messages> messages, std::vector<typename Messages::Request> requests)
-      : messages_(std::move(messages)), requests_(std::move(requests)) {}
+  Moving(std::shared_ptr<Messages> messages, One first, One second = {})
+      : messages_(std::move(messages)), first_(std::move(first)), second_(std::move(second)) {}
   bool test() override {
-    bool over = true;
-    for (const auto& request : requests_) over = messages_->test(request) && over;
-    return over;
+    const bool first = messages_->test(first_);
+    return messages_->test(second_) && first;
   }
   void wait() override {
-    std::exception_ptr first;
-    for (const auto& request : requests_) {
-      try {
-        messages_->wait(request);
-      } catch (...) {
-        if (!first) first = std::current_exception();
-      }
+    try {
+      messages_->wait(first_);
+    } catch (const Error& reason) {
+      if (reason.code() != Code::timeout) messages_->wait(second_);
+      throw;
     }
-    if (first) std::rethrow_exception(first);
+    messages_->wait(second_);
   }
   Context& context() override { return messages_->context(); }
 
  private:
   std::shared_ptr<Messages> messages_;
-  std::vector<typename Messages::Request> requests_;
+  One first_, second_;
 };
 
 }  // namespace detail
@@ -324,7 +322,7 @@ struct Send<View, Exec, sluice::kokkos_comm::CommSpace> {
   static Request<Space> execute(Communicator<Space, Exec>& comm, const View& view, int dst) {
     const auto& messages = comm.messages();
     return Request<Space>(
-        std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(messages, std::vector{messages->send(view, dst)}));
+        std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(messages, messages->send(view, dst)));
   }
 };
 
@@ -333,8 +331,8 @@ struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
   using Space = sluice::kokkos_comm::CommSpace;
   static Request<Space> execute(Communicator<Space, Exec>& comm, const View& view, int src) {
     const auto& messages = comm.messages();
-    return Request<Space>(std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(
-        messages, std::vector{messages->receive(view, src)}));
+    return Request<Space>(
+        std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(messages, messages->receive(view, src)));
   }
 };
 
@@ -345,8 +343,8 @@ struct Exchange<sluice::kokkos_comm::CommSpace, Exec, SendView, RecvView> {
                                 const RecvView& recv_view, int src) {
     const auto& messages = comm.messages();
     auto received = messages->receive(recv_view, src);
-    return Request<Space>(std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(
-        messages, std::vector{received, messages->send(send_view, dst)}));
+    return Request<Space>(std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(messages, std::move(received),
+                                                                                      messages->send(send_view, dst)));
   }
 };
 
