@@ -29,7 +29,8 @@ FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
 FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals_ofi\.cpp", r"tests/.*"]
 # Public headers that a program asks for by including them, and whose headers they bring.
 OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
-          (r"(KokkosComm/|Kokkos_).*", r"include/sluice/kokkos_comm\.hpp"),
+          (r"mpi\.h", r"include/sluice/kokkos/mpi_contexts\.hpp"),
+          (r"(KokkosComm/|Kokkos_).*|mpi\.h", r"include/sluice/kokkos_comm(\.hpp|/.*)"),
           (r"Cabana_.*|mpi\.h", r"include/sluice/cabana(\.hpp|/.*)")]
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
 # What prints numbers as the program's locale has it: with a decimal comma, or with points between thousands.

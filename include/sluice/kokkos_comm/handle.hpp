@@ -36,7 +36,7 @@ class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
   /// @param depth  by how many messages a sender may be ahead of each peer
   Handle(const sluice::kokkos::Queue<Exec>& queue, sluice::Context context, const std::string& name = "kokkos_comm",
          int depth = 4)
-      : messages_(std::make_shared<Messages>(context, queue, name, depth)),
+      : messages_(std::make_shared<Messages>(context, queue, name, depth, Messages::Unpacks::early)),
         barriers_(std::make_shared<Barriers>(context, queue, name + ", barrier", depth)) {}
   Handle(const Exec& exec, sluice::Context context, const std::string& name = "kokkos_comm", int depth = 4)
       : Handle(sluice::kokkos::Queue<Exec>(exec), std::move(context), name, depth) {}
