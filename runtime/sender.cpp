@@ -146,11 +146,13 @@ bool SenderCore::credited() {
   check_free();
   check();
   const std::uint64_t next = epoch() + 1;
+  const auto closed = [&] { return next > limit_.load(std::memory_order_acquire); };
   const bool is = look([&] {
     const std::uint64_t depth = target_depth_.load(std::memory_order_acquire);
-    return failed() || (connected() && (next <= depth || base::reached(*word_.word, next - depth)));
+    return failed() || closed() || (connected() && (next <= depth || base::reached(*word_.word, next - depth)));
   });
   check();
+  if (closed()) refuse(next);
   return is;
 }
 

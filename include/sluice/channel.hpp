@@ -62,7 +62,8 @@ class SLUICE_EXPORT Sender {
 
   /// Whether the next put would wait neither for the peer to open its end nor for it to release an epoch: for hosts
   /// that have something else to do.
-  /// @throws what the channel has failed of
+  /// @throws what the channel has failed of; Error{Code::misuse} where the next put would, as the peer has closed its
+  ///   end, or this one is closed, in a plan, or driven by kernels
   bool credited();
 
   /// Blocks the host until the signal of every enqueued put has been raised. Over a network that asks the peer's side,

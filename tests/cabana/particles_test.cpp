@@ -421,4 +421,26 @@ TEST(Plans, with_a_rank_that_is_lost_move_nothing_any_longer) {
   MPI_Comm_free(&comm);
 }
 
+/// Where one rank alone has seen a failure, later communicators of these ranks have one context again, on all ranks.
+TEST(Contexts, that_failed_on_a_rank_are_left_by_all) {
+  const auto split = [] {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, (rank() + 1) % ranks(), &made);
+    return made;
+  };
+  std::array<MPI_Comm, 3> comms{};
+  std::array<std::shared_ptr<sluice::kokkos::detail::Shared>, 3> shared;
+  for (std::size_t i = 0; i < comms.size(); ++i) {
+    comms[i] = split();
+    shared[i] = sluice::kokkos::detail::shared_by(comms[i]);
+    if (i == 0) *shared[i]->failed = rank() == 0;
+    const DistributorOf<CommSpace> distributor(comms[i], all_round(30), everybody());
+    Large there("there", distributor.totalNumImport());
+    if (i > 0) Cabana::migrate(distributor, particles<Large>(30, 0), there);
+  }
+  EXPECT_NE(shared[1], shared[0]);
+  EXPECT_EQ(shared[2], shared[1]);
+  for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+}
+
 }  // namespace

@@ -83,6 +83,41 @@ TEST_P(HostForms, say_whether_the_next_put_would_wait) {
   });
 }
 
+/// A host that waits for credit by asking hears of a peer that has closed its end.
+TEST_P(HostForms, say_that_no_put_follows_where_the_peer_has_closed) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    Order order(one);
+    const Buffer buffer(context, one);
+    if (context.rank() == 0) {
+      Sender sender = context.sender(1, kTag, buffer.all(), {.depth = one.depth});
+      for (int put = 0; put < one.depth; ++put) {
+        sender.acquire(order.stream());
+        sender.put(order.stream());
+      }
+      context.synchronize(order.stream());
+      board().set(kPut, 1);
+      bool refused = false;
+      expect_within(10s, [&] {
+        try {
+          EXPECT_FALSE(sender.credited());
+        } catch (const Error& reason) {
+          EXPECT_EQ(reason.code(), Code::misuse) << reason.what();
+          refused = true;
+        }
+        return refused;
+      });
+    } else {
+      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = one.depth});
+      for (int put = 0; put < one.depth; ++put) receiver.wait(order.stream());
+      context.synchronize(order.stream());
+      board().await(kPut, 1);
+      receiver.close();
+    }
+    board().meet(context);
+  });
+}
+
 TEST_P(HostForms, wait_for_returns_as_soon_as_the_epoch_has_landed) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();

@@ -245,6 +245,48 @@ TEST(Channels, are_moved_and_started_again) {
   }
 }
 
+/// Each rank waits for what the other waits for last: puts that a start could not do are done by whatever waits.
+TEST(Channels, and_messages_may_be_waited_for_in_any_order) {
+  auto comm = world();
+  const int peer = comm.size() == 3 ? (3 - comm.rank()) % 3 : comm.size() - 1 - comm.rank();
+  const View to_x("x", 20), to_y("y", 20), from_x("x", 20), from_y("y", 20);
+  Channel x(peer, peer, 1, MPI_COMM_WORLD), y(peer, peer, 2, MPI_COMM_WORLD);
+  x.sendinit(to_x);
+  x.recvinit(from_x);
+  y.sendinit(to_y);
+  y.recvinit(from_y);
+  const bool first = comm.rank() < peer;
+  for (int step = 0; step < 10; ++step) {
+    Kokkos::deep_copy(to_x, message(comm.rank(), peer, step, 20));
+    Kokkos::deep_copy(to_y, message(comm.rank(), peer, step + 50, 20));
+    View received("received", 100 + 100 * static_cast<std::size_t>(step));  // a new channel each time
+    auto sent = KokkosComm::send(comm, message(comm.rank(), peer, step, received.extent(0)), peer);
+    if (first) {
+      x.start();
+      y.start();
+      x.wait();
+      y.wait();
+      KokkosComm::recv(comm, received, peer).wait();
+    } else {
+      KokkosComm::recv(comm, received, peer).wait();
+      y.start();
+      x.start();
+      y.wait();
+      x.wait();
+    }
+    sent.wait();
+    expect_message(received, peer, comm.rank(), step);
+    expect_message(from_x, peer, comm.rank(), step);
+    expect_message(from_y, peer, comm.rank(), step + 50);
+  }
+}
+
+TEST(Communicators, without_mpi_are_not_split) {
+  auto comm = Communicator::from_context(sluice::kokkos::Queue<Exec>(Exec()), sluice::mpi::context(MPI_COMM_WORLD));
+  EXPECT_THROW(static_cast<void>(comm.split(0, 0)), sluice::Error);
+  EXPECT_THROW(static_cast<void>(comm.duplicate()), sluice::Error);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {

@@ -132,13 +132,13 @@ struct GridHalos {
   std::string name;
   std::map<std::pair<std::type_index, Stream::Kind>, std::shared_ptr<void>> halos;
   bool failed = false;
+  bool kept_back = false;
 };
 
 /// Those of all halos on the same ranks, in the same order on each.
 using AllGridHalos = std::vector<std::shared_ptr<GridHalos>>;
 
-/// For a new halo: what one that is gone has left, if all ranks have that left, of the shape that they want now; else
-/// none so far. Collective.
+/// Unused halos of this shape, if all ranks have them; else a new entry. Collective.
 inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI_Comm handle, Shape shape) {
   constexpr std::ptrdiff_t kMostLeft = 8;
   constexpr unsigned char kLeft = 1, kFits = 2;
@@ -147,7 +147,7 @@ inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI
   std::vector<unsigned char> says;
   for (const auto& one : all) {
     const bool left = one.use_count() == 1;
-    const bool fits = left && !one->failed && one->shape == shape;
+    const bool fits = left && !one->failed && !one->kept_back && one->shape == shape;
     says.push_back(static_cast<unsigned char>((left ? kLeft : 0) | (fits ? kFits : 0)));
   }
   if (!all.empty()) {
@@ -233,6 +233,9 @@ class GridHalo {
     return halo;
   }
 
+  /// No later halo takes the channels over: what they run on may end with this one.
+  void keep_for_itself() const { halos_->kept_back = true; }
+
  private:
   template <std::size_t D>
   struct Grid {
@@ -295,21 +298,22 @@ class StreamHalo {
       : queue_(queue), halo_(pattern, width, arrays...) {
     static_assert((std::is_same_v<typename Arrays::memory_space, MemorySpace> && ...),
                   "the arrays of a halo are in one memory space");
+    if (queue.stream().kind() != Stream::Kind::program_order) halo_.keep_for_itself();
     halo(arrays...);
   }
 
   /// Enqueues: ghosts get what their owners have at this point of their queues.
   template <class... Arrays>
   void enqueueGather(const Arrays&... arrays) {
+    const Keep kept(queue_, arrays...);
     halo_.gather(queue_, arrays...);
-    keep(arrays...);
   }
   /// Enqueues: what ghosts have is combined into their owners' values, by an operation of Cabana::Grid::ScatterReduce.
   /// The sum is the same every time; Replace takes the value of the pattern's last direction.
   template <class Operation, class... Arrays>
   void enqueueScatter(const Operation& operation, const Arrays&... arrays) {
+    const Keep kept(queue_, arrays...);
     halo_.scatter(queue_, operation, arrays...);
-    keep(arrays...);
   }
 
   /// The same on an instance that is named in each call, as Cabana::Grid::Halo does.
@@ -322,17 +326,33 @@ class StreamHalo {
     halo_.scatter(kokkos::Queue<ExecutionSpace>(exec), operation, arrays...);
   }
 
-  /// What moves these: to commit, to start and finish apart, to describe.
+  /// What moves these: to commit, to start and finish apart, to describe. The caller keeps the arrays then.
   template <class... Arrays>
   detail::HaloOf<Exec, Arrays...>& halo(const Arrays&... arrays) {
     return halo_.on(queue_, arrays...);
   }
 
  private:
+  /// Keeps arrays until what is enqueued meanwhile on a host stream has run, also of what fails half-way.
   template <class... Arrays>
-  void keep(const Arrays&... arrays) {
-    if (queue_.stream().kind() == Stream::Kind::host) queue_.run([views = std::tuple(arrays.view()...)] {});
-  }
+  class Keep {
+   public:
+    Keep(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) : queue_(queue), views_(arrays.view()...) {}
+    ~Keep() {
+      if (queue_.stream().kind() != Stream::Kind::host) return;
+      try {
+        queue_.run([views = views_] {});
+      } catch (...) {
+        new std::tuple(views_);  // never freed: what is enqueued may still use them
+      }
+    }
+    Keep(const Keep&) = delete;
+    Keep& operator=(const Keep&) = delete;
+
+   private:
+    const kokkos::Queue<Exec>& queue_;
+    std::tuple<typename Arrays::view_type...> views_;
+  };
 
   kokkos::Queue<Exec> queue_;
   detail::GridHalo halo_;

@@ -164,6 +164,13 @@ class ViewReceiver {
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
   }
+  /// In program order: the same, if the next epoch comes in time; else nothing changes.
+  bool wait_for(Timeout timeout) {
+    const bool came = view_.end().wait_for(timeout).has_value();
+    if (came)
+      view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
+    return came;
+  }
   /// Enqueues: nobody reads that epoch any more; the peer may overwrite the View.
   void release() {
     const detail::ToolRegion region("sluice: release");

@@ -23,6 +23,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace sluice::kokkos {
 
@@ -47,20 +48,19 @@ class Growing {
     End end;
   };
 
-  Growing(Context context, const std::string& name, Rank peer, int depth, Place place)
-      : context_(std::move(context)), name_(name), scope_(context_.scope(name)), peer_(peer), depth_(depth),
-        place_(place) {}
+  Growing(Context context, const std::string& name, Rank peer, int depth)
+      : context_(std::move(context)), name_(name), scope_(context_.scope(name)), peer_(peer), depth_(depth) {}
 
   /// The channel of the next message, which is opened if need be. `contents()` describes the message, alike at both
   /// ends.
   template <class Contents>
-  Way& way_for(std::size_t bytes, const Contents& contents) {
+  Way& way_for(std::size_t bytes, const Place& place, const Contents& contents) {
     if (bytes <= capacity_) return ways_.back();
     const std::size_t capacity = std::bit_ceil(std::max(bytes, kSmallest));
     const auto slots = capacity * static_cast<std::size_t>(depth_);
-    Slice memory = context_.allocate(slots, place_.space, place_.device).all();
+    Slice memory = context_.allocate(slots, place.space, place.device).all();
     const std::string first = "first message: " + contents();
-    const ChannelOptions options{.depth = depth_, .stream = place_.stream, .contents = first};
+    const ChannelOptions options{.depth = depth_, .stream = place.stream, .contents = first};
     const auto tag = static_cast<Tag>(ways_.size());
     End end = open_named("set of messages", name_, [&] {
       if constexpr (std::is_same_v<End, Sender>)
@@ -81,7 +81,6 @@ class Growing {
   Scope scope_;
   Rank peer_;
   int depth_;
-  Place place_;
   std::size_t capacity_ = 0;
   std::deque<Way> ways_;  // which stay where they are
 };
@@ -196,7 +195,7 @@ class Messages {
     if (bytes == 0)
       message->end();
     else
-      unsent_ += way_to(out_, peer).post(message, contents);
+      unsent_ += way_to(out_, peer).post(message, queue_, contents);
     push();
     return {peer, true, std::move(message)};
   }
@@ -209,7 +208,7 @@ class Messages {
     if (bytes == 0)
       message->end();
     else
-      way_to(in_, peer).post(message, contents);
+      way_to(in_, peer).post(message, queue_, contents);
     push();
     return {peer, false, std::move(message)};
   }
@@ -252,6 +251,16 @@ class Messages {
     return over(request);
   }
 
+  /// Puts, and where early takes, what can be without blocking. @return whether nothing is left to be put
+  bool turn() {
+    const bool all = push();
+    if (early_) take_arrived(nullptr);
+    return all;
+  }
+  /// Something else that is put while calls wait here, as long as the caller keeps this: `*push` puts what it can,
+  /// never throws, and returns whether that is all.
+  void put_beside(const std::shared_ptr<std::function<bool()>>& push) { beside_.push_back(push); }
+
   /// Later calls use this queue; the host waits until the one before has done its work.
   /// @throws Error{Code::misuse} for one of another GPU, or a host stream in place of program order and vice versa
   void go_to(const Queue<Exec>& queue) {
@@ -293,9 +302,11 @@ class Messages {
     std::exception_ptr failure = nullptr;
 
     /// One more waits.
-    std::size_t post(std::shared_ptr<Message> message, const Contents& contents) {
+    std::size_t post(std::shared_ptr<Message> message, const Queue<Exec>& queue, const Contents& contents) {
       if (failure) std::rethrow_exception(failure);
-      auto& way = channels.way_for(message->bytes,
+      const typename detail::Growing<End>::Place place{queue.stream(), detail::kSpaceOf<Exec>,
+                                                       detail::device_of(queue.exec())};
+      auto& way = channels.way_for(message->bytes, place,
                                    [&] { return contents ? contents() : std::to_string(message->bytes) + " bytes"; });
       waiting.push_back({&way, std::move(message)});
       return 1;
@@ -307,8 +318,7 @@ class Messages {
     const auto found = all.find(peer);
     if (found != all.end()) return found->second;
     using Channels = detail::Growing<End>;
-    const typename Channels::Place place{queue_.stream(), detail::kSpaceOf<Exec>, detail::device_of(queue_.exec())};
-    return all.emplace(peer, Direction<End>{Channels(context_, name_, peer, depth_, place), {}}).first->second;
+    return all.emplace(peer, Direction<End>{Channels(context_, name_, peer, depth_), {}}).first->second;
   }
 
   template <detail::Way kWay, class View>
@@ -348,7 +358,7 @@ class Messages {
   }
   /// Puts what can be put. Returns whether that is all.
   bool push() {
-    if (unsent_ == 0) return true;
+    if (unsent_ == 0 && beside_.empty()) return true;
     for (auto& [peer, direction] : out_) {
       try {
         push(direction.waiting);
@@ -356,7 +366,13 @@ class Messages {
         fail(direction, std::current_exception());
       }
     }
-    return unsent_ == 0;
+    bool all = unsent_ == 0;
+    std::erase_if(beside_, [&](const auto& one) {
+      const auto still = one.lock();
+      if (still) all = (*still)() && all;
+      return still == nullptr;
+    });
+    return all;
   }
   void push(std::deque<Waiting<Sender>>& waiting) {
     for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front(), --unsent_) {
@@ -453,8 +469,11 @@ class Messages {
     const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = in_order ? deadline_after(context_.timeout()) : connected_by;
-    for (Timeout turn = kShortTurn; !idle() && Clock::now() < deadline; turn = std::min(2 * turn, kLongTurn)) {
+    for (Timeout turn = kShortTurn; !idle(); turn = std::min(2 * turn, kLongTurn)) {
       if (!end.connected() && Clock::now() >= connected_by) break;
+      if (Clock::now() >= deadline)
+        throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
+                    "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'");
       if (early_) take_arrived(&from);
       if (!in_order) {
         std::this_thread::yield();
@@ -478,6 +497,7 @@ class Messages {
   std::map<Rank, Direction<Sender>> out_;
   std::map<Rank, Direction<Receiver>> in_;
   std::size_t unsent_ = 0;  // messages to all peers
+  std::vector<std::weak_ptr<std::function<bool()>>> beside_;
 };
 
 template <class Exec>

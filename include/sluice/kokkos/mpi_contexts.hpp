@@ -8,9 +8,12 @@
 #include <mpi.h>
 #include <Kokkos_Core.hpp>
 
+#include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <typeindex>
+#include <utility>
 #include <vector>
 
 namespace sluice::kokkos::detail {
@@ -21,10 +24,13 @@ inline void check_mpi(int result) {
 
 /// What all communicators of the same ranks in the same order have in common.
 struct Shared {
+  explicit Shared(Context opened) : context(std::move(opened)) {}
+
   Context context;
+  std::int64_t number = 0;                                // among those of this process; the same on all of its ranks
   int named = 0;                                          // what was given a number for its name, on all ranks
   std::map<std::type_index, std::shared_ptr<void>> kept;  // of adaptors, one of a type, as long as Kokkos is there
-  std::shared_ptr<bool> failed = std::make_shared<bool>(false);  // something has: no further communicator shares this
+  std::shared_ptr<bool> failed = std::make_shared<bool>(false);  // if true, later communicators open their own
 
   /// The one of this type; the first time what `make` returns.
   template <class T, class Make>
@@ -57,12 +63,13 @@ struct Contexts {
     for (One& one : all) MPI_Group_free(&one.ranks);
   }
 
+  /// The newest with these ranks that nothing has failed in.
   std::shared_ptr<Shared> of(MPI_Group ranks) const {
-    for (const One& one : all) {
+    for (auto one = all.rbegin(); one != all.rend(); ++one) {
       int order = MPI_UNEQUAL;
-      check_mpi(MPI_Group_compare(ranks, one.ranks, &order));
+      check_mpi(MPI_Group_compare(ranks, one->ranks, &order));
       if (order != MPI_IDENT) continue;
-      if (auto found = one.shared.lock(); found && !*found->failed) return found;
+      if (auto found = one->shared.lock(); found && !*found->failed) return found;
     }
     return nullptr;
   }
@@ -72,6 +79,7 @@ struct Contexts {
   }
 
   std::vector<One> all;
+  std::int64_t numbers = 0;      // given so far
   std::shared_ptr<Shared> last;  // kept where nothing else keeps it: a program makes one grid after another
 };
 
@@ -114,22 +122,27 @@ void set_attribute(MPI_Comm handle, const std::shared_ptr<T>& value) {
   check_mpi(MPI_Comm_set_attr(handle, attribute<T>(), new std::shared_ptr<T>(value)));
 }
 
-/// The first call with a communicator, and its duplicates, is collective. The first one with these ranks opens a
-/// context, which is closed with their last communicator and halo, or when other ranks have opened one since.
+/// The context of these ranks. The first call with a communicator, or with one that it is a duplicate of, is
+/// collective. A context is closed with the last communicator and halo of its ranks; the newest one stays until one of
+/// other ranks replaces it.
 inline std::shared_ptr<Shared> shared_by(MPI_Comm handle) {
   if (auto found = find_attribute<Shared>(handle)) return found;
   auto contexts = find_attribute<Contexts>(MPI_COMM_SELF);
   if (!contexts) set_attribute(MPI_COMM_SELF, contexts = std::make_shared<Contexts>());
-  MPI_Group ranks = MPI_GROUP_NULL;
-  check_mpi(MPI_Comm_group(handle, &ranks));
-  auto shared = contexts->of(ranks);
-  int everywhere = shared != nullptr ? 1 : 0;  // some rank may have closed its own
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &everywhere, 1, MPI_INT, MPI_MIN, handle));
-  if (everywhere == 0) {
+  MPI_Group group = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(handle, &group));
+  const auto free = [](MPI_Group* one) { MPI_Group_free(one); };
+  std::unique_ptr<MPI_Group, decltype(free)> ranks(&group, free);
+  auto shared = contexts->of(group);
+  // All have the same one, or all open another: some rank may have closed its own, or seen it fail.
+  const std::int64_t mine = shared != nullptr ? shared->number : 0;
+  std::array<std::int64_t, 3> least{mine, -mine, -contexts->numbers};
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), static_cast<int>(least.size()), MPI_INT64_T, MPI_MIN, handle));
+  if (least[0] == 0 || least[0] != -least[1]) {
     shared = until_kokkos_ends(std::make_shared<Shared>(mpi::context(handle)));
-    contexts->add(ranks, shared);
-  } else {
-    check_mpi(MPI_Group_free(&ranks));
+    shared->number = 1 - least[2];
+    contexts->numbers = shared->number;
+    contexts->add(*ranks.release(), shared);
   }
   contexts->last = shared;
   set_attribute(handle, shared);

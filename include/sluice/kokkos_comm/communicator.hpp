@@ -76,12 +76,15 @@ class Moving final : public Pending {
 
  public:
   Moving(std::shared_ptr<Messages> messages, One first, One second = {})
-      : messages_(std::move(messages)), first_(std::move(first)), second_(std::move(second)) {}
+      : messages_(std::move(messages)), queue_(messages_->queue()), first_(std::move(first)),
+        second_(std::move(second)) {}
   bool test() override {
+    messages_->go_to(queue_);
     const bool first = messages_->test(first_);
     return messages_->test(second_) && first;
   }
   void wait() override {
+    messages_->go_to(queue_);
     try {
       messages_->wait(first_);
     } catch (const Error& reason) {
@@ -94,6 +97,7 @@ class Moving final : public Pending {
 
  private:
   std::shared_ptr<Messages> messages_;
+  kokkos::Queue<Exec> queue_;
   One first_, second_;
 };
 
@@ -145,7 +149,7 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   using size_type = communication_space::size_type;
   using rank_type = communication_space::rank_type;
 
-  /// Of MPI's communicator, which lives as long; collective with the first of its ranks.
+  /// Wraps MPI's communicator, which must outlive this. Collective with the first one of its ranks.
   /// @throws sluice::Error as sluice::mpi::context
   [[nodiscard]] static Communicator from_raw(communicator_type comm, const Exec& exec = {}) {
     return Communicator(comm, Queue(exec), false);
@@ -162,12 +166,15 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
     MPI_Comm_dup(comm, &made);
     return owned(made, Queue(exec));
   }
+  /// @throws sluice::Error with Code::misuse without MPI
   [[nodiscard]] std::optional<Communicator> split(int color, int key) {
+    check_mpi();
     communicator_type made = MPI_COMM_NULL;
     MPI_Comm_split(comm_, color, key, &made);
     return owned(made, queue_);
   }
   [[nodiscard]] std::optional<Communicator> duplicate() {
+    check_mpi();
     communicator_type made = MPI_COMM_NULL;
     MPI_Comm_dup(comm_, &made);
     return owned(made, queue_);
@@ -212,6 +219,10 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   }
 
  private:
+  void check_mpi() const {
+    if (comm_ == MPI_COMM_NULL)
+      throw sluice::Error(sluice::Code::misuse, rank(), -1, 0, 0, "a Communicator without MPI is not split");
+  }
   Communicator(communicator_type comm, const Queue& queue, bool owned)
       : comm_(comm), owned_(owned), queue_(queue),
         messages_(sluice::kokkos_comm::detail::messages_of<Exec>(comm, queue)) {}
@@ -228,7 +239,7 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   std::shared_ptr<Messages> messages_;
 };
 
-/// What is under way. It keeps its Views; one that is gone before it is over is no longer waited for.
+/// What is under way. It keeps its Views. Destroying one that is not over does not wait for it.
 template <>
 class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
  public:
@@ -297,7 +308,8 @@ inline void wait_all(std::span<Request<sluice::kokkos_comm::CommSpace>> requests
   if (first) std::rethrow_exception(first);
 }
 
-/// Blocks the host until one is over. @return its place; nothing where none is under way
+/// Blocks the host until one is over. @return its place; nothing where none is under way. On streams that is the first
+/// whose peer has opened its end, not the first that has come.
 /// @throws sluice::Error with Code::timeout after SLUICE_TIMEOUT, which changes nothing
 inline std::optional<int> wait_any(std::span<Request<sluice::kokkos_comm::CommSpace>> requests) {
   using Clock = std::chrono::steady_clock;

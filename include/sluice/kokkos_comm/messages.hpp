@@ -8,8 +8,10 @@
 #include <KokkosComm/KokkosComm.hpp>
 #include <Kokkos_Core.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -56,63 +58,26 @@ class Channel {
  public:
   /// `Ends`: a Handle, or a Communicator.
   template <class Ends>
-  Channel(Ends& ends, int dest, int src, int tag)
-      : ends_(ends.messages()), queue_(ends_->queue()), dest_(dest), src_(src), tag_(tag) {}
+  Channel(Ends& ends, int dest, int src, int tag) : all_(std::make_unique<All>(ends.messages(), dest, src, tag)) {}
 
   /// @throws Error{Code::misuse} after the first `start`
   template <class View>
   void sendinit(const View& view) {
-    check(out_.empty() && in_.empty(), "is added to after its first start");
-    const auto number = static_cast<Tag>(senders_++);
-    opens_.push_back([view, number](Channel& channel, Scope& scope) {
-      channel.out_.push_back(std::make_unique<Out<View>>(kokkos::ViewSender<Exec, View>(
-          channel.ends_->context(), scope, channel.queue_, channel.dest_, number, view)));
-    });
+    all_->template init<Out<View>, kokkos::ViewSender<Exec, View>>(view, all_->dest, all_->senders++, all_->out);
   }
   template <class View>
   void recvinit(const View& view) {
-    check(out_.empty() && in_.empty(), "is added to after its first start");
-    const auto number = static_cast<Tag>(receivers_++);
-    opens_.push_back([view, number](Channel& channel, Scope& scope) {
-      channel.in_.push_back(std::make_unique<In<View>>(kokkos::ViewReceiver<Exec, View>(
-          channel.ends_->context(), scope, channel.queue_, channel.src_, number, view)));
-    });
+    all_->template init<In<View>, kokkos::ViewReceiver<Exec, View>>(view, all_->src, all_->receivers++, all_->in);
   }
 
   /// Enqueues: what the Views to send have at this point of the queue is sent; those to be received into are the
-  /// peer's until `wait`. In program order what a peer has not started to receive is put by `wait`. The first time it
-  /// opens channels.
+  /// peer's until `wait`. In program order what a peer has not started to receive is put by a later call, of this or of
+  /// what was made with the same communicator. The first time it opens channels.
   /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
-  void start() {
-    check(!started_, "starts again before its wait");
-    if (!opens_.empty()) {
-      Scope scope = ends_->context().scope(ends_->name() + ", channel " + std::to_string(tag_));
-      for (const auto& open : std::exchange(opens_, {})) open(*this, scope);
-    } else {
-      for (const auto& one : in_) one->release();
-    }
-    started_ = true;
-    unsent_ = out_.size();
-    push();
-  }
+  void start() { all_->start(); }
   /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
   /// @throws Error{Code::timeout} where peers do not come in time, which changes nothing: it can be called again
-  void wait() {
-    if (!started_) return;
-    const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
-    for (const auto begin = std::chrono::steady_clock::now(); !push(); std::this_thread::yield()) {
-      const auto passed = std::chrono::steady_clock::now() - begin;
-      Sender& first = out_[out_.size() - unsent_]->end();
-      if (passed > ends_->context().connect_timeout() && !first.connected()) first.wait_connected(Timeout::zero());
-      if (passed > ends_->context().timeout())
-        throw Error(Code::timeout, ends_->context().rank(), dest_, first.tag(), first.epoch() + 1,
-                    "the peer does not start to receive");
-    }
-    for (; received_ < in_.size(); ++received_) in_[received_]->wait(in_order);
-    for (const auto& one : out_) one->acquire();
-    received_ = 0;
-    started_ = false;
-  }
+  void wait() { all_->wait(); }
 
  private:
   struct AnyOut {
@@ -130,56 +95,144 @@ class Channel {
       try {
         view.acquire();
       } catch (const Error& reason) {
-        if (reason.code() != Code::misuse) throw;  // the peer has taken all that was sent, and closed its end
+        if (reason.code() != Code::misuse) throw;
+        static_cast<void>(
+            end().connected());  // throws what has failed; else the peer has taken all, and closed its end
       }
     }
     kokkos::ViewSender<Exec, View> view;
   };
   struct AnyIn {
     virtual ~AnyIn() = default;
-    virtual void wait(bool in_order) = 0;
+    virtual Receiver& end() = 0;
+    virtual void wait() = 0;
+    virtual bool wait_for(Timeout timeout) = 0;
     virtual void release() = 0;
   };
   template <class View>
   struct In final : AnyIn {
     explicit In(kokkos::ViewReceiver<Exec, View> made) : view(std::move(made)) {}
-    void wait(bool in_order) override {
-      if (in_order) view.channel().wait_connected();
-      view.wait();
-    }
+    Receiver& end() override { return view.channel(); }
+    void wait() override { view.wait(); }
+    bool wait_for(Timeout timeout) override { return view.wait_for(timeout); }
     void release() override { view.release(); }
     kokkos::ViewReceiver<Exec, View> view;
   };
 
-  void check(bool right, const char* what) const {
-    if (!right)
-      throw Error(Code::misuse, ends_->context().rank(), dest_, static_cast<Tag>(tag_), 0,
-                  std::string("a Channel of KokkosComm ") + what);
-  }
-  /// Puts what may be put without the host waiting. Returns whether that is all.
-  bool push() {
-    const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
-    for (; unsent_ > 0; --unsent_) {
-      AnyOut& next = *out_[out_.size() - unsent_];
-      if (in_order && !next.end().credited()) return false;
-      next.put();
+  struct All {
+    All(std::shared_ptr<kokkos::Messages<Exec>> made_with, int to, int from, int number)
+        : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {
+      ends->put_beside(beside);
     }
-    return true;
-  }
+    All(const All&) = delete;
+    All& operator=(const All&) = delete;
 
-  std::shared_ptr<kokkos::Messages<Exec>> ends_;
-  kokkos::Queue<Exec> queue_;
-  int dest_;
-  int src_;
-  int tag_;
-  int senders_ = 0;
-  int receivers_ = 0;
-  std::vector<std::function<void(Channel&, Scope&)>> opens_;
-  std::vector<std::unique_ptr<AnyOut>> out_;
-  std::vector<std::unique_ptr<AnyIn>> in_;
-  bool started_ = false;
-  std::size_t unsent_ = 0;
-  std::size_t received_ = 0;
+    template <class Made, class End, class View, class List>
+    void init(const View& view, int peer, int number, List& list) {
+      check(out.empty() && in.empty(), "is added to after its first start");
+      opens.push_back([this, view, peer, number, &list](Scope& scope) {
+        list.push_back(
+            std::make_unique<Made>(End(ends->context(), scope, queue, peer, static_cast<Tag>(number), view)));
+      });
+    }
+
+    void start() {
+      check(!started, "starts again before its wait");
+      if (!opens.empty()) {
+        Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
+        for (; !opens.empty(); opens.pop_front()) opens.front()(scope);
+      } else {
+        for (const auto& one : in) one->release();
+      }
+      started = true;
+      unsent = out.size();
+      push();
+    }
+
+    void wait() {
+      if (!started) return;
+      using Clock = std::chrono::steady_clock;
+      const bool in_order = queue.stream().kind() == Stream::Kind::program_order;
+      const auto begin = Clock::now();
+      for (Timeout turn = kShortTurn;; turn = std::min(2 * turn, kLongTurn)) {
+        const bool sent = push();
+        if (in_order) {
+          const bool alone = ends->turn() && sent;
+          while (received < in.size() && in[received]->wait_for(alone ? turn : Timeout::zero())) ++received;
+        } else if (sent) {
+          for (; received < in.size() && ready(in[received]->end()); ++received) in[received]->wait();
+        }
+        if (sent && received == in.size()) break;
+        check_time(Clock::now() - begin);
+        if (!sent || !in_order) std::this_thread::yield();
+      }
+      for (const auto& one : out) one->acquire();
+      received = 0;
+      started = false;
+    }
+    void check_time(std::chrono::nanoseconds passed) {
+      const bool late = passed > ends->context().timeout();
+      const auto look_at = [&](auto& end) {
+        if (passed > ends->context().connect_timeout() && !end.connected()) end.wait_connected(Timeout::zero());
+        if (late)
+          throw Error(Code::timeout, ends->context().rank(), end.peer(), end.tag(), end.epoch() + 1,
+                      "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm");
+      };
+      if (unsent > 0)
+        look_at(out[out.size() - unsent]->end());
+      else if (received < in.size())
+        look_at(in[received]->end());
+    }
+
+    /// Puts what may be put without the host waiting. Returns whether that is all.
+    bool push() {
+      for (; unsent > 0; --unsent) {
+        AnyOut& next = *out[out.size() - unsent];
+        if (!ready(next.end())) return false;
+        next.put();
+      }
+      return true;
+    }
+    bool ready(Sender& end) const {
+      return queue.stream().kind() == Stream::Kind::program_order ? end.credited() : enqueues(end);
+    }
+    bool ready(Receiver& end) const { return enqueues(end); }
+    /// On a host stream an operation waits for its peer by itself; on a GPU's the host would.
+    template <class End>
+    bool enqueues(End& end) const {
+      return queue.stream().kind() == Stream::Kind::host || end.connected();
+    }
+
+    void check(bool right, const char* what) const {
+      if (!right)
+        throw Error(Code::misuse, ends->context().rank(), dest, static_cast<Tag>(tag), 0,
+                    std::string("a Channel of KokkosComm ") + what);
+    }
+
+    static constexpr Timeout kShortTurn = std::chrono::microseconds(50);
+    static constexpr Timeout kLongTurn = std::chrono::milliseconds(2);
+
+    std::shared_ptr<kokkos::Messages<Exec>> ends;
+    kokkos::Queue<Exec> queue;
+    int dest, src, tag;
+    int senders = 0;
+    int receivers = 0;
+    std::deque<std::function<void(Scope&)>> opens;  // of those to be opened
+    std::vector<std::unique_ptr<AnyOut>> out;
+    std::vector<std::unique_ptr<AnyIn>> in;
+    bool started = false;
+    std::size_t unsent = 0;
+    std::size_t received = 0;
+    std::shared_ptr<std::function<bool()>> beside = std::make_shared<std::function<bool()>>([this] {
+      try {
+        return push();
+      } catch (...) {
+        return true;  // what has failed is thrown by the call that waits for it
+      }
+    });
+  };
+
+  std::unique_ptr<All> all_;
 };
 
 }  // namespace sluice::kokkos_comm
