@@ -177,6 +177,7 @@ void exchange_all(Context& context, const Case& one) {
   auto of_none = drawn.options;
   of_none.name = "of none";
   Halo idle(context, queue, drawn.grid, drawn.width, of_none, none);
+  EXPECT_EQ(idle.describe(), "no neighbours\n");
   for (Index step = 1; step <= 5; ++step) {
     idle.exchange();
     queue.run([&, step] {

@@ -291,9 +291,7 @@ TEST(Messages, that_cannot_be_packed_on_a_stream_leave_slots_to_what_they_enqueu
   });
 }
 
-/// Sizes that would fit into each other's slots.
-/// Ten times as many as the channels' depth, from each to each, before anybody waits, and then for the sent ones first.
-/// A rank waits for a peer that waits for another, and so on in a ring.
+/// Ten times the channels' depth, from each rank to each, before any rank waits; then each waits for its sends first.
 TEST(Messages, that_are_unpacked_early_may_be_as_many_as_ranks_like) {
   for (const int ranks : {1, 2, 3}) {
     run_peers({.ranks = ranks, .processes = ranks == 2}, [](Context& context) {
@@ -353,6 +351,7 @@ TEST(Messages, that_are_too_many_wait_for_a_later_call) {
   });
 }
 
+/// Sizes that would fit into each other's slots.
 TEST(Messages, of_unlike_sizes_are_a_mismatch) {
   run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "all");
