@@ -27,12 +27,11 @@ template class Cabana::CommunicationPlan<Host, CommSpace>;
 // An instantiation leaves out inherited members, which is why bases stand beside those that derive from them.
 using OfParticles = Cabana::CommunicationDataAoSoA<Particles>;
 using OfPositions = Cabana::CommunicationDataSlice<Positions>;
-template class sluice::cabana::detail::HaloData<Exported, OfParticles>;
-template class sluice::cabana::detail::GatherOf<Exported, OfParticles>;
-template class sluice::cabana::detail::GatherOf<Imported, OfPositions>;
+template class sluice::cabana::detail::HaloMove<Exported, OfParticles, false>;
+template class sluice::cabana::detail::HaloMove<Imported, OfPositions, false>;
 template class Cabana::Gather<Exported, Particles>;
 template class Cabana::Gather<Imported, Positions>;
-template class sluice::cabana::detail::ScatterOf<Exported, OfPositions>;
+template class sluice::cabana::detail::HaloMove<Exported, OfPositions, true>;
 template class Cabana::Scatter<Exported, Positions>;
 
 namespace {

@@ -341,6 +341,26 @@ TEST(StreamHalo, keeps_arrays_as_long_as_a_host_stream_has_not_come_to_them) {
   EXPECT_EQ(view.use_count(), 1);
 }
 
+/// The stream ends with its halo; the next halo of that shape runs on another stream.
+TEST(StreamHalo, leaves_no_channels_that_run_on_its_stream) {
+  const auto local = make_grid<2>({true, true}, 1);
+  const int rank = rank_of(local->globalGrid().comm());
+  const auto cells = make_pair<double, Host>("cells", local, 2, grid::Cell());
+  const grid::NodeHaloPattern<2> pattern;
+  const auto mpi = grid::createHalo(pattern, 1, *cells.theirs);
+  for (int step = 0; step < 3; ++step) {
+    HostStream host;
+    const kokkos::Queue<Exec> queue(Exec(), host);
+    const auto halo = cabana::createStreamHalo(queue, pattern, 1, *cells.ours);
+    fill(cells.ours->view(), rank, step);
+    fill(cells.theirs->view(), rank, step);
+    halo->enqueueGather(*cells.ours);
+    queue.fence("test");
+    mpi->gather(Exec(), *cells.theirs);
+    expect_equal(cells.ours->view(), cells.theirs->view(), "gather " + std::to_string(step));
+  }
+}
+
 TEST(GridHalo, says_where_its_arrays_are) {
   const auto local = make_grid<2>({true, true}, 2);
   const auto cells = make_pair<double, Host>("cells", local, 1, grid::Cell()).ours;

@@ -118,7 +118,7 @@ class SharedRanges {
   std::vector<std::array<kokkos::Range, 2>> ranges_;
 };
 
-/// Of the arrays of a grid's halo, and of its block: halos that are equal in it can use the same channels.
+/// Describes the arrays and the block of a grid's halo. Halos of equal shapes can use the same channels.
 struct Shape {
   std::type_index arrays;
   std::vector<std::int64_t> numbers;
@@ -126,19 +126,18 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// The halos of one shape, one for each kind of execution space that used it: see `take_halos`.
+/// The open halos of one shape, one for each kind of execution space: see `take_halos`.
 struct GridHalos {
   Shape shape;
   std::string name;
   std::map<std::pair<std::type_index, Stream::Kind>, std::shared_ptr<void>> halos;
-  bool failed = false;
-  bool kept_back = false;
+  bool reusable = true;
 };
 
-/// Those of all halos on the same ranks, in the same order on each.
+/// The entries of all halos on the same ranks, in the same order on each rank.
 using AllGridHalos = std::vector<std::shared_ptr<GridHalos>>;
 
-/// Unused halos of this shape, if all ranks have them; else a new entry. Collective.
+/// Returns unused halos of this shape if all ranks have them, else a new entry. Collective.
 inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI_Comm handle, Shape shape) {
   constexpr std::ptrdiff_t kMostLeft = 8;
   constexpr unsigned char kLeft = 1, kFits = 2;
@@ -147,7 +146,7 @@ inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI
   std::vector<unsigned char> says;
   for (const auto& one : all) {
     const bool left = one.use_count() == 1;
-    const bool fits = left && !one->failed && !one->kept_back && one->shape == shape;
+    const bool fits = left && one->reusable && one->shape == shape;
     says.push_back(static_cast<unsigned char>((left ? kLeft : 0) | (fits ? kFits : 0)));
   }
   if (!all.empty()) {
@@ -157,10 +156,10 @@ inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI
   const auto found = std::ranges::find_if(says, [](unsigned char said) { return (said & kFits) != 0; });
   if (found != says.end()) {
     const auto at = all.begin() + (found - says.begin());
-    std::rotate(at, at + 1, all.end());  // the ones that are used stay
+    std::rotate(at, at + 1, all.end());  // the least recently used is the first to be dropped
     return all.back();
   }
-  // The oldest go where more are left than are worth to keep.
+  // Drops the oldest unused entries beyond kMostLeft.
   auto left = std::ranges::count_if(says, [](unsigned char said) { return (said & kLeft) != 0; });
   auto said = says.begin();
   std::erase_if(all, [&](const auto&) { return (*said++ & kLeft) != 0 && left-- >= kMostLeft; });
@@ -169,7 +168,7 @@ inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI
   return all.back();
 }
 
-/// What the ranges of an array, and so a halo's channels and kernels, depend on, beside its type.
+/// Appends the numbers that, with the array's type, determine its ranges and so a halo's channels and kernels.
 template <class Array>
 void append_shape(std::vector<std::int64_t>& numbers, const Array& array) {
   const auto view = array.view();
@@ -221,7 +220,7 @@ class GridHalo {
   void scatter(const kokkos::Queue<Exec>& queue, const Operation& how, const Arrays&... arrays) const {
     use([&] { on(queue, arrays...).scatter(operation(how), Borrowed<Arrays>(arrays.view())...); });
   }
-  /// What moves such arrays on such a queue, which then goes on there. The first call opens it.
+  /// Returns the halo for such arrays, moved to this queue. The first call opens it.
   template <class Exec, class... Arrays>
   HaloOf<Exec, Arrays...>& on(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) const {
     using Made = HaloOf<Exec, Arrays...>;
@@ -233,8 +232,11 @@ class GridHalo {
     return halo;
   }
 
-  /// No later halo takes the channels over: what they run on may end with this one.
-  void keep_for_itself() const { halos_->kept_back = true; }
+  /// Closes the channels, which no later halo takes over.
+  void close() const noexcept {
+    halos_->reusable = false;
+    halos_->halos.clear();
+  }
 
  private:
   template <std::size_t D>
@@ -252,7 +254,8 @@ class GridHalo {
     try {
       f();
     } catch (...) {
-      halos_->failed = *shared_->failed = true;
+      halos_->reusable = false;
+      *shared_->failed = true;
       throw;
     }
   }
@@ -298,9 +301,14 @@ class StreamHalo {
       : queue_(queue), halo_(pattern, width, arrays...) {
     static_assert((std::is_same_v<typename Arrays::memory_space, MemorySpace> && ...),
                   "the arrays of a halo are in one memory space");
-    if (queue.stream().kind() != Stream::Kind::program_order) halo_.keep_for_itself();
     halo(arrays...);
   }
+  /// A stream may end after this, and with it what its channels run on: no later halo takes these over.
+  ~StreamHalo() {
+    if (queue_.stream().kind() != Stream::Kind::program_order) halo_.close();
+  }
+  StreamHalo(const StreamHalo&) = delete;
+  StreamHalo& operator=(const StreamHalo&) = delete;
 
   /// Enqueues: ghosts get what their owners have at this point of their queues.
   template <class... Arrays>
@@ -316,7 +324,7 @@ class StreamHalo {
     halo_.scatter(queue_, operation, arrays...);
   }
 
-  /// The same on an instance that is named in each call, as Cabana::Grid::Halo does.
+  /// Like Cabana::Grid::Halo::gather and scatter: on the instance of each call.
   template <class ExecutionSpace, class... Arrays>
   void gather(const ExecutionSpace& exec, const Arrays&... arrays) {
     halo_.gather(kokkos::Queue<ExecutionSpace>(exec), arrays...);
@@ -326,14 +334,15 @@ class StreamHalo {
     halo_.scatter(kokkos::Queue<ExecutionSpace>(exec), operation, arrays...);
   }
 
-  /// What moves these: to commit, to start and finish apart, to describe. The caller keeps the arrays then.
+  /// Returns the kokkos::Halo for these arrays, to commit, to start and finish apart, or to describe it. What it moves
+  /// the caller keeps.
   template <class... Arrays>
   detail::HaloOf<Exec, Arrays...>& halo(const Arrays&... arrays) {
     return halo_.on(queue_, arrays...);
   }
 
  private:
-  /// Keeps arrays until what is enqueued meanwhile on a host stream has run, also of what fails half-way.
+  /// Keeps the arrays until the host stream has run everything that is enqueued in this object's lifetime.
   template <class... Arrays>
   class Keep {
    public:

@@ -56,7 +56,7 @@ struct Packed {
   Particles particles;
 };
 
-/// Those of a slice, whose memory others keep: their components, one particle after another.
+/// How particles of a slice lie in a message: their components, one particle after another. Does not keep the slice.
 template <class Slice>
 struct Packed<Slice, std::enable_if_t<Cabana::is_slice<Slice>::value>> {
   using Element = typename Slice::value_type;
@@ -98,7 +98,7 @@ struct Packed<Slice, std::enable_if_t<Cabana::is_slice<Slice>::value>> {
   std::size_t extents[kMostExtents] = {};
 };
 
-/// Which particles a message is of: those that a list of a plan names, or without it those from `first` on.
+/// The particles of a message: entries of a plan's list, or without a list consecutive ones, from `first` on.
 struct Chosen {
   const std::size_t* list = nullptr;
   std::size_t first = 0;
@@ -107,7 +107,7 @@ struct Chosen {
   KOKKOS_FUNCTION std::size_t at(std::size_t i) const { return list != nullptr ? list[first + i] : first + i; }
 };
 
-/// What goes to a neighbour, and what comes from it.
+/// The messages to and from a neighbour.
 struct Turn {
   int rank;
   Chosen out, in;
@@ -189,7 +189,7 @@ class Movers {
       run("sluice: unpack particles", which.count * to.bytes(),
           UnpackParticles<Particles, How>{to, which, packed, how});
     };
-    // What they refer to is there until all has moved: after a failure nothing of this is called any longer.
+    // Closures refer to locals: all are called before this returns, or never, as `move` calls nothing after a failure.
     sent_.clear();
     received_.clear();
     for (const Turn& turn : turns) {
@@ -248,14 +248,15 @@ class Movers {
   std::shared_ptr<bool> failed_;
 };
 
-/// Those of all plans of the same ranks, so that a plan made anew finds the channels open.
+/// Returns the Movers that all plans of the same ranks share, so that a new plan finds the channels open.
 template <class MemorySpace>
 std::shared_ptr<Movers<MemorySpace>> movers_of(MPI_Comm comm) {
   const auto shared = kokkos::detail::shared_by(comm);
   return shared->template keep<Movers<MemorySpace>>([&] { return std::make_shared<Movers<MemorySpace>>(*shared); });
 }
 
-/// Exported particles go to neighbours, and come in from `first` on. They have lists of the plan's.
+/// Returns the messages of a plan: exported particles go to neighbours, and imported ones land from `first` on. Refers
+/// to a list of the plan.
 template <class Plan>
 std::vector<Turn> exports_of(const Plan& plan, std::size_t first) {
   const std::size_t* const list = plan.getExportSteering().data();
@@ -269,94 +270,47 @@ std::vector<Turn> exports_of(const Plan& plan, std::size_t first) {
   return turns;
 }
 
-/// The way back.
-template <class Plan>
-std::vector<Turn> returns_of(const Plan& plan, std::size_t first) {
-  auto turns = exports_of(plan, first);
-  for (Turn& turn : turns) std::swap(turn.out, turn.in);
-  return turns;
-}
-
-/// What Gather and Scatter have in common, and Cabana's own buffers, with their sizes, for programs that use them:
-/// particles go through channels' memory.
-template <class Halo, class Buffers>
-class HaloData : public Cabana::CommunicationData<Halo, Buffers> {
+/// Gather, or with `kBack` Scatter. Has the buffers of Cabana's base, and their sizes, for programs that use them;
+/// particles go through the memory of channels.
+template <class Halo, class Buffers, bool kBack>
+class HaloMove : public Cabana::CommunicationData<Halo, Buffers> {
   using Base = Cabana::CommunicationData<Halo, Buffers>;
 
  public:
   using commspace_type = CommSpace;
   using typename Base::particle_data_type;
 
- protected:
-  HaloData(const Halo& halo, const particle_data_type& particles, double overallocation)
-      : Base(halo, particles, overallocation) {}
-
+  /// @throws std::runtime_error if the particles are not as many as the halo's own and its ghosts
+  HaloMove(const Halo& halo, const particle_data_type& particles, double overallocation = 1.0)
+      : Base(halo, particles, overallocation) {
+    reserve(halo, particles);
+  }
+  std::size_t totalSend() const { return totalSend(this->_comm_plan); }
+  std::size_t totalReceive() const { return totalReceive(this->_comm_plan); }
+  std::size_t totalSend(const Halo& halo) const { return kBack ? halo.totalNumImport() : halo.totalNumExport(); }
+  std::size_t totalReceive(const Halo& halo) const { return kBack ? halo.totalNumExport() : halo.totalNumImport(); }
+  /// Later calls of `apply` are for these; see Cabana::Gather. @throws as the constructor
   template <class... Overallocation>
-  void reserve(const Halo& halo, const particle_data_type& particles, std::vector<Turn> turns, std::size_t send,
-               std::size_t receive, Overallocation... overallocation) {
+  void reserve(const Halo& halo, const particle_data_type& particles, Overallocation... overallocation) {
     if (!Cabana::haloCheckValidSize(halo, particles))
       throw std::runtime_error("sluice: '" + particles.label() + "' has " + std::to_string(particles.size()) +
                                " particles, and the halo " + std::to_string(halo.numLocal()) + " and " +
                                std::to_string(halo.numGhost()) + " ghosts");
-    this->reserveImpl(halo, particles, send, receive, overallocation...);
-    turns_ = std::move(turns);
+    this->reserveImpl(halo, particles, totalSend(halo), totalReceive(halo), overallocation...);
+    turns_ = exports_of(halo, halo.numLocal());
+    if constexpr (kBack) {
+      for (Turn& turn : turns_) std::swap(turn.out, turn.in);
+    }
   }
-  template <class How>
-  void move(How how) {
-    this->_comm_plan.movers().move(turns_, this->_comm_data._particles, this->_comm_data._particles, how);
+  /// Blocks the host until this rank's ghosts are filled, or those of all ranks are added to their owners' particles.
+  /// Waits for work launched before on the default instance for their memory, and on no other. All ranks of the halo.
+  void apply() override {
+    const auto& particles = this->_comm_data._particles;
+    this->_comm_plan.movers().move(turns_, particles, particles, std::conditional_t<kBack, Add, Store>());
   }
 
  private:
-  std::vector<Turn> turns_;  // with lists of _comm_plan's
-};
-
-template <class Halo, class Buffers>
-class GatherOf : public HaloData<Halo, Buffers> {
- public:
-  using typename HaloData<Halo, Buffers>::particle_data_type;
-
-  /// @throws std::runtime_error if the particles are not as many as the halo's own and its ghosts
-  GatherOf(const Halo& halo, const particle_data_type& particles, double overallocation = 1.0)
-      : HaloData<Halo, Buffers>(halo, particles, overallocation) {
-    reserve(halo, particles);
-  }
-  std::size_t totalSend() const { return totalSend(this->_comm_plan); }
-  std::size_t totalReceive() const { return totalReceive(this->_comm_plan); }
-  std::size_t totalSend(const Halo& halo) const { return halo.totalNumExport(); }
-  std::size_t totalReceive(const Halo& halo) const { return halo.totalNumImport(); }
-  /// From now on for these; see Cabana::Gather. @throws as the constructor
-  template <class... Overallocation>
-  void reserve(const Halo& halo, const particle_data_type& particles, Overallocation... overallocation) {
-    HaloData<Halo, Buffers>::reserve(halo, particles, exports_of(halo, halo.numLocal()), totalSend(halo),
-                                     totalReceive(halo), overallocation...);
-  }
-  /// Blocks the host until the ghosts are there. Waits for what was launched on the default instance for their memory
-  /// before, and on no other. All ranks of the halo.
-  void apply() override { this->move(Store{}); }
-};
-
-template <class Halo, class Buffers>
-class ScatterOf : public HaloData<Halo, Buffers> {
- public:
-  using typename HaloData<Halo, Buffers>::particle_data_type;
-
-  /// @throws as Gather's
-  ScatterOf(const Halo& halo, const particle_data_type& particles, double overallocation = 1.0)
-      : HaloData<Halo, Buffers>(halo, particles, overallocation) {
-    reserve(halo, particles);
-  }
-  std::size_t totalSend() const { return totalSend(this->_comm_plan); }
-  std::size_t totalReceive() const { return totalReceive(this->_comm_plan); }
-  std::size_t totalSend(const Halo& halo) const { return halo.totalNumImport(); }
-  std::size_t totalReceive(const Halo& halo) const { return halo.totalNumExport(); }
-  template <class... Overallocation>
-  void reserve(const Halo& halo, const particle_data_type& particles, Overallocation... overallocation) {
-    HaloData<Halo, Buffers>::reserve(halo, particles, returns_of(halo, halo.numLocal()), totalSend(halo),
-                                     totalReceive(halo), overallocation...);
-  }
-  /// Blocks the host until the ghosts of all ranks are added to what they are ghosts of. Waits as Gather does. All
-  /// ranks of the halo.
-  void apply() override { this->move(Add{}); }
+  std::vector<Turn> turns_;  // refer to a list of _comm_plan
 };
 
 template <class MemorySpace, class BuildType>
@@ -393,24 +347,24 @@ class CommunicationPlan<MemorySpace, sluice::cabana::CommSpace> : public Communi
 template <class MemorySpace, class BuildType, class AoSoAType>
 class Gather<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, AoSoAType,
              typename std::enable_if<is_aosoa<AoSoAType>::value>::type>
-    : public sluice::cabana::detail::GatherOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
-                                              CommunicationDataAoSoA<AoSoAType>> {
-  using Gather::GatherOf::GatherOf;
+    : public sluice::cabana::detail::HaloMove<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
+                                              CommunicationDataAoSoA<AoSoAType>, false> {
+  using Gather::HaloMove::HaloMove;
 };
 
 template <class MemorySpace, class BuildType, class SliceType>
 class Gather<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, SliceType,
              typename std::enable_if<is_slice<SliceType>::value>::type>
-    : public sluice::cabana::detail::GatherOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
-                                              CommunicationDataSlice<SliceType>> {
-  using Gather::GatherOf::GatherOf;
+    : public sluice::cabana::detail::HaloMove<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
+                                              CommunicationDataSlice<SliceType>, false> {
+  using Gather::HaloMove::HaloMove;
 };
 
 template <class MemorySpace, class BuildType, class SliceType>
 class Scatter<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, SliceType>
-    : public sluice::cabana::detail::ScatterOf<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
-                                               CommunicationDataSlice<SliceType>> {
-  using Scatter::ScatterOf::ScatterOf;
+    : public sluice::cabana::detail::HaloMove<sluice::cabana::detail::HaloOn<MemorySpace, BuildType>,
+                                              CommunicationDataSlice<SliceType>, true> {
+  using Scatter::HaloMove::HaloMove;
 };
 
 /// Particles go to the ranks that the distributor was made with. Blocks the host until they are there. Waits for what
