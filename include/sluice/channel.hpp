@@ -60,10 +60,10 @@ class SLUICE_EXPORT Sender {
   /// @throws Error{Code::bad_argument} if they do not lie inside the slot.
   void put(Stream stream, std::size_t offset, std::size_t bytes);
 
-  /// Whether the next put would wait neither for the peer to open its end nor for it to release an epoch: for hosts
-  /// that have something else to do.
-  /// @throws what the channel has failed of; Error{Code::misuse} where the next put would, as the peer has closed its
-  ///   end, or this one is closed, in a plan, or driven by kernels
+  /// Returns true if the next put would wait neither for the peer to open its end nor for credit. A host that has other
+  /// work polls it in place of a put that blocks.
+  /// @throws Error recorded when the channel failed; Error{Code::misuse} if the peer has closed its end, or this end is
+  ///   closed, in a plan, or driven by kernels
   bool credited();
 
   /// Blocks the host until the signal of every enqueued put has been raised. Over a network that asks the peer's side,

@@ -114,14 +114,14 @@ struct MoveBox {
 /// affected. The peer hears of a failure that is none of the channel's, of `pack` for example, when this is destroyed.
 template <class Exec>
 class Messages {
-  /// What is moved, and by what: `move` enqueues it, to a slot or from one.
+  /// A message that is posted. `move` enqueues its packing into a slot, or its unpacking.
   struct Message {
     explicit Message(std::size_t size) : bytes(size) {}
     Message(const Message&) = delete;
     Message& operator=(const Message&) = delete;
     virtual ~Message() = default;
     virtual void move(const Queue<Exec>& queue, std::byte* slot) = 0;
-    /// Lets go of the View, for example.
+    /// Releases what `move` holds: a View, for example.
     virtual void forget() noexcept = 0;
 
     void end() {
@@ -167,9 +167,10 @@ class Messages {
     std::shared_ptr<Message> message_;
   };
 
-  /// When what has come may be unpacked: by the `wait` for it, or for a later message of its peer; or, in program
-  /// order, by any call. Then no wait keeps a peer waiting that is owed a message which is received here: ranks may
-  /// post as much as they like. For programs that receive nothing into what they still send.
+  /// When a message that has landed may be unpacked. `when_waited_for`: by the `wait` for it, or for a later message of
+  /// its peer. `early`: in program order also by any other `wait` or `test`, so that a blocked wait still receives
+  /// other messages, and ranks may post any number; for programs that receive nothing into memory that they still send.
+  /// On streams both are the same.
   enum class Unpacks : std::uint8_t { when_waited_for, early };
 
   /// Called where a channel is opened, within the call that it was given to.
@@ -195,7 +196,7 @@ class Messages {
     if (bytes == 0)
       message->end();
     else
-      unsent_ += way_to(out_, peer).post(message, queue_, contents);
+      post(way_to(out_, peer), message, contents), ++unsent_;
     push();
     return {peer, true, std::move(message)};
   }
@@ -208,7 +209,7 @@ class Messages {
     if (bytes == 0)
       message->end();
     else
-      way_to(in_, peer).post(message, queue_, contents);
+      post(way_to(in_, peer), message, contents);
     push();
     return {peer, false, std::move(message)};
   }
@@ -239,7 +240,7 @@ class Messages {
     if (message.failure) std::rethrow_exception(message.failure);
   }
 
-  /// Does what can be done without blocking. @return whether `wait` would return, or throw, at once
+  /// Puts and takes without blocking. @return true if `wait` would now return, or throw, without blocking
   bool test(const Request& request) {
     if (over(request)) return true;
     push();
@@ -251,14 +252,14 @@ class Messages {
     return over(request);
   }
 
-  /// Puts, and where early takes, what can be without blocking. @return whether nothing is left to be put
+  /// Puts without blocking, and takes where messages are unpacked early. @return true if nothing is left to be put
   bool turn() {
     const bool all = push();
     if (early_) take_arrived(nullptr);
     return all;
   }
-  /// Something else that is put while calls wait here, as long as the caller keeps this: `*push` puts what it can,
-  /// never throws, and returns whether that is all.
+  /// Calls that wait here also call `*push`, until the caller destroys it. It puts what it can, never throws, and
+  /// returns true if nothing is left.
   void put_beside(const std::shared_ptr<std::function<bool()>>& push) { beside_.push_back(push); }
 
   /// Later calls use this queue; the host waits until the one before has done its work.
@@ -300,18 +301,17 @@ class Messages {
     detail::Growing<End> channels;
     std::deque<Waiting<End>> waiting;
     std::exception_ptr failure = nullptr;
-
-    /// One more waits.
-    std::size_t post(std::shared_ptr<Message> message, const Queue<Exec>& queue, const Contents& contents) {
-      if (failure) std::rethrow_exception(failure);
-      const typename detail::Growing<End>::Place place{queue.stream(), detail::kSpaceOf<Exec>,
-                                                       detail::device_of(queue.exec())};
-      auto& way = channels.way_for(message->bytes, place,
-                                   [&] { return contents ? contents() : std::to_string(message->bytes) + " bytes"; });
-      waiting.push_back({&way, std::move(message)});
-      return 1;
-    }
   };
+
+  template <class End>
+  void post(Direction<End>& direction, const std::shared_ptr<Message>& message, const Contents& contents) {
+    if (direction.failure) std::rethrow_exception(direction.failure);
+    const typename detail::Growing<End>::Place place{queue_.stream(), detail::kSpaceOf<Exec>,
+                                                     detail::device_of(queue_.exec())};
+    auto& way = direction.channels.way_for(
+        message->bytes, place, [&] { return contents ? contents() : std::to_string(message->bytes) + " bytes"; });
+    direction.waiting.push_back({&way, message});
+  }
 
   template <class End>
   Direction<End>& way_to(std::map<Rank, Direction<End>>& all, Rank peer) {
@@ -348,7 +348,7 @@ class Messages {
     direction.waiting.clear();
   }
 
-  /// Whether the host need not wait for the peer. On streams a put does that by itself, once connected.
+  /// True if a put would not block the host. On a stream a put waits for credit by itself, once connected.
   bool ready(Sender& sender) const {
     switch (queue_.stream().kind()) {
       case Stream::Kind::program_order: return sender.credited();
@@ -356,7 +356,7 @@ class Messages {
       default: return sender.connected();
     }
   }
-  /// Puts what can be put. Returns whether that is all.
+  /// Puts without blocking. Returns true if nothing is left.
   bool push() {
     if (unsent_ == 0 && beside_.empty()) return true;
     for (auto& [peer, direction] : out_) {
@@ -383,7 +383,7 @@ class Messages {
       message.end();
     }
   }
-  /// Puts what its peers come to ask for.
+  /// Blocks until the message is put.
   void await_peer(const Message& message, Direction<Sender>& to) {
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = deadline_after(context_.timeout());
@@ -398,12 +398,12 @@ class Messages {
       std::this_thread::yield();
     }
   }
-  /// Whether messages of other peers are under way.
+  /// True if messages of other peers are still to be received.
   bool others_wait(const Direction<Receiver>& than) const {
     return std::ranges::any_of(in_,
                                [&](const auto& one) { return &one.second != &than && !one.second.waiting.empty(); });
   }
-  /// What has come, of all peers but one, which may be none.
+  /// Unpacks the messages that have landed, of all peers except `but`, which may be null.
   void take_arrived(const Direction<Receiver>* but) {
     for (auto& [peer, direction] : in_) {
       if (&direction != but) take_arrived(direction);
@@ -440,7 +440,7 @@ class Messages {
     }
     take(from, slot);
   }
-  /// The next message of a peer, in its slot, or where the queue will have waited for it.
+  /// Unpacks the next message of a peer: from `slot`, or without one from where the queue waits for it.
   void take(Direction<Receiver>& from, std::optional<Slice> slot) {
     Receiver& end = from.waiting.front().way->end;
     try {
@@ -461,8 +461,8 @@ class Messages {
       return false;
     }
   }
-  /// Until the host may enqueue the wait for the next message. Meanwhile puts what its peers come to ask for, and takes
-  /// what others send: the peer of this one may need that. The slot, if the message came before that was all.
+  /// Blocks until the host may enqueue the wait for the next message. Meanwhile puts messages and takes those of other
+  /// peers, which the peer of this one may depend on. Returns the slot if the message lands in the meantime.
   std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end) {
     const auto idle = [&] { return push() && !(early_ && others_wait(from)); };
     if (idle() && (end.connected() || queue_.stream().kind() == Stream::Kind::host)) return std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts for what is made with communicators of MPI, again and again: adaptors of libraries on Kokkos.
+// Contexts for adaptors of libraries whose programs pass communicators of MPI.
 #pragma once
 
 #include <sluice/context.hpp>
@@ -22,17 +22,17 @@ inline void check_mpi(int result) {
   if (result != MPI_SUCCESS) throw Error(Code::transport, -1, -1, 0, 0, "a call of MPI failed");
 }
 
-/// What all communicators of the same ranks in the same order have in common.
+/// Shared by all communicators of the same ranks in the same order.
 struct Shared {
   explicit Shared(Context opened) : context(std::move(opened)) {}
 
   Context context;
   std::int64_t number = 0;                                // among those of this process; the same on all of its ranks
-  int named = 0;                                          // what was given a number for its name, on all ranks
-  std::map<std::type_index, std::shared_ptr<void>> kept;  // of adaptors, one of a type, as long as Kokkos is there
+  int named = 0;                                          // numbers given out for names, alike on all ranks
+  std::map<std::type_index, std::shared_ptr<void>> kept;  // objects of adaptors, until Kokkos is finalised
   std::shared_ptr<bool> failed = std::make_shared<bool>(false);  // if true, later communicators open their own
 
-  /// The one of this type; the first time what `make` returns.
+  /// Returns the object of this type; the first call makes it.
   template <class T, class Make>
   std::shared_ptr<T> keep(Make make) {
     auto& one = kept[typeid(T)];
@@ -41,7 +41,7 @@ struct Shared {
   }
 };
 
-/// It keeps what kernels use, and they end with Kokkos.
+/// Drops `kept` when Kokkos is finalised, as its objects hold memory of Kokkos.
 inline std::shared_ptr<Shared> until_kokkos_ends(std::shared_ptr<Shared> made) {
   Kokkos::push_finalize_hook([all = std::weak_ptr(made)] {
     if (const auto still = all.lock()) still->kept.clear();
@@ -63,7 +63,7 @@ struct Contexts {
     for (One& one : all) MPI_Group_free(&one.ranks);
   }
 
-  /// The newest with these ranks that nothing has failed in.
+  /// Returns the newest context of these ranks without a failure, or null.
   std::shared_ptr<Shared> of(MPI_Group ranks) const {
     for (auto one = all.rbegin(); one != all.rend(); ++one) {
       int order = MPI_UNEQUAL;
@@ -79,11 +79,11 @@ struct Contexts {
   }
 
   std::vector<One> all;
-  std::int64_t numbers = 0;      // given so far
-  std::shared_ptr<Shared> last;  // kept where nothing else keeps it: a program makes one grid after another
+  std::int64_t numbers = 0;      // the last one given out
+  std::shared_ptr<Shared> last;  // stays open between one grid of a program and the next
 };
 
-/// Whether a duplicate of a communicator shares its T.
+/// True if a duplicate of a communicator shares its T.
 template <class T>
 inline constexpr bool kForDuplicates = true;
 template <>
@@ -109,7 +109,7 @@ int attribute() {
   return key;
 }
 
-/// That of this communicator; null before one was set.
+/// Returns the communicator's T, or null if none is set.
 template <class T>
 std::shared_ptr<T> find_attribute(MPI_Comm handle) {
   void* found = nullptr;
@@ -134,7 +134,7 @@ inline std::shared_ptr<Shared> shared_by(MPI_Comm handle) {
   const auto free = [](MPI_Group* one) { MPI_Group_free(one); };
   std::unique_ptr<MPI_Group, decltype(free)> ranks(&group, free);
   auto shared = contexts->of(group);
-  // All have the same one, or all open another: some rank may have closed its own, or seen it fail.
+  // All ranks use the same context, or all open a new one: some rank may have closed its own, or seen it fail.
   const std::int64_t mine = shared != nullptr ? shared->number : 0;
   std::array<std::int64_t, 3> least{mine, -mine, -contexts->numbers};
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), static_cast<int>(least.size()), MPI_INT64_T, MPI_MIN, handle));

@@ -79,11 +79,7 @@ void launch(const Exec& exec, const std::string& label, std::int64_t count, cons
   Kokkos::parallel_for(label, LightPolicy<Exec>(exec, 0, count), functor);
 }
 
-}  // namespace detail
-
-namespace detail {
-
-/// A region for Kokkos' tools; without any its name costs nothing.
+/// A region for Kokkos' tools. Without a tool the name is never made a string.
 class ToolRegion {
  public:
   explicit ToolRegion(const char* name) : told_(Kokkos::Tools::profileLibraryLoaded()) {
@@ -99,7 +95,8 @@ class ToolRegion {
   bool told_;
 };
 
-/// What moves no more than this many bytes is not worth a pattern on the host, whose start takes as long.
+/// On the host a plain loop moves up to this many bytes: 0.2 us on a Xeon, where starting a pattern of OpenMP takes 0.5
+/// us with one thread and 1.2 us with two.
 inline constexpr std::int64_t kFewBytes = 8192;
 
 }  // namespace detail
@@ -153,7 +150,8 @@ class Queue {
     if (host_ == nullptr) return detail::launch(exec_, label, count, functor);
     host_->run([exec = exec_, label, count, functor, kept...] { detail::launch(exec, label, count, functor); });
   }
-  /// The same where all of it moves `bytes` bytes: few of them without a pattern, which Kokkos' tools would show.
+  /// Like parallel_for, for a kernel that moves `bytes` bytes in all. On the host a plain loop moves up to `kFewBytes`,
+  /// unless a tool of Kokkos is loaded, which shows patterns only.
   template <class Functor, class... Kept>
   void move(const char* label, std::int64_t count, std::int64_t bytes, const Functor& functor,
             const Kept&... kept) const {

@@ -55,7 +55,7 @@ struct Part {
   Index order = 0;  ///< its direction's place in the stencil
 };
 
-/// Elements that the same parts have: `parts` are their numbers, in order.
+/// A range that lies in several parts: `parts` lists their numbers, in order.
 struct Overlap {
   Range range;
   std::vector<std::size_t> parts;
@@ -76,7 +76,7 @@ inline Range common_of(Range range, const Range& other, int rank) {
   return range;
 }
 
-/// What of `range` is not in `hole`, in ranges that do not overlap.
+/// Returns `range` without `hole`, as ranges that do not overlap.
 inline std::vector<Range> without(Range range, const Range& hole, int rank) {
   if (is_empty(common_of(range, hole, rank), rank)) return {range};
   std::vector<Range> rest;
@@ -95,8 +95,8 @@ inline std::vector<Range> without(Range range, const Range& hole, int rank) {
   return rest;
 }
 
-/// The elements of all parts, in ranges that do not overlap. The large parts first: they cut each other as the small
-/// ones do, which lie where these meet.
+/// Returns the elements of all parts as ranges that do not overlap. Large parts are cut first: the small ones of a halo
+/// lie where large ones meet, and so add no cuts.
 inline std::vector<Overlap> overlaps_of(const std::vector<Part>& parts, int rank) {
   const auto size = [&](std::size_t p) {
     Index count = 1;
@@ -133,15 +133,15 @@ inline std::vector<Overlap> overlaps_of(const std::vector<Part>& parts, int rank
   return all;
 }
 
-/// Where a part has the elements of a patch: the first one's place in a message, and the distances from one to the
-/// next along each dimension of the patch.
+/// The packed elements of a patch in one part: the place of the first, and the distance to the next along each
+/// dimension.
 struct Source {
   Index message = 0;
   Index at = 0;  ///< in bytes
   Index strides[kMostRanks] = {};
 };
 
-/// Elements of a View that the same parts have, as rows along dimension 0, which has the smallest stride.
+/// Elements of a View that lie in the same parts, as rows along dimension 0, which has the smallest stride.
 struct Patch {
   Index offset = 0;  ///< of the first element in the View
   int rank = 1;
@@ -159,8 +159,8 @@ struct Patch {
   }
 };
 
-/// The patch of a range of the View, without dimensions of one element, and with those as one that lie without a gap
-/// both in the View and in each message.
+/// Makes the patch of a range. Drops dimensions of one element; merges dimensions that have no gap between them,
+/// neither in the View nor in any message.
 template <class View>
 Patch patch_of(const View& view, const Overlap& overlap, const std::vector<Part>& parts, std::vector<Source>& sources) {
   std::array<int, kMostRanks> by_stride{};
@@ -202,8 +202,8 @@ Patch patch_of(const View& view, const Overlap& overlap, const std::vector<Part>
   return patch;
 }
 
-/// Each element that parts have takes what each message has for it, in the order of the stencil: so the result depends
-/// on no scheduling. An item of work is rows on the host, an element on a GPU.
+/// Combines the values of all parts into each element of the View, in the order of the stencil, so that the result does
+/// not depend on scheduling. An item of work is some rows on the host, an element on a GPU.
 template <class Exec, class View, class Operation>
 struct Combine {
   using Value = typename View::value_type;

@@ -25,11 +25,11 @@
 
 namespace sluice::kokkos_comm {
 
-/// What a Request stands for.
+/// An operation that a Request refers to.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Whether `wait` would return, or throw, at once.
+  /// Returns true if `wait` would now return, or throw, without blocking.
   virtual bool test() = 0;
   virtual void wait() = 0;
   virtual Context& context() = 0;
@@ -54,7 +54,7 @@ struct CommMessages {
   std::map<std::type_index, std::shared_ptr<void>> by_space;
 };
 
-/// Those of all communicators of the same ranks, which end with Kokkos.
+/// The messages of all communicators of the same ranks. Its end, which is that of Kokkos, closes them.
 struct AllMessages {
   AllMessages() = default;
   AllMessages(const AllMessages&) = delete;
@@ -68,7 +68,7 @@ struct AllMessages {
   std::vector<std::weak_ptr<CommMessages>> all;
 };
 
-/// What is sent or received, or both.
+/// One or two messages of a Request.
 template <class Exec>
 class Moving final : public Pending {
   using Messages = kokkos::Messages<Exec>;
@@ -272,7 +272,7 @@ class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
     if (request_) request_->wait();
     complete();
   }
-  /// @return whether that is so now, or there was nothing to wait for. @throws as `wait`
+  /// @return true if the request has completed, or is empty. @throws as `wait`
   [[nodiscard]] bool test() {
     if (request_ && !request_->test()) return false;
     wait();
@@ -295,7 +295,7 @@ inline void wait(Request<sluice::kokkos_comm::CommSpace>& request) { request.wai
 inline void wait(Request<sluice::kokkos_comm::CommSpace>&& request) { request.wait(); }
 inline bool test(Request<sluice::kokkos_comm::CommSpace>& request) { return request.test(); }
 
-/// Waits for all; the first failure is thrown then.
+/// Waits for all requests, then throws the first failure.
 inline void wait_all(std::span<Request<sluice::kokkos_comm::CommSpace>> requests) {
   std::exception_ptr first;
   for (auto& request : requests) {
