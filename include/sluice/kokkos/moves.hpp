@@ -168,7 +168,7 @@ KOKKOS_FUNCTION void move_item(const Box& box, Index rows, Index shift, const Pl
     std::byte* const other = place.packed == nullptr ? element + place.distance : place.packed + item * box.element;
     copy_element(kWay == Way::pack ? other : element, kWay == Way::pack ? element : other, box.element, box.word);
   } else {
-    move_rows<kWay>(box, shift, place, item * rows, std::min((item + 1) * rows, box.rows()));
+    KOKKOS_IF_ON_HOST((move_rows<kWay>(box, shift, place, item * rows, std::min((item + 1) * rows, box.rows()));))
   }
 }
 
