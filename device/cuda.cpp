@@ -131,7 +131,7 @@ class Cuda final : public Driver {
            CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
   }
 
-  int device_of(void* stream) override;
+  StreamState look_at(void* stream) override;
   void* enter(int device) override;
   void leave(void* entered) noexcept override;
   void operate(void* stream, std::span<const WordOp> ops) override;
@@ -147,7 +147,6 @@ class Cuda final : public Driver {
   void call(void* stream, void (*function)(void*), void* argument) override {
     check(calls_.cuLaunchHostFunc(static_cast<CUstream>(stream), function, argument), "cuLaunchHostFunc");
   }
-  std::uint64_t capture(void* stream) override;
   void synchronize(void* stream) override {
     check(calls_.cuStreamSynchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
   }
@@ -225,7 +224,6 @@ class Cuda final : public Driver {
 
   std::string start();
   int look_up(void* stream);
-  std::pair<CUstreamCaptureStatus, std::uint64_t> state_of(void* stream);
   void check(CUresult result, const char* call) const;
   int attribute(int device, CUdevice_attribute which) const;
   CUcontext context(int device);
@@ -371,19 +369,25 @@ CUcontext Cuda::context(int device) {
 }
 
 /// Verbs ask each time: a thread remembers the streams that it used last by their ids, which no two ever share.
-int Cuda::device_of(void* stream) {
+StreamState Cuda::look_at(void* stream) {
   struct Known {
     unsigned long long id = 0;
     int device = -1;
   };
   static thread_local std::array<Known, 8> known;
-  // cuStreamGetId fails while the stream captures.
-  if (state_of(stream).first != CU_STREAM_CAPTURE_STATUS_NONE) return look_up(stream);
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t capture = 0;
+  // The legacy stream cannot be captured; asking is an error while another stream is.
+  const CUresult asked =
+      calls_.cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, &capture, nullptr, nullptr, nullptr);
+  // While a stream captures, asking for its id fails, and makes the capture invalid; then asking for its context fails.
+  if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) throw InvalidCapture();
+  if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return {look_up(stream), capture};
   unsigned long long id = 0;
   check(calls_.cuStreamGetId(static_cast<CUstream>(stream), &id), "cuStreamGetId");
   Known& last = known[id % known.size()];
   if (last.device < 0 || last.id != id) last = {id, look_up(stream)};
-  return last.device;
+  return {last.device, 0};
 }
 
 int Cuda::look_up(void* stream) {
@@ -434,23 +438,6 @@ void Cuda::operate(void* stream, std::span<const WordOp> ops) {
           "cuStreamBatchMemOp");
     ops = ops.subspan(count);
   }
-}
-
-/// The status of its capture, and the capture's number.
-std::pair<CUstreamCaptureStatus, std::uint64_t> Cuda::state_of(void* stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t id = 0;
-  // The legacy stream cannot be captured; asking is an error while another stream is.
-  const CUresult result =
-      calls_.cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, &id, nullptr, nullptr, nullptr);
-  return {result == CUDA_SUCCESS ? status : CU_STREAM_CAPTURE_STATUS_NONE, id};
-}
-
-std::uint64_t Cuda::capture(void* stream) {
-  const auto [status, id] = state_of(stream);
-  if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
-    throw GpuError("what the stream captures is invalid already: end the capture");
-  return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : 0;
 }
 
 Cuda::Aside::Aside(Cuda& cuda, int device) : cuda_(cuda), device_(device), apart_(cuda, device) {

@@ -29,6 +29,18 @@ class GpuError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What a stream captures has become invalid: there will be no graph.
+class InvalidCapture : public GpuError {
+ public:
+  InvalidCapture() : GpuError("what the stream captures is invalid already: end the capture") {}
+};
+
+/// A stream, as its driver sees it now.
+struct StreamState {
+  int device = 0;             ///< the GPU that it is of
+  std::uint64_t capture = 0;  ///< the number of the capture that it is in, which no other has; 0: none
+};
+
 /// What a stream does with a 64-bit word, in memory that GPUs reach.
 struct WordOp {
   enum class Kind : std::uint8_t { wait, write };
@@ -111,7 +123,9 @@ class Driver {
   virtual bool orders_writes_of_others(int device) = 0;
 
   // In the order of a stream. Between `enter` and `leave` the stream's GPU is the calling thread's current one.
-  virtual int device_of(void* stream) = 0;
+  /// @throws InvalidCapture
+  virtual StreamState look_at(void* stream) = 0;
+  int device_of(void* stream) { return look_at(stream).device; }
   virtual void* enter(int device) = 0;
   virtual void leave(void* entered) noexcept = 0;
   /// In this order, and behind all that the stream was given before; what it wrote before is visible to who sees a word
@@ -128,9 +142,6 @@ class Driver {
   virtual bool kernels_reach(const void* at) = 0;
   /// Calls it in the stream's order, in a thread of the driver's, where no call of the driver is allowed.
   virtual void call(void* stream, void (*function)(void*), void* argument) = 0;
-  /// The number of the capture that the stream is in, which no other has; 0: it is in none. @throws GpuError if it has
-  /// become invalid.
-  virtual std::uint64_t capture(void* stream) = 0;
   virtual void synchronize(void* stream) = 0;
 
   /// Gives `work` a stream of ours that waits for no other, and returns when what it has enqueued has happened.

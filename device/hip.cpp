@@ -110,7 +110,7 @@ class Hip final : public Driver {
   int current_device() override;
   bool orders_writes_of_others(int) override { return true; }  // as MPI libraries on AMD count on; nobody says so
 
-  int device_of(void* stream) override;
+  StreamState look_at(void* stream) override;
   void* enter(int device) override;
   void leave(void* entered) noexcept override;
   void operate(void* stream, std::span<const WordOp> ops) override;
@@ -125,7 +125,6 @@ class Hip final : public Driver {
     if (calls_.hipLaunchHostFunc == nullptr) throw GpuError("this HIP has no host functions");
     check(calls_.hipLaunchHostFunc(static_cast<hipStream_t>(stream), function, argument), "hipLaunchHostFunc");
   }
-  std::uint64_t capture(void* stream) override;
   void synchronize(void* stream) override {
     check(calls_.hipStreamSynchronize(static_cast<hipStream_t>(stream)), "hipStreamSynchronize");
   }
@@ -269,11 +268,16 @@ int Hip::current_device() {
 }
 
 /// The default stream is the current device's. So must others be where HIP cannot be asked.
-int Hip::device_of(void* stream) {
-  if (stream == nullptr || calls_.hipStreamGetDevice == nullptr) return current_device();
-  hipDevice_t device = 0;
-  check(calls_.hipStreamGetDevice(static_cast<hipStream_t>(stream), &device), "hipStreamGetDevice");
-  return device;
+StreamState Hip::look_at(void* stream) {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  unsigned long long capture = 0;
+  const hipError_t asked = calls_.hipStreamGetCaptureInfo(static_cast<hipStream_t>(stream), &status, &capture);
+  if (asked == hipSuccess && status == hipStreamCaptureStatusInvalidated) throw InvalidCapture();
+  const bool captures = asked == hipSuccess && status == hipStreamCaptureStatusActive;
+  StreamState state{current_device(), captures ? capture : 0};
+  if (stream == nullptr || calls_.hipStreamGetDevice == nullptr) return state;
+  check(calls_.hipStreamGetDevice(static_cast<hipStream_t>(stream), &state.device), "hipStreamGetDevice");
+  return state;
 }
 
 /// Returns one more than the device that was current, if another becomes it.
@@ -300,15 +304,6 @@ void Hip::operate(void* stream, std::span<const WordOp> ops) {
             "hipStreamWriteValue64");
     }
   }
-}
-
-std::uint64_t Hip::capture(void* stream) {
-  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  const hipError_t result = calls_.hipStreamGetCaptureInfo(static_cast<hipStream_t>(stream), &status, &id);
-  if (result == hipSuccess && status == hipStreamCaptureStatusInvalidated)
-    throw GpuError("what the stream captures is invalid already: end the capture");
-  return result == hipSuccess && status == hipStreamCaptureStatusActive ? id : 0;
 }
 
 Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), apart_(hip, device) {

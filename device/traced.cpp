@@ -52,7 +52,7 @@ void Traced::begin(Lane lane, const char* name, const base::trace::Channel& chan
   const std::string key = std::string(call.driver_.name()) + ' ' + std::to_string(call.device_) + ' ' + stream;
   const auto track = base::trace::track_of(key, "GPU stream");
   auto slice = std::make_unique<GpuSlice>(GpuSlice{{name, channel.label, epoch, bytes, at, track}, {}, false});
-  slice->again = call.driver_.capture(call.stream_) != 0;
+  slice->again = call.driver_.look_at(call.stream_).capture != 0;
   call.call(note_begin, slice.get());
   call.slice_ = slice.release();
   call_ = &call;

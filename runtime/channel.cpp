@@ -328,8 +328,8 @@ void ChannelEnd::bind_slowly(Stream stream) {
 void ChannelEnd::bind_to_gpu(Stream stream) {
   device::Driver& driver = *device::driver(stream.kind());
   try {
-    const int gpu = driver.device_of(stream.handle());
-    if (driver.capture(stream.handle()) != 0)
+    const auto [gpu, capture] = driver.look_at(stream.handle());
+    if (capture != 0)
       throw error(Code::unsupported, epoch(), "the stream captures a graph: only a plan can be part of one");
     if (gpus() != nullptr) {
       if (gpu != gpu_)

@@ -144,14 +144,7 @@ void PlanCore::prepare_kernels(Stream stream) {
 }
 
 /// A stream may begin to capture, or have ended, since it was last used.
-void PlanCore::look_at_capture(Stream stream) {
-  std::uint64_t now = 0;
-  try {
-    now = device::driver(stream.kind())->capture(stream.handle());
-  } catch (const device::GpuError& reason) {
-    if (std::exchange(capture_, 0) != 0) counts_ = at_capture_;  // there will be no graph
-    throw misuse(reason.what());
-  }
+void PlanCore::look_at_capture(std::uint64_t now) {
   if (now == capture_) return;
   if (std::exchange(capture_, 0) != 0) end_capture();
   if (now == 0) return;
@@ -194,20 +187,22 @@ void PlanCore::check_stream(Stream stream) {
   device::check_supported(stream, rank_);
   if (stream.kind() != stream_.kind()) throw misuse("the plan was committed for another kind of stream");
   if (!device::of_gpu(stream)) return;
-  check_gpu(stream);
-  look_at_capture(stream);
+  const device::StreamState now = state_of(stream);
+  if (now.device != gpu_) {
+    throw misuse("the stream is of GPU " + std::to_string(now.device) + ", and the plan is used with streams of GPU " +
+                 std::to_string(gpu_));
+  }
+  look_at_capture(now.capture);
 }
 
-void PlanCore::check_gpu(Stream stream) const {
-  int gpu = 0;
+device::StreamState PlanCore::state_of(Stream stream) {
   try {
-    gpu = device::driver(stream.kind())->device_of(stream.handle());
+    return device::driver(stream.kind())->look_at(stream.handle());
+  } catch (const device::InvalidCapture& reason) {
+    if (std::exchange(capture_, 0) != 0) counts_ = at_capture_;  // there will be no graph
+    throw misuse(reason.what());
   } catch (const device::GpuError& reason) {
     throw misuse(reason.what());
-  }
-  if (gpu != gpu_) {
-    throw misuse("the stream is of GPU " + std::to_string(gpu) + ", and the plan is used with streams of GPU " +
-                 std::to_string(gpu_));
   }
 }
 

@@ -48,8 +48,8 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void check_adding() const;
   void join(runtime::ChannelEnd& end) const;
   void check_stream(Stream stream);
-  void check_gpu(Stream stream) const;
-  void look_at_capture(Stream stream);
+  device::StreamState state_of(Stream stream);
+  void look_at_capture(std::uint64_t now);
   void end_capture();
   void let_kernels_drive();
   bool kernels_drive() const noexcept { return kernels_ != nullptr && kernels_->begun(); }

@@ -97,6 +97,7 @@ class Run:
         self.ends = 0.0
         self.log = None
         self.started = []
+        self.mps = None
         atexit.register(self.kill_all)
 
     def kill_all(self):
@@ -193,6 +194,23 @@ class Run:
                 raise Skipped(why[-1])
             raise subprocess.CalledProcessError(process.returncode, process.args, output)
         return output
+
+    def at_once(self):
+        """The environment in which processes use the GPU at once: that of an MPS daemon, which is started here. Empty where there is
+        none: processes take turns then, each for a slice of time, and that is what is measured."""
+        if self.mps is None:
+            self.mps = {}
+            control, folder = shutil.which("nvidia-cuda-mps-control"), self.out / "mps"
+            if control:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                environment = {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+                _, daemon = self.start([control, "-f"], environment, self.out / "mps.log")
+                until = time.monotonic() + 5
+                while not (folder / "control").exists() and daemon.poll() is None and time.monotonic() < until:
+                    time.sleep(0.01)
+                self.mps = environment if daemon.poll() is None else {}
+        return self.mps
 
     def dev_build(self, *targets, hip=None, cannot=None):
         """Builds for this GPU. hip: AUTO or OFF; by default as the last configuration."""
@@ -393,9 +411,9 @@ def left_out(run, output):
     return why
 
 
-def bench(name, *arguments, rounds=20, ranks=("-n", 2), code=0, check=None):
+def bench(name, *arguments, rounds=20, ranks=("-n", 2), code=0, check=None, at_once=True):
     """A stage of the benchmarks: rows of `sluice-bench`, between two processes on streams of one GPU, or two threads, which ends with
-    this code. check: what is wrong with the rows."""
+    this code. check: what is wrong with the rows. at_once: the processes use the GPU at once, if they can."""
     def work(run):
         rows = run.out / f"{name}.json"
         rows.unlink(missing_ok=True)
@@ -403,10 +421,11 @@ def bench(name, *arguments, rounds=20, ranks=("-n", 2), code=0, check=None):
         if run.brief and "--sizes" not in arguments:
             few += ("--sizes", "8")
         output = run.command(run.program("sluice-run"), *ranks, run.program("sluice-bench"), *arguments, "--stream", "cuda", *few,
-                             "--json", rows, code=code)
+                             "--json", rows, code=code, environment=run.at_once() if at_once else None)
         found = json.loads(rows.read_text())
         fault = check(found) if check else ""
-        return ({"what": fault or f"{len(found)} rows", "rows": found, "left_out": left_out(run, output)}
+        turns = "" if ranks == THREADS or at_once and run.mps else ", of processes that take turns on the GPU"
+        return ({"what": fault or f"{len(found)} rows{turns}", "rows": found, "left_out": left_out(run, output)}
                 | ({"result": "failed"} if fault else {}))
     return work
 
@@ -422,7 +441,7 @@ def crossover(run):
     few = ("--iters", "20", "--rounds", "1") if run.brief else ()
     for way, most in (("copy_engine_us", "0"), ("kernel_us", "1m")):
         run.command(run.program("sluice-run"), "-n", 2, run.program("sluice-bench"), "latency", "--stream", "cuda", "--sizes",
-                    "8:256k", "--against", "none", *few, "--json", file, environment={"SLUICE_KERNEL_PUT_MAX": most})
+                    "8:256k", "--against", "none", *few, "--json", file, environment={**run.at_once(), "SLUICE_KERNEL_PUT_MAX": most})
         for row in json.loads(file.read_text()):
             times.setdefault(row["bytes"], {})[way] = row["p50"]
     puts = [{"bytes": size, **of_size} for size, of_size in sorted(times.items())]
@@ -436,7 +455,7 @@ def run_app(run, app, cells, steps, *arguments):
             "faces": ("--nodes", round(cells ** (2 / 3)), "--timesteps", steps)}.get(
         app, ("--nx", cells, "--ny", 2 * cells, "--timesteps", steps))
     return run.command(run.program("sluice-run"), "-n", 2, run.program(app), *mesh, "--stream", "cuda", *arguments,
-                       cannot="built with a Kokkos without CUDA")
+                       environment=run.at_once(), cannot="built with a Kokkos without CUDA")
 
 
 def verify_app(app):
@@ -496,7 +515,7 @@ STAGES = [
     Stage("bench.latency", "put and signal to wait, stream to stream", 80, bench("bench.latency", "latency", rounds=10)),
     Stage("bench.stream", "cost for the host", 30, bench("bench.stream", "stream")),
     Stage("bench.bandwidth", "large messages", 80, bench("bench.bandwidth", "bandwidth", rounds=10)),
-    Stage("bench.rate", "small messages", 30, bench("bench.rate", "rate", "--sizes", "8:4k")),
+    Stage("bench.rate", "small messages", 60, bench("bench.rate", "rate", "--sizes", "8:4k", rounds=5)),
     Stage("bench.halo", "26 messages of a plan", 30, bench("bench.halo", "halo", "--neighbours", "26")),
     Stage("released", "what waits is released: a timeout, an abort, a peer's death; streams, graphs, kernels", 60,
           released(":".join([f"Quick/{suite}.that_wait*/{ground}_cuda_ours_to_ours_d1_13B" for ground in ("threads", "shm")
@@ -505,7 +524,7 @@ STAGES = [
                    "Quick/Graphs.that_wait_are*/threads_cuda_ours_to_ours_d1_13B:"
                    "Quick/GpuKill.releases_a_kernel_that_waits_for_a_signal/shm_cuda_ours_to_ours_d2_64B")),
     Stage("bench.failure", "from the death of a peer to the error of a stream that waits", 20,
-          bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice)),
+          bench("bench.failure", "failure", code=128 + signal.SIGKILL, check=late_notice, at_once=False)),
     Stage("build.apps", "jacobi, heat, life and faces on Kokkos for CUDA", 240, build_apps),
     Stage("verify.jacobi", "two ranks, one GPU: the whole field", 30, verify_app("jacobi")),
     Stage("verify.heat", "two ranks, one GPU: the whole field, within rounding", 30, verify_app("heat")),

@@ -318,6 +318,34 @@ def faults_of_programs(machine):
         yield f"a test that fails: {failed}"
 
 
+def faults_of_turns(machine):
+    """Benchmarks between processes run beside a daemon of MPS, where there is one, which ends with the run; or they say that the
+    processes take turns."""
+    build, pids = machine.work / "turns", machine.work / "mps.pids"
+    machine.add("sluice-bench", "", build / "bin")
+    tells = BENCH.replace("sh\n", 'sh\necho "beside $CUDA_MPS_PIPE_DIRECTORY."\n')
+    machine.add("sluice-run", tells % (json.dumps([ROW]), 0), build / "bin")
+
+    def what():
+        machine.gpu("^bench.rate$", "--build", build)
+        return machine.results()[0]["bench.rate"]["what"], (machine.out / "bench.rate.log").read_text()
+
+    said, log = what()
+    if "take turns" not in said or "beside .\n" not in log:
+        yield f"without MPS: {said}: {log}"
+    machine.add("nvidia-cuda-mps-control", f"""#!/bin/sh
+[ "$1" = -f ] && echo $$ >{pids} && touch "$CUDA_MPS_PIPE_DIRECTORY/control" && exec sleep 100
+""")
+    said, log = what()
+    if "turns" in said or f"beside {machine.out}/mps.\n" not in log or not pids.exists() or running(pids):
+        yield f"with MPS: {said}, running {running(pids)}: {log}"
+    machine.add("nvidia-cuda-mps-control", "#!/bin/sh\nexit 1\n")
+    said, log = what()
+    if "take turns" not in said or "beside .\n" not in log:
+        yield f"with an MPS that does not start: {said}: {log}"
+    (machine.tools / "nvidia-cuda-mps-control").unlink()
+
+
 def running(file):
     """Those of the processes, whose numbers are in a file, that have not ended."""
     def is_running(pid):
@@ -473,7 +501,7 @@ def faults_without_much(machine):
 
 
 LOOKS = (faults_without_gpu, faults_of_filters, faults_of_goals, faults_of_order, faults_of_releases, faults_of_libfabric,
-         faults_of_stages, faults_of_failures, faults_of_programs, faults_of_limits, faults_of_hip,
+         faults_of_stages, faults_of_failures, faults_of_programs, faults_of_turns, faults_of_limits, faults_of_hip,
          faults_without_much)
 
 

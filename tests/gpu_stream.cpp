@@ -230,9 +230,9 @@ void GpuStream::copy(void* to, const void* from, std::size_t bytes) {
 
 void GpuStream::synchronize() { Cuda::here().check(Cuda::here().cuStreamSynchronize(stream_)); }
 
-GpuGraph::GpuGraph(GpuStream& stream, const std::function<void()>& work, CaptureMode mode) {
+GpuGraph::GpuGraph(GpuStream& stream, const std::function<void()>& work) {
   Cuda& cuda = Cuda::here();
-  cuda.check(cuda.cuStreamBeginCapture(stream.stream_, static_cast<CUstreamCaptureMode>(mode)));
+  cuda.check(cuda.cuStreamBeginCapture(stream.stream_, static_cast<CUstreamCaptureMode>(capture_mode)));
   stream.captured_ = &functions_;
   std::exception_ptr failure;
   try {
@@ -344,7 +344,7 @@ Stream GpuStream::stream() const noexcept { return Stream::cuda(stream_); }
 void GpuStream::run(std::function<void()>) { refuse(); }
 void GpuStream::copy(void*, const void*, std::size_t) { refuse(); }
 void GpuStream::synchronize() {}
-GpuGraph::GpuGraph(GpuStream&, const std::function<void()>&, CaptureMode) { refuse(); }
+GpuGraph::GpuGraph(GpuStream&, const std::function<void()>&) { refuse(); }
 GpuGraph::~GpuGraph() = default;
 void GpuGraph::launch(GpuStream&) { refuse(); }
 GpuKernel::GpuKernel(const char*) { refuse(); }

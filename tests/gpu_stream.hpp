@@ -58,13 +58,16 @@ class GpuStream {
 };
 
 /// What a capture forbids to whom, as cuThreadExchangeStreamCaptureMode says.
-enum class CaptureMode { global, of_thread, relaxed };
+enum class CaptureMode { global, of_thread };
+/// Of all captures of this process. `of_thread` where ranks are its threads: a capture in the mode `global` forbids to
+/// the other ranks what they do meanwhile, waits for streams for example.
+inline CaptureMode capture_mode = CaptureMode::global;
 
 /// What was given to a stream, to be given again any number of times.
 class GpuGraph {
  public:
   /// Captures what `work` gives to `stream`, which does nothing of it. What `work` throws ends the capture.
-  GpuGraph(GpuStream& stream, const std::function<void()>& work, CaptureMode mode = CaptureMode::global);
+  GpuGraph(GpuStream& stream, const std::function<void()>& work);
   GpuGraph(const GpuGraph&) = delete;
   GpuGraph& operator=(const GpuGraph&) = delete;
   /// When its launches have been waited for.

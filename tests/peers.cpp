@@ -23,6 +23,7 @@
 #include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "tests/chosen.hpp"
+#include "tests/gpu_stream.hpp"
 
 namespace sluice::test {
 namespace {
@@ -81,6 +82,7 @@ base::Fd make_board() {
 template <class Run>
 [[noreturn]] void end_with_ranks(Run run, const Peers& peers, const Body& body) {
   const Options options{peers.timeout, peers.connect_timeout, peers.backend};
+  if (!peers.processes) capture_mode = CaptureMode::of_thread;
   const Body traced = [&](Context& context) {
     const testing::ScopedTrace trace(nullptr, 0, "in rank " + std::to_string(context.rank()));
     try {

@@ -41,12 +41,12 @@ Given given_by(Work work) {
   return {after.calls - before.calls, after.argument_bytes - before.argument_bytes};
 }
 
-TEST_P(DriverCalls, of_a_verb_are_four_questions_and_what_there_is_to_do) {
+TEST_P(DriverCalls, of_a_verb_are_three_questions_and_what_there_is_to_do) {
   Peers peers = peers_of(GetParam(), 1);
   peers.environment = {"SLUICE_GPU_WAITS=stream"};
   run_peers(peers, [](Context& context) {
     if (!given()) return skipped_here("this driver counts no calls");
-    constexpr unsigned kAsksOfStream = 3;               // whether it captures, which one it is, and once more the first
+    constexpr unsigned kAsksOfStream = 2;               // whether it captures, and which one it is
     constexpr unsigned kQuestions = kAsksOfStream + 1;  // and which GPU is current
     constexpr unsigned kFewArguments = 256;
     constexpr unsigned kOneKernel = 1, kCopyAndWords = 2, kWords = 1;

@@ -62,6 +62,7 @@ CUresult cuEventQuery(CUevent handle) {
 CUresult cuEventSynchronize(CUevent handle) {
   std::shared_ptr<Event> event;
   if (const CUresult error = use_event(handle, event)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   const auto recording = event->recording();
   Backoff backoff;
   while (recording && !recording->done && event->context.error() == CUDA_SUCCESS) backoff.pause();

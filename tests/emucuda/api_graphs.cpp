@@ -78,6 +78,7 @@ CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph handle, unsigned long lon
       CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   if (const CUresult error = use_driver()) return error;
   const auto graph = driver().graphs.find(handle);
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   if (!exec || !graph || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   driver().graph_execs.add(std::make_shared<GraphExec>(graph), exec);
   return CUDA_SUCCESS;
@@ -98,6 +99,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
 /// What was launched is still done.
 CUresult cuGraphExecDestroy(CUgraphExec handle) {
   if (const CUresult error = use_driver()) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   return driver().graph_execs.take(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 }

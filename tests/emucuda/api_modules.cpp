@@ -145,6 +145,7 @@ CUresult cuModuleLoadDataEx(CUmodule* handle, const void* image, unsigned int, C
 CUresult cuModuleUnload(CUmodule handle) {
   Context* context = nullptr;
   if (const CUresult error = use_context_unsafely(context)) return error;
+  if (const CUresult error = context->synchronize("cuModuleUnload")) return error;
   if (!driver().modules.take(handle)) return CUDA_ERROR_INVALID_HANDLE;
   driver().functions.forget_if([&](const Function& function) { return function.module == handle; });
   return CUDA_SUCCESS;

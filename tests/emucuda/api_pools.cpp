@@ -93,6 +93,7 @@ extern "C" {
 
 CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
   if (const CUresult error = use_driver()) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   if (!handle || !properties || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   constexpr unsigned kTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   const auto types = static_cast<unsigned>(properties->handleTypes);
@@ -105,6 +106,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
 CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   std::shared_ptr<Pool> pool;
   if (const CUresult error = use_pool(handle, pool)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   if (pool->device && !pool->imported) {
     const std::lock_guard lock(own_mutex);
     Own& own = own_pools(*pool->device);
@@ -174,6 +176,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t bytes, CUmemoryPoo
   StreamPtr stream;
   if (const CUresult error = use_stream(stream_handle, stream, IfCapturing::refuse)) return error;
   if (const CUresult error = use_pool(handle, pool)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   if (!pointer || bytes == 0 || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   auto block = Block::create(bytes, driver().machine_ordinal(*pool->device), pool->handle_types);
   const RangePtr range = block ? driver().place(Kind::pool, block, stream->context, *pool->device) : nullptr;
@@ -200,6 +203,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream_han
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream_handle) {
   StreamPtr stream;
   if (const CUresult error = use_stream(stream_handle, stream, IfCapturing::refuse)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   const RangePtr range = of_pool(pointer);
   if (!range || range->freeing.exchange(true)) return CUDA_ERROR_INVALID_VALUE;
   stream->context.submit(stream, [range](Turn&) {
@@ -215,6 +219,7 @@ CUresult cuMemPoolExportToShareableHandle(void* descriptor, CUmemoryPool handle,
                                           unsigned long long flags) {
   std::shared_ptr<Pool> pool;
   if (const CUresult error = use_pool(handle, pool)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   const bool allowed = (pool->handle_types & static_cast<unsigned>(type)) != 0 && !pool->imported;
   if (!descriptor || flags != 0 || !allowed || !pool->name) return CUDA_ERROR_INVALID_VALUE;
   const int copy = ::fcntl(pool->name->descriptor(), F_DUPFD_CLOEXEC, 0);

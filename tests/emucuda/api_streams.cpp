@@ -27,12 +27,14 @@ CUresult cuStreamDestroy(CUstream handle) {
 CUresult cuStreamSynchronize(CUstream handle) {
   StreamPtr stream;
   if (const CUresult error = use_stream(handle, stream, IfCapturing::refuse)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   return stream->context.wait(stream->context.before(stream));
 }
 
 CUresult cuStreamQuery(CUstream handle) {
   StreamPtr stream;
   if (const CUresult error = use_stream(handle, stream, IfCapturing::refuse)) return error;
+  if (const CUresult error = driver().captures.use_unsafely()) return error;
   for (const Mark& mark : stream->context.before(stream)) {
     if (!mark.reached()) return CUDA_ERROR_NOT_READY;
   }
@@ -66,7 +68,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   StreamPtr stream;
-  if (const CUresult error = use_stream(handle, stream, IfCapturing::ignore)) return error;
+  if (const CUresult error = use_stream(handle, stream, IfCapturing::ask)) return error;
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   *context = stream->context.handle();
   return CUDA_SUCCESS;

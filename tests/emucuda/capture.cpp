@@ -77,7 +77,7 @@ CUresult Captures::refuse_for(CUresult error, InTheWay in_the_way) {
 
 CUresult Captures::use(const StreamPtr& stream, IfCapturing what) {
   if (what == IfCapturing::ignore) return CUDA_SUCCESS;
-  if (stream->context.is_legacy(stream)) {
+  if (what != IfCapturing::ask && stream->context.is_legacy(stream)) {
     return refuse_for(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
                       [&](const Stream& other, const Capture&) { return blocks_legacy(other, stream->context); });
   }
@@ -85,7 +85,7 @@ CUresult Captures::use(const StreamPtr& stream, IfCapturing what) {
   const auto found = captures_.find(stream);
   if (found == captures_.end()) return CUDA_SUCCESS;
   if (!found->second.valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (what == IfCapturing::record) return CUDA_SUCCESS;
+  if (what != IfCapturing::refuse) return CUDA_SUCCESS;
   found->second.valid = false;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }

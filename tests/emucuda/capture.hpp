@@ -26,7 +26,12 @@ struct GraphExec {
 };
 
 /// What becomes of a call that uses a stream which captures.
-enum class IfCapturing { record, refuse, ignore };
+enum class IfCapturing {
+  record,
+  refuse,  // and the capture is invalid from then on
+  ask,     // of the stream, which the call does not use: refused if the capture is invalid
+  ignore
+};
 
 /// This thread's, of cuThreadExchangeStreamCaptureMode.
 CUstreamCaptureMode& thread_capture_mode();

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream capture: what may not be done meanwhile, by whom, and what becomes of the capture.
+#include <unistd.h>
+
 #include <functional>
 #include <thread>
 
@@ -28,6 +30,8 @@ class Captures : public Gpu {
   void end_invalid(CUstream s) {
     CUgraph graph = reinterpret_cast<CUgraph>(this);
     EXPECT_EQ(status(s), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    CUcontext of_stream = nullptr;
+    EXPECT_EQ(cuStreamGetCtx(s, &of_stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT_EQ(cuMemsetD8Async(target_, 0, 8, s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT_EQ(cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT_EQ(cuStreamEndCapture(s, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -155,7 +159,7 @@ TEST_F(Captures, of_a_blocking_stream_leave_no_legacy_stream) {
     EXPECT_EQ(status(s), CU_STREAM_CAPTURE_STATUS_ACTIVE) << "who only asks does no harm";
     EXPECT_EQ(calls[i](), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     end_invalid(s);
-    EXPECT_OK(cuStreamBeginCapture(unknown, kGlobal));
+    EXPECT_OK(cuStreamBeginCapture(unknown, kRelaxed));
     EXPECT_OK(calls[i]());
     end_valid(unknown);
   }
@@ -165,12 +169,24 @@ TEST_F(Captures, of_a_blocking_stream_leave_no_legacy_stream) {
 
 TEST_F(Captures, forbid_unsafe_calls) {
   CUstream s = stream();
+  CUstream other = stream();
   CUdeviceptr pointer = 0;
+  CUdeviceptr of_pool = 0;
   CUmodule module = nullptr;
   CUevent event = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUmemoryPool pool = nullptr;
+  CUmemPoolProps shared{};
+  shared.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  shared.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  shared.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  int descriptor = -1;
   void* host = nullptr;
   std::vector<char> pages(8192);
   ASSERT_OK(cuEventCreate(&event, 0));
+  ASSERT_OK(cuStreamBeginCapture(s, kGlobal));
+  ASSERT_OK(cuStreamEndCapture(s, &graph));
   const std::vector<std::function<CUresult()>> calls = {
       [&] { return cuMemAlloc(&pointer, 8); },
       [&] { return cuMemFree(pointer); },
@@ -181,6 +197,16 @@ TEST_F(Captures, forbid_unsafe_calls) {
       [&] { return cuModuleLoadData(&module, "anything"); },
       [&] { return cuModuleUnload(module); },
       [&] { return cuEventQuery(event); },
+      [&] { return cuEventSynchronize(event); },
+      [&] { return cuStreamQuery(other); },
+      [&] { return cuStreamSynchronize(other); },
+      [&] { return cuGraphInstantiate(&exec, graph, 0); },
+      [&] { return cuGraphExecDestroy(exec); },
+      [&] { return cuMemPoolCreate(&pool, &shared); },
+      [&] { return cuMemPoolExportToShareableHandle(&descriptor, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0); },
+      [&] { return cuMemAllocFromPoolAsync(&of_pool, 8, pool, other); },
+      [&] { return cuMemFreeAsync(of_pool, other); },
+      [&] { return cuMemPoolDestroy(pool); },
   };
   for (std::size_t i = 0; i < calls.size(); ++i) {
     SCOPED_TRACE(i);
@@ -198,6 +224,8 @@ TEST_F(Captures, forbid_unsafe_calls) {
   EXPECT_EQ(cuMemUnmap(target_, 8), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   end_invalid(s);
   EXPECT_OK(cuEventDestroy(event));
+  EXPECT_OK(cuGraphDestroy(graph));
+  close(descriptor);
 }
 
 struct Meeting {
