@@ -58,7 +58,10 @@ std::string StreamCopy::describe() const {
     return ", by a host function of the stream: the GPU's driver still has the pages that were at these addresses "
            "before";
   }
-  return kernel_max_ == 0 ? "" : ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
+  const std::string by_kernel = ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
+  const char* const by_host = gpus_ == nullptr ? " by a host function of the stream" : "";
+  if (kernel_max_ == 0) return by_host[0] == 0 ? "" : std::string(",") + by_host;
+  return by_host[0] == 0 ? by_kernel : by_kernel + ", larger ones" + by_host;
 }
 
 void MappedPut::reach_from(device::Driver& driver) {

@@ -30,7 +30,7 @@ class StreamCopy {
   /// False: it was refused, which has failed the watch.
   bool operator()(device::Lane lane, device::Watch& watch, std::byte* to, const std::byte* from,
                   std::size_t bytes) const {
-    if (lane.gpu != nullptr && (from_stale_ || to_stale_)) [[unlikely]] {
+    if (lane.gpu != nullptr && (from_stale_ || to_stale_ || (gpus_ == nullptr && bytes > kernel_max_))) [[unlikely]] {
       by_host(*lane.gpu, to, from, bytes);
       return true;
     }
@@ -43,8 +43,8 @@ class StreamCopy {
   std::string describe() const;
 
  private:
-  /// Where the driver has stale pages, which it is to leave alone: between the processor's memory directly, else
-  /// through memory of ours.
+  /// Between the processor's memory: the driver would make the host wait until the stream comes to it. And where the
+  /// driver has stale pages, which it is to leave alone: of these to a GPU and back through memory of ours.
   void by_host(device::GpuCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
 
   device::Extent from_;

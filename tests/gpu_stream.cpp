@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <span>
@@ -51,6 +52,7 @@ namespace {
   X(cuMemPoolDestroy)         \
   X(cuMemAllocFromPoolAsync)  \
   X(cuMemFreeAsync)           \
+  X(cuPointerGetAttribute)    \
   X(cuMemAllocHost)           \
   X(cuMemFreeHost)
 
@@ -112,6 +114,12 @@ class Cuda {
     check(cuDeviceGet(&device, gpu));
     check(cuDevicePrimaryCtxRetain(&context, device));  // for the rest of the process
     check(cuCtxSetCurrent(context));
+  }
+  bool of_host(const void* memory) const {
+    CUmemorytype type{};
+    const auto at = reinterpret_cast<CUdeviceptr>(memory);
+    return cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) != CUDA_SUCCESS ||
+           type != CU_MEMORYTYPE_DEVICE;
   }
   void refuse(unsigned taken, unsigned refused, Refused when) const {
     refuse_(taken, refused, when == Refused::at_once ? 1 : 0);
@@ -224,6 +232,8 @@ void GpuStream::run(std::function<void()> work) {
 
 void GpuStream::copy(void* to, const void* from, std::size_t bytes) {
   Cuda& cuda = Cuda::here();
+  // The driver would make the host wait until the stream comes to it.
+  if (cuda.of_host(to) && cuda.of_host(from)) return run([=] { std::memcpy(to, from, bytes); });
   cuda.check(
       cuda.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes, stream_));
 }

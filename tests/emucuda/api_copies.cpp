@@ -20,6 +20,7 @@ struct Job {
   Pieces from;
 
   bool pageable(const Pieces& pieces) const { return !pieces[0].range; }
+  bool between_hosts() const { return !on_device(to) && !on_device(from); }
   bool on_device(const Pieces& pieces) const { return !pageable(pieces) && !pieces[0].range->on_host(); }
   bool sync_memops() const { return of_sync_memops(to) || of_sync_memops(from); }
 
@@ -63,7 +64,7 @@ CUresult copy_async(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstrea
   if (const CUresult error = use_stream(handle, job.stream)) return error;
   if (bytes == 0) return CUDA_SUCCESS;
   if (const CUresult error = prepare(job, to, from, bytes)) return error;
-  const bool wait = job.pageable(job.to) || job.pageable(job.from) || job.sync_memops();
+  const bool wait = job.pageable(job.to) || job.pageable(job.from) || job.between_hosts() || job.sync_memops();
   // A graph does not make its launch wait.
   const CUresult error = wait ? driver().captures.use(job.stream, IfCapturing::refuse) : CUDA_SUCCESS;
   if (error) return error;

@@ -204,26 +204,25 @@ Patch patch_of(const View& view, const Overlap& overlap, const std::vector<Part>
 
 /// Combines the values of all parts into each element of the View, in the order of the stencil, so that the result does
 /// not depend on scheduling. An item of work is some rows on the host, an element on a GPU.
-template <class Exec, class View, class Operation>
+template <class Exec, class Value, class Operation>
 struct Combine {
-  using Value = typename View::value_type;
-
-  View view;
-  Table<Patch, Exec> patches;
-  Table<Source, Exec> sources;
-  Table<Slot, Exec> slots;
-  Index depth;
-  Index slot;
+  Value* view = nullptr;
+  const Patch* patches = nullptr;
+  Index count = 0;  ///< of patches
+  const Source* sources = nullptr;
+  const Slot* slots = nullptr;  ///< of message m: slots[m * depth + slot]
+  Index depth = 1;
+  Index slot = 0;
   Operation operation;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    if (patches.extent(0) == 0) return;  // launched to be loaded
-    std::size_t number = 0;
-    for (std::size_t end = patches.extent(0); end - number > 1;) {
-      const std::size_t middle = (number + end) / 2;
-      (patches(middle).first <= item ? number : end) = middle;
+    if (count == 0) return;  // launched to be loaded
+    Index number = 0;
+    for (Index end = count; end - number > 1;) {
+      const Index middle = (number + end) / 2;
+      (patches[middle].first <= item ? number : end) = middle;
     }
-    const Patch& patch = patches(number);
+    const Patch& patch = patches[number];
     item -= patch.first;
     if constexpr (kByElement<Exec>) {
       combine(patch, item / patch.extents[0], item % patch.extents[0], 1);
@@ -234,28 +233,28 @@ struct Combine {
   }
 
  private:
-  /// `count` elements of a row, from `begin` on.
-  KOKKOS_FUNCTION void combine(const Patch& patch, Index row, Index begin, Index count) const {
+  /// `run` elements of a row, from `begin` on.
+  KOKKOS_FUNCTION void combine(const Patch& patch, Index row, Index begin, Index run) const {
     Index at[kMostRanks];
-    Value* mine = view.data() + patch.offset + begin * patch.strides[0];
+    Value* mine = view + patch.offset + begin * patch.strides[0];
     for (int k = 1; k < patch.rank; ++k) {
       at[k] = row % patch.extents[k];
       row /= patch.extents[k];
       mine += at[k] * patch.strides[k];
     }
     for (Index part = 0; part < patch.parts; ++part) {
-      const Source& source = sources(patch.sources + part);
-      const std::byte* const packed = slots(source.message * depth + slot).data + source.at;
+      const Source& source = sources[patch.sources + part];
+      const std::byte* const packed = slots[source.message * depth + slot].data + source.at;
       const auto* theirs = reinterpret_cast<const Value*>(packed) + begin * source.strides[0];
       for (int k = 1; k < patch.rank; ++k) theirs += at[k] * source.strides[k];
-      combine(mine, patch.strides[0], theirs, source.strides[0], count);
+      combine(mine, patch.strides[0], theirs, source.strides[0], run);
     }
   }
-  KOKKOS_FUNCTION void combine(Value* mine, Index step, const Value* theirs, Index their_step, Index count) const {
+  KOKKOS_FUNCTION void combine(Value* mine, Index step, const Value* theirs, Index their_step, Index run) const {
     if (step == 1 && their_step == 1) {
-      for (Index i = 0; i < count; ++i) mine[i] = operation(mine[i], theirs[i]);
+      for (Index i = 0; i < run; ++i) mine[i] = operation(mine[i], theirs[i]);
     } else {
-      for (Index i = 0; i < count; ++i) mine[i * step] = operation(mine[i * step], theirs[i * their_step]);
+      for (Index i = 0; i < run; ++i) mine[i * step] = operation(mine[i * step], theirs[i * their_step]);
     }
   }
 };
@@ -263,6 +262,8 @@ struct Combine {
 /// What a View takes from the messages that come back.
 template <class Exec, class View>
 class Combines {
+  using Value = typename View::value_type;
+
  public:
   Combines(const Exec& exec, const View& view, const std::vector<Part>& parts) {
     std::vector<Patch> patches;
@@ -270,10 +271,9 @@ class Combines {
     for (const Overlap& overlap : overlaps_of(parts, static_cast<int>(View::rank()))) {
       Patch patch = patch_of(view, overlap, parts, sources);
       patch.first = items_;
-      patch.rows = rows_of_item<Exec>(patch.extents[0] * static_cast<Index>(sizeof(typename View::value_type)));
+      patch.rows = rows_of_item<Exec>(patch.extents[0] * static_cast<Index>(sizeof(Value)));
       items_ += items_of<Exec>(patch.extents[0], patch.all_rows(), patch.rows);
-      bytes_ +=
-          patch.extents[0] * patch.all_rows() * patch.parts * static_cast<Index>(sizeof(typename View::value_type));
+      bytes_ += patch.extents[0] * patch.all_rows() * patch.parts * static_cast<Index>(sizeof(Value));
       patches.push_back(patch);
     }
     patches_ = table_of(exec, patches);
@@ -283,16 +283,17 @@ class Combines {
   /// Launches the kernel with nothing to do: what that is for, Moves says.
   template <class Operation>
   static void load(const Exec& exec, Operation operation) {
-    launch(exec, "sluice: load", 1, Combine<Exec, View, Operation>{View(), {}, {}, {}, 1, 0, operation});
+    launch(exec, "sluice: load", 1, Combine<Exec, Value, Operation>{.operation = operation});
   }
 
   template <class Operation>
   void enqueue(const Queue<Exec>& queue, const View& view, const Table<Slot, Exec>& slots, Index depth, Index slot,
                Operation operation, const std::shared_ptr<const void>& keep) const {
-    static_assert(alignof(typename View::value_type) <= kAligned,
-                  "scatter reads elements where they were packed, aligned to 16 bytes");
-    queue.move("sluice: combine", items_, bytes_,
-               Combine<Exec, View, Operation>{view, patches_, sources_, slots, depth, slot, operation}, keep);
+    static_assert(alignof(Value) <= kAligned, "scatter reads elements where they were packed, aligned to 16 bytes");
+    const Combine<Exec, Value, Operation> combine{
+        view.data(), patches_.data(), static_cast<Index>(patches_.extent(0)), sources_.data(), slots.data(), depth,
+        slot,        operation};
+    queue.move("sluice: combine", items_, bytes_, combine, keep, view, patches_, sources_, slots);
   }
 
  private:
