@@ -58,10 +58,9 @@ std::string StreamCopy::describe() const {
     return ", by a host function of the stream: the GPU's driver still has the pages that were at these addresses "
            "before";
   }
-  const std::string by_kernel = ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
-  const char* const by_host = gpus_ == nullptr ? " by a host function of the stream" : "";
-  if (kernel_max_ == 0) return by_host[0] == 0 ? "" : std::string(",") + by_host;
-  return by_host[0] == 0 ? by_kernel : by_kernel + ", larger ones" + by_host;
+  if (kernel_max_ == 0) return "";
+  const char* const larger = gpus_ == nullptr ? ", larger ones by a host function of the stream" : "";
+  return ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel" + larger;
 }
 
 void MappedPut::reach_from(device::Driver& driver) {

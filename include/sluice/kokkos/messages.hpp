@@ -328,13 +328,16 @@ class Messages {
     static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
     const Range whole = detail::whole_of(view);
     const detail::Box box = detail::box_of(view, whole);
-    const auto enqueue = [box, view](const Queue<Exec>& queue, std::byte* slot) {
+    auto enqueue = [box, view](const Queue<Exec>& queue, std::byte* slot) {
       queue.move(kWay == detail::Way::pack ? "sluice: pack" : "sluice: unpack", detail::items_of<Exec>(box),
                  box.bytes(), detail::MoveBox<Exec, kWay>{box, detail::rows_of_item<Exec>(box), slot}, view);
     };
     const auto bytes = static_cast<std::size_t>(box.bytes());
     const auto contents = [&] { return detail::contents_of(view, whole); };
-    return kWay == detail::Way::pack ? send(peer, bytes, enqueue, contents) : receive(peer, bytes, enqueue, contents);
+    if constexpr (kWay == detail::Way::pack)
+      return send(peer, bytes, std::move(enqueue), contents);
+    else
+      return receive(peer, bytes, std::move(enqueue), contents);
   }
 
   /// What has not gone through a direction will not. Work of the first of it may be enqueued on a host stream, and its

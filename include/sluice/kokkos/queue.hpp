@@ -158,9 +158,11 @@ class Queue {
     if constexpr (detail::kOnHost<Exec>) {
       if (count == 0) return;
       if (bytes <= detail::kFewBytes && !Kokkos::Tools::profileLibraryLoaded()) {
-        return run([count, functor, kept...] {
-          for (std::int64_t i = 0; i < count; ++i) functor(i);
-        });
+        const auto loop = [](std::int64_t end, const Functor& each) {
+          for (std::int64_t i = 0; i < end; ++i) each(i);
+        };
+        if (host_ == nullptr) return loop(count, functor);
+        return host_->run([loop, count, functor, kept...] { loop(count, functor); });
       }
     }
     parallel_for(label, count, functor, kept...);
