@@ -34,11 +34,12 @@ std::vector<GpuCase> gpu_cases() {
         cases.push_back({ground, inline_order, source, target, 3, 100'000});
       }
     }
-    if (ground.arms && ground.network) {  // no network reads the emulated GPU's memory
+    const bool mapped = ground.name == "threads" || ground.name == "shm";
+    if (mapped || (ground.arms && ground.network)) {  // no network reads the emulated GPU's memory
       cases.push_back({ground, false, Whose::hosts, Whose::hosts, 1, 13});
       cases.push_back({ground, false, Whose::hosts, Whose::hosts, 3, 100'000});
     }
-    if (ground.name != "threads" && ground.name != "shm") continue;
+    if (!mapped) continue;
     cases.push_back({ground, false, Whose::pooled, Whose::pooled, 1, 13});
     cases.push_back({ground, false, Whose::pooled, Whose::pooled, 3, 100'000});
     cases.push_back({ground, false, Whose::unshared, Whose::unshared, 3, 100'000});
