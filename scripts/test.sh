@@ -39,7 +39,7 @@ suite() {
 
 # Applications and tests on Kokkos for CUDA, and the rivals that need NCCL and NVSHMEM. To run them takes a GPU.
 compile_for_gpus() {
-  local programs=(jacobi faces heat life kokkos_spaces_test rival-nccl rival-nvshmem) outcome=compiled start=$SECONDS
+  local programs=(jacobi faces heat life kokkos_spaces_test sluice-bench rival-nccl rival-nvshmem) outcome=compiled start=$SECONDS
   if [ "$(uname -sm)" != 'Linux x86_64' ]; then
     echo 'cuda     not compiled: this is not Linux on x86_64' >>"$logs/summary"
     return
@@ -47,9 +47,9 @@ compile_for_gpus() {
   { setup_preset release && setup_rivals && NCCL_HOME=$rivals/nccl NVSHMEM_HOME=$rivals/nvshmem Kokkos_ROOT='' build cuda "${programs[@]}"; } || outcome='build failed'
   # Of kernels in constant memory the host waits at each launch until the last one has run.
   if [ "$outcome" = compiled ]; then
-    local objects=(build/cuda/apps/{jacobi,faces,heat,life}/CMakeFiles/*.dir/main.cpp.o
-      build/cuda/tests/kokkos/CMakeFiles/kokkos_spaces_test.dir/spaces_test.cpp.o) symbols=''
-    symbols=$(nm -C "${objects[@]}") && [[ $symbols == *launch_local_memory* ]] || outcome='kernels not found'
+    local symbols=''
+    symbols=$(find build/cuda/apps/{jacobi,faces,heat,life} build/cuda/tests/kokkos -name '*.o' -exec nm -C {} +) &&
+      [[ $symbols == *launch_local_memory* ]] || outcome='kernels not found'
     [[ $symbols != *launch_constant_memory* ]] || outcome='kernels in constant memory'
   fi
   printf '%-8s %s: %s; %s s\n' cuda "$outcome" "${programs[*]}" $((SECONDS - start)) >>"$logs/summary"
