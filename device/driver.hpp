@@ -29,7 +29,7 @@ class GpuError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a stream captures has become invalid: there will be no graph.
+/// A stream's capture has become invalid: there will be no graph.
 class InvalidCapture : public GpuError {
  public:
   InvalidCapture() : GpuError("what the stream captures is invalid already: end the capture") {}

@@ -59,8 +59,8 @@ class GpuStream {
 
 /// What a capture forbids to whom, as cuThreadExchangeStreamCaptureMode says.
 enum class CaptureMode { global, of_thread };
-/// Of all captures of this process. `of_thread` where ranks are its threads: a capture in the mode `global` forbids to
-/// the other ranks what they do meanwhile, waits for streams for example.
+/// The mode of all captures of this process. `of_thread` where ranks are its threads: in the mode `global` one rank's
+/// capture forbids the others to wait for a stream, for example.
 inline CaptureMode capture_mode = CaptureMode::global;
 
 /// What was given to a stream, to be given again any number of times.

@@ -92,7 +92,11 @@ def cabana_rows(programs, name, space, folder):
 
 
 def kokkos_comm_rows(programs, name, space):
-    done = start(programs / f"kokkos_comm_{name}_{space}", 2, f"--benchmark_filter={KOKKOS_COMM_BENCHES[name]}", bind=True)
+    """One run of a benchmark of KokkosComm's with a space, or of the machine's floor for it: {row: average microseconds}"""
+    if space == "floor":
+        done = start(programs / "kokkos_comm_floor", 2, name, bind=True)
+    else:
+        done = start(programs / f"kokkos_comm_{name}_{space}", 2, f"--benchmark_filter={KOKKOS_COMM_BENCHES[name]}", bind=True)
     if done.returncode != 0:
         sys.exit(f"run.py: {name} with {space}: {done.stderr[-2000:]}")
     rows = {}
@@ -101,18 +105,20 @@ def kokkos_comm_rows(programs, name, space):
     return rows
 
 
-def compare(rounds, measure):
-    """Rows of both spaces, in turns: {row: (our median, their median, ratio, its least, its most)}, without the outermost of 7 rounds."""
+def compare(rounds, measure, spaces):
+    """Rows of both spaces, in turns: {row: (our median, their median, ratio, its least, its most, the floor's median if there is one)},
+    without the outermost of 7 rounds."""
     taken = []
     for turn in range(rounds):
-        order = SPACES if turn % 2 == 0 else SPACES[::-1]
+        order = spaces if turn % 2 == 0 else spaces[::-1]
         taken.append({space: measure(space) for space in order})
     rows = {}
     for row in taken[0]["mpi"]:
         ours, theirs = ([one[space][row] for one in taken] for space in SPACES)
         ratios = sorted(b / a for a, b in zip(ours, theirs))
         cut = 1 if rounds >= 7 else 0
-        rows[row] = (statistics.median(ours), statistics.median(theirs), statistics.median(ratios), ratios[cut], ratios[-1 - cut])
+        floor = statistics.median(one["floor"][row] for one in taken) if "floor" in spaces else None
+        rows[row] = (statistics.median(ours), statistics.median(theirs), statistics.median(ratios), ratios[cut], ratios[-1 - cut], floor)
     return rows
 
 
@@ -139,9 +145,10 @@ def test_table(found, ranks):
 
 
 def bench_table(rows):
-    lines = ["| row | Sluice, us | MPI, us | ratio | its interval |", "|---|---|---|---|---|"]
-    for row, (ours, theirs, ratio, least, most) in rows.items():
-        lines.append(f"| {row} | {ours:.2f} | {theirs:.2f} | {ratio:.2f} | {least:.2f} to {most:.2f} |")
+    floors = any(floor is not None for *_, floor in rows.values())
+    lines = ["| row | Sluice, us | MPI, us | ratio | its interval |" + " floor, us |" * floors, "|---|---|---|---|---|" + "---|" * floors]
+    for row, (ours, theirs, ratio, least, most, floor) in rows.items():
+        lines.append(f"| {row} | {ours:.2f} | {theirs:.2f} | {ratio:.2f} | {least:.2f} to {most:.2f} |" + (f" {floor:.2f} |" if floors else ""))
     return lines
 
 
@@ -179,7 +186,7 @@ def main():
         if options.ranks:
             lines += [*test_table(tests_of(programs, tests, options.ranks), options.ranks), ""]
         for name, measure in benches.items():
-            rows = compare(options.rounds, measure)
+            rows = compare(options.rounds, measure, SPACES if project == "Cabana" else (*SPACES, "floor"))
             results[name] = rows
             lines += [f"### {name}", "", *bench_table(rows), ""]
     (options.out / "neighbours.md").write_text("\n".join(lines))
