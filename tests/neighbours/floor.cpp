@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
     }
   } else {
     for (int pairs = 1; pairs <= 16; pairs *= 2) {
-      for (std::size_t bytes = 1; bytes <= 1U << 23U; bytes *= 8) {
+      for (std::size_t bytes = 1; bytes <= 1U << 23U; bytes = bytes < 1U << 21U ? 8 * bytes : 4 * bytes) {
         Pair pair(bytes * static_cast<std::size_t>(pairs));
         measure("benchmark_channel_p2p/bytes:" + std::to_string(bytes) + "/operation_pairs:" + std::to_string(pairs),
                 pair.rank, [&] {

@@ -189,8 +189,8 @@ def main():
             rows = compare(options.rounds, measure, SPACES if project == "Cabana" else (*SPACES, "floor"))
             results[name] = rows
             lines += [f"### {name}", "", *bench_table(rows), ""]
-    (options.out / "neighbours.md").write_text("\n".join(lines))
-    (options.out / "neighbours.json").write_text(json.dumps(results, indent=1) + "\n")
+            (options.out / "neighbours.md").write_text("\n".join(lines))
+            (options.out / "neighbours.json").write_text(json.dumps(results, indent=1) + "\n")
     print(options.out / "neighbours.md")
 
 
