@@ -17,6 +17,7 @@ void reach_words(device::Driver& driver, const Signal& signal, const Mapped& map
 }
 
 void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
+  reached_ = true;
   const auto is_stale = [&](const device::Extent& memory) {
     try {
       const device::Reached pages = device::reach(driver, memory);
@@ -58,9 +59,10 @@ std::string StreamCopy::describe() const {
     return ", by a host function of the stream: the GPU's driver still has the pages that were at these addresses "
            "before";
   }
-  if (kernel_max_ == 0) return "";
-  const char* const larger = gpus_ == nullptr ? ", larger ones by a host function of the stream" : "";
-  return ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel" + larger;
+  const std::string by_kernel = ", parts up to " + std::to_string(kernel_max_) + " bytes by a kernel";
+  if (!reached_ || gpus_ != nullptr) return kernel_max_ == 0 ? "" : by_kernel;
+  const std::string by_host = " by a host function of the stream";
+  return kernel_max_ == 0 ? "," + by_host : by_kernel + ", larger ones" + by_host;
 }
 
 void MappedPut::reach_from(device::Driver& driver) {

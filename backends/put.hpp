@@ -30,7 +30,7 @@ class StreamCopy {
   /// False: it was refused, which has failed the watch.
   bool operator()(device::Lane lane, device::Watch& watch, std::byte* to, const std::byte* from,
                   std::size_t bytes) const {
-    if (lane.gpu != nullptr && (from_stale_ || to_stale_ || (gpus_ == nullptr && bytes > kernel_max_))) [[unlikely]] {
+    if (lane.gpu != nullptr && (from_stale_ || to_stale_ || (gpus_ == nullptr && bytes > kernel_max_))) {
       by_host(*lane.gpu, to, from, bytes);
       return true;
     }
@@ -40,10 +40,11 @@ class StreamCopy {
   bool by_kernels(const device::Driver* driver) const noexcept {
     return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
   }
+  bool on_gpu() const noexcept { return reached_; }  ///< it is used on a GPU's stream
   std::string describe() const;
 
  private:
-  /// Between the processor's memory: the driver would make the host wait until the stream comes to it. And where the
+  /// Between the processor's memory: CUDA's driver would make the host wait until the stream comes to it. And where the
   /// driver has stale pages, which it is to leave alone: of these to a GPU and back through memory of ours.
   void by_host(device::GpuCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
 
@@ -53,6 +54,7 @@ class StreamCopy {
   std::size_t slot_bytes_;
   bool kernels_reach_;
   std::size_t kernel_max_ = 0;
+  bool reached_ = false;
   bool from_stale_ = false;
   bool to_stale_ = false;
   device::Allocation ours_;  // a slot

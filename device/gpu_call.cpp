@@ -25,9 +25,12 @@ void GpuCall::write(void* word, std::uint64_t value) {
   add(one);
 }
 
-void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  // Writes may leave behind later copies, in one operation with those of other channels; a wait must come before.
+void GpuCall::begin_copy() {
   if (puts_ != 0 || waits_) issue();
+}
+
+void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  begin_copy();
   if (!any_in_parts()) return driver_.copy(stream_, to, from, bytes);
   for_each_part(to, bytes, [&](std::size_t at, std::size_t part) {
     for_each_part(from + at, part, [&](std::size_t inner, std::size_t some) {
@@ -48,7 +51,8 @@ void GpuCall::copy_by_host(std::byte* to, const std::byte* from, std::size_t byt
   };
   std::unique_ptr<Copy> what(new (std::nothrow) Copy{to, from, bytes});
   if (what == nullptr) throw GpuError("no memory for a copy by the host");
-  call(copy_now, what.get());
+  begin_copy();
+  driver_.call(stream_, copy_now, what.get());
   static_cast<void>(what.release());
 }
 

@@ -59,6 +59,9 @@ class GpuCall {
  private:
   friend class Traced;
   static constexpr std::size_t kMost = OperateArgs::kMost;
+  /// Issues what must happen before a copy: a wait. Writes may leave behind later copies, in one operation with those
+  /// of other channels.
+  void begin_copy();
   void operate();
   void launch_puts();
   void add(const WordOp& op) {

@@ -344,6 +344,8 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
     world_->engine().wake();
   } catch (const Error&) {
     throw;
+  } catch (const device::InvalidCapture& reason) {
+    misuse(epoch(), reason.what());
   } catch (const std::exception& reason) {
     throw error(Code::out_of_resources, epoch(), reason.what());
   }

@@ -26,7 +26,7 @@ configure_for_gpus() {
   fi
   if [[ " ${*:-all} " =~ ' '(all|jacobi|faces|heat|life|kokkos_spaces_test)' ' ]]; then
     if [ "$preset" = cuda ] && [ -z "$root" ]; then
-      root=$kokkos-cuda-$(kokkos_gpu)
+      root=$kokkos-cuda-$(kokkos_gpu)-2  # a number more whenever `fit_kokkos_to_cuda` changes
       setup_kokkos "$root" cuda || return
     fi
     parts=(-DSLUICE_ENABLE_KOKKOS=ON -DKokkos_ROOT="${root:-$kokkos}")

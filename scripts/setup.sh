@@ -130,12 +130,14 @@ fit_kokkos_to_threads() { :; }
 
 # Kokkos 4.7.0 is older than CUDA 13, which wants other arguments in two calls, and knows no longer the GPU that Kokkos' compiler
 # script is for where nobody says. From 12.9 on nvcc does not lay members out as the host's compiler does that are [[no_unique_address]]
-# (mdspan, pull request 434): Kokkos 5 does without.
+# (mdspan, pull requests 434 and 435): Kokkos 5 does without.
 fit_kokkos_to_cuda() {
   local gpu
   gpu=$(kokkos_gpu)
   sed -i "s/^default_arch=.*/default_arch=sm_${gpu##*[A-Z]}/" "$1/bin/nvcc_wrapper"
-  sed -i 's/(!defined(__NVCC__) || MDSPAN_HAS_CXX_20)/!defined(__NVCC__)/' "$1/tpls/mdspan/include/experimental/__p0009_bits/config.hpp"
+  local attributes=$1/tpls/mdspan/include/experimental/__p0009_bits/config.hpp
+  sed -i 's/(!defined(__NVCC__) || MDSPAN_HAS_CXX_20)/!defined(__NVCC__)/' "$attributes"
+  grep -qF '!defined(__NVCC__) &&' "$attributes" || say 'setup: this Kokkos may write beside its Views with nvcc 12.9 or newer: docs/gpus.md'
   nvcc --version | grep -qE 'release (1[3-9]|[2-9][0-9])\.' || return 0
   sed -i -e 's/(graph, from, to, numDependencies)/(graph, from, to, nullptr, numDependencies)/' \
     -e 's/(devPtr, count, dstDevice, m_stream)/(devPtr, count, {cudaMemLocationTypeDevice, dstDevice}, 0, m_stream)/' \

@@ -48,7 +48,7 @@ compile_for_gpus() {
   # Of kernels in constant memory the host waits at each launch until the last one has run.
   if [ "$outcome" = compiled ]; then
     local symbols=''
-    symbols=$(find build/cuda/apps/{jacobi,faces,heat,life} build/cuda/tests/kokkos -name '*.o' -exec nm -C {} +) &&
+    symbols=$(nm -C build/cuda/bin/{jacobi,faces,heat,life,kokkos_spaces_test,sluice-bench}) &&
       [[ $symbols == *launch_local_memory* ]] || outcome='kernels not found'
     [[ $symbols != *launch_constant_memory* ]] || outcome='kernels in constant memory'
   fi

@@ -101,6 +101,10 @@ class Run:
         atexit.register(self.kill_all)
 
     def kill_all(self):
+        if self.mps:  # its server is none of our processes
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, timeout=5, check=False, capture_output=True,
+                               env={**os.environ, **self.mps})
         for process in self.started:
             self.kill(process)
 
@@ -209,7 +213,10 @@ class Run:
                 until = time.monotonic() + 5
                 while not (folder / "control").exists() and daemon.poll() is None and time.monotonic() < until:
                     time.sleep(0.01)
-                self.mps = environment if daemon.poll() is None else {}
+                if (folder / "control").exists() and daemon.poll() is None:
+                    self.mps = environment
+                else:
+                    self.kill(daemon)
         return self.mps
 
     def dev_build(self, *targets, hip=None, cannot=None):
@@ -421,7 +428,7 @@ def bench(name, *arguments, rounds=20, ranks=("-n", 2), code=0, check=None, at_o
         if run.brief and "--sizes" not in arguments:
             few += ("--sizes", "8")
         output = run.command(run.program("sluice-run"), *ranks, run.program("sluice-bench"), *arguments, "--stream", "cuda", *few,
-                             "--json", rows, code=code, environment=run.at_once() if at_once else None)
+                             "--json", rows, code=code, environment=run.at_once() if at_once and ranks != THREADS else None)
         found = json.loads(rows.read_text())
         fault = check(found) if check else ""
         turns = "" if ranks == THREADS or at_once and run.mps else ", of processes that take turns on the GPU"

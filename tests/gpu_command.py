@@ -336,13 +336,14 @@ def faults_of_turns(machine):
     machine.add("nvidia-cuda-mps-control", f"""#!/bin/sh
 [ "$1" = -f ] && echo $$ >{pids} && touch "$CUDA_MPS_PIPE_DIRECTORY/control" && exec sleep 100
 """)
-    said, log = what()
+    said, log = what()  # and it ends with the run
     if "turns" in said or f"beside {machine.out}/mps.\n" not in log or not pids.exists() or running(pids):
         yield f"with MPS: {said}, running {running(pids)}: {log}"
-    machine.add("nvidia-cuda-mps-control", "#!/bin/sh\nexit 1\n")
-    said, log = what()
-    if "take turns" not in said or "beside .\n" not in log:
-        yield f"with an MPS that does not start: {said}: {log}"
+    for how in ("exit 1", "exec sleep 100"):
+        machine.add("nvidia-cuda-mps-control", f"#!/bin/sh\n{how}\n")
+        said, log = what()
+        if "take turns" not in said or "beside .\n" not in log:
+            yield f"with an MPS that does not come up ({how}): {said}: {log}"
     (machine.tools / "nvidia-cuda-mps-control").unlink()
 
 

@@ -116,8 +116,9 @@ std::string BouncePut::describe() const {
            "buffer" +
            copy_.describe();
   }
+  if (copy_.on_gpu()) return "shm: the target cannot be mapped, so all goes through a bounce buffer" + copy_.describe();
   return "shm: the target cannot be mapped, so parts up to " + std::to_string(bounce_max_) +
-         " bytes go through a bounce buffer" + copy_.describe() + ", larger ones by the kernel's cross-memory copy";
+         " bytes go through a bounce buffer, larger ones by the kernel's cross-memory copy";
 }
 
 }  // namespace sluice::backends::shm

@@ -491,6 +491,11 @@ TEST_P(Graphs, take_plans_only) {
     sender.wait_connected();
     board().meet(context);
     expect_code(Code::unsupported, [&] { GpuGraph(stream, [&] { sender.put(stream.stream()); }); });
+    const auto after_the_end = [&] {
+      EXPECT_THROW(stream.synchronize(), std::runtime_error);  // the capture is invalid from then on
+      expect_code(Code::misuse, [&] { sender.put(stream.stream()); });
+    };
+    EXPECT_THROW(GpuGraph(stream, after_the_end), std::runtime_error);
     board().meet(context);
   });
 }

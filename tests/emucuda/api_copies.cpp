@@ -64,15 +64,16 @@ CUresult copy_async(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstrea
   if (const CUresult error = use_stream(handle, job.stream)) return error;
   if (bytes == 0) return CUDA_SUCCESS;
   if (const CUresult error = prepare(job, to, from, bytes)) return error;
-  const bool wait = job.pageable(job.to) || job.pageable(job.from) || job.between_hosts() || job.sync_memops();
+  const bool staged = job.pageable(job.to) || job.pageable(job.from) || job.sync_memops();
   // A graph does not make its launch wait.
-  const CUresult error = wait ? driver().captures.use(job.stream, IfCapturing::refuse) : CUDA_SUCCESS;
+  const CUresult error = staged ? driver().captures.use(job.stream, IfCapturing::refuse) : CUDA_SUCCESS;
   if (error) return error;
   if (job.pageable(job.from) && job.on_device(job.to)) {
     submit_staged(job);
     return CUDA_SUCCESS;
   }
   const Mark mark = submit(job);
+  const bool wait = staged || (job.between_hosts() && mark.stream);  // what is captured has no stream
   return wait ? job.stream->context.wait({mark}) : CUDA_SUCCESS;
 }
 

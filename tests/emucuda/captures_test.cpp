@@ -179,7 +179,8 @@ TEST_F(Captures, forbid_unsafe_calls) {
   CUmemoryPool pool = nullptr;
   CUmemPoolProps shared{};
   shared.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  shared.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  shared.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  shared.location.id = 0;
   shared.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   int descriptor = -1;
   void* host = nullptr;

@@ -117,7 +117,8 @@ def compare(rounds, measure, spaces):
         ours, theirs = ([one[space][row] for one in taken] for space in SPACES)
         ratios = sorted(b / a for a, b in zip(ours, theirs))
         cut = 1 if rounds >= 7 else 0
-        floor = statistics.median(one["floor"][row] for one in taken) if "floor" in spaces else None
+        floors = [one["floor"][row] for one in taken if row in one.get("floor", {})]
+        floor = statistics.median(floors) if floors else None
         rows[row] = (statistics.median(ours), statistics.median(theirs), statistics.median(ratios), ratios[cut], ratios[-1 - cut], floor)
     return rows
 
@@ -146,9 +147,11 @@ def test_table(found, ranks):
 
 def bench_table(rows):
     floors = any(floor is not None for *_, floor in rows.values())
-    lines = ["| row | Sluice, us | MPI, us | ratio | its interval |" + " floor, us |" * floors, "|---|---|---|---|---|" + "---|" * floors]
+    lines = ["| row | Sluice, us | MPI, us | ratio | its interval |", "|---|---|---|---|---|"]
+    if floors:
+        lines = [lines[0] + " floor, us |", lines[1] + "---|"]
     for row, (ours, theirs, ratio, least, most, floor) in rows.items():
-        lines.append(f"| {row} | {ours:.2f} | {theirs:.2f} | {ratio:.2f} | {least:.2f} to {most:.2f} |" + (f" {floor:.2f} |" if floors else ""))
+        lines.append(f"| {row} | {ours:.2f} | {theirs:.2f} | {ratio:.2f} | {least:.2f} to {most:.2f} |" + (f" {floor:.2f} |" if floor is not None else ""))
     return lines
 
 
