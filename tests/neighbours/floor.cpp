@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-/// What a rank writes to: a flag, and the targets behind it.
+/// A rank's memory, which the other rank writes to: a flag, and the targets behind it.
 struct Segment {
   std::atomic<std::uint64_t>* flag;
   char* target;

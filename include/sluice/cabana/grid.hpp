@@ -334,8 +334,8 @@ class StreamHalo {
     halo_.scatter(kokkos::Queue<ExecutionSpace>(exec), operation, arrays...);
   }
 
-  /// Returns the kokkos::Halo for these arrays, to commit, to start and finish apart, or to describe it. What it moves
-  /// the caller keeps.
+  /// Returns the kokkos::Halo for these arrays, to commit, to start and finish apart, or to describe it. The
+  /// caller keeps what it moves.
   template <class... Arrays>
   detail::HaloOf<Exec, Arrays...>& halo(const Arrays&... arrays) {
     return halo_.on(queue_, arrays...);

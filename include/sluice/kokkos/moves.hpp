@@ -42,6 +42,17 @@ struct Shifts {
 /// Pieces begin at multiples of this many bytes in a message.
 inline constexpr Index kAligned = 16;
 
+/// The piece that a work item belongs to, of `count` that say in `first` how many items the ones before them are.
+template <class Part>
+KOKKOS_INLINE_FUNCTION const Part& with_item(const Part* pieces, Index count, Index item) {
+  Index number = 0;
+  for (Index end = count; end - number > 1;) {
+    const Index middle = (number + end) / 2;
+    (pieces[middle].first <= item ? number : end) = middle;
+  }
+  return pieces[number];
+}
+
 /// What one call of a kernel copies: rows on the host, an element on a GPU.
 template <class Exec>
 inline constexpr bool kByElement = !kOnHost<Exec>;
@@ -183,12 +194,7 @@ struct Move {
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     if (count == 0) return;  // launched to be loaded
-    Index piece = 0;
-    for (Index end = count; end - piece > 1;) {
-      const Index middle = (piece + end) / 2;
-      (pieces[middle].first <= item ? piece : end) = middle;
-    }
-    const Piece& it = pieces[piece];
+    const Piece& it = with_item(pieces, count, item);
     const bool mirrors = it.message == kMirror;
     const Place place{mirrors ? nullptr : slots[it.message * depth + slot].data + it.at, it.at};
     move_item<Exec, kWay>(it.box, it.rows, shifts.of_view[it.view], place, item - it.first);

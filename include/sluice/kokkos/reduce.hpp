@@ -217,12 +217,7 @@ struct Combine {
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     if (count == 0) return;  // launched to be loaded
-    Index number = 0;
-    for (Index end = count; end - number > 1;) {
-      const Index middle = (number + end) / 2;
-      (patches[middle].first <= item ? number : end) = middle;
-    }
-    const Patch& patch = patches[number];
+    const Patch& patch = with_item(patches, count, item);
     item -= patch.first;
     if constexpr (kByElement<Exec>) {
       combine(patch, item / patch.extents[0], item % patch.extents[0], 1);
