@@ -189,12 +189,12 @@ Ended watch_over(pid_t launcher, const base::Fd& output, std::chrono::millisecon
   return ended;
 }
 
-/// The lines of `text` that start as `skipped_here` writes them.
-void pass_on_skipped(const std::string& text) {
+/// Prints the lines of `text` that start as `skipped_here` writes them, and takes them out of it.
+void pass_on_skipped(std::string& text) {
   for (std::size_t at = 0; (at = text.find("SKIPPED-HERE: ", at)) != std::string::npos;) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::printf("%s\n", text.substr(at, end - at).c_str());
-    at = end;
+    text.erase(at, end + 1 - at);
   }
 }
 

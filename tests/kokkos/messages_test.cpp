@@ -10,10 +10,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <future>
+#include <optional>
 #include <ostream>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/kokkos/views.hpp"
@@ -323,6 +325,53 @@ TEST(Messages, that_are_unpacked_early_may_be_as_many_as_ranks_like) {
       }
     });
   }
+}
+
+/// Rank 1 asks for what was sent second before it answers what rank 0 waits for.
+TEST(Messages, of_other_objects_are_put_by_a_wait_that_blocks) {
+  run_peers({.ranks = 2, .connect_timeout = 5s}, [](Context& context) {
+    std::optional<Messages<Exec>> second;
+    std::thread([&] { second.emplace(context, Exec(), "second"); }).join();  // of a thread that is gone
+    Messages<Exec> first(context, Exec(), "first");
+    const View one("one", 10);
+    const View other("other", 10);
+    const Rank peer = 1 - context.rank();
+    if (context.rank() == 0) {
+      const auto sent = first.send(one, peer);
+      const auto sent_too = second->send(one, peer);
+      board().set(0, 1);
+      first.wait(first.receive(other, peer));
+      first.wait(sent);
+      second->wait(sent_too);
+    } else {
+      board().await(0, 1);
+      second->wait(second->receive(other, peer));
+      first.wait(first.receive(other, peer));
+      first.wait(first.send(one, peer));
+    }
+  });
+}
+
+/// Each rank waits for its sends through one object until the other one has taken those, which is waiting likewise.
+TEST(Messages, of_other_objects_are_unpacked_early_by_a_wait_that_blocks) {
+  run_peers({.ranks = 2, .timeout = 20s}, [](Context& context) {
+    using All = Messages<Exec>;
+    constexpr int kMessages = 20;
+    All first(context, Exec(), "first", 2, All::Unpacks::early);
+    All second(context, Exec(), "second", 2, All::Unpacks::early);
+    const Rank peer = 1 - context.rank();
+    All& out = context.rank() == 0 ? first : second;
+    All& in = context.rank() == 0 ? second : first;
+    const View sent("sent", 10);
+    Kokkos::deep_copy(sent, context.rank());
+    std::vector<View> come;
+    std::vector<All::Request> sends, receives;
+    for (int i = 0; i < kMessages; ++i) sends.push_back(out.send(sent, peer));
+    for (int i = 0; i < kMessages; ++i) receives.push_back(in.receive(come.emplace_back("come", 10), peer));
+    for (const auto& request : sends) out.wait(request);
+    for (const auto& request : receives) in.wait(request);
+    for (const View& view : come) EXPECT_EQ(view(9), peer);
+  });
 }
 
 /// The next one to a peer that waits for none is not put, and the sender's call does not block.

@@ -5,6 +5,7 @@
 #include <sluice/context.hpp>
 #include <sluice/kokkos/moves.hpp>
 #include <sluice/kokkos/named.hpp>
+#include <sluice/kokkos/turns.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -102,10 +103,11 @@ struct MoveBox {
 /// Messages between ranks in the order of a queue. The n-th message sent to a peer is the n-th received from here
 /// there, and of its size, type, extents and layout. These are compared only for messages that open a channel, which
 /// are the first to or from a peer and each that is larger than all before: where they differ, both ends fail with
-/// Code::mismatch. A message of no bytes is none. One thread at a time. Movable, not copyable.
+/// Code::mismatch. A message of no bytes is none. One thread at a time. Neither copied nor moved.
 ///
 /// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
-/// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
+/// yet, in a later call; so Views stay as they are until `wait`. A `wait` that blocks makes such calls for all Messages
+/// that its thread was the last to use. A put runs ahead of the peer by `depth` messages: the
 /// one after that waits in the queue until the peer has waited for the first, and in program order for a later call.
 ///
 /// What fails on the way to a peer, or from it, is thrown in program order by the waits for those messages, and by what
@@ -169,8 +171,8 @@ class Messages {
 
   /// When a message that has landed may be unpacked. `when_waited_for`: by the `wait` for it, or for a later message of
   /// its peer. `early`: in program order also by any other `wait` or `test`, so that a blocked wait still receives
-  /// other messages, and ranks may post any number; for programs that receive nothing into memory that they still send.
-  /// On streams both are the same.
+  /// other messages, of other Messages too, and ranks may post any number; for programs that receive nothing into
+  /// memory that they still send. On streams both are the same.
   enum class Unpacks : std::uint8_t { when_waited_for, early };
 
   /// Called where a channel is opened, within the call that it was given to.
@@ -186,12 +188,15 @@ class Messages {
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::pack>{});
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::unpack>{});
   }
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
 
   /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64.
   /// @param contents  describes the message, alike at both ends: ChannelOptions::contents. Unset: its bytes
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
     const detail::ToolRegion region("sluice: messages send");
+    turns_.here();
     std::shared_ptr<Message> message = std::make_shared<MessageBy<Pack>>(bytes, std::move(pack));
     if (bytes == 0)
       message->end();
@@ -205,6 +210,7 @@ class Messages {
   template <class Unpack>
   Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
     const detail::ToolRegion region("sluice: messages receive");
+    turns_.here();
     std::shared_ptr<Message> message = std::make_shared<MessageBy<Unpack>>(bytes, std::move(unpack));
     if (bytes == 0)
       message->end();
@@ -234,6 +240,7 @@ class Messages {
   void wait(const Request& request) {
     if (request.message_ == nullptr) return;
     const detail::ToolRegion region("sluice: messages wait");
+    turns_.here();
     Message& message = *request.message_;
     if (request.sent_ && !message.over) await_peer(message, out_.at(request.peer_));
     while (!message.over) pull(in_.at(request.peer_));
@@ -243,6 +250,8 @@ class Messages {
   /// Puts and takes without blocking. @return true if `wait` would now return, or throw, without blocking
   bool test(const Request& request) {
     if (over(request)) return true;
+    turns_.here();
+    turns_.of_others();
     push();
     if (early_) {
       take_arrived(nullptr);
@@ -251,16 +260,6 @@ class Messages {
     }
     return over(request);
   }
-
-  /// Puts without blocking, and takes where messages are unpacked early. @return true if nothing is left to be put
-  bool turn() {
-    const bool all = push();
-    if (early_) take_arrived(nullptr);
-    return all;
-  }
-  /// Calls that wait here also call `*push`, until the caller destroys it. It puts what it can, never throws, and
-  /// returns true if nothing is left.
-  void put_beside(const std::shared_ptr<std::function<bool()>>& push) { beside_.push_back(push); }
 
   /// Later calls use this queue; the host waits until the one before has done its work.
   /// @throws Error{Code::misuse} for one of another GPU, or a host stream in place of program order and vice versa
@@ -361,7 +360,7 @@ class Messages {
   }
   /// Puts without blocking. Returns true if nothing is left.
   bool push() {
-    if (unsent_ == 0 && beside_.empty()) return true;
+    if (unsent_ == 0) return true;
     for (auto& [peer, direction] : out_) {
       try {
         push(direction.waiting);
@@ -369,13 +368,7 @@ class Messages {
         fail(direction, std::current_exception());
       }
     }
-    bool all = unsent_ == 0;
-    std::erase_if(beside_, [&](const auto& one) {
-      const auto still = one.lock();
-      if (still) all = (*still)() && all;
-      return still == nullptr;
-    });
-    return all;
+    return unsent_ == 0;
   }
   void push(std::deque<Waiting<Sender>>& waiting) {
     for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front(), --unsent_) {
@@ -391,6 +384,7 @@ class Messages {
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = deadline_after(context_.timeout());
     for (push(); !message.over; push()) {
+      turns_.of_others();
       if (early_) take_arrived(nullptr);
       Sender& end = to.waiting.front().way->end;
       if (Clock::now() > connected_by && !end.connected())
@@ -401,16 +395,21 @@ class Messages {
       std::this_thread::yield();
     }
   }
-  /// True if messages of other peers are still to be received.
-  bool others_wait(const Direction<Receiver>& than) const {
-    return std::ranges::any_of(in_,
-                               [&](const auto& one) { return &one.second != &than && !one.second.waiting.empty(); });
-  }
-  /// Unpacks the messages that have landed, of all peers except `but`, which may be null.
-  void take_arrived(const Direction<Receiver>* but) {
+  /// Unpacks the messages that have landed, of all peers except `but`, which may be null. Returns true if none of
+  /// them is still to be received.
+  bool take_arrived(const Direction<Receiver>* but) {
+    bool all = true;
     for (auto& [peer, direction] : in_) {
-      if (&direction != but) take_arrived(direction);
+      if (&direction == but) continue;
+      take_arrived(direction);
+      all = all && direction.waiting.empty();
     }
+    return all;
+  }
+  /// Puts without blocking, and takes messages early. Returns true if no call that blocks has to do it again.
+  bool turn(const Direction<Receiver>* but = nullptr) {
+    const bool put = push();
+    return (!early_ || take_arrived(but)) && put;
   }
   void take_arrived(Direction<Receiver>& from) {
     while (!from.waiting.empty()) {
@@ -464,10 +463,13 @@ class Messages {
       return false;
     }
   }
-  /// Blocks until the host may enqueue the wait for the next message. Meanwhile puts messages and takes those of other
-  /// peers, which the peer of this one may depend on. Returns the slot if the message lands in the meantime.
+  /// Blocks until the host may enqueue the wait for the next message. Meanwhile takes turns, which the peer of this one
+  /// may depend on. Returns the slot if the message lands in the meantime.
   std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end) {
-    const auto idle = [&] { return push() && !(early_ && others_wait(from)); };
+    const auto idle = [&] {
+      const bool here = turn(&from);
+      return turns_.of_others() && here;
+    };
     if (idle() && (end.connected() || queue_.stream().kind() == Stream::Kind::host)) return std::nullopt;
     const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
     const auto connected_by = deadline_after(context_.connect_timeout());
@@ -477,7 +479,6 @@ class Messages {
       if (Clock::now() >= deadline)
         throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
                     "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'");
-      if (early_) take_arrived(&from);
       if (!in_order) {
         std::this_thread::yield();
       } else if (auto slot = end.wait_for(turn)) {
@@ -499,8 +500,8 @@ class Messages {
   bool early_;
   std::map<Rank, Direction<Sender>> out_;
   std::map<Rank, Direction<Receiver>> in_;
-  std::size_t unsent_ = 0;  // messages to all peers
-  std::vector<std::weak_ptr<std::function<bool()>>> beside_;
+  std::size_t unsent_ = 0;                          // messages to all peers
+  detail::Turns turns_{[this] { return turn(); }};  // last: it ends first
 };
 
 template <class Exec>

@@ -121,9 +121,7 @@ class Channel {
 
   struct All {
     All(std::shared_ptr<kokkos::Messages<Exec>> made_with, int to, int from, int number)
-        : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {
-      ends->put_beside(beside);
-    }
+        : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {}
     All(const All&) = delete;
     All& operator=(const All&) = delete;
 
@@ -137,6 +135,7 @@ class Channel {
     }
 
     void start() {
+      turns.here();
       check(!started, "starts again before its wait");
       if (!opens.empty()) {
         Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
@@ -151,13 +150,14 @@ class Channel {
 
     void wait() {
       if (!started) return;
+      turns.here();
       using Clock = std::chrono::steady_clock;
       const bool in_order = queue.stream().kind() == Stream::Kind::program_order;
       const auto begin = Clock::now();
       for (Timeout turn = kShortTurn;; turn = std::min(2 * turn, kLongTurn)) {
         const bool sent = push();
+        const bool alone = turns.of_others() && sent;
         if (in_order) {
-          const bool alone = ends->turn() && sent;
           while (received < in.size() && in[received]->wait_for(alone ? turn : Timeout::zero())) ++received;
         } else if (sent) {
           for (; received < in.size() && ready(in[received]->end()); ++received) in[received]->wait();
@@ -223,13 +223,7 @@ class Channel {
     bool started = false;
     std::size_t unsent = 0;
     std::size_t received = 0;
-    std::shared_ptr<std::function<bool()>> beside = std::make_shared<std::function<bool()>>([this] {
-      try {
-        return push();
-      } catch (...) {
-        return true;  // what has failed is thrown by the call that waits for it
-      }
-    });
+    kokkos::detail::Turns turns{[this] { return push(); }};  // last: it ends first
   };
 
   std::unique_ptr<All> all_;
