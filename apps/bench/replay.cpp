@@ -14,9 +14,9 @@ namespace {
 // With one, a put would wait for the credit of the last. A graph has as many steps.
 constexpr int kReplayDepth = 2;
 
-double in_us(double ns) { return ns / 1e3; }
+double us_of(double ns) { return ns / 1e3; }
 
-struct Side {
+struct ReplayRow {
   Metric metric;
   Ours (*make)(const Case&);
   RivalColumn rivals;
@@ -24,7 +24,7 @@ struct Side {
   Drive eager;
 };
 
-void measure_side(Session& session, const Side& side, std::size_t bytes) {
+void measure_replay(Session& session, const ReplayRow& side, std::size_t bytes) {
   Case one_case = session.pair_case(bytes, kReplayDepth);
   one_case.drive = side.eager;
   std::vector<Entry> eager;
@@ -41,23 +41,23 @@ void measure_side(Session& session, const Side& side, std::size_t bytes) {
 
 void run_replay(Session& session) {
   const std::string step = fmt::format("step, {} neighbours", session.options.neighbours);
-  const Side latency{{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }},
-                     make_plan_ping_pong,
-                     &Rival::replay,
-                     Drive::replayed,
-                     Drive::ahead};
-  const Side halo{{step, "us", in_us}, make_halo, &Rival::replay_halo, Drive::replayed, Drive::ahead};
-  for (const std::size_t bytes : session.options.sizes) measure_side(session, latency, bytes);
-  for (const std::size_t bytes : session.options.sizes) measure_side(session, halo, bytes);
+  const ReplayRow latency{{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }},
+                          make_plan_ping_pong,
+                          &Rival::replay,
+                          Drive::replayed,
+                          Drive::ahead};
+  const ReplayRow halo{{step, "us", us_of}, make_halo, &Rival::replay_halo, Drive::replayed, Drive::ahead};
+  for (const std::size_t bytes : session.options.sizes) measure_replay(session, latency, bytes);
+  for (const std::size_t bytes : session.options.sizes) measure_replay(session, halo, bytes);
   // What enqueueing costs does not depend on how long a message is.
-  const Side one{{"enqueue step, 1 neighbour", "us", in_us},
-                 make_plan_ping_pong,
-                 &Rival::replay,
-                 Drive::enqueue_replay,
-                 Drive::enqueue};
-  const Side all{
-      {"enqueue " + step, "us", in_us}, make_halo, &Rival::replay_halo, Drive::enqueue_replay, Drive::enqueue};
-  for (const Side& side : {one, all}) measure_side(session, side, session.options.sizes.front());
+  const ReplayRow one{{"enqueue step, 1 neighbour", "us", us_of},
+                      make_plan_ping_pong,
+                      &Rival::replay,
+                      Drive::enqueue_replay,
+                      Drive::enqueue};
+  const ReplayRow all{
+      {"enqueue " + step, "us", us_of}, make_halo, &Rival::replay_halo, Drive::enqueue_replay, Drive::enqueue};
+  for (const ReplayRow& side : {one, all}) measure_replay(session, side, session.options.sizes.front());
 }
 
 }  // namespace bench

@@ -25,7 +25,7 @@ namespace bench {
 namespace {
 
 constexpr std::uint32_t kInterface = FI_VERSION(1, 15);
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kCounterLine = 64;
 constexpr std::size_t kCounters = 2;
 constexpr std::size_t kLongestName = 512;
 constexpr std::size_t kFewestCompletions = 1024;
@@ -204,14 +204,14 @@ class Endpoint {
 class Link {
  public:
   Link(const Case& one_case, OfiMode mode, std::size_t payload_bytes)
-      : mode_(mode), bytes_(one_case.bytes), target_at_(payload_bytes >= kPage ? kPage : kCounters * kLine),
+      : mode_(mode), bytes_(one_case.bytes), target_at_(payload_bytes >= kPage ? kPage : kCounters * kCounterLine),
         source_at_(whole_pages(target_at_ + payload_bytes)), memory_(source_at_ + payload_bytes),
         endpoint_(one_case, mode), scope_(one_case.context.scope("sluice-bench libfabric")),
         done_memory_(one_case.context.allocate(2)),
         done_(scope_.sender(one_case.peer, tag(), done_memory_.slice(0, 1))),
         their_done_(scope_.receiver(one_case.peer, tag(), done_memory_.slice(1, 1))) {
     std::memset(memory_.data(), 0, target_at_);
-    region_ = endpoint_.pin(memory_.data(), source_at_ + std::max(payload_bytes, kLine));
+    region_ = endpoint_.pin(memory_.data(), source_at_ + std::max(payload_bytes, kCounterLine));
     theirs_ = exchange(one_case.context, one_case.peer, endpoint_.target(region_, memory_.data()));
     if (::fi_av_insert(endpoint_.addresses(), theirs_.name.data(), 1, &peer_, 0, nullptr) != 1)
       throw std::runtime_error("libfabric: the peer's address is of no use here");
@@ -265,12 +265,12 @@ class Link {
 
   std::uint64_t count(std::size_t counter) const {
     if (mode_ == OfiMode::data) return arrived_[counter];
-    return reinterpret_cast<const Counter*>(memory_.data() + counter * kLine)->load(std::memory_order_acquire);
+    return reinterpret_cast<const Counter*>(memory_.data() + counter * kCounterLine)->load(std::memory_order_acquire);
   }
 
   void raise(std::size_t counter) {
     const std::uint64_t value = ++raised_[counter];
-    write(reinterpret_cast<const std::byte*>(&value), sizeof(value), counter * kLine);
+    write(reinterpret_cast<const std::byte*>(&value), sizeof(value), counter * kCounterLine);
   }
 
   void write(const std::byte* from, std::size_t bytes, std::size_t at) {

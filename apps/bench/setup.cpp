@@ -16,9 +16,9 @@ constexpr int kMany = 64;
 constexpr int kMostPeers = 16;
 
 /// A channel each way between two ranks.
-class Link {
+class BothWays {
  public:
-  Link(sluice::Context& context, sluice::Rank to, sluice::Rank from, sluice::Tag tag, std::size_t bytes)
+  BothWays(sluice::Context& context, sluice::Rank to, sluice::Rank from, sluice::Tag tag, std::size_t bytes)
       : memory_(context.allocate(2 * bytes)), out_(context.sender(to, tag, memory_.slice(0, bytes))),
         in_(context.receiver(from, tag, memory_.slice(bytes, bytes))) {}
 
@@ -53,7 +53,7 @@ class Life : public Contender {
     double taken = 0;
     for (long i = 0; i < count; ++i) {
       const double start = now_ns();
-      Link link(case_.context, case_.peer, case_.peer, kTag, case_.bytes);
+      BothWays link(case_.context, case_.peer, case_.peer, kTag, case_.bytes);
       link.wait_connected();
       const double connected = now_ns();
       link.close();
@@ -87,13 +87,13 @@ void report_bytes(Session& session, const Case& one_case, const char* metric, do
 Neighbour at_distance(const sluice::Context& context, int distance) { return neighbour(context, distance - 1); }
 
 // Returns when all ranks have called it: a signal that goes all around says that all have begun.
-void wait_for_ring(const sluice::Context& context, Link& ring) {
+void wait_for_ring(const sluice::Context& context, BothWays& ring) {
   for (int step = 1; step < context.size(); ++step) ring.signal();
 }
 
 // What `work` leaves in use in this process. Before and after, all ranks stand still.
 template <class Work>
-double growth(const sluice::Context& context, Link& ring, Work work) {
+double growth(const sluice::Context& context, BothWays& ring, Work work) {
   wait_for_ring(context, ring);
   const double before = resident_bytes();
   wait_for_ring(context, ring);
@@ -105,21 +105,21 @@ double growth(const sluice::Context& context, Link& ring, Work work) {
 }
 
 // Channels with ranks that this one has not talked to; how many these are.
-int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<Link>& links) {
+int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<BothWays>& links) {
   std::set<sluice::Rank> peers;
   for (int distance = 2; distance <= context.size() - 2 && static_cast<int>(peers.size()) < kMostPeers; ++distance) {
     const Neighbour ranks = at_distance(context, distance);
     links.emplace_back(context, ranks.to, ranks.from, kTag + 2, bytes);
     peers.insert({ranks.to, ranks.from});
   }
-  for (Link& link : links) link.wait_connected();
+  for (BothWays& link : links) link.wait_connected();
   return static_cast<int>(peers.size());
 }
 
-void open_many(sluice::Context& context, std::size_t bytes, std::vector<Link>& links) {
+void open_many(sluice::Context& context, std::size_t bytes, std::vector<BothWays>& links) {
   const Neighbour next = at_distance(context, 1);
   for (sluice::Tag i = 0; i < kMany; ++i) links.emplace_back(context, next.to, next.from, kManyTags + i, bytes);
-  for (Link& link : links) link.wait_connected();
+  for (BothWays& link : links) link.wait_connected();
 }
 
 struct Memory {
@@ -134,11 +134,11 @@ struct Memory {
 Memory measure_memory(Session& session, std::size_t bytes) {
   sluice::Context& context = session.context;
   const Neighbour next = at_distance(context, 1);
-  Link ring(context, next.to, next.from, kTag + 1, bytes);
+  BothWays ring(context, next.to, next.from, kTag + 1, bytes);
   wait_for_ring(context, ring);
   Memory memory;
   memory.ranks = resident_bytes() - session.resident_at_start;
-  std::vector<Link> links;
+  std::vector<BothWays> links;
   memory.peers = growth(context, ring, [&] { memory.peer_count = open_to_new_peers(context, bytes, links); });
   memory.channels = growth(context, ring, [&] { open_many(context, bytes, links); });
   memory.description = ring.describe();

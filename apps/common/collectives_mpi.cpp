@@ -9,7 +9,7 @@ namespace apps {
 namespace {
 
 constexpr int kGatherTag = 1;
-constexpr std::size_t kChunkBytes = std::size_t{1} << 24;  // counts are ints
+constexpr std::size_t kMostBytes = std::size_t{1} << 24;  // counts are ints
 
 class MpiCollectives : public Collectives {
  public:
@@ -23,14 +23,14 @@ class MpiCollectives : public Collectives {
     int rank = 0;
     MPI_Comm_rank(world_.communicator(), &rank);
     if (rank != 0) {
-      for (std::size_t at = 0; at < mine.size(); at += kChunkBytes)
+      for (std::size_t at = 0; at < mine.size(); at += kMostBytes)
         MPI_Send(mine.data() + at, count(mine.size() - at), MPI_BYTE, 0, kGatherTag, world_.communicator());
       return;
     }
     sink(0, mine);
     for (int from = 1; from < static_cast<int>(bytes_of.size()); ++from) {
       std::vector<std::byte> all(bytes_of[from]);
-      for (std::size_t at = 0; at < all.size(); at += kChunkBytes)
+      for (std::size_t at = 0; at < all.size(); at += kMostBytes)
         MPI_Recv(all.data() + at, count(all.size() - at), MPI_BYTE, from, kGatherTag, world_.communicator(),
                  MPI_STATUS_IGNORE);
       sink(from, all);
@@ -38,7 +38,7 @@ class MpiCollectives : public Collectives {
   }
 
  private:
-  static int count(std::size_t bytes) { return static_cast<int>(std::min(bytes, kChunkBytes)); }
+  static int count(std::size_t bytes) { return static_cast<int>(std::min(bytes, kMostBytes)); }
 
   void reduce(std::span<double> values, MPI_Op operation) {
     MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, operation,

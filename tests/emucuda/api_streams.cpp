@@ -4,6 +4,14 @@
 
 using namespace emucuda;
 
+CUresult emucuda::HostFunction::operator()(Turn& turn) const {
+  in_stream_function() = true;
+  function(data);
+  in_stream_function() = false;
+  turn.function_over();
+  return CUDA_SUCCESS;
+}
+
 extern "C" {
 
 CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned int flags, int priority) {
@@ -86,12 +94,7 @@ CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
   StreamPtr stream;
   if (const CUresult error = use_stream(handle, stream)) return error;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  stream->context.submit(stream, [function, data](Turn&) {
-    in_stream_function() = true;
-    function(data);
-    in_stream_function() = false;
-    return CUDA_SUCCESS;
-  });
+  stream->context.submit(stream, HostFunction{function, data});
   return CUDA_SUCCESS;
 }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/emucuda/context.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include "tests/emucuda/backoff.hpp"
@@ -115,8 +116,25 @@ Marks Context::predecessors(const StreamPtr& stream) {
   return marks;
 }
 
+/// An H100 took 48 ahead, and not 64; who gave it more waited, and held up what other threads launched.
+void Context::make_room_for(const Operations& operations, const StreamPtr& stream) {
+  constexpr std::uint64_t kMost = 48;
+  const auto more = static_cast<std::uint64_t>(
+      std::ranges::count_if(operations, [](const Work& work) { return work.target<HostFunction>() != nullptr; }));
+  if (more == 0) return;
+  Backoff backoff;
+  Watch watch(settings.deadlock);
+  const Marks all{{stream, stream->submitted.load()}};
+  for (; stream->functions != 0 && stream->functions + more > kMost && !error(); backoff.pause()) {
+    if (watch.stuck(all)) tell_who_is_parked("a stream with too many functions of the host");
+  }
+  stream->functions += more;
+}
+
 Mark Context::submit(const StreamPtr& stream, Operations operations, const Mark& also) {
   if (driver().captures.record(stream, operations)) return {};
+  const std::lock_guard submitting(submitting_);
+  make_room_for(operations, stream);
   const std::lock_guard lock(mutex_);
   for (Work& work : operations) {
     Marks after = predecessors(stream);

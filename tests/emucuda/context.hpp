@@ -39,7 +39,8 @@ class Context {
   bool is_legacy(const StreamPtr& stream);
 
   /// Puts operations behind what the rules say they must wait for, and behind `also`; nothing comes between them. If
-  /// the stream captures, they are recorded, and the mark is none.
+  /// the stream captures, they are recorded, and the mark is none. Waits where the stream has too many functions of the
+  /// host to run.
   Mark submit(const StreamPtr& stream, Operations operations, const Mark& also);
   Mark submit(const StreamPtr& stream, Work work);
   /// What the stream's next operation would wait for, its own last one included.
@@ -63,6 +64,7 @@ class Context {
  private:
   StreamPtr add_stream(unsigned flags, int priority);
   Marks predecessors(const StreamPtr& stream);
+  void make_room_for(const Operations& operations, const StreamPtr& stream);
   void reset();
   [[noreturn]] void tell_who_is_parked(const std::string& call);
 
@@ -70,6 +72,7 @@ class Context {
   std::atomic<int> retained_{0};
   std::atomic<std::size_t> resident_{0};
   std::atomic<int> error_{CUDA_SUCCESS};
+  std::mutex submitting_;  // held by who waits for room: what other threads submit is held up
   std::mutex mutex_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::array<std::size_t, 2> next_queue_{};  // of streams of the usual priority, and of a higher one

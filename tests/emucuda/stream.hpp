@@ -21,6 +21,13 @@ class Turn;
 using Work = std::function<CUresult(Turn&)>;
 using Operations = std::vector<Work>;
 
+/// A function of the host, as Work.
+struct HostFunction {
+  CUhostFn function;
+  void* data;
+  CUresult operator()(Turn& turn) const;
+};
+
 struct Stream {
   Stream(Context& owner, unsigned with_flags, int with_priority, Queue& on)
       : context(owner), flags(with_flags), priority(with_priority), queue(on) {}
@@ -35,6 +42,7 @@ struct Stream {
   Queue& queue;
   std::atomic<std::uint64_t> submitted{0};
   std::atomic<std::uint64_t> completed{0};
+  std::atomic<std::uint64_t> functions{0};  // of the host, that are still to run
   std::atomic<std::uint64_t> parked_at{0};  // the word it waits for, as the program calls it; 0: none
   std::atomic<std::uint64_t> parked_for{0};
 
@@ -73,6 +81,7 @@ class Turn {
   bool park(const Piece& word, std::uintptr_t address, std::uint64_t value, const std::function<bool()>& ready);
   /// Once the device has a place for it.
   void run_kernel(const std::function<void()>& kernel) const;
+  void function_over() const { --stream_.functions; }
   /// Waits for something that other streams do.
   void wait(const std::function<bool()>& ready) const;
 

@@ -67,6 +67,23 @@ TEST_F(Deadlock, of_cuMemFreeHost_is_told) {
                "emucuda: deadlock: cuMemFreeHost waits");
 }
 
+/// They make the host wait for the stream.
+TEST_F(Deadlock, of_too_many_functions_of_the_host_is_told) {
+  const auto give = [](const Rig& rig, int functions) {
+    for (int i = 0; i < functions; ++i)
+      cuLaunchHostFunc(
+          rig.stream, [](void*) {}, nullptr);
+  };
+  EXPECT_DEATH(behind_parked_stream([&](const Rig& rig) { give(rig, 49); }),
+               "emucuda: deadlock: a stream with too many functions of the host waits");
+  EXPECT_EXIT(
+      {
+        behind_parked_stream([&](const Rig& rig) { give(rig, 48); });
+        std::_Exit(7);
+      },
+      testing::ExitedWithCode(7), "");
+}
+
 TEST_F(Deadlock, of_cuModuleLoadData_is_told) {
   EXPECT_DEATH(behind_parked_stream([](Rig rig) { cuModuleLoadData(&rig.module, rig.host); }),
                "emucuda: deadlock: cuModuleLoadData waits");
