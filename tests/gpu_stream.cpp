@@ -226,6 +226,7 @@ void GpuStream::run(std::function<void()> work) {
   };
   auto held = std::make_unique<std::function<void()>>(std::move(work));
   Cuda& cuda = Cuda::here();
+  if (captured_ == nullptr) make_room(1);
   cuda.check(cuda.cuLaunchHostFunc(stream_, captured_ ? again : once, held.get()));
   captured_ ? captured_->push_back(std::move(held)) : static_cast<void>(held.release());
 }
@@ -238,7 +239,16 @@ void GpuStream::copy(void* to, const void* from, std::size_t bytes) {
       cuda.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes, stream_));
 }
 
-void GpuStream::synchronize() { Cuda::here().check(Cuda::here().cuStreamSynchronize(stream_)); }
+void GpuStream::make_room(std::size_t functions) {
+  constexpr std::size_t kMost = 40;  // an H100 takes 48, of which some are Sluice's
+  if (ahead_ != 0 && ahead_ + functions > kMost) synchronize();
+  ahead_ += functions;
+}
+
+void GpuStream::synchronize() {
+  Cuda::here().check(Cuda::here().cuStreamSynchronize(stream_));
+  ahead_ = 0;
+}
 
 GpuGraph::GpuGraph(GpuStream& stream, const std::function<void()>& work) {
   Cuda& cuda = Cuda::here();
@@ -263,7 +273,10 @@ GpuGraph::GpuGraph(GpuStream& stream, const std::function<void()>& work) {
 
 GpuGraph::~GpuGraph() { Cuda::here().cuGraphExecDestroy(exec_); }
 
-void GpuGraph::launch(GpuStream& on) { Cuda::here().check(Cuda::here().cuGraphLaunch(exec_, on.stream_)); }
+void GpuGraph::launch(GpuStream& on) {
+  on.make_room(functions_.size());
+  Cuda::here().check(Cuda::here().cuGraphLaunch(exec_, on.stream_));
+}
 
 GpuKernel::GpuKernel(const char* name) {
   Cuda& cuda = Cuda::here();

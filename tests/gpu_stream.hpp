@@ -42,7 +42,8 @@ class GpuStream {
 
   /// As one of HIP's where only those are to be used (tests/hip_on_cuda).
   Stream stream() const noexcept;
-  /// Calls it in the order of the stream. It may use no stream and no memory of the GPU.
+  /// Calls it in the order of the stream. It may use no stream and no memory of the GPU. Waits for the stream where
+  /// that has many such calls ahead: the driver would wait, and meanwhile hold up ranks that are other threads.
   void run(std::function<void()> work);
   /// In the order of the stream, between memory of any kind.
   void copy(void* to, const void* from, std::size_t bytes);
@@ -53,7 +54,10 @@ class GpuStream {
   friend class GpuKernel;
   using Functions = std::vector<std::unique_ptr<std::function<void()>>>;
 
+  void make_room(std::size_t functions);
+
   CUstream_st* stream_ = nullptr;
+  std::size_t ahead_ = 0;          // functions since it was last waited for
   Functions* captured_ = nullptr;  // where functions stay that may run more than once
 };
 
@@ -73,7 +77,7 @@ class GpuGraph {
   /// When its launches have been waited for.
   ~GpuGraph();
 
-  /// In the order of the stream, and behind the last launch.
+  /// In the order of the stream, and behind the last launch. May wait, as `run`.
   void launch(GpuStream& on);
 
  private:
