@@ -79,8 +79,12 @@ ChannelEnd::~ChannelEnd() {
 }
 
 backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signal> more) {
-  more_words_ = std::move(more);
-  for (auto& word : more_words_) word.parking = word_.parking;  // who sleeps for one sleeps for all
+  for (auto& word : more) word.parking = word_.parking;  // who sleeps for one sleeps for all
+  {
+    const std::lock_guard lock(failure_mutex_);  // it may be failing
+    more_words_ = std::move(more);
+    if (failure_) poison_more_words();
+  }
   std::vector<backends::Signal> words{word_};
   words.insert(words.end(), more_words_.begin(), more_words_.end());
   landing_ = link.land(target(), words);
@@ -213,10 +217,17 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
 
 void ChannelEnd::poison() noexcept {
   base::raise(*word_.word, base::kPoison, *word_.parking);
-  for (const auto& word : more_words_) base::raise(*word.word, base::kPoison, *word.parking);
+  {
+    const std::lock_guard lock(failure_mutex_);
+    poison_more_words();
+  }
   if (base::Progress* const taken = taken_) base::raise(taken->word, base::kPoison, taken->parking);
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
   done_parking.wake();
+}
+
+void ChannelEnd::poison_more_words() const noexcept {
+  for (const auto& word : more_words_) base::raise(*word.word, base::kPoison, *word.parking);
 }
 
 void ChannelEnd::poison_again() const noexcept {

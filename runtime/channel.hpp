@@ -470,6 +470,7 @@ class ChannelEnd : public device::Watch, public device::StreamUser, public std::
   base::trace::Channel trace_channel() const;
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void poison() noexcept;
+  void poison_more_words() const noexcept;
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
   [[gnu::cold]] void report_failure_to(HostStream::Impl& stream) const noexcept;
   bool still_waits(const device::Wait& wait) const noexcept;
