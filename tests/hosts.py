@@ -164,6 +164,12 @@ def expect_codes(outputs, code):
         assert got == code, f"host {host} ended with {got}, not {code}:\n{output.text}"
 
 
+def of_applications(test):
+    """A test that runs those, which a build may not have."""
+    test.of_applications = True
+    return test
+
+
 class Tests:
     name = "hosts"
 
@@ -390,6 +396,7 @@ class Tests:
         yield [self.bin / "jacobi", "--nx", 67, "--ny", 41, "--niter", 50, "--verify", "--backend", backend]
         yield [self.bin / "life", "--nx", 101, "--ny", 67, "--timesteps", 60, "--verify", "--backend", backend]
 
+    @of_applications
     def test_a_backend_that_does_not_reach_says_so(self):
         with Net(2) as net:
             program = next(self.applications("shm"))
@@ -397,6 +404,7 @@ class Tests:
             expect_codes(outputs, 1)
             assert any("no backend that is open here reaches rank" in output.text for output in outputs)
 
+    @of_applications
     def test_data_under_sluice_run(self):
         for backend in self.backends:
             for ranks in ([1, 1], [2, 1, 1]):
@@ -406,12 +414,14 @@ class Tests:
                         expect_codes(outputs, 0)
                         assert "VERIFICATION: PASSED" in outputs[0].text, outputs[0].text
 
+    @of_applications
     def test_programs_name_all_backends(self):
         with Net(2) as net:
             outputs = net.launch(self.run, [2, 1], next(self.applications("shm,ofi:tcp")))
             expect_codes(outputs, 0)
             assert "backend ofi:tcp+shm," in outputs[0].text, outputs[0].text
 
+    @of_applications
     def test_mpi_data(self):
         for backend in self.backends:
             for program in self.applications(backend):
@@ -471,7 +481,14 @@ def main():
     parser.add_argument("--mpiexec", default="")
     parser.add_argument("--backend", action="append", default=[])
     options = parser.parse_args()
-    return run_all(Tests, options, lambda name: name.startswith("test_mpi") and not options.mpiexec and "no MPI")
+
+    def left_out(name):
+        if name.startswith("test_mpi") and not options.mpiexec:
+            return "no MPI"
+        lacks = hasattr(getattr(Tests, name), "of_applications") and not (options.bin / "jacobi").exists()
+        return "this build has no applications" if lacks else ""
+
+    return run_all(Tests, options, left_out)
 
 
 if __name__ == "__main__":
