@@ -272,6 +272,7 @@ class Tests:
                 ip("-n", name, "addr", "add", f"fe80::93:{host + 1}/64", "dev", "eth0", "nodad")
             self.expect_heard([self.meeting(net, 0, 0, "[fe80::93:1%eth0]"), self.meeting(net, 1, 1, "[fe80::93:1%eth0]")])
 
+    @of_applications
     def test_no_loopback_is_told_to_other_hosts(self):
         commands = [[self.rank, "chatter", 50]]
         commands += [next(self.applications(backend)) for backend in self.backends]

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/gpu_queue.hpp"
 
+#include <sluice/trace.hpp>
+
 #include <dlfcn.h>
 
 #include <stdexcept>
@@ -139,7 +141,8 @@ void call_held(void* held) {
 }  // namespace
 
 GpuQueue::GpuQueue(sluice::Stream::Kind kind, int device, long items_per_step, Synchronize synchronize)
-    : Queue(kItems, items_per_step, kMost, std::move(synchronize)), calls_(calls_of(kind)), kind_(kind) {
+    : Queue(sluice::tracing() ? kItemsOfTimeline : kItems, items_per_step, kMost, std::move(synchronize)),
+      calls_(calls_of(kind)), kind_(kind) {
   check(calls_.use_device(calls_, device), "to use a GPU");
   check(calls_.stream_create(&stream_, kNonBlocking), "to make a stream");
   check(calls_.event_create(&began_, 0), "to make an event");

@@ -41,6 +41,8 @@ class GpuQueue final : public Queue {
   /// two; a host that enqueues more waits, here behind its own gate.
   static constexpr long kMost = 90;
   static constexpr long kItems = 400;
+  /// With a timeline, for which an item is two functions of the host, of which a stream takes 48.
+  static constexpr long kItemsOfTimeline = 20;
 
  private:
   void begin() override;

@@ -3,6 +3,7 @@
 #include <hwloc.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "backends/ofi/locality.hpp"
 #include "base/log.hpp"
@@ -59,6 +60,8 @@ Topology::Topology() {
   for (const char* const component : kNotNeeded)
     hwloc_topology_set_components(impl->tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   hwloc_topology_set_io_types_filter(impl->tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  static std::mutex one_at_a_time;  // libudev, which it asks, has something global
+  const std::lock_guard lock(one_at_a_time);
   if (hwloc_topology_load(impl->tree) == 0) {
     impl_ = std::move(impl);
   } else {

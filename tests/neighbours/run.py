@@ -91,6 +91,14 @@ def cabana_rows(programs, name, space, folder):
     return rows
 
 
+def periodic_rows(programs, space):
+    """One run of our benchmark of Cabana's halo: {row: median microseconds}"""
+    done = start(programs / f"cabana_periodic_{space}", 2, bind=True)
+    if done.returncode != 0:
+        sys.exit(f"run.py: periodic with {space}: {done.stderr[-2000:]}")
+    return {row: float(time) for row, time in re.findall(r"^(.+): ([\d.]+)$", done.stdout, re.MULTILINE)}
+
+
 def kokkos_comm_rows(programs, name, space):
     """One run of a benchmark of KokkosComm's with a space, or of the machine's floor for it: {row: average microseconds}"""
     if space == "floor":
@@ -179,7 +187,7 @@ def main():
     results = {}
     projects = [("Cabana", options.cabana, [f"cabana_{test}_{device}" for test in CABANA_TESTS for device in ("SERIAL", "OPENMP")],
                  {name: (lambda space, name=name: cabana_rows(programs, name, space, options.out))
-                  for name in ("HaloPerformance", "CommPerformance")}),
+                  for name in ("HaloPerformance", "CommPerformance")} | {"periodic": lambda space: periodic_rows(programs, space)}),
                 ("KokkosComm", options.kokkos_comm, [f"kokkos_comm_{test}" for test in KOKKOS_COMM_TESTS],
                  {name: (lambda space, name=name: kokkos_comm_rows(programs, name, space)) for name in KOKKOS_COMM_BENCHES})]
     for project, checkout, tests, benches in projects:
