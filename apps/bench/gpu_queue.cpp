@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/gpu_queue.hpp"
 
-#include <sluice/trace.hpp>
-
 #include <dlfcn.h>
 
 #include <stdexcept>
@@ -140,9 +138,8 @@ void call_held(void* held) {
 
 }  // namespace
 
-GpuQueue::GpuQueue(sluice::Stream::Kind kind, int device, long items_per_step, Synchronize synchronize)
-    : Queue(sluice::tracing() ? kItemsOfTimeline : kItems, items_per_step, kMost, std::move(synchronize)),
-      calls_(calls_of(kind)), kind_(kind) {
+GpuQueue::GpuQueue(sluice::Stream::Kind kind, int device, long items_per_step, Synchronize synchronize, long items)
+    : Queue(items, items_per_step, kMost, std::move(synchronize)), calls_(calls_of(kind)), kind_(kind) {
   check(calls_.use_device(calls_, device), "to use a GPU");
   check(calls_.stream_create(&stream_, kNonBlocking), "to make a stream");
   check(calls_.event_create(&began_, 0), "to make an event");

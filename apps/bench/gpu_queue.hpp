@@ -22,7 +22,7 @@ class GpuQueue final : public Queue {
  public:
   /// `device` becomes the calling thread's current one.
   /// @throws std::runtime_error where there is no such GPU.
-  GpuQueue(sluice::Stream::Kind kind, int device, long items_per_step, Synchronize synchronize);
+  GpuQueue(sluice::Stream::Kind kind, int device, long items_per_step, Synchronize synchronize, long items = kItems);
   ~GpuQueue() override;
 
   sluice::Stream stream() override;

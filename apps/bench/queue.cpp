@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/queue.hpp"
 
+#include <sluice/trace.hpp>
 #include "apps/bench/contender.hpp"
+
 #include "apps/bench/gpu_queue.hpp"
 #include "apps/bench/host_queue.hpp"
 
@@ -22,7 +24,8 @@ std::unique_ptr<Queue> make_queue(const Case& one_case, long items_per_step) {
 std::unique_ptr<GpuQueue> make_gpu_queue(const Case& one_case, long items_per_step) {
   const bool cuda = one_case.options.stream == StreamChoice::cuda;
   return std::make_unique<GpuQueue>(cuda ? sluice::Stream::Kind::cuda : sluice::Stream::Kind::hip, one_case.device,
-                                    items_per_step, synchronize_by(one_case));
+                                    items_per_step, synchronize_by(one_case),
+                                    sluice::tracing() ? GpuQueue::kItemsOfTimeline : GpuQueue::kItems);
 }
 
 }  // namespace bench
