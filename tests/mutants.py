@@ -16,7 +16,6 @@ per mutant; exits 1 if a mutant was not found, does not compile, or has no test.
 import argparse
 import concurrent.futures
 import fnmatch
-import json
 import os
 import pathlib
 import re
@@ -156,32 +155,28 @@ class Build:
 
     def __init__(self, folder, program):
         self.folder = folder
-        self.link = self.link_command(program)
+        *commands, self.link = self.commands_of(program)
         self.objects = [word for word in self.link if word.endswith(".o")]
         self.library = [word for word in self.link if re.fullmatch(r"(.*/)?libsluice\.a", word)]
         if not self.objects or not self.library:
             raise BuildError(f"{program} is not linked with a static libsluice.a in {folder}")
-        self.compilations = self.commands_of_program()
+        self.compilations = {}  # object: (source, words) of what is compiled for the program: its own objects, the library's
+        for words in commands:
+            output = words[words.index("-o") + 1] if "-c" in words else ""
+            if output in self.objects or output.startswith("CMakeFiles/sluice.dir/"):
+                self.compilations[output] = (pathlib.Path(words[words.index("-c") + 1]), words)
         self.includes = None
         self.lock = threading.Lock()
 
-    def link_command(self, program):
-        line = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "-s", f"bin/{program}"], text=True, check=True,
-                              capture_output=True).stdout.strip().splitlines()[-1]
-        words = shlex.split(line)
-        if words[:2] == [":", "&&"]:
-            words = words[2:]
-        return words[:words.index("&&")] if "&&" in words else words
-
-    def commands_of_program(self):
-        """object: (source, words) of what is compiled for the program: its own objects, and those of the library."""
-        chosen = {}
-        for entry in json.loads((self.folder / "compile_commands.json").read_text()):
-            words = shlex.split(entry["command"])
-            output = words[words.index("-o") + 1]
-            if output in self.objects or output.startswith("CMakeFiles/sluice.dir/"):
-                chosen[output] = (pathlib.Path(entry["file"]), words)
-        return chosen
+    def commands_of(self, program):
+        """The words of each command that makes a part of the program; the last one links it."""
+        lines = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", f"bin/{program}"], text=True, check=True,
+                               capture_output=True).stdout.strip().splitlines()
+        for line in lines:
+            words = shlex.split(line)
+            if words[:2] == [":", "&&"]:
+                words = words[2:]
+            yield words[:words.index("&&")] if "&&" in words else words
 
     def including(self, header):
         """The objects of the program that are compiled with a header."""
@@ -205,7 +200,7 @@ class Build:
         outputs = [output for output, (source, _) in self.compilations.items() if source in sources]
         missing = sources - {self.compilations[output][0] for output in outputs}
         if missing:
-            raise BuildError(f"{self.folder}/compile_commands.json compiles no {sorted(map(str, missing))[0]} for {mutant.program}")
+            raise BuildError(f"{self.folder} compiles no {sorted(map(str, missing))[0]} by itself for {mutant.program}")
         if not mutant.sources:
             outputs += [output for header in headers for output in self.including(header) if output not in outputs]
         if not outputs:
@@ -222,7 +217,11 @@ class Build:
             if skip:
                 skip = False
                 continue
-            if word in ("-o", "-c"):
+            if word in ("-MF", "-MT"):  # of what ninja reads
+                skip = True
+            elif word == "-MD":
+                pass
+            elif word in ("-o", "-c"):
                 value = words[i + 1]
                 skip = True
                 result += [word, str(target if word == "-o" else edited if edited.is_file() else value)]
