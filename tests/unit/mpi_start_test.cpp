@@ -2,6 +2,7 @@
 // MPI as a way to start: this program starts itself under mpiexec.
 #include "base/fd.hpp"
 #include "tests/faults/limit.hpp"
+#include "tests/peers.hpp"
 #include "tests/unit/program.hpp"
 
 #include <sluice/mpi.hpp>
@@ -11,10 +12,10 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -109,12 +110,11 @@ void rank_one_exits_with_a_channel(sluice::Context& context) {
 // A context takes a descriptor to listen, and one for its engine.
 void lacks_descriptors(sluice::Context&) {
   for (const std::size_t spare : {0U, 1U}) {
-    std::optional<sluice::test::NoDescriptors> none(spare);
+    const sluice::test::NoDescriptors none(spare);
     try {
       sluice::mpi::context(MPI_COMM_SELF);
       say("opened");
     } catch (const sluice::Error& error) {
-      none.reset();  // a sanitizer takes some to look at memory
       say(sluice::name(error.code()));
     }
   }
@@ -207,6 +207,10 @@ TEST(MpiStart, a_context_fills_standard_descriptors_that_are_closed) {
 }
 
 TEST(MpiStart, a_context_without_descriptors_is_out_of_resources_and_passes) {
+  if (sluice::test::kSanitized) {
+    std::puts("SKIPPED-HERE: MpiStart.a_context_without_descriptors*: a sanitizer needs descriptors to look at memory");
+    return;
+  }
   const Result result = mpiexec("1", "lacks_descriptors");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "out_of_resources\nout_of_resources\n");
