@@ -83,7 +83,7 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
   {
     const std::lock_guard lock(failure_mutex_);  // it may be failing
     more_words_ = std::move(more);
-    if (failure_) poison_more_words();
+    if (failed()) poison_more_words();
   }
   std::vector<backends::Signal> words{word_};
   words.insert(words.end(), more_words_.begin(), more_words_.end());

@@ -183,6 +183,7 @@ void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
     return word.word->value.load(std::memory_order_acquire);
   };
   std::uint64_t value = wait(word_);
+  if (value >= base::kPoison) return;  // before it was landed, perhaps
   for (const auto& word : more_words_) value = std::min(value, wait(word));
   if (value < base::kPoison) signal_seen_ = value;
 }

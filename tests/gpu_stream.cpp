@@ -274,7 +274,7 @@ GpuGraph::GpuGraph(GpuStream& stream, const std::function<void()>& work) {
 GpuGraph::~GpuGraph() { Cuda::here().cuGraphExecDestroy(exec_); }
 
 void GpuGraph::launch(GpuStream& on) {
-  on.make_room(functions_.size());
+  if (on.captured_ == nullptr) on.make_room(functions_.size());
   Cuda::here().check(Cuda::here().cuGraphLaunch(exec_, on.stream_));
 }
 

@@ -162,7 +162,7 @@ class Build:
             raise BuildError(f"{program} is not linked with a static libsluice.a in {folder}")
         self.compilations = {}  # object: (source, words) of what is compiled for the program: its own objects, the library's
         for words in commands:
-            output = words[words.index("-o") + 1] if "-c" in words else ""
+            output = words[words.index("-o") + 1] if {"-c", "-o"} <= set(words) else ""
             if output in self.objects or output.startswith("CMakeFiles/sluice.dir/"):
                 self.compilations[output] = (pathlib.Path(words[words.index("-c") + 1]), words)
         self.includes = None

@@ -47,6 +47,8 @@ void check_gpu(const Bench& bench, const Options& options) {
   refuse_if(!bench.on_gpus, fmt::format("{} is not measured on a GPU's stream", bench.name));
   refuse_if(options.memory == MemoryChoice::user, "what is measured is memory of the GPU, not --memory user");
   refuse_if(options.touch, "nobody reads the payload there: --touch is for the host's memory");
+  refuse_if(!options.trace.empty() && (bench.run == run_bandwidth || bench.run == run_rate),
+            "it holds too few functions of the host for the timeline of a window of messages");
   refuse_if(options.window > kWidestOnGpus, fmt::format("a --window has at most {} messages there", kWidestOnGpus));
   refuse_if(gpus_for(*options.stream).empty(), "there is no GPU here that this build can use");
 }

@@ -42,7 +42,7 @@ class GpuQueue final : public Queue {
   static constexpr long kMost = 90;
   static constexpr long kItems = 400;
   /// With a timeline, for which an item is two functions of the host, of which a stream takes 48.
-  static constexpr long kItemsOfTimeline = 20;
+  static constexpr long kItemsOfTimeline = 12;
 
  private:
   void begin() override;

@@ -124,9 +124,9 @@ void Context::make_room_for(const Operations& operations, const StreamPtr& strea
   if (more == 0) return;
   Backoff backoff;
   Watch watch(settings.deadlock);
-  const Marks all{{stream, stream->submitted.load()}};
+  const Marks all = everything();
   for (; stream->functions != 0 && stream->functions + more > kMost && !error(); backoff.pause()) {
-    if (watch.stuck(all)) tell_who_is_parked("a stream with too many functions of the host");
+    if (watch.stuck(all)) tell_who_is_parked("a launch of a function of the host");
   }
   stream->functions += more;
 }

@@ -75,7 +75,7 @@ TEST_F(Deadlock, of_too_many_functions_of_the_host_is_told) {
           rig.stream, [](void*) {}, nullptr);
   };
   EXPECT_DEATH(behind_parked_stream([&](const Rig& rig) { give(rig, 49); }),
-               "emucuda: deadlock: a stream with too many functions of the host waits");
+               "emucuda: deadlock: a launch of a function of the host waits");
   EXPECT_EXIT(
       {
         behind_parked_stream([&](const Rig& rig) { give(rig, 48); });

@@ -330,9 +330,11 @@ TEST(Messages, that_are_unpacked_early_may_be_as_many_as_ranks_like) {
 /// Rank 1 asks for what was sent second before it answers what rank 0 waits for.
 TEST(Messages, of_other_objects_are_put_by_a_wait_that_blocks) {
   run_peers({.ranks = 2, .connect_timeout = 5s}, [](Context& context) {
-    std::optional<Messages<Exec>> second;
-    std::thread([&] { second.emplace(context, Exec(), "second"); }).join();  // of a thread that is gone
-    Messages<Exec> first(context, Exec(), "first");
+    using All = Messages<Exec>;
+    std::optional<All> second;
+    // Of a thread that is gone.
+    std::thread([&] { second.emplace(context, Exec(), "second", 4, All::Unpacks::early); }).join();
+    All first(context, Exec(), "first", 4, All::Unpacks::early);
     const View one("one", 10);
     const View other("other", 10);
     const Rank peer = 1 - context.rank();

@@ -106,8 +106,7 @@ struct MoveBox {
 /// Code::mismatch. A message of no bytes is none. One thread at a time. Neither copied nor moved.
 ///
 /// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
-/// yet, in a later call; so Views stay as they are until `wait`. A `wait` that blocks makes such calls for all Messages
-/// that its thread was the last to use. A put runs ahead of the peer by `depth` messages: the
+/// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
 /// one after that waits in the queue until the peer has waited for the first, and in program order for a later call.
 ///
 /// What fails on the way to a peer, or from it, is thrown in program order by the waits for those messages, and by what
@@ -170,9 +169,10 @@ class Messages {
   };
 
   /// When a message that has landed may be unpacked. `when_waited_for`: by the `wait` for it, or for a later message of
-  /// its peer. `early`: in program order also by any other `wait` or `test`, so that a blocked wait still receives
-  /// other messages, of other Messages too, and ranks may post any number; for programs that receive nothing into
-  /// memory that they still send. On streams both are the same.
+  /// its peer. `early`: in program order also by any other `wait` or `test`, of these Messages and of all that do this
+  /// and that its thread was the last to use. A wait that blocks thus receives the messages of all of them and puts
+  /// what could not be put before, and ranks may post any number; for programs that receive nothing into memory that
+  /// they still send. On streams both are the same.
   enum class Unpacks : std::uint8_t { when_waited_for, early };
 
   /// Called where a channel is opened, within the call that it was given to.
@@ -187,16 +187,18 @@ class Messages {
     if (depth_ < 1) throw Error(Code::bad_argument, context_.rank(), -1, 0, 0, "messages have a depth of 1 or more");
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::pack>{});
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::unpack>{});
+    if (early_) turns_.emplace([this] { return turn(); });
   }
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64.
+  /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64. Where messages are
+  /// unpacked early, `pack` and what it refers to stay until `wait` has returned, and it waits for no other thread.
   /// @param contents  describes the message, alike at both ends: ChannelOptions::contents. Unset: its bytes
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
     const detail::ToolRegion region("sluice: messages send");
-    turns_.here();
+    enlist();
     std::shared_ptr<Message> message = std::make_shared<MessageBy<Pack>>(bytes, std::move(pack));
     if (bytes == 0)
       message->end();
@@ -206,11 +208,11 @@ class Messages {
     return {peer, true, std::move(message)};
   }
   /// `unpack(slot)` enqueues what reads it. It is called by the `wait` for this message, or for a later one of the
-  /// peer.
+  /// peer; where messages are unpacked early as `pack`.
   template <class Unpack>
   Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
     const detail::ToolRegion region("sluice: messages receive");
-    turns_.here();
+    enlist();
     std::shared_ptr<Message> message = std::make_shared<MessageBy<Unpack>>(bytes, std::move(unpack));
     if (bytes == 0)
       message->end();
@@ -240,7 +242,7 @@ class Messages {
   void wait(const Request& request) {
     if (request.message_ == nullptr) return;
     const detail::ToolRegion region("sluice: messages wait");
-    turns_.here();
+    enlist();
     Message& message = *request.message_;
     if (request.sent_ && !message.over) await_peer(message, out_.at(request.peer_));
     while (!message.over) pull(in_.at(request.peer_));
@@ -249,9 +251,9 @@ class Messages {
 
   /// Puts and takes without blocking. @return true if `wait` would now return, or throw, without blocking
   bool test(const Request& request) {
+    enlist();
     if (over(request)) return true;
-    turns_.here();
-    turns_.of_others();
+    take_others();
     push();
     if (early_) {
       take_arrived(nullptr);
@@ -264,6 +266,7 @@ class Messages {
   /// Later calls use this queue; the host waits until the one before has done its work.
   /// @throws Error{Code::misuse} for one of another GPU, or a host stream in place of program order and vice versa
   void go_to(const Queue<Exec>& queue) {
+    enlist();
     if (queue == queue_) return;
     if (queue.stream().kind() != queue_.stream().kind() ||
         detail::device_of(queue.exec()) != detail::device_of(queue_.exec()))
@@ -273,7 +276,7 @@ class Messages {
     queue_ = queue;
   }
 
-  /// Whether `wait` for it would return, or throw, at once.
+  /// Whether `wait` for it would return, or throw, at once. By the thread that was the last to use the Messages.
   static bool over(const Request& request) noexcept { return request.message_ == nullptr || request.message_->over; }
 
   Context& context() noexcept { return context_; }
@@ -358,6 +361,19 @@ class Messages {
       default: return sender.connected();
     }
   }
+  void enlist() {
+    if (turns_) turns_->enlist();
+  }
+  bool take_others() const { return !turns_ || turns_->take_others(); }
+  /// Packs, or unpacks. What it calls may wait for other Messages, which then take no turn of these.
+  void move(Message& message, std::byte* slot) {
+    const struct Moving {
+      explicit Moving(bool& of) : flag(of) { flag = true; }
+      ~Moving() { flag = false; }
+      bool& flag;
+    } moving(moving_);
+    message.move(queue_, slot);
+  }
   /// Puts without blocking. Returns true if nothing is left.
   bool push() {
     if (unsent_ == 0) return true;
@@ -374,7 +390,7 @@ class Messages {
     for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front(), --unsent_) {
       Sender& end = waiting.front().way->end;
       Message& message = *waiting.front().message;
-      message.move(queue_, end.acquire(queue_.stream()).data());
+      move(message, end.acquire(queue_.stream()).data());
       end.put(queue_.stream(), 0, message.bytes);
       message.end();
     }
@@ -384,8 +400,9 @@ class Messages {
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = deadline_after(context_.timeout());
     for (push(); !message.over; push()) {
-      turns_.of_others();
+      take_others();
       if (early_) take_arrived(nullptr);
+      if (message.over) return;
       Sender& end = to.waiting.front().way->end;
       if (Clock::now() > connected_by && !end.connected())
         end.wait_connected(Timeout::zero());  // which says what is wrong
@@ -408,6 +425,7 @@ class Messages {
   }
   /// Puts without blocking, and takes messages early. Returns true if no call that blocks has to do it again.
   bool turn(const Direction<Receiver>* but = nullptr) {
+    if (moving_) return true;
     const bool put = push();
     return (!early_ || take_arrived(but)) && put;
   }
@@ -447,7 +465,7 @@ class Messages {
     Receiver& end = from.waiting.front().way->end;
     try {
       const std::shared_ptr<Message> message = from.waiting.front().message;
-      message->move(queue_, (slot ? *slot : end.wait(queue_.stream())).data());
+      move(*message, (slot ? *slot : end.wait(queue_.stream())).data());
       end.release(queue_.stream());
       message->end();
       from.waiting.pop_front();
@@ -468,20 +486,20 @@ class Messages {
   std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end) {
     const auto idle = [&] {
       const bool here = turn(&from);
-      return turns_.of_others() && here;
+      return take_others() && here;
     };
     if (idle() && (end.connected() || queue_.stream().kind() == Stream::Kind::host)) return std::nullopt;
     const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = in_order ? deadline_after(context_.timeout()) : connected_by;
-    for (Timeout turn = kShortTurn; !idle(); turn = std::min(2 * turn, kLongTurn)) {
+    for (Timeout step = kShortTurn; !idle(); step = std::min(2 * step, kLongTurn)) {
       if (!end.connected() && Clock::now() >= connected_by) break;
       if (Clock::now() >= deadline)
         throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
                     "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'");
       if (!in_order) {
         std::this_thread::yield();
-      } else if (auto slot = end.wait_for(turn)) {
+      } else if (auto slot = end.wait_for(step)) {
         return slot;
       }
     }
@@ -500,8 +518,9 @@ class Messages {
   bool early_;
   std::map<Rank, Direction<Sender>> out_;
   std::map<Rank, Direction<Receiver>> in_;
-  std::size_t unsent_ = 0;                          // messages to all peers
-  detail::Turns turns_{[this] { return turn(); }};  // last: it ends first
+  std::size_t unsent_ = 0;  // messages to all peers
+  bool moving_ = false;
+  std::optional<detail::Turns> turns_;  // where messages are unpacked early; last: it ends first
 };
 
 template <class Exec>

@@ -2,59 +2,83 @@
 // What several objects of a thread have posted, moved by whichever of their calls blocks.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace sluice::kokkos::detail {
 
-/// One object's turns: moving what it has posted without blocking. While a call of one object blocks, it takes the
-/// turns of all that its thread was the last to use, since its peer may wait for any of them first.
+/// The turns of one object: each moves what the object has posted, without blocking. While a call of one object blocks,
+/// it takes the turns of all objects that its thread was the last to use, as its peer may wait for any of them first.
 class Turns {
  public:
-  /// `turn` never blocks; true if nothing is left to be moved. What it throws is lost: what has failed is thrown again
-  /// by the call that waits for it.
-  explicit Turns(std::function<bool()> turn) : turn_(std::move(turn)) { here(); }
+  /// `turn` never blocks. It returns true if nothing is left to be moved. What it throws is lost: the call that waits
+  /// for what has failed throws it.
+  explicit Turns(std::function<bool()> turn) : turn_(std::move(turn)) { enlist(); }
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
   ~Turns() { leave(); }
 
-  /// From now on calls of this thread take the turns.
-  void here() {
-    const std::shared_ptr<Thread>& now = this_thread();
-    if (thread_ == now) return;
+  /// Called first by each call of the object: from now on the calling thread takes the turns.
+  void enlist() {
+    if (thread_ != nullptr && thread_->id == std::this_thread::get_id()) return;
     leave();
-    thread_ = now;
+    auto now = this_thread();
     const std::lock_guard lock(now->mutex);
     now->all.push_back(this);
-    now->count = now->all.size();
+    now->changed();
+    thread_ = std::move(now);
   }
-  /// Takes the turns of all other objects of this thread. Returns true if nothing of them is left to be moved.
-  bool of_others() const {
-    if (thread_->count.load(std::memory_order_relaxed) == 1) return true;
-    const std::lock_guard lock(thread_->mutex);
-    bool all = true;
-    for (std::size_t i = 0; i < thread_->all.size(); ++i) {  // a turn may make such objects, and end some
-      if (const Turns* const one = thread_->all[i]; one != this) all = one->take() && all;
+  /// Takes the turns of all other objects of this thread, unless that is being done. Returns true if nothing of theirs
+  /// is left to be moved.
+  bool take_others() const {
+    Thread& thread = *thread_;
+    if (thread.count.load(std::memory_order_relaxed) == 1 || thread.taking) return true;
+    const std::lock_guard lock(thread.mutex);
+    thread.taking = true;
+    const std::size_t changes = thread.changes;
+    bool none_left = true;
+    for (std::size_t i = 0; i < thread.all.size(); ++i) {  // a turn may make objects, and end some
+      const Turns* const other = thread.all[i];
+      if (other != this && !other->take()) none_left = false;
     }
-    return all;
+    thread.taking = false;
+    return none_left && thread.changes == changes;
   }
 
  private:
-  /// Only its thread reads or appends; another one removes what it goes on to use, or ends.
+  /// A thread's objects. It alone appends and reads; other threads remove what they go on to use, or end.
   struct Thread {
+    explicit Thread(std::thread::id of) : id(of) {}
+    void changed() {
+      count = all.size();
+      ++changes;
+    }
+
+    const std::thread::id id;
     std::recursive_mutex mutex;
     std::vector<const Turns*> all;
-    std::atomic<std::size_t> count;  ///< of `all`
+    std::atomic<std::size_t> count = 0;  ///< of `all`
+    std::size_t changes = 0;
+    bool taking = false;
   };
-  static const std::shared_ptr<Thread>& this_thread() {
-    thread_local const auto one = std::make_shared<Thread>();
-    return one;
+  /// Not thread_local: objects may be used when those of the thread have ended.
+  static std::shared_ptr<Thread> this_thread() {
+    static std::mutex& mutex = *new std::mutex;
+    static auto& threads = *new std::map<std::thread::id, std::weak_ptr<Thread>>;
+    const std::lock_guard lock(mutex);
+    const std::thread::id id = std::this_thread::get_id();
+    if (auto found = threads[id].lock()) return found;
+    std::erase_if(threads, [](const auto& one) { return one.second.expired(); });
+    auto made = std::make_shared<Thread>(id);
+    threads[id] = made;
+    return made;
   }
   bool take() const noexcept {
     try {
@@ -65,9 +89,12 @@ class Turns {
   }
   void leave() noexcept {
     if (thread_ == nullptr) return;
-    const std::lock_guard lock(thread_->mutex);
-    std::erase(thread_->all, this);
-    thread_->count = thread_->all.size();
+    {
+      const std::lock_guard lock(thread_->mutex);
+      std::erase(thread_->all, this);
+      thread_->changed();
+    }
+    thread_.reset();
   }
 
   std::function<bool()> turn_;

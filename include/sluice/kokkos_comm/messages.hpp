@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -71,8 +72,8 @@ class Channel {
   }
 
   /// Enqueues: what the Views to send have at this point of the queue is sent; those to be received into are the
-  /// peer's until `wait`. In program order what a peer has not started to receive is put by a later call, of this or of
-  /// what was made with the same communicator. The first time it opens channels.
+  /// peer's until `wait`. In program order what a peer has not started to receive is put by a later call: of this, or
+  /// one that blocks, of the same thread, with any communicator. The first time it opens channels.
   /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
   void start() { all_->start(); }
   /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
@@ -121,7 +122,9 @@ class Channel {
 
   struct All {
     All(std::shared_ptr<kokkos::Messages<Exec>> made_with, int to, int from, int number)
-        : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {}
+        : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {
+      if (queue.stream().kind() == Stream::Kind::program_order) turns.emplace([this] { return push(); });
+    }
     All(const All&) = delete;
     All& operator=(const All&) = delete;
 
@@ -135,7 +138,7 @@ class Channel {
     }
 
     void start() {
-      turns.here();
+      if (turns) turns->enlist();
       check(!started, "starts again before its wait");
       if (!opens.empty()) {
         Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
@@ -150,15 +153,16 @@ class Channel {
 
     void wait() {
       if (!started) return;
-      turns.here();
+      if (turns) turns->enlist();
       using Clock = std::chrono::steady_clock;
       const bool in_order = queue.stream().kind() == Stream::Kind::program_order;
       const auto begin = Clock::now();
       for (Timeout turn = kShortTurn;; turn = std::min(2 * turn, kLongTurn)) {
         const bool sent = push();
-        const bool alone = turns.of_others() && sent;
         if (in_order) {
-          while (received < in.size() && in[received]->wait_for(alone ? turn : Timeout::zero())) ++received;
+          const bool none_left = turns->take_others();
+          const Timeout sleep = !sent ? Timeout::zero() : none_left ? turn : kShortTurn;
+          while (received < in.size() && in[received]->wait_for(sleep)) ++received;
         } else if (sent) {
           for (; received < in.size() && ready(in[received]->end()); ++received) in[received]->wait();
         }
@@ -223,7 +227,7 @@ class Channel {
     bool started = false;
     std::size_t unsent = 0;
     std::size_t received = 0;
-    kokkos::detail::Turns turns{[this] { return push(); }};  // last: it ends first
+    std::optional<kokkos::detail::Turns> turns;  // in program order; last: it ends first
   };
 
   std::unique_ptr<All> all_;
