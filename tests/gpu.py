@@ -444,9 +444,10 @@ def late_notice(rows):
 
 def crossover(run):
     """Small puts by the copy engine, and by a kernel: up to which size is a kernel quicker?"""
-    file, times = run.out / "bench.small_puts.json", {}
+    times = {}
     few = ("--iters", "20", "--rounds", "1") if run.brief else ()
     for way, most in (("copy_engine_us", "0"), ("kernel_us", "1m")):
+        file = run.out / f"bench.small_puts.{way.removesuffix('_us')}.json"
         run.command(run.program("sluice-run"), "-n", 2, run.program("sluice-bench"), "latency", "--stream", "cuda", "--sizes",
                     "8:256k", "--against", "none", *few, "--json", file, environment={**run.at_once(), "SLUICE_KERNEL_PUT_MAX": most})
         for row in json.loads(file.read_text()):

@@ -60,7 +60,7 @@ Topology::Topology() {
   for (const char* const component : kNotNeeded)
     hwloc_topology_set_components(impl->tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   hwloc_topology_set_io_types_filter(impl->tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  static std::mutex one_at_a_time;  // libudev, which it asks, has something global
+  static std::mutex one_at_a_time;  // hwloc loads libudev, which has unguarded global state
   const std::lock_guard lock(one_at_a_time);
   if (hwloc_topology_load(impl->tree) == 0) {
     impl_ = std::move(impl);

@@ -116,7 +116,7 @@ Marks Context::predecessors(const StreamPtr& stream) {
   return marks;
 }
 
-/// An H100 took 48 ahead, and not 64; who gave it more waited, and held up what other threads launched.
+/// An H100 took 48 ahead, and not 64. A launch beyond that waited, and held up those of other threads.
 void Context::make_room_for(const Operations& operations, const StreamPtr& stream) {
   constexpr std::uint64_t kMost = 48;
   const auto more = static_cast<std::uint64_t>(

@@ -72,7 +72,7 @@ class Context {
   std::atomic<int> retained_{0};
   std::atomic<std::size_t> resident_{0};
   std::atomic<int> error_{CUDA_SUCCESS};
-  std::mutex submitting_;  // held by who waits for room: what other threads submit is held up
+  std::mutex submitting_;  // also held while waiting for room, so that other threads wait too
   std::mutex mutex_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::array<std::size_t, 2> next_queue_{};  // of streams of the usual priority, and of a higher one

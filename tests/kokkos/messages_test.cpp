@@ -332,7 +332,7 @@ TEST(Messages, of_other_objects_are_put_by_a_wait_that_blocks) {
   run_peers({.ranks = 2, .connect_timeout = 5s}, [](Context& context) {
     using All = Messages<Exec>;
     std::optional<All> second;
-    // Of a thread that is gone.
+    // Its first thread has ended.
     std::thread([&] { second.emplace(context, Exec(), "second", 4, All::Unpacks::early); }).join();
     All first(context, Exec(), "first", 4, All::Unpacks::early);
     const View one("one", 10);
@@ -354,7 +354,7 @@ TEST(Messages, of_other_objects_are_put_by_a_wait_that_blocks) {
   });
 }
 
-/// Each rank waits for its sends through one object until the other one has taken those, which is waiting likewise.
+/// Both ranks wait for their sends through one object, and receive through another one.
 TEST(Messages, of_other_objects_are_unpacked_early_by_a_wait_that_blocks) {
   run_peers({.ranks = 2, .timeout = 20s}, [](Context& context) {
     using All = Messages<Exec>;

@@ -35,7 +35,7 @@ TEST(Turns, that_throw_have_nothing_left) {
   EXPECT_TRUE(one.take_others());
 }
 
-/// Of one that another thread was the last to use none is taken.
+/// A call takes no turn of an object that another thread has used since.
 TEST(Turns, are_those_of_the_thread_that_was_the_last_to_use_them) {
   int taken = 0;
   const Turns one([] { return true; });
@@ -51,7 +51,7 @@ TEST(Turns, are_those_of_the_thread_that_was_the_last_to_use_them) {
 /// The thread that had them takes them until then, and a turn that it is taking is waited for.
 TEST(Turns, are_handed_over_while_they_are_taken) {
   for (int round = 0; round < 200; ++round) {
-    int plain = 0;  // of whoever uses the object
+    int plain = 0;  // a race unless the hand-over orders both threads
     std::atomic<bool> go{false}, over{false};
     std::optional<Turns> handed;
     std::thread had([&] {

@@ -64,8 +64,7 @@ class ViewEnd {
   ViewEnd(ViewEnd&&) noexcept = default;
   ViewEnd& operator=(ViewEnd&&) = delete;
   ~ViewEnd() {
-    if (in_place_ && view_ != nullptr && !closed())
-      static_cast<void>(view_.release());  // the peer may still use it
+    if (in_place_ && view_ != nullptr && !closed()) static_cast<void>(view_.release());  // the peer may still use it
   }
 
   template <Way kWay>

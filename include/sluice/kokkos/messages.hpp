@@ -192,8 +192,9 @@ class Messages {
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64. Where messages are
-  /// unpacked early, `pack` and what it refers to stay until `wait` has returned, and it waits for no other thread.
+  /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64. If messages are
+  /// unpacked early, any wait of this thread may call `pack`: what it refers to stays valid until `wait` has returned,
+  /// and it waits for no other thread.
   /// @param contents  describes the message, alike at both ends: ChannelOptions::contents. Unset: its bytes
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
@@ -208,7 +209,7 @@ class Messages {
     return {peer, true, std::move(message)};
   }
   /// `unpack(slot)` enqueues what reads it. It is called by the `wait` for this message, or for a later one of the
-  /// peer; where messages are unpacked early as `pack`.
+  /// peer; if messages are unpacked early, also as `pack`.
   template <class Unpack>
   Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
     const detail::ToolRegion region("sluice: messages receive");
@@ -365,7 +366,7 @@ class Messages {
     if (turns_) turns_->enlist();
   }
   bool take_others() const { return !turns_ || turns_->take_others(); }
-  /// Packs, or unpacks. What it calls may wait for other Messages, which then take no turn of these.
+  /// Packs or unpacks a message. Its functions may wait for other Messages: no turn of these is taken meanwhile.
   void move(Message& message, std::byte* slot) {
     const struct Moving {
       explicit Moving(bool& of) : flag(of) { flag = true; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several objects of a thread have posted, moved by whichever of their calls blocks.
+// Lets a call that blocks move what other objects of its thread have posted.
 #pragma once
 
 #include <atomic>
