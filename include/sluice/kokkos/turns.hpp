@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,7 +26,7 @@ class Turns {
 
   /// Called first by each call of the object: from now on the calling thread takes the turns.
   void enlist() {
-    if (thread_ != nullptr && thread_->id == std::this_thread::get_id()) return;
+    if (thread_ != nullptr && thread_->id == &id_of_thread) return;
     leave();
     auto now = this_thread();
     const std::lock_guard lock(now->mutex);
@@ -55,29 +54,29 @@ class Turns {
  private:
   /// A thread's objects. It alone appends and reads; other threads remove what they go on to use, or end.
   struct Thread {
-    explicit Thread(std::thread::id of) : id(of) {}
+    explicit Thread(const char* of) : id(of) {}
     void changed() {
       count = all.size();
       ++changes;
     }
 
-    const std::thread::id id;
+    const char* const id;
     std::recursive_mutex mutex;
     std::vector<const Turns*> all;
     std::atomic<std::size_t> count = 0;  ///< of `all`
     std::size_t changes = 0;
     bool taking = false;
   };
+  static constinit inline thread_local char id_of_thread = 0;  // its address
   /// Not thread_local: objects may be used when those of the thread have ended.
   static std::shared_ptr<Thread> this_thread() {
     static std::mutex& mutex = *new std::mutex;
-    static auto& threads = *new std::map<std::thread::id, std::weak_ptr<Thread>>;
+    static auto& threads = *new std::map<const char*, std::weak_ptr<Thread>>;
     const std::lock_guard lock(mutex);
-    const std::thread::id id = std::this_thread::get_id();
-    if (auto found = threads[id].lock()) return found;
+    if (auto found = threads[&id_of_thread].lock()) return found;
     std::erase_if(threads, [](const auto& one) { return one.second.expired(); });
-    auto made = std::make_shared<Thread>(id);
-    threads[id] = made;
+    auto made = std::make_shared<Thread>(&id_of_thread);
+    threads[&id_of_thread] = made;
     return made;
   }
   bool take() const noexcept {
