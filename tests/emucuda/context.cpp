@@ -28,7 +28,7 @@ class Watch {
   }
 
  private:
-  const std::chrono::milliseconds limit_;
+  std::chrono::milliseconds limit_;
   Clock::time_point since_ = Clock::now();
   std::uint64_t done_ = 0;
 };
@@ -116,25 +116,37 @@ Marks Context::predecessors(const StreamPtr& stream) {
   return marks;
 }
 
-/// An H100 took 48 ahead, and not 64. A launch beyond that waited, and held up those of other threads.
-void Context::make_room_for(const Operations& operations, const StreamPtr& stream) {
+/// An H100 took 48 ahead, and not 64. A launch beyond that waited. So did those of other threads meanwhile, unless the
+/// stream waited for a word.
+void Context::make_room_for(const Operations& operations, const StreamPtr& stream,
+                            std::unique_lock<std::mutex>& submitting) {
   constexpr std::uint64_t kMost = 48;
   const auto more = static_cast<std::uint64_t>(
       std::ranges::count_if(operations, [](const Work& work) { return work.target<HostFunction>() != nullptr; }));
   if (more == 0) return;
+  const auto is_full = [&] { return stream->functions != 0 && stream->functions + more > kMost && !error(); };
   Backoff backoff;
   Watch watch(settings.deadlock);
   const Marks all = everything();
-  for (; stream->functions != 0 && stream->functions + more > kMost && !error(); backoff.pause()) {
-    if (watch.stuck(all)) tell_who_is_parked("a launch of a function of the host");
+  while (is_full()) {
+    if (stream->parked_at != 0) {
+      submitting.unlock();
+      while (is_full() && stream->parked_at != 0) backoff.pause();
+      submitting.lock();
+      watch = Watch(settings.deadlock);
+    } else if (watch.stuck(all)) {
+      tell_who_is_parked("a launch of a function of the host");
+    } else {
+      backoff.pause();
+    }
   }
   stream->functions += more;
 }
 
 Mark Context::submit(const StreamPtr& stream, Operations operations, const Mark& also) {
   if (driver().captures.record(stream, operations)) return {};
-  const std::lock_guard submitting(submitting_);
-  make_room_for(operations, stream);
+  std::unique_lock submitting(submitting_);
+  make_room_for(operations, stream, submitting);
   const std::lock_guard lock(mutex_);
   for (Work& work : operations) {
     Marks after = predecessors(stream);

@@ -64,7 +64,7 @@ class Context {
  private:
   StreamPtr add_stream(unsigned flags, int priority);
   Marks predecessors(const StreamPtr& stream);
-  void make_room_for(const Operations& operations, const StreamPtr& stream);
+  void make_room_for(const Operations& operations, const StreamPtr& stream, std::unique_lock<std::mutex>& submitting);
   void reset();
   [[noreturn]] void tell_who_is_parked(const std::string& call);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Order: within a stream, between streams, with the default streams, by events.
+#include <atomic>
 #include <thread>
 
 #include "tests/emucuda/rig.hpp"
@@ -37,6 +38,30 @@ TEST_F(Streams, no_call_is_permitted_in_a_host_function) {
   EXPECT_OK(cuLaunchHostFunc(s, call, &result));
   EXPECT_OK(cuStreamSynchronize(s));
   EXPECT_EQ(result, CUDA_ERROR_NOT_PERMITTED);
+}
+
+/// Behind a wait for a word it waits, and other threads do not.
+TEST_F(Streams, take_few_functions_of_the_host_ahead) {
+  CUstream s = stream();
+  CUstream other = stream();
+  std::uint64_t& go = word();
+  std::atomic<int> ran{0}, given{0};
+  const auto count = [](void* data) { ++*static_cast<std::atomic<int>*>(data); };
+  EXPECT_OK(cuStreamWaitValue64(s, at(&go), 1, 0));
+  std::thread giver([&] {
+    EXPECT_OK(cuCtxSetCurrent(context()));
+    for (int i = 0; i < 60; ++i, ++given) EXPECT_OK(cuLaunchHostFunc(s, count, &ran));
+  });
+  while (given < 48) std::this_thread::yield();
+  std::atomic<int> others{0};
+  EXPECT_OK(cuLaunchHostFunc(other, count, &others));
+  EXPECT_OK(cuStreamSynchronize(other));
+  EXPECT_EQ(others, 1);
+  EXPECT_EQ(given, 48);
+  store(go, 1);
+  giver.join();
+  EXPECT_OK(cuStreamSynchronize(s));
+  EXPECT_EQ(ran, 60);
 }
 
 TEST_F(Streams, know_where_they_are) {

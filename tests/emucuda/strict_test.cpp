@@ -67,21 +67,22 @@ TEST_F(Deadlock, of_cuMemFreeHost_is_told) {
                "emucuda: deadlock: cuMemFreeHost waits");
 }
 
-/// They make the host wait for the stream.
+/// A launch of one too many waits, and holds up other threads, behind a kernel.
 TEST_F(Deadlock, of_too_many_functions_of_the_host_is_told) {
   const auto give = [](const Rig& rig, int functions) {
+    CUfunction function = nullptr;
+    cuModuleGetFunction(&function, rig.module, "polls");
+    cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, rig.other, nullptr, nullptr);
     for (int i = 0; i < functions; ++i)
       cuLaunchHostFunc(
-          rig.stream, [](void*) {}, nullptr);
+          rig.other, [](void*) {}, nullptr);
+    std::_Exit(7);
   };
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   EXPECT_DEATH(behind_parked_stream([&](const Rig& rig) { give(rig, 49); }),
                "emucuda: deadlock: a launch of a function of the host waits");
-  EXPECT_EXIT(
-      {
-        behind_parked_stream([&](const Rig& rig) { give(rig, 48); });
-        std::_Exit(7);
-      },
-      testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(behind_parked_stream([&](const Rig& rig) { give(rig, 48); }), testing::ExitedWithCode(7), "");
+  ::unsetenv("CUDA_MODULE_LOADING");
 }
 
 TEST_F(Deadlock, of_cuModuleLoadData_is_told) {
