@@ -107,9 +107,10 @@ TEST_P(Progress, who_waits_uses_no_processor) {
       receiver.wait(stream);
     }
     context.synchronize(stream);
-    // Where nothing tells of what arrives (ofi:shm), the engine looks every millisecond; who spins uses all of the
-    // second.
-    EXPECT_LT(cpu_used() - before, 500ms);
+    // Where nothing tells of what arrives (ofi:shm), the engine looks every millisecond; spinning would use all of the
+    // second. An emulated GPU's stream looks every 50 us, which takes half of it on a loaded machine.
+    const bool emulated = stream.kind() == Stream::Kind::cuda && gpu_is_emulated();
+    EXPECT_LT(cpu_used() - before, emulated ? 900ms : 500ms);
     if (context.rank() == 1) {
       EXPECT_EQ(difference(target.bytes(), {0, kTag, 1}), "");
     }
