@@ -79,7 +79,7 @@ ChannelEnd::~ChannelEnd() {
 }
 
 backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signal> more) {
-  for (auto& word : more) word.parking = word_.parking;  // who sleeps for one sleeps for all
+  for (auto& word : more) word.parking = word_.parking;  // a sleeper waits for all words at once
   {
     const std::lock_guard lock(failure_mutex_);  // it may be failing
     more_words_ = std::move(more);

@@ -107,8 +107,8 @@ TEST_P(Progress, who_waits_uses_no_processor) {
       receiver.wait(stream);
     }
     context.synchronize(stream);
-    // Where nothing tells of what arrives (ofi:shm), the engine looks every millisecond; spinning would use all of the
-    // second. An emulated GPU's stream looks every 50 us, which takes half of it on a loaded machine.
+    // The engine polls every millisecond if a network has no event for arrivals (ofi:shm); spinning would use all of
+    // the second. An emulated GPU's stream looks every 50 us, which takes half of it on a loaded machine.
     const bool emulated = stream.kind() == Stream::Kind::cuda && gpu_is_emulated();
     EXPECT_LT(cpu_used() - before, emulated ? 900ms : 500ms);
     if (context.rank() == 1) {

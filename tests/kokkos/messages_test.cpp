@@ -327,7 +327,7 @@ TEST(Messages, that_are_unpacked_early_may_be_as_many_as_ranks_like) {
   }
 }
 
-/// Rank 1 asks for what was sent second before it answers what rank 0 waits for.
+/// Rank 1 receives the second message before it sends the one that rank 0 waits for.
 TEST(Messages, of_other_objects_are_put_by_a_wait_that_blocks) {
   run_peers({.ranks = 2, .connect_timeout = 5s}, [](Context& context) {
     using All = Messages<Exec>;

@@ -277,7 +277,8 @@ class Messages {
     queue_ = queue;
   }
 
-  /// Whether `wait` for it would return, or throw, at once. By the thread that was the last to use the Messages.
+  /// Returns true if `wait` for the request would return or throw at once. Only for the thread that used the Messages
+  /// last.
   static bool over(const Request& request) noexcept { return request.message_ == nullptr || request.message_->over; }
 
   Context& context() noexcept { return context_; }

@@ -17,8 +17,8 @@ namespace sluice::kokkos::detail {
 /// it takes the turns of all objects that its thread was the last to use, as its peer may wait for any of them first.
 class Turns {
  public:
-  /// `turn` never blocks. It returns true if nothing is left to be moved. What it throws is lost: the call that waits
-  /// for what has failed throws it.
+  /// `turn` never blocks, and returns true if nothing is left to be moved. Its exceptions are dropped, as the call that
+  /// waits for the failed message throws them again.
   explicit Turns(std::function<bool()> turn) : turn_(std::move(turn)) { enlist(); }
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
