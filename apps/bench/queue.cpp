@@ -2,8 +2,8 @@
 #include "apps/bench/queue.hpp"
 
 #include <sluice/trace.hpp>
-#include "apps/bench/contender.hpp"
 
+#include "apps/bench/contender.hpp"
 #include "apps/bench/gpu_queue.hpp"
 #include "apps/bench/host_queue.hpp"
 
