@@ -13,15 +13,18 @@
 
 namespace {
 
+using sluice::Stream;
 using sluice::kokkos::detail::Turns;
+
+const Stream kInOrder = Stream::program_order();
 
 TEST(Turns, of_all_others_of_the_thread_are_taken) {
   int first_taken = 0, second_taken = 0;
   bool second_left = true;
-  Turns alone([] { return true; });
+  Turns alone(kInOrder, [] { return true; });
   EXPECT_TRUE(alone.take_others());
-  const Turns first([&] { return ++first_taken > 0; });
-  const Turns second([&] { return ++second_taken > 0 && !second_left; });
+  const Turns first(kInOrder, [&] { return ++first_taken > 0; });
+  const Turns second(kInOrder, [&] { return ++second_taken > 0 && !second_left; });
   EXPECT_FALSE(alone.take_others());
   second_left = false;
   EXPECT_TRUE(alone.take_others());
@@ -29,21 +32,38 @@ TEST(Turns, of_all_others_of_the_thread_are_taken) {
   EXPECT_EQ(second_taken, 2);
 }
 
+/// Behind a wait on a stream comes nothing that goes on another one; but all turns are taken.
+TEST(Turns, leave_nothing_that_a_wait_on_another_stream_would_hold_up) {
+  int taken = 0;
+  const auto on = [](int& stream) { return Stream::cuda(reinterpret_cast<CUstream_st*>(&stream)); };
+  int first = 0, second = 0;
+  const Turns in_order(kInOrder, [] { return true; });
+  const Turns waits(on(first), [] { return true; });
+  std::optional<Turns> same(std::in_place, on(first), [&] { return ++taken < 0; });
+  EXPECT_FALSE(waits.take_others());
+  EXPECT_FALSE(in_order.take_others()) << "it holds up every stream";
+  same->enlist(on(second));
+  EXPECT_TRUE(waits.take_others());
+  EXPECT_EQ(taken, 3);
+  same->enlist(kInOrder);
+  EXPECT_TRUE(waits.take_others());
+}
+
 TEST(Turns, that_throw_have_nothing_left) {
-  const Turns one([] { return true; });
-  const Turns failing([]() -> bool { throw std::runtime_error("not now"); });
+  const Turns one(kInOrder, [] { return true; });
+  const Turns failing(kInOrder, []() -> bool { throw std::runtime_error("not now"); });
   EXPECT_TRUE(one.take_others());
 }
 
 /// A call takes no turn of an object that another thread has used since.
 TEST(Turns, are_those_of_the_thread_that_was_the_last_to_use_them) {
   int taken = 0;
-  const Turns one([] { return true; });
+  const Turns one(kInOrder, [] { return true; });
   std::optional<Turns> other;
-  std::thread([&] { other.emplace([&] { return ++taken > 0; }); }).join();
+  std::thread([&] { other.emplace(kInOrder, [&] { return ++taken > 0; }); }).join();
   EXPECT_TRUE(one.take_others());
   EXPECT_EQ(taken, 0);
-  other->enlist();
+  other->enlist(kInOrder);
   EXPECT_TRUE(one.take_others());
   EXPECT_EQ(taken, 1);
 }
@@ -55,14 +75,14 @@ TEST(Turns, are_handed_over_while_they_are_taken) {
     std::atomic<bool> go{false}, over{false};
     std::optional<Turns> handed;
     std::thread had([&] {
-      const Turns own([] { return true; });
-      handed.emplace([&] { return ++plain > 0; });
+      const Turns own(kInOrder, [] { return true; });
+      handed.emplace(kInOrder, [&] { return ++plain > 0; });
       go = true;
       while (!over) own.take_others();
     });
     while (!go) std::this_thread::yield();
     if (round % 2 == 0) {
-      handed->enlist();
+      handed->enlist(kInOrder);
       ++plain;
     }
     handed.reset();
@@ -75,11 +95,11 @@ TEST(Turns, are_handed_over_while_they_are_taken) {
 TEST(Turns, may_make_objects_and_end_some) {
   std::vector<std::unique_ptr<Turns>> made;
   int taken = 0;
-  const Turns one([] { return true; });
-  std::optional<Turns> ended(std::in_place, [&] { return ++taken > 0; });
-  const Turns busy([&] {
+  const Turns one(kInOrder, [] { return true; });
+  std::optional<Turns> ended(std::in_place, kInOrder, [&] { return ++taken > 0; });
+  const Turns busy(kInOrder, [&] {
     ended.reset();
-    for (int i = 0; i < 100; ++i) made.push_back(std::make_unique<Turns>([&] { return ++taken > 0; }));
+    for (int i = 0; i < 100; ++i) made.push_back(std::make_unique<Turns>(kInOrder, [&] { return ++taken > 0; }));
     return true;
   });
   EXPECT_FALSE(one.take_others()) << "some may not have had their turn";
@@ -89,9 +109,9 @@ TEST(Turns, may_make_objects_and_end_some) {
 /// A turn that waits for another object takes no turns: its own is under way.
 TEST(Turns, are_not_taken_within_others) {
   int taken = 0;
-  const Turns one([] { return true; });
-  const Turns within([&] { return one.take_others(); });
-  const Turns other([&] { return ++taken > 0; });
+  const Turns one(kInOrder, [] { return true; });
+  const Turns within(kInOrder, [&] { return one.take_others(); });
+  const Turns other(kInOrder, [&] { return ++taken > 0; });
   EXPECT_TRUE(one.take_others());
   EXPECT_EQ(taken, 1);
 }

@@ -172,7 +172,8 @@ class Messages {
   /// its peer. `early`: in program order also by any other `wait` or `test`, of these Messages and of all that do this
   /// and that its thread was the last to use. A wait that blocks thus receives the messages of all of them and puts
   /// what could not be put before, and ranks may post any number; for programs that receive nothing into memory that
-  /// they still send. On streams both are the same.
+  /// they still send. On a stream nothing is unpacked before it is waited for, but these puts are done, too: the stream
+  /// comes to a wait behind all that its thread has posted on it.
   enum class Unpacks : std::uint8_t { when_waited_for, early };
 
   /// Called where a channel is opened, within the call that it was given to.
@@ -183,11 +184,11 @@ class Messages {
   Messages(Context& context, const Queue<Exec>& queue, std::string name, int depth = 4,
            Unpacks unpacks = Unpacks::when_waited_for)
       : context_(context), queue_(queue), name_(std::move(name)), depth_(depth),
-        early_(unpacks == Unpacks::early && queue.stream().kind() == Stream::Kind::program_order) {
+        early_(unpacks == Unpacks::early && in_program_order()) {
     if (depth_ < 1) throw Error(Code::bad_argument, context_.rank(), -1, 0, 0, "messages have a depth of 1 or more");
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::pack>{});
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::unpack>{});
-    if (early_) turns_.emplace([this] { return turn(); });
+    if (unpacks == Unpacks::early) turns_.emplace(queue_.stream(), [this] { return turn(); });
   }
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
@@ -235,9 +236,9 @@ class Messages {
   }
 
   /// Later work on the queue may overwrite what was sent, or finds what was received. In program order blocks until
-  /// that has happened. On a GPU blocks the host as long as a message of this object is not put because its peer has
-  /// not asked for it: once for each channel, and up to the connect timeout. What is to be received may take
-  /// SLUICE_TIMEOUT from when nothing of this object is left to be put.
+  /// that has happened. On a GPU blocks the host as long as a message of this object, or if they are unpacked early of
+  /// any on this stream, is not put because its peer has not asked for it: once for each channel, and up to the connect
+  /// timeout. What is to be received may take SLUICE_TIMEOUT from when nothing of these is left to be put.
   /// @throws Error{Code::timeout} for a message that its peer has not asked for, or sent anything of, in the connect
   ///   timeout: that changes nothing, and can be tried again
   void wait(const Request& request) {
@@ -254,13 +255,8 @@ class Messages {
   bool test(const Request& request) {
     enlist();
     if (over(request)) return true;
-    take_others();
-    push();
-    if (early_) {
-      take_arrived(nullptr);
-    } else if (!request.sent_) {
-      take_arrived(in_.at(request.peer_));
-    }
+    const bool idle = take_turns();
+    if (!early_ && !request.sent_ && (idle || in_program_order())) take_arrived(in_.at(request.peer_));
     return over(request);
   }
 
@@ -275,6 +271,7 @@ class Messages {
                   "the messages '" + name_ + "' go on a queue of another GPU, or kind of stream");
     queue_.fence("sluice: messages go to another instance");
     queue_ = queue;
+    enlist();
   }
 
   /// Returns true if `wait` for the request would return or throw at once. Only for the thread that used the Messages
@@ -363,10 +360,16 @@ class Messages {
       default: return sender.connected();
     }
   }
+  bool in_program_order() const noexcept { return queue_.stream().kind() == Stream::Kind::program_order; }
   void enlist() {
-    if (turns_) turns_->enlist();
+    if (turns_) turns_->enlist(queue_.stream());
   }
   bool take_others() const { return !turns_ || turns_->take_others(); }
+  /// Its own turn, and those of others. Returns true if a wait of the queue would hold up nothing: @see Turns
+  bool take_turns(const Direction<Receiver>* but = nullptr) {
+    const bool here = turn(but);
+    return take_others() && here;
+  }
   /// Packs or unpacks a message. Its functions may wait for other Messages: no turn of these is taken meanwhile.
   void move(Message& message, std::byte* slot) {
     const struct Moving {
@@ -435,7 +438,7 @@ class Messages {
     while (!from.waiting.empty()) {
       Receiver& end = from.waiting.front().way->end;
       try {
-        if (queue_.stream().kind() != Stream::Kind::program_order) {
+        if (!in_program_order()) {
           if (!end.connected()) return;
           take(from, std::nullopt);
         } else if (auto slot = end.test()) {
@@ -486,27 +489,26 @@ class Messages {
   /// Blocks until the host may enqueue the wait for the next message. Meanwhile takes turns, which the peer of this one
   /// may depend on. Returns the slot if the message lands in the meantime.
   std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end) {
-    const auto idle = [&] {
-      const bool here = turn(&from);
-      return take_others() && here;
-    };
-    if (idle() && (end.connected() || queue_.stream().kind() == Stream::Kind::host)) return std::nullopt;
-    const bool in_order = queue_.stream().kind() == Stream::Kind::program_order;
+    const bool on_host_stream = queue_.stream().kind() == Stream::Kind::host;
+    if (take_turns(&from) && (end.connected() || on_host_stream)) return std::nullopt;
     const auto connected_by = deadline_after(context_.connect_timeout());
-    const auto deadline = in_order ? deadline_after(context_.timeout()) : connected_by;
-    for (Timeout step = kShortTurn; !idle(); step = std::min(2 * step, kLongTurn)) {
+    const auto deadline = in_program_order() ? deadline_after(context_.timeout()) : connected_by;
+    for (Timeout step = kShortTurn; !take_turns(&from); step = std::min(2 * step, kLongTurn)) {
       if (!end.connected() && Clock::now() >= connected_by) break;
       if (Clock::now() >= deadline)
         throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
-                    "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'");
-      if (!in_order) {
+                    in_program_order()
+                        ? "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'"
+                        : "a message of '" + name_ +
+                              "' is not waited for: what was sent before it, on the "
+                              "same stream, has not been asked for");
+      if (!in_program_order()) {
         std::this_thread::yield();
       } else if (auto slot = end.wait_for(step)) {
         return slot;
       }
     }
-    if (queue_.stream().kind() != Stream::Kind::host)
-      end.wait_connected(std::max(Timeout::zero(), Timeout(connected_by - Clock::now())));
+    if (!on_host_stream) end.wait_connected(std::max(Timeout::zero(), Timeout(connected_by - Clock::now())));
     return std::nullopt;
   }
 

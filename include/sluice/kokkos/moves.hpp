@@ -133,10 +133,10 @@ Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
   Table<T, Exec> table(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "sluice: table"), items.size());
   if constexpr (kOnHost<Exec>) {
     std::copy(items.begin(), items.end(), table.data());
-    return table;
+  } else {
+    Kokkos::deep_copy(exec, table, Kokkos::View<const T*, Kokkos::HostSpace>(items.data(), items.size()));
+    exec.fence("sluice: table");
   }
-  Kokkos::deep_copy(exec, table, Kokkos::View<const T*, Kokkos::HostSpace>(items.data(), items.size()));
-  exec.fence("sluice: table");
   return table;
 }
 

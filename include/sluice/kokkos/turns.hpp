@@ -2,6 +2,8 @@
 // Lets a call that blocks move what other objects of its thread have posted.
 #pragma once
 
+#include <sluice/stream.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -19,23 +21,27 @@ class Turns {
  public:
   /// `turn` never blocks, and returns true if nothing is left to be moved. Its exceptions are dropped, as the call that
   /// waits for the failed message throws them again.
-  explicit Turns(std::function<bool()> turn) : turn_(std::move(turn)) { enlist(); }
+  Turns(const Stream& stream, std::function<bool()> turn) : turn_(std::move(turn)) { enlist(stream); }
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
   ~Turns() { leave(); }
 
-  /// Called first by each call of the object: from now on the calling thread takes the turns.
-  void enlist() {
-    if (thread_ != nullptr && thread_->id == &id_of_thread) return;
-    leave();
-    auto now = this_thread();
-    const std::lock_guard lock(now->mutex);
-    now->all.push_back(this);
-    now->changed();
-    thread_ = std::move(now);
+  /// Called first by each call of the object: from now on the calling thread takes the turns. `stream`: what is moved
+  /// is enqueued there.
+  void enlist(const Stream& stream) {
+    if (thread_ == nullptr || thread_->id != &id_of_thread) {
+      leave();
+      auto now = this_thread();
+      const std::lock_guard lock(now->mutex);
+      now->all.push_back(this);
+      now->changed();
+      thread_ = std::move(now);
+    }
+    stream_ = stream;
   }
-  /// Takes the turns of all other objects of this thread, unless that is being done. Returns true if nothing of theirs
-  /// is left to be moved.
+  /// Takes the turns of all other objects of this thread, unless that is being done. Returns true if a wait of this
+  /// object would hold up nothing of theirs: in program order it holds up all that is left to be moved, on a stream
+  /// what is left to be enqueued there.
   bool take_others() const {
     Thread& thread = *thread_;
     if (thread.count.load(std::memory_order_relaxed) == 1 || thread.taking) return true;
@@ -45,7 +51,7 @@ class Turns {
     bool none_left = true;
     for (std::size_t i = 0; i < thread.all.size(); ++i) {  // a turn may make objects, and end some
       const Turns* const other = thread.all[i];
-      if (other != this && !other->take()) none_left = false;
+      if (other != this && !other->take(stream_)) none_left = false;
     }
     thread.taking = false;
     return none_left && thread.changes == changes;
@@ -79,9 +85,10 @@ class Turns {
     threads[&id_of_thread] = made;
     return made;
   }
-  bool take() const noexcept {
+  /// Returns true if a wait on `waiting` would hold up nothing.
+  bool take(const Stream& waiting) const noexcept {
     try {
-      return turn_();
+      return turn_() || (waiting.kind() != Stream::Kind::program_order && waiting != stream_);
     } catch (...) {
       return true;
     }
@@ -97,6 +104,7 @@ class Turns {
   }
 
   std::function<bool()> turn_;
+  Stream stream_;
   std::shared_ptr<Thread> thread_;
 };
 

@@ -14,7 +14,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -72,8 +71,9 @@ class Channel {
   }
 
   /// Enqueues: what the Views to send have at this point of the queue is sent; those to be received into are the
-  /// peer's until `wait`. In program order what a peer has not started to receive is put by a later call: of this, or
-  /// one that blocks, of the same thread, with any communicator. The first time it opens channels.
+  /// peer's until `wait`. What a peer has not started to receive in program order, or has not opened its channel for on
+  /// a GPU's stream, is put by a later call: of this, or one that blocks, of the same thread, with any communicator.
+  /// The first time it opens channels.
   /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
   void start() { all_->start(); }
   /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
@@ -122,9 +122,7 @@ class Channel {
 
   struct All {
     All(std::shared_ptr<kokkos::Messages<Exec>> made_with, int to, int from, int number)
-        : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {
-      if (queue.stream().kind() == Stream::Kind::program_order) turns.emplace([this] { return push(); });
-    }
+        : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {}
     All(const All&) = delete;
     All& operator=(const All&) = delete;
 
@@ -138,7 +136,7 @@ class Channel {
     }
 
     void start() {
-      if (turns) turns->enlist();
+      turns.enlist(queue.stream());
       check(!started, "starts again before its wait");
       if (!opens.empty()) {
         Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
@@ -153,34 +151,39 @@ class Channel {
 
     void wait() {
       if (!started) return;
-      if (turns) turns->enlist();
+      turns.enlist(queue.stream());
       using Clock = std::chrono::steady_clock;
-      const bool in_order = queue.stream().kind() == Stream::Kind::program_order;
       const auto begin = Clock::now();
       for (Timeout turn = kShortTurn;; turn = std::min(2 * turn, kLongTurn)) {
         const bool sent = push();
-        if (in_order) {
-          const bool none_left = turns->take_others();
+        const bool none_left = turns.take_others();
+        if (in_program_order()) {
           const Timeout sleep = !sent ? Timeout::zero() : none_left ? turn : kShortTurn;
           while (received < in.size() && in[received]->wait_for(sleep)) ++received;
-        } else if (sent) {
+        } else if (sent && none_left) {
           for (; received < in.size() && ready(in[received]->end()); ++received) in[received]->wait();
         }
         if (sent && received == in.size()) break;
-        check_time(Clock::now() - begin);
-        if (!sent || !in_order) std::this_thread::yield();
+        check_time(Clock::now() - begin, none_left);
+        if (!sent || !in_program_order()) std::this_thread::yield();
       }
       for (const auto& one : out) one->acquire();
       received = 0;
       started = false;
     }
-    void check_time(std::chrono::nanoseconds passed) {
+    void check_time(std::chrono::nanoseconds passed, bool none_left) {
       const bool late = passed > ends->context().timeout();
+      const bool connects_late = passed > ends->context().connect_timeout();
+      const auto fail = [&](auto& end, const std::string& why) {
+        throw Error(Code::timeout, ends->context().rank(), end.peer(), end.tag(), end.epoch() + 1, why);
+      };
       const auto look_at = [&](auto& end) {
-        if (passed > ends->context().connect_timeout() && !end.connected()) end.wait_connected(Timeout::zero());
-        if (late)
-          throw Error(Code::timeout, ends->context().rank(), end.peer(), end.tag(), end.epoch() + 1,
-                      "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm");
+        if (connects_late && !end.connected()) end.wait_connected(Timeout::zero());
+        if (connects_late && !none_left && !in_program_order())
+          fail(end,
+               "a Channel of KokkosComm is not waited for: what was sent before it, on the same stream, has not "
+               "been asked for");
+        if (late) fail(end, "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm");
       };
       if (unsent > 0)
         look_at(out[out.size() - unsent]->end());
@@ -197,9 +200,7 @@ class Channel {
       }
       return true;
     }
-    bool ready(Sender& end) const {
-      return queue.stream().kind() == Stream::Kind::program_order ? end.credited() : enqueues(end);
-    }
+    bool ready(Sender& end) const { return in_program_order() ? end.credited() : enqueues(end); }
     bool ready(Receiver& end) const { return enqueues(end); }
     /// On a host stream an operation waits for its peer by itself; on a GPU's the host would.
     template <class End>
@@ -207,6 +208,7 @@ class Channel {
       return queue.stream().kind() == Stream::Kind::host || end.connected();
     }
 
+    bool in_program_order() const noexcept { return queue.stream().kind() == Stream::Kind::program_order; }
     void check(bool right, const char* what) const {
       if (!right)
         throw Error(Code::misuse, ends->context().rank(), dest, static_cast<Tag>(tag), 0,
@@ -227,7 +229,7 @@ class Channel {
     bool started = false;
     std::size_t unsent = 0;
     std::size_t received = 0;
-    std::optional<kokkos::detail::Turns> turns;  // in program order; last: it ends first
+    kokkos::detail::Turns turns{queue.stream(), [this] { return push(); }};  // last: it ends first
   };
 
   std::unique_ptr<All> all_;
