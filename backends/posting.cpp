@@ -8,11 +8,12 @@ namespace sluice::backends {
 Posting::Posting(device::Watch& watch, int depth, std::size_t rails)
     : watch_(watch), shares_over_(static_cast<std::size_t>(depth)), posted_(rails) {}
 
-bool Posting::post_rung() {
+Left Posting::post_rung() {
   const std::uint64_t last = rung();
-  bool left = awaited();
-  for (std::size_t rail = 0; rail < posted_.size(); ++rail) left |= post_rung(rail, last);
-  return left;
+  const bool awaits = awaited();
+  bool busy = false;
+  for (std::size_t rail = 0; rail < posted_.size(); ++rail) busy |= post_rung(rail, last);
+  return busy ? Left::work : awaits ? Left::words : Left::nothing;
 }
 
 bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/transport.hpp"
 #include "device/gpu.hpp"
 
 namespace sluice::backends {
@@ -19,9 +20,9 @@ class Posting {
   Posting& operator=(const Posting&) = delete;
   virtual ~Posting() = default;
 
-  /// Posts what was rung and not yet posted; returns whether something is left. A busy rail holds back no other. Only
-  /// who has the engine's turn calls it.
-  bool post_rung();
+  /// Posts what was rung and not yet posted; returns what is left. A busy rail holds back no other. Only who has the
+  /// engine's turn calls it.
+  Left post_rung();
 
   /// An epoch stands for all before it, which need not be posted then.
   virtual bool cumulative() const noexcept { return false; }

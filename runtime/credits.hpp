@@ -30,8 +30,8 @@ class Credits {
   // For who has the engine's turn.
   /// Before puts are posted, some of which take credits along.
   void begin_turn() noexcept;
-  /// Posts what does not wait; returns whether something is left. `may_hold`: another turn comes soon.
-  bool post(bool may_hold);
+  /// Posts what does not wait; returns what is left. `may_hold`: another turn comes soon.
+  backends::Left post(bool may_hold);
 
  private:
   struct Row {

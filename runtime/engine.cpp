@@ -17,12 +17,15 @@
 namespace sluice::runtime {
 
 using backends::Haste;
+using backends::Left;
 
 namespace {
 
 // So long after others took a turn, at most, the engine's thread looks whether they still do.
 constexpr auto kAttended = std::chrono::microseconds(1000);
 constexpr auto kPutOffAfter = kAttended / 2;
+
+constexpr auto kNoTime = base::Clock::duration::zero();
 
 int at_most(int patience, int limit) noexcept { return patience < 0 ? limit : std::min(patience, limit); }
 
@@ -85,7 +88,8 @@ int Engine::rest(int patience) {
     set_alarm();
     return patience;
   }
-  if (turn()) return 0;
+  const Left left = turn();
+  if (left == Left::work || (left == Left::words && until_next_look() == kNoTime)) return 0;
   const std::lock_guard turn(turn_);
   for (auto* transport : transports_) {
     const int limit = transport->rest(sockets_);
@@ -97,9 +101,17 @@ int Engine::rest(int patience) {
 void Engine::sleep(int timeout_ms) {
   if (timeout_ms == 0) pause();
   asleep_.store(true);
-  const bool work = !attended_.load() && (again_.load() || busy_.load());
-  if (work || stopping_.load()) timeout_ms = 0;
-  if (poll(sockets_.data(), sockets_.size(), timeout_ms) < 0) {
+  base::Clock::duration timeout = timeout_ms < 0 ? base::Clock::duration::max() : std::chrono::milliseconds(timeout_ms);
+  if (!attended_.load()) {
+    const Left left = again_.load() ? Left::work : left_.load();
+    if (left == Left::work) timeout = kNoTime;
+    if (left == Left::words) timeout = std::min(timeout, until_next_look());
+  }
+  if (stopping_.load()) timeout = kNoTime;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timespec limit{seconds.count(), (timeout - seconds).count()};
+  if (ppoll(sockets_.data(), sockets_.size(), timeout == base::Clock::duration::max() ? nullptr : &limit, nullptr) <
+      0) {
     for (auto& socket : sockets_) socket.revents = 0;  // interrupted: nothing was looked at
   }
   asleep_.store(false);
@@ -110,6 +122,15 @@ void Engine::sleep(int timeout_ms) {
   }
   const bool alarmed = (sockets_[1].revents & POLLIN) != 0;
   if (alarmed) helped_before_ = helped_.load(std::memory_order_relaxed);  // nobody has put it off: take over
+}
+
+/// Words that somebody writes who tells nobody are looked at all the time at first, and then less often the longer all
+/// is quiet: so what comes waits a sixty-fourth longer than it took to come, and 0.2 ms at most.
+base::Clock::duration Engine::until_next_look() const noexcept {
+  constexpr base::Clock::duration kShortest = std::chrono::microseconds(50);  // that a thread can sleep
+  constexpr base::Clock::duration kLongest = std::chrono::microseconds(200);
+  const auto pause = (base::Clock::now() - quiet_since_.load(std::memory_order_relaxed)) / 64;
+  return pause < kShortest ? kNoTime : std::min(pause, kLongest);
 }
 
 /// Or puts it off.
@@ -133,22 +154,23 @@ void Engine::wake() noexcept { bell_->ring(); }
 void Engine::heard(Haste haste) noexcept {
   // An engine that is not attended may be about to sleep, and not have seen the bell.
   if (haste == Haste::soon && credits_.put_off() && attended_.load()) return;
+  if (left_.load(std::memory_order_relaxed) == Left::words) begin_quiet();  // as there is something new to wait for
   again_.store(true);
   help();
 }
 
 void Engine::help() noexcept {
   helped();  // who rang takes the turn itself if it is free: no change of thread
-  if (turn()) leave_to_thread();
+  if (turn() != Left::nothing) leave_to_thread();
 }
 
 void Engine::look() noexcept {
   helped();
   {
     const std::lock_guard turn(turn_);
-    busy_.store(work());
+    work();
   }
-  if (busy_.load() || again_.load()) leave_to_thread();
+  if (left_.load() != Left::nothing || again_.load()) leave_to_thread();
 }
 
 void Engine::helped() noexcept {
@@ -161,41 +183,42 @@ void Engine::leave_to_thread() noexcept {
   if (asleep_.load() && !attended_.load()) wake();
 }
 
-bool Engine::turn() noexcept {
+Left Engine::turn() noexcept {
   // A bell that was rung during a turn is heard by it or by the next round of this loop, whoever runs it.
   do {
     const std::unique_lock turn(turn_, std::try_to_lock);
-    if (!turn.owns_lock()) return true;
+    if (!turn.owns_lock()) return Left::work;
     again_.store(false);
-    busy_.store(work());
+    work();
   } while (again_.load());
-  return busy_.load();
+  return left_.load();
 }
 
-bool Engine::work() {
-  bool left = false;
+void Engine::work() {
+  Left left = Left::nothing;
   bool credits_posted = false;
   credits_.begin_turn();
   const auto post_credits = [&] {
-    if (!credits_posted) left |= credits_.post(attended_.load());
+    if (!credits_posted) left = std::max(left, credits_.post(attended_.load()));
     credits_posted = true;
   };
   bool listens = false;
   for (auto* put : puts_) {
     listens |= put->awaited();
     if (put->next_is_long()) post_credits();
-    left |= put->post_rung();
+    left = std::max(left, put->post_rung());
   }
   post_credits();
-  for (auto* transport : transports_) left |= transport->poll();
-  for (auto* put : armed_ahead_) {  // kernels that ring tell nobody: it never rests
+  for (auto* transport : transports_) left = std::max(left, transport->poll());
+  for (auto* put : armed_ahead_) {
     const bool more = put->arm_ahead();
     listens |= more;
-    left |= more;
+    if (more) left = std::max(left, Left::words);
   }
-  for (auto* taker : takers_) left |= taker->take_landed();
+  for (auto* taker : takers_) left = std::max(left, taker->take_landed());
   listens_.store(listens, std::memory_order_relaxed);
-  return left;
+  if (left == Left::words && left_.load(std::memory_order_relaxed) != Left::words) begin_quiet();
+  left_.store(left);
 }
 
 void Engine::watch(backends::Doorbell& bell, backends::Posting* posting) {

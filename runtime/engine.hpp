@@ -33,8 +33,8 @@ class Engine final : public backends::Listener, public device::Helper {
   class Taker {
    public:
     virtual ~Taker() = default;
-    /// In the engine's turn: what has landed. Returns whether something is still to come.
-    virtual bool take_landed() = 0;
+    /// In the engine's turn: what has landed. Returns `words` if something is still to come, `work` if something has.
+    virtual backends::Left take_landed() = 0;
   };
 
   struct Options {
@@ -90,9 +90,11 @@ class Engine final : public backends::Listener, public device::Helper {
   void loop(base::trace::Track track);
   void helped() noexcept;
   void leave_to_thread() noexcept;
-  bool turn() noexcept;
-  bool work();
+  backends::Left turn() noexcept;
+  void work();
   int rest(int patience);
+  void begin_quiet() noexcept { quiet_since_.store(base::Clock::now(), std::memory_order_relaxed); }
+  base::Clock::duration until_next_look() const noexcept;
   void sleep(int timeout_ms);
   void set_alarm() noexcept;
   void pause() const;
@@ -110,9 +112,10 @@ class Engine final : public backends::Listener, public device::Helper {
   // thread leaves the work to them, and sleeps until an alarm that they keep putting off: two threads that poll for one
   // another on one core slow both down.
   std::mutex turn_;
-  std::atomic<bool> again_{false};    // a bell was rung while somebody else had the turn
-  std::atomic<bool> listens_{false};  // a GPU's stream will ring
-  std::atomic<bool> busy_{false};     // after the last turn something was still under way
+  std::atomic<bool> again_{false};                             // a bell was rung while somebody else had the turn
+  std::atomic<bool> listens_{false};                           // a GPU's stream will ring
+  std::atomic<backends::Left> left_{backends::Left::nothing};  // after the last turn
+  std::atomic<base::Clock::time_point> quiet_since_{};         // words alone have been left since then
   std::atomic<int> watched_{0};
   std::atomic<std::uint32_t> helped_{0};  // turns of other threads than the engine's
   std::uint32_t helped_before_ = 0;

@@ -138,10 +138,12 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
   world().engine().heard(backends::Haste::now);
 }
 
-bool ReceiverCore::take_landed() {
-  if (courier_ && !courier_->has_said()) return true;
+backends::Left ReceiverCore::take_landed() {
+  using backends::Left;
+  if (courier_ && !courier_->has_said()) return Left::work;
   const std::uint64_t last = to_take_.load();
-  std::uint64_t next = taking_.load() + 1;
+  const std::uint64_t first = taking_.load() + 1;
+  std::uint64_t next = first;
   const auto depth = static_cast<std::uint64_t>(opening.options.depth);
   // Nobody reads the slot any more: its release has passed. The peer knew that before, but here nothing says so.
   const auto is_free = [&] { return next <= depth || base::reached(done, next - depth); };
@@ -153,7 +155,8 @@ bool ReceiverCore::take_landed() {
     }
     take_for_stream(next);
   }
-  return next <= last && !failed();
+  if (next > last || failed()) return Left::nothing;
+  return next > first ? Left::work : Left::words;
 }
 
 void ReceiverCore::take_for_stream(std::uint64_t epoch) {

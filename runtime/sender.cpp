@@ -34,12 +34,12 @@ void SenderCore::reach_own(device::Driver& driver) {
   world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
 }
 
-bool SenderCore::take_landed() {
+backends::Left SenderCore::take_landed() {
   const std::uint64_t over = done.value.load(std::memory_order_acquire);
   base::Progress& taken = *taken_.load();
-  if (failed()) return false;
+  if (failed()) return backends::Left::nothing;
   if (!base::reached(taken.word, over)) base::raise(taken.word, over, taken.parking);
-  return over < awaited_.load(std::memory_order_relaxed);
+  return over < awaited_.load(std::memory_order_relaxed) ? backends::Left::words : backends::Left::nothing;
 }
 
 std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault) {

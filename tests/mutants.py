@@ -30,6 +30,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = "tests/mutants.toml"
 PAGE = "docs/promises.md"
+ROWS = "tests/CMakeLists.txt"
 FIELDS = {"name", "promise", "path", "find", "replace", "edit", "test", "settings", "program", "sources", "alone", "luck"}
 
 LIMIT_MS = 4000  # of each group of ranks, at least: with a mutant, many end by it
@@ -103,11 +104,14 @@ def test_findings(mutant, tests):
 def findings(root=ROOT):
     """What is wrong with the list of mutants, a line each."""
     mutants, tests, seen, good = load(root), tests_of(root), set(), True
+    programs = planted_programs(root)
     for mutant in mutants:
         wrong = [*edit_findings(root, mutant), *test_findings(mutant, tests)]
         wrong += [f"there is no field '{key}'" for key in sorted(set(mutant.fields) - FIELDS)]
         wrong += [f"no {key}" for key in ("promise", "test") if not getattr(mutant, key)]
         wrong += [f"there is no file '{path}'" for path in mutant.sources if not (root / path).is_file()]
+        if mutant.program not in programs:
+            wrong.append(f"no test of {ROWS} plants mutants of {mutant.program}")
         if not re.fullmatch(r"\w+", mutant.name) or mutant.name in seen:
             wrong.append("the name is missing, or another mutant has it")
         seen.add(mutant.name)
@@ -116,6 +120,13 @@ def findings(root=ROOT):
             yield f"{LIST}: {mutant.name}: {line}"
     if good and (not (root / PAGE).is_file() or (root / PAGE).read_text() != page(mutants)):
         yield f"{PAGE}: differs from {LIST}: run tests/mutants.py --table"
+
+
+def planted_programs(root):
+    """The programs for which there is a test of ctest that plants mutants."""
+    text = (root / ROWS).read_text()
+    words = " ".join(re.findall(r"foreach\(program ([\w ]+)\)", text)).split() + re.findall(r"--program (\w+)", text)
+    return {word if word.endswith("_test") else f"{word}_test" for word in words} | {"conformance"}
 
 
 def page(mutants):

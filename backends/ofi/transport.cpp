@@ -154,7 +154,7 @@ class OfiTransport final : public Transport {
   std::unique_ptr<Pin> pin(const device::Extent& memory) override { return std::make_unique<OfiPin>(station_, memory); }
   std::unique_ptr<Link> connect(Rank, const Blob& peer, bool here) override;
   void try_out(device::Driver& driver) override;
-  bool poll() override;
+  Left poll() override;
   int rest(std::vector<pollfd>& tellers) override;
 
  private:
@@ -230,10 +230,11 @@ void OfiTransport::try_out(device::Driver& driver) {
   station_.ringers = ringers;
 }
 
-bool OfiTransport::poll() {
+Left OfiTransport::poll() {
   std::vector<std::unique_ptr<ArmedWork>> gone;  // its end takes the mutex itself
   const std::lock_guard lock(station_.mutex);
   bool left = false;
+  bool awaits = false;
   const auto& rails = station_.rails;
   for (std::size_t i = 0; i < rails.size(); ++i) {
     rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i); });
@@ -242,7 +243,7 @@ bool OfiTransport::poll() {
   for (Attended* one : station_.attended) left |= one->attend();
   for (TickBell* bell : station_.bells) {
     bell->look();
-    left |= bell->awaited();
+    awaits |= bell->awaited();
   }
   for (CountedLanding* landing : station_.counted) landing->look();
   for (TriggeredPut* put : station_.triggered) left |= put->look();
@@ -255,7 +256,7 @@ bool OfiTransport::poll() {
     const std::uint64_t value = word.signal->word->value.load(std::memory_order_acquire);
     if (value != std::exchange(word.seen, value)) word.signal->parking->wake();
   }
-  return left;
+  return left ? Left::work : awaits ? Left::words : Left::nothing;
 }
 
 // The descriptors are in no set of ours while nobody sleeps: each packet would wake the set.

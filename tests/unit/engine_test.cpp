@@ -55,9 +55,9 @@ class BusyTransport final : public PolledTransport {
   void count_all_but(std::thread::id thread) { waiter_ = thread; }
   int polls_of_others() const { return polls_of_others_; }
 
-  bool poll() override {
+  backends::Left poll() override {
     if (std::this_thread::get_id() != waiter_.load()) ++polls_of_others_;
-    return true;
+    return backends::Left::work;
   }
 
  private:
@@ -72,14 +72,14 @@ class SlowTransport final : public PolledTransport {
   void end_first_poll() { may_end_.release(); }
   bool found() const { return found_; }
 
-  bool poll() override {
+  backends::Left poll() override {
     if (std::exchange(first_, false)) {
       polls_.release();
       may_end_.acquire();
     } else {
       found_ = true;
     }
-    return false;
+    return backends::Left::nothing;
   }
 
  private:
@@ -87,6 +87,20 @@ class SlowTransport final : public PolledTransport {
   std::binary_semaphore may_end_{0};
   bool first_ = true;
   bool found_ = false;
+};
+
+/// Waits for a word whose writer tells nobody.
+class ListeningTransport final : public PolledTransport {
+ public:
+  int polls() const { return polls_; }
+
+  backends::Left poll() override {
+    ++polls_;
+    return backends::Left::words;
+  }
+
+ private:
+  std::atomic<int> polls_{0};
 };
 
 TEST(Engine, a_look_waits_for_the_turn_of_another_and_takes_one_of_its_own) {
@@ -128,6 +142,28 @@ TEST(Engine, its_thread_sleeps_on_while_another_takes_the_turns) {
   EXPECT_TRUE(slept_on);
   const int before = transport.polls_of_others();
   while (transport.polls_of_others() == before) std::this_thread::yield();  // it takes over
+  engine.stop();
+}
+
+/// One that looked all the time would do so 100,000 times, and one that slept for ever not at all.
+TEST(Engine, words_whose_writers_tell_nobody_are_looked_at_now_and_then) {
+  EmptyDesk desk;
+  ListeningTransport transport;
+  Engine engine(desk, {});
+  engine.add(transport);
+  engine.start();
+  std::this_thread::sleep_for(milliseconds(50));
+  const int before = transport.polls();
+  std::this_thread::sleep_for(milliseconds(200));
+  const int looks = transport.polls() - before;
+  EXPECT_GT(looks, 5);
+  EXPECT_LT(looks, 3000);
+  const int then = transport.polls();
+  while (transport.polls() < then + 3) std::this_thread::yield();
+  engine.heard(backends::Haste::now);  // something new: it looks all the time again
+  const int again = transport.polls();
+  std::this_thread::sleep_for(milliseconds(2));
+  EXPECT_GT(transport.polls() - again, 20);
   engine.stop();
 }
 
