@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "tests/kokkos/views.hpp"
@@ -120,12 +121,15 @@ void expect_ghosts(const View& view, const Block<D>& block, int number, Index st
 }
 
 /// No elements: one more dimension, of none.
-template <class Value, std::size_t D>
+template <class Value, class Layout = Kokkos::LayoutLeft, std::size_t D>
 auto make_empty(const Block<D>& block) {
   const auto extents = block.extents();
   std::array<Index, D + 1> all{};
   std::copy(extents.begin(), extents.end(), all.begin());
-  return make_view<Value, Kokkos::LayoutLeft>("none", all);
+  if constexpr (std::is_same_v<Layout, Kokkos::LayoutStride>)
+    return make_strided<Value>("none", all);
+  else
+    return make_view<Value, Layout>("none", all);
 }
 
 struct Case {
@@ -168,15 +172,17 @@ void exchange_all(Context& context, const Case& one) {
                       make_strided<std::int16_t>("c", block.extents()));
   };
   const auto none = make_empty<float>(block);
+  const auto none_right = make_empty<double, Kokkos::LayoutRight>(block);
+  const auto none_strided = make_empty<float, Kokkos::LayoutStride>(block);
   const std::array fields{views(), views()};  // which take turns
   HostStream stream;
   const Exec exec;
   const Queue<Exec> queue = queue_of<Exec>(stream, one.host_stream, exec);
   const auto& [a, b, c] = fields[1];
-  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, none, b, c);
+  Halo halo(context, queue, drawn.grid, drawn.width, drawn.options, a, none, b, none_right, c, none_strided);
   auto of_none = drawn.options;
   of_none.name = "of none";
-  Halo idle(context, queue, drawn.grid, drawn.width, of_none, none);
+  Halo idle(context, queue, drawn.grid, drawn.width, of_none, none_right);
   EXPECT_EQ(idle.describe(), "no neighbours\n");
   for (Index step = 1; step <= 5; ++step) {
     idle.exchange();
@@ -190,7 +196,7 @@ void exchange_all(Context& context, const Case& one) {
       halo.exchange();
     } else {
       const auto& [next_a, next_b, next_c] = fields[step % 2];
-      halo.exchange(next_a, none, next_b, next_c);
+      halo.exchange(next_a, none, next_b, none_right, next_c, none_strided);
     }
     queue.run([&, step] {
       for (Index seen = std::max<Index>(step - 1, 1); seen <= step;

@@ -268,6 +268,27 @@ TEST(Barrier, takes_no_message_of_the_program) {
   });
 }
 
+/// Rank 1 comes to the barrier once it has the message, whose channel it opens late.
+TEST(Barrier, comes_behind_what_was_sent) {
+  run_peers({.ranks = 2, .connect_timeout = 5s}, [](Context& context) {
+    Handle handle(Queue{Exec()}, context);
+    constexpr std::array<Index, 1> kExtents{5};
+    const auto view = make_view<int, Kokkos::LayoutRight>("view", kExtents);
+    if (context.rank() == 0) {
+      fill(view, 0, kExtents, 7);
+      const auto request = KokkosComm::send(handle, view, 1);
+      board().set(0, 1);
+      KokkosComm::barrier(Handle(handle));
+      KokkosComm::wait(request);
+    } else {
+      board().await(0, 1);
+      KokkosComm::wait(KokkosComm::recv(handle, view, 0));
+      expect(view, 0, kExtents, 7);
+      KokkosComm::barrier(Handle(handle));
+    }
+  });
+}
+
 /// After the connect timeout a barrier goes on where it was: the next one takes nothing of it. SLUICE_TIMEOUT ends it.
 TEST(Barrier, is_tried_again_after_its_limit) {
   run_peers({.ranks = 2, .timeout = 5s, .connect_timeout = 1s, .keep_going = true}, [](Context& context) {

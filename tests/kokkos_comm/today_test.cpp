@@ -231,11 +231,13 @@ TEST(Channels, are_moved_and_started_again) {
   const int right = (comm.rank() + 1) % comm.size();
   const int left = (comm.rank() + comm.size() - 1) % comm.size();
   for (int turn = 0; turn < 2; ++turn) {
-    const View sent("sent", 30), received("received", 30);
+    const View sent("sent", 30), received("received", 30), none("none", 0);
     Channel made(right, left, 7, MPI_COMM_WORLD);
     made.sendinit(sent);
+    made.sendinit(none);
     Channel channel = std::move(made);
     channel.recvinit(received);
+    channel.recvinit(none);
     for (int step = 0; step < 5; ++step) {
       Kokkos::deep_copy(sent, message(comm.rank(), right, step, 30));
       channel.start();

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -14,106 +15,150 @@
 namespace {
 
 using sluice::Stream;
+using sluice::kokkos::detail::Left;
 using sluice::kokkos::detail::Turns;
 
 const Stream kInOrder = Stream::program_order();
 
+/// Counts its turns, and says what is left.
+struct Object {
+  explicit Object(const Stream& stream = kInOrder) { turns.enlist(stream); }
+
+  Left left = Left::nothing;
+  int taken = 0, may_wait = 0;
+  Turns turns{[this](bool stream_may_wait) {
+    ++taken;
+    if (stream_may_wait) ++may_wait;
+    return stream_may_wait && left == Left::enqueueable ? left = Left::nothing : left;
+  }};
+};
+
 TEST(Turns, of_all_others_of_the_thread_are_taken) {
-  int first_taken = 0, second_taken = 0;
-  bool second_left = true;
-  Turns alone(kInOrder, [] { return true; });
-  EXPECT_TRUE(alone.take_others());
-  const Turns first(kInOrder, [&] { return ++first_taken > 0; });
-  const Turns second(kInOrder, [&] { return ++second_taken > 0 && !second_left; });
-  EXPECT_FALSE(alone.take_others());
-  second_left = false;
-  EXPECT_TRUE(alone.take_others());
-  EXPECT_EQ(first_taken, 2);
-  EXPECT_EQ(second_taken, 2);
+  Object alone;
+  EXPECT_TRUE(alone.turns.take());
+  Object first, second;
+  second.left = Left::blocked;
+  EXPECT_FALSE(alone.turns.take());
+  second.left = Left::nothing;
+  EXPECT_TRUE(alone.turns.take());
+  EXPECT_EQ(alone.taken, 3);
+  EXPECT_EQ(first.taken, 2);
+  EXPECT_EQ(second.taken, 2);
 }
+
+TEST(Turns, of_one_that_is_not_enlisted_are_its_own) {
+  Object other;
+  int taken = 0;
+  const Turns own([&](bool) { return ++taken > 0 ? Left::nothing : Left::blocked; });
+  EXPECT_TRUE(own.take());
+  EXPECT_EQ(taken, 1);
+  EXPECT_EQ(other.taken, 0);
+}
+
+/// Two streams that never wait for each other, and the default one, which waits for all.
+struct Streams {
+  int places[2] = {};
+  Stream first = of(&places[0]), second = of(&places[1]), all = of(nullptr);
+
+  static Stream of(int* place) { return Stream::cuda(reinterpret_cast<CUstream_st*>(place)); }
+};
 
 /// Behind a wait on a stream comes nothing that goes on another one; but all turns are taken.
 TEST(Turns, leave_nothing_that_a_wait_on_another_stream_would_hold_up) {
-  int taken = 0;
-  const auto on = [](int& stream) { return Stream::cuda(reinterpret_cast<CUstream_st*>(&stream)); };
-  int first = 0, second = 0;
-  const Turns in_order(kInOrder, [] { return true; });
-  const Turns waits(on(first), [] { return true; });
-  std::optional<Turns> same(std::in_place, on(first), [&] { return ++taken < 0; });
-  EXPECT_FALSE(waits.take_others());
-  EXPECT_FALSE(in_order.take_others()) << "it holds up every stream";
-  same->enlist(on(second));
-  EXPECT_TRUE(waits.take_others());
-  EXPECT_EQ(taken, 3);
-  same->enlist(kInOrder);
-  EXPECT_TRUE(waits.take_others());
+  const Streams streams;
+  Object in_order, waits(streams.first), other(streams.first);
+  other.left = Left::blocked;
+  EXPECT_FALSE(waits.turns.take());
+  EXPECT_FALSE(in_order.turns.take()) << "it holds up every stream";
+  other.turns.enlist(streams.second);
+  EXPECT_TRUE(waits.turns.take());
+  EXPECT_EQ(other.taken, 3);
+  other.turns.enlist(streams.all);
+  EXPECT_FALSE(waits.turns.take());
+  other.turns.enlist(kInOrder);
+  EXPECT_TRUE(waits.turns.take());
+}
+
+/// A stream may wait for credit once nothing is left that would come behind that.
+TEST(Turns, make_a_stream_wait_once_all_can_be_enqueued) {
+  const Streams streams;
+  Object first(streams.first), second(streams.first), elsewhere(streams.second);
+  first.left = second.left = elsewhere.left = Left::enqueueable;
+  second.left = Left::blocked;
+  EXPECT_FALSE(first.turns.take());
+  EXPECT_EQ(first.may_wait + second.may_wait, 0);
+  second.left = Left::enqueueable;
+  EXPECT_TRUE(first.turns.take());
+  EXPECT_EQ(first.left, Left::nothing);
+  EXPECT_EQ(second.left, Left::nothing);
+  EXPECT_EQ(elsewhere.may_wait, 0) << "its stream is another one's to let wait";
 }
 
 TEST(Turns, that_throw_have_nothing_left) {
-  const Turns one(kInOrder, [] { return true; });
-  const Turns failing(kInOrder, []() -> bool { throw std::runtime_error("not now"); });
-  EXPECT_TRUE(one.take_others());
+  const Object one;
+  Turns failing([](bool) -> Left { throw std::runtime_error("not now"); });
+  failing.enlist(kInOrder);
+  EXPECT_TRUE(one.turns.take());
 }
 
 /// A call takes no turn of an object that another thread has used since.
 TEST(Turns, are_those_of_the_thread_that_was_the_last_to_use_them) {
-  int taken = 0;
-  const Turns one(kInOrder, [] { return true; });
-  std::optional<Turns> other;
-  std::thread([&] { other.emplace(kInOrder, [&] { return ++taken > 0; }); }).join();
-  EXPECT_TRUE(one.take_others());
-  EXPECT_EQ(taken, 0);
-  other->enlist(kInOrder);
-  EXPECT_TRUE(one.take_others());
-  EXPECT_EQ(taken, 1);
+  const Object one;
+  std::optional<Object> other;
+  std::thread([&] { other.emplace(); }).join();
+  EXPECT_TRUE(one.turns.take());
+  EXPECT_EQ(other->taken, 0);
+  other->turns.enlist(kInOrder);
+  EXPECT_TRUE(one.turns.take());
+  EXPECT_EQ(other->taken, 1);
 }
 
 /// The thread that had them takes them until then, and a turn that it is taking is waited for.
 TEST(Turns, are_handed_over_while_they_are_taken) {
   for (int round = 0; round < 200; ++round) {
-    int plain = 0;  // a race unless the hand-over orders both threads
+    std::optional<Object> handed;  // its counts: a race unless the hand-over orders both threads
     std::atomic<bool> go{false}, over{false};
-    std::optional<Turns> handed;
     std::thread had([&] {
-      const Turns own(kInOrder, [] { return true; });
-      handed.emplace(kInOrder, [&] { return ++plain > 0; });
+      const Object own;
+      handed.emplace();
       go = true;
-      while (!over) own.take_others();
+      while (!over) own.turns.take();
     });
     while (!go) std::this_thread::yield();
     if (round % 2 == 0) {
-      handed->enlist(kInOrder);
-      ++plain;
+      handed->turns.enlist(kInOrder);
+      ++handed->taken;
     }
     handed.reset();
-    ++plain;
     over = true;
     had.join();
   }
 }
 
 TEST(Turns, may_make_objects_and_end_some) {
-  std::vector<std::unique_ptr<Turns>> made;
-  int taken = 0;
-  const Turns one(kInOrder, [] { return true; });
-  std::optional<Turns> ended(std::in_place, kInOrder, [&] { return ++taken > 0; });
-  const Turns busy(kInOrder, [&] {
+  std::vector<std::unique_ptr<Object>> made;
+  const Object one;
+  std::optional<Object> ended(std::in_place);
+  Turns busy([&](bool) {
     ended.reset();
-    for (int i = 0; i < 100; ++i) made.push_back(std::make_unique<Turns>(kInOrder, [&] { return ++taken > 0; }));
-    return true;
+    for (int i = 0; i < 100; ++i) made.push_back(std::make_unique<Object>());
+    return Left::nothing;
   });
-  EXPECT_FALSE(one.take_others()) << "some may not have had their turn";
-  EXPECT_GE(taken, 100);
+  busy.enlist(kInOrder);
+  EXPECT_FALSE(one.turns.take()) << "some may not have had their turn";
+  EXPECT_EQ(made.size(), 100U);
+  EXPECT_GE(std::ranges::count_if(made, [](const auto& each) { return each->taken == 1; }), 99);
 }
 
-/// A turn that waits for another object takes no turns: its own is under way.
+/// A turn that waits for another object takes the turns of that one alone: its own is under way.
 TEST(Turns, are_not_taken_within_others) {
-  int taken = 0;
-  const Turns one(kInOrder, [] { return true; });
-  const Turns within(kInOrder, [&] { return one.take_others(); });
-  const Turns other(kInOrder, [&] { return ++taken > 0; });
-  EXPECT_TRUE(one.take_others());
-  EXPECT_EQ(taken, 1);
+  const Object one;
+  Turns within([&](bool) { return one.turns.take() ? Left::nothing : Left::blocked; });
+  within.enlist(kInOrder);
+  const Object other;
+  EXPECT_TRUE(one.turns.take());
+  EXPECT_EQ(other.taken, 1);
+  EXPECT_EQ(one.taken, 2);
 }
 
 }  // namespace

@@ -172,8 +172,8 @@ class Messages {
   /// its peer. `early`: in program order also by any other `wait` or `test`, of these Messages and of all that do this
   /// and that its thread was the last to use. A wait that blocks thus receives the messages of all of them and puts
   /// what could not be put before, and ranks may post any number; for programs that receive nothing into memory that
-  /// they still send. On a stream nothing is unpacked before it is waited for, but these puts are done, too: the stream
-  /// comes to a wait behind all that its thread has posted on it.
+  /// they still send. On a GPU's stream nothing is unpacked before it is waited for, but these puts are done, too: no
+  /// wait is enqueued there ahead of what the thread has sent on that stream.
   enum class Unpacks : std::uint8_t { when_waited_for, early };
 
   /// Called where a channel is opened, within the call that it was given to.
@@ -183,19 +183,19 @@ class Messages {
   /// @param depth  of its channels, at both ends
   Messages(Context& context, const Queue<Exec>& queue, std::string name, int depth = 4,
            Unpacks unpacks = Unpacks::when_waited_for)
-      : context_(context), queue_(queue), name_(std::move(name)), depth_(depth),
-        early_(unpacks == Unpacks::early && in_program_order()) {
+      : context_(context), queue_(queue), name_(std::move(name)), depth_(depth), early_(unpacks == Unpacks::early),
+        turns_([this](bool stream_may_wait) { return turn(stream_may_wait); }) {
     if (depth_ < 1) throw Error(Code::bad_argument, context_.rank(), -1, 0, 0, "messages have a depth of 1 or more");
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::pack>{});
     detail::launch(queue.exec(), "sluice: load", 1, detail::MoveBox<Exec, detail::Way::unpack>{});
-    if (unpacks == Unpacks::early) turns_.emplace(queue_.stream(), [this] { return turn(); });
+    enlist();
   }
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
   /// Sends what `pack(slot)` enqueues to be written to `slot`, of `bytes` bytes, aligned to 64. If messages are
   /// unpacked early, any wait of this thread may call `pack`: what it refers to stays valid until `wait` has returned,
-  /// and it waits for no other thread.
+  /// and it waits for no other thread, nor on a GPU's stream for other messages.
   /// @param contents  describes the message, alike at both ends: ChannelOptions::contents. Unset: its bytes
   template <class Pack>
   Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
@@ -206,7 +206,7 @@ class Messages {
       message->end();
     else
       post(way_to(out_, peer), message, contents), ++unsent_;
-    push();
+    put_what_can_be();
     return {peer, true, std::move(message)};
   }
   /// `unpack(slot)` enqueues what reads it. It is called by the `wait` for this message, or for a later one of the
@@ -220,7 +220,7 @@ class Messages {
       message->end();
     else
       post(way_to(in_, peer), message, contents);
-    push();
+    put_what_can_be();
     return {peer, false, std::move(message)};
   }
 
@@ -236,11 +236,12 @@ class Messages {
   }
 
   /// Later work on the queue may overwrite what was sent, or finds what was received. In program order blocks until
-  /// that has happened. On a GPU blocks the host as long as a message of this object, or if they are unpacked early of
-  /// any on this stream, is not put because its peer has not asked for it: once for each channel, and up to the connect
-  /// timeout. What is to be received may take SLUICE_TIMEOUT from when nothing of these is left to be put.
+  /// that has happened. On a GPU's stream blocks the host as long as something that was sent there earlier, by this
+  /// object or others that unpack early, is not put because its peer has not asked for it, unless the message lands
+  /// first. What is to be received may take SLUICE_TIMEOUT, on a GPU's stream from when its wait is enqueued.
   /// @throws Error{Code::timeout} for a message that its peer has not asked for, or sent anything of, in the connect
-  ///   timeout: that changes nothing, and can be tried again
+  ///   timeout; for one that has not landed in SLUICE_TIMEOUT while something is not put: that changes nothing, and can
+  ///   be tried again
   void wait(const Request& request) {
     if (request.message_ == nullptr) return;
     const detail::ToolRegion region("sluice: messages wait");
@@ -255,8 +256,8 @@ class Messages {
   bool test(const Request& request) {
     enlist();
     if (over(request)) return true;
-    const bool idle = take_turns();
-    if (!early_ && !request.sent_ && (idle || in_program_order())) take_arrived(in_.at(request.peer_));
+    const bool idle = turns_.take();
+    if (!request.sent_ && !unpacks_early()) take_arrived(in_.at(request.peer_), idle && !in_program_order());
     return over(request);
   }
 
@@ -352,23 +353,23 @@ class Messages {
     direction.waiting.clear();
   }
 
-  /// True if a put would not block the host. On a stream a put waits for credit by itself, once connected.
-  bool ready(Sender& sender) const {
-    switch (queue_.stream().kind()) {
-      case Stream::Kind::program_order: return sender.credited();
-      case Stream::Kind::host: return true;
-      default: return sender.connected();
-    }
-  }
   bool in_program_order() const noexcept { return queue_.stream().kind() == Stream::Kind::program_order; }
+  bool on_host_stream() const noexcept { return queue_.stream().kind() == Stream::Kind::host; }
+  bool on_gpu() const noexcept { return !in_program_order() && !on_host_stream(); }
+  bool unpacks_early() const noexcept { return early_ && in_program_order(); }
+  /// On a host stream a put waits for its peer by itself, and nothing is ever left.
   void enlist() {
-    if (turns_) turns_->enlist(queue_.stream());
+    if (early_ && !on_host_stream()) turns_.enlist(queue_.stream());
   }
-  bool take_others() const { return !turns_ || turns_->take_others(); }
-  /// Its own turn, and those of others. Returns true if a wait of the queue would hold up nothing: @see Turns
-  bool take_turns(const Direction<Receiver>* but = nullptr) {
-    const bool here = turn(but);
-    return take_others() && here;
+  void put_what_can_be() {
+    if (on_gpu())
+      static_cast<void>(turns_.take());
+    else
+      push(false);
+  }
+  /// True if a put would neither block the host nor, unless it may, make a GPU's stream wait for credit.
+  bool ready(Sender& sender, bool stream_may_wait) const {
+    return on_host_stream() || sender.credited() || (on_gpu() && stream_may_wait && sender.connected());
   }
   /// Packs or unpacks a message. Its functions may wait for other Messages: no turn of these is taken meanwhile.
   void move(Message& message, std::byte* slot) {
@@ -379,20 +380,19 @@ class Messages {
     } moving(moving_);
     message.move(queue_, slot);
   }
-  /// Puts without blocking. Returns true if nothing is left.
-  bool push() {
-    if (unsent_ == 0) return true;
+  /// Puts without blocking.
+  void push(bool stream_may_wait) {
+    if (unsent_ == 0) return;
     for (auto& [peer, direction] : out_) {
       try {
-        push(direction.waiting);
+        push(direction.waiting, stream_may_wait);
       } catch (...) {
         fail(direction, std::current_exception());
       }
     }
-    return unsent_ == 0;
   }
-  void push(std::deque<Waiting<Sender>>& waiting) {
-    for (; !waiting.empty() && ready(waiting.front().way->end); waiting.pop_front(), --unsent_) {
+  void push(std::deque<Waiting<Sender>>& waiting, bool stream_may_wait) {
+    for (; !waiting.empty() && ready(waiting.front().way->end, stream_may_wait); waiting.pop_front(), --unsent_) {
       Sender& end = waiting.front().way->end;
       Message& message = *waiting.front().message;
       move(message, end.acquire(queue_.stream()).data());
@@ -400,46 +400,37 @@ class Messages {
       message.end();
     }
   }
-  /// Blocks until the message is put.
-  void await_peer(const Message& message, Direction<Sender>& to) {
-    const auto connected_by = deadline_after(context_.connect_timeout());
-    const auto deadline = deadline_after(context_.timeout());
-    for (push(); !message.over; push()) {
-      take_others();
-      if (early_) take_arrived(nullptr);
-      if (message.over) return;
-      Sender& end = to.waiting.front().way->end;
-      if (Clock::now() > connected_by && !end.connected())
-        end.wait_connected(Timeout::zero());  // which says what is wrong
-      if (Clock::now() > deadline)
-        throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
-                    "rank " + std::to_string(end.peer()) + " has not taken the messages before, of '" + name_ + "'");
-      std::this_thread::yield();
-    }
+  /// Puts without blocking, and takes messages early.
+  detail::Left turn(bool stream_may_wait) {
+    using detail::Left;
+    if (moving_) return Left::nothing;
+    push(stream_may_wait);
+    const bool none_to_come = !unpacks_early() || take_arrived();
+    if (none_to_come && unsent_ == 0) return Left::nothing;
+    return on_gpu() && all_connected() ? Left::enqueueable : Left::blocked;
   }
-  /// Unpacks the messages that have landed, of all peers except `but`, which may be null. Returns true if none of
+  bool all_connected() const {
+    return std::ranges::all_of(out_, [](const auto& one) {
+      return std::ranges::all_of(one.second.waiting, [](const auto& each) { return each.way->end.connected(); });
+    });
+  }
+  /// Unpacks the messages that have landed, of all peers but the one that a call waits for. Returns true if none of
   /// them is still to be received.
-  bool take_arrived(const Direction<Receiver>* but) {
+  bool take_arrived() {
     bool all = true;
     for (auto& [peer, direction] : in_) {
-      if (&direction == but) continue;
-      take_arrived(direction);
+      if (&direction == awaited_) continue;
+      take_arrived(direction, false);
       all = all && direction.waiting.empty();
     }
     return all;
   }
-  /// Puts without blocking, and takes messages early. Returns true if no call that blocks has to do it again.
-  bool turn(const Direction<Receiver>* but = nullptr) {
-    if (moving_) return true;
-    const bool put = push();
-    return (!early_ || take_arrived(but)) && put;
-  }
-  void take_arrived(Direction<Receiver>& from) {
+  /// `enqueue`: on a stream also enqueues the waits for those that have not.
+  void take_arrived(Direction<Receiver>& from, bool enqueue) {
     while (!from.waiting.empty()) {
       Receiver& end = from.waiting.front().way->end;
       try {
-        if (!in_program_order()) {
-          if (!end.connected()) return;
+        if (enqueue && end.connected()) {
           take(from, std::nullopt);
         } else if (auto slot = end.test()) {
           take(from, slot);
@@ -449,6 +440,21 @@ class Messages {
       } catch (...) {
         fail(from, std::current_exception());
       }
+    }
+  }
+  /// Blocks until the message is put.
+  void await_peer(const Message& message, Direction<Sender>& to) {
+    const auto connected_by = deadline_after(context_.connect_timeout());
+    const auto deadline = deadline_after(context_.timeout());
+    for (push(false); !message.over; std::this_thread::yield()) {
+      turns_.take();
+      if (message.over) return;
+      Sender& end = to.waiting.front().way->end;
+      if (Clock::now() > connected_by && !end.connected())
+        end.wait_connected(Timeout::zero());  // which says what is wrong
+      if (Clock::now() > deadline)
+        throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
+                    "rank " + std::to_string(end.peer()) + " has not taken the messages before, of '" + name_ + "'");
     }
   }
 
@@ -489,27 +495,22 @@ class Messages {
   /// Blocks until the host may enqueue the wait for the next message. Meanwhile takes turns, which the peer of this one
   /// may depend on. Returns the slot if the message lands in the meantime.
   std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end) {
-    const bool on_host_stream = queue_.stream().kind() == Stream::Kind::host;
-    if (take_turns(&from) && (end.connected() || on_host_stream)) return std::nullopt;
+    const struct Awaited {
+      Awaited(const Direction<Receiver>*& of, const Direction<Receiver>& one) : awaited(of) { awaited = &one; }
+      ~Awaited() { awaited = nullptr; }
+      const Direction<Receiver>*& awaited;
+    } awaited(awaited_, from);
     const auto connected_by = deadline_after(context_.connect_timeout());
-    const auto deadline = in_program_order() ? deadline_after(context_.timeout()) : connected_by;
-    for (Timeout step = kShortTurn; !take_turns(&from); step = std::min(2 * step, kLongTurn)) {
-      if (!end.connected() && Clock::now() >= connected_by) break;
-      if (Clock::now() >= deadline)
+    const auto deadline = deadline_after(context_.timeout());
+    for (Timeout step = kShortTurn;; step = std::min(2 * step, kLongTurn)) {
+      const bool idle = turns_.take();
+      if (idle && (on_host_stream() || end.connected())) return std::nullopt;
+      if (!end.connected() && Clock::now() >= connected_by) end.wait_connected(Timeout::zero());
+      if (!idle && Clock::now() >= deadline)
         throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
-                    in_program_order()
-                        ? "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'"
-                        : "a message of '" + name_ +
-                              "' is not waited for: what was sent before it, on the "
-                              "same stream, has not been asked for");
-      if (!in_program_order()) {
-        std::this_thread::yield();
-      } else if (auto slot = end.wait_for(step)) {
-        return slot;
-      }
+                    "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'");
+      if (auto slot = end.wait_for(step)) return slot;
     }
-    if (!on_host_stream) end.wait_connected(std::max(Timeout::zero(), Timeout(connected_by - Clock::now())));
-    return std::nullopt;
   }
 
   static constexpr Timeout kShortTurn = std::chrono::microseconds(50);
@@ -524,7 +525,8 @@ class Messages {
   std::map<Rank, Direction<Receiver>> in_;
   std::size_t unsent_ = 0;  // messages to all peers
   bool moving_ = false;
-  std::optional<detail::Turns> turns_;  // where messages are unpacked early; last: it ends first
+  const Direction<Receiver>* awaited_ = nullptr;
+  detail::Turns turns_;  // last: it ends first
 };
 
 template <class Exec>

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets a call that blocks move what other objects of its thread have posted.
+// Lets a call that waits or tests move what other objects of its thread have posted.
 #pragma once
 
 #include <sluice/stream.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,13 +17,18 @@
 
 namespace sluice::kokkos::detail {
 
-/// The turns of one object: each moves what the object has posted, without blocking. While a call of one object blocks,
-/// it takes the turns of all objects that its thread was the last to use, as its peer may wait for any of them first.
+/// What an object has still to move: nothing; puts that can be enqueued, but make a GPU's stream wait for credit; or
+/// also what cannot be moved yet.
+enum class Left : std::uint8_t { nothing, enqueueable, blocked };
+
+/// The turns of one object: each moves what the object has posted, without blocking. A call of one object takes its own
+/// turn and, once enlisted, those of all objects that its thread was the last to use, as its peer may wait for any of
+/// them first.
 class Turns {
  public:
-  /// `turn` never blocks, and returns true if nothing is left to be moved. Its exceptions are dropped, as the call that
-  /// waits for the failed message throws them again.
-  Turns(const Stream& stream, std::function<bool()> turn) : turn_(std::move(turn)) { enlist(stream); }
+  /// `turn(stream_may_wait)` never blocks, and returns what is left; it makes a stream wait only if it may. Its
+  /// exceptions are dropped, as the call that waits for the failed message throws them again.
+  explicit Turns(std::function<Left(bool)> turn) : turn_(std::move(turn)) {}
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
   ~Turns() { leave(); }
@@ -39,22 +46,20 @@ class Turns {
     }
     stream_ = stream;
   }
-  /// Takes the turns of all other objects of this thread, unless that is being done. Returns true if a wait of this
-  /// object would hold up nothing of theirs: in program order it holds up all that is left to be moved, on a stream
-  /// what is left to be enqueued there.
-  bool take_others() const {
-    Thread& thread = *thread_;
-    if (thread.count.load(std::memory_order_relaxed) == 1 || thread.taking) return true;
-    const std::lock_guard lock(thread.mutex);
-    thread.taking = true;
-    const std::size_t changes = thread.changes;
-    bool none_left = true;
-    for (std::size_t i = 0; i < thread.all.size(); ++i) {  // a turn may make objects, and end some
-      const Turns* const other = thread.all[i];
-      if (other != this && !other->take(stream_)) none_left = false;
+  /// Takes turns, unless that is being done. Returns true if a wait of this object would hold up nothing: in program
+  /// order it holds up all that is left, on a stream what is left to be enqueued there. A stream waits for credit only
+  /// once nothing that cannot be enqueued yet would come behind that.
+  bool take() const {
+    if (thread_ == nullptr || thread_->count.load(std::memory_order_relaxed) == 1 || thread_->taking) {
+      Left own = turn(false);
+      if (own == Left::enqueueable) own = turn(true);
+      return own == Left::nothing;
     }
-    thread.taking = false;
-    return none_left && thread.changes == changes;
+    Thread& thread = *thread_;
+    const std::lock_guard lock(thread.mutex);
+    Left left = take_all(thread, false);
+    if (left == Left::enqueueable) left = take_all(thread, true);
+    return left == Left::nothing;
   }
 
  private:
@@ -85,12 +90,31 @@ class Turns {
     threads[&id_of_thread] = made;
     return made;
   }
-  /// Returns true if a wait on `waiting` would hold up nothing.
-  bool take(const Stream& waiting) const noexcept {
+  /// Returns the most that a wait of this object would hold up.
+  Left take_all(Thread& thread, bool stream_may_wait) const {
+    thread.taking = true;
+    const std::size_t changes = thread.changes;
+    Left left = Left::nothing;
+    for (std::size_t i = 0; i < thread.all.size(); ++i) {  // a turn may make objects, and end some
+      const Turns* const one = thread.all[i];
+      const bool here = shares_stream_with(*one);
+      const Left of_one = one->turn(stream_may_wait && here);
+      if (here || stream_.kind() == Stream::Kind::program_order) left = std::max(left, of_one);
+    }
+    thread.taking = false;
+    return thread.changes == changes ? left : Left::blocked;
+  }
+  /// CUDA's and HIP's default stream waits for others, and they for it.
+  bool shares_stream_with(const Turns& other) const noexcept {
+    const auto is_default = [](const Stream& stream) { return stream.handle() == nullptr; };
+    return stream_ == other.stream_ ||
+           (stream_.kind() == other.stream_.kind() && (is_default(stream_) || is_default(other.stream_)));
+  }
+  Left turn(bool stream_may_wait) const noexcept {
     try {
-      return turn_() || (waiting.kind() != Stream::Kind::program_order && waiting != stream_);
+      return turn_(stream_may_wait);
     } catch (...) {
-      return true;
+      return Left::nothing;
     }
   }
   void leave() noexcept {
@@ -103,7 +127,7 @@ class Turns {
     thread_.reset();
   }
 
-  std::function<bool()> turn_;
+  std::function<Left(bool)> turn_;
   Stream stream_;
   std::shared_ptr<Thread> thread_;
 };

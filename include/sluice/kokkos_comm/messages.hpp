@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,7 +28,7 @@ template <class Exec>
 class Barriers {
  public:
   Barriers(Context& context, const kokkos::Queue<Exec>& queue, const std::string& name, int depth)
-      : messages_(context, queue, name, depth) {}
+      : messages_(context, queue, name, depth, Messages::Unpacks::early) {}
 
   /// Enqueues one; goes on with the one before if that has thrown.
   void pass() {
@@ -71,9 +72,9 @@ class Channel {
   }
 
   /// Enqueues: what the Views to send have at this point of the queue is sent; those to be received into are the
-  /// peer's until `wait`. What a peer has not started to receive in program order, or has not opened its channel for on
-  /// a GPU's stream, is put by a later call: of this, or one that blocks, of the same thread, with any communicator.
-  /// The first time it opens channels.
+  /// peer's until `wait`. In program order what a peer has not started to receive yet, and on a GPU's stream what it has
+  /// not opened its channel for, is put by a later call: of this, or one that waits or tests, of the same thread, with
+  /// any communicator. The first time it opens channels.
   /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
   void start() { all_->start(); }
   /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
@@ -136,7 +137,7 @@ class Channel {
     }
 
     void start() {
-      turns.enlist(queue.stream());
+      enlist();
       check(!started, "starts again before its wait");
       if (!opens.empty()) {
         Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
@@ -146,44 +147,39 @@ class Channel {
       }
       started = true;
       unsent = out.size();
-      push();
+      push(false);
+      if (!in_program_order()) turns.take();
     }
 
     void wait() {
       if (!started) return;
-      turns.enlist(queue.stream());
+      enlist();
       using Clock = std::chrono::steady_clock;
       const auto begin = Clock::now();
       for (Timeout turn = kShortTurn;; turn = std::min(2 * turn, kLongTurn)) {
-        const bool sent = push();
-        const bool none_left = turns.take_others();
-        if (in_program_order()) {
-          const Timeout sleep = !sent ? Timeout::zero() : none_left ? turn : kShortTurn;
+        push(false);  // which throws what has failed: a turn does not
+        const bool idle = turns.take();
+        if (idle && !in_program_order()) {
+          for (; received < in.size() && enqueues(in[received]->end()); ++received) in[received]->wait();
+        } else {
+          const Timeout sleep = unsent > 0 ? Timeout::zero() : idle ? turn : kShortTurn;
           while (received < in.size() && in[received]->wait_for(sleep)) ++received;
-        } else if (sent && none_left) {
-          for (; received < in.size() && ready(in[received]->end()); ++received) in[received]->wait();
         }
-        if (sent && received == in.size()) break;
-        check_time(Clock::now() - begin, none_left);
-        if (!sent || !in_program_order()) std::this_thread::yield();
+        if (unsent == 0 && received == in.size()) break;
+        check_time(Clock::now() - begin);
+        if (unsent > 0 || !in_program_order()) std::this_thread::yield();
       }
       for (const auto& one : out) one->acquire();
       received = 0;
       started = false;
     }
-    void check_time(std::chrono::nanoseconds passed, bool none_left) {
+    void check_time(std::chrono::nanoseconds passed) {
       const bool late = passed > ends->context().timeout();
-      const bool connects_late = passed > ends->context().connect_timeout();
-      const auto fail = [&](auto& end, const std::string& why) {
-        throw Error(Code::timeout, ends->context().rank(), end.peer(), end.tag(), end.epoch() + 1, why);
-      };
       const auto look_at = [&](auto& end) {
-        if (connects_late && !end.connected()) end.wait_connected(Timeout::zero());
-        if (connects_late && !none_left && !in_program_order())
-          fail(end,
-               "a Channel of KokkosComm is not waited for: what was sent before it, on the same stream, has not "
-               "been asked for");
-        if (late) fail(end, "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm");
+        if (passed > ends->context().connect_timeout() && !end.connected()) end.wait_connected(Timeout::zero());
+        if (late)
+          throw Error(Code::timeout, ends->context().rank(), end.peer(), end.tag(), end.epoch() + 1,
+                      "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm");
       };
       if (unsent > 0)
         look_at(out[out.size() - unsent]->end());
@@ -191,23 +187,33 @@ class Channel {
         look_at(in[received]->end());
     }
 
-    /// Puts what may be put without the host waiting. Returns whether that is all.
-    bool push() {
+    /// Puts without blocking.
+    kokkos::detail::Left push(bool stream_may_wait) {
+      using kokkos::detail::Left;
       for (; unsent > 0; --unsent) {
         AnyOut& next = *out[out.size() - unsent];
-        if (!ready(next.end())) return false;
+        if (!ready(next.end(), stream_may_wait)) break;
         next.put();
       }
-      return true;
+      const auto left = std::span(out).last(unsent);
+      if (left.empty()) return Left::nothing;
+      const bool can_be = std::ranges::all_of(left, [&](const auto& one) { return enqueues(one->end()); });
+      return can_be && !in_program_order() ? Left::enqueueable : Left::blocked;
     }
-    bool ready(Sender& end) const { return in_program_order() ? end.credited() : enqueues(end); }
-    bool ready(Receiver& end) const { return enqueues(end); }
+    bool ready(Sender& end, bool stream_may_wait) const {
+      if (queue.stream().kind() == Stream::Kind::host) return true;
+      return end.credited() || (stream_may_wait && !in_program_order() && end.connected());
+    }
     /// On a host stream an operation waits for its peer by itself; on a GPU's the host would.
     template <class End>
     bool enqueues(End& end) const {
       return queue.stream().kind() == Stream::Kind::host || end.connected();
     }
 
+    /// On a host stream nothing is ever left.
+    void enlist() {
+      if (queue.stream().kind() != Stream::Kind::host) turns.enlist(queue.stream());
+    }
     bool in_program_order() const noexcept { return queue.stream().kind() == Stream::Kind::program_order; }
     void check(bool right, const char* what) const {
       if (!right)
@@ -229,7 +235,7 @@ class Channel {
     bool started = false;
     std::size_t unsent = 0;
     std::size_t received = 0;
-    kokkos::detail::Turns turns{queue.stream(), [this] { return push(); }};  // last: it ends first
+    kokkos::detail::Turns turns{[this](bool stream_may_wait) { return push(stream_may_wait); }};  // last: it ends first
   };
 
   std::unique_ptr<All> all_;
