@@ -61,16 +61,17 @@ void expect_equal(const View& ours, const View& theirs, const std::string& what)
   EXPECT_EQ(wrong, 0U) << "elements of " << ours.label() << " after " << what;
 }
 
-/// The fields of a test: three or four entities, types and layouts.
+/// The fields of a test: three or four entities, types and layouts, and one that has no elements.
 template <std::size_t D>
 auto make_fields(const auto& local) {
   auto cells = make_pair<double, Host>("cells", local, 2, grid::Cell());
   auto nodes = make_pair<float, Kokkos::LayoutLeft, Host>("nodes", local, 1, grid::Node());
   auto faces = make_pair<std::int64_t, Host>("faces", local, 3, grid::Face<grid::Dim::I>());
+  auto none = make_pair<double, Host>("none", local, 0, grid::Cell());
   if constexpr (D == 2)
-    return std::tuple(cells, nodes, faces);
+    return std::tuple(cells, nodes, none, faces);
   else
-    return std::tuple(cells, nodes, faces,
+    return std::tuple(cells, nodes, none, faces,
                       make_pair<int, Kokkos::LayoutLeft, Host>("edges", local, 1, grid::Edge<grid::Dim::K>()));
 }
 

@@ -72,9 +72,9 @@ class Channel {
   }
 
   /// Enqueues: what the Views to send have at this point of the queue is sent; those to be received into are the
-  /// peer's until `wait`. In program order what a peer has not started to receive yet, and on a GPU's stream what it has
-  /// not opened its channel for, is put by a later call: of this, or one that waits or tests, of the same thread, with
-  /// any communicator. The first time it opens channels.
+  /// peer's until `wait`. In program order what a peer has not started to receive yet, and on a GPU's stream what it
+  /// has not opened its channel for, is put by a later call: of this, or one that waits or tests, of the same thread,
+  /// with any communicator. The first time it opens channels.
   /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
   void start() { all_->start(); }
   /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
