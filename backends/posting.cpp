@@ -8,12 +8,14 @@ namespace sluice::backends {
 Posting::Posting(device::Watch& watch, int depth, std::size_t rails)
     : watch_(watch), shares_over_(static_cast<std::size_t>(depth)), posted_(rails) {}
 
-Left Posting::post_rung() {
+AfterTurn Posting::post_rung() {
   const std::uint64_t last = rung();
   const bool awaits = awaited();
+  const std::uint64_t before = posted_.front();
   bool busy = false;
   for (std::size_t rail = 0; rail < posted_.size(); ++rail) busy |= post_rung(rail, last);
-  return busy ? Left::work : awaits ? Left::words : Left::nothing;
+  if (busy || (awaits && posted_.front() != before)) return AfterTurn::work;
+  return awaits ? AfterTurn::words : AfterTurn::nothing;
 }
 
 bool Posting::post_rung(std::size_t rail, std::uint64_t rung) {

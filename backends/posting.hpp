@@ -20,9 +20,8 @@ class Posting {
   Posting& operator=(const Posting&) = delete;
   virtual ~Posting() = default;
 
-  /// Posts what was rung and not yet posted; returns what is left. A busy rail holds back no other. Only who has the
-  /// engine's turn calls it.
-  Left post_rung();
+  /// Posts what was rung and not yet posted. A busy rail holds back no other. Called within the engine's turn only.
+  AfterTurn post_rung();
 
   /// An epoch stands for all before it, which need not be posted then.
   virtual bool cumulative() const noexcept { return false; }

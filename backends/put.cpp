@@ -143,11 +143,13 @@ void RungPut::let_kernels_ring(const kernel::Count& epochs) {
 }
 
 /// Nor is early too early: a kernel rings when the credit has come, and the source is read after that.
-bool RungPut::arm_ahead() {
+AfterTurn RungPut::arm_ahead() {
   const std::uint64_t last = may_be_rung_.load(std::memory_order_acquire);
   const auto part = [&](std::uint64_t epoch) { return epochs_ != nullptr ? whole_ : part_of(epoch); };
+  const std::uint64_t before = ahead_;
   while (ahead_ < last && announce(ahead_ + 1, part(ahead_ + 1))) ++ahead_;
-  return ahead_ < last && watch_.done.value.load(std::memory_order_acquire) < last;
+  if (ahead_ >= last || watch_.done.value.load(std::memory_order_acquire) >= last) return AfterTurn::nothing;
+  return ahead_ > before ? AfterTurn::work : AfterTurn::words;
 }
 
 /// Its end has failed, and nobody rings any more.

@@ -130,7 +130,7 @@ class Doorbell {
   /// What kernels store 1 to when they ring, before they store the count to the word: a NIC's counter. Null: the word
   /// is all.
   virtual std::uint64_t* counter_for_kernels() const noexcept { return nullptr; }
-  /// From now on they ring it, and tell nobody how often they will: its listener never rests.
+  /// From now on they ring it, and tell nobody how often they will: its listener always polls it.
   virtual void let_kernels_ring() noexcept { rings.store(std::numeric_limits<std::uint64_t>::max()); }
   /// A GPU's stream will ring it, and has not done so yet.
   virtual bool awaited() const noexcept {
@@ -183,9 +183,9 @@ class RungPut : public Put {
 
   /// From now on kernels ring its bell for each epoch that they count in `epochs`, which moves the whole slot.
   void let_kernels_ring(const kernel::Count& epochs);
-  /// In the engine's turn: what a GPU's stream or kernels may ring for next is announced. Returns whether there is
-  /// more, which cannot be yet.
-  bool arm_ahead();
+  /// In the engine's turn: what a GPU's stream or kernels may ring for next is announced. Returns `words` or `work` if
+  /// there is more, which cannot be yet.
+  AfterTurn arm_ahead();
   /// A GPU's stream has passed all that its driver took: what it has not rung for by now it never will.
   void forget_refused_rings() noexcept;
 

@@ -221,9 +221,9 @@ class Link {
   virtual std::string obstacle() const { return {}; }
 };
 
-/// What is left after a turn of the engine: nothing; words to look at, whose writers tell nobody, as GPUs' streams and
-/// kernels; or work that is under way.
-enum class Left : std::uint8_t { nothing, words, work };
+/// The state after a turn of the engine: nothing is left; the engine must poll `words` that a GPU's stream or kernel
+/// will change without waking anybody, and none has changed; or work is under way, or such a word has changed.
+enum class AfterTurn : std::uint8_t { nothing, words, work };
 
 /// One backend, open, in one rank.
 class Transport {
@@ -239,8 +239,8 @@ class Transport {
   /// Streams of the driver's current GPU will fire puts. What takes long to find out for that is found out now, once:
   /// any thread may call it, and only who calls it waits.
   virtual void try_out(device::Driver& driver) = 0;
-  /// Moves what is under way, and returns what is left; only who has the engine's turn calls it.
-  virtual Left poll() = 0;
+  /// Moves what is under way. Called within the engine's turn only.
+  virtual AfterTurn poll() = 0;
   /// Nothing is under way: adds what tells the engine that there is something to poll for. Returns how many
   /// milliseconds it may sleep at most. Only who has the engine's turn calls it.
   virtual int rest(std::vector<pollfd>& tellers) = 0;

@@ -22,14 +22,14 @@ bool Credits::put_off() noexcept {
 
 void Credits::begin_turn() noexcept { turn_began_ = any_wait() ? Clock::now().time_since_epoch().count() : 0; }
 
-backends::Left Credits::post(bool may_hold) {
+backends::AfterTurn Credits::post(bool may_hold) {
   constexpr auto kHeldAtMost = std::chrono::milliseconds(1);
   const bool rung = put_off_.exchange(0) != 0 && turn_began_ != 0;
   const Ticks held_since = held_since_.load(std::memory_order_relaxed);
   const Ticks oldest = held_since != 0 ? held_since : turn_began_;
   // What nobody said may wait does not: there would be no end to it.
   may_hold = may_hold && oldest != 0 && Clock::duration(turn_began_ - oldest) < kHeldAtMost;
-  auto left = backends::Left::nothing;
+  auto left = backends::AfterTurn::nothing;
   bool posts = false;
   bool holds = false;
   for (const Row& row : rows_) {

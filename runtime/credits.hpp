@@ -31,7 +31,7 @@ class Credits {
   /// Before puts are posted, some of which take credits along.
   void begin_turn() noexcept;
   /// Posts what does not wait; returns what is left. `may_hold`: another turn comes soon.
-  backends::Left post(bool may_hold);
+  backends::AfterTurn post(bool may_hold);
 
  private:
   struct Row {

@@ -16,8 +16,8 @@
 
 namespace sluice::runtime {
 
+using backends::AfterTurn;
 using backends::Haste;
-using backends::Left;
 
 namespace {
 
@@ -88,8 +88,7 @@ int Engine::rest(int patience) {
     set_alarm();
     return patience;
   }
-  const Left left = turn();
-  if (left == Left::work || (left == Left::words && until_next_look() == kNoTime)) return 0;
+  if (turn() || (left_.load() == AfterTurn::words && until_next_look() == kNoTime)) return 0;
   const std::lock_guard turn(turn_);
   for (auto* transport : transports_) {
     const int limit = transport->rest(sockets_);
@@ -103,9 +102,9 @@ void Engine::sleep(int timeout_ms) {
   asleep_.store(true);
   base::Clock::duration timeout = timeout_ms < 0 ? base::Clock::duration::max() : std::chrono::milliseconds(timeout_ms);
   if (!attended_.load()) {
-    const Left left = again_.load() ? Left::work : left_.load();
-    if (left == Left::work) timeout = kNoTime;
-    if (left == Left::words) timeout = std::min(timeout, until_next_look());
+    const AfterTurn left = again_.load() ? AfterTurn::work : left_.load();
+    if (left == AfterTurn::work) timeout = kNoTime;
+    if (left == AfterTurn::words) timeout = std::min(timeout, until_next_look());
   }
   if (stopping_.load()) timeout = kNoTime;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
@@ -124,8 +123,8 @@ void Engine::sleep(int timeout_ms) {
   if (alarmed) helped_before_ = helped_.load(std::memory_order_relaxed);  // nobody has put it off: take over
 }
 
-/// Words that somebody writes who tells nobody are looked at all the time at first, and then less often the longer all
-/// is quiet: so what comes waits a sixty-fourth longer than it took to come, and 0.2 ms at most.
+/// The engine polls words without a pause at first, then the less often the longer nothing happens: it sees a change
+/// after a sixty-fourth of the quiet time at most, and within 0.2 ms.
 base::Clock::duration Engine::until_next_look() const noexcept {
   constexpr base::Clock::duration kShortest = std::chrono::microseconds(50);  // that a thread can sleep
   constexpr base::Clock::duration kLongest = std::chrono::microseconds(200);
@@ -154,23 +153,26 @@ void Engine::wake() noexcept { bell_->ring(); }
 void Engine::heard(Haste haste) noexcept {
   // An engine that is not attended may be about to sleep, and not have seen the bell.
   if (haste == Haste::soon && credits_.put_off() && attended_.load()) return;
-  if (left_.load(std::memory_order_relaxed) == Left::words) begin_quiet();  // as there is something new to wait for
+  const bool polls = left_.load() == AfterTurn::words;
+  if (polls) begin_quiet();  // as there is something new to wait for
   again_.store(true);
   help();
+  if (polls) leave_to_thread();
 }
 
 void Engine::help() noexcept {
   helped();  // who rang takes the turn itself if it is free: no change of thread
-  if (turn() != Left::nothing) leave_to_thread();
+  if (turn()) leave_to_thread();
 }
 
 void Engine::look() noexcept {
   helped();
+  bool more = false;
   {
     const std::lock_guard turn(turn_);
-    work();
+    more = work();
   }
-  if (left_.load() != Left::nothing || again_.load()) leave_to_thread();
+  if (more || again_.load()) leave_to_thread();
 }
 
 void Engine::helped() noexcept {
@@ -183,19 +185,20 @@ void Engine::leave_to_thread() noexcept {
   if (asleep_.load() && !attended_.load()) wake();
 }
 
-Left Engine::turn() noexcept {
+bool Engine::turn() noexcept {
+  bool more = false;
   // A bell that was rung during a turn is heard by it or by the next round of this loop, whoever runs it.
   do {
     const std::unique_lock turn(turn_, std::try_to_lock);
-    if (!turn.owns_lock()) return Left::work;
+    if (!turn.owns_lock()) return true;
     again_.store(false);
-    work();
+    more = work();
   } while (again_.load());
-  return left_.load();
+  return more;
 }
 
-void Engine::work() {
-  Left left = Left::nothing;
+bool Engine::work() {
+  AfterTurn left = AfterTurn::nothing;
   bool credits_posted = false;
   credits_.begin_turn();
   const auto post_credits = [&] {
@@ -209,16 +212,26 @@ void Engine::work() {
     left = std::max(left, put->post_rung());
   }
   post_credits();
-  for (auto* transport : transports_) left = std::max(left, transport->poll());
-  for (auto* put : armed_ahead_) {
-    const bool more = put->arm_ahead();
-    listens |= more;
-    if (more) left = std::max(left, Left::words);
+  for (auto* transport : transports_) {
+    const AfterTurn of_transport = transport->poll();
+    listens |= of_transport == AfterTurn::words;
+    left = std::max(left, of_transport);
   }
-  for (auto* taker : takers_) left = std::max(left, taker->take_landed());
+  for (auto* put : armed_ahead_) {
+    const AfterTurn of_put = put->arm_ahead();
+    listens |= of_put != AfterTurn::nothing;
+    left = std::max(left, of_put);
+  }
+  for (auto* taker : takers_) {
+    const AfterTurn of_taker = taker->take_landed();
+    listens |= of_taker != AfterTurn::nothing;
+    left = std::max(left, of_taker);
+  }
   listens_.store(listens, std::memory_order_relaxed);
-  if (left == Left::words && left_.load(std::memory_order_relaxed) != Left::words) begin_quiet();
+  const bool polled = left_.load(std::memory_order_relaxed) == AfterTurn::words;
+  if (left == AfterTurn::words && !polled) begin_quiet();
   left_.store(left);
+  return left == AfterTurn::work || (left == AfterTurn::words && !polled);
 }
 
 void Engine::watch(backends::Doorbell& bell, backends::Posting* posting) {

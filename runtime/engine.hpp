@@ -33,8 +33,8 @@ class Engine final : public backends::Listener, public device::Helper {
   class Taker {
    public:
     virtual ~Taker() = default;
-    /// In the engine's turn: what has landed. Returns `words` if something is still to come, `work` if something has.
-    virtual backends::Left take_landed() = 0;
+    /// In the engine's turn: what has landed.
+    virtual backends::AfterTurn take_landed() = 0;
   };
 
   struct Options {
@@ -90,8 +90,9 @@ class Engine final : public backends::Listener, public device::Helper {
   void loop(base::trace::Track track);
   void helped() noexcept;
   void leave_to_thread() noexcept;
-  backends::Left turn() noexcept;
-  void work();
+  // These return whether the engine's thread must be awake. While it polls words it wakes by itself.
+  bool turn() noexcept;
+  bool work();
   int rest(int patience);
   void begin_quiet() noexcept { quiet_since_.store(base::Clock::now(), std::memory_order_relaxed); }
   base::Clock::duration until_next_look() const noexcept;
@@ -112,10 +113,10 @@ class Engine final : public backends::Listener, public device::Helper {
   // thread leaves the work to them, and sleeps until an alarm that they keep putting off: two threads that poll for one
   // another on one core slow both down.
   std::mutex turn_;
-  std::atomic<bool> again_{false};                             // a bell was rung while somebody else had the turn
-  std::atomic<bool> listens_{false};                           // a GPU's stream will ring
-  std::atomic<backends::Left> left_{backends::Left::nothing};  // after the last turn
-  std::atomic<base::Clock::time_point> quiet_since_{};         // words alone have been left since then
+  std::atomic<bool> again_{false};    // a bell was rung while somebody else had the turn
+  std::atomic<bool> listens_{false};  // to words that a GPU's stream or kernel will change
+  std::atomic<backends::AfterTurn> left_{backends::AfterTurn::nothing};  // after the last turn
+  std::atomic<base::Clock::time_point> quiet_since_{};                   // words alone have been left since then
   std::atomic<int> watched_{0};
   std::atomic<std::uint32_t> helped_{0};  // turns of other threads than the engine's
   std::uint32_t helped_before_ = 0;

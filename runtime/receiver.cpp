@@ -138,9 +138,9 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
   world().engine().heard(backends::Haste::now);
 }
 
-backends::Left ReceiverCore::take_landed() {
-  using backends::Left;
-  if (courier_ && !courier_->has_said()) return Left::work;
+backends::AfterTurn ReceiverCore::take_landed() {
+  using backends::AfterTurn;
+  if (courier_ && !courier_->has_said()) return AfterTurn::work;
   const std::uint64_t last = to_take_.load();
   const std::uint64_t first = taking_.load() + 1;
   std::uint64_t next = first;
@@ -155,8 +155,8 @@ backends::Left ReceiverCore::take_landed() {
     }
     take_for_stream(next);
   }
-  if (next > last || failed()) return Left::nothing;
-  return next > first ? Left::work : Left::words;
+  if (next > first) return AfterTurn::work;
+  return next > last || failed() ? AfterTurn::nothing : AfterTurn::words;
 }
 
 void ReceiverCore::take_for_stream(std::uint64_t epoch) {

@@ -51,7 +51,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   // What the driver refused of the last wait, or release, is over once the stream has passed the rest.
   void wait_refused(Stream stream) noexcept;
   void release_refused(Stream stream) noexcept { firing_refused(stream, released()); }
-  backends::Left take_landed() override;
+  backends::AfterTurn take_landed() override;
   void take_for_stream(std::uint64_t epoch);
   void take_by_courier(std::uint64_t epoch);
   void have_taken(std::uint64_t epoch);

@@ -34,12 +34,14 @@ void SenderCore::reach_own(device::Driver& driver) {
   world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
 }
 
-backends::Left SenderCore::take_landed() {
+backends::AfterTurn SenderCore::take_landed() {
   const std::uint64_t over = done.value.load(std::memory_order_acquire);
   base::Progress& taken = *taken_.load();
-  if (failed()) return backends::Left::nothing;
-  if (!base::reached(taken.word, over)) base::raise(taken.word, over, taken.parking);
-  return over < awaited_.load(std::memory_order_relaxed) ? backends::Left::words : backends::Left::nothing;
+  if (failed()) return backends::AfterTurn::nothing;
+  const bool is_news = !base::reached(taken.word, over);
+  if (is_news) base::raise(taken.word, over, taken.parking);
+  if (over >= awaited_.load(std::memory_order_relaxed)) return backends::AfterTurn::nothing;
+  return is_news ? backends::AfterTurn::work : backends::AfterTurn::words;
 }
 
 std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault) {

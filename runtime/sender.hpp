@@ -48,7 +48,7 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   std::uint64_t waits_for() const noexcept override;
   void reach_own(device::Driver& driver) override;
   void stop_taking() noexcept override;
-  backends::Left take_landed() override;
+  backends::AfterTurn take_landed() override;
   backends::Slots source() const override { return slots_; }
   std::string why_refused(std::uint64_t epoch) const override;
 

@@ -26,9 +26,7 @@ class PageBell final : public TickBell {
   std::uint64_t* counter_for_kernels() const noexcept override { return for_kernels_; }
   void let_kernels_ring() noexcept override;
   std::string rung_for_gpus_by() const override;
-  void look() override {
-    if (rung_by_engine()) TickBell::look();
-  }
+  bool look() override { return rung_by_engine() && TickBell::look(); }
   /// A GPU writes the word behind each ring of the page, as do kernels of the host.
   std::uint64_t rung() const noexcept override {
     return driver_ == nullptr && !by_kernels_ ? rings.load(std::memory_order_relaxed) : TickBell::rung();

@@ -154,7 +154,7 @@ class OfiTransport final : public Transport {
   std::unique_ptr<Pin> pin(const device::Extent& memory) override { return std::make_unique<OfiPin>(station_, memory); }
   std::unique_ptr<Link> connect(Rank, const Blob& peer, bool here) override;
   void try_out(device::Driver& driver) override;
-  Left poll() override;
+  AfterTurn poll() override;
   int rest(std::vector<pollfd>& tellers) override;
 
  private:
@@ -230,7 +230,7 @@ void OfiTransport::try_out(device::Driver& driver) {
   station_.ringers = ringers;
 }
 
-Left OfiTransport::poll() {
+AfterTurn OfiTransport::poll() {
   std::vector<std::unique_ptr<ArmedWork>> gone;  // its end takes the mutex itself
   const std::lock_guard lock(station_.mutex);
   bool left = false;
@@ -242,8 +242,10 @@ Left OfiTransport::poll() {
   }
   for (Attended* one : station_.attended) left |= one->attend();
   for (TickBell* bell : station_.bells) {
-    bell->look();
-    awaits |= bell->awaited();
+    const bool was_rung = bell->look();
+    if (!bell->awaited()) continue;
+    awaits = true;
+    left |= was_rung;
   }
   for (CountedLanding* landing : station_.counted) landing->look();
   for (TriggeredPut* put : station_.triggered) left |= put->look();
@@ -256,7 +258,7 @@ Left OfiTransport::poll() {
     const std::uint64_t value = word.signal->word->value.load(std::memory_order_acquire);
     if (value != std::exchange(word.seen, value)) word.signal->parking->wake();
   }
-  return left ? Left::work : awaits ? Left::words : Left::nothing;
+  return left ? AfterTurn::work : awaits ? AfterTurn::words : AfterTurn::nothing;
 }
 
 // The descriptors are in no set of ours while nobody sleeps: each packet would wake the set.

@@ -126,12 +126,13 @@ TickBell::~TickBell() {
 
 /// What sockets has no room for when it is to fire it (2000 writes under way) waits until its counter is touched again,
 /// if only by nothing (test: Bursts.*).
-void TickBell::look() {
+bool TickBell::look() {
   const std::uint64_t rung = word.value.load(std::memory_order_acquire);
   const bool nudged = std::exchange(nudged_, false);
-  if (rung <= counted_ && !nudged) return;
+  if (rung <= counted_ && !nudged) return false;
   const std::uint64_t before = std::exchange(counted_, std::max(rung, counted_));
   add(counted_ - before);
+  return counted_ != before;
 }
 
 void TickBell::add(std::uint64_t more) { fi_cntr_add(counter_.get(), more); }

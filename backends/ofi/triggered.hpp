@@ -60,8 +60,8 @@ class TickBell : public Doorbell {
   fid_cntr* counter() const noexcept { return counter_.get(); }
   /// Who rings it for a GPU's stream; empty: no GPU's does, or the stream does as any other.
   virtual std::string rung_for_gpus_by() const { return {}; }
-  /// What was rung and not yet counted, is: where the bell is a word of ours, whose listener calls this.
-  virtual void look();
+  /// Counts the rings that were not yet counted, where the bell is a word of ours, and returns whether there were any.
+  virtual bool look();
   /// Fires what no ring does: armed work that nobody will ever ring for.
   void add(std::uint64_t more);
   /// Something that it has rung for is not over: `look` has the provider look once more what it can fire.

@@ -160,7 +160,7 @@ class ShmTransport final : public Transport {
   std::unique_ptr<Link> connect(Rank rank, const Blob& peer, bool) override {
     return std::make_unique<ShmLink>(rank, parse(peer), settings_);
   }
-  Left poll() override { return Left::nothing; }
+  AfterTurn poll() override { return AfterTurn::nothing; }
   int rest(std::vector<pollfd>&) override { return kNoLimit; }
 
  private:

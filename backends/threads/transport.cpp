@@ -92,7 +92,7 @@ class ThreadTransport final : public Transport {
   std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ThreadPin>(); }
   std::unique_ptr<Link> connect(Rank, const Blob&, bool) override { return std::make_unique<ThreadLink>(); }
   void try_out(device::Driver&) override {}
-  Left poll() override { return Left::nothing; }
+  AfterTurn poll() override { return AfterTurn::nothing; }
   int rest(std::vector<pollfd>&) override { return kNoLimit; }
 };
 

@@ -74,18 +74,18 @@ class UnderWay {
     items_.push_back(item);
   }
   /// In order, so that no signal overtakes an earlier one of its channel.
-  Left poll() {
+  AfterTurn poll() {
     const std::lock_guard lock(mutex_);
     while (!items_.empty()) {
       Item& oldest = items_.front();
       if (oldest.polls_left > 0) {
         --oldest.polls_left;
-        return Left::work;
+        return AfterTurn::work;
       }
       oldest.put->finish(oldest.epoch, oldest.part);
       items_.pop_front();
     }
-    return Left::nothing;
+    return AfterTurn::nothing;
   }
   /// Finishes what this put still has under way.
   void finish(const Finisher* put) {
@@ -405,7 +405,7 @@ class WrappedTransport : public Transport {
 class PostedTransport : public WrappedTransport {
  public:
   using WrappedTransport::WrappedTransport;
-  Left poll() override { return under_way_->poll(); }
+  AfterTurn poll() override { return under_way_->poll(); }
   int rest(std::vector<pollfd>&) override {
     g_rests.fetch_add(1);
     return kNoLimit;

@@ -376,6 +376,33 @@ TEST(Messages, of_other_objects_are_unpacked_early_by_a_wait_that_blocks) {
   });
 }
 
+/// The wait for rank 1 puts what goes to it through the other object, which first waits for rank 2.
+TEST(Messages, of_other_objects_may_wait_within_a_wait) {
+  run_peers({.ranks = 3, .timeout = 10s}, [](Context& context) {
+    using All = Messages<Exec>;
+    All first(context, Exec(), "first", 4, All::Unpacks::early);
+    All second(context, Exec(), "second", 4, All::Unpacks::early);
+    for (int round = 0; round < 50; ++round) {
+      const std::size_t size = 10 + 300 * static_cast<std::size_t>(round);  // often a new channel
+      const View one("one", size), two("two", size), sent("sent", size);
+      Kokkos::deep_copy(sent, context.rank() * 100 + round);
+      if (context.rank() == 0) {
+        const auto from_one = first.receive(one, 1);
+        const auto from_two = first.receive(two, 2);
+        const auto out = second.send(1, size * sizeof(std::int32_t), [&](std::byte*) { first.wait(from_two); });
+        first.wait(from_one);
+        second.wait(out);
+        EXPECT_EQ(one(size - 1), 100 + round);
+        EXPECT_EQ(two(size - 1), 200 + round);
+      } else {
+        const auto out = first.send(sent, 0);
+        if (context.rank() == 1) second.wait(second.receive(0, size * sizeof(std::int32_t), [](std::byte*) {}));
+        first.wait(out);
+      }
+    }
+  });
+}
+
 /// The next one to a peer that waits for none is not put, and the sender's call does not block.
 TEST(Messages, that_are_too_many_wait_for_a_later_call) {
   run_peers({.ranks = 2, .timeout = 2s}, [](Context& context) {

@@ -185,6 +185,31 @@ TEST_P(OnStreamsOfAGpu, a_message_is_not_over_behind_what_is_not_put) {
   });
 }
 
+/// Rank 1 sends the second message once it has what rank 0 sends after the first.
+TEST_P(OnStreamsOfAGpu, a_test_enqueues_no_wait_for_later_messages) {
+  run_peers(peers(), [](Context& context) {
+    const Pair pair(context);
+    Messages all(context, pair.queue, "all");
+    const View one("one", kFew), two("two", kFew), answer("answer", kFew);
+    if (pair.first) {
+      const auto first = all.receive(one, 1);
+      const auto second = all.receive(two, 1);
+      while (!all.test(first)) std::this_thread::yield();
+      expect(pair.queue, one, 1);
+      all.wait(all.send(answer, 1));
+      all.wait(second);
+      expect(pair.queue, two, 2);
+    } else {
+      fill(pair.queue, one, 1);
+      fill(pair.queue, two, 2);
+      all.wait(all.send(one, 0));
+      all.wait(all.receive(answer, 0));
+      all.wait(all.send(two, 0));
+    }
+    context.synchronize(pair.queue.stream());
+  });
+}
+
 /// The peer sends, and then asks for the message on the other stream, once the wait is enqueued.
 TEST_P(OnStreamsOfAGpu, a_wait_is_not_held_up_by_what_another_stream_has_not_put) {
   run_peers(peers(), [](Context& context) {
@@ -206,6 +231,23 @@ TEST_P(OnStreamsOfAGpu, a_wait_is_not_held_up_by_what_another_stream_has_not_put
     }
     context.synchronize(pair.queue.stream());
     context.synchronize(other_queue.stream());
+  });
+}
+
+/// The peer has put by the time that the stream comes to what was enqueued before `start`.
+TEST_P(OnStreamsOfAGpu, a_view_is_written_after_what_comes_before_the_first_start) {
+  run_peers(peers(), [](Context& context) {
+    const Pair pair(context);
+    Handle handle(pair.queue, context);
+    const View view("view", kFew);
+    Channel channel(handle, pair.peer, pair.peer, 1);
+    pair.first ? channel.sendinit(view) : channel.recvinit(view);
+    if (!pair.first) pair.queue.run([] { std::this_thread::sleep_for(200ms); });
+    fill(pair.queue, view, pair.first ? 5 : 0);
+    channel.start();
+    channel.wait();
+    expect(pair.queue, view, 5);
+    context.synchronize(pair.queue.stream());
   });
 }
 

@@ -15,8 +15,8 @@
 namespace {
 
 using sluice::Stream;
-using sluice::kokkos::detail::Left;
 using sluice::kokkos::detail::Turns;
+using sluice::kokkos::detail::Unmoved;
 
 const Stream kInOrder = Stream::program_order();
 
@@ -24,12 +24,12 @@ const Stream kInOrder = Stream::program_order();
 struct Object {
   explicit Object(const Stream& stream = kInOrder) { turns.enlist(stream); }
 
-  Left left = Left::nothing;
+  Unmoved left = Unmoved::nothing;
   int taken = 0, may_wait = 0;
   Turns turns{[this](bool stream_may_wait) {
     ++taken;
     if (stream_may_wait) ++may_wait;
-    return stream_may_wait && left == Left::enqueueable ? left = Left::nothing : left;
+    return stream_may_wait && left == Unmoved::enqueueable ? left = Unmoved::nothing : left;
   }};
 };
 
@@ -37,9 +37,9 @@ TEST(Turns, of_all_others_of_the_thread_are_taken) {
   Object alone;
   EXPECT_TRUE(alone.turns.take());
   Object first, second;
-  second.left = Left::blocked;
+  second.left = Unmoved::blocked;
   EXPECT_FALSE(alone.turns.take());
-  second.left = Left::nothing;
+  second.left = Unmoved::nothing;
   EXPECT_TRUE(alone.turns.take());
   EXPECT_EQ(alone.taken, 3);
   EXPECT_EQ(first.taken, 2);
@@ -49,7 +49,7 @@ TEST(Turns, of_all_others_of_the_thread_are_taken) {
 TEST(Turns, of_one_that_is_not_enlisted_are_its_own) {
   Object other;
   int taken = 0;
-  const Turns own([&](bool) { return ++taken > 0 ? Left::nothing : Left::blocked; });
+  const Turns own([&](bool) { return ++taken > 0 ? Unmoved::nothing : Unmoved::blocked; });
   EXPECT_TRUE(own.take());
   EXPECT_EQ(taken, 1);
   EXPECT_EQ(other.taken, 0);
@@ -67,7 +67,7 @@ struct Streams {
 TEST(Turns, leave_nothing_that_a_wait_on_another_stream_would_hold_up) {
   const Streams streams;
   Object in_order, waits(streams.first), other(streams.first);
-  other.left = Left::blocked;
+  other.left = Unmoved::blocked;
   EXPECT_FALSE(waits.turns.take());
   EXPECT_FALSE(in_order.turns.take()) << "it holds up every stream";
   other.turns.enlist(streams.second);
@@ -79,24 +79,25 @@ TEST(Turns, leave_nothing_that_a_wait_on_another_stream_would_hold_up) {
   EXPECT_TRUE(waits.turns.take());
 }
 
-/// A stream may wait for credit once nothing is left that would come behind that.
-TEST(Turns, make_a_stream_wait_once_all_can_be_enqueued) {
+/// A stream may wait for credit once nothing else is left that would come behind that.
+TEST(Turns, make_a_stream_wait_for_the_last_that_is_left) {
   const Streams streams;
   Object first(streams.first), second(streams.first), elsewhere(streams.second);
-  first.left = second.left = elsewhere.left = Left::enqueueable;
-  second.left = Left::blocked;
-  EXPECT_FALSE(first.turns.take());
-  EXPECT_EQ(first.may_wait + second.may_wait, 0);
-  second.left = Left::enqueueable;
-  EXPECT_TRUE(first.turns.take());
-  EXPECT_EQ(first.left, Left::nothing);
-  EXPECT_EQ(second.left, Left::nothing);
+  first.left = elsewhere.left = Unmoved::enqueueable;
+  for (const Unmoved left : {Unmoved::blocked, Unmoved::enqueueable}) {
+    second.left = left;
+    EXPECT_FALSE(first.turns.take());
+    EXPECT_EQ(first.may_wait + second.may_wait, 0);
+  }
+  second.left = Unmoved::nothing;
+  EXPECT_TRUE(second.turns.take());
+  EXPECT_EQ(first.left, Unmoved::nothing);
   EXPECT_EQ(elsewhere.may_wait, 0) << "its stream is another one's to let wait";
 }
 
 TEST(Turns, that_throw_have_nothing_left) {
   const Object one;
-  Turns failing([](bool) -> Left { throw std::runtime_error("not now"); });
+  Turns failing([](bool) -> Unmoved { throw std::runtime_error("not now"); });
   failing.enlist(kInOrder);
   EXPECT_TRUE(one.turns.take());
 }
@@ -142,7 +143,7 @@ TEST(Turns, may_make_objects_and_end_some) {
   Turns busy([&](bool) {
     ended.reset();
     for (int i = 0; i < 100; ++i) made.push_back(std::make_unique<Object>());
-    return Left::nothing;
+    return Unmoved::nothing;
   });
   busy.enlist(kInOrder);
   EXPECT_FALSE(one.turns.take()) << "some may not have had their turn";
@@ -153,7 +154,7 @@ TEST(Turns, may_make_objects_and_end_some) {
 /// A turn that waits for another object takes the turns of that one alone: its own is under way.
 TEST(Turns, are_not_taken_within_others) {
   const Object one;
-  Turns within([&](bool) { return one.turns.take() ? Left::nothing : Left::blocked; });
+  Turns within([&](bool) { return one.turns.take() ? Unmoved::nothing : Unmoved::blocked; });
   within.enlist(kInOrder);
   const Object other;
   EXPECT_TRUE(one.turns.take());

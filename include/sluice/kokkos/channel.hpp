@@ -167,7 +167,7 @@ class ViewReceiver {
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
   }
-  /// In program order: the same, if the next epoch comes in time; else nothing changes.
+  /// The same by the host, if the next epoch comes in time; else nothing changes.
   bool wait_for(Timeout timeout) {
     const bool came = view_.end().wait_for(timeout).has_value();
     if (came)

@@ -107,7 +107,8 @@ struct MoveBox {
 ///
 /// A message is packed and put when it is sent, or, as long as the peer has not asked for it while there is no channel
 /// yet, in a later call; so Views stay as they are until `wait`. A put runs ahead of the peer by `depth` messages: the
-/// one after that waits in the queue until the peer has waited for the first, and in program order for a later call.
+/// one after that waits in the queue until the peer has waited for the first. In program order it waits for a later
+/// call, as it does on a GPU's stream while something that was sent there before cannot be put.
 ///
 /// What fails on the way to a peer, or from it, is thrown in program order by the waits for those messages, and by what
 /// is sent to it or received from it later. On a stream of the host or a GPU a message is over for `wait` once it is
@@ -237,8 +238,9 @@ class Messages {
 
   /// Later work on the queue may overwrite what was sent, or finds what was received. In program order blocks until
   /// that has happened. On a GPU's stream blocks the host as long as something that was sent there earlier, by this
-  /// object or others that unpack early, is not put because its peer has not asked for it, unless the message lands
-  /// first. What is to be received may take SLUICE_TIMEOUT, on a GPU's stream from when its wait is enqueued.
+  /// object, others that unpack early or Channels, is not put because the peer has not opened its channel, unless the
+  /// message lands first. A message to be received may take SLUICE_TIMEOUT, on a GPU's stream from when its wait is
+  /// enqueued.
   /// @throws Error{Code::timeout} for a message that its peer has not asked for, or sent anything of, in the connect
   ///   timeout; for one that has not landed in SLUICE_TIMEOUT while something is not put: that changes nothing, and can
   ///   be tried again
@@ -257,7 +259,7 @@ class Messages {
     enlist();
     if (over(request)) return true;
     const bool idle = turns_.take();
-    if (!request.sent_ && !unpacks_early()) take_arrived(in_.at(request.peer_), idle && !in_program_order());
+    if (!request.sent_ && !unpacks_early()) take_arrived(in_.at(request.peer_), request.message_.get(), idle);
     return over(request);
   }
 
@@ -401,18 +403,20 @@ class Messages {
     }
   }
   /// Puts without blocking, and takes messages early.
-  detail::Left turn(bool stream_may_wait) {
-    using detail::Left;
-    if (moving_) return Left::nothing;
+  detail::Unmoved turn(bool stream_may_wait) {
+    using detail::Unmoved;
+    if (moving_) return Unmoved::nothing;
     push(stream_may_wait);
     const bool none_to_come = !unpacks_early() || take_arrived();
-    if (none_to_come && unsent_ == 0) return Left::nothing;
-    return on_gpu() && all_connected() ? Left::enqueueable : Left::blocked;
+    if (none_to_come && unsent_ == 0) return Unmoved::nothing;
+    return on_gpu() && all_can_be_enqueued() ? Unmoved::enqueueable : Unmoved::blocked;
   }
-  bool all_connected() const {
-    return std::ranges::all_of(out_, [](const auto& one) {
-      return std::ranges::all_of(one.second.waiting, [](const auto& each) { return each.way->end.connected(); });
-    });
+  /// What is left is for one peer, in channels that it has opened.
+  bool all_can_be_enqueued() const {
+    const auto has_some = [](const auto& one) { return !one.second.waiting.empty(); };
+    const auto first = std::ranges::find_if(out_, has_some);
+    return first != out_.end() && std::find_if(std::next(first), out_.end(), has_some) == out_.end() &&
+           std::ranges::all_of(first->second.waiting, [](const auto& each) { return each.way->end.connected(); });
   }
   /// Unpacks the messages that have landed, of all peers but the one that a call waits for. Returns true if none of
   /// them is still to be received.
@@ -420,18 +424,21 @@ class Messages {
     bool all = true;
     for (auto& [peer, direction] : in_) {
       if (&direction == awaited_) continue;
-      take_arrived(direction, false);
+      take_arrived(direction, nullptr, false);
       all = all && direction.waiting.empty();
     }
     return all;
   }
-  /// `enqueue`: on a stream also enqueues the waits for those that have not.
-  void take_arrived(Direction<Receiver>& from, bool enqueue) {
-    while (!from.waiting.empty()) {
+  /// Takes what has landed, up to `last` if it is not null: up to there a stream that may wait also gets the waits.
+  void take_arrived(Direction<Receiver>& from, const Message* last, bool stream_may_wait) {
+    while (!from.waiting.empty() && (last == nullptr || !last->over)) {
       Receiver& end = from.waiting.front().way->end;
       try {
-        if (enqueue && end.connected()) {
+        const bool enqueues = stream_may_wait && last != nullptr && !in_program_order();
+        if (enqueues && end.connected()) {
           take(from, std::nullopt);
+        } else if (on_host_stream()) {
+          return;  // whose thread may be taking
         } else if (auto slot = end.test()) {
           take(from, slot);
         } else {
@@ -462,14 +469,15 @@ class Messages {
   /// leaves the channel in the midst of a message.
   void pull(Direction<Receiver>& from) {
     Receiver& end = from.waiting.front().way->end;
+    const std::shared_ptr<Message> message = from.waiting.front().message;
     std::optional<Slice> slot;
     try {
-      slot = await_slot(from, end);
+      slot = await_slot(from, end, *message);
     } catch (const Error& reason) {
       if (reason.code() == Code::timeout && is_sound(end)) throw;
       return fail(from, std::current_exception());
     }
-    take(from, slot);
+    if (!message->over) take(from, slot);
   }
   /// Unpacks the next message of a peer: from `slot`, or without one from where the queue waits for it.
   void take(Direction<Receiver>& from, std::optional<Slice> slot) {
@@ -493,18 +501,20 @@ class Messages {
     }
   }
   /// Blocks until the host may enqueue the wait for the next message. Meanwhile takes turns, which the peer of this one
-  /// may depend on. Returns the slot if the message lands in the meantime.
-  std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end) {
+  /// may depend on. Returns the slot if the message lands in the meantime. A turn may wait for the message itself.
+  std::optional<Slice> await_slot(const Direction<Receiver>& from, Receiver& end, const Message& message) {
     const struct Awaited {
-      Awaited(const Direction<Receiver>*& of, const Direction<Receiver>& one) : awaited(of) { awaited = &one; }
-      ~Awaited() { awaited = nullptr; }
+      Awaited(const Direction<Receiver>*& all, const Direction<Receiver>& one)
+          : awaited(all), before(std::exchange(all, &one)) {}
+      ~Awaited() { awaited = before; }
       const Direction<Receiver>*& awaited;
+      const Direction<Receiver>* before;
     } awaited(awaited_, from);
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = deadline_after(context_.timeout());
     for (Timeout step = kShortTurn;; step = std::min(2 * step, kLongTurn)) {
       const bool idle = turns_.take();
-      if (idle && (on_host_stream() || end.connected())) return std::nullopt;
+      if (message.over || (idle && (on_host_stream() || end.connected()))) return std::nullopt;
       if (!end.connected() && Clock::now() >= connected_by) end.wait_connected(Timeout::zero());
       if (!idle && Clock::now() >= deadline)
         throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,

@@ -17,9 +17,9 @@
 
 namespace sluice::kokkos::detail {
 
-/// What an object has still to move: nothing; puts that can be enqueued, but make a GPU's stream wait for credit; or
-/// also what cannot be moved yet.
-enum class Left : std::uint8_t { nothing, enqueueable, blocked };
+/// What an object has not moved yet: nothing; puts that can be enqueued, to one peer, but make a GPU's stream wait for
+/// credit; or something else.
+enum class Unmoved : std::uint8_t { nothing, enqueueable, blocked };
 
 /// The turns of one object: each moves what the object has posted, without blocking. A call of one object takes its own
 /// turn and, once enlisted, those of all objects that its thread was the last to use, as its peer may wait for any of
@@ -28,7 +28,7 @@ class Turns {
  public:
   /// `turn(stream_may_wait)` never blocks, and returns what is left; it makes a stream wait only if it may. Its
   /// exceptions are dropped, as the call that waits for the failed message throws them again.
-  explicit Turns(std::function<Left(bool)> turn) : turn_(std::move(turn)) {}
+  explicit Turns(std::function<Unmoved(bool)> turn) : turn_(std::move(turn)) {}
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
   ~Turns() { leave(); }
@@ -46,20 +46,20 @@ class Turns {
     }
     stream_ = stream;
   }
-  /// Takes turns, unless that is being done. Returns true if a wait of this object would hold up nothing: in program
-  /// order it holds up all that is left, on a stream what is left to be enqueued there. A stream waits for credit only
-  /// once nothing that cannot be enqueued yet would come behind that.
+  /// Takes turns. Returns true if a wait of this object would hold up nothing: in program order it holds up all that is
+  /// left, on a stream what is left to be enqueued there. A stream waits for credit only for the one thing that is left
+  /// there: so no put comes behind the credit of another peer that it was sent before.
   bool take() const {
-    if (thread_ == nullptr || thread_->count.load(std::memory_order_relaxed) == 1 || thread_->taking) {
-      Left own = turn(false);
-      if (own == Left::enqueueable) own = turn(true);
-      return own == Left::nothing;
+    if (thread_ != nullptr && thread_->taking) return turn(false) == Unmoved::nothing;
+    if (thread_ == nullptr || thread_->count.load(std::memory_order_relaxed) == 1) {
+      const Unmoved own = turn(false);
+      return own == Unmoved::nothing || (own == Unmoved::enqueueable && turn(true) == Unmoved::nothing);
     }
-    Thread& thread = *thread_;
-    const std::lock_guard lock(thread.mutex);
-    Left left = take_all(thread, false);
-    if (left == Left::enqueueable) left = take_all(thread, true);
-    return left == Left::nothing;
+    const std::lock_guard lock(thread_->mutex);
+    thread_->taking = true;
+    const bool none = take_all(*thread_);
+    thread_->taking = false;
+    return none;
   }
 
  private:
@@ -90,19 +90,24 @@ class Turns {
     threads[&id_of_thread] = made;
     return made;
   }
-  /// Returns the most that a wait of this object would hold up.
-  Left take_all(Thread& thread, bool stream_may_wait) const {
-    thread.taking = true;
+  bool take_all(const Thread& thread) const {
     const std::size_t changes = thread.changes;
-    Left left = Left::nothing;
+    const Turns* last = nullptr;  // of those that have something left
+    std::size_t held_up = 0;
+    auto left = Unmoved::nothing;
     for (std::size_t i = 0; i < thread.all.size(); ++i) {  // a turn may make objects, and end some
       const Turns* const one = thread.all[i];
-      const bool here = shares_stream_with(*one);
-      const Left of_one = one->turn(stream_may_wait && here);
-      if (here || stream_.kind() == Stream::Kind::program_order) left = std::max(left, of_one);
+      const Unmoved of_one = one->turn(false);
+      if (of_one == Unmoved::nothing) continue;
+      if (!one->shares_stream_with(*this) && stream_.kind() != Stream::Kind::program_order) continue;
+      last = one;
+      ++held_up;
+      left = of_one;
     }
-    thread.taking = false;
-    return thread.changes == changes ? left : Left::blocked;
+    if (thread.changes != changes) return false;
+    if (held_up == 1 && left == Unmoved::enqueueable && last->shares_stream_with(*this))
+      return last->turn(true) == Unmoved::nothing;
+    return held_up == 0;
   }
   /// CUDA's and HIP's default stream waits for others, and they for it.
   bool shares_stream_with(const Turns& other) const noexcept {
@@ -110,11 +115,11 @@ class Turns {
     return stream_ == other.stream_ ||
            (stream_.kind() == other.stream_.kind() && (is_default(stream_) || is_default(other.stream_)));
   }
-  Left turn(bool stream_may_wait) const noexcept {
+  Unmoved turn(bool stream_may_wait) const noexcept {
     try {
       return turn_(stream_may_wait);
     } catch (...) {
-      return Left::nothing;
+      return Unmoved::nothing;
     }
   }
   void leave() noexcept {
@@ -127,7 +132,7 @@ class Turns {
     thread_.reset();
   }
 
-  std::function<Left(bool)> turn_;
+  std::function<Unmoved(bool)> turn_;
   Stream stream_;
   std::shared_ptr<Thread> thread_;
 };

@@ -309,7 +309,7 @@ inline void wait_all(std::span<Request<sluice::kokkos_comm::CommSpace>> requests
 }
 
 /// Blocks the host until one is over. @return its place; nothing where none is under way. On streams that is the first
-/// whose peer has opened its end, not the first that has come, unless something that was sent before is not put yet.
+/// whose peer has opened its end, not the first that has come, unless an earlier message is not put yet.
 /// @throws sluice::Error with Code::timeout after SLUICE_TIMEOUT, which changes nothing
 inline std::optional<int> wait_any(std::span<Request<sluice::kokkos_comm::CommSpace>> requests) {
   using Clock = std::chrono::steady_clock;

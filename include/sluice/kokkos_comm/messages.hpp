@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -74,7 +75,8 @@ class Channel {
   /// Enqueues: what the Views to send have at this point of the queue is sent; those to be received into are the
   /// peer's until `wait`. In program order what a peer has not started to receive yet, and on a GPU's stream what it
   /// has not opened its channel for, is put by a later call: of this, or one that waits or tests, of the same thread,
-  /// with any communicator. The first time it opens channels.
+  /// with any communicator. The first time it opens channels, and if it receives, the host waits first for what the
+  /// queue has.
   /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
   void start() { all_->start(); }
   /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
@@ -140,6 +142,8 @@ class Channel {
       enlist();
       check(!started, "starts again before its wait");
       if (!opens.empty()) {
+        // The Views to receive into are the peer's as soon as their channels are open.
+        if (receivers > 0 && !in_program_order()) queue.fence("sluice: a Channel opens");
         Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
         for (; !opens.empty(); opens.pop_front()) opens.front()(scope);
       } else {
@@ -157,7 +161,7 @@ class Channel {
       using Clock = std::chrono::steady_clock;
       const auto begin = Clock::now();
       for (Timeout turn = kShortTurn;; turn = std::min(2 * turn, kLongTurn)) {
-        push(false);  // which throws what has failed: a turn does not
+        push(false);  // which throws what has failed
         const bool idle = turns.take();
         if (idle && !in_program_order()) {
           for (; received < in.size() && enqueues(in[received]->end()); ++received) in[received]->wait();
@@ -187,18 +191,28 @@ class Channel {
         look_at(in[received]->end());
     }
 
+    /// A turn's failure is thrown by the next call of this Channel.
+    kokkos::detail::Unmoved turn(bool stream_may_wait) {
+      try {
+        return push(stream_may_wait);
+      } catch (...) {
+        failure = std::current_exception();
+        return kokkos::detail::Unmoved::blocked;
+      }
+    }
     /// Puts without blocking.
-    kokkos::detail::Left push(bool stream_may_wait) {
-      using kokkos::detail::Left;
+    kokkos::detail::Unmoved push(bool stream_may_wait) {
+      using kokkos::detail::Unmoved;
+      if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
       for (; unsent > 0; --unsent) {
         AnyOut& next = *out[out.size() - unsent];
         if (!ready(next.end(), stream_may_wait)) break;
         next.put();
       }
       const auto left = std::span(out).last(unsent);
-      if (left.empty()) return Left::nothing;
+      if (left.empty()) return Unmoved::nothing;
       const bool can_be = std::ranges::all_of(left, [&](const auto& one) { return enqueues(one->end()); });
-      return can_be && !in_program_order() ? Left::enqueueable : Left::blocked;
+      return can_be && !in_program_order() ? Unmoved::enqueueable : Unmoved::blocked;
     }
     bool ready(Sender& end, bool stream_may_wait) const {
       if (queue.stream().kind() == Stream::Kind::host) return true;
@@ -235,7 +249,8 @@ class Channel {
     bool started = false;
     std::size_t unsent = 0;
     std::size_t received = 0;
-    kokkos::detail::Turns turns{[this](bool stream_may_wait) { return push(stream_may_wait); }};  // last: it ends first
+    std::exception_ptr failure;
+    kokkos::detail::Turns turns{[this](bool stream_may_wait) { return turn(stream_may_wait); }};  // last: it ends first
   };
 
   std::unique_ptr<All> all_;
