@@ -365,8 +365,7 @@ bool World::over(ChannelEnd& end) {
 void World::close_key(ChannelEnd& end) {
   if (!end.parted()) return;
   if (end.owes_key() && engine_.helper() != nullptr) engine_.look();
-  if (end.close_key())
-    peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::gone).put(end.id).take(), {}});
+  if (end.close_key()) peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::gone).put(end.id).take(), {}});
 }
 
 void World::unregister(ChannelEnd& end) {
