@@ -434,16 +434,11 @@ class Messages {
     while (!from.waiting.empty() && (last == nullptr || !last->over)) {
       Receiver& end = from.waiting.front().way->end;
       try {
-        const bool enqueues = stream_may_wait && last != nullptr && !in_program_order();
-        if (enqueues && end.connected()) {
-          take(from, std::nullopt);
-        } else if (on_host_stream()) {
-          return;  // whose thread may be taking
-        } else if (auto slot = end.test()) {
-          take(from, slot);
-        } else {
-          return;
-        }
+        const bool enqueued = stream_may_wait && last != nullptr && !in_program_order() && end.connected();
+        // The thread of a host stream may be taking.
+        const std::optional<Slice> slot = enqueued || on_host_stream() ? std::nullopt : end.test();
+        if (!enqueued && !slot) return;
+        take(from, slot);
       } catch (...) {
         fail(from, std::current_exception());
       }
