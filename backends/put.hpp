@@ -130,7 +130,7 @@ class Doorbell {
   /// What kernels store 1 to when they ring, before they store the count to the word: a NIC's counter. Null: the word
   /// is all.
   virtual std::uint64_t* counter_for_kernels() const noexcept { return nullptr; }
-  /// From now on they ring it, and tell nobody how often they will: its listener always polls it.
+  /// From now on kernels ring it. It is not known how often they will, so the engine polls it for good.
   virtual void let_kernels_ring() noexcept { rings.store(std::numeric_limits<std::uint64_t>::max()); }
   /// A GPU's stream will ring it, and has not done so yet.
   virtual bool awaited() const noexcept {

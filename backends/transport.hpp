@@ -221,8 +221,10 @@ class Link {
   virtual std::string obstacle() const { return {}; }
 };
 
-/// The state after a turn of the engine: nothing is left; the engine must poll `words` that a GPU's stream or kernel
-/// will change without waking anybody, and none has changed; or work is under way, or such a word has changed.
+/// The state after a turn of the engine.
+/// nothing: the engine may sleep until it is woken.
+/// words: it must poll words that GPUs' streams or kernels change without waking it; no such word has changed.
+/// work: an operation is in progress, or such a word has changed.
 enum class AfterTurn : std::uint8_t { nothing, words, work };
 
 /// One backend, open, in one rank.

@@ -360,8 +360,9 @@ bool World::over(ChannelEnd& end) {
   return end.over();
 }
 
-/// As soon as nobody needs it: both ends may wait to hear that the other's is closed. A put that has arrived, and whose
-/// number the engine has not seen yet, would else count for the next channel whose landing gets this one's index.
+/// Closes the key once the peer needs it no more, without a wait for the peer's own key: both may be closing. The
+/// engine first reads the numbers of puts that have arrived. A number left unread would count for the next channel
+/// whose landing gets the index of this one (Closing.any_order_works).
 void World::close_key(ChannelEnd& end) {
   if (!end.parted()) return;
   if (end.owes_key() && engine_.helper() != nullptr) engine_.look();

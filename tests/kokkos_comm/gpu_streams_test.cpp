@@ -210,7 +210,7 @@ TEST_P(OnStreamsOfAGpu, a_test_enqueues_no_wait_for_later_messages) {
   });
 }
 
-/// The peer sends, and then asks for the message on the other stream, once the wait is enqueued.
+/// The wait returns before the peer sends, and before the peer receives the message on the other stream.
 TEST_P(OnStreamsOfAGpu, a_wait_is_not_held_up_by_what_another_stream_has_not_put) {
   run_peers(peers(), [](Context& context) {
     const Pair pair(context);
@@ -251,7 +251,7 @@ TEST_P(OnStreamsOfAGpu, a_view_is_written_after_what_comes_before_the_first_star
   });
 }
 
-/// All ranks wait for the few before they ask for the many.
+/// Both ranks wait for the few before they post the receive of the many.
 TEST_P(OnStreamsOfAGpu, what_has_landed_is_taken_though_something_is_not_put) {
   run_peers(peers(), [](Context& context) {
     const Pair pair(context);
@@ -313,7 +313,7 @@ TEST_P(OnStreamsOfAGpu, a_put_that_waits_for_credit_comes_behind_what_was_sent_b
   });
 }
 
-/// Rank 1 asks for the few once its host has the many, which rank 0 sends on another stream.
+/// Rank 1 opens the channel of the few once its host has the many, which rank 0 sends on another stream.
 TEST_P(OnStreamsOfAGpu, a_wait_for_a_peer_puts_what_goes_on_other_streams) {
   run_peers(peers(), [](Context& context) {
     const Pair pair(context);

@@ -91,7 +91,7 @@ class SlowTransport final : public PolledTransport {
   bool found_ = false;
 };
 
-/// Polls a word that nobody is woken for.
+/// Has a word to poll, which never changes.
 class ListeningTransport final : public PolledTransport {
  public:
   int polls() const { return polls_; }

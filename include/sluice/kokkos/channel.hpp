@@ -167,7 +167,8 @@ class ViewReceiver {
     view_.end().wait(view_.stream());
     view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
   }
-  /// The same by the host, if the next epoch comes in time; else nothing changes.
+  /// Blocks the host until the next epoch is here, then unpacks it as `wait` does. Returns false, and changes nothing,
+  /// if it does not come within the timeout.
   bool wait_for(Timeout timeout) {
     const bool came = view_.end().wait_for(timeout).has_value();
     if (came)

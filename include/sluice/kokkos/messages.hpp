@@ -411,7 +411,7 @@ class Messages {
     if (none_to_come && unsent_ == 0) return Unmoved::nothing;
     return on_gpu() && all_can_be_enqueued() ? Unmoved::enqueueable : Unmoved::blocked;
   }
-  /// What is left is for one peer, in channels that it has opened.
+  /// Returns true if all unsent messages are for one peer, which has opened their channels.
   bool all_can_be_enqueued() const {
     const auto has_some = [](const auto& one) { return !one.second.waiting.empty(); };
     const auto first = std::ranges::find_if(out_, has_some);

@@ -17,8 +17,9 @@
 
 namespace sluice::kokkos::detail {
 
-/// What an object has not moved yet: nothing; puts that can be enqueued, to one peer, but make a GPU's stream wait for
-/// credit; or something else.
+/// The messages that an object has not moved yet.
+/// enqueueable: puts to one peer, which can be enqueued, but make a GPU's stream wait for credit.
+/// blocked: some that cannot be moved or enqueued yet.
 enum class Unmoved : std::uint8_t { nothing, enqueueable, blocked };
 
 /// The turns of one object: each moves what the object has posted, without blocking. A call of one object takes its own

@@ -308,8 +308,8 @@ inline void wait_all(std::span<Request<sluice::kokkos_comm::CommSpace>> requests
   if (first) std::rethrow_exception(first);
 }
 
-/// Blocks the host until one is over. @return its place; nothing where none is under way. On streams that is the first
-/// whose peer has opened its end, not the first that has come, unless an earlier message is not put yet.
+/// Blocks the host until a request has completed. @return its place; nothing if all are empty. On a stream a receive
+/// completes when its wait is enqueued, which may be before the message lands.
 /// @throws sluice::Error with Code::timeout after SLUICE_TIMEOUT, which changes nothing
 inline std::optional<int> wait_any(std::span<Request<sluice::kokkos_comm::CommSpace>> requests) {
   using Clock = std::chrono::steady_clock;
