@@ -322,8 +322,8 @@ void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
   check();
   if (!in_time) {
     throw error(Code::timeout, 0,
-                "not connected after " + base::duration_text(stated) + ": rank " + std::to_string(opening.peer) +
-                    " has not opened its end; " + state());
+                "not connected" + (stated > Timeout::zero() ? " after " + base::duration_text(stated) : std::string()) +
+                    ": rank " + std::to_string(opening.peer) + " has not opened its end; " + state());
   }
 }
 

@@ -239,6 +239,8 @@ TEST_P(OnStreamsOfAGpu, a_view_is_written_after_what_comes_before_the_first_star
   run_peers(peers(), [](Context& context) {
     const Pair pair(context);
     Handle handle(pair.queue, context);
+    pair.connect(handle);  // after which nothing is left that waits for the stream by itself
+    context.synchronize(pair.queue.stream());
     const View view("view", kFew);
     Channel channel(handle, pair.peer, pair.peer, 1);
     pair.first ? channel.sendinit(view) : channel.recvinit(view);

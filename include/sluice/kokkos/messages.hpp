@@ -505,17 +505,22 @@ class Messages {
       const Direction<Receiver>*& awaited;
       const Direction<Receiver>* before;
     } awaited(awaited_, from);
+    bool idle = false;
+    const auto may_enqueue = [&] {
+      idle = turns_.take();
+      return message.over || (idle && (on_host_stream() || end.connected()));
+    };
+    if (may_enqueue()) return std::nullopt;
     const auto connected_by = deadline_after(context_.connect_timeout());
     const auto deadline = deadline_after(context_.timeout());
-    for (Timeout step = kShortTurn;; step = std::min(2 * step, kLongTurn)) {
-      const bool idle = turns_.take();
-      if (message.over || (idle && (on_host_stream() || end.connected()))) return std::nullopt;
+    for (Timeout step = kShortTurn; !may_enqueue(); step = std::min(2 * step, kLongTurn)) {
       if (!end.connected() && Clock::now() >= connected_by) end.wait_connected(Timeout::zero());
       if (!idle && Clock::now() >= deadline)
         throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1,
                     "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'");
       if (auto slot = end.wait_for(step)) return slot;
     }
+    return std::nullopt;
   }
 
   static constexpr Timeout kShortTurn = std::chrono::microseconds(50);
