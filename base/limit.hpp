@@ -34,6 +34,12 @@ inline Clock::duration step_of(Clock::duration limit) noexcept {
   return limit == Clock::duration::max() ? limit : std::clamp(limit / 16, kShortest, kLongest);
 }
 
+/// Saturates: far enough from now is never.
+inline Clock::time_point deadline_after(Clock::duration timeout) noexcept {
+  const auto now = Clock::now();
+  return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
+}
+
 /// A limit on one wait, or on several waits in a row. Time counts only as long as `over` is called.
 class Limit {
  public:

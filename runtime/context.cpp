@@ -111,15 +111,15 @@ struct detail::ContextAccess {
           [&] {
             device::Driver& driver = *device::driver(options.stream->kind());
             const int gpu = driver.device_of(options.stream->handle());
-            in.world->try_out(driver, gpu);
+            in.world->services()->try_out(driver, gpu);
             return gpu;
           },
           [&](const char* why) { return in.error(Code::bad_argument, peer, tag, std::string("its stream: ") + why); });
     }
     auto core = with_resources(
-        [&] { return base::make_here<Core>(in.world, std::move(opening)); },
+        [&] { return base::make_here<Core>(in.world->services(), std::move(opening)); },
         [&](const char* why) { return in.error(Code::out_of_resources, peer, tag, std::string("opening: ") + why); });
-    in.world->open_end(core);
+    in.world->services()->registry.open(core);
     return core;
   }
   static Context::Impl& of(Context& context) { return context.in(); }
@@ -236,7 +236,9 @@ Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions option
       detail::ContextAccess::of(in().context), in().scope, Role::receiver, peer, tag, std::move(target), options));
 }
 
-Plan Context::plan() { return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world, in().rank)); }
+Plan Context::plan() {
+  return detail::PlanAccess::make(base::make_here<detail::PlanCore>(in().world->services(), in().rank));
+}
 
 Scope Context::scope(std::string_view name) {
   if (name.size() > kMaxName) throw in().error(Code::bad_argument, -1, 0, "a scope's name is too long");
@@ -281,10 +283,10 @@ void Context::synchronize(Stream stream) {
   if (stopped_by) throw Error(*stopped_by);  // `check` has thrown that failure before
 }
 
-Timeout Context::timeout() const { return in().world->limits().wait; }
-Timeout Context::connect_timeout() const { return in().world->limits().connect; }
+Timeout Context::timeout() const { return in().world->services()->limits.wait; }
+Timeout Context::connect_timeout() const { return in().world->services()->limits.connect; }
 
-void Context::check() { in().world->check(); }
+void Context::check() { in().world->services()->failures.check(); }
 
 void Context::abort(std::string_view why) { in().world->abort(std::string(why)); }
 

@@ -87,7 +87,9 @@ void KernelPlan::start(Stream stream, std::uint64_t step, bool captured) {
     launch(stream, Kernel::copy, args<device::CopyArgs, kernel::Out>(out_, step, captured), threads, blocks, channels);
     launch(stream, Kernel::end_put, args<device::EndPutArgs, kernel::Out>(out_, step, captured), one_each);
   } catch (const device::GpuError&) {  // what has begun will not end
-    for (const auto& sender : senders_) sender->refused_ += captured ? 0U : 1U;
+    for (const auto& sender : senders_) {
+      if (!captured) sender->refuse_epoch();
+    }
     throw;
   }
 }

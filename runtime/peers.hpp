@@ -17,6 +17,7 @@
 #include "base/words.hpp"
 #include "runtime/bootstrap.hpp"
 #include "runtime/message.hpp"
+#include "runtime/services.hpp"
 #include "runtime/wire.hpp"
 #include "runtime/word_book.hpp"
 
@@ -63,7 +64,6 @@ class Peers {
     /// Something waits until a socket has room: who sleeps for the sockets must look at them anew.
     virtual void unsent() = 0;
   };
-  using Transports = std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>>;
 
   /// @param timeout  a peer on another host that does not answer for this long is lost
   Peers(const Place& place, std::chrono::nanoseconds timeout, const Transports& transports, Audience& audience)

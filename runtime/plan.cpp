@@ -5,8 +5,9 @@
 #include <map>
 
 #include "device/kernels.hpp"
+#include "runtime/engine.hpp"
 #include "runtime/handles.hpp"
-#include "runtime/world.hpp"
+#include "runtime/registry.hpp"
 
 namespace sluice::detail {
 namespace {
@@ -48,7 +49,7 @@ void PlanCore::check_adding() const {
 
 void PlanCore::join(runtime::ChannelEnd& end) const {
   check_adding();
-  if (&end.world() != world_.get()) throw misuse("the channel belongs to another context than the plan");
+  if (&end.services() != services_.get()) throw misuse("the channel belongs to another context than the plan");
   end.join_plan();
 }
 
@@ -65,7 +66,7 @@ void PlanCore::add(const std::shared_ptr<ReceiverCore>& receiver) {
 void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   check_adding();
   device::check_supported(stream, rank_);
-  const Timeout stated = timeout.value_or(world_->limits().connect);
+  const Timeout stated = timeout.value_or(services_->limits.connect);
   base::Limit limit(stated);
   for (auto& [core, first] : out_) core->wait_connected(limit, stated);
   for (auto& in : in_) in.core->wait_connected(limit, stated);
@@ -84,13 +85,13 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
                      [](const Out& a, const Out& b) { return a.core->slot_bytes < b.core->slot_bytes; });
   }
   for (auto& out : out_) {
-    take(*out.core);
+    out.core->drive_by_plan();
     out.first = out.core->epoch();
   }
   for (auto& in : in_) {
-    take(*in.core);
+    in.core->drive_by_plan();
     in.first_wait = in.core->epoch();
-    in.first_release = in.core->released_.load();
+    in.first_release = in.core->released();
   }
   share_bells(stream);
   if (device::of_gpu(stream)) {
@@ -108,19 +109,17 @@ void PlanCore::fail_if_stopped(device::Lane lane) noexcept {
   for (const auto& in : in_) in.core->fail_if_stopped(lane);
 }
 
-void PlanCore::take(runtime::ChannelEnd& end) noexcept { end.bound_ = runtime::ChannelEnd::kPlanned; }
-
 void PlanCore::share_bells(Stream stream) {
   std::vector<std::pair<RungPut*, std::uint64_t>> puts;
   std::vector<std::pair<RungPut*, std::uint64_t>> credits;
   for (const auto& out : out_) {
-    if (may_share(out.core->rung_, stream)) puts.emplace_back(out.core->rung_, out.first);
+    if (may_share(out.core->rung(), stream)) puts.emplace_back(out.core->rung(), out.first);
   }
   for (const auto& in : in_) {
-    if (may_share(in.core->rung_, stream)) credits.emplace_back(in.core->rung_, in.first_release);
+    if (may_share(in.core->rung(), stream)) credits.emplace_back(in.core->rung(), in.first_release);
   }
-  put_bells_ = fuse(world_->engine(), puts);
-  credit_bells_ = fuse(world_->engine(), credits);
+  put_bells_ = fuse(services_->engine, puts);
+  credit_bells_ = fuse(services_->engine, credits);
 }
 
 void PlanCore::reach_bells(device::Driver& driver) {
@@ -159,7 +158,7 @@ void PlanCore::end_capture() {
                         counts_.releases - at_capture_.releases};
   counts_ = at_capture_;
   const auto check = [&](const runtime::ChannelEnd& end, std::uint64_t epochs) {
-    if (epochs % static_cast<std::uint64_t>(end.opening.options.depth) == 0) return;
+    if (epochs % end.depth() == 0) return;
     end.misuse(end.epoch(), "the graph that was captured last must not be launched: it moves a channel of " +
                                 std::to_string(end.opening.options.depth) + " slots on by " + std::to_string(epochs) +
                                 ", and a replay would find another slot than was captured");
@@ -172,7 +171,7 @@ void PlanCore::let_kernels_drive() {
   if (kernels_->begun()) return;
   if (!kernels_->why_not().empty())
     throw Error(Code::unsupported, rank_, -1, 0, 0, "the plan cannot be captured: " + kernels_->why_not());
-  const std::lock_guard lock(world_->mutex());
+  const std::lock_guard lock(services_->registry.mutex());
   kernels_->begin();
 }
 
@@ -220,8 +219,7 @@ void PlanCore::acquire(Stream stream) {
   const auto work = [this, next](device::Lane lane) {
     for (auto& [core, first] : out_) {
       const auto epoch = first + next;
-      if (core->rung_ != nullptr && epoch > static_cast<std::uint64_t>(core->opening.options.depth))
-        core->await_source(lane, epoch);
+      if (core->rung() != nullptr && epoch > core->depth()) core->await_source(lane, epoch);
     }
   };
   issue(stream, work, [&] {
@@ -281,9 +279,9 @@ void PlanCore::put_all(device::Lane lane, std::span<const Out> outs, std::uint64
 }
 
 void PlanCore::put(device::Lane lane, SenderCore& core, std::uint64_t epoch) {
-  if (!is_fused(core.rung_)) return core.enqueue(lane, epoch, core.whole());
-  core.await_armable(lane, *core.rung_, epoch);
-  core.rung_->arm(epoch, core.whole());
+  if (!is_fused(core.rung())) return core.enqueue(lane, epoch, core.whole());
+  core.await_armable(lane, epoch);
+  core.rung()->arm(epoch, core.whole());
 }
 
 void PlanCore::wait(Stream stream) {
@@ -334,11 +332,11 @@ void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
 
 void PlanCore::give_back_all(device::Lane lane, std::uint64_t release) {
   for (auto& in : in_) {
-    if (!is_fused(in.core->rung_)) {
+    if (!is_fused(in.core->rung())) {
       in.core->give_back(lane, in.first_release + release);
     } else {
-      in.core->await_armable(lane, *in.core->rung_, in.first_release + release);
-      in.core->rung_->arm(in.first_release + release, {});
+      in.core->await_armable(lane, in.first_release + release);
+      in.core->rung()->arm(in.first_release + release, {});
     }
   }
   for (auto& bell : credit_bells_) bell->ring(lane);
@@ -368,9 +366,9 @@ std::string PlanCore::describe() const {
            "armed ahead";
   const bool by_kernels = device::of_gpu(stream_) && device::words_by_kernels();
   const auto by_stream =
-      std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung_ == nullptr; });
+      std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung() == nullptr; });
   const auto own = std::count_if(out_.begin(), out_.end(), [](const auto& out) {
-    return out.core->rung_ != nullptr && !is_fused(out.core->rung_);
+    return out.core->rung() != nullptr && !is_fused(out.core->rung());
   });
   return text + "a start: " + std::to_string(by_stream) + " puts by the stream itself, " +
          std::to_string(out_.size() - static_cast<std::size_t>(by_stream)) + " more behind " +

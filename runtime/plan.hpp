@@ -14,7 +14,8 @@ namespace sluice::detail {
 
 class PlanCore final : public std::enable_shared_from_this<PlanCore> {
  public:
-  PlanCore(std::shared_ptr<runtime::World> world, Rank rank) : world_(std::move(world)), rank_(rank) {}
+  PlanCore(std::shared_ptr<const runtime::Services> services, Rank rank)
+      : services_(std::move(services)), rank_(rank) {}
   PlanCore(const PlanCore&) = delete;
   PlanCore& operator=(const PlanCore&) = delete;
   ~PlanCore();
@@ -54,7 +55,6 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void let_kernels_drive();
   bool kernels_drive() const noexcept { return kernels_ != nullptr && kernels_->begun(); }
   void check_failures(Stream stream) const;
-  static void take(runtime::ChannelEnd& end) noexcept;
   void fail_if_stopped(device::Lane lane) noexcept;
   void share_bells(Stream stream);
   void check_for_kernels(const runtime::ChannelEnd& end) const;
@@ -99,7 +99,7 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void give_back(device::Lane lane, std::uint64_t release);
   void give_back_all(device::Lane lane, std::uint64_t release);
 
-  std::shared_ptr<runtime::World> world_;
+  std::shared_ptr<const runtime::Services> services_;
   Rank rank_;
   bool committed_ = false;
   Stream stream_;  // of this kind

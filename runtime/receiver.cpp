@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "runtime/handles.hpp"
+#include "runtime/kept.hpp"
 #include "runtime/receiver.hpp"
-#include "runtime/world.hpp"
 
 namespace sluice::detail {
 
@@ -20,7 +20,7 @@ ReceiverCore::~ReceiverCore() {
 }
 
 void ReceiverCore::stop_taking() noexcept {
-  if (std::exchange(takes_, false)) world().engine().forget(static_cast<runtime::Engine::Taker&>(*this));
+  if (std::exchange(takes_, false)) services().engine.forget(static_cast<runtime::Engine::Taker&>(*this));
 }
 
 std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
@@ -42,14 +42,14 @@ std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device
   }
   in.passed = runtime::as_kernels_see(landed_.word);
   in.target = opening.memory.data();
-  in.slots = static_cast<std::uint64_t>(opening.options.depth);
+  in.slots = depth();
   in.slot_bytes = slot_bytes;
   in.done = runtime::as_kernels_see(done);
   in.fault = &fault;
   in.first = epoch();
   word_.parking->silence();
   done_parking.silence();
-  if (put_ == nullptr || peer_told) return in;  // the peer has closed its end: it needs no credit
+  if (put_ == nullptr || closing.told()) return in;  // the peer has closed its end: it needs no credit
   const auto what = put_->by_kernel(driver);
   if (!what) return std::nullopt;
   in.rings = what->rings;
@@ -67,7 +67,6 @@ DeviceReceiver ReceiverCore::on_device(Stream stream) {
 }
 
 void ReceiverCore::let_kernels_wait(const kernel::In& in) {
-  in.releases->begun = in.releases->entered = released_.load();
   if (taken_ != nullptr) have_taken(kNoLimit);
   let_kernels_count(*in.waits, *in.releases, *in.fault);
 }
@@ -113,7 +112,7 @@ void ReceiverCore::reach_own(device::Driver& driver) {
   runtime::reach_progress(driver, landed_.word);
   if (landing_ == nullptr || landing_->direct() || takes_) return;
   // How much has landed where is known when it has: a stream that was given its work long before cannot copy it.
-  const auto gpu = slots_.memory.driver == nullptr ? std::nullopt : driver.find(slots_.memory.data);
+  const auto gpu = slots.memory.driver == nullptr ? std::nullopt : driver.find(slots.memory.data);
   if (gpu) landing_->reach_from(driver);
   struct GiveBack {
     void operator()(base::Progress* progress) const noexcept { base::give_back(*progress); }
@@ -128,14 +127,15 @@ void ReceiverCore::reach_own(device::Driver& driver) {
   if (gpu) courier_.emplace(driver, gpu->device, brought_.load()->word);
   to_take_.store(epoch());
   taking_.store(epoch());
+  failure_.poisons({&taken->word, &taken->parking, {}});
   taken_ = taken.release();
   takes_ = true;
-  world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
+  services().engine.watch(static_cast<runtime::Engine::Taker&>(*this));
 }
 
 void ReceiverCore::have_taken(std::uint64_t epoch) {
   to_take_.store(epoch);
-  world().engine().heard(backends::Haste::now);
+  services().engine.heard(backends::Haste::now);
 }
 
 backends::AfterTurn ReceiverCore::take_landed() {
@@ -144,9 +144,8 @@ backends::AfterTurn ReceiverCore::take_landed() {
   const std::uint64_t last = to_take_.load();
   const std::uint64_t first = taking_.load() + 1;
   std::uint64_t next = first;
-  const auto depth = static_cast<std::uint64_t>(opening.options.depth);
   // Nobody reads the slot any more: its release has passed. The peer knew that before, but here nothing says so.
-  const auto is_free = [&] { return next <= depth || base::reached(done, next - depth); };
+  const auto is_free = [&] { return next <= depth() || base::reached(done, next - depth()); };
   for (; next <= last && landed(next) && is_free() && !failed(); ++next) {
     taking_.store(next);  // first: who closes once the end has failed sees that, or is seen here
     if (failed_in_order()) {
@@ -201,12 +200,11 @@ void ReceiverCore::take(std::uint64_t epoch) {
 }
 
 std::uint64_t ReceiverCore::begin_release() {
-  const std::uint64_t epoch = released_.load(std::memory_order_relaxed) + 1;
+  const std::uint64_t epoch = releases_.by_host() + 1;
   if (epoch > this->epoch())
     misuse(epoch,
            "release without a wait: all of the " + std::to_string(epoch - 1) + " epochs waited for are released");
-  released_.store(epoch, std::memory_order_relaxed);
-  base::light_fence();
+  releases_.enqueue(epoch);
   return epoch;
 }
 
@@ -221,7 +219,7 @@ void ReceiverCore::release(Stream stream) {
 
 void ReceiverCore::wait_refused(Stream stream) noexcept {
   given_ = epoch() - refused_waits_ - by_host_;
-  if (!raise_behind(stream, landed_.word, given_)) ++refused_waits_;
+  if (!gpu_use()->raise_behind(stream, landed_.word, given_)) ++refused_waits_;
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
@@ -275,13 +273,11 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   return slot(next, Stream::Kind::host);
 }
 
-void ReceiverCore::on_connect(int) { helper_ = world().engine().helper(); }
-
-Final ReceiverCore::final() const noexcept { return {epoch(), released()}; }
+void ReceiverCore::on_connect(int) { helper_ = services().engine.helper(); }
 
 bool ReceiverCore::passed() const noexcept {
-  const bool waited = waits_passed() >= begun_of(counted_, epoch()) && brought();
-  return (waited || lost()) && fired(begun_of(fired_, released()));
+  const bool waited = waits_passed() >= epochs_.begun() && brought();
+  return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();
 }
 
 void ReceiverCore::on_peer_closed(const Final& final) noexcept {
@@ -291,19 +287,10 @@ void ReceiverCore::on_peer_closed(const Final& final) noexcept {
 }
 
 void ReceiverCore::refuse_enqueued() {
-  const std::uint64_t last = last_possible(*closed_by_peer);
+  const std::uint64_t last = last_possible(*closing.theirs);
   if (waits_passed() < last) return;
   fail(Code::misuse, "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
                          " closed its end after epoch " + std::to_string(last));
-}
-
-bool ReceiverCore::let_go() {
-  // The sender needs the credits for what it has announced; more than those it does not.
-  const auto depth = static_cast<std::uint64_t>(opening.options.depth);
-  if (!failed() && done.value.load(std::memory_order_acquire) + depth < closed_by_peer->wanted) return false;
-  shut_end();
-  base::heavy_fence();
-  return fired(begun_of(fired_, released())) && settled();
 }
 
 bool ReceiverCore::complete_without(const Final& final) {
@@ -331,10 +318,10 @@ Receiver::Receiver() noexcept = default;
 Receiver::Receiver(std::shared_ptr<detail::ReceiverCore> core) noexcept : core_(std::move(core)) {}
 Receiver::Receiver(Receiver&&) noexcept = default;
 Receiver& Receiver::operator=(Receiver&& other) noexcept {
-  if (this != &other) runtime::ChannelEnd::abandon(std::exchange(core_, std::move(other.core_)));
+  if (this != &other) runtime::abandon(std::exchange(core_, std::move(other.core_)));
   return *this;
 }
-Receiver::~Receiver() { runtime::ChannelEnd::abandon(std::move(core_)); }
+Receiver::~Receiver() { runtime::abandon(std::move(core_)); }
 
 Slice Receiver::wait(Stream stream) { return not_empty(core_).wait(stream); }
 void Receiver::release(Stream stream) { not_empty(core_).release(stream); }

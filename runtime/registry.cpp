@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the two ends of a channel find each other, and how they part.
+// How the two ends of a channel find each other, and what ranks say of their ends.
+#include "runtime/registry.hpp"
+
 #include <algorithm>
-#include <system_error>
 #include <thread>
 #include <utility>
 
-#include "base/fork.hpp"
 #include "base/log.hpp"
-#include "base/signals.hpp"
+#include "runtime/engine.hpp"
+#include "runtime/kept.hpp"
 #include "runtime/report.hpp"
-#include "runtime/world.hpp"
 
 namespace sluice::runtime {
 namespace {
 
 using base::Clock;
-
-constexpr auto kLook = std::chrono::milliseconds(1);  // how often a closing looks at what streams have passed
 
 constexpr std::size_t kMaxText = 4096;  // must fit into one packet
 
@@ -42,7 +40,17 @@ ChannelKey as_seen_here(const Peer& peer, Role theirs, std::string scope, Tag ta
 
 }  // namespace
 
-void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
+backends::Signal Registry::take_word(Rank peer, Standing standing) {
+  const std::lock_guard lock(mutex_);
+  return peers_.at(peer).words.take(standing);
+}
+
+void Registry::give_back_word(Rank peer, const backends::Signal& word) {
+  const std::lock_guard lock(mutex_);
+  peers_.at(peer).words.give_back(word);
+}
+
+void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
   reclaim();
   const std::lock_guard lock(mutex_);
   const ChannelKey& key = end->opening.key;
@@ -57,11 +65,11 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
   ++report().ends;
   ends_[end->id] = end.get();
   waiting_here_[key].push_back(end->id);
-  Peer& peer = peers_.at(key.world_peer);
+  Peer& peer = peer_of(*end);
   peers_.reach(peer);
   if (peer.lost) return end->peer_lost(peer.why_lost);
   if (peer.linked) announce(*end);
-  if (launcher_lost_) end->fail(Code::aborted, kLauncherLost);
+  if (!doom_.empty()) end->fail(Code::aborted, doom_);
   // Its sleep does not look at a socket that was made meanwhile (test:
   // Start.the_end_of_a_thread_rank_is_noticed_by_the_others).
   engine_.wake();
@@ -69,7 +77,7 @@ void World::open_end(const std::shared_ptr<ChannelEnd>& end) {
 
 /// Prepares the memory that the peer's puts land in, and returns its key. If that fails, the end fails, and the key is
 /// empty.
-backends::Key World::land(Peer& peer, ChannelEnd& end) {
+backends::Key Registry::land(Peer& peer, ChannelEnd& end) {
   if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
     end.fail(Code::transport,
              peer.backend + " does not reach rank " + std::to_string(end.opening.peer) + ": " + obstacle);
@@ -87,11 +95,11 @@ backends::Key World::land(Peer& peer, ChannelEnd& end) {
 }
 
 /// Tells the peer of this end, and matches it if the peer has told of its own.
-void World::announce(ChannelEnd& end) {
+void Registry::announce(ChannelEnd& end) {
   const Opening& opening = end.opening;
-  Peer& peer = peers_.at(opening.key.world_peer);
+  Peer& peer = peer_of(end);
   if (peer.link == nullptr) {
-    end.peer_let_go();  // nor does the peer ever touch this end
+    end.closing.let_go();
     return end.fail(Code::unsupported, "no backend that is open here reaches rank " + std::to_string(opening.peer));
   }
   // If it has failed, it is announced all the same: the peer's end that matches it fails too, and the next ones match.
@@ -103,7 +111,7 @@ void World::announce(ChannelEnd& end) {
   if (const auto failure = end.failure()) put_failure(writer, end, failure->first, failure->second);
   peers_.send(peer, {writer.take(), key.sent});
   end.announced = true;
-  if (end.closing) announce_closing(end);
+  if (end.closing.ours) announce_closing(end);
   const auto theirs = waiting_there_.find(opening.key);
   auto& ours = waiting_here_[opening.key];
   // Ends are announced in the order of their opening, so the oldest that waits here is this one whenever one waits
@@ -115,12 +123,15 @@ void World::announce(ChannelEnd& end) {
   match(end, std::move(remote));
 }
 
-void World::match(ChannelEnd& end, RemoteEnd remote) {
+void Registry::match(ChannelEnd& end, RemoteEnd remote) {
   const ChannelKey& key = end.opening.key;
   if (waiting_here_[key].empty()) waiting_here_.erase(key);
   if (waiting_there_[key].empty()) waiting_there_.erase(key);
-  Peer& peer = peers_.at(key.world_peer);
-  end.peer_told = remote.final && (remote.final->wanted == 0 || remote.failure);
+  Peer& peer = peer_of(end);
+  by_peer_[{peer.rank, remote.id}] = &end;
+  // An end that has finished before it had a peer takes nothing of it.
+  if (end.closing.told()) tell_let_go(peer, remote.id);
+  if (remote.final) closing_.insert(&end);
   if (base::enabled(base::LogLevel::trace)) {
     base::log(base::LogLevel::trace, "rank " + std::to_string(end.opening.rank) + " connects with rank " +
                                          std::to_string(end.opening.peer) + ", tag " + std::to_string(key.tag));
@@ -128,7 +139,7 @@ void World::match(ChannelEnd& end, RemoteEnd remote) {
   end.connect(*peer.link, std::move(remote));  // last: from here on the user's loop may run, and count allocations
 }
 
-void World::linked(Peer& peer) {
+void Registry::linked(Peer& peer) {
   std::vector<ChannelEnd*> waiting;
   for (auto& [id, end] : ends_) {
     if (end->opening.key.world_peer == peer.rank && !end->announced) waiting.push_back(end);
@@ -137,7 +148,7 @@ void World::linked(Peer& peer) {
 }
 
 /// What a peer that is gone sent last may have arrived, and not been seen yet; if it has closed before, it has arrived.
-void World::see_all_of(const Peer& peer) {
+void Registry::see_all_of(const Peer& peer) {
   if (engine_.helper() == nullptr) return;
   const auto is_behind = [&](const auto& entry) {
     return entry.second->opening.key.world_peer == peer.rank && entry.second->behind();
@@ -149,7 +160,7 @@ void World::see_all_of(const Peer& peer) {
   } while (std::any_of(ends_.begin(), ends_.end(), is_behind) && Clock::now() < deadline);
 }
 
-void World::lost(Peer& peer) {
+void Registry::lost(Peer& peer) {
   if (peer.link != nullptr) peer.link->lost();  // first: what writes to a dead peer may hang in the provider
   see_all_of(peer);
   for (auto& [id, end] : ends_) {
@@ -159,7 +170,9 @@ void World::lost(Peer& peer) {
   std::erase_if(waiting_here_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
 }
 
-void World::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) {
+void Registry::unsent() { engine_.wake(); }
+
+void Registry::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) {
   switch (kind) {
     case Kind::greeting:
     case Kind::path: break;  // heard by the peers themselves
@@ -167,19 +180,21 @@ void World::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> f
     case Kind::closing: return on_closing(peer, message);
     case Kind::failure: return on_failure(peer, message);
     case Kind::gone:
-      if (ChannelEnd* const end = end_of_peer(peer, message.get<std::uint64_t>())) end->peer_gone();
+      if (ChannelEnd* const end = end_of_peer(peer, message.get<std::uint64_t>())) end->closing.key_closed_there = true;
       return;
     case Kind::way:
-      if (const auto it = ends_.find(message.get<std::uint64_t>()); it != ends_.end())
-        it->second->decide(message.text());
+      if (ChannelEnd* const end = end_here(message.get<std::uint64_t>())) end->decide(message.text());
       return;
     case Kind::let_go:
-      if (const auto it = ends_.find(message.get<std::uint64_t>()); it != ends_.end()) it->second->peer_let_go();
+      if (ChannelEnd* const end = end_here(message.get<std::uint64_t>())) {
+        end->closing.let_go();
+        closing_.insert(end);
+      }
       return;
   }
 }
 
-void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
+void Registry::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
   const auto role = message.get<Role>();
   std::string scope = message.text();
   const auto tag = message.get<Tag>();
@@ -198,13 +213,13 @@ void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
   const auto ours = waiting_here_.find(key);
   if (ours == waiting_here_.end() || ours->second.empty()) return;
   const std::uint64_t id = ours->second.front();
-  const auto it = ends_.find(id);
-  if (it != ends_.end() && !it->second->announced) return;  // matched when it is
+  ChannelEnd* const end = end_here(id);
+  if (end != nullptr && !end->announced) return;  // matched when it is
   RemoteEnd first = std::move(theirs.front());
   theirs.pop_front();
   std::erase(ours->second, id);
-  if (it != ends_.end()) {
-    match(*it->second, std::move(first));
+  if (end != nullptr) {
+    match(*end, std::move(first));
   } else {
     // Closed before the peer opened its end; the peer was told so.
     if (ours->second.empty()) waiting_here_.erase(ours);
@@ -212,14 +227,17 @@ void World::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds) {
   }
 }
 
-ChannelEnd* World::end_of_peer(const Peer& peer, std::uint64_t remote_id) {
-  for (auto& [id, end] : ends_) {
-    if (end->opening.key.world_peer == peer.rank && end->remote_id == remote_id) return end;
-  }
-  return nullptr;
+ChannelEnd* Registry::end_here(std::uint64_t id) const {
+  const auto it = ends_.find(id);
+  return it == ends_.end() ? nullptr : it->second;
 }
 
-RemoteEnd* World::waiting_end(const Peer& peer, std::uint64_t remote_id) {
+ChannelEnd* Registry::end_of_peer(const Peer& peer, std::uint64_t remote_id) const {
+  const auto it = by_peer_.find({peer.rank, remote_id});
+  return it == by_peer_.end() ? nullptr : it->second;
+}
+
+RemoteEnd* Registry::waiting_end(const Peer& peer, std::uint64_t remote_id) {
   for (auto& [key, waiting] : waiting_there_) {
     if (key.world_peer != peer.rank) continue;
     const auto it = std::find_if(waiting.begin(), waiting.end(), [&](const auto& end) { return end.id == remote_id; });
@@ -228,194 +246,110 @@ RemoteEnd* World::waiting_end(const Peer& peer, std::uint64_t remote_id) {
   return nullptr;
 }
 
-void World::on_closing(Peer& peer, Reader& message) {
+void Registry::on_closing(Peer& peer, Reader& message) {
   const auto remote_id = message.get<std::uint64_t>();
   const auto final = message.get<Final>();
-  if (ChannelEnd* end = end_of_peer(peer, remote_id)) return end->peer_closed(final);
-  if (RemoteEnd* waiting = waiting_end(peer, remote_id)) {
+  if (ChannelEnd* const end = end_of_peer(peer, remote_id)) {
+    closing_.insert(end);
+    return end->peer_closed(final);
+  }
+  if (RemoteEnd* const waiting = waiting_end(peer, remote_id)) {
     waiting->final = final;
     if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this side
     waiting->key = {};                                  // nothing of it will ever be mapped
   }
-  say_let_go(peer, remote_id);
+  tell_let_go(peer, remote_id);
 }
 
-void World::on_failure(Peer& peer, Reader& message) {
+void Registry::on_failure(Peer& peer, Reader& message) {
   const auto remote_id = message.get<std::uint64_t>();
   auto [code, what] = get_failure(message);
-  if (ChannelEnd* end = end_of_peer(peer, remote_id)) return end->peer_failed(code, what);
-  if (RemoteEnd* waiting = waiting_end(peer, remote_id)) waiting->failure = {code, std::move(what)};
+  if (ChannelEnd* const end = end_of_peer(peer, remote_id)) return end->peer_failed(code, what);
+  if (RemoteEnd* const waiting = waiting_end(peer, remote_id)) waiting->failure = {code, std::move(what)};
 }
 
-void World::send_failures() {
-  std::vector<Notice> notices;
-  {
-    const std::lock_guard lock(failures_mutex_);
-    notices.swap(notices_);
-  }
-  for (const auto& notice : notices) {
-    const auto it = ends_.find(notice.end);
-    if (it == ends_.end() || !it->second->announced) continue;
-    if (notice.tell_peer) announce_failure(*it->second, notice.code, notice.what);
-  }
+void Registry::fail_all(Code code, const std::string& why) {
+  for (auto& [id, end] : ends_) end->fail(code, why);
 }
 
-void World::tell_way(const ChannelEnd& end, const std::string& obstacle) {
-  peers_.send(peers_.at(end.opening.key.world_peer),
-              {Writer(Kind::way).put(end.remote_id).text(obstacle.substr(0, kMaxText)).take(), {}});
+void Registry::doom(const std::string& why) {
+  doom_ = why;
+  fail_all(Code::aborted, why);
 }
 
-void World::announce_failure(const ChannelEnd& end, Code code, const std::string& what) {
-  Writer writer(Kind::failure);
-  put_failure(writer.put(end.id), end, code, what);
-  peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
-}
-
-void World::let_go() {
-  end_partings();
+void Registry::give_up_starving(const std::string& why) {
   for (auto& [id, end] : ends_) {
-    if (end->beyond_final()) end->refuse_enqueued();
-    if (end->closed_by_peer && !end->peer_told && end->let_go()) tell_let_go(*end);
-    if (end->owes_key()) close_key(*end);
+    if (Peers::starves(peer_of(*end)) && !end->connected()) end->fail(Code::out_of_resources, why);
   }
+  peers_.give_up_starving(why);
 }
 
-void World::tell_let_go(ChannelEnd& end) {
-  part(end);
-  say_let_go(peers_.at(end.opening.key.world_peer), end.remote_id);
-  end.peer_told = true;
-}
-
-/// As soon as nothing of its memory is held here.
-void World::say_let_go(Peer& peer, std::uint64_t remote_id) {
-  const auto is = [&](const Parting& one) { return one.peer == peer.rank && one.remote_id == remote_id; };
-  const auto parting = std::find_if(partings_.begin(), partings_.end(), is);
-  if (parting != partings_.end()) {
-    parting->told = true;
-    return;
-  }
-  peers_.send(peer, {Writer(Kind::let_go).put(remote_id).take(), {}});
-}
-
-/// What must wait for a GPU is let go of by a thread of its own, which knows nothing of this world: the GPU may wait
-/// for what this rank, its engine or its user, does next (test: Pools.that_are_held_up_hold_up_nobody).
-void World::part(ChannelEnd& end) {
-  backends::Held held = end.forget_peer();
-  held.reached.clear();
-  std::erase_if(held.mapped, [](const auto& mapping) { return !mapping->waits_for_gpu(); });
-  if (held.mapped.empty()) return;
-  const auto over = std::make_shared<std::atomic<bool>>(false);
-  partings_.push_back({end.opening.key.world_peer, end.remote_id, false, over});
-  try {
-    const base::SignalsBlocked blocked;
-    std::thread([mapped = std::move(held.mapped), over]() mutable {
-      mapped.clear();
-      over->store(true);
-    }).detach();
-  } catch (const std::system_error&) {
-    over->store(true);  // no more threads: this one has let go of it
-  }
+void Registry::notice_failure(const ChannelEnd& end, Code code, const std::string& what, bool tell_peer) noexcept {
+  failures_.notice({end.id, code, what, tell_peer});
+  failing_.store(true);
   engine_.wake();
 }
 
-void World::end_partings() {
-  std::erase_if(partings_, [this](const Parting& one) {
-    if (!one.over->load()) return false;
-    if (one.told) peers_.send(peers_.at(one.peer), {Writer(Kind::let_go).put(one.remote_id).take(), {}});
-    return true;
-  });
-}
-
-void World::announce_closing(const ChannelEnd& end) {
-  Writer writer(Kind::closing);
-  writer.put(end.id).put(*end.closing);
-  peers_.send(peers_.at(end.opening.key.world_peer), {writer.take(), {}});
-}
-
-void World::begin_closing(ChannelEnd& end) {
-  if (end.closing) return;
-  send_failures();  // before the closing: a peer that hears of that first takes it for an ordinary one
-  end.closing = end.final();
-  open_.erase(end.opening.key);
-  --report().ends;
-  if (end.announced) announce_closing(end);
-}
-
-bool World::close(ChannelEnd& end, base::Limit& limit) {
-  std::unique_lock lock(mutex_);
-  begin_closing(end);
-  while (!over(end) && !limit.over()) {
-    changed_.wait_until(lock, std::min(limit.next(), Clock::now() + kLook));
-    if (ended_) end.peer_let_go();
+void Registry::send_failures() {
+  for (const Notice& notice : failures_.take_notices()) {
+    const ChannelEnd* const end = end_here(notice.end);
+    if (end == nullptr || !end->announced || !notice.tell_peer) continue;
+    Writer writer(Kind::failure);
+    put_failure(writer.put(end->id), *end, notice.code, notice.what);
+    tell(peers_.at(end->opening.key.world_peer), writer);
   }
-  if (!over(end)) return false;
-  send_failures();  // of an end that has failed while it closed (test: GpuStaging.of_a_gpu_that_has_failed_*)
-  unregister(end);
-  return true;
 }
 
-bool World::over(ChannelEnd& end) {
-  close_key(end);
-  if (!end.peer_told && end.leaves_armed()) tell_let_go(end);
-  return end.over();
+void Registry::tell_way(const ChannelEnd& end, const std::string& obstacle) {
+  Writer writer(Kind::way);
+  tell(peers_.at(end.opening.key.world_peer), writer.put(end.remote_id).text(obstacle.substr(0, kMaxText)));
 }
 
-/// Closes the key once the peer needs it no more, without a wait for the peer's own key: both may be closing. The
-/// engine first reads the numbers of puts that have arrived. A number left unread would count for the next channel
-/// whose landing gets the index of this one (Closing.any_order_works).
-void World::close_key(ChannelEnd& end) {
-  if (!end.parted()) return;
-  if (end.owes_key() && engine_.helper() != nullptr) engine_.look();
-  if (end.close_key()) peers_.send(peers_.at(end.opening.key.world_peer), {Writer(Kind::gone).put(end.id).take(), {}});
-}
-
-void World::unregister(ChannelEnd& end) {
-  // The peer may have closed while this end was: its engine has not been told yet, and nobody would later.
-  if (end.closed_by_peer && !end.peer_told) tell_let_go(end);
-  // Its handle may live on, and a peer that closes later is told at once that nothing touches its memory.
-  part(end);
-  ends_.erase(end.id);
-  // The peer may look for this end later, and must find that it is over: its place in the queue stays.
-  const auto waiting = waiting_here_.find(end.opening.key);
-  if (waiting == waiting_here_.end()) return;
-  if (peers_.at(end.opening.key.world_peer).lost) waiting_here_.erase(waiting);
-}
-
-namespace {
-
-/// Ends that are in use after their handle was destroyed. Streams may use them to the end of the process.
-struct Kept {
-  std::mutex mutex;
-  std::vector<std::shared_ptr<ChannelEnd>> until_closed;
-  std::vector<std::shared_ptr<ChannelEnd>> for_ever;
-};
-base::OnePerProcess<Kept> g_kept;
-
-}  // namespace
-
-void World::keep(std::shared_ptr<ChannelEnd> end) {
-  const std::lock_guard lock(g_kept->mutex);
-  g_kept->until_closed.push_back(std::move(end));
-}
-
-void World::reclaim() {
-  std::vector<std::shared_ptr<ChannelEnd>> waiting;
-  {
-    const std::lock_guard lock(g_kept->mutex);
-    waiting.swap(g_kept->until_closed);
+void Registry::repeat_poison() {
+  constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
+  if (!failing_.load() || Clock::now() < poison_due_) return;
+  poison_due_ = Clock::now() + kPoisonEvery;
+  failing_.store(false);  // before the scan: what fails during it is not forgotten
+  bool any = false;
+  for (auto& [id, end] : ends_) {
+    if (!end->failed()) continue;
+    end->poison_again();
+    end->forget_refused_rings();
+    any = true;
   }
-  std::erase_if(waiting, [](const auto& end) {
-    base::Limit at_once(Timeout::zero());
-    return end->close_within(at_once);
-  });
-  const std::lock_guard lock(g_kept->mutex);
-  auto& kept_on = g_kept->until_closed;
-  kept_on.insert(kept_on.end(), std::make_move_iterator(waiting.begin()), std::make_move_iterator(waiting.end()));
+  if (any) failing_.store(true);
 }
 
-void World::keep_for_ever(std::shared_ptr<ChannelEnd> end) {
-  const std::lock_guard lock(g_kept->mutex);
-  g_kept->for_ever.push_back(std::move(end));
+int Registry::patience() {
+  constexpr int kPoisonMs = 10;   // how often to repeat it
+  constexpr int kKernelsMs = 10;  // how often to look at what kernels count
+  constexpr int kClosingMs = 10;  // how often to ask whether a GPU is lost whose work a closing end waits for
+  constexpr int kLookMax = 16;
+  int patience = -1;
+  const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
+  if (failing_.load()) at_most(kPoisonMs);
+  for (const ChannelEnd* const end : streams_) {
+    if (end->gpus() != nullptr) at_most(static_cast<int>(end->services().ask_every.count()));
+    if (end->gpus() != nullptr && end->closing.ours) at_most(kClosingMs);
+    if (end->counted()) at_most(kKernelsMs);
+  }
+  if (!partings_.empty()) at_most(1);
+  const auto waits = [](const ChannelEnd* end) { return end->beyond_final() || end->closing.waits(); };
+  if (std::any_of(closing_.begin(), closing_.end(), waits)) {
+    at_most(look_ms_);  // for streams of ours, perhaps long
+    look_ms_ = std::min(2 * look_ms_, kLookMax);
+  } else {
+    look_ms_ = 1;
+  }
+  return patience;
+}
+
+void Registry::serve() {
+  send_failures();
+  advance_all();
+  repeat_poison();
+  const auto now = Clock::now();
+  for (ChannelEnd* const end : streams_) end->ask_for_stream(now);
 }
 
 }  // namespace sluice::runtime

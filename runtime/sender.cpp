@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "runtime/handles.hpp"
+#include "runtime/kept.hpp"
 #include "runtime/sender.hpp"
-#include "runtime/world.hpp"
 
 namespace sluice::detail {
 
@@ -18,7 +18,7 @@ SenderCore::~SenderCore() {
 }
 
 void SenderCore::stop_taking() noexcept {
-  if (std::exchange(takes_, false)) world().engine().forget(static_cast<runtime::Engine::Taker&>(*this));
+  if (std::exchange(takes_, false)) services().engine.forget(static_cast<runtime::Engine::Taker&>(*this));
 }
 
 /// A GPU's stream waits for its source on a word that failures may poison: `done` stays, since closing asks it.
@@ -30,8 +30,9 @@ void SenderCore::reach_own(device::Driver& driver) {
   over.word.value.store(done.value.load(std::memory_order_acquire));
   over.parking.silence();
   runtime::reach_progress(driver, over.word);
+  failure_.poisons({&over.word, &over.parking, {}});
   takes_ = true;
-  world().engine().watch(static_cast<runtime::Engine::Taker&>(*this));
+  services().engine.watch(static_cast<runtime::Engine::Taker&>(*this));
 }
 
 backends::AfterTurn SenderCore::take_landed() {
@@ -52,11 +53,11 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
   out.target_slots = target_depth_;
   out.slot_bytes = slot_bytes;
   out.source = opening.memory.data();
-  out.source_slots = static_cast<std::uint64_t>(opening.options.depth);
+  out.source_slots = depth();
   out.done = runtime::as_kernels_see(done);
   out.fault = &fault;
   out.first = epoch();
-  if (put_ == nullptr || peer_told) return out;  // the peer has closed its end: nothing moves
+  if (put_ == nullptr || closing.told()) return out;  // the peer has closed its end: nothing moves
   const auto what = put_->by_kernel(driver);
   if (!what) return std::nullopt;
   out.target = what->target.memory.data;
@@ -82,7 +83,7 @@ Slice SenderCore::acquire(Stream stream) {
   bind(stream);
   check_next();
   const std::uint64_t next = epoch() + 1;
-  if (next > static_cast<std::uint64_t>(opening.options.depth)) acquire_on(stream, next);
+  if (next > depth()) acquire_on(stream, next);
   return slot(next, stream.kind());
 }
 
@@ -101,10 +102,6 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
       [&] { acquire_refused(stream); });
 }
 
-void SenderCore::acquire_refused(Stream stream) noexcept {
-  if (marks_ != nullptr) mark_behind(stream);
-}
-
 std::uint64_t SenderCore::waits_for() const noexcept {
   const std::uint64_t next = done.value.load(std::memory_order_acquire) + 1;
   const std::uint64_t credited = word_.word->value.load(std::memory_order_relaxed) + target_depth_.load();
@@ -112,7 +109,7 @@ std::uint64_t SenderCore::waits_for() const noexcept {
   // Rung for, and not over: the acquire of the epoch that will use the slot again.
   const bool rung = taken_ != nullptr && rung_->epoch_of(rung_->bell().rung()) >= next;
   if (!rung || awaited_.load(std::memory_order_relaxed) < next) return 0;
-  return next + static_cast<std::uint64_t>(opening.options.depth);
+  return next + depth();
 }
 
 std::string SenderCore::why_refused(std::uint64_t epoch) const {
@@ -160,12 +157,12 @@ bool SenderCore::credited() {
 
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
-  const std::uint64_t last = epoch - static_cast<std::uint64_t>(opening.options.depth);
+  const std::uint64_t last = epoch - depth();
   base::Progress* const taken = lane.gpu == nullptr ? nullptr : taken_.load();
   if (taken != nullptr) awaited_.store(last, std::memory_order_relaxed);
   const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
-  if (lane.gpu != nullptr && marks_ != nullptr) lane.gpu->write(marks_.load()->word, ++marked_);
+  if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
 }
 
@@ -186,31 +183,20 @@ void SenderCore::drain(std::optional<Timeout> timeout) {
 }
 
 void SenderCore::on_connect(int remote_depth) {
-  helper_ = rung_ == nullptr ? nullptr : world().engine().helper();
+  helper_ = rung_ == nullptr ? nullptr : services().engine.helper();
   target_depth_.store(static_cast<std::uint64_t>(remote_depth), std::memory_order_release);
 }
 
-Final SenderCore::final() const noexcept { return {epoch(), epoch()}; }
-
 void SenderCore::on_peer_closed(const Final& final) noexcept {
-  if (has_done(final)) shut_end();  // before anybody finds a put refused: what is enqueued beyond moves nothing
+  if (has_written(final)) shut_end();  // before anybody finds a put refused: what is enqueued beyond moves nothing
   lower_limit(last_possible(final));
   base::heavy_fence();
 }
 
 void SenderCore::refuse_enqueued() {
-  const std::uint64_t last = last_possible(*closed_by_peer);
-  if (done.value.load(std::memory_order_acquire) < last) return;
+  if (!base::reached(done, last_possible(*closing.theirs))) return;
   fail(Code::misuse, "put " + std::to_string(epoch()) + " is enqueued, but rank " + std::to_string(opening.peer) +
-                         " closed its end after crediting " + std::to_string(closed_by_peer->credited));
-}
-
-bool SenderCore::let_go() {
-  // What the peer still waits for must come first; the rest of what was credited moves nothing: nobody will look.
-  if (!has_done(*closed_by_peer)) return false;
-  shut_end();
-  base::heavy_fence();
-  return passed() && settled();
+                         " closed its end after crediting " + std::to_string(closing.theirs->credited));
 }
 
 bool SenderCore::complete_without(const Final& final) {
@@ -241,10 +227,10 @@ Sender::Sender() noexcept = default;
 Sender::Sender(std::shared_ptr<detail::SenderCore> core) noexcept : core_(std::move(core)) {}
 Sender::Sender(Sender&&) noexcept = default;
 Sender& Sender::operator=(Sender&& other) noexcept {
-  if (this != &other) runtime::ChannelEnd::abandon(std::exchange(core_, std::move(other.core_)));
+  if (this != &other) runtime::abandon(std::exchange(core_, std::move(other.core_)));
   return *this;
 }
-Sender::~Sender() { runtime::ChannelEnd::abandon(std::move(core_)); }
+Sender::~Sender() { runtime::abandon(std::move(core_)); }
 
 Slice Sender::acquire(Stream stream) { return not_empty(core_).acquire(stream); }
 void Sender::put(Stream stream) { not_empty(core_).put(stream, core_->whole()); }

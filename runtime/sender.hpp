@@ -24,32 +24,44 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   DeviceSender on_device(Stream stream);
   /// From now on they do. With the world's mutex.
   void let_kernels_put(const kernel::Out& out) { let_kernels_count(*out.count, *out.count, *out.fault); }
+  /// Kernels that the driver refused leave an epoch begun that never completes.
+  void refuse_epoch() noexcept { gpu_use()->refuse_epoch(); }
+
+  // On the lane.
+  void await_credit(device::Lane lane, std::uint64_t epoch) {
+    await_connected(lane);
+    if (epoch > credit_seen_ + target_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
+  }
+  /// Until the source slot of `epoch` may be overwritten.
+  void await_source(device::Lane lane, std::uint64_t epoch);
+  // What the driver refused of the last acquire, or put, is over once the stream has passed the rest.
+  void acquire_refused(Stream stream) noexcept { gpu_use()->mark_behind(stream); }
+  void put_refused(Stream stream) noexcept { firing_refused(stream, epoch()); }
 
   backends::Slots target() const override { return {}; }
-  bool let_go() override;
+  bool passed() const noexcept override { return fired(epochs_.begun()); }
+  bool written() const noexcept override { return passed(); }
+  /// All that the peer waits for, or ever will. The rest of what was credited moves nothing: nobody will look.
+  bool has_written(const runtime::Final& final) const noexcept override {
+    return failed() || base::reached(done, final.wanted);
+  }
+  bool has_arrived(const runtime::Final&) const noexcept override { return true; }
   void refuse_enqueued() override;
-  runtime::Final final() const noexcept override;
+  runtime::Final final() const noexcept override { return {epoch(), epoch()}; }
   std::string state() const override;
 
  private:
-  friend class KernelPlan;
-  friend class PlanCore;
   void on_connect(int remote_depth) override;
   void on_peer_closed(const runtime::Final& final) noexcept override;
   bool complete_without(const runtime::Final& final) override;
   std::uint64_t last_possible(const runtime::Final& final) const noexcept override {
     return final.credited + target_depth_.load(std::memory_order_relaxed);
   }
-  /// All that the peer waits for, or ever will.
-  bool has_done(const runtime::Final& final) const noexcept {
-    return failed() || done.value.load(std::memory_order_acquire) >= final.wanted;
-  }
-  bool passed() const noexcept override { return fired(begun_of(counted_, epoch())); }
   std::uint64_t waits_for() const noexcept override;
   void reach_own(device::Driver& driver) override;
   void stop_taking() noexcept override;
   backends::AfterTurn take_landed() override;
-  backends::Slots source() const override { return slots_; }
+  backends::Slots source() const override { return slots; }
   std::string why_refused(std::uint64_t epoch) const override;
 
   [[noreturn, gnu::cold]] void refuse_part(backends::Range part) const;
@@ -64,19 +76,12 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
                         [this, lane, epoch, part] { enqueue(lane, epoch, part); });
   }
   void acquire_on(Stream stream, std::uint64_t next);
-  // What the driver refused of the last acquire, or put, is over once the stream has passed the rest.
-  void acquire_refused(Stream stream) noexcept;
-  void put_refused(Stream stream) noexcept { firing_refused(stream, epoch()); }
-  void await_credit(device::Lane lane, std::uint64_t epoch) {
-    await_connected(lane);
-    if (epoch > credit_seen_ + target_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
-  }
   void look_for_credit(device::Lane lane, std::uint64_t epoch);
-  void await_source(device::Lane lane, std::uint64_t epoch);
 
-  std::atomic<std::uint64_t> target_depth_{0};  // 0: not connected yet
-  bool takes_ = false;                          // the engine does: what is over, for acquires of a GPU's stream
-  std::atomic<std::uint64_t> awaited_{0};       // the last epoch whose source an acquire of its waits for
+  std::atomic<std::uint64_t> target_depth_{0};   // 0: not connected yet
+  std::atomic<base::Progress*> taken_{nullptr};  // puts that have completed, for acquires of a GPU's stream
+  bool takes_ = false;                           // the engine raises that
+  std::atomic<std::uint64_t> awaited_{0};        // the last epoch whose source an acquire of its waits for
   std::uint64_t credit_seen_ = 0;  // the last credit read: the word is looked at again only when it is spent
 };
 

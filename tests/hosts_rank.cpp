@@ -167,7 +167,7 @@ struct Speaker final : sluice::runtime::Peers::Audience {
   }
 
   sluice::runtime::Place place;
-  sluice::runtime::Peers::Transports transports;
+  sluice::runtime::Transports transports;
   sluice::runtime::Peers peers;
   std::uint64_t heard = 0;
   std::string why_lost;

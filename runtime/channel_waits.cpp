@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both ends of a channel have in common: the streams that they are used on, and waits.
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "runtime/channel.hpp"
+#include "runtime/engine.hpp"
+#include "runtime/registry.hpp"
+
+namespace sluice::runtime {
+
+using base::Clock;
+
+void ChannelEnd::check_bindable(Stream stream) {
+  if (bound_ == here_with(stream) && device::usable(stream)) return;
+  if (bound_ <= kPlanned) refuse_bound();
+  if (bound_ != kUnbound && bound_ != here_with(stream))
+    misuse(epoch(), "the channel is used with another kind of stream");
+  device::check_supported(stream, opening.rank);
+  check();
+  const auto opened_for = opening.options.stream;
+  if (opened_for && opened_for->kind() != stream.kind()) misuse(0, "the channel was opened for another kind of stream");
+}
+
+void ChannelEnd::refuse_bound() const {
+  check();
+  misuse(epoch(), bound_ == kClosed    ? "the channel is closed here"
+                  : bound_ == kKernels ? "kernels drive this channel"
+                                       : "a plan drives this channel");
+}
+
+void ChannelEnd::bind_slowly(Stream stream) {
+  if (!origin.here()) throw error(Code::misuse, 0, base::kForked);
+  check_bindable(stream);
+  if (stream.kind() == Stream::Kind::program_order) wait_connected({});
+  if (device::of_gpu(stream)) bind_to_gpu(stream);
+  bound_ = here_with(stream);
+}
+
+/// Nothing can be mapped behind a parked stream, so all is mapped now.
+void ChannelEnd::bind_to_gpu(Stream stream) {
+  device::Driver& driver = *device::driver(stream.kind());
+  try {
+    const auto [gpu, capture] = driver.look_at(stream.handle());
+    if (capture != 0)
+      throw error(Code::unsupported, epoch(), "the stream captures a graph: only a plan can be part of one");
+    if (const GpuUse* const use = gpu_use()) {
+      if (gpu != use->gpu())
+        misuse(epoch(), "the stream is of GPU " + std::to_string(gpu) +
+                            ", and the channel is used with streams of GPU " + std::to_string(use->gpu()));
+      return;
+    }
+    wait_connected({});
+    if (put_ != nullptr && put_->fired() == backends::Fired::by_nic) services_->try_out(driver, gpu);
+    const auto locked = lock_registry();  // the peer may be about to go
+    reach_from(driver, gpu);
+    services_->engine.wake();
+  } catch (const Error&) {
+    throw;
+  } catch (const device::InvalidCapture& reason) {
+    misuse(epoch(), reason.what());
+  } catch (const std::exception& reason) {
+    throw error(Code::out_of_resources, epoch(), reason.what());
+  }
+}
+
+/// The stream that was named at opening: then nothing is left to be mapped at its first use.
+void ChannelEnd::reach_named_stream() {
+  const auto& stream = opening.options.stream;
+  if (!stream || !device::of_gpu(*stream) || failed()) return;
+  try {
+    reach_from(*device::driver(stream->kind()), opening.gpu);
+  } catch (const std::exception& reason) {  // else what the engine was told, and does this for, would be lost
+    record(Code::out_of_resources, reason.what(), true);
+  }
+}
+
+/// Nothing of it is outstanding.
+void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
+  const device::OnDevice current(driver, gpu);
+  auto use = std::make_unique<GpuUse>(driver, gpu, rung_);
+  std::string why_not;
+  if (!use->reach_slots(slots.memory, why_not)) {
+    stale_ = true;
+    base::log(base::LogLevel::warn,
+              error(Code::unsupported, epoch(), "kernels must not use the slots: " + why_not).what());
+  }
+  device::reach(driver, word_.memory);
+  for (const auto& word : more_words_) device::reach(driver, word.memory);
+  reach_own(driver);
+  done_parking.silence();
+  if (rung_ != nullptr) {
+    services_->engine.reach(*rung_, driver);
+  } else if (put_ != nullptr && !closing.told()) {  // else its memory may be gone, and nothing is put any more
+    put_->reach_from(driver);
+  }
+  gpu_owner_ = std::move(use);
+  gpu_.store(gpu_owner_.get(), std::memory_order_release);
+  services_->registry.watch_stream(*this);
+  device::add_user(*this);
+}
+
+void ChannelEnd::begin_handing(Stream stream) {
+  bind(stream);
+  wait_connected({});
+  if (!passed()) misuse(epoch(), "work of this channel is enqueued and has not completed");
+}
+
+std::unique_lock<std::mutex> ChannelEnd::lock_registry() { return std::unique_lock(services_->registry.mutex()); }
+
+void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault) {
+  fault_ = &fault;
+  if (&fired != &epochs) releases_.let_kernels_count(fired);
+  epochs_.let_kernels_count(epochs);
+  if (shut()) hold_kernels();
+  if (rung_ != nullptr) services_->engine.let_kernels_ring(*rung_, fired);
+  services_->registry.watch_stream(*this);
+  services_->engine.wake();
+}
+
+void ChannelEnd::hold_kernels() noexcept { (sends() ? epochs_ : releases_).hold_kernels(failed()); }
+
+/// Waits until all eager work has begun; replays of graphs are not included. False: not within the limit.
+bool ChannelEnd::await_kernels(base::Limit& limit) const {
+  if (!counted()) return true;
+  const auto ready = [&] { return (epochs_.kernels_have_begun() && releases_.kernels_have_begun()) || failed(); };
+  return await_in_host(done_parking, ready, limit);
+}
+
+/// Once the end is closed: which epochs have begun is known for good. False: not within the limit.
+bool ChannelEnd::await_decided(base::Limit& limit) const {
+  if (!counted()) return true;
+  return await_in_host(
+      done_parking, [&] { return (epochs_.is_decided() && releases_.is_decided()) || failed(); }, limit);
+}
+
+bool ChannelEnd::await_done(std::uint64_t last, base::Limit& limit) const {
+  const auto ready = [&] { return base::reached(done, last) || failed(); };
+  return await_in_host(done_parking, ready, limit);
+}
+
+/// Of an end that is shut nothing is seen any more: the peer has closed its own, or it has failed.
+bool ChannelEnd::await_landed(std::uint64_t last, base::Limit& limit) const {
+  if (!connected() || put_ == nullptr) return true;
+  const auto ready = [&] { return shut() || put_->landed(last); };
+  return look(ready) || await_in_host(done_parking, ready, limit);
+}
+
+void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
+  lane.gpu->issue();
+  base::Limit limit(services_->limits.wait);
+  if (!await_done(last_done, limit)) fail(Code::timeout, "the host waited for room for one more epoch; " + state());
+}
+
+void ChannelEnd::not_drained() const {
+  check();
+  throw error(Code::timeout, epoch(), "not drained; " + state());
+}
+
+bool ChannelEnd::still_waits(const device::Wait& wait) const noexcept {
+  return wait.word == nullptr ? waits_for() == wait.epoch : !base::reached(*wait.word, wait.at_least);
+}
+
+Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit) noexcept {
+  const Limits& limits = services_->limits;
+  limit = std::min(limit, limits.wait);
+  if (so_far >= limit) {
+    const std::string text = state();  // first: it must not show the awaited signal (test: a_limit_ends_no_wait_*)
+    if (!still_waits(wait)) return Clock::duration::zero();
+    base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "gives up; " + text).what());
+    fail(Code::timeout,
+         "waited " + base::duration_text(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
+    return Clock::duration::zero();
+  }
+  const auto ask = std::min<Clock::duration>(limit - so_far, base::step_of(limit));
+  if (limits.warn <= Timeout::zero()) return ask;
+  const auto warnings = so_far / limits.warn;
+  if (warnings > warnings_)
+    base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "still waiting; " + state()).what());
+  warnings_ = warnings;
+  return std::min<Clock::duration>(ask, (warnings + 1) * limits.warn - so_far);
+}
+
+Clock::time_point ChannelEnd::next_warning() const noexcept {
+  const Timeout every = services_->limits.warn;
+  return every > Timeout::zero() ? base::deadline_after(every) : Clock::time_point::max();
+}
+
+void ChannelEnd::warn(Warning& warning) const {
+  base::log(base::LogLevel::warn, error(Code::timeout, warning.epoch, "still waiting; " + state()).what());
+  warning.at = next_warning();
+}
+
+void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
+  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch(), "wait for the peer"}, *this, nullptr);
+}
+
+void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {
+  const Timeout stated = timeout.value_or(services_->limits.connect);
+  base::Limit limit(stated);
+  wait_connected(limit, stated);
+}
+
+void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
+  const auto ready = [&] { return base::reached(connected_word_, 1) || failed(); };
+  const bool in_time = await_in_host(done_parking, ready, limit);
+  check();
+  if (!in_time) {
+    throw error(Code::timeout, 0,
+                "not connected" + (stated > Timeout::zero() ? " after " + base::duration_text(stated) : std::string()) +
+                    ": rank " + std::to_string(opening.peer) + " has not opened its end; " + state());
+  }
+}
+
+void ChannelEnd::ask_for_gpu(Clock::time_point now) noexcept {
+  GpuUse* const use = gpu_use();
+  if (use == nullptr || use->lost() || passed() || !use->look_for_loss(now)) return;
+  fail(Code::transport, device::kLost);
+  use->lose();
+}
+
+void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
+  ask_for_gpu(now);
+  if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0)
+    fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
+  const std::uint64_t epoch = failed() ? 0 : waits_for();
+  if (std::exchange(asked_for_, epoch) != epoch) asked_for_so_long_ = {};
+  if (epoch == 0) return;
+  asked_for_so_long_.look(services_->ask_every);
+  waited({.epoch = epoch}, asked_for_so_long_.so_far(), kForever);
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What never changes of one end of a channel, and the errors that name it.
+#pragma once
+
+#include <sluice/channel.hpp>
+#include <sluice/error.hpp>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "base/fork.hpp"
+#include "base/trace.hpp"
+#include "runtime/block.hpp"
+
+namespace sluice::runtime {
+
+enum class Role : std::uint8_t { sender, receiver };
+
+/// What matches the two ends of a channel.
+struct ChannelKey {
+  Rank world_peer = 0;
+  std::string scope;
+  Tag tag = 0;
+  Role role = Role::sender;
+  bool operator<(const ChannelKey& other) const {
+    return std::tie(world_peer, scope, tag, role) < std::tie(other.world_peer, other.scope, other.tag, other.role);
+  }
+};
+
+/// An end as its owner opened it.
+struct Opening {
+  ChannelKey key;
+  Rank rank = 0;  ///< of this end and of the peer, in the context that it was opened in
+  Rank peer = 0;
+  Slice memory;
+  ChannelOptions options;
+  std::string name;
+  std::string contents;
+  int gpu = -1;  ///< of the stream that the options name, if that is a GPU's
+};
+
+class EndInfo {
+ public:
+  EndInfo(Opening what, std::uint64_t number);
+
+  bool sends() const noexcept { return opening.key.role == Role::sender; }
+  std::uint64_t depth() const noexcept { return static_cast<std::uint64_t>(opening.options.depth); }
+  /// The slot of `epoch`. In program order the slice does not own the memory: counting an owner in and out takes as
+  /// long as a small put. Work on any other stream may outlive the channel.
+  Slice slot(std::uint64_t epoch, Stream::Kind used_by) const noexcept {
+    using detail::SliceAccess;
+    if (used_by == Stream::Kind::program_order) return SliceAccess::lend(opening.memory, slots.at(epoch), slot_bytes);
+    return SliceAccess::make(SliceAccess::block(opening.memory), slots.at(epoch), slot_bytes);
+  }
+  Error error(Code code, std::uint64_t epoch, const std::string& what) const;
+  [[noreturn, gnu::cold]] void misuse(std::uint64_t epoch, const std::string& what) const;
+  /// "to rank 1, tag 7", or "from rank ...".
+  std::string direction() const;
+  /// Its lane in the timeline of `rank`. Arrows are named by what both ends know.
+  base::trace::Channel trace_channel(Rank rank, base::trace::Track engine) const;
+
+  const Opening opening;
+  const std::uint64_t id;
+  const std::size_t slot_bytes;
+  const backends::Slots slots;
+  const base::Origin origin;
+};
+
+}  // namespace sluice::runtime

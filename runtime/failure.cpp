@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/failure.hpp"
+
+namespace sluice::runtime {
+
+void Failure::poisons(const backends::Signal& word) {
+  const std::lock_guard lock(mutex_);
+  words_.push_back(word);
+  if (first_) poison(word);
+}
+
+bool Failure::record(const Error& error) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (first_) return false;
+  first_.emplace(error);
+  return true;
+}
+
+void Failure::poison(const backends::Signal& word) noexcept {
+  if (word.word->value.load(std::memory_order_relaxed) < base::kPoison)
+    base::raise(*word.word, base::kPoison, *word.parking);
+}
+
+void Failure::poison() const noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const auto& word : words_) poison(word);
+}
+
+std::optional<Error> Failure::get() const {
+  const std::lock_guard lock(mutex_);
+  return first_;
+}
+
+void Failure::raise() const {
+  const std::lock_guard lock(mutex_);
+  throw Error(*first_);
+}
+
+}  // namespace sluice::runtime

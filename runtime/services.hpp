@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What channels and plans use of their rank.
+#pragma once
+
+#include <sluice/types.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/transport.hpp"
+#include "base/trace.hpp"
+
+namespace sluice::runtime {
+
+/// What is open in a rank, by name of its backend.
+using Transports = std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>>;
+
+class Engine;
+class Failures;
+class Registry;
+
+/// Limits of waits.
+struct Limits {
+  Timeout wait = kForever;  ///< for a live peer
+  Timeout connect{};        ///< of opening, committing and closing
+  Timeout warn{};           ///< between two warnings of a wait that lasts; 0: no warnings
+};
+
+struct Services {
+  /// What takes long to find out of a GPU before channels are used on its streams. Without the registry's mutex: it may
+  /// take seconds.
+  void try_out(device::Driver& driver, int gpu) const;
+
+  Engine& engine;
+  Registry& registry;
+  Failures& failures;
+  const Transports& transports;
+  Limits limits;
+  std::chrono::milliseconds ask_every{};          ///< period of the engine's check of waits on GPU streams
+  Rank rank = 0;                                  ///< in the job
+  base::trace::Track track = base::trace::kNone;  ///< the engine's, in the timeline
+};
+
+}  // namespace sluice::runtime
