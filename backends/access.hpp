@@ -28,9 +28,9 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
 /// Carried out by the stream.
 class StreamAccess : public Access {
  public:
-  StreamAccess(Bounds bounds, device::Watch& watch) : bounds_(std::move(bounds)), watch_(watch) {}
+  StreamAccess(Bounds bounds, device::Watch& watch, std::string text)
+      : Access(Fired::by_stream, std::move(text)), bounds_(std::move(bounds)), watch_(watch) {}
 
-  Fired fired() const noexcept final { return Fired::by_stream; }
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
 
  protected:
@@ -48,11 +48,9 @@ class MappedAccess final : public StreamAccess {
  public:
   /// `offered` is the peer's, as mapped here.
   MappedAccess(const device::Extent& local, const device::Extent& offered, device::Watch& watch, Mapped mapped,
-               std::string how)
-      : StreamAccess({local.bytes, offered.bytes}, watch), local_(local), offered_(offered), mapped_(std::move(mapped)),
-        how_(std::move(how)) {}
-
-  std::string describe() const override { return how_; }
+               std::string text)
+      : StreamAccess({local.bytes, offered.bytes}, watch, std::move(text)), local_(local), offered_(offered),
+        mapped_(std::move(mapped)) {}
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;
@@ -60,23 +58,22 @@ class MappedAccess final : public StreamAccess {
   device::Extent local_;
   device::Extent offered_;
   Mapped mapped_;
-  std::string how_;
 };
 
 /// The engine hears its bell and posts it.
 class EngineAccess : public Access, public Posting {
  public:
-  EngineAccess(Bounds bounds, int depth, device::Watch& watch)
-      : Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)),
+  /// `text`: what is done, apart from why there are no atomics.
+  EngineAccess(Bounds bounds, int depth, device::Watch& watch, const std::string& text)
+      : Access(Fired::by_engine, bounds.no_atomics.empty() ? text : text + "; no atomics: " + bounds.no_atomics),
+        Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)),
         watch_(watch) {}
 
-  Fired fired() const noexcept final { return Fired::by_engine; }
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
   Doorbell& bell() noexcept { return bell_; }
   bool awaited() const noexcept final { return bell_.awaited(); }
 
  protected:
-  const Bounds& bounds() const noexcept { return bounds_; }
   device::Watch& watch() noexcept { return watch_; }
 
  private:

@@ -65,7 +65,7 @@ std::string StreamCopy::describe() const {
   return kernel_max_ == 0 ? "," + by_host : by_kernel + ", larger ones" + by_host;
 }
 
-void MappedPut::reach_from(device::Driver& driver) {
+void StreamPut::reach_from(device::Driver& driver) {
   reach_words(driver, signal_, mapped_, reached_);
   copy_.reach_from(driver, reached_);
 }
@@ -76,7 +76,7 @@ std::optional<ByKernel> MappedPut::by_kernel(device::Driver* driver) {
   return ByKernel{target_, signal_.word};
 }
 
-void MappedPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
+void StreamPut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
   if (!watch_.shut()) move(lane, epoch, part);
   device::raise(lane, watch_.done, epoch, watch_.done_parking);
 }
@@ -165,7 +165,7 @@ std::uint64_t RungPut::given_up() const noexcept {
 }
 
 EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t slot_bytes, std::size_t rails)
-    : RungPut(watch, std::make_shared<Doorbell>(), slot_bytes), Posting(watch, depth, rails) {
+    : RungPut(Fired::by_engine, watch, std::make_shared<Doorbell>(), slot_bytes, this), Posting(watch, depth, rails) {
   keep_parts_of(static_cast<std::size_t>(depth));
 }
 

@@ -60,36 +60,51 @@ class StreamCopy {
   device::Allocation ours_;  // a slot
 };
 
-/// Copies into mapped memory of the peer, then raises its signal.
-class MappedPut : public Put {
+/// The stream does it all: what it has done is visible at the peer at once.
+class StreamPut : public Put {
  public:
-  /// `target` and `signal` are the peer's, as mapped here.
-  MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how)
-      : source_(source), target_(target), signal_(signal), watch_(watch), mapped_(std::move(mapped)),
-        how_(std::move(how)), copy_(source, target) {}
+  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final;
+  void reach_from(device::Driver& driver) final;
+  bool landed(std::uint64_t) final { return true; }
+  bool settled() final { return true; }
+  Held forget_peer() noexcept final { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
+  bool disarmed(bool) final { return true; }
 
-  Fired fired() const noexcept override { return Fired::by_stream; }
-  std::optional<std::string> obstacle() const override { return std::nullopt; }
-  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
-  void reach_from(device::Driver& driver) override;
+ protected:
+  /// `target` and `signal` are the peer's, as mapped here.
+  StreamPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped,
+            std::optional<std::string> why_around)
+      : Put(Fired::by_stream, nullptr, std::move(why_around)), source_(source), target_(target), signal_(signal),
+        watch_(watch), copy_(source, target), mapped_(std::move(mapped)) {}
+
+  const Slots source_;
+  const Slots target_;
+  const Signal signal_;
+  device::Watch& watch_;
+  StreamCopy copy_;
+
+ private:
+  /// Copies, then raises the signal. On failure has failed the watch.
+  virtual void move(device::Lane lane, std::uint64_t epoch, Range part) = 0;
+
+  Mapped mapped_;
+  device::Reached reached_;
+};
+
+/// Copies into mapped memory of the peer, then raises its signal.
+class MappedPut final : public StreamPut {
+ public:
+  MappedPut(Slots source, Slots target, Signal signal, device::Watch& watch, Mapped mapped, std::string how,
+            std::optional<std::string> why_around = std::nullopt)
+      : StreamPut(source, target, signal, watch, std::move(mapped), std::move(why_around)), how_(std::move(how)) {}
+
   std::optional<ByKernel> by_kernel(device::Driver* driver) override;
-  bool landed(std::uint64_t) override { return true; }
-  bool settled() override { return true; }
-  Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
-  bool disarmed(bool) override { return true; }
   std::string describe() const override { return how_ + copy_.describe(); }
 
  private:
-  void move(device::Lane lane, std::uint64_t epoch, Range part);
+  void move(device::Lane lane, std::uint64_t epoch, Range part) override;
 
-  Slots source_;
-  Slots target_;
-  Signal signal_;
-  device::Watch& watch_;
-  Mapped mapped_;
   std::string how_;
-  StreamCopy copy_;
-  device::Reached reached_;
 };
 
 /// Raises `signal` to `epoch`: the last act of every put that a stream does.
@@ -153,11 +168,14 @@ class Doorbell {
 /// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.
 class RungPut : public Put {
  public:
-  /// Without bytes in a slot it only raises a word.
-  RungPut(device::Watch& watch, std::shared_ptr<Doorbell> bell, std::size_t slot_bytes)
-      : bell_(std::move(bell)), watch_(watch), whole_{0, slot_bytes} {}
+  /// Without bytes in a slot it only raises a word. `same`: if the engine posts it.
+  RungPut(Fired by, device::Watch& watch, std::shared_ptr<Doorbell> bell, std::size_t slot_bytes,
+          Posting* same = nullptr)
+      : Put(by, this), posting(same), bell_(std::move(bell)), watch_(watch), whole_{0, slot_bytes} {}
 
-  std::optional<std::string> obstacle() const final { return std::nullopt; }
+  /// The same, if the engine posts it; else null.
+  Posting* const posting;
+
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final;
   /// From now on a GPU's stream comes to what is enqueued long after the host.
   void reach_from(device::Driver& driver) override;
@@ -248,7 +266,6 @@ class EnginePut : public RungPut, public Posting {
   /// `depth` is the target's: no more epochs are under way.
   EnginePut(device::Watch& watch, int depth, std::size_t slot_bytes, std::size_t rails = 1);
 
-  Fired fired() const noexcept final { return Fired::by_engine; }
   bool announce(std::uint64_t, Range) final { return false; }
   bool disarmed(bool) final { return true; }
   bool arm(std::uint64_t epoch, Range part) final {

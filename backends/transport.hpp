@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// THE seam: what a backend implements. Nothing here is optional, and nothing has a default.
+// THE seam: what a backend implements. Nothing here is optional; what is constant of a class is data, which its
+// constructor gives to its base. Backends whose peers share memory have more in common: on_host.hpp.
 #pragma once
 
 #include <sluice/types.hpp>
@@ -29,7 +30,7 @@ namespace sluice::backends {
 
 using Blob = std::vector<std::byte>;
 
-/// What a peer needs to reach something of ours. Descriptors are borrowed when sent, and owned when received.
+/// Lets a peer reach something of ours. Descriptors are borrowed when sent, and owned when received.
 struct Key {
   Blob bytes;
   std::vector<int> sent;
@@ -71,34 +72,50 @@ struct Held {
   device::Reached reached;  // last: taken back before it is unmapped
 };
 
-/// Memory made ready for one transport; undone by the destructor.
-class Pin {
- public:
-  virtual ~Pin() = default;
-};
-
 /// The receiving side of one direction: where a peer's puts land.
 class Landing {
  public:
+  enum class Way : std::uint8_t {
+    direct,    ///< bytes land in the target itself
+    around,    ///< they land elsewhere, and `take` brings them into the target
+    undecided  ///< one of the two: the peer finds out whether it reaches the target, and `decide` is called
+  };
+
   virtual ~Landing() = default;
-  /// For the peer's `Link::prepare`.
-  virtual Key key() const = 0;
-  /// The key offers a way around the target, in case the peer cannot reach it: until `decide` nobody knows which way is
-  /// taken.
-  virtual bool undecided() const noexcept = 0;
-  /// What the peer's `Put::obstacle` says.
+  Way way() const noexcept { return way_; }
+  const std::string& describe() const noexcept { return how_; }
+  /// What `Put::obstacle` of the peer's put says.
   virtual void decide(const std::string& obstacle) = 0;
-  /// Once decided: whether bytes land in the target itself. If not, `take` brings them there.
-  virtual bool direct() const noexcept = 0;
   /// From now on `take` may be on streams of the driver's GPUs. Once decided. @throws device::GpuError
   virtual void reach_from(device::Driver& driver) = 0;
-  /// After the signal of `epoch` was seen, by a CPU: in the lane's order moves what landed elsewhere into the target,
-  /// or fails the watch.
+  /// After a CPU has seen the signal of `epoch`: in the lane's order moves what landed elsewhere into the target, or
+  /// fails the watch.
   virtual void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) = 0;
-  /// The peer writes no more: what puts may be left armed for is closed. Returns whether it was now, so that the peer
-  /// must hear of it.
+  /// The peer writes no more: closes the key that armed puts may still be fired at. Returns whether it did so now, so
+  /// that the peer must hear of it.
   virtual bool close() = 0;
-  virtual std::string describe() const = 0;
+
+ protected:
+  Landing(Way way, std::string how) : way_(way), how_(std::move(how)) {}
+
+  Way way_;
+  std::string how_;
+};
+
+/// In the target itself, unless a derived class says otherwise: nothing is left to do here.
+class DirectLanding : public Landing {
+ public:
+  explicit DirectLanding(std::string how, Way way = Way::direct) : Landing(way, std::move(how)) {}
+  void decide(const std::string&) override {}
+  void reach_from(device::Driver&) override {}
+  void take(device::Lane, device::Watch&, std::uint64_t) override {}
+  bool close() override { return false; }
+};
+
+/// A landing, and the key for the peer's `Link::prepare`.
+struct Landed {
+  std::unique_ptr<Landing> landing;
+  Key key;
 };
 
 /// What a kernel writes that does a put itself.
@@ -115,13 +132,19 @@ struct ByKernel {
 
 enum class Fired : std::uint8_t { by_stream, by_nic, by_engine };
 
+class RungPut;
+
 /// The sending side of one direction, made ready once and fired many times. A credit is a put of no bytes.
 class Put {
  public:
   virtual ~Put() = default;
-  virtual Fired fired() const noexcept = 0;
+
+  const Fired fired_by;
+  /// The same, if a bell fires it; else null.
+  RungPut* const by_bell;
   /// For a landing that was undecided: why its target cannot be reached here; empty: it is. Nothing: it was not.
-  virtual std::optional<std::string> obstacle() const = 0;
+  const std::optional<std::string> obstacle;
+
   /// In the lane's order: moves `part` of the slot of `epoch`, then raises the signal to `epoch`, then `watch.done`.
   /// Moves nothing if the watch is shut. Epochs come in order.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;
@@ -130,19 +153,23 @@ class Put {
   /// From now on kernels may do what `enqueue` does, on the driver's GPUs (null: on the host), and wake nobody who
   /// sleeps for a word. Nothing: no kernel can. @throws device::GpuError
   virtual std::optional<ByKernel> by_kernel(device::Driver* driver) = 0;
-  /// Whether all up to this epoch, which is over here, has landed at the peer: who looks there sees the signal. Asked
-  /// again until it has; `watch.done_parking` is woken then.
+  /// Whether all epochs up to this one, which has completed here, are visible at the peer. Asked again until they are;
+  /// `watch.done_parking` is woken then.
   virtual bool landed(std::uint64_t epoch) = 0;
-  /// Asked once nothing more will be enqueued and all that was is over here: whether it has landed, so that the peer's
-  /// memory may go. Asked again until it has.
+  /// Asked once nothing more will be enqueued and everything that was has completed here: whether it is visible at the
+  /// peer, whose memory may go then. Asked again until it is.
   virtual bool settled() = 0;
   /// The memory of the peer goes: nothing of it is touched from now on. What is enqueued moves nothing. Returns what
   /// was held of it, for the caller to let go of.
   virtual Held forget_peer() noexcept = 0;
-  /// After that: whether nothing is left that was armed and never fired. It can be disposed of once `key_closed`:
-  /// nothing of the peer can be written through the key of this put any more. Asked again until it is so.
+  /// After that: whether no put remains that was armed and never fired. It can be disposed of once `key_closed`:
+  /// nothing of the peer can be written through the key of this put any more. Asked again until none remains.
   virtual bool disarmed(bool key_closed) = 0;
   virtual std::string describe() const = 0;
+
+ protected:
+  explicit Put(Fired by, RungPut* same = nullptr, std::optional<std::string> why = std::nullopt)
+      : fired_by(by), by_bell(same), obstacle(std::move(why)) {}
 };
 
 /// What is asked of memory that a peer offers. An atomic moves one word of 8 bytes, whose old value goes to `local`.
@@ -158,13 +185,11 @@ struct Request {
   bool atomic() const noexcept { return kind > Kind::get; }
 };
 
-/// Memory of ours that a peer reads and changes without us. Outlives the peer's access to it.
-class Offer {
- public:
-  virtual ~Offer() = default;
-  /// For the peer's `Link::access`.
-  virtual Key key() const = 0;
-  virtual std::string describe() const = 0;
+/// Memory of ours that a peer reads and changes without us.
+struct Offer {
+  Key key;  ///< for the peer's `Link::access`
+  std::string how;
+  std::shared_ptr<const void> kept;  ///< outlives the peer's access
 };
 
 /// Memory that a peer offers, as we reach it.
@@ -175,15 +200,33 @@ class Offer {
 class Access {
  public:
   virtual ~Access() = default;
-  virtual Fired fired() const noexcept = 0;
+
+  const Fired fired_by;
+  const std::string how;
+
   /// In the lane's order: carries the request out, then raises `watch.done` to `epoch`. By then what was got, or the
   /// old value, is in our memory, and what was put is in the peer's. Moves nothing if the watch is shut. Epochs come in
-  /// order; those that are not over may be carried out in any.
+  /// order; those that have not completed may be carried out in any.
   ///
   /// A request that reaches beyond either memory, or is not aligned, moves nothing and fails the watch with `misuse`;
-  /// an atomic where `describe` says that there are none, or more bytes than one message may have, with `unsupported`.
+  /// an atomic where `how` says that there are none, or more bytes than one message may have, with `unsupported`.
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) = 0;
-  virtual std::string describe() const = 0;
+
+ protected:
+  Access(Fired by, std::string text) : fired_by(by), how(std::move(text)) {}
+};
+
+/// Finds the paths to one peer, and watches them. Only the thread that serves the sockets calls it.
+class PathFinder {
+ public:
+  virtual ~PathFinder() = default;
+  /// Tries the paths: before anything else is sent, and now and then later. Adds to `words` messages for `heard` of the
+  /// peer's link. Returns the time of the next call; a message from the peer makes it earlier.
+  virtual base::Clock::time_point tend(base::Clock::time_point now, std::vector<Blob>& words) = 0;
+  /// Takes a message of the peer's link.
+  virtual void heard(const Blob& word) = 0;
+  /// Nothing: not known yet. Else the reason why the peer is not reached; empty: it is.
+  virtual std::optional<std::string> verdict() const = 0;
 };
 
 /// A path to one peer.
@@ -193,32 +236,24 @@ class Link {
   /// How many signals a landing of `target` needs: each rail that its puts are striped over raises its own.
   virtual std::size_t rails(const Slots& target) const = 0;
   /// `signals`: one a rail. All of them rise with every epoch.
-  virtual std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) = 0;
+  virtual Landed land(const Slots& target, std::span<const Signal> signals) = 0;
   /// A key has come from the peer, in the order in which its landings and offers gave them, and may wait long for its
   /// `prepare` or `access`.
   virtual void arrived(Key& key) = 0;
   /// @throws std::exception if the peer's memory cannot be reached.
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
   /// Lets the peer read and change `memory`, which begins at a multiple of 8 bytes. @throws std::exception
-  virtual std::unique_ptr<Offer> offer(const device::Extent& memory) = 0;
-  /// `local` is ours: what is got goes there. No more than `depth` requests are not over at a time.
+  virtual Offer offer(const device::Extent& memory) = 0;
+  /// `local` is ours: what is got goes there. No more than `depth` requests are under way at a time.
   /// @throws std::exception if the peer's memory cannot be reached, or not be read.
   virtual std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) = 0;
-  /// The peer is dead: puts to it that are under way may never be heard of again, and must be over all the same.
+  /// The peer is dead: puts to it that are under way may never be heard of again, and must complete all the same.
   virtual void lost() = 0;
 
-  /// Tries the paths to the peer: those of a network before anything else is sent, and now and then later. Adds to
-  /// `words` messages for `heard` of the peer's link. Returns the time of the next call; a message from the peer
-  /// makes it earlier. Only the thread that serves the sockets calls this and the functions below.
-  virtual base::Clock::time_point tend(base::Clock::time_point, std::vector<Blob>&) {
-    return base::Clock::time_point::max();
-  }
-  /// Takes a message of the peer's link.
-  virtual void heard(const Blob&) {}
-  /// True once the paths are known. Nothing above is called before.
-  virtual bool ready() const { return true; }
-  /// Once ready: the reason why the link does not reach the peer; empty: it does.
-  virtual std::string obstacle() const { return {}; }
+  /// Null: the link works at once. Nothing above is called before its verdict.
+  PathFinder* paths = nullptr;
+  bool ready() const { return paths == nullptr || paths->verdict(); }
+  std::string obstacle() const { return paths == nullptr ? "" : paths->verdict().value_or(""); }
 };
 
 /// The state after a turn of the engine.
@@ -232,21 +267,27 @@ class Transport {
  public:
   virtual ~Transport() = default;
   /// For the peers' `reaches` and `connect`.
-  virtual Blob address() const = 0;
+  const Blob& address() const noexcept { return address_; }
   /// Symmetric, no side effects. `here`: the peer is on this host.
   virtual bool reaches(const Blob& address, bool here) const = 0;
-  virtual std::unique_ptr<Pin> pin(const device::Extent& memory) = 0;
+  /// Makes memory ready; undone with the last owner. Null: there is nothing to be done.
+  virtual std::shared_ptr<const void> pin(const device::Extent& memory) = 0;
   /// `here`: as for `reaches`.
   virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address, bool here) = 0;
   /// Streams of the driver's current GPU will fire puts. What takes long to find out for that is found out now, once:
-  /// any thread may call it, and only who calls it waits.
+  /// any thread may call it, and only its caller waits.
   virtual void try_out(device::Driver& driver) = 0;
   /// Moves what is under way. Called within the engine's turn only.
   virtual AfterTurn poll() = 0;
   /// Nothing is under way: adds what tells the engine that there is something to poll for. Returns how many
-  /// milliseconds it may sleep at most. Only who has the engine's turn calls it.
+  /// milliseconds it may sleep at most. Called within the engine's turn only.
   virtual int rest(std::vector<pollfd>& tellers) = 0;
   static constexpr int kNoLimit = -1;
+
+ protected:
+  explicit Transport(Blob address = {}) : address_(std::move(address)) {}
+
+  Blob address_;  // set by the constructor
 };
 
 /// What the user may set for all backends.

@@ -18,7 +18,7 @@ struct Block : std::enable_shared_from_this<Block> {
   Space space = Space::host;          ///< as asked for
   bool gpus_here = false;             ///< when that was not the host's
   std::shared_ptr<const void> world;  ///< the transports that pinned it; outlives the pins
-  std::vector<std::unique_ptr<backends::Pin>> pins;
+  std::vector<std::shared_ptr<const void>> pins;
   Rank rank = -1;
 };
 

@@ -47,8 +47,9 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
   }
   std::vector<backends::Signal> words{word_};
   words.insert(words.end(), more_words_.begin(), more_words_.end());
-  landing_ = link.land(target(), words);
-  return landing_->key();
+  backends::Landed landed = link.land(target(), words);
+  landing_ = std::move(landed.landing);
+  return std::move(landed.key);
 }
 
 std::string ChannelEnd::disagreement(const RemoteEnd& remote) const {
@@ -78,7 +79,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
   }
   if (put_ == nullptr) shut_end();
-  rung_ = dynamic_cast<backends::RungPut*>(put_.get());
+  rung_ = put_ == nullptr ? nullptr : put_->by_bell;
   if (rung_ != nullptr) {
     if (sends()) {
       services_->engine.watch(*rung_);
@@ -87,10 +88,8 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     }
   }
   on_connect(remote.depth);
-  if (put_ != nullptr) {
-    if (const auto obstacle = put_->obstacle()) services_->registry.tell_way(*this, *obstacle);
-  }
-  undecided_ = put_ != nullptr && landing_ != nullptr && landing_->undecided();
+  if (put_ != nullptr && put_->obstacle) services_->registry.tell_way(*this, *put_->obstacle);
+  undecided_ = put_ != nullptr && landing_ != nullptr && landing_->way() == backends::Landing::Way::undecided;
   if (!undecided_) begin_working();
   if (remote.final) peer_closed(*remote.final);
 }
@@ -185,7 +184,7 @@ std::string ChannelEnd::describe() const {
   const auto& block = detail::SliceAccess::block(opening.memory);
   if (block != nullptr && block->space != Space::host && !block->gpus_here)
     text += ", from host memory, since there is no GPU here";
-  return text + "; " + kBy[static_cast<int>(put_->fired())];
+  return text + "; " + kBy[static_cast<int>(put_->fired_by)];
 }
 
 void ChannelEnd::shut_end() noexcept {

@@ -52,7 +52,7 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
       return;
     }
     wait_connected({});
-    if (put_ != nullptr && put_->fired() == backends::Fired::by_nic) services_->try_out(driver, gpu);
+    if (put_ != nullptr && put_->fired_by == backends::Fired::by_nic) services_->try_out(driver, gpu);
     const auto locked = lock_registry();  // the peer may be about to go
     reach_from(driver, gpu);
     services_->engine.wake();

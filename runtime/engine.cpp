@@ -242,11 +242,10 @@ void Engine::watch(backends::Doorbell& bell, backends::Posting* posting) {
 }
 
 void Engine::watch_credits(backends::RungPut& put, int depth, const base::Word& landed) {
-  auto* const posting = dynamic_cast<backends::Posting*>(&put);
-  if (posting == nullptr) return watch(put);
+  if (put.posting == nullptr) return watch(put);
   const std::lock_guard turn(turn_);
   put.bell().listen(this, Haste::soon);
-  credits_.add(*posting, depth, landed);
+  credits_.add(*put.posting, depth, landed);
   watched_.fetch_add(1);
 }
 
@@ -264,7 +263,7 @@ void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epoch
 
 /// What is not the engine's to post.
 void Engine::arm_ahead(backends::RungPut& put) {
-  if (dynamic_cast<backends::Posting*>(&put) != nullptr) return;
+  if (put.posting != nullptr) return;
   if (std::find(armed_ahead_.begin(), armed_ahead_.end(), &put) == armed_ahead_.end()) armed_ahead_.push_back(&put);
 }
 
@@ -291,7 +290,7 @@ void Engine::forget(backends::RungPut& put) {
     const std::lock_guard turn(turn_);
     std::erase(armed_ahead_, &put);
   }
-  forget(dynamic_cast<backends::Posting*>(&put));
+  forget(put.posting);
 }
 
 void Engine::forget(const backends::Posting* posting) {

@@ -55,7 +55,7 @@ class Engine final : public backends::Listener, public device::Helper {
   /// From now on polled. Before `start`.
   void add(backends::Transport& transport) { transports_.push_back(&transport); }
   /// Hears its bell from now on; until `forget` has returned.
-  void watch(backends::RungPut& put) { watch(put.bell(), dynamic_cast<backends::Posting*>(&put)); }
+  void watch(backends::RungPut& put) { watch(put.bell(), put.posting); }
   /// The same for credits of so many slots, which may leave a little later. `landed`: what has arrived in them.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
   void forget(backends::RungPut& put);

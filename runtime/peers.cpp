@@ -55,6 +55,9 @@ bool closed_by_peer(int error) { return error == 0 || error == EPIPE || error ==
 
 bool is_due(Clock::time_point then) { return then != Clock::time_point::max() && Clock::now() >= then; }
 
+/// Null: there is no link yet, or it works at once.
+backends::PathFinder* paths_of(const Peer& peer) { return peer.link == nullptr ? nullptr : peer.link->paths; }
+
 int milliseconds_until(Clock::time_point then) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(then - Clock::now()).count();
   return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
@@ -224,7 +227,7 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
 
 int Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
   const int patience = patience_with(peer, sockets);
-  if (!peer.in || peer.link == nullptr || peer.tended == Clock::time_point::max()) return patience;
+  if (!peer.in || paths_of(peer) == nullptr || peer.tended == Clock::time_point::max()) return patience;
   const int until_tended = milliseconds_until(peer.tended);
   return patience < 0 ? until_tended : std::min(patience, until_tended);
 }
@@ -339,9 +342,9 @@ void Peers::greet(Peer& peer, Reader& greeting) {
 /// Hands on what the link has to say, and tells the audience once it is ready.
 void Peers::tend(Peer& peer) {
   if (peer.lost || !peer.in) return;
-  if (peer.link != nullptr && is_due(peer.tended)) {
+  if (paths_of(peer) != nullptr && is_due(peer.tended)) {
     std::vector<backends::Blob> words;
-    peer.tended = peer.link->tend(Clock::now(), words);
+    peer.tended = paths_of(peer)->tend(Clock::now(), words);
     for (const backends::Blob& word : words) send(peer, {Writer(Kind::path).blob(word).take(), {}});
   }
   if (peer.linked || (peer.link != nullptr && !peer.link->ready())) return;
@@ -379,7 +382,7 @@ void Peers::listen_to(Peer& peer) {
     Reader message(packet->bytes);
     const auto kind = message.get<Kind>();
     if (kind == Kind::path) {
-      if (peer.link != nullptr) peer.link->heard(message.blob());
+      if (paths_of(peer) != nullptr) paths_of(peer)->heard(message.blob());
       peer.tended = {};
       tend(peer);
       continue;

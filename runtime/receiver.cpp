@@ -32,7 +32,7 @@ std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device
                                                   std::uint64_t& fault) {
   kernel::In in{};
   if (stale_ || more_words_.size() + 1 > kernel::In::kMostRails ||
-      (taken_ == nullptr && landing_ && !landing_->direct()))
+      (taken_ == nullptr && landing_ && !lands_in_target()))
     return std::nullopt;
   in.waits = ledger.take<kernel::Count>();
   in.releases = ledger.take<kernel::Count>();
@@ -110,7 +110,7 @@ void ReceiverCore::pass(device::Lane lane) {
 void ReceiverCore::reach_own(device::Driver& driver) {
   runtime::reach_progress(driver, done);
   runtime::reach_progress(driver, landed_.word);
-  if (landing_ == nullptr || landing_->direct() || takes_) return;
+  if (landing_ == nullptr || lands_in_target() || takes_) return;
   // How much has landed where is known when it has: a stream that was given its work long before cannot copy it.
   const auto gpu = slots.memory.driver == nullptr ? std::nullopt : driver.find(slots.memory.data);
   if (gpu) landing_->reach_from(driver);
@@ -196,7 +196,7 @@ bool ReceiverCore::landed(std::uint64_t epoch) const noexcept {
 }
 
 void ReceiverCore::take(std::uint64_t epoch) {
-  if (!failed() && !landing_->direct()) landing_->take({}, *this, epoch);
+  if (!failed() && !lands_in_target()) landing_->take({}, *this, epoch);
 }
 
 std::uint64_t ReceiverCore::begin_release() {

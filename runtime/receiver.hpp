@@ -71,6 +71,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   void await_signal(device::Lane lane, std::uint64_t epoch);
   /// On all rails.
   bool landed(std::uint64_t epoch) const noexcept;
+  bool lands_in_target() const noexcept { return landing_->way() == backends::Landing::Way::direct; }
   void take(std::uint64_t epoch);
   std::uint64_t waits_passed() const noexcept {
     return landed_.word.value.load(std::memory_order_acquire) + refused_waits_ +

@@ -127,8 +127,8 @@ void World::end() noexcept {
   base::trace::flush();
 }
 
-std::vector<std::unique_ptr<backends::Pin>> World::pin(const device::Extent& memory) {
-  std::vector<std::unique_ptr<backends::Pin>> pins;
+std::vector<std::shared_ptr<const void>> World::pin(const device::Extent& memory) {
+  std::vector<std::shared_ptr<const void>> pins;
   for (const auto& [name, transport] : transports_) pins.push_back(transport->pin(memory));
   return pins;
 }

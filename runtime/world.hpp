@@ -32,7 +32,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   const Place& place() const noexcept { return place_; }
   std::shared_ptr<const Services> services() { return {shared_from_this(), &services_}; }
-  std::vector<std::unique_ptr<backends::Pin>> pin(const device::Extent& memory);
+  std::vector<std::shared_ptr<const void>> pin(const device::Extent& memory);
   void abort(const std::string& why);
 
  private:

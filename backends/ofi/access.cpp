@@ -19,29 +19,23 @@ Bounds bounds_of(const Rail& rail, const device::Extent& local, const Offered& o
 
 }  // namespace
 
-RmaOffer::RmaOffer(Station& station, const device::Extent& memory) : station_(station) {
+Offer offer_memory(Station& station, const device::Extent& memory) {
   check_offered(memory);
+  auto pin = std::make_shared<Pin>(station);
   const std::lock_guard lock(station.mutex);
-  registered_ = station.rails.front()->registered(memory);
-  offered_ = {registered_->address(memory.data), registered_->key(), memory.bytes};
-}
-
-RmaOffer::~RmaOffer() {
-  const std::lock_guard lock(station_.mutex);
-  registered_.reset();
-}
-
-Key RmaOffer::key() const {
+  const auto& registered = pin->memory.emplace_back(station.rails.front()->registered(memory));
+  const Offered offered{registered->address(memory.data), registered->key(), memory.bytes};
   Key key;
-  key.bytes.resize(sizeof offered_);
-  std::memcpy(key.bytes.data(), &offered_, sizeof offered_);
-  return key;
+  key.bytes.resize(sizeof offered);
+  std::memcpy(key.bytes.data(), &offered, sizeof offered);
+  return {std::move(key), station.provider + ": offered in place", std::move(pin)};
 }
 
 RmaAccess::RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
                      const Offered& offered)
-    : EngineAccess(bounds_of(*there.route(0).rail, local, offered), depth, watch), station_(station), there_(there),
-      rail_(*there.route(0).rail),
+    : EngineAccess(bounds_of(*there.route(0).rail, local, offered), depth, watch,
+                   station.provider + ": posted by the engine"),
+      station_(station), there_(there), rail_(*there.route(0).rail),
       local_(local), offered_{there.route(0).from, there.route(0).address, offered.address, offered.key},
       flights_(static_cast<std::size_t>(depth)) {
   if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
@@ -161,11 +155,6 @@ bool RmaAccess::attend() {
   for (const std::uint64_t epoch : lost_) over(epoch);
   lost_.clear();
   return false;
-}
-
-std::string RmaAccess::describe() const {
-  const std::string text = station_.provider + ": posted by the engine";
-  return bounds().no_atomics.empty() ? text : text + "; no atomics: " + bounds().no_atomics;
 }
 
 }  // namespace sluice::backends::ofi

@@ -15,18 +15,7 @@ struct Offered {
   std::uint64_t bytes = 0;
 };
 
-class RmaOffer final : public Offer {
- public:
-  RmaOffer(Station& station, const device::Extent& memory);
-  ~RmaOffer() override;
-  Key key() const override;
-  std::string describe() const override { return station_.provider + ": offered in place"; }
-
- private:
-  Station& station_;
-  std::shared_ptr<Registration> registered_;
-  Offered offered_;
-};
+Offer offer_memory(Station& station, const device::Extent& memory);
 
 class RmaAccess final : public EngineAccess, private Owner, private Attended, private Mover {
  public:
@@ -34,8 +23,6 @@ class RmaAccess final : public EngineAccess, private Owner, private Attended, pr
   RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
             const Offered& offered);
   ~RmaAccess() override;
-
-  std::string describe() const override;
 
  private:
   bool post(std::uint64_t epoch, const Request& request) override;

@@ -355,9 +355,10 @@ std::string Paths::text_of(const Path& path) const {
 
 std::string Paths::reason(const Path& path) const { return path.why.empty() ? "no answer" : path.why; }
 
-std::string Paths::obstacle() const {
+std::optional<std::string> Paths::verdict() const {
+  if (stage_ < Stage::settled) return std::nullopt;
   const std::lock_guard lock(station_.mutex);
-  if (!endpoints_.numbers.empty()) return {};
+  if (!endpoints_.numbers.empty()) return "";
   std::string why;
   for (const Path& path : paths_) why += (why.empty() ? "" : "; ") + ("from " + text_of(path) + ": " + reason(path));
   if (!why.empty()) return "no network path carries anything: " + why + " (" + kChosenBy + ")";

@@ -16,17 +16,15 @@
 
 namespace sluice::backends::ofi {
 
-class Paths final : private Owner {
+class Paths final : public PathFinder, private Owner {
  public:
   /// `near`: rails of smaller numbers are on the nearest devices.
   Paths(Station& station, Destination& there, Address ours, Address theirs, bool here, std::size_t near);
   ~Paths() override;
 
-  /// As in Link.
-  base::Clock::time_point tend(base::Clock::time_point now, std::vector<Blob>& words);
-  void heard(const Blob& word);
-  bool ready() const noexcept { return stage_ == Stage::settled; }
-  std::string obstacle() const;
+  base::Clock::time_point tend(base::Clock::time_point now, std::vector<Blob>& words) override;
+  void heard(const Blob& word) override;
+  std::optional<std::string> verdict() const override;
   /// The peer is dead.
   void lost();
 

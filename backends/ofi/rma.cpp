@@ -24,61 +24,6 @@ device::Extent word_of(Operation& write) {
 
 }  // namespace
 
-RmaLanding::RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target,
-                       std::span<const Signal> signals)
-    : station_(station), signals_(signals.begin(), signals.end()) {
-  const std::lock_guard lock(station.mutex);
-  const auto reached = [&](const auto& rail) { return rail->registered_if_reached(target.memory) != nullptr; };
-  if (target.memory.bytes != 0 && !std::all_of(station.rails.begin(), station.rails.end(), reached))
-    staged_.emplace(target);
-  const Slots& slots_here = staged_ ? staged_->slots() : target;
-  place_.index = station.arrivals.add(signals_, target, endpoints);
-  place_.slot_bytes = target.slot_bytes;
-  place_.stride = slots_here.slot_bytes;
-  place_.staged = staged_.has_value();
-  place_.depth = target.depth;
-  place_.rails = static_cast<std::uint32_t>(signals_.size());
-  place_.notice = station.manner.has_room(place_.index, target.depth) ? Notice::data : Notice::word;
-  try {
-    for (std::size_t i = 0; i < signals_.size(); ++i) open(i, endpoints.of(place_.index, i), slots_here.memory);
-  } catch (...) {
-    station.arrivals.remove(place_.index);
-    throw;
-  }
-  if (place_.notice != Notice::word) return;
-  for (const Signal& signal : signals_) station.written_words.push_back({&signal, 0});
-}
-
-/// Rail `i`, at one of our endpoints. No bytes: its signal alone.
-void RmaLanding::open(std::size_t i, std::size_t endpoint, const device::Extent& memory) {
-  Rail& rail = *station_.rails[endpoint];
-  const auto word = rail.registered(signals_[i].memory);
-  const auto slots = memory.bytes == 0 ? word : rail.registered(memory);
-  const auto* const at = reinterpret_cast<const std::byte*>(signals_[i].word);
-  place_.rail[i] = {static_cast<std::uint32_t>(endpoint),
-                    memory.bytes == 0 ? word->address(at) : slots->address(memory.data), slots->key(),
-                    word->address(at), word->key()};
-  registered_.insert(registered_.end(), {word, slots});
-}
-
-RmaLanding::~RmaLanding() {
-  const std::lock_guard lock(station_.mutex);
-  station_.arrivals.remove(place_.index);
-  std::erase_if(station_.written_words, [&](const WrittenWord& written) {
-    return std::any_of(signals_.begin(), signals_.end(), [&](const Signal& one) { return &one == written.signal; });
-  });
-  registered_.clear();
-}
-
-Key RmaLanding::key() const { return key_of(place_); }
-
-std::string RmaLanding::describe() const {
-  std::string text = station_.provider + (staged_ ? ": lands in memory that the provider reaches, and wait copies it"
-                                                  : ": lands in the target itself");
-  if (place_.notice == Notice::word) return text + "; the peer writes the signal too";
-  return text + "; the engine raises the signal for the number that comes with it";
-}
-
 RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place)
     : EnginePut(watch, place.depth, place.slot_bytes, place.rails), station_(station), there_(there), source_(source),
       place_(place), lanes_(place.rails) {

@@ -7,33 +7,6 @@
 
 namespace sluice::backends::ofi {
 
-class RmaLanding final : public Landing {
- public:
-  RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
-  ~RmaLanding() override;
-  Key key() const override;
-  bool undecided() const noexcept override { return false; }
-  void decide(const std::string&) override {}
-  bool direct() const noexcept override { return !staged_; }
-  bool close() override { return false; }  // what may be armed for it are credits, which are over before
-  void reach_from(device::Driver& driver) override {
-    if (staged_) staged_->reach_from(driver);
-  }
-  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
-    staged_->take(lane, watch, epoch);
-  }
-  std::string describe() const override;
-
- private:
-  void open(std::size_t i, std::size_t endpoint, const device::Extent& memory);
-
-  Station& station_;
-  std::vector<Signal> signals_;
-  std::optional<StagedSlots> staged_;
-  std::vector<std::shared_ptr<Registration>> registered_;
-  Target place_;
-};
-
 class RmaPut final : public EnginePut, private Owner, private Attended, private Mover {
  public:
   RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);

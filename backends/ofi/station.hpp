@@ -145,6 +145,20 @@ struct Station {
   std::vector<std::unique_ptr<ArmedWork>> left_work;  // of puts that are gone; last: it uses all the others
 };
 
+/// Memory that stays registered on rails; null where a rail does not reach it.
+struct Pin {
+  explicit Pin(Station& of) : station(of) {}
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+  ~Pin() {
+    const std::lock_guard lock(station.mutex);
+    memory.clear();
+  }
+
+  Station& station;
+  std::vector<std::shared_ptr<Registration>> memory;
+};
+
 /// How an endpoint of a peer is reached.
 struct Route {
   Rail* rail = nullptr;  ///< null: it is not

@@ -12,6 +12,7 @@
 #include "backends/ofi/access.hpp"
 #include "backends/ofi/cxi.hpp"
 #include "backends/ofi/expected.hpp"
+#include "backends/ofi/landing.hpp"
 #include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/paths.hpp"
 #include "backends/ofi/provider.hpp"
@@ -30,28 +31,24 @@ constexpr std::size_t kStripedFrom = 64 * 1024;
 class OfiLink final : public Link {
  public:
   OfiLink(Station& station, Address ours, Address theirs, bool here, std::size_t near, int rails)
-      : station_(station), paths_(station, there_, std::move(ours), std::move(theirs), here, near), rails_(rails) {}
+      : station_(station), paths_(station, there_, std::move(ours), std::move(theirs), here, near), rails_(rails) {
+    paths = &paths_;
+  }
 
-  base::Clock::time_point tend(base::Clock::time_point now, std::vector<Blob>& words) override {
-    return paths_.tend(now, words);
-  }
-  void heard(const Blob& word) override { paths_.heard(word); }
-  bool ready() const override { return paths_.ready(); }
-  std::string obstacle() const override { return paths_.obstacle(); }
   std::size_t rails(const Slots& target) const override {
-    const std::size_t paths = paths_.endpoints().numbers.size();
+    const std::size_t most = paths_.endpoints().numbers.size();
     if (target.memory.bytes == 0) return 1;
-    if (rails_ > 0) return std::min(paths, static_cast<std::size_t>(rails_));
-    return target.slot_bytes < kStripedFrom ? 1 : std::min(paths, Place::kMostRails);
+    if (rails_ > 0) return std::min(most, static_cast<std::size_t>(rails_));
+    return target.slot_bytes < kStripedFrom ? 1 : std::min(most, Place::kMostRails);
   }
-  std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
+  Landed land(const Slots& target, std::span<const Signal> signals) override {
     const bool countable = target.memory.bytes != 0 && target.depth <= CountedLanding::kDeepest;
     if (station_.manner.notice == Notice::counter && countable && in_one_write(target)) {
       if (auto landing = unless_short_of_counters(
               [&] { return std::make_unique<CountedLanding>(station_, paths_.endpoints(), target, signals); }))
-        return landing;
+        return landed(std::move(landing));
     }
-    return std::make_unique<RmaLanding>(station_, paths_.endpoints(), target, signals);
+    return landed(std::make_unique<RmaLanding>(station_, paths_.endpoints(), target, signals));
   }
   void arrived(Key&) override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
@@ -68,9 +65,7 @@ class OfiLink final : public Link {
     const std::lock_guard lock(station_.mutex);
     for (Mover* const mover : there_.movers) mover->peer_lost();
   }
-  std::unique_ptr<Offer> offer(const device::Extent& memory) override {
-    return std::make_unique<RmaOffer>(station_, memory);
-  }
+  Offer offer(const device::Extent& memory) override { return offer_memory(station_, memory); }
   std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
     Offered offered;
     if (key.bytes.size() != sizeof offered) throw std::runtime_error("a key of the wrong size");
@@ -79,6 +74,11 @@ class OfiLink final : public Link {
   }
 
  private:
+  template <class T>
+  static Landed landed(std::unique_ptr<T> landing) {
+    Key key = key_of(landing->place());
+    return {std::move(landing), std::move(key)};
+  }
   /// What `make` makes; null if the NIC has too few counters left for it: then the engine does it.
   template <class Make>
   static auto unless_short_of_counters(Make make) -> decltype(make()) {
@@ -111,23 +111,6 @@ class OfiLink final : public Link {
   int rails_;
 };
 
-class OfiPin final : public Pin {
- public:
-  OfiPin(Station& station, const device::Extent& memory) : station_(station) {
-    const std::lock_guard lock(station.mutex);
-    for (const auto& rail : station.rails)
-      registered_.push_back(rail->registered_if_reached(memory));  // null: it is staged
-  }
-  ~OfiPin() override {
-    const std::lock_guard lock(station_.mutex);
-    registered_.clear();
-  }
-
- private:
-  Station& station_;
-  std::vector<std::shared_ptr<Registration>> registered_;
-};
-
 class OfiTransport final : public Transport {
  public:
   OfiTransport(const std::string& name, const Provider& provider, const Settings& settings) : settings_(settings) {
@@ -147,11 +130,16 @@ class OfiTransport final : public Transport {
     if (station_.manner.notice == Notice::counter) count_entries();
     const auto& opened = station_.rails;
     tells_ = std::all_of(opened.begin(), opened.end(), [](const auto& rail) { return rail->wait_fd() >= 0; });
+    address_ = pack(own_address());
   }
 
-  Blob address() const override { return pack(own_address()); }
   bool reaches(const Blob& peer, bool) const override { return unpack(peer).provider == station_.provider; }
-  std::unique_ptr<Pin> pin(const device::Extent& memory) override { return std::make_unique<OfiPin>(station_, memory); }
+  std::shared_ptr<const void> pin(const device::Extent& memory) override {
+    auto pin = std::make_shared<Pin>(station_);
+    const std::lock_guard lock(station_.mutex);
+    for (const auto& rail : station_.rails) pin->memory.push_back(rail->registered_if_reached(memory));
+    return pin;
+  }
   std::unique_ptr<Link> connect(Rank, const Blob& peer, bool here) override;
   void try_out(device::Driver& driver) override;
   AfterTurn poll() override;

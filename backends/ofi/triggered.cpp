@@ -19,19 +19,6 @@ std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
   return std::make_shared<TickBell>(station, std::move(counter));
 }
 
-/// In the order that cxi insists on.
-Owned<fid_mr> register_counted(Rail& rail, const std::byte* from, std::size_t bytes, device::Driver* gpus,
-                               fid_cntr* counter) {
-  fid_mr* const mr =
-      rail.register_memory({const_cast<std::byte*>(from), bytes, nullptr, gpus}, FI_REMOTE_WRITE, FI_RMA_EVENT);
-  Owned<fid_mr> registered(mr);
-  const bool by_endpoint = (rail.info().domain_attr->mr_mode & FI_MR_ENDPOINT) != 0;
-  if (by_endpoint) check(fi_mr_bind(mr, &rail.endpoint()->fid, 0), "fi_mr_bind");
-  check(fi_mr_bind(mr, &counter->fid, FI_REMOTE_WRITE), "fi_mr_bind");
-  if (by_endpoint) check(fi_mr_enable(mr), "fi_mr_enable");
-  return registered;
-}
-
 }  // namespace
 
 Owned<fid_cntr> open_counter(const Rail& rail) {
@@ -41,77 +28,6 @@ Owned<fid_cntr> open_counter(const Rail& rail) {
   fid_cntr* counter = nullptr;
   check(fi_cntr_open(rail.domain(), &attributes, &counter, nullptr), "fi_cntr_open");
   return Owned<fid_cntr>(counter);
-}
-
-CountedLanding::CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target,
-                               std::span<const Signal> signals)
-    : station_(station) {
-  const std::lock_guard lock(station.mutex);
-  const bool by_offset = (station.rails.front()->info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
-  target_.index = station.arrivals.add(signals, target, endpoints);
-  target_.slot_bytes = target.slot_bytes;
-  target_.stride = by_offset ? 0 : target.slot_bytes;
-  target_.depth = target.depth;
-  target_.rails = static_cast<std::uint32_t>(signals.size());
-  target_.notice = Notice::counter;
-  try {
-    for (std::size_t i = 0; i < signals.size(); ++i) open(i, endpoints.of(target_.index, i), target, signals[i]);
-  } catch (...) {
-    station.arrivals.remove(target_.index);
-    lanes_.clear();
-    throw;
-  }
-  station.counted.push_back(this);
-}
-
-/// Rail `i`, at one of our endpoints.
-void CountedLanding::open(std::size_t i, std::size_t endpoint, const Slots& target, const Signal& signal) {
-  Rail& rail = *station_.rails[endpoint];
-  const bool by_offset = (rail.info().domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
-  target_.rail[i].endpoint = static_cast<std::uint32_t>(endpoint);
-  target_.rail[i].slots = by_offset ? 0 : reinterpret_cast<std::uintptr_t>(target.memory.data);
-  Lane lane{signal, {}};
-  for (std::uint64_t slot = 0; slot < static_cast<std::uint64_t>(target.depth); ++slot) {
-    auto counter = open_counter(rail);
-    auto memory = register_counted(rail, target.at(slot), target.slot_bytes, target.memory.driver, counter.get());
-    target_.keys.push_back(fi_mr_key(memory.get()));
-    lane.slots.push_back({std::move(counter), std::move(memory)});
-  }
-  lanes_.push_back(std::move(lane));
-}
-
-bool CountedLanding::close() {
-  const std::lock_guard lock(station_.mutex);
-  for (Lane& lane : lanes_) {
-    for (Slot& slot : lane.slots) slot.memory.reset();
-  }
-  return std::exchange(open_, false);
-}
-
-CountedLanding::~CountedLanding() {
-  const std::lock_guard lock(station_.mutex);
-  std::erase(station_.counted, this);
-  station_.arrivals.remove(target_.index);
-  lanes_.clear();
-}
-
-Key CountedLanding::key() const { return key_of(target_); }
-
-/// The slot of `epoch` is written once in `depth` epochs.
-bool CountedLanding::Lane::arrived(std::uint64_t epoch) const {
-  return fi_cntr_read(slots[epoch % slots.size()].arrivals.get()) * slots.size() >= epoch;
-}
-
-void CountedLanding::look() {
-  for (Lane& lane : lanes_) {
-    const std::uint64_t before = lane.seen;
-    while (lane.arrived(lane.seen + 1)) ++lane.seen;
-    if (lane.seen != before) raise_signal(lane.signal, lane.seen);
-  }
-}
-
-std::string CountedLanding::describe() const {
-  return station_.provider + ": lands in the target itself, where arrivals are counted";
 }
 
 TickBell::TickBell(Station& station, Owned<fid_cntr> counter) : station_(station), counter_(std::move(counter)) {
@@ -185,7 +101,8 @@ bool ArmedWork::look() {
 
 TriggeredPut::TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch,
                            const Target& place)
-    : RungPut(watch, nullptr, source.slot_bytes), station_(station), there_(there), source_(source), place_(place) {
+    : RungPut(Fired::by_nic, watch, nullptr, source.slot_bytes), station_(station), there_(there), source_(source),
+      place_(place) {
   const std::lock_guard lock(station.mutex);
   route_ = &there.route(place.rail[0].endpoint);
   rail_ = route_->rail;

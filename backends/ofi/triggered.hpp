@@ -9,47 +9,6 @@
 
 namespace sluice::backends::ofi {
 
-/// Slots whose arrivals are counted.
-class CountedLanding final : public Landing {
- public:
-  /// With more slots than this they would take too many of the NIC's counters.
-  static constexpr int kDeepest = 64;
-
-  CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
-  ~CountedLanding() override;
-  Key key() const override;
-  bool undecided() const noexcept override { return false; }
-  void decide(const std::string&) override {}
-  bool direct() const noexcept override { return true; }
-  bool close() override;
-  void reach_from(device::Driver&) override {}
-  void take(device::Lane, device::Watch&, std::uint64_t) override {}
-  std::string describe() const override;
-  /// Raises the signals to what has arrived. Who has the station's mutex calls it.
-  void look();
-
- private:
-  struct Slot {
-    Owned<fid_cntr> arrivals;
-    Owned<fid_mr> memory;  // closed before its counter
-  };
-  /// One rail of the landing.
-  struct Lane {
-    Signal signal;
-    std::vector<Slot> slots;
-    std::uint64_t seen = 0;  // every epoch up to this one has arrived
-
-    bool arrived(std::uint64_t epoch) const;
-  };
-
-  void open(std::size_t i, std::size_t endpoint, const Slots& target, const Signal& signal);
-
-  Station& station_;
-  std::vector<Lane> lanes_;
-  Target target_;
-  bool open_ = true;  // the peer can write into it
-};
-
 Owned<fid_cntr> open_counter(const Rail& rail);
 
 /// The counter that a stream rings: for puts of one rail.
@@ -131,7 +90,6 @@ class TriggeredPut final : public RungPut, private Mover {
   TriggeredPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);
   ~TriggeredPut() override;
 
-  Fired fired() const noexcept override { return Fired::by_nic; }
   bool announce(std::uint64_t epoch, Range part) override;
   bool arm(std::uint64_t epoch, Range part) override;
   std::uint64_t most_armed() const noexcept override { return work_->size(); }

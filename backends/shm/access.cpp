@@ -5,18 +5,16 @@
 
 namespace sluice::backends::shm {
 
-Key ShmOffer::key() const {
+Offer offer_memory(const device::Extent& memory, Sent& sent) {
+  check_offered(memory);
   Target target;
-  target.slots = where(memory_, memory_.data);
-  target.slot_bytes = memory_.bytes;
-  target.bounced = memory_.segment == nullptr;
-  target.address = reinterpret_cast<std::uintptr_t>(memory_.data);
-  return pack(target, {memory_.segment}, sent_);
-}
-
-std::string ShmOffer::describe() const {
-  return memory_.segment != nullptr ? "shm: the peer maps it"
-                                    : "shm: the peer's kernel copies, since it cannot be mapped";
+  target.slots = where(memory, memory.data);
+  target.slot_bytes = memory.bytes;
+  target.bounced = memory.segment == nullptr;
+  target.address = reinterpret_cast<std::uintptr_t>(memory.data);
+  const char* const how =
+      target.bounced ? "shm: the peer's kernel copies, since it cannot be mapped" : "shm: the peer maps it";
+  return {pack(target, {memory.segment}, sent), how, nullptr};
 }
 
 void KernelAccess::carry_out(device::Lane, const Request& request) {
@@ -26,10 +24,6 @@ void KernelAccess::carry_out(device::Lane, const Request& request) {
   } else {
     offered_.write(here, request.offset, request.local.bytes, watch());
   }
-}
-
-std::string KernelAccess::describe() const {
-  return "shm: by the kernel's cross-memory copy, since the peer's memory cannot be mapped; no atomics";
 }
 
 std::unique_ptr<Access> open_access(const device::Extent& local, pid_t pid, Mappings& mappings, device::Watch& watch,

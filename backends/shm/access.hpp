@@ -8,24 +8,15 @@
 
 namespace sluice::backends::shm {
 
-class ShmOffer final : public Offer {
- public:
-  ShmOffer(const device::Extent& memory, Sent& sent) : memory_(memory), sent_(sent) { check_offered(memory); }
-  Key key() const override;
-  std::string describe() const override;
-
- private:
-  device::Extent memory_;
-  Sent& sent_;
-};
+Offer offer_memory(const device::Extent& memory, Sent& sent);
 
 /// The kernel copies, and knows no atomics.
 class KernelAccess final : public StreamAccess {
  public:
   KernelAccess(const device::Extent& local, CrossMemory offered, std::size_t bytes, device::Watch& watch)
-      : StreamAccess({.local = local.bytes, .offered = bytes, .no_atomics = "it cannot be mapped"}, watch),
+      : StreamAccess({.local = local.bytes, .offered = bytes, .no_atomics = "it cannot be mapped"}, watch,
+                     "shm: by the kernel's cross-memory copy, since the peer's memory cannot be mapped; no atomics"),
         local_(local), offered_(offered) {}
-  std::string describe() const override;
 
  private:
   void carry_out(device::Lane lane, const Request& request) override;

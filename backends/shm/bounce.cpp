@@ -31,20 +31,40 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
 
 }  // namespace
 
-Key BounceLanding::key() const {
-  const device::Extent& bounce = bounce_.memory.extent();
-  Target target = direct_target(target_, signal_);
+BounceLanding::BounceLanding(const Slots& target, Way way)
+    : Landing(way, kLandsInTarget), target_(target), bounce_(target) {
+  if (way == Way::around) how_ = text({});
+}
+
+Key BounceLanding::key(const Signal& signal, Sent& sent) const {
+  const device::Extent& bounce = bounce_->memory.extent();
+  Target target = direct_target(target_, signal);
+  if (way() == Way::undecided) {
+    target.detour = where(bounce, bounce.data);
+    target.detour_stride = bounce_->stride;
+    return pack(target, {target_.memory.segment, signal.memory.segment, bounce.segment}, sent);
+  }
   target.slots = where(bounce, bounce.data);
-  target.stride = bounce_.stride;
+  target.stride = bounce_->stride;
   target.bounced = true;
   if (target_.memory.driver == nullptr) target.address = reinterpret_cast<std::uintptr_t>(target_.memory.data);
   const device::Segment* slots = bounce.segment;
-  return pack(target, {slots == signal_.memory.segment ? nullptr : slots, signal_.memory.segment}, sent_);
+  return pack(target, {slots == signal.memory.segment ? nullptr : slots, signal.memory.segment}, sent);
+}
+
+void BounceLanding::decide(const std::string& obstacle) {
+  if (obstacle.empty()) {
+    way_ = Way::direct;
+    bounce_.reset();
+  } else {
+    way_ = Way::around;
+    how_ = text(obstacle);
+  }
 }
 
 void BounceLanding::take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) {
   const std::uint64_t slot = target_.index(epoch);
-  const std::byte* at = bounce_.memory.extent().data + slot * bounce_.stride;
+  const std::byte* at = bounce_->memory.extent().data + slot * bounce_->stride;
   BounceHeader header;
   std::memcpy(&header, at, sizeof header);
   if ((header.bytes_high & BounceHeader::kInTarget) != 0) return;
@@ -54,44 +74,23 @@ void BounceLanding::take(device::Lane lane, device::Watch& watch, std::uint64_t 
   device::copy(lane, watch, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
 }
 
-std::string BounceLanding::describe() const {
+std::string BounceLanding::text(const std::string& obstacle) const {
   if (target_.memory.driver != nullptr) {
-    return "shm: the target is a GPU's memory that " + not_mapped("the peer cannot map", obstacle_) +
+    return "shm: the target is a GPU's memory that " + not_mapped("the peer cannot map", obstacle) +
            ", so it lands in host memory, from where a stream of ours or the wait copies it";
   }
   return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
 }
 
-Key OfferedLanding::key() const {
-  const device::Extent& bounce = detour_->slots().memory.extent();
-  Target target = direct_target(target_, signal_);
-  target.detour = where(bounce, bounce.data);
-  target.detour_stride = detour_->slots().stride;
-  return pack(target, {target_.memory.segment, signal_.memory.segment, bounce.segment}, sent_);
-}
-
-void OfferedLanding::decide(const std::string& obstacle) {
-  undecided_ = false;
-  if (!obstacle.empty()) {
-    detour_->decide(obstacle);
-  } else {
-    detour_.reset();
-  }
-}
-
-std::string OfferedLanding::describe() const {
-  return undecided_ || detour_ == nullptr ? kLandsInTarget : detour_->describe();
-}
-
 bool BouncePut::write_target(std::uint64_t epoch, Range part) {
-  return kernel_.write(source_.at(epoch) + part.offset, bounce_.index(epoch) * slot_bytes_ + part.offset, part.bytes,
+  return kernel_.write(source_.at(epoch) + part.offset, target_.index(epoch) * slot_bytes_ + part.offset, part.bytes,
                        watch_);
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   const bool by_kernel = kernel_.pid != 0 && lane.gpu == nullptr && source_.memory.driver == nullptr;
   const bool in_target = part.bytes > bounce_max_ && by_kernel;
-  std::byte* at = bounce_.at(epoch);
+  std::byte* at = target_.at(epoch);
   if (in_target) {
     if (!write_target(epoch, part)) return;
   } else if (!copy_(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes)) {
@@ -101,14 +100,9 @@ void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   raise_signal(lane, signal_, epoch);
 }
 
-void BouncePut::enqueue(device::Lane lane, std::uint64_t epoch, Range part) {
-  if (!watch_.shut()) move(lane, epoch, part);
-  device::raise(lane, watch_.done, epoch, watch_.done_parking);
-}
-
 std::string BouncePut::describe() const {
   if (kernel_.address == 0) {
-    return "shm: the target is a GPU's memory that " + not_mapped("cannot be mapped here", obstacle_) +
+    return "shm: the target is a GPU's memory that " + not_mapped("cannot be mapped here", obstacle.value_or("")) +
            ", so all goes through a bounce buffer in host memory" + copy_.describe();
   }
   if (kernel_.pid == 0) {

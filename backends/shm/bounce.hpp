@@ -33,104 +33,46 @@ struct BounceSlots {
 /// The receiver's side.
 class BounceLanding final : public Landing {
  public:
-  BounceLanding(const Slots& target, const Signal& signal, Sent& sent)
-      : target_(target), signal_(signal), bounce_(target), sent_(sent) {}
-  Key key() const override;
-  bool undecided() const noexcept override { return false; }
-  void decide(const std::string& obstacle) override { obstacle_ = obstacle; }
-  bool direct() const noexcept override { return false; }
-  bool close() override { return false; }
-  void reach_from(device::Driver& driver) override { device::reach(driver, bounce_.memory.extent()); }
-  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override;
-  std::string describe() const override;
-
-  const BounceSlots& slots() const noexcept { return bounce_; }
-
- private:
-  Slots target_;
-  Signal signal_;
-  BounceSlots bounce_;
-  Sent& sent_;
-  std::string obstacle_;  // why the peer cannot map a GPU's memory that its driver would give to it
-};
-
-/// Of a GPU's memory that its driver gives to other processes: the peer's may refuse it, which the peer alone finds
-/// out. So there are bounce slots until it has.
-class OfferedLanding final : public Landing {
- public:
-  OfferedLanding(const Slots& target, const Signal& signal, Sent& sent)
-      : target_(target), signal_(signal), detour_(std::make_unique<BounceLanding>(target, signal, sent)), sent_(sent) {}
-  Key key() const override;
-  bool undecided() const noexcept override { return undecided_; }
+  /// `way`: around; or undecided, for memory of a GPU that its driver gives to other processes, which the peer's may
+  /// refuse.
+  BounceLanding(const Slots& target, Way way);
   void decide(const std::string& obstacle) override;
-  bool direct() const noexcept override { return detour_ == nullptr; }
-  bool close() override { return false; }
   void reach_from(device::Driver& driver) override {
-    if (detour_ != nullptr) detour_->reach_from(driver);
+    if (bounce_) device::reach(driver, bounce_->memory.extent());
   }
-  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
-    if (detour_ != nullptr) detour_->take(lane, watch, epoch);
-  }
-  std::string describe() const override;
+  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override;
+  bool close() override { return false; }
+
+  Key key(const Signal& signal, Sent& sent) const;
 
  private:
-  Slots target_;
-  Signal signal_;
-  std::unique_ptr<BounceLanding> detour_;
-  Sent& sent_;
-  bool undecided_ = true;
-};
+  std::string text(const std::string& obstacle) const;
 
-/// Into a target that is mapped, though its landing had bounce slots too.
-class OfferedPut final : public MappedPut {
- public:
-  using MappedPut::MappedPut;
-  std::optional<std::string> obstacle() const override { return ""; }
+  Slots target_;
+  std::optional<BounceSlots> bounce_;  // none: the peer maps the target
 };
 
 /// The sender's side.
-class BouncePut final : public Put {
+class BouncePut final : public StreamPut {
  public:
   /// `bounce` is the peer's, as mapped here, `stride` bytes apart; parts above `bounce_max` go by `kernel` where
-  /// allowed, but for those of GPUs. `obstacle`: why the target is not mapped that could have been; else empty.
+  /// allowed, but for those of GPUs. `why_around`: why the target is not mapped that could have been; else nothing.
   BouncePut(Slots source, Slots bounce, std::size_t slot_bytes, Signal signal, device::Watch& watch, Mapped mapped,
-            CrossMemory kernel, std::size_t bounce_max, std::string obstacle)
-      : source_(source), bounce_(bounce), slot_bytes_(slot_bytes), signal_(signal), watch_(watch),
-        mapped_(std::move(mapped)), kernel_(kernel), bounce_max_(bounce_max), obstacle_(std::move(obstacle)),
-        copy_(source, bounce) {}
+            CrossMemory kernel, std::size_t bounce_max, std::optional<std::string> why_around)
+      : StreamPut(source, bounce, signal, watch, std::move(mapped), std::move(why_around)), slot_bytes_(slot_bytes),
+        kernel_(kernel), bounce_max_(bounce_max) {}
 
-  Fired fired() const noexcept override { return Fired::by_stream; }
-  std::optional<std::string> obstacle() const override {
-    return obstacle_.empty() ? std::nullopt : std::optional(obstacle_);
-  }
-  void enqueue(device::Lane lane, std::uint64_t epoch, Range part) override;
-  void reach_from(device::Driver& driver) override {
-    reach_words(driver, signal_, mapped_, reached_);
-    copy_.reach_from(driver, reached_);
-  }
   /// They would have to know who moves the bytes, for each size.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
-  bool landed(std::uint64_t) override { return true; }
-  bool settled() override { return true; }
-  Held forget_peer() noexcept override { return {std::exchange(mapped_, {}), std::exchange(reached_, {})}; }
-  bool disarmed(bool) override { return true; }
   std::string describe() const override;
 
  private:
-  void move(device::Lane lane, std::uint64_t epoch, Range part);
+  void move(device::Lane lane, std::uint64_t epoch, Range part) override;
   bool write_target(std::uint64_t epoch, Range part);
 
-  Slots source_;
-  Slots bounce_;
   std::size_t slot_bytes_;
-  Signal signal_;
-  device::Watch& watch_;
-  Mapped mapped_;
   CrossMemory kernel_;
   std::size_t bounce_max_;
-  std::string obstacle_;
-  StreamCopy copy_;
-  device::Reached reached_;
 };
 
 }  // namespace sluice::backends::shm

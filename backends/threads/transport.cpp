@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "backends/access.hpp"
+#include "backends/on_host.hpp"
 #include "base/process.hpp"
 
 namespace sluice::backends::threads {
@@ -32,68 +33,32 @@ T read(const Key& key) {
   return what;
 }
 
-class ThreadLanding final : public Landing {
+class ThreadLink final : public OnHostLink {
  public:
-  explicit ThreadLanding(const Place& place) : place_(place) {}
-  Key key() const override { return key_of(place_); }
-  bool undecided() const noexcept override { return false; }
-  void decide(const std::string&) override {}
-  bool direct() const noexcept override { return true; }
-  bool close() override { return false; }
-  void reach_from(device::Driver&) override {}
-  void take(device::Lane, device::Watch&, std::uint64_t) override {}
-  std::string describe() const override { return "threads: lands in the target itself"; }
-
- private:
-  Place place_;
-};
-
-class ThreadOffer final : public Offer {
- public:
-  explicit ThreadOffer(const device::Extent& memory) : memory_(memory) { check_offered(memory); }
-  Key key() const override { return key_of(memory_); }
-  std::string describe() const override { return "threads: offered in place"; }
-
- private:
-  device::Extent memory_;
-};
-
-class ThreadLink final : public Link {
- public:
-  std::size_t rails(const Slots&) const override { return 1; }
-  std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
-    return std::make_unique<ThreadLanding>(Place{target, signals.front()});
+  Landed land(const Slots& target, std::span<const Signal> signals) override {
+    return {std::make_unique<DirectLanding>("threads: lands in the target itself"),
+            key_of(Place{target, signals.front()})};
   }
-  void arrived(Key&) override {}
-  void lost() override {}
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     const auto place = read<Place>(key);
     return std::make_unique<MappedPut>(source, place.target, place.signal, watch, Mapped{},
                                        "threads: copied by the stream into the peer's memory");
   }
-  std::unique_ptr<Offer> offer(const device::Extent& memory) override { return std::make_unique<ThreadOffer>(memory); }
+  Offer offer(const device::Extent& memory) override {
+    check_offered(memory);
+    return {key_of(memory), "threads: offered in place", nullptr};
+  }
   std::unique_ptr<Access> access(const device::Extent& local, int, device::Watch& watch, Key key) override {
     return std::make_unique<MappedAccess>(local, read<device::Extent>(key), watch, Mapped{},
                                           "threads: carried out by the stream in the peer's memory");
   }
 };
 
-class ThreadPin final : public Pin {};
-
-class ThreadTransport final : public Transport {
+class ThreadTransport final : public OnHostTransport {
  public:
-  Blob address() const override {
-    const std::uint64_t token = base::process_token();
-    Blob address(sizeof token);
-    std::memcpy(address.data(), &token, sizeof token);
-    return address;
-  }
+  ThreadTransport() : OnHostTransport(key_of(base::process_token()).bytes) {}
   bool reaches(const Blob& peer, bool) const override { return peer == address(); }
-  std::unique_ptr<Pin> pin(const device::Extent&) override { return std::make_unique<ThreadPin>(); }
   std::unique_ptr<Link> connect(Rank, const Blob&, bool) override { return std::make_unique<ThreadLink>(); }
-  void try_out(device::Driver&) override {}
-  AfterTurn poll() override { return AfterTurn::nothing; }
-  int rest(std::vector<pollfd>&) override { return kNoLimit; }
 };
 
 }  // namespace

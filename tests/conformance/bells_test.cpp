@@ -15,9 +15,9 @@ class RungByKernels {
   RungByKernels(const Context& context, const Case& one)
       : source_(one, one.bytes), target_(one, one.bytes), seam_(context, one),
         landing_(seam_.link().land({target_.extent(), one.bytes, 1}, {&signal_, 1})),
-        put_(seam_.link().prepare({source_.extent(), one.bytes, 1}, watch_, landing_->key())) {
+        put_(seam_.link().prepare({source_.extent(), one.bytes, 1}, watch_, std::move(landing_.key))) {
     fill(source_.bytes(), {0, 0, 1});
-    if (put_->fired() != backends::Fired::by_nic) throw std::runtime_error("not armed: " + put_->describe());
+    if (put_->fired_by != backends::Fired::by_nic) throw std::runtime_error("not armed: " + put_->describe());
     seam_.engine().watch(rung());
     seam_.engine().let_kernels_ring(rung(), epochs_);
     seam_.engine().look();
@@ -40,7 +40,7 @@ class RungByKernels {
     return watch_.done.value.load();
   }
   /// The end is closed, and its peer's.
-  bool closed() { return put_->settled() && (landing_->close(), put_->disarmed(true)); }
+  bool closed() { return put_->settled() && (landing_.landing->close(), put_->disarmed(true)); }
 
  private:
   backends::RungPut& rung() { return dynamic_cast<backends::RungPut&>(*put_); }
@@ -52,7 +52,7 @@ class RungByKernels {
   SeamWatch watch_;
   kernel::Count epochs_{};
   Seam seam_;
-  std::unique_ptr<backends::Landing> landing_;
+  backends::Landed landing_;
   std::unique_ptr<backends::Put> put_;
   std::uint64_t* word_ = reinterpret_cast<std::uint64_t*>(&rung().bell().word.value);
 };

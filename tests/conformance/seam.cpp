@@ -100,7 +100,7 @@ Seam::Seam(const Context& context, const Case& one)
 bool Seam::all_ready() const {
   const auto said_by = [](backends::Link& link) {
     std::vector<backends::Blob> words;
-    link.tend(base::Clock::now(), words);
+    if (link.paths != nullptr) link.paths->tend(base::Clock::now(), words);
     Key key{{std::byte{link.ready()}}, {}, {}};
     for (const backends::Blob& word : words) {
       key.bytes.push_back(static_cast<std::byte>(word.size()));
@@ -112,7 +112,7 @@ bool Seam::all_ready() const {
     for (auto at = key.bytes.begin() + 1; at != key.bytes.end();) {
       const auto word = at + 1;
       at = word + std::to_integer<int>(*at);
-      link.heard({word, at});
+      link.paths->heard({word, at});
     }
   };
   bool ready = true;
@@ -145,7 +145,7 @@ Key Seam::offered(const device::Extent& memory) {
     Key key;
     if (context_.rank() == 0) {
       offers_.push_back(links_.at(static_cast<std::size_t>(rank))->offer(memory));
-      key = offers_.back()->key();
+      key = std::move(offers_.back().key);
     }
     Key told = tell_all(0, key);
     if (rank == context_.rank()) ours = std::move(told);

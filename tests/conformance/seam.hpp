@@ -67,7 +67,7 @@ class Seam {
   std::vector<std::unique_ptr<backends::Link>> links_;  // of rank 0: to all
   std::unique_ptr<backends::Link> own_;                 // of the others: to rank 0
   backends::Link* to_first_ = nullptr;
-  std::vector<std::unique_ptr<backends::Offer>> offers_;
+  std::vector<backends::Offer> offers_;
   runtime::Engine engine_;
 };
 
@@ -93,7 +93,7 @@ class Asker {
   std::span<std::byte> offered() const { return offered_.bytes(); }
   backends::Link& link() { return seam_.link(); }
   SeamWatch& watch() { return watch_; }
-  std::string describe() const { return access_->describe(); }
+  std::string describe() const { return access_->how; }
 
  private:
   /// Until all up to `epoch` is over, or the watch has failed.

@@ -155,11 +155,9 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
  public:
   PostedAccess(int depth, device::Watch& watch, std::unique_ptr<InnerWatch> inner_watch, std::unique_ptr<Access> inner,
                std::shared_ptr<UnderWay> under_way)
-      : EngineAccess(kAll, depth, watch), inner_watch_(std::move(inner_watch)), inner_(std::move(inner)),
-        under_way_(std::move(under_way)) {}
+      : EngineAccess(kAll, depth, watch, "posted: " + inner->how), inner_watch_(std::move(inner_watch)),
+        inner_(std::move(inner)), under_way_(std::move(under_way)) {}
   ~PostedAccess() override { under_way_->finish(this); }
-
-  std::string describe() const override { return "posted: " + inner_->describe(); }
 
  private:
   /// The inner one looks.
@@ -282,14 +280,13 @@ class CountingBell final : public Doorbell {
 class ArmedPut final : public RungPut {
  public:
   ArmedPut(device::Watch& watch, const Slots& source, std::unique_ptr<Put> inner, std::shared_ptr<Nic> nic)
-      : RungPut(watch, std::make_shared<CountingBell>(), source.slot_bytes),
+      : RungPut(Fired::by_nic, watch, std::make_shared<CountingBell>(), source.slot_bytes),
         most_ahead_(static_cast<std::uint64_t>(source.depth)), inner_(std::move(inner)), nic_(std::move(nic)) {}
   ~ArmedPut() override {
     nic_->disarm(this);
     nic_->give_back();
   }
 
-  Fired fired() const noexcept override { return Fired::by_nic; }
   bool landed(std::uint64_t epoch) override { return inner_->landed(epoch); }
   /// Shut first: what is disposed of could be armed anew.
   bool settled() override {
@@ -335,21 +332,27 @@ class ArmedPut final : public RungPut {
 };
 
 /// Whose peer is told when it can be written to no more, as those of NICs tell it.
-class ToldLanding final : public Landing {
+class ToldLanding final : public DirectLanding {
  public:
-  explicit ToldLanding(std::unique_ptr<Landing> inner) : inner_(std::move(inner)) {}
-  Key key() const override { return inner_->key(); }
-  bool undecided() const noexcept override { return inner_->undecided(); }
-  void decide(const std::string& obstacle) override { inner_->decide(obstacle); }
-  bool direct() const noexcept override { return inner_->direct(); }
-  void reach_from(device::Driver& driver) override { inner_->reach_from(driver); }
-  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override { inner_->take(lane, watch, epoch); }
+  using DirectLanding::DirectLanding;
   bool close() override { return std::exchange(open_, false); }
-  std::string describe() const override { return inner_->describe(); }
 
  private:
-  std::unique_ptr<Landing> inner_;
   bool open_ = true;
+};
+
+/// What `lose_path` breaks.
+class LosablePath final : public PathFinder {
+ public:
+  explicit LosablePath(Rank peer) : peer_(peer) {}
+  base::Clock::time_point tend(base::Clock::time_point, std::vector<Blob>&) override {
+    return base::Clock::time_point::max();
+  }
+  void heard(const Blob&) override {}
+  std::optional<std::string> verdict() const override { return g_path_lost == peer_ ? "its path is lost" : ""; }
+
+ private:
+  Rank peer_;
 };
 
 // ---- the transports
@@ -357,11 +360,10 @@ class ToldLanding final : public Landing {
 /// A transport whose puts go through `wrap`.
 class WrappedTransport : public Transport {
  public:
-  explicit WrappedTransport(const Settings& settings) : inner_(open_inner(settings)) {}
+  explicit WrappedTransport(const Settings& settings) : inner_(open_inner(settings)) { address_ = inner_->address(); }
 
-  Blob address() const override { return inner_->address(); }
   bool reaches(const Blob& peer, bool here) const override { return inner_->reaches(peer, here); }
-  std::unique_ptr<Pin> pin(const device::Extent& memory) override { return inner_->pin(memory); }
+  std::shared_ptr<const void> pin(const device::Extent& memory) override { return inner_->pin(memory); }
   std::unique_ptr<Link> connect(Rank peer, const Blob& address, bool here) override {
     return std::make_unique<WrappedLink>(*this, peer, inner_->connect(peer, address, here));
   }
@@ -376,26 +378,28 @@ class WrappedTransport : public Transport {
   class WrappedLink final : public Link {
    public:
     WrappedLink(WrappedTransport& owner, Rank peer, std::unique_ptr<Link> inner)
-        : owner_(owner), peer_(peer), inner_(std::move(inner)) {}
+        : owner_(owner), path_(peer), inner_(std::move(inner)) {
+      paths = &path_;
+    }
     std::size_t rails(const Slots& target) const override { return inner_->rails(target); }
-    std::unique_ptr<Landing> land(const Slots& target, std::span<const Signal> signals) override {
+    Landed land(const Slots& target, std::span<const Signal> signals) override {
       if (target.slot_bytes != 0) g_newest_signal.store(signals.front().word);  // none: this is where credits land
-      return std::make_unique<ToldLanding>(inner_->land(target, signals));
+      Landed inner = inner_->land(target, signals);
+      return {std::make_unique<ToldLanding>(inner.landing->describe()), std::move(inner.key)};
     }
     void arrived(Key& key) override { inner_->arrived(key); }
-    std::string obstacle() const override { return g_path_lost == peer_ ? "its path is lost" : ""; }
     void lost() override { inner_->lost(); }
     std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
       return owner_.wrap(*inner_, source, watch, std::move(key));
     }
-    std::unique_ptr<Offer> offer(const device::Extent& memory) override { return inner_->offer(memory); }
+    Offer offer(const device::Extent& memory) override { return inner_->offer(memory); }
     std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
       return owner_.wrap(*inner_, local, depth, watch, std::move(key));
     }
 
    private:
     WrappedTransport& owner_;
-    Rank peer_;
+    LosablePath path_;
     std::unique_ptr<Link> inner_;
   };
 

@@ -32,9 +32,8 @@ class PolledTransport : public backends::Transport {
  public:
   int rest(std::vector<pollfd>&) override { return kNoLimit; }
 
-  backends::Blob address() const override { return {}; }
   bool reaches(const backends::Blob&, bool) const override { return false; }
-  std::unique_ptr<backends::Pin> pin(const device::Extent&) override { return nullptr; }
+  std::shared_ptr<const void> pin(const device::Extent&) override { return nullptr; }
   std::unique_ptr<backends::Link> connect(Rank, const backends::Blob&, bool) override { return nullptr; }
   void try_out(device::Driver&) override {}
 };

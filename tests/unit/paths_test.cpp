@@ -81,11 +81,11 @@ class TwoEnds {
  private:
   static void tend(Link& link, Link& other, std::size_t& heard_at_most) {
     std::vector<Blob> words;
-    link.tend(Clock::now(), words);
+    link.paths->tend(Clock::now(), words);
     for (const Blob& word : words) {
       if (heard_at_most == 0) return;
       --heard_at_most;
-      other.heard(word);
+      other.paths->heard(word);
     }
   }
 
@@ -147,9 +147,9 @@ TEST(Paths, that_end_fail_their_puts_in_time) {
   base::Progress& progress = base::take_progress();
   const Signal signal{
       &progress.word, &progress.parking, {reinterpret_cast<std::byte*>(&progress.word), sizeof(base::Word), nullptr}};
-  const auto landing = ends.two.link->land({}, std::array{signal});
+  auto landed = ends.two.link->land({}, std::array{signal});
   FailingWatch watch;
-  auto put = ends.one.link->prepare({}, watch, landing->key());
+  auto put = ends.one.link->prepare({}, watch, std::move(landed.key));
   EXPECT_FALSE(ends.run(kPatience, [&] { return watch.failed(); })) << watch.failure;
   ends.two_is_not_polled = true;
   const auto began = Clock::now();
