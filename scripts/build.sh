@@ -52,7 +52,7 @@ build() {
   say "build: $preset (${*:-everything})"
   case $preset in
     cuda | hip) configure_for_gpus "$preset" "$@" || return ;;
-    *) quiet "configure-$preset" cmake --preset "$preset" || return ;;
+    *) quiet "configure-$preset" cmake --preset "$preset" ${without_kokkos:+-DSLUICE_ENABLE_KOKKOS=OFF} || return ;;
   esac
   quiet "build-$preset" cmake --build "build/$preset" -j "$jobs" ${@:+--target "$@"} || return
   say "build: $preset done in $((SECONDS - start)) s: build/$preset/bin"

@@ -319,6 +319,7 @@ setup_preset() {
     tsan) parts+=(programs tests wheels kokkos-threads cuda hip) ;;
     cuda | hip) return ;;
   esac
+  [ -z "$without_kokkos" ] || parts=("${parts[@]/#kokkos*/compiler}")
   setup "${parts[@]}"
 }
 
