@@ -1,90 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// HIP's runtime. Its entry points are taken at run time: a program that is linked with Sluice starts without it. What
+// HIP's runtime. What
 // cuda.cpp has and this has not: memory that goes to other processes by a descriptor, and operations on words in
 // batches, both of which came after HIP 5.2.
-#include <dlfcn.h>
-#include <hip/hip_runtime_api.h>
-
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <mutex>
 
 #include "base/fork.hpp"
-#include "base/log.hpp"
-#include "device/driver.hpp"
-#include "device/kernel_images.hpp"
+#include "device/hip_calls.hpp"
+#include "device/vendor_driver.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {
 
-// The structures of the header are those of its major version.
-#define SLUICE_TEXT(number) #number
-#define SLUICE_TEXT_OF(macro) SLUICE_TEXT(macro)
-const char* const kHipLibrary = "libamdhip64.so." SLUICE_TEXT_OF(HIP_VERSION_MAJOR);
-
 namespace {
-
-// With their types: the header overloads some of them by templates.
-#define SLUICE_HIP_CALLS(X)                                                                                     \
-  X(hipInit, unsigned)                                                                                          \
-  X(hipDriverGetVersion, int*)                                                                                  \
-  X(hipGetDeviceCount, int*)                                                                                    \
-  X(hipGetDevice, int*)                                                                                         \
-  X(hipSetDevice, int)                                                                                          \
-  X(hipDeviceGetName, char*, int, hipDevice_t)                                                                  \
-  X(hipDeviceGetUuid, hipUUID*, hipDevice_t)                                                                    \
-  X(hipDeviceGetPCIBusId, char*, int, int)                                                                      \
-  X(hipDeviceTotalMem, std::size_t*, hipDevice_t)                                                               \
-  X(hipDeviceGetAttribute, int*, hipDeviceAttribute_t, int)                                                     \
-  X(hipStreamCreateWithPriority, hipStream_t*, unsigned, int)                                                   \
-  X(hipStreamSynchronize, hipStream_t)                                                                          \
-  X(hipStreamQuery, hipStream_t)                                                                                \
-  X(hipStreamGetCaptureInfo, hipStream_t, hipStreamCaptureStatus*, unsigned long long*)                         \
-  X(hipStreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)                           \
-  X(hipStreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)                                         \
-  X(hipThreadExchangeStreamCaptureMode, hipStreamCaptureMode*)                                                  \
-  X(hipMalloc, void**, std::size_t)                                                                             \
-  X(hipFree, void*)                                                                                             \
-  X(hipMemcpyAsync, void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)                                \
-  X(hipMemsetAsync, void*, int, std::size_t, hipStream_t)                                                       \
-  X(hipHostRegister, void*, std::size_t, unsigned)                                                              \
-  X(hipHostUnregister, void*)                                                                                   \
-  X(hipHostGetDevicePointer, void**, void*, unsigned)                                                           \
-  X(hipPointerGetAttributes, hipPointerAttribute_t*, const void*)                                               \
-  X(hipPointerGetAttribute, void*, hipPointer_attribute, hipDeviceptr_t)                                        \
-  X(hipMemGetAddressRange, hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)                                       \
-  X(hipIpcGetMemHandle, hipIpcMemHandle_t*, void*)                                                              \
-  X(hipIpcOpenMemHandle, void**, hipIpcMemHandle_t, unsigned)                                                   \
-  X(hipIpcCloseMemHandle, void*)                                                                                \
-  X(hipModuleLoadData, hipModule_t*, const void*)                                                               \
-  X(hipModuleGetFunction, hipFunction_t*, hipModule_t, const char*)                                             \
-  X(hipModuleLaunchKernel, hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-    hipStream_t, void**, void**)
-
-struct Calls {
-#define SLUICE_DECLARE(call, ...) hipError_t (*call)(__VA_ARGS__) = nullptr;
-  SLUICE_HIP_CALLS(SLUICE_DECLARE)
-#undef SLUICE_DECLARE
-  // Null: before HIP 5.3, and 5.6.
-  hipError_t (*hipLaunchHostFunc)(hipStream_t, void (*)(void*), void*) = nullptr;
-  hipError_t (*hipStreamGetDevice)(hipStream_t, hipDevice_t*) = nullptr;
-};
-
-/// Returns why there are none; empty: all are there.
-std::string load(Calls& calls) {
-  void* const library = dlopen(kHipLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return std::string("there is no HIP runtime (") + kHipLibrary + ")";
-#define SLUICE_GET(call, ...)                                                        \
-  calls.call = reinterpret_cast<hipError_t (*)(__VA_ARGS__)>(dlsym(library, #call)); \
-  if (calls.call == nullptr) return std::string("the HIP runtime has no ") + #call;
-  SLUICE_HIP_CALLS(SLUICE_GET)
-#undef SLUICE_GET
-  calls.hipLaunchHostFunc = reinterpret_cast<decltype(calls.hipLaunchHostFunc)>(dlsym(library, "hipLaunchHostFunc"));
-  calls.hipStreamGetDevice = reinterpret_cast<decltype(calls.hipStreamGetDevice)>(dlsym(library, "hipStreamGetDevice"));
-  return {};
-}
 
 hipMemoryType type_of(const hipPointerAttribute_t& attributes) noexcept {
 #if HIP_VERSION_MAJOR >= 6
@@ -96,16 +24,15 @@ hipMemoryType type_of(const hipPointerAttribute_t& attributes) noexcept {
 
 hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(pointer); }
 
-class Hip final : public Driver {
+class Hip final : public VendorDriver {
  public:
-  Hip() : why_not_(load(calls_)) {
-    if (why_not_.empty()) why_not_ = start();
+  Hip() {
+    const std::string why = load(calls_);
+    set_why_not(why.empty() ? start() : why);
   }
 
   Stream::Kind kind() const noexcept override { return Stream::Kind::hip; }
   const char* name() const noexcept override { return "hip"; }
-  const std::string& why_not() const noexcept override { return why_not_; }
-  int devices() const noexcept override { return static_cast<int>(gpus_.size()); }
   base::Facts facts(int device) override;
   int current_device() override;
   bool orders_writes_of_others(int) override { return true; }  // as MPI libraries on AMD count on; nobody says so
@@ -117,9 +44,6 @@ class Hip final : public Driver {
   void copy(void* stream, void* to, const void* from, std::size_t bytes) override {
     check(calls_.hipMemcpyAsync(to, from, bytes, hipMemcpyDefault, static_cast<hipStream_t>(stream)), "hipMemcpyAsync");
   }
-  void launch(int device, void* stream, const Launch& what) override;
-  void load_kernels(int device) override { functions(device); }
-  bool has_kernels(int device) const noexcept override { return gpus_[static_cast<std::size_t>(device)].loaded; }
   bool kernels_reach(const void* at) override;
   void call(void* stream, void (*function)(void*), void* argument) override {
     if (calls_.hipLaunchHostFunc == nullptr) throw GpuError("this HIP has no host functions");
@@ -128,97 +52,45 @@ class Hip final : public Driver {
   void synchronize(void* stream) override {
     check(calls_.hipStreamSynchronize(static_cast<hipStream_t>(stream)), "hipStreamSynchronize");
   }
-  void aside(int device, const std::function<void(void*)>& work) override;
-  Stream own_stream(int device) override;
-  bool lost(int device) noexcept override;
-  void copy_now(void* to, const void* from, std::size_t bytes) override;
 
   std::optional<GpuMemory> find(const void* at) override;
   GpuMemory allocate(int device, std::size_t bytes) override;
   void free(const GpuMemory& memory) noexcept override {
-    apart(memory.device, [&] { check(calls_.hipFree(memory.data), "hipFree"); });
+    on_device(memory.device, [&] { check(calls_.hipFree(memory.data), "hipFree"); });
   }
   std::optional<GpuExport> share(const GpuMemory& memory) override;
   GpuMemory map(const GpuExport& what, std::size_t bytes) override;
   void unmap(const GpuMemory& memory) noexcept override {
-    apart(memory.device, [&] { check(calls_.hipIpcCloseMemHandle(memory.data), "hipIpcCloseMemHandle"); });
+    on_device(memory.device, [&] { check(calls_.hipIpcCloseMemHandle(memory.data), "hipIpcCloseMemHandle"); });
   }
-  void zero(const GpuMemory& memory) override;
 
   std::size_t reached(const void* at) override;
   void reach(void* pages, std::size_t bytes) override;
   void* reach_registers(void* pages, std::size_t bytes) override;
   void give_up(void* pages) noexcept override {
-    apart(current_device(), [&] { check(calls_.hipHostUnregister(pages), "hipHostUnregister"); });
+    on_device(current_device(), [&] { check(calls_.hipHostUnregister(pages), "hipHostUnregister"); });
   }
 
  private:
-  struct Gpu {
-    hipUUID uuid{};
-    std::vector<hipStream_t> idle;          // of ours, for what no stream of the user's orders
-    std::atomic<hipStream_t> own{nullptr};  // and for what nobody waits for
-    hipModule_t module = nullptr;
-    std::array<hipFunction_t, kKernelNames.size()> kernels{};
-    std::atomic<bool> loaded{false};
-  };
-
-  /// A GPU is current, and calls that no capture may have in it disturb none: they are not part of it.
-  class Apart {
-   public:
-    Apart(Hip& hip, int device) : hip_(hip), current_(hip, device) {
-      static_cast<void>(hip.calls_.hipThreadExchangeStreamCaptureMode(&mode_));
-    }
-    Apart(const Apart&) = delete;
-    Apart& operator=(const Apart&) = delete;
-    ~Apart() { static_cast<void>(hip_.calls_.hipThreadExchangeStreamCaptureMode(&mode_)); }
-
-   private:
-    Hip& hip_;
-    hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;
-    OnDevice current_;
-  };
-
-  /// A stream of ours.
-  class Aside {
-   public:
-    Aside(Hip& hip, int device);
-    Aside(const Aside&) = delete;
-    Aside& operator=(const Aside&) = delete;
-    ~Aside();
-    hipStream_t stream() const noexcept { return stream_; }
-
-   private:
-    Hip& hip_;
-    int device_;
-    Apart apart_;
-    hipStream_t stream_ = nullptr;
-  };
-
   std::string start();
-  void create(hipStream_t& stream) const;
-  const Gpu& functions(int device);
+  int exchange_capture_mode(int mode) noexcept override;
+  void* new_stream() override;
+  Stream public_stream(void* stream) const noexcept override { return Stream::hip(static_cast<hipStream_t>(stream)); }
+  bool has_failed(int device, void* stream) noexcept override;
+  void* load_module() override;
+  void* find_function(void* module, const char* name) override;
+  void launch(void* function, void* stream, const Launch& what) override;
+  void zero(void* stream, const GpuMemory& memory) override;
   static void check(hipError_t result, const char* call) {
     if (result != hipSuccess) throw GpuError(std::string(call) + ": error " + std::to_string(result) + " of HIP");
-  }
-  /// What cannot throw says what went wrong in the log.
-  template <class F>
-  void apart(int device, F work) noexcept {
-    try {
-      const Apart apart(*this, device);
-      work();
-    } catch (const GpuError& reason) {
-      base::log(base::LogLevel::warn, reason.what());
-    }
   }
   int attribute(int device, hipDeviceAttribute_t which) const {
     int value = 0;
     return calls_.hipDeviceGetAttribute(&value, which, device) == hipSuccess ? value : 0;
   }
 
-  Calls calls_;
-  std::deque<Gpu> gpus_;
-  std::mutex mutex_;  // idle streams
-  std::string why_not_;
+  HipCalls calls_;
+  std::vector<hipUUID> uuids_;
 };
 
 std::string Hip::start() {
@@ -234,7 +106,8 @@ std::string Hip::start() {
   for (int i = 0; i < count; ++i) {
     if (attribute(i, hipDeviceAttributeCanUseStreamWaitValue) == 0 && !words_by_kernels())
       return "streams of GPU " + std::to_string(i) + " cannot wait for a word" + kKernelsCan;
-    if (calls_.hipDeviceGetUuid(&gpus_.emplace_back().uuid, i) != hipSuccess)
+    add_device();
+    if (calls_.hipDeviceGetUuid(&uuids_.emplace_back(), i) != hipSuccess)
       return "GPU " + std::to_string(i) + " does not answer";
   }
   return {};
@@ -306,85 +179,48 @@ void Hip::operate(void* stream, std::span<const WordOp> ops) {
   }
 }
 
-Hip::Aside::Aside(Hip& hip, int device) : hip_(hip), device_(device), apart_(hip, device) {
-  {
-    const std::lock_guard lock(hip.mutex_);
-    auto& idle = hip.gpus_[static_cast<std::size_t>(device)].idle;
-    if (!idle.empty()) {
-      stream_ = idle.back();
-      idle.pop_back();
-    }
-  }
-  if (stream_ == nullptr) hip.create(stream_);
+static_assert(hipStreamCaptureModeRelaxed == 2);
+
+int Hip::exchange_capture_mode(int mode) noexcept {
+  auto exchanged = static_cast<hipStreamCaptureMode>(mode);
+  static_cast<void>(calls_.hipThreadExchangeStreamCaptureMode(&exchanged));
+  return exchanged;
 }
 
-void Hip::create(hipStream_t& stream) const {
-  constexpr int kHighest = -100;  // as for CUDA: what is beyond the range is taken for its end
+void* Hip::new_stream() {
+  hipStream_t stream = nullptr;
   check(calls_.hipStreamCreateWithPriority(&stream, hipStreamNonBlocking, kHighest), "hipStreamCreateWithPriority");
+  return stream;
 }
 
-Stream Hip::own_stream(int device) {
-  const Apart apart(*this, device);
-  const std::lock_guard lock(mutex_);
-  std::atomic<hipStream_t>& own = gpus_.at(static_cast<std::size_t>(device)).own;
-  hipStream_t stream = own;
-  if (stream == nullptr) create(stream);
-  own = stream;
-  return Stream::hip(stream);
-}
-
-bool Hip::lost(int device) noexcept {
-  hipStream_t own = gpus_[static_cast<std::size_t>(device)].own;
-  if (own == nullptr) return false;
-  hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
-  static_cast<void>(calls_.hipThreadExchangeStreamCaptureMode(&mode));
-  const hipError_t result = calls_.hipStreamQuery(own);
-  static_cast<void>(calls_.hipThreadExchangeStreamCaptureMode(&mode));
+bool Hip::has_failed(int, void* stream) noexcept {
+  const int mode = exchange_capture_mode(kRelaxed);
+  const hipError_t result = calls_.hipStreamQuery(static_cast<hipStream_t>(stream));
+  exchange_capture_mode(mode);
   return result != hipSuccess && result != hipErrorNotReady && result != hipErrorOutOfMemory;
 }
 
-Hip::Aside::~Aside() {
-  const std::lock_guard lock(hip_.mutex_);
-  hip_.gpus_[static_cast<std::size_t>(device_)].idle.push_back(stream_);
+void* Hip::load_module() {
+  hipModule_t module = nullptr;
+  check(calls_.hipModuleLoadData(&module, hip_kernels().data()), "hipModuleLoadData");
+  return module;
 }
 
-void Hip::aside(int device, const std::function<void(void*)>& work) {
-  const Aside aside(*this, device);
-  work(aside.stream());
-  synchronize(aside.stream());
+void* Hip::find_function(void* module, const char* name) {
+  hipFunction_t function = nullptr;
+  check(calls_.hipModuleGetFunction(&function, static_cast<hipModule_t>(module), name), "hipModuleGetFunction");
+  return function;
 }
 
-void Hip::copy_now(void* to, const void* from, std::size_t bytes) {
-  auto memory = find(to);
-  if (!memory) memory = find(from);
-  aside(memory ? memory->device : 0, [&](void* stream) { copy(stream, to, from, bytes); });
-}
-
-void Hip::zero(const GpuMemory& memory) {
-  aside(memory.device, [&](void* stream) {
-    check(calls_.hipMemsetAsync(memory.data, 0, memory.bytes, static_cast<hipStream_t>(stream)), "hipMemsetAsync");
-  });
-}
-
-const Hip::Gpu& Hip::functions(int device) {
-  Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
-  if (gpu.loaded.load(std::memory_order_acquire)) return gpu;
-  const Apart apart(*this, device);
-  const std::lock_guard lock(mutex_);
-  if (gpu.loaded) return gpu;
-  if (gpu.module == nullptr) check(calls_.hipModuleLoadData(&gpu.module, hip_kernels().data()), "hipModuleLoadData");
-  for (std::size_t i = 0; i < gpu.kernels.size(); ++i)
-    check(calls_.hipModuleGetFunction(&gpu.kernels[i], gpu.module, kKernelNames[i]), "hipModuleGetFunction");
-  gpu.loaded.store(true, std::memory_order_release);
-  return gpu;
-}
-
-void Hip::launch(int device, void* stream, const Launch& what) {
+void Hip::launch(void* function, void* stream, const Launch& what) {
   void* parameters[] = {what.args};
-  check(calls_.hipModuleLaunchKernel(functions(device).kernels[static_cast<std::size_t>(what.kernel)], what.blocks,
-                                     what.rows, 1, what.threads, 1, 1, 0, static_cast<hipStream_t>(stream), parameters,
-                                     nullptr),
+  check(calls_.hipModuleLaunchKernel(static_cast<hipFunction_t>(function), what.blocks, what.rows, 1, what.threads, 1,
+                                     1, 0, static_cast<hipStream_t>(stream), parameters, nullptr),
         "hipModuleLaunchKernel");
+}
+
+void Hip::zero(void* stream, const GpuMemory& memory) {
+  check(calls_.hipMemsetAsync(memory.data, 0, memory.bytes, static_cast<hipStream_t>(stream)), "hipMemsetAsync");
 }
 
 std::optional<GpuMemory> Hip::find(const void* at) {
@@ -424,15 +260,14 @@ std::optional<GpuExport> Hip::share(const GpuMemory& memory) {
   static_assert(sizeof ipc.reserved == sizeof(GpuHandle));
   GpuNames& names = share.names;
   std::memcpy(names.handle.data(), ipc.reserved, names.handle.size());
-  std::memcpy(names.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, names.device.size());
+  std::memcpy(names.device.data(), uuids_.at(static_cast<std::size_t>(memory.device)).bytes, names.device.size());
   return share;
 }
 
 GpuMemory Hip::map(const GpuExport& what, std::size_t bytes) {
   int device = 0;
   for (int i = 0; i < devices(); ++i) {
-    if (std::memcmp(gpus_[static_cast<std::size_t>(i)].uuid.bytes, what.names.device.data(),
-                    what.names.device.size()) == 0)
+    if (std::memcmp(uuids_[static_cast<std::size_t>(i)].bytes, what.names.device.data(), what.names.device.size()) == 0)
       device = i;
   }
   const Apart apart(*this, device);

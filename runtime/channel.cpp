@@ -124,12 +124,9 @@ void ChannelEnd::peer_lost(const std::string& what) noexcept {
 void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noexcept {
   const Error error = this->error(code, epoch(), what);
   if (!failure_.record(error)) return;
-  // In this order: a caller that hears of the failure, or meets the new limit, finds the end failed; a waiter that the
-  // poison wakes finds the failure recorded, and kernels held that may not go on.
-  set_failed();
-  services_->failures.record(error);
-  hold_kernels();
-  limit_.store(0);
+  services_->failures.record(error, [this] { set_failed(); });
+  hold_kernels();   // before the poison, which wakes those who may not go on
+  limit_.store(0);  // after the failure: a caller that meets the limit says why
   failure_.poison();
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
   done_parking.wake();

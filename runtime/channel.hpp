@@ -74,7 +74,7 @@ class ChannelEnd : public EndInfo,
   void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
-    if (const GpuUse* const use = gpu_use()) use->forget_refused_rings(*rung_);
+    if (gpu_use() != nullptr && rung_ != nullptr) gpu_use()->forget_refused_rings(*rung_);
   }
   /// A stream of a GPU cannot time out, so the engine checks its waits now and then.
   void ask_for_stream(base::Clock::time_point now) noexcept;

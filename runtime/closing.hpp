@@ -32,7 +32,7 @@ enum class Exposed : std::uint8_t {
 enum class Event : std::uint8_t {
   finished,  ///< no more writes are needed: this end is closed and its work has completed, or the closed peer has all
   visible,   ///< every write is visible at the peer
-  disarmed,  ///< no armed put remains
+  disarmed,  ///< this end is closed, and no armed put remains
   let_go,    ///< the peer has settled, or is dead
   arrived    ///< what the peer wrote before that has arrived
 };
@@ -83,7 +83,8 @@ struct Closing {
   bool told() const noexcept { return writing >= Writing::settled; }
   /// A next step depends on work that nobody reports.
   bool waits() const noexcept {
-    return ((ours || theirs) && writing != Writing::released) || exposed == Exposed::quiet;
+    const Writing last = ours ? Writing::released : theirs ? Writing::settled : Writing::active;
+    return writing < last || exposed == Exposed::quiet;
   }
   bool over() const noexcept { return ours && writing == Writing::released && exposed == Exposed::closed; }
 };
@@ -94,7 +95,8 @@ struct Closing {
 ///   has_written(final)  the writes that a peer closed with `final` still needs have completed
 ///   has_arrived(final)  what the peer has written, closed with `final`, has arrived here
 ///   settled()           every completed write is visible at the peer; asked again until it is
-///   disarmed(closed)    no armed put remains; one can be disposed of once the peer has closed its key
+///   disarmed(closed)    no armed put remains; one can be disposed of once the peer has closed its key. Asked once this
+///                       end is closed, and all its work has completed
 /// and does: shut(), let_go(), close_key().
 template <class End>
 void advance(Closing& closing, End& end) {
@@ -113,7 +115,8 @@ void advance(Closing& closing, End& end) {
     take(closing.writing, Event::finished);
   if (closing.writing == Writing::shut && end.written() && (closing.peer_lost || end.settled()))
     take(closing.writing, Event::visible);
-  if (closing.writing == Writing::settled && (closing.peer_lost || end.disarmed(closing.key_closed_there)))
+  if (closing.writing == Writing::settled &&
+      (closing.peer_lost || (all_done && end.disarmed(closing.key_closed_there))))
     take(closing.writing, Event::disarmed);
   const bool needs_all = closing.theirs && !closing.ours;
   if (closing.exposed == Exposed::quiet && end.passed() && (!needs_all || end.has_arrived(*closing.theirs)))

@@ -3,16 +3,7 @@
 
 #include <utility>
 
-#include "base/log.hpp"
-
 namespace sluice::runtime {
-
-void Failures::record(const Error& error) {
-  base::log(base::LogLevel::info, error.what());
-  const std::lock_guard lock(mutex_);
-  untold_.push_back(error);
-  untold_count_.store(untold_.size(), std::memory_order_release);
-}
 
 void Failures::check() {
   if (untold_count_.load(std::memory_order_acquire) == 0) return;

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
+
 namespace sluice::runtime {
 
 /// What the peer of a failed end is told.
@@ -24,8 +26,16 @@ struct Notice {
 /// Any thread may call all of it.
 class Failures {
  public:
-  /// Logs the failure, and keeps it for `check`.
-  void record(const Error& error);
+  /// Logs the failure, keeps it for `check`, and calls `fail_end`. A thread that finds the end failed finds the failure
+  /// here; a thread that `check` has thrown it to finds the end failed.
+  template <class FailEnd>
+  void record(const Error& error, FailEnd fail_end) {
+    base::log(base::LogLevel::info, error.what());
+    const std::lock_guard lock(mutex_);
+    untold_.push_back(error);
+    untold_count_.store(untold_.size(), std::memory_order_release);
+    fail_end();
+  }
   /// Throws the oldest failure that was not thrown yet, if there is one.
   void check();
 

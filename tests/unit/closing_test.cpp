@@ -161,6 +161,7 @@ class Model {
     }
     bool settled() const { return end_.under_way == 0; }
     bool disarmed(bool key_closed) const {
+      model_.expect(end_.closing && passed(), "armed puts are disposed of, and puts may follow");
       if (end_.armed && key_closed) {
         model_.expect(model_.peer(here_).exposed == Exposed::closed, "an armed put is fired into open memory");
         end_.armed = false;
