@@ -168,12 +168,12 @@ class Doorbell {
 /// Fired by one ring of its bell, so that a plan can fire many by one ring of a bell that they share.
 class RungPut : public Put {
  public:
-  /// Without bytes in a slot it only raises a word. `same`: if the engine posts it.
+  /// Without bytes in a slot it only raises a word. `same`: this put, if the engine posts it.
   RungPut(Fired by, device::Watch& watch, std::shared_ptr<Doorbell> bell, std::size_t slot_bytes,
           Posting* same = nullptr)
       : Put(by, this), posting(same), bell_(std::move(bell)), watch_(watch), whole_{0, slot_bytes} {}
 
-  /// The same, if the engine posts it; else null.
+  /// This put, if the engine posts it; else null.
   Posting* const posting;
 
   void enqueue(device::Lane lane, std::uint64_t epoch, Range part) final;

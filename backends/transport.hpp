@@ -84,7 +84,7 @@ class Landing {
   virtual ~Landing() = default;
   Way way() const noexcept { return way_; }
   const std::string& describe() const noexcept { return how_; }
-  /// What `Put::obstacle` of the peer's put says.
+  /// Takes the `Put::obstacle` of the peer's put.
   virtual void decide(const std::string& obstacle) = 0;
   /// From now on `take` may be on streams of the driver's GPUs. Once decided. @throws device::GpuError
   virtual void reach_from(device::Driver& driver) = 0;
@@ -92,7 +92,7 @@ class Landing {
   /// fails the watch.
   virtual void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) = 0;
   /// The peer writes no more: closes the key that armed puts may still be fired at. Returns whether it did so now, so
-  /// that the peer must hear of it.
+  /// that the peer must be told.
   virtual bool close() = 0;
 
  protected:
@@ -140,7 +140,7 @@ class Put {
   virtual ~Put() = default;
 
   const Fired fired_by;
-  /// The same, if a bell fires it; else null.
+  /// This put, if a bell fires it; else null.
   RungPut* const by_bell;
   /// For a landing that was undecided: why its target cannot be reached here; empty: it is. Nothing: it was not.
   const std::optional<std::string> obstacle;
@@ -153,17 +153,17 @@ class Put {
   /// From now on kernels may do what `enqueue` does, on the driver's GPUs (null: on the host), and wake nobody who
   /// sleeps for a word. Nothing: no kernel can. @throws device::GpuError
   virtual std::optional<ByKernel> by_kernel(device::Driver* driver) = 0;
-  /// Whether all epochs up to this one, which has completed here, are visible at the peer. Asked again until they are;
-  /// `watch.done_parking` is woken then.
+  /// True once all epochs up to this one, which has completed here, are visible at the peer. Called again until then,
+  /// when `watch.done_parking` is woken.
   virtual bool landed(std::uint64_t epoch) = 0;
-  /// Asked once nothing more will be enqueued and everything that was has completed here: whether it is visible at the
-  /// peer, whose memory may go then. Asked again until it is.
+  /// True once every write is visible at the peer, whose memory may then be freed. Called again until then, and only
+  /// after all that was enqueued has completed here, with the watch shut: epochs that follow move nothing.
   virtual bool settled() = 0;
   /// The memory of the peer goes: nothing of it is touched from now on. What is enqueued moves nothing. Returns what
   /// was held of it, for the caller to let go of.
   virtual Held forget_peer() noexcept = 0;
-  /// After that: whether no put remains that was armed and never fired. It can be disposed of once `key_closed`:
-  /// nothing of the peer can be written through the key of this put any more. Asked again until none remains.
+  /// True once no armed put remains. One that nothing has fired can be disposed of once the peer has closed its key
+  /// (`key_closed`), so that it writes nothing. Called again until then, and only when no epoch can follow.
   virtual bool disarmed(bool key_closed) = 0;
   virtual std::string describe() const = 0;
 
@@ -247,7 +247,7 @@ class Link {
   /// `local` is ours: what is got goes there. No more than `depth` requests are under way at a time.
   /// @throws std::exception if the peer's memory cannot be reached, or not be read.
   virtual std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) = 0;
-  /// The peer is dead: puts to it that are under way may never be heard of again, and must complete all the same.
+  /// The peer is dead: puts to it that are under way may get no answer, and must complete all the same.
   virtual void lost() = 0;
 
   /// Null: the link works at once. Nothing above is called before its verdict.

@@ -9,7 +9,7 @@
 
 namespace sluice::device {
 
-// Their names are macros of cuda.h, which choose a version of each; asked for is the name itself.
+// cuda.h defines these names as macros that choose a version of each; the driver is asked for the name itself.
 #define SLUICE_CUDA_CALLS(X)            \
   X(cuInit)                             \
   X(cuDriverGetVersion)                 \

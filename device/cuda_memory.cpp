@@ -232,7 +232,7 @@ std::shared_ptr<CUmemPoolHandle_st> Cuda::import_pool(const GpuExport& what) con
   return owned;
 }
 
-/// Whoever its owner has let in, an imported pool is reached by the GPU that it lies on alone.
+/// At first only the GPU that an imported pool lies on reaches it, whatever its owner has granted.
 void Cuda::let_in(CUmemoryPool pool, std::optional<int> owner) const {
   bool any = owner.has_value();
   for (int device = 0; device < devices(); ++device) {

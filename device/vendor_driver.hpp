@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the drivers of all vendors have in common: streams of ours, kernels, and calls that no capture may have in it.
+// The part of a driver that is alike for all vendors: streams of ours, kernels, and calls outside of any capture.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ class VendorDriver : public Driver {
   void zero(const GpuMemory& memory) final;
 
  protected:
-  /// A GPU is current, and calls that no capture may have in it disturb none: they are not part of it.
+  /// While it lives, a GPU is current, and calls that a capture forbids do not end one: they are not part of it.
   class Apart {
    public:
     Apart(VendorDriver& driver, int device)
@@ -47,11 +47,11 @@ class VendorDriver : public Driver {
   static constexpr int kRelaxed = 2;     // what vendors call their relaxed mode of capture
   static constexpr int kHighest = -100;  // priority: what is beyond the range is taken for its end
 
-  /// One GPU more is there.
+  /// Called once for each GPU.
   void add_device() { resources_.emplace_back(); }
   /// Why no GPU can be used; empty: one can. Called by constructors.
   void set_why_not(std::string why) { why_not_ = std::move(why); }
-  /// What cannot throw says what went wrong in the log. In any thread, also one that uses no GPU.
+  /// Runs `work` with the GPU current, and logs a failure. Any thread, also one that uses no GPU.
   template <class F>
   void on_device(int device, F work) noexcept {
     try {
@@ -64,10 +64,10 @@ class VendorDriver : public Driver {
 
  private:
   using Functions = std::array<void*, kKernelNames.size()>;
-  /// Of one GPU.
+  /// The streams and kernels of one GPU.
   struct Resources {
-    std::vector<void*> idle;          // streams of ours, for what no stream of the user's orders
-    std::atomic<void*> own{nullptr};  // and one for what nobody waits for
+    std::vector<void*> idle;          // streams of ours, for work that no stream of the user orders
+    std::atomic<void*> own{nullptr};  // one more, for work that nothing waits for
     void* module = nullptr;
     Functions functions{};
     std::atomic<bool> loaded{false};
@@ -75,10 +75,10 @@ class VendorDriver : public Driver {
   /// A stream of ours.
   class Aside;
 
-  /// Of the calling thread. Returns the mode before.
+  /// Sets the mode of the calling thread. Returns the mode before.
   virtual int exchange_capture_mode(int mode) noexcept = 0;
-  /// Non-blocking: the legacy stream of the program does not wait for it, nor it for that. Of the highest priority: so
-  /// that, if those have hardware queues of their own, it is behind no stream that waits.
+  /// Returns a non-blocking stream, which the legacy stream of the program does not wait for, nor the other way round.
+  /// Its priority is the highest: if such streams have hardware queues of their own, it is behind no stream that waits.
   virtual void* new_stream() = 0;
   virtual Stream public_stream(void* stream) const noexcept = 0;
   /// Asked of a stream of the GPU, which need not be current.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both ends of a channel have in common: connecting, failing, closing.
+// The common part of both ends of a channel: connecting, failing, closing.
 #include "runtime/channel.hpp"
 
 #include <algorithm>
@@ -125,7 +125,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
   const Error error = this->error(code, epoch(), what);
   if (!failure_.record(error)) return;
   services_->failures.record(error, [this] { set_failed(); });
-  hold_kernels();   // before the poison, which wakes those who may not go on
+  hold_kernels();   // before the poison, which wakes waiting kernels
   limit_.store(0);  // after the failure: a caller that meets the limit says why
   failure_.poison();
   if (!connected()) base::raise(connected_word_, base::kPoison, done_parking);
@@ -188,7 +188,7 @@ std::string ChannelEnd::describe() const {
 void ChannelEnd::shut_end() noexcept {
   set_shut();
   hold_kernels();
-  done_parking.wake();  // who drains
+  done_parking.wake();  // a host that drains
   base::heavy_fence();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two ends of a channel have in common.
+// The common part of both ends of a channel.
 #pragma once
 
 #include <sluice/channel.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both ends of a channel have in common: the streams that they are used on, and waits.
+// The common part of both ends of a channel: the streams that they are used on, and waits.
 #include <algorithm>
 
 #include "base/log.hpp"

@@ -30,8 +30,8 @@ struct Limits {
 };
 
 struct Services {
-  /// What takes long to find out of a GPU before channels are used on its streams. Without the registry's mutex: it may
-  /// take seconds.
+  /// Lets every backend try the GPU before channels are used on its streams. Call it without the registry's mutex: it
+  /// may take seconds.
   void try_out(device::Driver& driver, int gpu) const;
 
   Engine& engine;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where puts land, by how the receiver learns of them (manner.hpp).
+// Landings of puts, by the way in which the receiver learns of a put (manner.hpp).
 #pragma once
 
 #include "backends/ofi/stage.hpp"
@@ -40,7 +40,7 @@ class CountedLanding final : public DirectLanding {
   ~CountedLanding() override;
   const Target& place() const noexcept { return target_; }
   bool close() override;
-  /// Raises the signals to what has arrived. Who has the station's mutex calls it.
+  /// Raises the signals to the epochs that have arrived. With the station's mutex.
   void look();
 
  private:
