@@ -90,17 +90,17 @@ class ChannelEnd : public EndInfo,
   void peer_closed(const Final& final);
   /// Work was enqueued that the peer's closing has made impossible.
   bool beyond_final() const noexcept { return closing.theirs && !failed() && epoch() > last_possible(*closing.theirs); }
-  /// Fails the end for that, once all work before it has passed.
+  /// Fails the end for that, once all work before it has completed.
   virtual void refuse_enqueued() = 0;
-  /// The peer is gone after it has closed: something of it is still to come.
+  /// The peer has died after it has closed: some of its writes have not arrived yet.
   bool behind() { return closing.theirs && !failed() && !complete_without(*closing.theirs); }
   /// As Watch::set_shut, for kernels too: a put that has not begun when this returns touches nothing of the peer.
   void shut_end() noexcept;
-  /// Returns what is held of the peer's memory: the caller lets go of it.
+  /// Returns the mappings of the peer's memory, which the caller frees.
   backends::Held forget_peer() noexcept { return put_ == nullptr ? backends::Held() : put_->forget_peer(); }
-  /// Ends what the peer can write to. Returns whether it waits to hear of that.
+  /// Closes the key of the target. Returns whether the peer must be told.
   bool close_key() { return landing_ != nullptr && landing_->close(); }
-  /// Nobody looks any more at what has landed.
+  /// Frees the landing; its signals rise no more.
   void drop_landing() noexcept {
     stop_taking();
     landing_.reset();
@@ -109,9 +109,9 @@ class ChannelEnd : public EndInfo,
   // Any thread.
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
   base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept override;
-  /// Nobody knows what kernels have still to begin.
+  /// Always true while kernels drive it: the host does not know which of them are still to begin.
   bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
-  /// Kernels count its epochs, and tell nobody.
+  /// Kernels count its epochs.
   bool counted() const noexcept { return epochs_.counted_by_kernels(); }
   /// The driver of the GPU whose streams it is used on; null: no GPU's.
   device::Driver* gpus() const noexcept { return gpu_use() == nullptr ? nullptr : &gpu_use()->driver(); }
@@ -149,7 +149,8 @@ class ChannelEnd : public EndInfo,
     check();
     if (bound_ == kClosed) refuse_bound();
   }
-  /// Throws if the next epoch would be refused. A plan asks all its channels before it counts an epoch of any.
+  /// Throws if the next epoch would be refused. A plan calls this for all its channels before it counts an epoch of
+  /// any.
   void check_next() const {
     if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
   }
@@ -196,7 +197,7 @@ class ChannelEnd : public EndInfo,
 
   // Guarded by the registry's mutex.
   std::uint64_t remote_id = 0;  ///< of the peer's end; 0: not known yet
-  bool announced = false;       ///< the peer was told of this end
+  bool announced = false;       ///< the opening was sent to the peer
   Closing closing;
 
  protected:
@@ -236,8 +237,8 @@ class ChannelEnd : public EndInfo,
     if (bound_ != here_with(stream) || !device::usable(stream) || device::of_gpu(stream)) [[unlikely]]
       bind_slowly(stream);
   }
-  /// As device::in_order. What a GPU's driver refuses fails the channel, and will never happen: `refused` sees to it
-  /// that it is not waited for.
+  /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
+  /// waits for it.
   template <class F, class Refused>
   void issue(Stream stream, F work, Refused refused) {
     if (!device::of_gpu(stream)) [[likely]]
@@ -271,8 +272,6 @@ class ChannelEnd : public EndInfo,
 
   const GpuUse* gpu_use() const noexcept { return gpu_.load(std::memory_order_acquire); }
   GpuUse* gpu_use() noexcept { return gpu_.load(std::memory_order_acquire); }
-  /// What this end's put fires: the puts of a sender, the releases of a receiver.
-  const Epochs& fires() const noexcept { return sends() ? epochs_ : releases_; }
   /// The epochs up to `last` have completed, or never will.
   bool fired(std::uint64_t last) const noexcept {
     if (const GpuUse* const use = gpu_use()) return use->fired(last, done);
@@ -308,7 +307,7 @@ class ChannelEnd : public EndInfo,
     Warning warning{epoch(), next_warning()};
     return await_in_host(parking, ready, limit, warning);
   }
-  /// The same in several calls, for a caller that asks again and again.
+  /// `warning` outlives the call: for a caller that waits for one epoch in several calls.
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit, Warning& warning) const {
     const base::trace::Span slice("host waits", traced, epoch());

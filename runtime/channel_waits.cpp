@@ -71,7 +71,7 @@ void ChannelEnd::reach_named_stream() {
   if (!stream || !device::of_gpu(*stream) || failed()) return;
   try {
     reach_from(*device::driver(stream->kind()), opening.gpu);
-  } catch (const std::exception& reason) {  // else what the engine was told, and does this for, would be lost
+  } catch (const std::exception& reason) {  // rethrown, it would lose the message that the engine handles
     record(Code::out_of_resources, reason.what(), true);
   }
 }
@@ -140,7 +140,7 @@ bool ChannelEnd::await_done(std::uint64_t last, base::Limit& limit) const {
   return await_in_host(done_parking, ready, limit);
 }
 
-/// Of an end that is shut nothing is seen any more: the peer has closed its own, or it has failed.
+/// An end that is shut counts as landed: its peer has closed, or it has failed.
 bool ChannelEnd::await_landed(std::uint64_t last, base::Limit& limit) const {
   if (!connected() || put_ == nullptr) return true;
   const auto ready = [&] { return shut() || put_->landed(last); };

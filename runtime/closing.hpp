@@ -18,7 +18,7 @@ struct Final {
 enum class Writing : std::uint8_t {
   active,
   shut,     ///< no write begins any more; some may be under way
-  settled,  ///< all writes are visible at the peer, which was told so; armed puts may remain that nothing has fired
+  settled,  ///< all writes are visible at the peer, and `let_go` was sent; unfired armed puts may remain
   released  ///< nothing of this end can write there any more
 };
 
@@ -79,7 +79,7 @@ struct Closing {
     peer_lost = true;
     let_go();
   }
-  /// The peer was told that this end writes nothing more.
+  /// `let_go` was sent to the peer.
   bool told() const noexcept { return writing >= Writing::settled; }
   /// A next step depends on work that nobody reports.
   bool waits() const noexcept {

@@ -22,7 +22,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   /// What kernels need for its waits and releases, which `fault` is for too; once connected. Nothing: they cannot.
   std::optional<kernel::In> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
   DeviceReceiver on_device(Stream stream);
-  /// From now on they do. With the world's mutex.
+  /// From now on they do. With the registry's mutex.
   void let_kernels_wait(const kernel::In& in);
 
   /// Takes the number of the next release. @throws Error{Code::misuse} without a wait

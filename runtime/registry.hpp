@@ -36,15 +36,15 @@ class Registry final : public Peers::Audience {
   bool close(ChannelEnd& end, base::Limit& limit);
   /// The rank ends: what is still open fails, and is lost to the peers. Waits up to `limit` for them to let go.
   void leave(const std::string& why, base::Limit& limit);
-  void fail_all(Code code, const std::string& why);
-  /// Those too that are opened later.
-  void doom(const std::string& why);
   /// The end has failed: the engine repeats its poison and, if wanted, tells the peer. Any thread.
   void notice_failure(const ChannelEnd& end, Code code, const std::string& what, bool tell_peer) noexcept;
   /// An epoch was enqueued that the peer's closing makes impossible.
   void look_again(ChannelEnd& end);
 
   // With the mutex.
+  void fail_all(Code code, const std::string& why);
+  /// Fails the ends that are opened later, too.
+  void doom(const std::string& why);
   /// The end is used on a GPU's streams, or counted by kernels: the engine asks it now and then.
   void watch_stream(ChannelEnd& end) { streams_.insert(&end); }
   /// Tells the peer why its target cannot be reached; empty: it is.
@@ -56,7 +56,7 @@ class Registry final : public Peers::Audience {
   /// Fails what waits for a connection that lacks a descriptor.
   void give_up_starving(const std::string& why);
   bool ended() const noexcept { return ended_; }
-  /// After `serve`: for who waits for a change.
+  /// After `serve`: wakes threads that close.
   void changed() noexcept { changed_.notify_all(); }
 
  private:

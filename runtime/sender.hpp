@@ -22,7 +22,7 @@ class SenderCore final : public runtime::ChannelEnd, private runtime::Engine::Ta
   /// What kernels need for its puts, which `fault` is for too; once connected. Nothing: they cannot do them.
   std::optional<kernel::Out> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
   DeviceSender on_device(Stream stream);
-  /// From now on they do. With the world's mutex.
+  /// From now on they do. With the registry's mutex.
   void let_kernels_put(const kernel::Out& out) { let_kernels_count(*out.count, *out.count, *out.fault); }
   /// Kernels that the driver refused leave an epoch begun that never completes.
   void refuse_epoch() noexcept { gpu_use()->refuse_epoch(); }

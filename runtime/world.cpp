@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's start and end, its failures, and what its engine does between turns.
+// The start and the end of a rank, and the work of its engine between turns.
 #include "runtime/world.hpp"
 
 #include <signal.h>
@@ -165,9 +165,7 @@ void World::go_without_descriptors() {
     lacks_since_ = now;
     lack_ = base::lack_of_descriptors(peers_.lacking());
   }
-  if (now - lacks_since_ >= kWithoutDescriptors) {
-    registry_.give_up_starving(lack_);
-  }
+  if (now - lacks_since_ >= kWithoutDescriptors) registry_.give_up_starving(lack_);
   throw std::runtime_error(lack_);
 }
 
