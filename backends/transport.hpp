@@ -352,4 +352,7 @@ void remove_leftovers() noexcept;
 /// Adds a row before the others, for tests that wrap a backend. Not thread-safe: before any context.
 void register_backend(const Backend& backend);
 
+/// What is open in a rank, by name of its backend.
+using Transports = std::vector<std::pair<std::string, std::unique_ptr<Transport>>>;
+
 }  // namespace sluice::backends

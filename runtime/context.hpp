@@ -5,7 +5,7 @@
 #include <sluice/run.hpp>
 
 #include "base/env.hpp"
-#include "runtime/bootstrap.hpp"
+#include "peers/bootstrap.hpp"
 
 namespace sluice::runtime {
 

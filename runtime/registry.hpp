@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "peers/peers.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/failures.hpp"
-#include "runtime/peers.hpp"
 
 namespace sluice::runtime {
 

@@ -15,9 +15,6 @@
 
 namespace sluice::runtime {
 
-/// What is open in a rank, by name of its backend.
-using Transports = std::vector<std::pair<std::string, std::unique_ptr<backends::Transport>>>;
-
 class Engine;
 class Failures;
 class Registry;
@@ -37,7 +34,7 @@ struct Services {
   Engine& engine;
   Registry& registry;
   Failures& failures;
-  const Transports& transports;
+  const backends::Transports& transports;
   Limits limits;
   std::chrono::milliseconds ask_every{};          ///< period of the engine's check of waits on GPU streams
   Rank rank = 0;                                  ///< in the job

@@ -23,7 +23,7 @@ using base::Clock;
 constexpr auto kKilledAfter = std::chrono::seconds(5);
 constexpr auto kWithoutDescriptors = std::chrono::seconds(5);
 
-Transports open_transports(const Place& place, const base::Env& env) {
+backends::Transports open_transports(const Place& place, const base::Env& env) {
   const bool one_host = place.node_size == place.size;
   const int ip_version = place.roster.several_hosts() ? place.roster.listener_of(place.rank).version : 0;
   std::vector<backends::Backend> rows;
@@ -31,7 +31,7 @@ Transports open_transports(const Place& place, const base::Env& env) {
     if (auto row = backends::find_backend(name)) rows.push_back(std::move(*row));
   }
   if (env.backends.empty()) rows = backends::default_backends(!one_host);
-  Transports open;
+  backends::Transports open;
   for (const auto& row : rows) {
     if (!row.why_not.empty()) continue;
     open.emplace_back(

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/env.hpp"
-#include "runtime/bootstrap.hpp"
+#include "peers/bootstrap.hpp"
+#include "peers/peers.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/failures.hpp"
-#include "runtime/peers.hpp"
 #include "runtime/registry.hpp"
 #include "runtime/services.hpp"
 
@@ -48,7 +48,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
 
   const base::Origin origin_;
   Place place_;
-  Transports transports_;
+  backends::Transports transports_;
   Failures failures_;
   Peers peers_;  // with the registry's mutex, as all that follows
   Registry registry_;

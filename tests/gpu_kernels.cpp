@@ -10,12 +10,12 @@
 #include <cstring>
 #include <vector>
 
-#include "apps/bench/kernel_ping_pong.hpp"
+#include "apps/bench/ours/kernel_ping_pong.hpp"
+#include "apps/bench/rivals/programs/raw_ping_pong.hpp"
 #include "device/kernel_images.hpp"
 #include "device/kernels.hpp"
 #include "tests/device/litmus.hpp"
 #include "tests/device/relay.hpp"
-#include "tests/rivals/raw_ping_pong.hpp"
 
 namespace sluice::test {
 namespace {

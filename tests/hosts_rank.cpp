@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/env.hpp"
-#include "runtime/peers.hpp"
+#include "peers/peers.hpp"
 #include "runtime/report.hpp"
 
 namespace {
@@ -167,7 +167,7 @@ struct Speaker final : sluice::runtime::Peers::Audience {
   }
 
   sluice::runtime::Place place;
-  sluice::runtime::Transports transports;
+  sluice::backends::Transports transports;
   sluice::runtime::Peers peers;
   std::uint64_t heard = 0;
   std::string why_lost;

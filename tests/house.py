@@ -15,18 +15,19 @@ import tempfile
 import mutants
 
 # Bottom up. A file includes its own floor and lower ones only; "include" is the public API.
-FLOORS = ["base", "include", "device", "backends", "runtime"]
+FLOORS = ["base", "include", "device", "backends", "peers", "runtime", "launch"]
 # Folders outside the library and what they may include besides the public API and the standard library.
 OUTSIDE = ["apps", "tests", "examples"]
 CODE = {".cpp", ".hpp", ".cu"}
 SOURCES = CODE | {".cmake", ".py", ".sh"}
 
-MPI_PLACES = [r"include/sluice/mpi\.hpp", r"runtime/mpi\.cpp", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
+MPI_PLACES = [r"include/sluice/mpi\.hpp", r"launch/mpi\.cpp", r"apps/.*mpi[^/]*", r"tests/.*", r"examples/.*"]
 VENDOR = re.compile(r"^(cuda(_\w+)?|hip/.*|nvtx3/.*|cooperative_groups|nccl|nvml)(\.h|\.hpp)?$")
 STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
 SYSTEM = re.compile(r"^((sys|linux|net|netinet|arpa)/)?[a-z_0-9]+\.h$")
+VENDOR_PLACES = [r"(device|tests|examples)/.*", r"apps/bench/rivals/programs/.*"]
 FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
-FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals_ofi\.cpp", r"tests/.*"]
+FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals/ofi\.cpp", r"tests/.*"]
 # Public headers that a program asks for by including them, and whose headers they bring.
 OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
           (r"mpi\.h", r"include/sluice/kokkos/mpi_contexts\.hpp"),
@@ -102,9 +103,9 @@ def foreign_finding(source, header):
     if top == "base" and not (STANDARD.match(header) or SYSTEM.match(header)):
         return "base/ includes the standard library and the system's headers only"
     if header == "mpi.h" and not any(re.fullmatch(p, path) for p in MPI_PLACES):
-        return "<mpi.h> is for mpi.hpp, runtime/mpi.cpp, the MPI files of applications, and tests"
-    if VENDOR.match(header) and source.parts[0] not in ("device", "examples", "tests"):
-        return "vendor headers are for device/, tests and examples"
+        return "<mpi.h> is for mpi.hpp, launch/mpi.cpp, the MPI files of applications, and tests"
+    if VENDOR.match(header) and not any(re.fullmatch(p, path) for p in VENDOR_PLACES):
+        return "vendor headers are for device/, the bench's rivals on GPUs, tests and examples"
     if FABRIC.match(header) and not any(re.fullmatch(p, path) for p in FABRIC_PLACES):
         return "fabric headers are for backends/ofi, and the bench's rivals on libfabric"
     return None

@@ -2,9 +2,9 @@
 // The table of benches.
 #include "apps/bench/benches.hpp"
 
-#include "apps/bench/packing.hpp"
-#include "apps/bench/report.hpp"
-#include "apps/bench/rivals_mpi.hpp"
+#include "apps/bench/harness/report.hpp"
+#include "apps/bench/ours/packing.hpp"
+#include "apps/bench/rivals/mpi.hpp"
 #include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/bench/options.hpp"
-#include "apps/bench/rivals.hpp"
-#include "apps/bench/session.hpp"
+#include "apps/bench/harness/options.hpp"
+#include "apps/bench/harness/session.hpp"
+#include "apps/bench/rivals/rivals.hpp"
 
 #include <string>
 #include <vector>

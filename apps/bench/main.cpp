@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-bench: what channels cost, and what else costs.
 #include "apps/bench/benches.hpp"
-#include "apps/bench/packing.hpp"
+#include "apps/bench/ours/packing.hpp"
 #include "apps/common/program.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of Kokkos that have gaps: a column of ints that goes back and forth, and the faces of a cube.
-#include "apps/bench/packing.hpp"
+#include "apps/bench/ours/packing.hpp"
 
 #include "apps/bench/benches.hpp"
 

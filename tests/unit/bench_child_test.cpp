@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/child.hpp"
+#include "apps/bench/harness/child.hpp"
 
 #include <gtest/gtest.h>
 

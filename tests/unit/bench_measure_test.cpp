@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/measure.hpp"
+#include "apps/bench/harness/measure.hpp"
 
 #include <sluice/run.hpp>
 

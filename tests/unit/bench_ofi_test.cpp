@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rivals on libfabric, between two ranks of this process, on loopback.
-#include "apps/bench/rivals_ofi.hpp"
+#include "apps/bench/rivals/ofi.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/options.hpp"
+#include "apps/bench/harness/options.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/packing_views.hpp"
+#include "apps/bench/ours/packing_views.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/queue.hpp"
+#include "apps/bench/harness/queue.hpp"
 
 #include <gtest/gtest.h>
 

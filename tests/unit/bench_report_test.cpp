@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/report.hpp"
+#include "apps/bench/harness/report.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where MPI does not run, as in this program.
-#include "apps/bench/rivals.hpp"
+#include "apps/bench/rivals/rivals.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/statistics.hpp"
+#include "apps/bench/harness/statistics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Benches in a program without Kokkos.
 #include "apps/bench/benches.hpp"
-#include "apps/bench/packing.hpp"
+#include "apps/bench/ours/packing.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/bootstrap.hpp"
+#include "peers/bootstrap.hpp"
 
 #include <gtest/gtest.h>
 

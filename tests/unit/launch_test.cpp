@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-run: this program starts itself under it, as ranks that end in all the ways that ranks end in.
-#include "runtime/bootstrap.hpp"
+#include "peers/bootstrap.hpp"
 #include "tests/unit/program.hpp"
 
 #include <sluice/sluice.hpp>

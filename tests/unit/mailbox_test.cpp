@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/mailbox.hpp"
+#include "peers/mailbox.hpp"
 
 #include <gtest/gtest.h>
 

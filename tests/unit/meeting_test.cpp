@@ -2,7 +2,7 @@
 // sluice-run --hosts: launchers that meet on this machine, which is one host to their ranks. tests/hosts.py has
 // several.
 #include "base/network.hpp"
-#include "runtime/wire.hpp"
+#include "peers/wire.hpp"
 #include "tests/unit/program.hpp"
 
 #include <sluice/sluice.hpp>

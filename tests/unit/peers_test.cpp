@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peers on different hosts, as they see it: two of them in this process, over the loopback.
-#include "runtime/peers.hpp"
+#include "peers/peers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using sluice::Rank;
 using sluice::base::Clock;
 using sluice::base::Fd;
 
-const Transports kNoTransports;
+const backends::Transports kNoTransports;
 
 /// A rank that only listens and talks.
 struct Speaker final : Peers::Audience {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TCP wires: what is sent arrives whole and once, and who does not know the secret is not heard.
-#include "runtime/wire.hpp"
+#include "peers/wire.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/network.hpp"
-#include "runtime/bootstrap.hpp"
+#include "peers/bootstrap.hpp"
 
 namespace {
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/harness/options.hpp"
+
+#include "apps/common/sizes.hpp"
+#include "apps/common/usage_error.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace bench {
+namespace {
+
+const std::map<std::string, StreamChoice> kStreams = {{"inline", StreamChoice::inline_},
+                                                      {"host", StreamChoice::host},
+                                                      {"cuda", StreamChoice::cuda},
+                                                      {"hip", StreamChoice::hip}};
+const std::map<std::string, MemoryChoice> kMemories = {{"allocated", MemoryChoice::allocated},
+                                                       {"user", MemoryChoice::user}};
+const std::map<std::string, CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cup-ecs", CsvColumns::cup_ecs}};
+
+// MPI counts bytes in an int, and a machine has memory for a few such messages only.
+constexpr std::size_t kLargest = std::size_t{1} << 30;
+
+constexpr int kDeepest = 65536;
+
+template <class T>
+const char* name_in(const std::map<std::string, T>& names, T value) {
+  return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
+}
+
+// A text option that `parse_text` turns into a value; what that refuses is a wrong argument of the option.
+template <class ParseText>
+void add_text(CLI::App& app, const std::string& flag, const std::string& help, const std::string& text,
+              ParseText parse_text) {
+  const auto assign = [flag, parse_text](const std::string& value) {
+    try {
+      parse_text(value);
+    } catch (const apps::UsageError& error) {
+      throw CLI::ValidationError(flag, error.what());
+    }
+  };
+  app.add_option_function<std::string>(flag, assign, help)->option_text(text);
+}
+
+void add_what(CLI::App& app, Options& options) {
+  const auto stream = [&options](StreamChoice chosen) { options.stream = chosen; };
+  app.add_option_function<StreamChoice>("--stream", stream,
+                                        "inline (the calling thread), host (a host stream), or a GPU's")
+      ->transform(CLI::CheckedTransformer(kStreams).description(""))
+      ->option_text("inline|host|cuda|hip");
+  app.add_option("--memory", options.memory, "what the library allocated, or malloc'ed memory")
+      ->transform(CLI::CheckedTransformer(kMemories).description(""))
+      ->option_text("allocated|user");
+  apps::add_backend_option(app, options.backend);
+  app.add_flag("--touch", options.touch, "the target reads the payload");
+  const auto against = [&options](const std::string& list) { options.against = split(list); };
+  add_text(app, "--against", "rivals, separated by commas; all: those that can run here; none", "NAME,...", against);
+}
+
+void add_how_much(CLI::App& app, Options& options) {
+  const CLI::Validator count = apps::whole_number(1, kDeepest);
+  const auto sizes = [&options](const std::string& range) { options.sizes = parse_sizes(range); };
+  add_text(app, "--sizes", "bytes of a message: powers of two, with k and m", "MIN:MAX", sizes);
+  app.add_option("--depth", options.depth, "slots of a channel")->transform(count);
+  app.add_option("--window", options.window, "messages before an answer")->transform(count);
+  app.add_option("--rails", options.rails, "rails to stripe over, as SLUICE_RAILS; default: chosen by size")
+      ->transform(apps::whole_number(1, 8));
+  app.add_option("--iters", options.iterations, "units of a round, as whole samples; default: about 10 ms of them")
+      ->transform(apps::whole_number(1, 1 << 30));
+  app.add_option("--rounds", options.rounds, "how often each contender has its turn")
+      ->transform(count)
+      ->capture_default_str();
+  app.add_option("--neighbours", options.neighbours, "of a halo")->check(CLI::IsMember({4, 26}))->capture_default_str();
+  app.add_option("--pairs", options.pairs, "pairs of ranks at once, for scale; default: half of the ranks")
+      ->transform(count);
+  app.add_option("--busy", options.busy, "threads that compute, for progress; default: as many as cores")
+      ->transform(count);
+  app.add_flag("--pin", options.pin, "pin rank r to core r mod the number of cores");
+}
+
+}  // namespace
+
+const char* name(StreamChoice stream) { return name_in(kStreams, stream); }
+const char* name(MemoryChoice memory) { return name_in(kMemories, memory); }
+
+apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options) {
+  CLI::App app(
+      "Measures channels against raw mapped memory and MPI, in the same run. Start it by sluice-run or mpiexec.",
+      "sluice-bench");
+  app.add_option("NAME", options.bench, "what to measure")->required()->check(CLI::IsMember(names).description(""));
+  std::string list;
+  for (const auto& bench : names) list += (list.empty() ? "" : ", ") + bench;
+  app.footer("NAME is one of " + list + ".");
+  add_what(app, options);
+  add_how_much(app, options);
+  app.add_option("--json", options.json, "write the rows to this file")->option_text("FILE");
+  app.add_option("--csv", options.csv, "write the rows to this file")->option_text("FILE");
+  app.add_option("--columns", options.columns, "of the CSV file: our own, or those of CUP-ECS's ping-pongs")
+      ->transform(CLI::CheckedTransformer(kColumns).description(""))
+      ->option_text("sluice|cup-ecs");
+  apps::add_trace_option(app, options.trace);
+  return apps::parse(app, argc, argv);
+}
+
+std::vector<std::size_t> parse_sizes(std::string_view text) {
+  const auto colon = text.find(':');
+  const std::size_t min = apps::parse_size(text.substr(0, colon));
+  const std::size_t max = colon == std::string_view::npos ? min : apps::parse_size(text.substr(colon + 1));
+  if (max > kLargest) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
+  std::vector<std::size_t> sizes;
+  if (min == 0) sizes.push_back(0);
+  if (min <= max) {
+    for (std::size_t size = std::bit_ceil(min); size <= max; size *= 2) sizes.push_back(size);
+  }
+  if (sizes.empty()) throw apps::UsageError("no power of two is in '" + std::string(text) + "'");
+  return sizes;
+}
+
+std::string_view ofi_provider(const Options& options) {
+  constexpr std::string_view kPrefix = "ofi:";
+  const std::string_view backend = options.backend;
+  if (!backend.starts_with(kPrefix) || backend.find(',') != std::string_view::npos) return {};
+  return backend.substr(kPrefix.size());
+}
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> parts;
+  while (!list.empty()) {
+    const auto part = list.substr(0, list.find(','));
+    if (!part.empty()) parts.emplace_back(part);
+    list.remove_prefix(std::min(part.size() + 1, list.size()));
+  }
+  return parts;
+}
+
+}  // namespace bench

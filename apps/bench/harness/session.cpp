@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/harness/session.hpp"
+
+#include "apps/bench/harness/gpu_queue.hpp"
+#include "apps/bench/harness/host_queue.hpp"
+#include "apps/bench/rivals/mpi.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+namespace bench {
+namespace {
+
+void pin(int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(static_cast<unsigned>(rank) % std::thread::hardware_concurrency(), &cores);
+  if (::sched_setaffinity(0, sizeof(cores), &cores) != 0)
+    throw std::runtime_error("--pin: this rank may not choose its core");
+}
+
+// Memory that both map has no rails to choose from.
+bool one_rail(const apps::Names& backends) {
+  const auto is_mapped = [](const std::string& backend) { return backend == "threads" || backend == "shm"; };
+  return !backends.empty() && std::ranges::all_of(backends, is_mapped);
+}
+
+Rounds convert(const Rounds& rounds, const Metric& metric) {
+  Rounds values = rounds;
+  for (auto& samples : values) std::ranges::transform(samples, samples.begin(), metric.of);
+  return values;
+}
+
+std::optional<RoundTrips> round_trips(const Rounds& rounds, const Metric& metric, long batch) {
+  if (!metric.of_round_trips) return std::nullopt;
+  RoundTrips all;
+  for (const auto& samples : rounds) {
+    all.count += batch * static_cast<long>(samples.size());
+    for (const double unit_ns : samples) all.seconds += static_cast<double>(batch) * unit_ns / 1e9;
+  }
+  return all;
+}
+
+}  // namespace
+
+double resident_bytes() {
+  // Not VmRSS of /proc/self/status, whose counters lag behind by many pages per core.
+  std::ifstream in("/proc/self/smaps_rollup");
+  for (std::string word; in >> word;) {
+    double kib = 0;
+    if (word == "Rss:" && in >> kib) return kib * 1024;
+  }
+  throw std::runtime_error("/proc/self/smaps_rollup does not say what is resident");
+}
+
+Session::Session(sluice::Context& context_in, const Options& options_in, double resident_at_start_in)
+    : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
+  if (options.pin) pin(context.rank());
+  const std::vector<Gpu> gpus = gpus_for(options.stream.value());
+  // Neighbours on one machine have a GPU each, as far as there are so many.
+  if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
+  if (context.rank() != 0) return;
+  const Gpu gpu = gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_));
+  report.emplace(this_machine(gpu), options.json, options.csv, options.columns);
+}
+
+Team& Session::team() {
+  if (!team_) {
+    collectives_ = apps::make_sluice_collectives(context);
+    team_.emplace(Team{context.rank(), context.size(), *collectives_});
+  }
+  return *team_;
+}
+
+void Session::part() {
+  team_.reset();
+  collectives_.reset();
+}
+
+long Session::batch() const {
+  if (of_gpu(options.stream)) return GpuQueue::kMost;
+  return on_host_stream() ? HostQueue::kMost : 0;
+}
+
+Case Session::pair_case(std::size_t bytes, int default_depth) {
+  const bool first = context.rank() % 2 == 0;
+  Case one_case{context, options};
+  one_case.peer = context.rank() + (first ? 1 : -1);
+  one_case.first = first;
+  one_case.bytes = bytes;
+  one_case.depth = options.depth > 0 ? options.depth : default_depth;
+  one_case.neighbours = options.neighbours;
+  one_case.drive = drive();
+  one_case.device = device_;
+  one_case.programs = &programs_;
+  return one_case;
+}
+
+const std::string& Session::launch() {
+  if (launch_.empty()) {
+    const double process = ::getpid();
+    std::array<double, 2> ends = {process, -process};
+    team().collectives.max(ends);
+    const bool one_process = ends[0] == -ends[1];
+    launch_ = under_mpi() ? "mpi" : context.size() == 1 ? "alone" : one_process ? "threads" : "sluice-run";
+  }
+  return launch_;
+}
+
+apps::Description Session::all_say(const std::string& description) {
+  return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
+}
+
+Row Session::row(const Case& one_case, const Metric& metric, const apps::Description& said) {
+  Row row;
+  row.bench = options.bench;
+  row.backend = apps::joined(said.backends);
+  row.stream = name(options.stream.value());
+  row.memory = name(options.memory);
+  row.touch = options.touch;
+  row.fired_by = apps::joined(said.fired_by);
+  row.ranks = context.size();
+  row.launch = launch();
+  row.bytes = one_case.bytes;
+  row.depth = one_case.depth;
+  row.window = one_case.window;
+  row.rails = options.rails > 0         ? std::optional(options.rails)
+              : one_rail(said.backends) ? std::optional(1)
+                                        : std::nullopt;
+  row.metric = metric.name;
+  row.unit = metric.unit;
+  return row;
+}
+
+Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
+             const Measurement& measured) {
+  Row row = session.row(one_case, metric, session.all_say(description));
+  if (session.context.rank() != 0) return row;
+  const Timing& ours = measured.timings.front();
+  row.summary = summarise(convert(ours.rounds, metric));
+  row.rounds = static_cast<int>(ours.rounds.size());
+  row.sample = sample_text(measured.batch);
+  row.round_trips = round_trips(ours.rounds, metric, measured.batch);
+  for (const Timing& rival : std::span(measured.timings).subspan(1)) {
+    row.rivals.push_back({rival.name, rival.what, summarise(convert(rival.rounds, metric)).p50,
+                          ratio(rival.rounds, ours.rounds), round_trips(rival.rounds, metric, measured.batch)});
+    if (!row.floor_drift && is_floor(rival.name)) row.floor_drift = drift(rival.rounds);
+  }
+  return row;
+}
+
+void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
+                 const Budget& budget, std::vector<Entry> beside) {
+  std::vector<Entry> entries;
+  entries.push_back({"sluice", "ours", std::move(ours.contender)});
+  std::ranges::move(beside, std::back_inserter(entries));
+  for (const Rival* rival : rivals_for(session.options, column)) {
+    if (auto contender = (rival->*column)(one_case))
+      entries.push_back({rival->name, what(*rival, session.options), std::move(contender)});
+  }
+  const Measurement measured = measure(session.team(), entries, budget);
+  Row row = make_row(session, one_case, metric, ours.description, measured);
+  if (session.report) session.report->add(std::move(row));
+}
+
+}  // namespace bench

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/harness/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace bench {
+
+double percentile(std::span<const double> values, double p) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::ranges::sort(sorted);
+  const double at = p * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(std::floor(at));
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], at - static_cast<double>(below));
+}
+
+double median(std::span<const double> values) { return percentile(values, 0.5); }
+
+std::vector<double> medians(const Rounds& rounds) {
+  std::vector<double> of_rounds;
+  for (const auto& samples : rounds) of_rounds.push_back(median(samples));
+  return of_rounds;
+}
+
+Summary summarise(const Rounds& rounds) {
+  std::vector<double> all;
+  for (const auto& samples : rounds) all.insert(all.end(), samples.begin(), samples.end());
+  return {median(medians(rounds)), percentile(all, 0.1), percentile(all, 0.99), all.size()};
+}
+
+double ratio(const Rounds& theirs, const Rounds& ours) {
+  std::vector<double> ratios = medians(theirs);
+  const std::vector<double> divisors = medians(ours);
+  for (std::size_t round = 0; round < ratios.size(); ++round) ratios[round] /= divisors[round];
+  return median(ratios);
+}
+
+double drift(const Rounds& rounds) {
+  const std::vector<double> of_rounds = medians(rounds);
+  return percentile(of_rounds, 0.9) / percentile(of_rounds, 0.1) - 1;
+}
+
+}  // namespace bench

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/harness/buffers.hpp"
+#include "apps/bench/ours/ours.hpp"
+
+#include <memory>
+
+namespace bench {
+namespace {
+
+class Overlap : public Contender {
+ public:
+  explicit Overlap(const Case& one_case) : case_(one_case), source_(one_case, 1), target_(one_case, one_case.depth) {
+    if (case_.drive != Drive::in_order) queue_ = make_queue(case_, kItemsPerStep);
+    sluice::Context& context = case_.context;
+    out_ = context.sender(case_.peer, case_.tag, source_.all());
+    in_ = context.receiver(case_.peer, case_.tag, target_.all(), {.depth = case_.depth});
+    out_.wait_connected();
+    in_.wait_connected();
+  }
+
+  std::string describe() const { return out_.describe(); }
+
+  double run(long count) override {
+    return timed([&] {
+      for (long i = 0; i < count; ++i) step();
+    });
+  }
+
+ private:
+  void step() {
+    const sluice::Stream stream = queue_ ? queue_->stream() : sluice::Stream();
+    out_.put(stream, 0, case_.bytes);
+    if (queue_) enqueue_wait(stream);
+    compute(case_.compute_ns);
+    if (queue_) {
+      queue_->synchronize();
+    } else {
+      use(case_, in_.wait(stream).data());
+      in_.release(stream);
+    }
+  }
+
+  void enqueue_wait(sluice::Stream stream) {
+    const std::byte* const payload = in_.wait(stream).data();
+    if (case_.options.touch) queue_->run([this, payload] { use(case_, payload); });
+    in_.release(stream);
+  }
+
+  const Case case_;
+  std::unique_ptr<Queue> queue_;
+  Slots source_;
+  Slots target_;
+  sluice::Sender out_;
+  sluice::Receiver in_;
+};
+
+class Compute : public Contender {
+ public:
+  explicit Compute(const Case& one_case) : ns_(one_case.compute_ns) {}
+  double run(long count) override {
+    return timed([&] {
+      for (long i = 0; i < count; ++i) compute(ns_);
+    });
+  }
+
+ private:
+  const double ns_;
+};
+
+// A chain of multiplications: what its length takes hardly depends on what else the core does.
+void chain(long length) {
+  double value = 1;
+  for (long i = 0; i < length; ++i) {
+    value *= 1.0000001;
+    keep(value);
+  }
+}
+
+double ns_per_link() {
+  constexpr long kLength = 100000;
+  double shortest = timed([] { chain(kLength); });
+  for (int i = 0; i < 20; ++i) shortest = std::min(shortest, timed([] { chain(kLength); }));
+  return shortest / kLength;
+}
+
+}  // namespace
+
+void compute(double ns) {
+  static const double per_link = ns_per_link();
+  chain(static_cast<long>(ns / per_link));
+}
+
+Ours make_overlap(const Case& one_case) { return described(std::make_unique<Overlap>(one_case)); }
+
+std::unique_ptr<Contender> make_compute(const Case& one_case) { return std::make_unique<Compute>(one_case); }
+
+}  // namespace bench

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The floor: memory that both sides map, memcpy and a release store; an acquiring load that spins. No library.
+#pragma once
+
+#include "apps/bench/harness/contender.hpp"
+
+#include <memory>
+
+namespace bench {
+
+std::unique_ptr<Contender> make_floor_ping_pong(const Case& one_case);
+
+/// A ring of `depth` slots: a counter of messages rises with each, and one of credits comes back for every half of the
+/// ring.
+std::unique_ptr<Contender> make_floor_flood(const Case& one_case);
+
+}  // namespace bench

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the files of the MPI rivals.
+#pragma once
+
+#include "apps/bench/harness/contender.hpp"
+
+#include <memory>
+
+namespace bench {
+
+std::unique_ptr<Contender> make_send_recv_ping_pong(const Case& one_case);
+std::unique_ptr<Contender> make_persistent_ping_pong(const Case& one_case);
+std::unique_ptr<Contender> make_put_flush_ping_pong(const Case& one_case, bool user_memory);
+std::unique_ptr<Contender> make_pscw_ping_pong(const Case& one_case);
+std::unique_ptr<Contender> make_fence_ping_pong(const Case& one_case);
+
+std::unique_ptr<Contender> make_send_recv_flood(const Case& one_case);
+std::unique_ptr<Contender> make_persistent_flood(const Case& one_case);
+std::unique_ptr<Contender> make_put_flush_flood(const Case& one_case, bool user_memory);
+
+}  // namespace bench

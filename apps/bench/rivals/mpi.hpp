@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI as a rival. All of it is called from the rank's main thread.
+#pragma once
+
+#include "apps/bench/harness/contender.hpp"
+
+#include <memory>
+#include <string>
+
+namespace bench {
+
+/// Whether MPI runs in this process.
+bool under_mpi();
+
+/// Which MPI runs, and what its environment says about the network that it uses.
+std::string mpi_library();
+
+enum class MpiMode { send_recv, persistent, put_flush, put_flush_user, pscw, fence };
+
+/// @throws apps::UsageError where MPI does not run, or the program was built without it.
+std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Case& one_case);
+/// All modes but pscw and fence, whose ends of an epoch are not those of a message.
+std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Case& one_case);
+/// Persistent requests.
+std::unique_ptr<Contender> make_mpi_halo(const Case& one_case);
+/// Isend and Irecv, compute, Waitall.
+std::unique_ptr<Contender> make_mpi_overlap(const Case& one_case);
+
+}  // namespace bench

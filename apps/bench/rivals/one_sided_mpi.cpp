@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts into windows: ended by a flush and a flag, by post-start-complete-wait, or by fences.
+#include "apps/bench/harness/buffers.hpp"
+#include "apps/bench/rivals/make_mpi.hpp"
+#include "apps/common/mpi_world.hpp"
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+
+namespace bench {
+namespace {
+
+constexpr std::size_t kPayload = 64;  // the flag has the first line of the window for itself
+constexpr int kPollsPerProbe = 16;
+
+/// A window with a flag and a payload in memory of MPI's, or of ours.
+class Window {
+ public:
+  Window(const Case& one_case, std::size_t payload_bytes, bool user_memory) : peer_(one_case.peer) {
+    // With MPICH 4.0 on UCX, puts into a smaller window that MPI allocated do not arrive.
+    const auto bytes = static_cast<MPI_Aint>(whole_pages(payload_bytes + kPayload));
+    if (user_memory) {
+      pages_.emplace(static_cast<std::size_t>(bytes));
+      memory_ = pages_->data();
+      MPI_Win_create(memory_, bytes, 1, MPI_INFO_NULL, world_.communicator(), &window_);
+    } else {
+      MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, world_.communicator(), static_cast<void*>(&memory_), &window_);
+    }
+    std::memset(memory_, 0, static_cast<std::size_t>(bytes));
+    // No peer's flag may come before the zero.
+    MPI_Barrier(world_.communicator());
+  }
+  ~Window() { MPI_Win_free(&window_); }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  MPI_Win get() const { return window_; }
+  MPI_Comm communicator() const { return world_.communicator(); }
+  const std::byte* payload() const { return memory_ + kPayload; }
+
+  void put(const std::byte* from, std::size_t bytes, std::size_t at = 0) const {
+    const int count = static_cast<int>(bytes);
+    MPI_Put(from, count, MPI_BYTE, peer_, static_cast<MPI_Aint>(kPayload + at), count, MPI_BYTE, window_);
+  }
+
+  void flush() const { MPI_Win_flush(peer_, window_); }
+
+  /// Raises the peer's flag, after everything that was flushed.
+  void raise(const std::uint64_t& value) const {
+    MPI_Put(&value, 1, MPI_UINT64_T, peer_, 0, 1, MPI_UINT64_T, window_);
+    flush();
+  }
+
+  /// Polls this rank's flag. Some MPIs move puts only while the target is inside MPI, and MPI_Win_sync does not count
+  /// as that; on those that write directly, a probe now and then costs the poll little.
+  void await(std::uint64_t least) const {
+    auto& flag = *reinterpret_cast<std::atomic<std::uint64_t>*>(memory_);
+    for (int polls = 1;; ++polls) {
+      MPI_Win_sync(window_);
+      if (flag.load(std::memory_order_acquire) >= least) return;
+      if (polls % kPollsPerProbe == 0) probe();
+    }
+  }
+
+ private:
+  void probe() const {
+    int found = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.communicator(), &found, MPI_STATUS_IGNORE);
+  }
+
+  apps::MpiWorld world_;
+  const int peer_;
+  std::optional<Pages> pages_;
+  std::byte* memory_ = nullptr;
+  MPI_Win window_ = MPI_WIN_NULL;
+};
+
+/// An access epoch to all ranks for as long as it lives, as flushes need.
+class LockAll {
+ public:
+  explicit LockAll(const Window& window) : window_(window.get()) { MPI_Win_lock_all(MPI_MODE_NOCHECK, window_); }
+  ~LockAll() { MPI_Win_unlock_all(window_); }
+  LockAll(const LockAll&) = delete;
+  LockAll& operator=(const LockAll&) = delete;
+
+ private:
+  MPI_Win window_;
+};
+
+class PutFlushPingPong : public Contender {
+ public:
+  PutFlushPingPong(const Case& one_case, bool user_memory)
+      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, user_memory), epoch_(window_) {}
+
+  double run(long count) override {
+    return timed([&] {
+      for (long i = 0; i < count; ++i) {
+        ++turn_;
+        if (case_.first) put();
+        window_.await(turn_);
+        use(case_, window_.payload());
+        if (!case_.first) put();
+      }
+    });
+  }
+
+ private:
+  void put() {
+    if (case_.bytes > 0) {
+      window_.put(source_.data(), case_.bytes);
+      window_.flush();
+    }
+    window_.raise(turn_);
+  }
+
+  const Case case_;
+  Pages source_;
+  Window window_;
+  LockAll epoch_;
+  std::uint64_t turn_ = 0;
+};
+
+class PutFlushFlood : public Contender {
+ public:
+  PutFlushFlood(const Case& one_case, bool user_memory)
+      : case_(one_case), source_(slots_bytes()), window_(one_case, slots_bytes(), user_memory), epoch_(window_) {}
+
+  double run(long count) override {
+    return timed([&] {
+      for (long i = 0; i < count; ++i) {
+        ++windows_;
+        if (case_.first) {
+          send_window();
+        } else {
+          receive_window();
+        }
+      }
+    });
+  }
+
+ private:
+  std::size_t slots_bytes() const { return case_.bytes * static_cast<std::size_t>(case_.depth); }
+  std::size_t offset(int message) const { return static_cast<std::size_t>(message % case_.depth) * case_.bytes; }
+
+  void send_window() {
+    for (int message = 0; message < case_.window; ++message)
+      window_.put(source_.data() + offset(message), case_.bytes, offset(message));
+    window_.flush();
+    window_.raise(windows_);
+    window_.await(windows_);
+  }
+  void receive_window() {
+    window_.await(windows_);
+    for (int message = 0; message < case_.window; ++message) use(case_, window_.payload() + offset(message));
+    window_.raise(windows_);
+  }
+
+  const Case case_;
+  Pages source_;
+  Window window_;
+  LockAll epoch_;
+  std::uint64_t windows_ = 0;
+};
+
+class PscwPingPong : public Contender {
+ public:
+  explicit PscwPingPong(const Case& one_case)
+      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, false) {
+    MPI_Group all = MPI_GROUP_NULL;
+    MPI_Comm_group(window_.communicator(), &all);
+    MPI_Group_incl(all, 1, &case_.peer, &peer_);
+    MPI_Group_free(&all);
+    expose();
+  }
+  ~PscwPingPong() override {
+    // Ends the exposure that nobody has used.
+    MPI_Win_start(peer_, 0, window_.get());
+    MPI_Win_complete(window_.get());
+    MPI_Win_wait(window_.get());
+    MPI_Group_free(&peer_);
+  }
+
+  double run(long count) override {
+    return timed([&] {
+      for (long i = 0; i < count; ++i) {
+        if (case_.first) put();
+        take();
+        if (!case_.first) put();
+      }
+    });
+  }
+
+ private:
+  void put() {
+    MPI_Win_start(peer_, 0, window_.get());
+    window_.put(source_.data(), case_.bytes);
+    MPI_Win_complete(window_.get());
+  }
+  // Exposed again as soon as it was read: the peer's next start waits for nothing.
+  void take() {
+    MPI_Win_wait(window_.get());
+    use(case_, window_.payload());
+    expose();
+  }
+  void expose() { MPI_Win_post(peer_, 0, window_.get()); }
+
+  const Case case_;
+  Pages source_;
+  Window window_;
+  MPI_Group peer_ = MPI_GROUP_NULL;
+};
+
+class FencePingPong : public Contender {
+ public:
+  explicit FencePingPong(const Case& one_case)
+      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, false) {
+    fence();
+  }
+
+  double run(long count) override {
+    return timed([&] {
+      for (long i = 0; i < count; ++i) {
+        if (case_.first) put();
+        fence();
+        if (!case_.first) answer();
+        fence();
+        if (case_.first) use(case_, window_.payload());
+      }
+    });
+  }
+
+ private:
+  void put() { window_.put(source_.data(), case_.bytes); }
+  void answer() {
+    use(case_, window_.payload());
+    put();
+  }
+  void fence() { MPI_Win_fence(0, window_.get()); }
+
+  const Case case_;
+  Pages source_;
+  Window window_;
+};
+
+}  // namespace
+
+std::unique_ptr<Contender> make_put_flush_ping_pong(const Case& one_case, bool user_memory) {
+  return std::make_unique<PutFlushPingPong>(one_case, user_memory);
+}
+std::unique_ptr<Contender> make_pscw_ping_pong(const Case& one_case) {
+  return std::make_unique<PscwPingPong>(one_case);
+}
+std::unique_ptr<Contender> make_fence_ping_pong(const Case& one_case) {
+  return std::make_unique<FencePingPong>(one_case);
+}
+std::unique_ptr<Contender> make_put_flush_flood(const Case& one_case, bool user_memory) {
+  return std::make_unique<PutFlushFlood>(one_case, user_memory);
+}
+
+}  // namespace bench

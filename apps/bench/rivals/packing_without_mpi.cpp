@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for MPI's contenders that pack, in a build without it.
+#include "apps/bench/ours/packing.hpp"
+#include "apps/common/usage_error.hpp"
+
+namespace bench {
+namespace {
+
+[[noreturn]] std::unique_ptr<Contender> refuse_rivals() {
+  throw apps::UsageError("rivals of MPI are not possible: this program was built without MPI, or without Kokkos");
+}
+
+}  // namespace
+
+std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking /*packing*/, const Case& /*one_case*/) {
+  refuse_rivals();
+}
+std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking /*packing*/, const Case& /*one_case*/) { refuse_rivals(); }
+
+}  // namespace bench

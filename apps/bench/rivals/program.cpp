@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/rivals/program.hpp"
+
+#include "apps/bench/harness/child.hpp"
+#include "apps/bench/harness/exchange.hpp"
+
+#include <fmt/core.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+namespace bench {
+namespace {
+
+struct Names {
+  const char* rival;
+  const char* program;
+  const char* mode;  // for programs that are several rivals
+};
+
+Names names(Program program) {
+  switch (program) {
+    case Program::raw: return {"raw", "rival-raw", ""};
+    case Program::raw_host: return {"raw_host", "rival-raw", "host"};
+    case Program::synchronised: return {"synchronised", "rival-synchronised", ""};
+    case Program::nvshmem: return {"nvshmem", "rival-nvshmem", ""};
+    case Program::nccl: return {"nccl", "rival-nccl", "send"};
+    case Program::nccl_put: return {"nccl_put", "rival-nccl", "put"};
+    case Program::ucx: break;
+  }
+  return {"ucx", "rival-ucx", ""};
+}
+
+// Beside this program.
+std::filesystem::path path(Program program) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / names(program).program;
+}
+
+// What a process answers: "give" something to the peer's, "done", "cannot" and why.
+struct Answer {
+  std::string word;
+  std::string rest;
+};
+
+Answer hear(Child& child) {
+  try {
+    const std::string line = child.hear();
+    const auto end = std::min(line.find(' '), line.size());
+    return {line.substr(0, end), line.substr(std::min(end + 1, line.size()))};
+  } catch (const std::runtime_error& error) {
+    return {"cannot", error.what()};
+  }
+}
+
+// Both ranks know both answers.
+Answer answer_of_peer(const Case& one_case, const Answer& mine) {
+  std::array<char, 1024> text{};
+  const std::string line = mine.word + ' ' + mine.rest;
+  line.copy(text.data(), text.size() - 1);
+  sluice::Context context = one_case.context;
+  const std::string theirs(exchange(context, one_case.peer, text).data());
+  return {theirs.substr(0, theirs.find(' ')), theirs.substr(theirs.find(' ') + 1)};
+}
+
+/// Both processes do what they were told, and give each other what they need for it.
+/// @returns why one of them cannot; empty: both have done it.
+std::string settle(Child& child, const Case& one_case) {
+  for (;;) {
+    const Answer mine = hear(child);
+    const Answer theirs = answer_of_peer(one_case, mine);
+    for (const Answer& answer : {mine, theirs}) {
+      if (answer.word == "cannot") return answer.rest;
+    }
+    if (mine.word != theirs.word) return "its ranks do not agree";
+    if (mine.word == "done") return {};
+    child.tell("take " + theirs.rest);
+  }
+}
+
+class ProgramContender : public Contender {
+ public:
+  ProgramContender(const char* rival, Child& child) : rival_(rival), child_(child) {}
+
+  double run(long count) override {
+    child_.tell(fmt::format("run {}", count));
+    const Answer answer = hear(child_);
+    if (answer.word != "done") throw std::runtime_error(fmt::format("the rival {}: {}", rival_, answer.rest));
+    return std::stod(answer.rest);
+  }
+
+ private:
+  const char* rival_;
+  Child& child_;
+};
+
+// It costs the start of a driver.
+std::string check(Program program) {
+  static std::mutex mutex;
+  static std::map<Program, std::string> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(program); found != known.end()) return found->second;
+  Child child({path(program).string(), "check", names(program).mode});
+  const Answer answer = hear(child);
+  return known[program] = answer.word == "done" ? "" : answer.rest;
+}
+
+}  // namespace
+
+std::string why_no_program(Program program, const Options& options) {
+  if (options.stream != StreamChoice::cuda) return "is for --stream cuda";
+  if (options.ranks != 2) return fmt::format("is a pair of processes, not {}", options.ranks);
+  if (::access(path(program).c_str(), X_OK) != 0)
+    return fmt::format("{} is not beside sluice-bench: apps/bench/rivals/programs/README.md says what it needs",
+                       names(program).program);
+  return check(program);
+}
+
+struct RivalPrograms::Running {
+  Program program;
+  std::unique_ptr<Child> child;  // null: it has turned out that it cannot
+};
+
+RivalPrograms::RivalPrograms() = default;
+RivalPrograms::~RivalPrograms() = default;
+
+std::unique_ptr<Contender> RivalPrograms::make(Program program, const char* unit, const Case& one_case) {
+  const Names name_of = names(program);
+  auto found = std::ranges::find(running_, program, &Running::program);
+  if (found == running_.end()) {
+    const std::vector<std::string> command = {path(program).string(), "serve", name_of.mode, one_case.first ? "0" : "1",
+                                              std::to_string(one_case.device)};
+    running_.push_back({program, std::make_unique<Child>(command)});
+    found = std::prev(running_.end());
+  }
+  if (found->child == nullptr) return nullptr;
+  found->child->tell(fmt::format("case {} {} {} {} {} {}", unit,
+                                 kDriveNames.at(static_cast<std::size_t>(one_case.drive)), one_case.bytes,
+                                 one_case.depth, one_case.window, one_case.neighbours));
+  if (const std::string why = settle(*found->child, one_case); !why.empty()) {
+    found->child.reset();
+    if (one_case.first) fmt::print("# {} is left out: {}\n", name_of.rival, why);
+    return nullptr;
+  }
+  return std::make_unique<ProgramContender>(name_of.rival, *found->child);
+}
+
+}  // namespace bench

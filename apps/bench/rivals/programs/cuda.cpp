@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/bench/rivals/programs/cuda.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace rivals {
+
+const Cuda& Cuda::here() {
+  static const Cuda cuda;
+  return cuda;
+}
+
+Cuda::Cuda() {
+  void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) throw std::runtime_error("there is no libcuda.so.1");
+// NOLINTBEGIN(bugprone-macro-parentheses): names. The first macro gives the name of the version that the header chose.
+#define SLUICE_QUOTED(call) #call
+#define SLUICE_GET(call)                                                           \
+  call = reinterpret_cast<decltype(&::call)>(dlsym(library, SLUICE_QUOTED(call))); \
+  if (call == nullptr) throw std::runtime_error("the driver has no " SLUICE_QUOTED(call));
+  SLUICE_RIVAL_CALLS(SLUICE_GET)
+#undef SLUICE_GET
+#undef SLUICE_QUOTED
+  // NOLINTEND(bugprone-macro-parentheses)
+  int devices = 0;
+  if (cuInit(0) != CUDA_SUCCESS || cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices == 0)
+    throw std::runtime_error("there is no GPU");
+}
+
+void Cuda::use(int device) const {
+  CUcontext context = nullptr;
+  check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
+bool Cuda::ranks_take_turns() const {
+  constexpr auto kMpsEnabled = static_cast<CUdevice_attribute>(133);  // which the first headers of CUDA 12 do not name
+  int devices = 0;
+  int mps = 0;
+  check(cuDeviceGetCount(&devices), "cuDeviceGetCount");
+  return devices == 1 && (cuDeviceGetAttribute(&mps, kMpsEnabled, 0) != CUDA_SUCCESS || mps == 0);
+}
+
+void check(CUresult result, const char* what) {
+  if (result != CUDA_SUCCESS)
+    throw std::runtime_error(std::string(what) + ": error " + std::to_string(static_cast<int>(result)) + " of CUDA");
+}
+
+SharedMemory::SharedMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
+  const Cuda& cuda = Cuda::here();
+  cuda.use(rank.device);
+  check(cuda.cuMemAlloc(&mine_, bytes), "cuMemAlloc");
+  check(cuda.cuMemsetD8(mine_, 0, bytes), "cuMemsetD8");
+  check(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
+  CUipcMemHandle handle;
+  check(cuda.cuIpcGetMemHandle(&handle, mine_), "cuIpcGetMemHandle");
+  handle = rank.exchange(handle);
+  check(cuda.cuIpcOpenMemHandle(&theirs_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
+  rank.meet();  // a case begins when both can reach each other
+}
+
+SharedMemory::~SharedMemory() {
+  if (std::uncaught_exceptions() > 0) return;  // this process ends, and says why
+  const Cuda& cuda = Cuda::here();
+  cuda.cuIpcCloseMemHandle(theirs_);
+  try {
+    rank_.meet();
+    cuda.cuMemFree(mine_);
+  } catch (const std::runtime_error&) {
+    return;  // the run ends, and the other rank may have it open: it goes with this process
+  }
+}
+
+SharedHostMemory::SharedHostMemory(const Rank& rank, std::size_t bytes) : bytes_(bytes) {
+  const auto map = [&](int file) {
+    void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) throw std::runtime_error("memory of the other process cannot be mapped");
+    return memory;
+  };
+  const int file = ::memfd_create("rival", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)
+    throw std::runtime_error("there is no memory to share");
+  struct Where {
+    pid_t process;
+    int file;
+  };
+  const Where theirs = rank.exchange(Where{::getpid(), file});
+  const std::string path = "/proc/" + std::to_string(theirs.process) + "/fd/" + std::to_string(theirs.file);
+  const int their_file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  mine_ = map(file);
+  theirs_ = map(their_file);
+  rank.meet();  // both have opened the other's
+  ::close(their_file);
+  ::close(file);
+}
+
+SharedHostMemory::~SharedHostMemory() {
+  ::munmap(mine_, bytes_);
+  ::munmap(theirs_, bytes_);
+}
+
+namespace {
+
+int stamp(int rank, int turn) { return 0x51 + 2 * turn + rank; }
+
+// What a rank puts is its stamp of this turn, and nobody's is there before.
+void stamp_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, int turn) {
+  const Cuda& cuda = Cuda::here();
+  const std::size_t bytes = static_cast<std::size_t>(one_case.slots()) * one_case.bytes;
+  if (bytes > 0) {
+    const auto mine = static_cast<unsigned char>(stamp(rank.rank, turn));
+    check(cuda.cuMemsetD8(reinterpret_cast<CUdeviceptr>(slots.source), mine, bytes), "cuMemsetD8");
+    check(cuda.cuMemsetD8(reinterpret_cast<CUdeviceptr>(slots.target), 0, bytes), "cuMemsetD8");
+    check(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
+  }
+  rank.meet();
+}
+
+void check_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, int turn) {
+  const bool receives = one_case.unit != "flood" || rank.rank != 0;
+  std::vector<char> found(receives ? static_cast<std::size_t>(one_case.filled()) * one_case.bytes : 0);
+  if (found.empty()) return;
+  check(Cuda::here().cuMemcpyDtoH(found.data(), reinterpret_cast<CUdeviceptr>(slots.target), found.size()),
+        "cuMemcpyDtoH");
+  const auto theirs = static_cast<char>(stamp(1 - rank.rank, turn));
+  if (!std::ranges::all_of(found, [&](char byte) { return byte == theirs; }))
+    throw std::runtime_error("what arrives is not what was put");
+}
+
+// A rival that cannot do it is left out before it counts; and what is done for the first time takes longer. One rank is
+// late, which the other must wait for. A graph finds the words as its last replay has left them.
+void prove(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
+  constexpr std::chrono::milliseconds kLate{10};
+  const int turns = bench::replays(one_case.drive) ? 2 : 1;
+  for (int turn = 0; turn < turns; ++turn) {
+    stamp_slots(one_case, rank, slots, turn);
+    if (rank.rank == 0) std::this_thread::sleep_for(kLate);
+    runner.run(1);
+    check_slots(one_case, rank, slots, turn);
+  }
+}
+
+std::unique_ptr<bench::GpuQueue> make_queue(const Case& one_case, const Rank& rank) {
+  const long of_step = one_case.unit == "flood"  ? 3L * one_case.window + 2
+                       : one_case.unit == "halo" ? 4L * one_case.neighbours
+                                                 : 4;
+  const long items = bench::replays(one_case.drive) ? of_step * one_case.period() : of_step;
+  return std::make_unique<bench::GpuQueue>(sluice::Stream::Kind::cuda, rank.device, items, [](sluice::Stream stream) {
+    check(Cuda::here().cuStreamSynchronize(static_cast<CUstream>(stream.handle())), "cuStreamSynchronize");
+  });
+}
+
+class InKernel : public Runner {
+ public:
+  InKernel(std::unique_ptr<bench::GpuQueue> queue, std::unique_ptr<Kernel> kernel)
+      : queue_(std::move(queue)), kernel_(std::move(kernel)) {
+    kernel_->launch(0);  // the first may wait for the stream
+    queue_->synchronize();
+  }
+
+  double run(long count) override {
+    return queue_->time_ahead([&] { kernel_->launch(bench::Queue::kLeadIn); }, [&] { kernel_->launch(count); });
+  }
+
+ private:
+  const std::unique_ptr<bench::GpuQueue> queue_;
+  const std::unique_ptr<Kernel> kernel_;
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
+                                  const std::function<std::unique_ptr<Verbs>(CUstream)>& open) {
+  auto queue = make_queue(one_case, rank);
+  auto verbs = open(static_cast<CUstream>(queue->stream().handle()));
+  const Verbs::Slots slots = verbs->slots();
+  auto runner = run_on(one_case, rank, std::move(queue), std::move(verbs));
+  prove(one_case, rank, slots, *runner);
+  return runner;
+}
+
+std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
+                                  const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open) {
+  if (Cuda::here().ranks_take_turns()) throw std::runtime_error("its kernels need MPS where two ranks share a GPU");
+  auto queue = make_queue(one_case, rank);
+  auto kernel = open(*queue);
+  const Verbs::Slots slots = kernel->slots();
+  auto runner = std::make_unique<InKernel>(std::move(queue), std::move(kernel));
+  prove(one_case, rank, slots, *runner);
+  return runner;
+}
+
+}  // namespace rivals

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA's driver, taken from the machine at run time: the emulated one will do.
+#pragma once
+
+#include "apps/bench/harness/gpu_queue.hpp"
+#include "apps/bench/rivals/programs/rival.hpp"
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace rivals {
+
+// NOLINTBEGIN(bugprone-macro-parentheses): names
+#define SLUICE_RIVAL_CALLS(X)  \
+  X(cuInit)                    \
+  X(cuDeviceGetCount)          \
+  X(cuDeviceGetAttribute)      \
+  X(cuDevicePrimaryCtxRetain)  \
+  X(cuCtxSetCurrent)           \
+  X(cuMemAlloc)                \
+  X(cuMemFree)                 \
+  X(cuMemsetD8)                \
+  X(cuCtxSynchronize)          \
+  X(cuMemHostRegister)         \
+  X(cuMemHostGetDevicePointer) \
+  X(cuMemHostUnregister)       \
+  X(cuIpcGetMemHandle)         \
+  X(cuIpcOpenMemHandle)        \
+  X(cuIpcCloseMemHandle)       \
+  X(cuMemcpyDtoDAsync)         \
+  X(cuMemcpyDtoH)              \
+  X(cuModuleLoadData)          \
+  X(cuModuleGetFunction)       \
+  X(cuStreamSynchronize)       \
+  X(cuStreamBatchMemOp)        \
+  X(cuStreamWriteValue64)      \
+  X(cuStreamWaitValue64)
+
+/// Its functions.
+struct Cuda {
+  /// The one of this process. @throws std::runtime_error where there is none, or no GPU.
+  static const Cuda& here();
+
+#define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
+  SLUICE_RIVAL_CALLS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+  // NOLINTEND(bugprone-macro-parentheses)
+
+  /// Of the calling thread.
+  void use(int device) const;
+  /// Whether both ranks are on one GPU without MPS: then their kernels never run at once.
+  bool ranks_take_turns() const;
+
+ private:
+  Cuda();
+};
+
+/// @throws std::runtime_error
+void check(CUresult result, const char* what);
+
+/// Memory of this rank's GPU, zeroed; and, as it is seen here, the other rank's of the same size. Both make it, and let
+/// go of it, at once.
+class SharedMemory {
+ public:
+  SharedMemory(const Rank& rank, std::size_t bytes);
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
+
+  CUdeviceptr mine() const { return mine_; }
+  CUdeviceptr theirs() const { return theirs_; }
+
+ private:
+  const Rank& rank_;
+  CUdeviceptr mine_ = 0;
+  CUdeviceptr theirs_ = 0;
+};
+
+/// Memory of the hosts, zeroed, this rank's and the other's, which both have mapped.
+class SharedHostMemory {
+ public:
+  SharedHostMemory(const Rank& rank, std::size_t bytes);
+  SharedHostMemory(const SharedHostMemory&) = delete;
+  SharedHostMemory& operator=(const SharedHostMemory&) = delete;
+  ~SharedHostMemory();
+
+  void* mine() const { return mine_; }
+  void* theirs() const { return theirs_; }
+
+ private:
+  std::size_t bytes_;
+  void* mine_ = nullptr;
+  void* theirs_ = nullptr;
+};
+
+/// Runs the unit of the case on a stream of its own, once it was seen to move what it should.
+std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
+                                  const std::function<std::unique_ptr<Verbs>(CUstream)>& open);
+
+/// A kernel that does a ping-pong by itself, one block of it on each side.
+class Kernel {
+ public:
+  Kernel() = default;
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  virtual ~Kernel() = default;
+
+  virtual Verbs::Slots slots() const = 0;
+  /// Enqueues one launch, with so many rounds in it.
+  virtual void launch(long rounds) = 0;
+};
+
+/// Likewise, with a kernel, which needs that both ranks' run at once.
+std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
+                                  const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open);
+
+}  // namespace rivals

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVSHMEM's operations on streams: a put with its signal, and waits; or the same by a kernel.
+#include "apps/bench/rivals/programs/cuda.hpp"
+#include "apps/bench/rivals/programs/nvshmem_ping_pong.hpp"
+
+#include <nvshmem_host.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+namespace sluice::device {
+std::span<const std::byte> cuda_nvshmem_ping_pong() noexcept;  // nvshmem_ping_pong.cu
+}
+
+namespace {
+
+using rivals::check;
+using rivals::Cuda;
+
+// Once for all cases.
+void start(const rivals::Rank& rank) {
+  static bool started = false;
+  if (started) return;
+  Cuda::here().use(rank.device);
+  nvshmemx_uniqueid_t id = NVSHMEMX_UNIQUEID_INITIALIZER;
+  if (rank.rank == 0 && nvshmemx_get_uniqueid(&id) != 0) throw std::runtime_error("nvshmemx_get_uniqueid failed");
+  const nvshmemx_uniqueid_t theirs = rank.exchange(id);
+  if (rank.rank != 0) id = theirs;
+  nvshmemx_init_attr_t how = NVSHMEMX_INIT_ATTR_INITIALIZER;
+  if (nvshmemx_set_attr_uniqueid_args(rank.rank, 2, &id, &how) != 0 ||
+      nvshmemx_hostlib_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &how) != 0)
+    throw std::runtime_error("nvshmemx_hostlib_init_attr failed");
+  started = true;
+}
+
+/// Of the symmetric heap: so many words, and the slots of the case, of the target and then of the source.
+class Memory {
+ public:
+  Memory(const rivals::Case& one_case, const rivals::Rank& rank, std::size_t words)
+      : bytes_(static_cast<std::size_t>(one_case.slots()) * one_case.bytes) {
+    start(rank);
+    words_ = static_cast<std::uint64_t*>(nvshmem_calloc(words, sizeof(std::uint64_t)));
+    data_ = static_cast<char*>(nvshmem_calloc(std::max<std::size_t>(2 * bytes_, 1), 1));
+    if (words_ == nullptr || data_ == nullptr) throw std::runtime_error("nvshmem_calloc failed");
+  }
+  ~Memory() {
+    if (std::uncaught_exceptions() > 0) return;  // this process ends; the other one would have to free too
+    nvshmem_free(data_);
+    nvshmem_free(words_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  std::uint64_t* words() const { return words_; }
+  char* target() const { return data_; }
+  char* source() const { return data_ + bytes_; }
+
+ private:
+  const std::size_t bytes_;
+  std::uint64_t* words_ = nullptr;
+  char* data_ = nullptr;
+};
+
+class PutSignal : public rivals::Verbs {
+ public:
+  PutSignal(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
+      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
+        replayed_(bench::replays(one_case.drive)), waits_by_driver_(Cuda::here().ranks_take_turns()),
+        peer_(1 - rank.rank), stream_(stream), memory_(one_case, rank, 2 * slots_ + 1), put_(slots_), waited_(slots_) {}
+
+  Slots slots() const override { return {memory_.source(), memory_.target()}; }
+
+  void put(int first, int count) override {
+    for (std::size_t slot : range(first, count)) {
+      if (credits_) wait_for(credit(slot), put_[slot]);
+      const std::size_t at = slot * bytes_;
+      const std::uint64_t value = next(put_[slot]);
+      if (bytes_ > 0) {
+        nvshmemx_putmem_signal_on_stream(memory_.target() + at, memory_.source() + at, bytes_, signal(slot), value,
+                                         NVSHMEM_SIGNAL_SET, peer_, stream_);
+      } else {
+        set(signal(slot), value);
+      }
+    }
+  }
+  void wait(int first, int count) override {
+    for (std::size_t slot : range(first, count)) wait_for(signal(slot), next(waited_[slot]));
+    if (!replayed_) return;
+    for (std::size_t slot : range(first, count))
+      check(Cuda::here().cuStreamWriteValue64(stream_, reinterpret_cast<CUdeviceptr>(signal(slot)), 0, 0),
+            "cuStreamWriteValue64");
+  }
+  void release(int first, int count) override {
+    for (std::size_t slot : range(first, count)) set(credit(slot), waited_[slot]);
+  }
+  void notify() override { set(notice(), ++notified_); }
+  void await_notice() override { wait_for(notice(), ++noticed_); }
+
+ private:
+  static std::vector<std::size_t> range(int first, int count) {
+    std::vector<std::size_t> slots;
+    for (int slot = first; slot < first + count; ++slot) slots.push_back(static_cast<std::size_t>(slot));
+    return slots;
+  }
+  // A signal and a credit for each slot, and a notice.
+  std::uint64_t* signal(std::size_t slot) const { return memory_.words() + slot; }
+  std::uint64_t* credit(std::size_t slot) const { return signal(slots_) + slot; }
+  std::uint64_t* notice() const { return credit(slots_); }
+
+  // As in raw.cpp: a graph cannot count, so whoever has waited takes the signal back.
+  std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
+
+  void set(std::uint64_t* word, std::uint64_t value) {
+    nvshmemx_signal_op_on_stream(word, value, NVSHMEM_SIGNAL_SET, peer_, stream_);
+  }
+  // Where PEs share a GPU without MPS, NVSHMEM ends a program that waits on a stream.
+  void wait_for(std::uint64_t* word, std::uint64_t value) {
+    if (!waits_by_driver_) return nvshmemx_signal_wait_until_on_stream(word, NVSHMEM_CMP_GE, value, stream_);
+    check(
+        Cuda::here().cuStreamWaitValue64(stream_, reinterpret_cast<CUdeviceptr>(word), value, CU_STREAM_WAIT_VALUE_GEQ),
+        "cuStreamWaitValue64");
+  }
+
+  const std::size_t bytes_;
+  const std::size_t slots_;
+  const bool credits_;
+  const bool replayed_;
+  const bool waits_by_driver_;
+  const int peer_;
+  CUstream stream_;
+  Memory memory_;
+  std::vector<std::uint64_t> put_;  // messages of each slot
+  std::vector<std::uint64_t> waited_;
+  std::uint64_t notified_ = 0;
+  std::uint64_t noticed_ = 0;
+};
+
+class PutSignalKernel : public rivals::Kernel {
+ public:
+  PutSignalKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
+      : queue_(queue), memory_(one_case, rank, 1),
+        kernel_(load()), args_{.target = memory_.target(),
+                               .source = memory_.source(),
+                               .slots = static_cast<std::size_t>(one_case.slots()),
+                               .bytes = one_case.bytes,
+                               .signal = memory_.words(),
+                               .peer = 1 - rank.rank,
+                               .before = 0,
+                               .rounds = 0,
+                               .first = rank.rank == 0} {}
+
+  rivals::Verbs::Slots slots() const override { return {memory_.source(), memory_.target()}; }
+
+  void launch(long rounds) override {
+    args_.rounds = static_cast<std::uint64_t>(rounds);
+    queue_.launch_kernel(kernel_, args_, bench::threads_to_copy(args_.bytes));
+    args_.before += args_.rounds;
+  }
+
+ private:
+  // A module learns from NVSHMEM where the heap is.
+  static void* load() {
+    const Cuda& cuda = Cuda::here();
+    CUmodule module = nullptr;
+    CUfunction kernel = nullptr;
+    check(cuda.cuModuleLoadData(&module, sluice::device::cuda_nvshmem_ping_pong().data()), "cuModuleLoadData");
+    if (nvshmemx_cumodule_init(module) != 0) throw std::runtime_error("nvshmemx_cumodule_init failed");
+    check(cuda.cuModuleGetFunction(&kernel, module, rivals::NvshmemPingPongArgs::kKernel), "cuModuleGetFunction");
+    return kernel;
+  }
+
+  bench::GpuQueue& queue_;
+  Memory memory_;
+  void* const kernel_;
+  rivals::NvshmemPingPongArgs args_;
+};
+
+std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
+  if (one_case.unit == "kernel") {
+    return rivals::in_kernel(one_case, rank, [&](bench::GpuQueue& queue) {
+      return std::make_unique<PutSignalKernel>(one_case, rank, queue);
+    });
+  }
+  return rivals::on_stream(one_case, rank,
+                           [&](CUstream stream) { return std::make_unique<PutSignal>(one_case, rank, stream); });
+}
+
+void check_here(const rivals::Rank& /*rank*/) {
+  static_cast<void>(Cuda::here());
+  // Both ranks are on this machine. With NCCL at hand, NVSHMEM would load it too.
+  ::setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
+  ::setenv("NVSHMEM_DISABLE_NCCL", "1", 0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return rivals::serve(argc, argv, {.check = check_here, .open = open}); }

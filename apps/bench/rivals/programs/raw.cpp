@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The floor: what the driver offers, and nothing else. Copies into memory that both processes have mapped, and a word
+// for each slot, written and waited for by the stream; those of several slots in one operation. Or a kernel that does
+// all of that. The words lie in the GPU's memory; in the mode "host" where Sluice has them, in memory of the hosts.
+#include "apps/bench/rivals/programs/cuda.hpp"
+#include "apps/bench/rivals/programs/raw_ping_pong.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace sluice::device {
+std::span<const std::byte> cuda_raw_ping_pong() noexcept;  // raw_ping_pong.cu
+}
+
+namespace {
+
+using rivals::check;
+using rivals::Cuda;
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kAlignment = 4096;
+
+std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Where the words of this rank and of the other lie, for the stream.
+class Words {
+ public:
+  Words(const rivals::Rank& rank, const rivals::SharedMemory& gpus, std::size_t bytes)
+      : mine_(gpus.mine()), theirs_(gpus.theirs()) {
+    if (rank.mode != "host") return;
+    hosts_.emplace(rank, round_up(bytes));
+    mine_ = reach(hosts_->mine(), bytes);
+    theirs_ = reach(hosts_->theirs(), bytes);
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+  ~Words() {
+    if (!hosts_) return;
+    for (void* const pages : {hosts_->mine(), hosts_->theirs()}) Cuda::here().cuMemHostUnregister(pages);
+  }
+
+  CUdeviceptr mine() const { return mine_; }
+  CUdeviceptr theirs() const { return theirs_; }
+
+ private:
+  static CUdeviceptr reach(void* pages, std::size_t bytes) {
+    const Cuda& cuda = Cuda::here();
+    CUdeviceptr at = 0;
+    constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    check(cuda.cuMemHostRegister(pages, round_up(bytes), kFlags), "cuMemHostRegister");
+    check(cuda.cuMemHostGetDevicePointer(&at, pages, 0), "cuMemHostGetDevicePointer");
+    return at;
+  }
+
+  CUdeviceptr mine_;
+  CUdeviceptr theirs_;
+  std::optional<rivals::SharedHostMemory> hosts_;
+};
+
+class Raw : public rivals::Verbs {
+ public:
+  Raw(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
+      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
+        replayed_(bench::replays(one_case.drive)), stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)),
+        source_(target_ + round_up(slots_ * bytes_)), memory_(rank, source_ + round_up(slots_ * bytes_)),
+        words_(rank, memory_, target_), put_(slots_), waited_(slots_) {
+    gathered_.reserve(slots_);
+  }
+
+  Slots slots() const override {
+    return {reinterpret_cast<void*>(memory_.mine() + source_), reinterpret_cast<void*>(memory_.mine() + target_)};
+  }
+
+  void put(int first, int count) override {
+    if (credits_) {
+      for (int slot = first; slot < first + count; ++slot) wait_for(credit(words_.mine(), slot), put_.at(slot));
+      issue();
+    }
+    for (int slot = first; slot < first + count; ++slot) copy(slot * bytes_);
+    for (int slot = first; slot < first + count; ++slot) write(signal(words_.theirs(), slot), next(put_.at(slot)));
+    issue();
+  }
+
+  void wait(int first, int count) override {
+    for (int slot = first; slot < first + count; ++slot) wait_for(signal(words_.mine(), slot), next(waited_.at(slot)));
+    if (replayed_) {
+      for (int slot = first; slot < first + count; ++slot) write(signal(words_.mine(), slot), 0);
+    }
+    issue();
+  }
+
+  void release(int first, int count) override {
+    for (int slot = first; slot < first + count; ++slot) write(credit(words_.theirs(), slot), waited_.at(slot));
+    issue();
+  }
+
+  void notify() override {
+    write(notice(words_.theirs()), ++notified_);
+    issue();
+  }
+  void await_notice() override {
+    wait_for(notice(words_.mine()), ++noticed_);
+    issue();
+  }
+
+ private:
+  CUdeviceptr signal(CUdeviceptr memory, int slot) const { return memory + slot * kWord; }
+  CUdeviceptr credit(CUdeviceptr memory, int slot) const { return signal(memory, slot) + slots_ * kWord; }
+  CUdeviceptr notice(CUdeviceptr memory) const { return memory + 2 * slots_ * kWord; }
+
+  // A graph writes and awaits the same value each time; whoever has waited takes it back, before a message of its own
+  // lets the other rank come around to that slot.
+  std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
+
+  void copy(std::size_t at) {
+    if (bytes_ == 0) return;
+    check(cuda_.cuMemcpyDtoDAsync(memory_.theirs() + target_ + at, memory_.mine() + source_ + at, bytes_, stream_),
+          "cuMemcpyDtoDAsync");
+  }
+
+  void write(CUdeviceptr word, std::uint64_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    operation.writeValue.address = word;
+    operation.writeValue.value64 = value;
+    gathered_.push_back(operation);
+  }
+
+  void wait_for(CUdeviceptr word, std::uint64_t value) {
+    CUstreamBatchMemOpParams operation{};
+    operation.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+    operation.waitValue.address = word;
+    operation.waitValue.value64 = value;
+    operation.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    gathered_.push_back(operation);
+  }
+
+  // What was gathered, in the call that is the shortest way to it.
+  void issue() {
+    const CUstreamBatchMemOpParams& first = gathered_.front();
+    if (gathered_.size() > 1) {
+      check(cuda_.cuStreamBatchMemOp(stream_, static_cast<unsigned>(gathered_.size()), gathered_.data(), 0),
+            "cuStreamBatchMemOp");
+    } else if (first.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
+      check(cuda_.cuStreamWriteValue64(stream_, first.writeValue.address, first.writeValue.value64, 0),
+            "cuStreamWriteValue64");
+    } else {
+      check(cuda_.cuStreamWaitValue64(stream_, first.waitValue.address, first.waitValue.value64, first.waitValue.flags),
+            "cuStreamWaitValue64");
+    }
+    gathered_.clear();
+  }
+
+  const Cuda& cuda_ = Cuda::here();
+  const std::size_t bytes_;
+  const std::size_t slots_;
+  const bool credits_;
+  const bool replayed_;
+  CUstream stream_;
+  const std::size_t target_;  // where it begins, behind a signal and a credit for each slot, and a notice
+  const std::size_t source_;
+  rivals::SharedMemory memory_;
+  Words words_;
+  std::vector<std::uint64_t> put_;  // messages of each slot
+  std::vector<std::uint64_t> waited_;
+  std::uint64_t notified_ = 0;
+  std::uint64_t noticed_ = 0;
+  std::vector<CUstreamBatchMemOpParams> gathered_;  // operations that go together
+};
+
+class RawKernel : public rivals::Kernel {
+ public:
+  RawKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
+      : queue_(queue), kernel_(queue.load_kernel(sluice::device::cuda_raw_ping_pong(), Args::kKernel)),
+        source_(kTarget + round_up(static_cast<std::size_t>(one_case.slots()) * one_case.bytes)),
+        memory_(rank, 2 * source_),
+        words_(rank, memory_, kTarget), args_{.source = at<std::byte>(memory_.mine(), source_),
+                                              .target = at<std::byte>(memory_.theirs(), kTarget),
+                                              .slots = static_cast<std::uint64_t>(one_case.slots()),
+                                              .bytes = one_case.bytes,
+                                              .raised = at<std::uint64_t>(words_.theirs(), 0),
+                                              .awaited = at<std::uint64_t>(words_.mine(), 0),
+                                              .before = 0,
+                                              .rounds = 0,
+                                              .first = rank.rank == 0 ? 1U : 0U} {}
+
+  rivals::Verbs::Slots slots() const override {
+    return {at<void>(memory_.mine(), source_), at<void>(memory_.mine(), kTarget)};
+  }
+
+  void launch(long rounds) override {
+    args_.rounds = static_cast<std::uint64_t>(rounds);
+    queue_.launch_kernel(kernel_, args_, bench::threads_to_copy(args_.bytes));
+    args_.before += args_.rounds;
+  }
+
+ private:
+  using Args = rivals::RawPingPongArgs;
+  static constexpr std::size_t kTarget = kAlignment;  // where it begins, behind a page for the word
+
+  template <class T>
+  static T* at(CUdeviceptr memory, std::size_t offset) {
+    return reinterpret_cast<T*>(memory + offset);
+  }
+
+  bench::GpuQueue& queue_;
+  void* const kernel_;
+  const std::size_t source_;  // where it begins, behind the target
+  rivals::SharedMemory memory_;
+  Words words_;
+  Args args_;
+};
+
+std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
+  if (one_case.unit == "kernel") {
+    return rivals::in_kernel(
+        one_case, rank, [&](bench::GpuQueue& queue) { return std::make_unique<RawKernel>(one_case, rank, queue); });
+  }
+  return rivals::on_stream(one_case, rank,
+                           [&](CUstream stream) { return std::make_unique<Raw>(one_case, rank, stream); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return rivals::serve(argc, argv,
+                       {.check = [](const rivals::Rank&) { static_cast<void>(Cuda::here()); }, .open = open});
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for the rivals of MPI in a build without it.
+#include "apps/bench/rivals/mpi.hpp"
+#include "apps/common/usage_error.hpp"
+
+namespace bench {
+namespace {
+
+[[noreturn]] std::unique_ptr<Contender> refuse() {
+  throw apps::UsageError("rivals of MPI are not possible: this program was built without MPI");
+}
+
+}  // namespace
+
+bool under_mpi() { return false; }
+std::string mpi_library() { return {}; }
+
+std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode /*mode*/, const Case& /*one_case*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_flood(MpiMode /*mode*/, const Case& /*one_case*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_halo(const Case& /*one_case*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_overlap(const Case& /*one_case*/) { refuse(); }
+
+}  // namespace bench

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "peers/bootstrap.hpp"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+namespace sluice::runtime {
+
+namespace {
+
+// Linux cuts it to net.core.somaxconn.
+constexpr int kBacklog = 4096;
+
+struct Address {
+  sockaddr_un socket{};
+  socklen_t length = 0;
+};
+
+Address address_of(const std::string& job, Rank rank) {
+  Address address;
+  address.socket.sun_family = AF_UNIX;
+  // A leading 0 makes the name abstract.
+  const std::string name = "sluice-" + job + "-" + std::to_string(rank);
+  if (name.size() + 1 > sizeof(address.socket.sun_path))
+    throw std::invalid_argument("the job's name is too long: " + job);
+  std::memcpy(address.socket.sun_path + 1, name.data(), name.size());
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+int new_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+
+[[noreturn]] void fail_with_errno(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+void check_launch(const base::Env& env) {
+  const bool half = (env.hosts_fd < 0) != (env.tcp_fd < 0);
+  if (env.rank < 0 || env.rank >= env.size || env.job.empty() || env.listen_fd < 0 || half) {
+    throw std::invalid_argument(
+        "SLUICE_RANK, SLUICE_SIZE, SLUICE_JOB, SLUICE_LISTEN_FD, SLUICE_HOSTS_FD and SLUICE_TCP_FD do not fit "
+        "together: only sluice-run sets them");
+  }
+  sockaddr_un name{};
+  socklen_t length = sizeof(name);
+  const Address expected = address_of(env.job, env.rank);
+  const int error = ::getsockname(env.listen_fd, reinterpret_cast<sockaddr*>(&name), &length);
+  if (error != 0 || length != expected.length || std::memcmp(&name, &expected.socket, length) != 0) {
+    throw std::invalid_argument("SLUICE_LISTEN_FD=" + std::to_string(env.listen_fd) + " is not the socket of rank " +
+                                std::to_string(env.rank) + ": was this program started by a rank of sluice-run?");
+  }
+}
+
+// What the rank starts must not keep it open after the rank has ended.
+base::Fd take_over(int inherited) {
+  if (::fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0) fail_with_errno("cannot take over the inherited socket");
+  return base::Fd(inherited);
+}
+
+}  // namespace
+
+void Place::find_node() noexcept {
+  node_rank = 0;
+  node_size = 0;
+  for (Rank other = 0; other < size; ++other) {
+    if (!roster.same_host(rank, other)) continue;
+    if (other < rank) ++node_rank;
+    ++node_size;
+  }
+}
+
+Place alone() { return std::move(threads(1).front()); }
+
+std::vector<Place> threads(int ranks) {
+  constexpr std::size_t kEach = 2;  // the mailbox and the engine of a rank
+  const std::size_t needed = kEach * static_cast<std::size_t>(ranks);
+  if (!base::make_room_for_descriptors(needed)) {
+    throw std::runtime_error(std::to_string(ranks) + " ranks in one process: " + base::lack_of_descriptors(needed));
+  }
+  const std::string job = new_job();
+  std::vector<Place> places;
+  for (Mailbox& mailbox : Mailbox::of_threads(ranks)) {
+    const auto rank = static_cast<Rank>(places.size());
+    places.push_back({rank, ranks, rank, ranks, job, {}, {}, {}, std::move(mailbox)});
+  }
+  return places;
+}
+
+Place launched(const base::Env& env) {
+  check_launch(env);
+  Place place{env.rank, env.size, env.rank, env.size, env.job, take_over(env.listen_fd)};
+  if (env.hosts_fd < 0) return place;
+  place.roster = Roster(take_over(env.hosts_fd), env.size);
+  place.tcp_listener = take_over(env.tcp_fd);
+  place.find_node();
+  return place;
+}
+
+std::string new_job() {
+  static constexpr const char* kDigits = "0123456789abcdef";
+  std::string job;
+  for (const std::byte byte : new_secret()) {
+    job += kDigits[std::to_integer<int>(byte >> 4)];
+    job += kDigits[std::to_integer<int>(byte & std::byte{15})];
+  }
+  return job;
+}
+
+Secret new_secret() {
+  Secret random{};
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    fail_with_errno("no random numbers");
+  return random;
+}
+
+base::Fd listen_as(const std::string& job, Rank rank) {
+  const Address address = address_of(job, rank);
+  base::Fd socket = base::open_with_room(new_socket);
+  if (!socket) base::throw_not_opened("socket");
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    fail_with_errno("cannot listen as rank " + std::to_string(rank));
+  }
+  return socket;
+}
+
+base::Fd connect_to(const std::string& job, Rank peer) {
+  const Address address = address_of(job, peer);
+  base::Fd socket(new_socket());
+  if (!socket) return socket;
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) == 0) return socket;
+  // Closing must not change what the caller is to see.
+  const int error = errno;
+  socket = base::Fd();
+  errno = error;
+  return socket;
+}
+
+bool trusted(const base::Fd& connection) {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  return ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+}
+
+}  // namespace sluice::runtime

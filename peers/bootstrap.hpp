@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// How ranks find each other: a listening socket each, whose name is made of the job and the rank; where the job spans
+// hosts, a second one for the ranks of other hosts. Ranks that are threads of one process have mailboxes instead.
+#pragma once
+
+#include "base/env.hpp"
+#include "base/fd.hpp"
+
+#include <sluice/types.hpp>
+
+#include <string>
+#include <vector>
+
+#include "peers/mailbox.hpp"
+#include "peers/roster.hpp"
+
+namespace sluice::runtime {
+
+/// The position of a rank in its job, and the socket or mailbox of the rank.
+struct [[gnu::visibility("default")]] Place {
+  Rank rank = 0;
+  int size = 1;
+  int node_rank = 0;
+  int node_size = 1;
+  std::string job;
+  base::Fd listener;
+  Roster roster{};
+  base::Fd tcp_listener{};  ///< for ranks of other hosts; empty: there are none
+  Mailbox mailbox{};        ///< of a thread of this process, which has no listener; empty: the rank is a process
+
+  /// Takes `node_rank` and `node_size` from the roster.
+  void find_node() noexcept;
+};
+
+/// The only rank of a job of its own.
+Place alone();
+
+/// The places of `ranks` threads of this process. @throws std::runtime_error if it may not open enough files
+std::vector<Place> threads(int ranks);
+
+/// The place that sluice-run gave this process; takes over what it inherited.
+/// @throws std::invalid_argument if the launcher's variables do not fit together.
+Place launched(const base::Env& env);
+
+/// A name that no other job has: 128 random bits, in hexadecimal.
+[[gnu::visibility("default")]] std::string new_job();
+
+/// What no stranger can guess: 128 random bits. Not the job's name, which everybody on the machine can read.
+[[gnu::visibility("default")]] Secret new_secret();
+
+/// Listens as this rank. The name is abstract: it is no file, and vanishes with its last descriptor, also after kill
+/// -9. It is bound before any rank may look for it, so that not finding it means that the rank has ended.
+/// @throws std::system_error
+[[gnu::visibility("default")]] base::Fd listen_as(const std::string& job, Rank rank);
+
+/// Connects without blocking.
+/// @returns an empty Fd with errno left if that is not possible: ECONNREFUSED: the rank has ended; EAGAIN: too many
+/// wait to be accepted there, try again.
+base::Fd connect_to(const std::string& job, Rank peer);
+
+/// Whether the process at the other end belongs to the same user: the name of a job is no secret.
+bool trusted(const base::Fd& connection);
+
+}  // namespace sluice::runtime

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of a job are that spans several hosts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <sluice/types.hpp>
+
+#include "base/fd.hpp"
+#include "base/network.hpp"
+#include "peers/wire.hpp"
+
+namespace sluice::runtime {
+
+/// Where one rank is.
+struct Home {
+  base::Endpoint listener;  ///< where ranks of other hosts connect to it
+  std::uint32_t host = 0;   ///< a number that the ranks of one host have in common
+
+  bool operator==(const Home&) const = default;
+};
+
+/// The table of all ranks. It is a memory file: the ranks that one sluice-run starts share its pages.
+class [[gnu::visibility("default")]] Roster {
+ public:
+  /// All ranks are on one host.
+  Roster() noexcept = default;
+  /// @param fd  what `write` made @throws std::invalid_argument if it is not for that many ranks
+  explicit Roster(const base::Fd& fd, int ranks);
+
+  static base::Fd write(const Secret& secret, std::span<const Home> homes);
+
+  bool several_hosts() const noexcept { return table_ != nullptr; }
+  bool same_host(Rank one, Rank other) const noexcept;
+  const base::Endpoint& listener_of(Rank rank) const noexcept { return home(rank).listener; }
+  /// What the ranks of this job know and nobody else does.
+  const Secret& secret() const noexcept { return table_->secret; }
+
+ private:
+  struct Table {
+    Secret secret;
+    std::uint64_t ranks;
+  };
+  static constexpr std::size_t bytes_for(std::size_t ranks) { return sizeof(Table) + ranks * sizeof(Home); }
+  const Home& home(Rank rank) const noexcept { return reinterpret_cast<const Home*>(table_.get() + 1)[rank]; }
+
+  std::shared_ptr<const Table> table_;  // mapped
+};
+
+}  // namespace sluice::runtime

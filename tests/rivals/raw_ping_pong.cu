@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "tests/rivals/raw_ping_pong.hpp"
-
-namespace rivals {
-
-SLUICE_KERNEL raw_ping_pong(RawPingPongArgs args) { ping_pong(sluice::kernel::Block(), args); }
-
-}  // namespace rivals
