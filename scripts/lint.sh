@@ -57,7 +57,8 @@ cmd_lint() {
   lint_step format lint_format || status=1
   lint_step house python3 tests/house.py || status=1
   lint_step shell shellcheck -x -a dev .ci/run || status=1
-  lint_step configure cmake --preset lint -DCMAKE_UNITY_BUILD=$together -DSLUICE_UNITY_BUILD=$together || status=1
+  lint_step configure cmake --preset lint -DCMAKE_UNITY_BUILD=$together -DSLUICE_UNITY_BUILD=$together \
+    -DCMAKE_UNITY_BUILD_BATCH_SIZE=40 || status=1
   lint_step clang-tidy lint_tidy "$checks" || status=1
   return $status
 }

@@ -26,7 +26,7 @@ suite() {
   built=$((SECONDS - start))
   say "test: $preset: ctest $*"
   # Tests wait for each other's ranks more than they compute. Of one that failed, what passed is in the log alone.
-  ctest --preset "$preset" --no-tests=error -j $((2 * jobs)) "$@" 2>&1 | tee "$log" |
+  ctest --preset "$preset" --no-tests=error -j $((3 * jobs)) "$@" 2>&1 | tee "$log" |
     grep -v --line-buffered '^\[ RUN  \|^\[       OK \|^\[------' || status=1
   {
     printf '%-8s %s; set-up and build %s s, tests %s s\n' "$preset" "$(grep 'tests passed' "$log" || echo 'ctest did not finish')" \
@@ -102,7 +102,7 @@ cmd_test() {
   case ${1:-} in
     '') ;;
     --sanitizers)
-      presets=(asan tsan) target=build-sanitized which=(-L conformance -LE full) without_kokkos=yes && shift ;;
+      presets=(asan tsan) target=build-sanitized which=(-L conformance -LE 'full|processes') without_kokkos=yes && shift ;;
     --preset)
       presets=("${2:-}") && is_preset "${presets[0]}" && shift 2
       [[ ! ${presets[0]} =~ ^(apps|install)$ ]] || bad_usage "the preset ${presets[0]} has no tests" ;;

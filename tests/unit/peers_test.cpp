@@ -31,7 +31,7 @@ using sluice::Rank;
 using sluice::base::Clock;
 using sluice::base::Fd;
 
-const backends::Transports kNoTransports;
+const sluice::backends::Transports kNoTransports;
 
 /// A rank that only listens and talks.
 struct Speaker final : Peers::Audience {
