@@ -30,12 +30,7 @@ struct Polls {
 namespace kernel {
 
 SLUICE_DEVICE DeviceResult result_of(std::uint64_t epoch) {
-  switch (epoch) {
-    case kTimedOut: return DeviceResult::timeout;
-    case kClosed: return DeviceResult::closed;
-    case kFailed: return DeviceResult::failed;
-    default: return DeviceResult::ok;
-  }
+  return epoch < kFailed ? DeviceResult::ok : static_cast<DeviceResult>(~epoch);
 }
 
 }  // namespace kernel

@@ -14,10 +14,11 @@ namespace sluice::kernel {
 inline constexpr std::uint64_t kUntilFailed = ~std::uint64_t{0};
 inline constexpr std::uint64_t kPoison = std::uint64_t{1} << 62;  ///< see base/words.hpp
 
-// The verbs return one of these where they have no epoch. Every epoch is less than kClosed.
-inline constexpr std::uint64_t kTimedOut = ~std::uint64_t{0};
-inline constexpr std::uint64_t kFailed = kTimedOut - 1;
-inline constexpr std::uint64_t kClosed = kTimedOut - 2;
+// The verbs return one of these where they have no epoch: the complement of a DeviceResult. Every epoch is less than
+// kFailed.
+inline constexpr std::uint64_t kTimedOut = ~std::uint64_t{1};
+inline constexpr std::uint64_t kClosed = ~std::uint64_t{2};
+inline constexpr std::uint64_t kFailed = ~std::uint64_t{3};
 
 // Values of `Count::held`.
 inline constexpr std::uint64_t kOpen = 0;           ///< kernels may touch the peer's memory
