@@ -42,8 +42,8 @@ class SLUICE_EXPORT Scope {
 /// A group of ranks, from which a program makes everything else. A handle: copies share ownership, and so do the memory
 /// and the channels that are made from it. Any thread may use it.
 ///
-/// Every call but the four `noexcept` ones throws Error{Code::misuse} on an empty handle and in a child of fork.
-/// Handles that were made from the context do the same there, and their destructors do nothing.
+/// Every call but the four `noexcept` ones throws Error{Code::misuse} on an empty handle and in a child of fork. There
+/// the scopes, channels and plans of the context throw it too, and destructors do nothing.
 class SLUICE_EXPORT Context {
  public:
   /// Empty, as after a move: `rank` and `node_rank` are -1, `size` and `node_size` are 0.

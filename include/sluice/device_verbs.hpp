@@ -39,7 +39,7 @@ struct Count {
   std::uint64_t closed;    ///< 1 once the end is closed: then no other counter here has a meaning
 };
 
-/// Members that both ends have. All pointers are the GPU's.
+/// Members that both ends have. All pointers are as kernels see them.
 struct End {
   bool rings;  ///< `raised` is a doorbell, whose listener (the engine or a NIC) moves the bytes
   bool armed;  ///< the listener is a NIC: it moves whole slots that were armed ahead, and cannot check anything
