@@ -20,14 +20,13 @@ namespace detail {
 struct ContextAccess;
 }
 
-/// A set of tags with a name: channels of one scope never match those of another scope or of the context. So user code,
-/// a halo and a library can use the same tags. Made by `Context::scope`. Copies share ownership; any thread may use
-/// them.
+/// A set of tags with a name, made by `Context::scope`. Channels of one scope never match those of another scope or of
+/// the context, so user code, a halo and a library can use the same tags. Copies are cheap; any thread may use them.
 class SLUICE_EXPORT Scope {
  public:
   /// Empty: every call throws Error{Code::misuse}.
   Scope() noexcept = default;
-  /// As those of Context.
+  /// As `sender` and `receiver` of Context, with the same errors.
   Sender sender(Rank peer, Tag tag, Slice source, ChannelOptions options = {});
   Receiver receiver(Rank peer, Tag tag, Slice target, ChannelOptions options = {});
 
@@ -39,8 +38,8 @@ class SLUICE_EXPORT Scope {
   std::shared_ptr<Impl> impl_;
 };
 
-/// A group of ranks, from which a program makes everything else. A handle: copies share ownership, and so do the memory
-/// and the channels that are made from it. Any thread may use it.
+/// A group of ranks. A program makes memory, channels, plans and scopes from it. Copies are handles of the same
+/// context; what was made from it keeps it alive. Any thread may use it.
 ///
 /// Every call but the four `noexcept` ones throws Error{Code::misuse} on an empty handle and in a child of fork. There
 /// the scopes, channels and plans of the context throw it too, and destructors do nothing.

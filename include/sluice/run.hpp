@@ -26,15 +26,15 @@ struct Options {
 /// peer with Code::peer_lost.
 using Body = std::function<void(Context&)>;
 
-/// Runs `body` as the ranks of this process, and returns when they have ended. The ranks are those that `sluice-run`
-/// has started (this process, or threads of it), or MPI if `Sluice::mpi` is linked and an MPI launcher started the
-/// program; else there is one rank. It may be called once in each process, even if several plug-ins contain a copy of
-/// the library.
+/// Runs `body` once for each rank of this process, and returns when these have ended. Under `sluice-run` the process is
+/// one rank, or has all ranks as threads. Under an MPI launcher it is one rank, and must be linked with `Sluice::mpi`.
+/// Started by itself it is the only rank. `run` may be called once in each process, even if several plug-ins contain a
+/// copy of the library.
 ///
 /// A rank may call `exit` in the body. `exit(0)` is a failure if the rank has channels open or if other ranks of its
 /// process still run: one line on stderr names the rank, and the exit code is 1.
-/// @returns the exit code. 0: success. 1: a body threw, or ranks or the timeline failed. 2: a bad setting, or a second
-///   call. For 1 and 2, a line on stderr has the reason. Throws nothing that is a std::exception.
+/// @returns the exit code. 0: success. 1: a body threw, a context could not be made, or the timeline not be written.
+///   2: a bad setting, or a second call. For 1 and 2, a line on stderr has the reason. `run` throws no std::exception.
 SLUICE_EXPORT int run(int argc, char** argv, const Body& body, const Options& options = {});
 
 /// Runs `body` in `ranks` threads, 1 or more, each of which is a rank; the calling thread is rank 0. Returns the exit
