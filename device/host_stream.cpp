@@ -30,6 +30,12 @@ std::size_t checked_capacity(std::size_t capacity, std::size_t bytes_per_item) {
   return std::bit_ceil(capacity);
 }
 
+HostStream::Impl& usable(HostStream::Impl* impl) {
+  if (impl == nullptr) fail(Code::misuse, "it was moved from");
+  if (!impl->here()) fail(Code::misuse, base::kForked);
+  return *impl;
+}
+
 // Where a stream and a host share a core, whoever waits gets what it waits for by giving the core away, not by spinning
 // (sluice-bench stream, the host that waits every step). Alone on its core, a thread that yields looks often enough.
 template <class Ready>
@@ -335,16 +341,10 @@ HostStream& HostStream::operator=(HostStream&& other) noexcept {
   return *this;
 }
 
-HostStream::Impl& HostStream::in() const {
-  if (impl_ == nullptr) fail(Code::misuse, "it was moved from");
-  if (!impl_->here()) fail(Code::misuse, base::kForked);
-  return *impl_;
-}
-
-void HostStream::push(Work work) { in().push(std::move(work)); }
+void HostStream::push(Work work) { usable(impl_.get()).push(std::move(work)); }
 
 void HostStream::synchronize() {
-  if (const auto stopped_by = in().synchronize()) throw Error(*stopped_by);
+  if (const auto stopped_by = usable(impl_.get()).synchronize()) throw Error(*stopped_by);
 }
 
 bool HostStream::failed() const noexcept { return impl_ != nullptr && impl_->here() && impl_->failed(); }

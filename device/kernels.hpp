@@ -189,7 +189,7 @@ SLUICE_DEVICE void put(const Block& block, const device::PutArgs& args, std::uin
   std::uint64_t epoch = 0;
   if (block.index() == 0) epoch = begin_in_step(out, args);
   epoch = block.from_first(epoch);
-  if (epoch >= kClosed) return;
+  if (epoch >= kFailed) return;
   if (!out.rings) copy_share(block, out, epoch, 0, 1);
   block.sync();
   if (block.index() == 0) end_put(out, epoch, 0, out.slot_bytes);
@@ -199,7 +199,7 @@ template <class Block>
 SLUICE_DEVICE void begin_put(const Block& block, const device::BeginPutArgs& args) {
   for_each(block, args, [&](const Out& out) {
     const std::uint64_t epoch = begin_in_step(out, args);
-    out.count->moves = epoch >= kClosed ? 0 : epoch;
+    out.count->moves = epoch >= kFailed ? 0 : epoch;
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rank sends its number to the right, on a stream, and checks what came from the left.
+// Each rank sends its number to its right neighbour, on a stream, and checks the number from its left neighbour.
 #include <sluice/sluice.hpp>
 
 #include <cstdio>

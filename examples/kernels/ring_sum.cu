@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sum over all ranks, in a ring: at each step every rank hands on to the right what came from the left. One kernel
-// does all steps by itself; where there is no GPU, a stream of the host does the same. For CUDA and HIP.
+// A sum over all ranks, in a ring: at each step every rank passes the numbers that it got from the left on to the
+// right. One kernel does all steps. Without a GPU a host stream does the same. For CUDA and HIP.
 #include <sluice/device.hpp>
 #include <sluice/sluice.hpp>
 
@@ -23,8 +23,8 @@ namespace {
 constexpr int kNumbers = 1000;
 constexpr std::size_t kBytes = kNumbers * sizeof(int);
 
-/// `passing` is this rank's addend and becomes those of the others, one after the other. It ends early if a channel
-/// fails: the host is told why by `synchronize`.
+/// `passing` begins with this rank's numbers and gets those of each other rank, one after the other. The kernel returns
+/// early if a channel fails; `synchronize` then throws the reason.
 __global__ void ring_sum(sluice::DeviceSender right, sluice::DeviceReceiver left, int* passing, int* sum, int steps) {
   const sluice::kernel::Block block;
   for (int step = 0; step < steps; ++step) {
@@ -77,7 +77,7 @@ std::vector<int> on_gpu(sluice::Context& ctx, Neighbours ranks, int device) {
     check(GPU(GetLastError)(), "starting the kernel");
     check(GPU(MemcpyAsync)(sum.data(), sums, kBytes, GPU(MemcpyDeviceToHost), raw), "copying from the GPU");
     ctx.synchronize(stream);
-  }  // a stream outlives the channels used on it
+  }  // the stream must outlive the channels that are used on it
   check(GPU(StreamDestroy)(raw), "giving a stream back");
   return sum;
 }
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   return sluice::run(argc, argv, [](sluice::Context& ctx) {
     const Neighbours ranks{(ctx.rank() + 1) % ctx.size(), (ctx.rank() + ctx.size() - 1) % ctx.size()};
     int gpus = 0;
-    if (GPU(GetDeviceCount)(&gpus) != GPU(Success)) gpus = 0;  // no driver, no GPU: either is an error
+    if (GPU(GetDeviceCount)(&gpus) != GPU(Success)) gpus = 0;  // without a driver or a GPU this is an error
     const std::vector<int> sum = gpus > 0 ? on_gpu(ctx, ranks, ctx.node_rank() % gpus) : on_host(ctx, ranks);
 
     const int expected = ctx.size() * (ctx.size() + 1) / 2;

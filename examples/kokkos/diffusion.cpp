@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heat that spreads over a periodic field, cut into a column of blocks, one per rank. Nothing of it may be lost.
+// Heat that spreads over a periodic field, which is cut into a column of blocks, one for each rank. No heat may be
+// lost.
 #include <sluice/kokkos.hpp>
 #include <sluice/sluice.hpp>
 
@@ -17,10 +18,10 @@ using Exec = Kokkos::DefaultExecutionSpace;
 using Field = Kokkos::View<double**, Exec>;
 using Rows = Kokkos::MDRangePolicy<Exec, Kokkos::Rank<2>>;
 
-constexpr int kWidth = 64;  // own cells of a block, in each direction; beyond them one row of ghosts at each end
+constexpr int kWidth = 64;  // own cells of a block in each direction; one row of ghosts lies at each end of them
 constexpr int kSteps = 100;
 
-/// The next field, of all cells but the ghosts.
+/// Computes all cells of the next field but the ghosts.
 void spread(const Exec& exec, const Field& now, const Field& next) {
   Kokkos::parallel_for(
       "spread", Rows(exec, {1, 1}, {kWidth + 1, kWidth + 1}), KOKKOS_LAMBDA(int i, int j) {
@@ -38,7 +39,7 @@ double heat_of(const Exec& exec, const Field& field) {
 }
 
 void diffuse(sluice::Context& context) {
-  // Ranks may be threads: each has an instance of its own, which on a GPU is a stream.
+  // Ranks may be threads, so each needs an instance of its own, which on a GPU is a stream.
   const Exec exec = Kokkos::Experimental::partition_space(Exec(), 1)[0];
   Field now(Kokkos::view_alloc(exec, "now"), kWidth + 2, kWidth + 2);
   Field next(Kokkos::view_alloc(exec, "next"), kWidth + 2, kWidth + 2);
@@ -46,13 +47,13 @@ void diffuse(sluice::Context& context) {
   Kokkos::parallel_for(
       "spark", Kokkos::RangePolicy<Exec>(exec, 0, 1), KOKKOS_LAMBDA(int) { now(1, 1) = first ? 1000.0 : 0.0; });
 
-  // Each field has a halo of its own: what a halo moves is decided when it is made.
+  // Each field has a halo of its own: a halo is made for one View.
   const sluice::kokkos::Cartesian<2> grid{.ranks = {context.size(), 1}, .periodic = {true, true}};
   const sluice::kokkos::HaloOptions<2> faces{.stencil = sluice::kokkos::faces<2>(), .name = "now"};
   const sluice::kokkos::HaloOptions<2> others{.stencil = sluice::kokkos::faces<2>(), .name = "next"};
   sluice::kokkos::Halo halo(context, exec, grid, 1, faces, now);
   sluice::kokkos::Halo other(context, exec, grid, 1, others, next);
-  // Before anything waits on a stream all is connected.
+  // Connects everything before any work waits on a stream.
   halo.commit();
   other.commit();
   for (int step = 0; step < kSteps; step += 2) {
@@ -62,7 +63,7 @@ void diffuse(sluice::Context& context) {
     spread(exec, next, now);
   }
 
-  // The sum of all blocks goes round the ranks by a View of one number.
+  // The ranks add up the heat of their blocks: each adds its own to a View of one number and sends that on.
   Kokkos::View<double, Kokkos::HostSpace> sum("sum");
   sum() = heat_of(exec, now);
   if (context.size() > 1) {
@@ -80,7 +81,7 @@ void diffuse(sluice::Context& context) {
     out.put();
     if (first) {
       in.wait();
-      out.acquire();  // the peer has what the View had
+      out.acquire();  // the put has left the View, which may be overwritten
       sum() = before();
       in.release();
     }
@@ -93,7 +94,7 @@ void diffuse(sluice::Context& context) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A kernel that CUDA loads at its first launch may wait for streams that wait for that launch.
+  // CUDA loads a kernel at its first launch, and may wait for streams that in turn wait for that launch: load early.
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   Kokkos::ScopeGuard kokkos(argc, argv);
   return sluice::run(argc, argv, diffuse);

@@ -23,73 +23,123 @@ class ReceiverCore;
 struct ChannelAccess;
 }  // namespace detail
 
+/// Options of one end of a channel. The texts are copied.
 struct ChannelOptions {
-  int depth = 1;                      ///< slots at this end: target slots of a Receiver, source slots of a Sender
-  int rails = 0;                      ///< how many rails to stripe over; 0: chosen
-  std::string_view name = {};         ///< copied; shown by describe(), logs and traces
-  std::optional<Stream> stream = {};  ///< its kind and device, if known at opening
-  /// What a slot holds, in words of the program's: copied. Ends that both say it and differ fail with Code::mismatch.
-  /// Beyond 64 KiB a hash is compared.
+  /// Number of slots of this end, 1 or more: target slots of a Receiver, source slots of a Sender. The two ends may
+  /// have different depths. The sender can be as many epochs ahead of the releases as the receiver has slots.
+  int depth = 1;
+  /// 0 or 1. Both mean that Sluice chooses how many rails carry the slots (or SLUICE_RAILS does).
+  int rails = 0;
+  /// A name for `describe()`, logs and traces; at most 4096 characters.
+  std::string_view name = {};
+  /// A stream of the kind, and for GPUs of the device, that the channel will be used with. Then the GPU's mappings are
+  /// made when the channel connects, and not at its first use.
+  std::optional<Stream> stream = {};
+  /// A description of what a slot holds, in words of the program's, for example "3 doubles". If both ends have one and
+  /// they differ, both ends fail with Code::mismatch. Beyond 64 KiB a hash is compared.
   std::string_view contents = {};
 };
 
-/// The out-end of a persistent one-way channel. Movable, not copyable; one thread or stream at a time.
+/// The sending end of a persistent one-way channel. Movable, not copyable.
 ///
-/// Put number n is epoch n = 1, 2, ... Epoch k is read from source slot k mod depth and lands in target slot k mod (the
-/// receiver's depth), both of the same size. Calls on a failed channel throw its error,
-/// always; only `close` does its work, and says when the memory may be freed.
+/// Put number n is epoch n = 1, 2, ... Epoch n is read from source slot n mod depth and lands in target slot n mod (the
+/// receiver's depth). The slots of both ends have the same size.
+///
+/// @par Verbs
+///   `acquire` and `put` happen in the order of a stream. In program order the caller is the stream, and they block it.
+///   On a HostStream or a GPU's stream they are enqueued, and the call returns at once. The first verb decides the kind
+///   of stream, and for GPUs the device. Later verbs may name another such stream if the program orders the two.
+///   In program order and on a GPU's stream, the first verb blocks the host until the peer has opened its end. On a
+///   GPU's stream over a network, `put` blocks the host while 4096 puts are enqueued and not sent.
+///
+/// @par Errors of verbs
+///   - {Code::misuse}: the handle is empty, or the HostStream was moved from; this is a child of fork; the stream is of
+///     another kind or GPU than before, or than ChannelOptions::stream; this end is closed; a plan or kernels drive it;
+///     the peer has closed its end, and this epoch will never complete. Nothing has changed.
+///   - {Code::unsupported}: this build or machine cannot drive the stream, or the stream captures a graph.
+///   - {Code::timeout}: the first verb has waited for the peer for the connect timeout. Nothing has changed; try again.
+///   - {Code::out_of_resources}: the GPU's driver refused a mapping.
+///   - The failure of the channel, with any code: see below.
+///
+/// @par Failures
+///   A failed channel stays failed. The failure ends all waits of the channel at both ends: later work on the streams
+///   runs, but puts move nothing. It is recorded, and `Context::check` or `Context::synchronize` throws it once. Every
+///   later call of the channel throws it too, except `close`, `describe`, `peer`, `tag` and `epoch`. In program order,
+///   `acquire`, `put` and `wait` themselves throw a failure that ends their wait, for example {Code::timeout}. On a
+///   GPU's stream, `put` and `wait` throw {Code::transport} if the driver refuses the work.
+///
+/// @par Threads
+///   One thread at a time, which may be the thread of a HostStream.
 class SLUICE_EXPORT Sender {
  public:
-  /// Empty: every call but the destructor and assignment throws Error{Code::misuse}.
+  /// Empty. `peer` is -1, `tag` and `epoch` are 0; all other calls throw Error{Code::misuse}.
   Sender() noexcept;
   Sender(Sender&&) noexcept;
-  /// Closes what was here, as the destructor does.
+  /// Closes the channel that was here, as the destructor does.
   Sender& operator=(Sender&&) noexcept;
-  /// Closes, waiting up to the connect timeout; what is still in use then is kept and reported, and reclaimed later.
-  /// While an exception passes, the peer is told that this rank is lost.
+  /// Closes the channel, and waits up to the connect timeout. If the memory is still in use then, Sluice logs that and
+  /// keeps it until nothing uses it; memory of a Region must stay for as long, so call `close` for it. If an exception
+  /// is unwinding the stack, the peer's end fails with Code::peer_lost, and all channels of the thread together wait
+  /// for at most 5 s.
   ~Sender();
 
-  /// The source slot of the next put. On `stream`, later work runs only when that slot may be overwritten.
+  /// Returns the source slot of the next put. Later work on `stream` runs only when that slot may be overwritten: every
+  /// earlier put from it has been sent. In program order that is so when the call returns.
+  /// @throws Error see "Errors of verbs".
   Slice acquire(Stream stream);
 
-  /// Enqueues the next epoch: the whole slot. On the stream, waits for the epoch `depth` puts ago to have been released
-  /// by the receiver, moves the bytes, then raises the receiver's signal. In program order this has happened at return.
+  /// Enqueues the next epoch: a put of the whole slot. On the stream, the put waits until the receiver has released the
+  /// epoch that was in the target slot before, moves the bytes, and then raises the receiver's signal. In program order
+  /// the call returns when that is done between ranks of one host; over a network it returns when the put is under way.
+  /// `acquire` waits until the source may be overwritten, `drain` until the signals have been raised.
+  /// @throws Error see "Errors of verbs".
   void put(Stream stream);
 
-  /// The same for `bytes` bytes from `offset` in the slot; 0 bytes is legal and signals once.
-  /// @throws Error{Code::bad_argument} if they do not lie inside the slot.
+  /// A put of `bytes` bytes from `offset` in the slot. They land at the same offset of the target slot, whose other
+  /// bytes stay as they are. 0 bytes only raise the signal.
+  /// @throws Error{Code::bad_argument} if the bytes do not lie inside the slot; else as `put`.
   void put(Stream stream, std::size_t offset, std::size_t bytes);
 
-  /// Returns true if the next put would wait neither for the peer to open its end nor for credit. A host that has other
-  /// work polls it in place of a put that blocks.
-  /// @throws Error recorded when the channel failed; Error{Code::misuse} if the peer has closed its end, or this end is
-  ///   closed, in a plan, or driven by kernels
+  /// True if the next put would wait neither for the peer to open its end nor for credit. A host that has other work
+  /// polls it in place of a put that blocks.
+  /// @throws Error{Code::misuse} if the handle is empty, if the peer has closed its end, or if this end is closed, in a
+  ///   committed plan or driven by kernels; else the failure of the channel.
   bool credited();
 
-  /// Blocks the host until the signal of every enqueued put has been raised. Over a network that asks the peer's side,
-  /// which costs a way there and back.
+  /// Blocks the host until the signal of every enqueued put has been raised. Over a network that takes one round trip
+  /// to the peer.
+  /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse} if the handle is empty; else the failure of the
+  ///   channel.
   void drain(std::optional<Timeout> timeout = kContextTimeout);
 
-  /// Whether the peer has opened its end, and this end has heard of it.
-  /// @throws what the channel has failed of
+  /// True if the peer has opened its end and the two ends are connected. Does not block.
+  /// @throws the failure of the channel; Error{Code::misuse} if the handle is empty.
   bool connected() const;
+  /// Blocks the host until `connected`.
+  /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse} if the handle is empty; else the failure of the
+  ///   channel, for example {Code::mismatch}.
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
 
-  /// The same end inside kernels (sluice/device.hpp), which drive it from now on, alone. They run on streams of the
-  /// kind and device of `stream`, where a kernel of the host is any function. Blocks the host until connected.
-  /// @throws Error{Code::unsupported} if no kernel can: where the target is memory of another process, not mapped here.
+  /// Gives this end to kernels (sluice/device.hpp), which alone drive it from now on. They run on streams of the kind
+  /// and the device of `stream`; on a HostStream and in program order, any function is a kernel. Blocks the host until
+  /// the ends are connected and all earlier puts have been sent.
+  /// @throws Error{Code::unsupported} if kernels cannot drive this end, for example if the target is memory of another
+  ///   process that cannot be mapped. Else see "Errors of verbs". After an error the channel is used as before.
   DeviceSender on_device(Stream stream);
 
-  /// Announces that no put follows, and returns when the source memory may be freed: every enqueued put has fired, and
-  /// the peer's engine has let go of this end. The peer need not close at the same time. After a
-  /// timeout `close` may be tried again; every other call is refused.
+  /// Closes this end: no put follows. Blocks the host until the source memory may be freed, that is, until every
+  /// enqueued put has arrived and the peer no longer uses this end. The peer need not close at the same time. Closing a
+  /// closed channel does nothing. `close` works on a failed channel too, and does not throw its failure.
+  /// @throws Error{Code::timeout}: the memory is still in use, and only `close` may be called again; {Code::misuse} if
+  ///   the handle is empty.
   void close(std::optional<Timeout> timeout = kContextTimeout);
 
   Rank peer() const noexcept;
   Tag tag() const noexcept;
-  /// Puts enqueued so far; where kernels do them, those begun.
+  /// Number of puts that are enqueued; if kernels drive the channel, that have begun.
   std::uint64_t epoch() const noexcept;
-  /// Backend, memory path, who fires, and why nothing better was possible.
+  /// One line for people: the backend, the path of the bytes, what fires the puts (stream, NIC or engine), and why
+  /// nothing better was possible. @throws Error{Code::misuse} if the handle is empty.
   std::string describe() const;
 
  private:
@@ -99,51 +149,58 @@ class SLUICE_EXPORT Sender {
   std::shared_ptr<detail::SenderCore> core_;
 };
 
-/// The in-end of a persistent one-way channel. Movable, not copyable; one thread or stream at a time.
+/// The receiving end of a persistent one-way channel. Movable, not copyable. The verbs are `wait` and `release`. Their
+/// errors, failures and threads are those of a Sender.
 class SLUICE_EXPORT Receiver {
  public:
-  /// Empty: every call but the destructor and assignment throws Error{Code::misuse}.
+  /// Empty. `peer` is -1, `tag` and `epoch` are 0; all other calls throw Error{Code::misuse}.
   Receiver() noexcept;
   Receiver(Receiver&&) noexcept;
-  /// Closes what was here, as the destructor does.
+  /// Closes the channel that was here, as the destructor does.
   Receiver& operator=(Receiver&&) noexcept;
-  /// Closes, waiting up to the connect timeout; what is still in use then is kept and reported, and reclaimed later.
+  /// As the destructor of a Sender.
   ~Receiver();
 
-  /// Enqueues a wait for the next epoch and returns its slot. Later work on the stream sees every byte of that epoch.
-  /// After a partial put the bytes outside the part are untouched.
+  /// Enqueues a wait for the next epoch, and returns its slot. Later work on the stream sees every byte of that epoch.
+  /// In program order that is so when the call returns. After a partial put the other bytes of the slot are unchanged.
+  /// The sender does not touch the slot before its `release`.
+  /// @throws Error see Sender, "Errors of verbs"; {Code::misuse} also if the peer has closed its end and will never put
+  ///   this epoch.
   Slice wait(Stream stream);
 
-  /// Gives back the oldest epoch that was waited for: the sender may overwrite its slot.
-  /// Over a network the sender may hear of it with the next put of this rank to it; if none comes, a millisecond or two
-  /// later.
-  /// @throws Error{Code::misuse} if every epoch waited for was released already.
+  /// Enqueues the release of the oldest epoch that was waited for: the sender may overwrite its slot. Over a network
+  /// the sender may learn that with the next put of this rank to it; if there is none, one or two milliseconds later.
+  /// @throws Error see Sender, "Errors of verbs"; {Code::misuse} also if every epoch that was waited for is released.
   void release(Stream stream);
 
-  /// The slot of the epoch after the last one waited for, if it has landed; that counts as a wait. Otherwise nothing
-  /// changes.
+  /// If the epoch after the last one waited for has landed, waits for it and returns its slot. Otherwise nothing
+  /// changes. Does not block.
+  /// @throws Error{Code::misuse} if the handle is empty; if this end is closed, in a committed plan or driven by
+  ///   kernels; if the peer has closed its end and will never put this epoch. Else the failure of the channel.
   std::optional<Slice> test();
-  /// The same, blocking the host up to `timeout`. Where that is asked again and again, SLUICE_WARN counts from the
-  /// first.
+  /// Like `test`, but blocks the host until the epoch has landed, for at most `timeout`. A timeout is no error. Calls
+  /// that wait for the same epoch count as one wait for the warnings of SLUICE_WARN.
+  /// @throws Error as `test`.
   std::optional<Slice> wait_for(Timeout timeout);
 
-  /// Whether the peer has opened its end, and this end has heard of it.
-  /// @throws what the channel has failed of
+  /// As those of a Sender, with the same errors.
   bool connected() const;
   void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
 
-  /// As Sender::on_device.
+  /// Gives this end to kernels, as Sender::on_device does.
+  /// @throws Error as Sender::on_device; {Code::misuse} also if an enqueued wait has not completed.
   DeviceReceiver on_device(Stream stream);
 
-  /// Announces that no release follows, and returns when the target memory may be freed: all enqueued work has passed,
-  /// and the peer's engine has let go of this end. The peer need not close at the same time. After a
-  /// timeout `close` may be tried again; every other call is refused.
+  /// Closes this end: no wait and no release follow. Blocks the host until the target memory may be freed, that is,
+  /// until all enqueued waits and releases have completed and the peer no longer uses this end. Epochs without a wait
+  /// are dropped. Else as Sender::close.
   void close(std::optional<Timeout> timeout = kContextTimeout);
 
   Rank peer() const noexcept;
   Tag tag() const noexcept;
-  /// Waits enqueued so far; where kernels do them, those begun.
+  /// Number of waits that are enqueued; if kernels drive the channel, that have begun.
   std::uint64_t epoch() const noexcept;
+  /// As Sender::describe.
   std::string describe() const;
 
  private:

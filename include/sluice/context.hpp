@@ -20,11 +20,13 @@ namespace detail {
 struct ContextAccess;
 }
 
-/// Tags of its own: user code, a halo and another library never collide.
+/// A set of tags with a name, made by `Context::scope`. Channels of one scope never match those of another scope or of
+/// the context, so user code, a halo and a library can use the same tags. Copies are cheap; any thread may use them.
 class SLUICE_EXPORT Scope {
  public:
   /// Empty: every call throws Error{Code::misuse}.
   Scope() noexcept = default;
+  /// As `sender` and `receiver` of Context, with the same errors.
   Sender sender(Rank peer, Tag tag, Slice source, ChannelOptions options = {});
   Receiver receiver(Rank peer, Tag tag, Slice target, ChannelOptions options = {});
 
@@ -36,58 +38,80 @@ class SLUICE_EXPORT Scope {
   std::shared_ptr<Impl> impl_;
 };
 
-/// A group of ranks, and the one object that a program makes things from. A handle: copies share ownership. Any thread
-/// may use it. In a child of fork, its calls and those of all that was made from it throw Error{Code::misuse}, and
-/// destructors do nothing.
+/// A group of ranks. A program makes memory, channels, plans and scopes from it. Copies are handles of the same
+/// context; what was made from it keeps it alive. Any thread may use it.
+///
+/// Every call but the four `noexcept` ones throws Error{Code::misuse} on an empty handle and in a child of fork. There
+/// the scopes, channels and plans of the context throw it too, and destructors do nothing.
 class SLUICE_EXPORT Context {
  public:
-  /// Empty, as after a move: `rank` is -1, `size` 0, and every other call throws Error{Code::misuse}.
+  /// Empty, as after a move: `rank` and `node_rank` are -1, `size` and `node_size` are 0.
   Context() noexcept = default;
   Rank rank() const noexcept;
   int size() const noexcept;
-  /// This rank among those on the same host: a machine, or a container with a network of its own.
+  /// The number of this rank among the ranks of the context on the same host. A container with a network of its own is
+  /// a host of its own.
   int node_rank() const noexcept;
+  /// How many ranks of the context are on this host.
   int node_size() const noexcept;
-  /// How long a wait for a live peer may last, and how long opening and closing may: by Options, or the environment.
+  /// The limit of a wait for a live peer; kForever: none. By `Options`, or the environment.
   Timeout timeout() const;
+  /// The limit of `wait_connected`, `commit`, `close`, and the first use of a channel. By `Options`, or the
+  /// environment.
   Timeout connect_timeout() const;
 
-  /// Pinned, zeroed, peer-mappable memory, aligned to 64 bytes (to a page from 4096 bytes on; a GPU's to 256 bytes).
-  /// `device`: of Space::device, a GPU as the vendor's runtime counts them; -1: the calling thread's current one.
-  /// @throws Error{Code::out_of_resources}, {Code::bad_argument} for 0 bytes or no such device.
+  /// Memory that is pinned, zeroed and mappable by peers. Aligned to 64 bytes; from 4096 bytes on to a page; a GPU's to
+  /// 256 bytes. `device`: for Space::device, the GPU's number in the vendor's runtime; -1: the current one of the
+  /// calling thread.
+  /// @throws Error{Code::bad_argument} if `bytes` is 0 or there is no such device; {Code::out_of_resources}.
   Memory allocate(std::size_t bytes, Space space = Space::host, int device = -1);
 
-  /// Pins `bytes` bytes of the user's memory, the host's or a GPU's, which stays the user's. What a stream allocates
-  /// (cudaMallocAsync) must be there already, and not only enqueued.
-  /// @throws Error{Code::out_of_resources, Code::bad_argument}
+  /// Pins `bytes` bytes of the program's own memory, of the host or of a GPU. The memory stays the program's: see
+  /// Region. Memory that a stream allocates (cudaMallocAsync) must exist: synchronise that stream first.
+  /// @throws Error{Code::bad_argument} if `memory` is null and `bytes` is not 0; {Code::out_of_resources}.
   Region region(void* memory, std::size_t bytes);
 
-  /// Opens the out-end of a channel to `peer`; returns at once, and is not collective. The i-th opening of (peer, tag)
-  /// here matches the i-th opening of the in-end there. `source` is options.depth slots of equal size.
-  /// @throws Error{Code::bad_argument, Code::out_of_resources, Code::misuse for a duplicate while the first is open}
+  /// Opens the sending end of a channel to `peer`, which may be this rank. Returns at once, before the peer has opened
+  /// its end. The i-th opening of (peer, tag) here matches the i-th opening of the receiving end there. `source` is
+  /// `options.depth` slots of equal size, 0 bytes or more each; the channel keeps it.
+  /// @throws Error
+  ///   - {Code::bad_argument}: there is no such peer; the depth is below 1; `source` is not `depth` equal slots;
+  ///     the name has more than 4096 characters; the number of rails is negative; the driver does not accept the GPU's
+  ///     stream.
+  ///   - {Code::unsupported}: more than 1 rail, or a stream that this build or machine cannot drive.
+  ///   - {Code::misuse}: such an end to this peer with this tag is open; the HostStream was moved from; this rank has
+  ///     ended.
+  ///   - {Code::out_of_resources}: memory or descriptors ran out.
+  ///
+  /// Later failures are those of the channel (see Sender): {Code::mismatch} if the ends disagree, {Code::unsupported}
+  /// if no backend reaches the peer, {Code::peer_lost}, {Code::transport}, {Code::out_of_resources}, {Code::aborted}.
   Sender sender(Rank peer, Tag tag, Slice source, ChannelOptions options = {});
-  /// Opens the in-end of a channel from `peer`; likewise.
+  /// Opens the receiving end of a channel from `peer`. `target` is `options.depth` slots. Else as `sender`.
   Receiver receiver(Rank peer, Tag tag, Slice target, ChannelOptions options = {});
 
+  /// A plan without channels.
   Plan plan();
 
-  /// A scope of tags; the same name, of up to 4096 characters, is the same scope everywhere.
-  /// @throws Error{Code::bad_argument} for a longer name, and where scopes and contexts are nested too deep.
+  /// The scope of this name, 0 to 4096 characters. The scopes of one name are the same at all ranks of the context.
+  /// @throws Error{Code::bad_argument} for a longer name, and if scopes and contexts are nested too deep.
   Scope scope(std::string_view name);
 
-  /// A context of some ranks of this one, in the order given; called by those ranks alone, with the same list. No
-  /// communication.
-  /// @throws Error{Code::bad_argument}, also after some thousand nestings.
+  /// A context of some ranks of this one: rank i is `ranks[i]`. Only those ranks call it, all with the same list; it
+  /// does not communicate. Each call makes a new context, and the i-th calls with one list match.
+  /// @throws Error{Code::bad_argument} if a rank does not exist or is named twice, if this rank is not in the list, and
+  ///   after some thousand nestings.
   Context sub(std::span<const Rank> ranks);
   Context sub(std::initializer_list<Rank> ranks);
 
-  /// Blocks until everything enqueued on `stream` before has run, then throws as HostStream::synchronize and `check`
-  /// do.
+  /// Blocks until everything that was enqueued on `stream` before has run, and then calls `check`.
+  /// @throws what HostStream::synchronize and `check` throw; Error{Code::transport} if the GPU's driver fails;
+  ///   {Code::unsupported} if this build or machine cannot drive the stream.
   void synchronize(Stream stream);
-  /// Throws the oldest failure that no `check` or `synchronize` has thrown yet, if there is one.
+  /// Throws the oldest failure of a channel of this rank that neither `check` nor `synchronize` has thrown yet, if
+  /// there is one. Does not block. The channels of all contexts and scopes that were made from one another count.
   void check();
-  /// Fails every channel of this rank with Code::aborted, here and at its peers, and so releases every parked stream. A
-  /// long `why` is cut for the peers.
+  /// Fails every channel of this rank with Code::aborted: here when the call returns, at the peers soon after. That
+  /// ends every wait on streams. `why` is part of the error; the peers get at most 4096 characters of it.
   void abort(std::string_view why);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels are made of, for CUDA, HIP and the host: words that another processor reads or writes meanwhile, and the
-// threads that do one thing together. The only file with a word of a vendor's device language in it. It needs no vendor
-// header and no device library, so that a compiler alone makes the kernels.
+// The parts of kernels for CUDA, HIP and the host: words that another processor reads or writes at the same time, and
+// groups of threads that act together. No other file uses a vendor's device language. This one needs no vendor header
+// and no device library, so a compiler alone can make the kernels.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ SLUICE_DEVICE std::uint64_t load_acquire(const std::uint64_t& word) {
   return __hip_atomic_load(&word, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
-/// After a release fence, which starts to write the cache back. clang 19, like others until early 2026, leaves out the
-/// wait for its end if no store of this thread is under way (llvm/llvm-project pull request 178316; test:
+/// Call it after a release fence, which starts to write the cache back. clang 19, like others until early 2026, omits
+/// the wait for the end of that if this thread has no store under way (llvm/llvm-project pull request 178316; test:
 /// Images.hip_waits_for_the_cache).
 SLUICE_DEVICE void wait_for_cache() {
 #if defined(__GFX9__)
@@ -38,7 +38,7 @@ SLUICE_DEVICE void wait_for_cache() {
 #endif
 }
 
-/// All that this thread has stored before is there for every other processor.
+/// Makes all earlier stores of this thread visible to every other processor.
 SLUICE_DEVICE void write_back() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
   wait_for_cache();
@@ -49,57 +49,44 @@ SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
   __hip_atomic_store(&word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
-/// Says nothing of what was stored before.
+/// Does not order earlier stores.
 SLUICE_DEVICE void store_relaxed(std::uint64_t& word, std::uint64_t value) {
   __hip_atomic_store(&word, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
-/// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
+/// The other side stores `theirs` and then loads `mine`. At least one of the two loads sees the other side's store.
 SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
   store_release(mine, value);
   write_back();
   return __hip_atomic_load(&theirs, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM);
 }
 
-/// As `store_release`, to a register of a device: one store, of all bytes.
-SLUICE_DEVICE void store_to_register(std::uint64_t& to, std::uint64_t value) { store_release(to, value); }
-
 SLUICE_DEVICE void pause() { __builtin_amdgcn_s_sleep(1); }
 
 #elif defined(__CUDACC__)
 
-// PTX, because <cuda/atomic> says the same and takes five seconds more to compile.
+// PTX, because <cuda/atomic> does the same and takes five seconds more to compile.
 SLUICE_DEVICE std::uint64_t load_acquire(const std::uint64_t& word) {
   std::uint64_t value;
   asm volatile("ld.acquire.sys.b64 %0, [%1];" : "=l"(value) : "l"(&word) : "memory");
   return value;
 }
 
-// Cumulative: what other threads stored before a barrier that this thread has passed comes first, too.
+// Cumulative: it also orders the stores that other threads made before their last barrier with this thread.
 SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
   asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(&word), "l"(value) : "memory");
 }
 
-/// Says nothing of what was stored before.
+/// Does not order earlier stores.
 SLUICE_DEVICE void store_relaxed(std::uint64_t& word, std::uint64_t value) {
   asm volatile("st.relaxed.sys.b64 [%0], %1;" ::"l"(&word), "l"(value) : "memory");
 }
 
-/// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
+/// The other side stores `theirs` and then loads `mine`. At least one of the two loads sees the other side's store.
 SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
   store_release(mine, value);
   asm volatile("fence.sc.sys;" ::: "memory");
   return load_acquire(theirs);
-}
-
-/// As `store_release`, to a register of a device: one store, of all bytes. Of others PTX does not promise that they
-/// are neither merged nor repeated (test: Images.cuda_stores_to_registers_once).
-SLUICE_DEVICE void store_to_register(std::uint64_t& to, std::uint64_t value) {
-#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1202  // the first with PTX 8.2
-  asm volatile("fence.acq_rel.sys;\n\tst.mmio.relaxed.sys.b64 [%0], %1;" ::"l"(&to), "l"(value) : "memory");
-#else
-  store_release(to, value);
-#endif
 }
 
 SLUICE_DEVICE void pause() { __nanosleep(20); }
@@ -112,36 +99,46 @@ SLUICE_DEVICE void store_release(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref(word).store(value, std::memory_order_release);
 }
 
-/// Says nothing of what was stored before.
+/// Does not order earlier stores.
 SLUICE_DEVICE void store_relaxed(std::uint64_t& word, std::uint64_t value) {
   std::atomic_ref(word).store(value, std::memory_order_relaxed);
 }
 
-/// Either the other side, which stores `theirs` and then loads `mine`, sees this store, or this load sees that one.
+/// The other side stores `theirs` and then loads `mine`. At least one of the two loads sees the other side's store.
 SLUICE_DEVICE std::uint64_t store_then_load(std::uint64_t& mine, std::uint64_t value, const std::uint64_t& theirs) {
   std::atomic_ref(mine).store(value, std::memory_order_seq_cst);
   return __atomic_load_n(&theirs, __ATOMIC_SEQ_CST);
 }
 
-/// As `store_release`, to a register of a device: one store, of all bytes.
-SLUICE_DEVICE void store_to_register(std::uint64_t& to, std::uint64_t value) { store_release(to, value); }
-
 SLUICE_DEVICE void pause() { std::this_thread::yield(); }
 
 #endif
 
-/// A thread by itself.
+/// Like `store_release`, to a register of a device: exactly one store of all bytes. PTX does not promise of other
+/// stores that they are neither merged nor repeated (test: Images.cuda_stores_to_registers_once).
+SLUICE_DEVICE void store_to_register(std::uint64_t& to, std::uint64_t value) {
+#if defined(__CUDACC__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1202  // the first with PTX 8.2
+  asm volatile("fence.acq_rel.sys;\n\tst.mmio.relaxed.sys.b64 [%0], %1;" ::"l"(&to), "l"(value) : "memory");
+#else
+  store_release(to, value);
+#endif
+}
+
+/// A group of one thread. A group of your own needs these four members.
 struct Thread {
+  /// The number of the calling thread in the group, from 0.
   SLUICE_DEVICE std::uint32_t index() const { return 0; }
+  /// The number of threads.
   SLUICE_DEVICE std::uint32_t size() const { return 1; }
+  /// A barrier of the group. Each thread then sees what the others wrote before it.
   SLUICE_DEVICE void sync() const {}
-  /// What thread 0 has, for all of them.
+  /// Returns thread 0's `value` in all threads.
   SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const { return value; }
 };
 
 #if defined(__HIP__)
 
-/// All threads of a wavefront.
+/// All threads of a wavefront, all of them active.
 struct Warp {
   SLUICE_DEVICE std::uint32_t index() const {
     return __builtin_amdgcn_mbcnt_hi(~0U, __builtin_amdgcn_mbcnt_lo(~0U, 0));
@@ -173,8 +170,8 @@ struct Block {
            __builtin_amdgcn_workgroup_size_z();
   }
   SLUICE_DEVICE void sync() const {
-    // Of the device, not of the block: at that scope a wave does not wait for its stores, only for their order, and the
-    // release of another wave waits for its own stores alone.
+    // The scope is the device, not the workgroup: at the scope of a workgroup a wave waits only for the order of its
+    // stores, not for the stores, and a later release by another wave waits only for the stores of that wave.
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
     wait_for_cache();
     __builtin_amdgcn_s_barrier();
@@ -182,14 +179,14 @@ struct Block {
   }
   SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const {
     static __attribute__((shared)) std::uint64_t first;
-    sync();  // all have read what was here before
+    sync();  // all threads have read the value of the call before
     if (index() == 0) first = value;
     sync();
     return first;
   }
 };
 
-/// Which block of a grid this is, in x and y, and how many there are in x.
+/// The position of this block in its grid, and the number of blocks in x.
 struct Grid {
   SLUICE_DEVICE std::uint32_t x() const { return __builtin_amdgcn_workgroup_id_x(); }
   SLUICE_DEVICE std::uint32_t y() const { return __builtin_amdgcn_workgroup_id_y(); }
@@ -198,7 +195,7 @@ struct Grid {
 
 #elif defined(__CUDACC__)
 
-/// All threads of a warp.
+/// All threads of a warp, all of them active.
 struct Warp {
   SLUICE_DEVICE std::uint32_t index() const {
     std::uint32_t lane;
@@ -219,14 +216,14 @@ struct Block {
   SLUICE_DEVICE void sync() const { __syncthreads(); }
   SLUICE_DEVICE std::uint64_t from_first(std::uint64_t value) const {
     __shared__ std::uint64_t first;
-    sync();  // all have read what was here before
+    sync();  // all threads have read the value of the call before
     if (index() == 0) first = value;
     sync();
     return first;
   }
 };
 
-/// Which block of a grid this is, in x and y, and how many there are in x.
+/// The position of this block in its grid, and the number of blocks in x.
 struct Grid {
   SLUICE_DEVICE std::uint32_t x() const { return blockIdx.x; }
   SLUICE_DEVICE std::uint32_t y() const { return blockIdx.y; }

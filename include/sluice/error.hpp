@@ -9,34 +9,37 @@
 
 namespace sluice {
 
-/// What kind of failure an `Error` is, and so what a program can do about it.
+/// The kind of a failure. It tells a program what to do about an `Error`.
 enum class Code {
   bad_argument,  ///< a value that can never work; nothing was changed
-  mismatch,      ///< the two ends of a channel disagree (bytes per slot)
+  mismatch,      ///< the two ends of a channel disagree about the bytes or the contents of a slot
   misuse,        ///< a call that the order of calls forbids
-  timeout,      ///< a deadline passed; the call changed nothing and may be tried again, unless it ended a stream's wait
-  peer_lost,    ///< the peer died, or ended with the channel open
-  transport,    ///< a backend failed to move data
-  unsupported,  ///< this build or machine cannot do it
+  timeout,       ///< a limit of time was exceeded. A call that blocked the host has changed nothing and may be tried
+                 ///< again. A wait on a stream, or in program order, has failed its channel
+  peer_lost,     ///< the peer died, or ended with the channel open
+  transport,     ///< a backend or a GPU's driver failed to move data
+  unsupported,   ///< this build or machine cannot do it
   out_of_resources,  ///< memory, descriptors or queue entries ran out
-  aborted            ///< `Context::abort` was called, or a stream had stopped, here or at the peer
+  aborted            ///< `Context::abort` was called, or a stream stopped or was destroyed, here or at the peer
 };
 
-/// The enumerator's name, as in logs and messages.
+/// The name of the enumerator, as in logs and messages.
 SLUICE_EXPORT const char* name(Code code) noexcept;
 
-/// Every failure that Sluice reports. `what()` is one complete line: what was attempted, where, with whom.
+/// Every failure that Sluice reports, but for bad settings (see `run`). `what()` is one complete line: the kind, what
+/// was attempted, the ranks, the tag and the epoch.
 class SLUICE_EXPORT Error : public std::runtime_error {
  public:
   Error(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, const std::string& what);
 
   Code code() const noexcept { return code_; }
-  /// The rank that noticed; -1 before there is one.
+  /// The rank that noticed the failure; -1 if there is no rank yet.
   Rank rank() const noexcept { return rank_; }
-  /// The rank at the other end; -1: none.
+  /// The rank at the other end of the channel; -1: the failure concerns no channel.
   Rank peer() const noexcept { return peer_; }
+  /// The tag of the channel; 0 if there is none.
   Tag tag() const noexcept { return tag_; }
-  /// The epoch concerned; 0: none.
+  /// The epoch of the put or wait that failed; 0: none.
   std::uint64_t epoch() const noexcept { return epoch_; }
 
  private:

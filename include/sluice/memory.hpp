@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace sluice {
 
@@ -15,14 +16,17 @@ struct Block;
 struct SliceAccess;
 }  // namespace detail
 
-/// A piece of pinned memory. Shares ownership of it: memory that Sluice allocated lives as long as a slice of it, or a
-/// channel. Only the slots that a channel or a plan gives in program order are lent: they are valid as long as the
-/// channel is open. Copies are cheap; any thread may use them.
+/// A piece of a Region or a Memory. Copies are cheap; any thread may use them.
+///
+/// A slice of a Memory keeps that memory allocated. There is one exception: the slots that `acquire`, `wait` and
+/// `Plan::slot` return in program order keep nothing, and are valid only while their channel is open. A slice of a
+/// Region keeps it pinned, but the memory itself is the program's.
 class SLUICE_EXPORT Slice {
  public:
   /// Empty: no memory, 0 bytes.
   Slice() noexcept = default;
 
+  /// The address of the first byte; nullptr if empty.
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
 
@@ -30,7 +34,8 @@ class SLUICE_EXPORT Slice {
   /// @throws Error{Code::bad_argument} if they do not lie inside this slice.
   Slice slice(std::size_t offset, std::size_t length) const;
 
-  /// The same bytes as elements of T; a rest smaller than one T is left out. The slice must outlive the span.
+  /// The bytes of this slice as elements of T; the last bytes that do not fill a T are left out. The address must be
+  /// aligned for T. The slice must outlive the span.
   template <class T>
   std::span<T> as() const& {
     return {reinterpret_cast<T*>(data()), bytes() / sizeof(T)};
@@ -48,19 +53,21 @@ class SLUICE_EXPORT Slice {
   std::size_t bytes_ = 0;
 };
 
-/// The user's memory, pinned: what `Context::region` returns. The memory stays the user's and must outlive every
-/// channel on it; `close` of such a channel says when it may be freed.
+/// The program's own memory, pinned by `Context::region`. It stays the program's, which frees it after every channel on
+/// it was closed: `close` returns when nothing uses the memory any more. Copies are cheap; any thread may use them.
 class SLUICE_EXPORT Region {
  public:
-  /// Empty.
+  /// Empty: no memory, 0 bytes.
   Region() noexcept = default;
 
+  /// The address of the first byte; nullptr if empty.
   std::byte* data() const noexcept;
   std::size_t bytes() const noexcept;
 
   /// The `length` bytes from `offset`.
   /// @throws Error{Code::bad_argument} if they do not lie inside the region.
   Slice slice(std::size_t offset, std::size_t length) const;
+  /// All bytes.
   Slice all() const;
 
  private:
@@ -68,19 +75,11 @@ class SLUICE_EXPORT Region {
   explicit Region(std::shared_ptr<const detail::Block> block) noexcept : block_(std::move(block)) {}
 
   std::shared_ptr<const detail::Block> block_;
-
-  friend class Memory;
 };
 
-/// Memory that Sluice allocated: pinned, zeroed, and mappable by peers on this machine. Freed with its last slice or
-/// channel.
+/// Memory that `Context::allocate` made: pinned, zeroed, and mappable by peers on this machine. It is freed with its
+/// last Memory, slice or channel.
 class SLUICE_EXPORT Memory : public Region {
- public:
-  /// Empty.
-  Memory() noexcept = default;
-
- private:
-  friend class Context;
   using Region::Region;
 };
 

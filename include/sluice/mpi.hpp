@@ -8,9 +8,12 @@
 
 namespace sluice::mpi {
 
-/// A context on a duplicate of `communicator`, with its ranks; collective over it. MPI is called only in here, from the
-/// calling thread, at any thread level, and must be initialised. Several contexts may live at once.
-/// @throws Error{Code::out_of_resources}, and Error{Code::misuse} where MPI is not initialised.
+/// A context whose ranks are those of `communicator`. Collective: all ranks of the communicator call it, and each
+/// returns when all are ready. MPI must be initialised, at any thread level. Sluice calls MPI only inside this
+/// function, from the calling thread, on a duplicate of the communicator, which is freed before the return. Several
+/// contexts may live at once. The channels must be closed before the program ends MPI.
+/// @throws Error{Code::misuse} if MPI is not initialised, or is finalised already; {Code::bad_argument} for a bad value
+///   in `options` or in a SLUICE_ variable; {Code::transport} for an error that MPI returns; {Code::out_of_resources}.
 SLUICE_EXPORT Context context(MPI_Comm communicator, const Options& options = {});
 
 }  // namespace sluice::mpi

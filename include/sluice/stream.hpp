@@ -17,49 +17,60 @@ struct ihipStream_t;  // hipStream_t is a pointer to this
 
 namespace sluice {
 
-/// A stream without a GPU: a FIFO that one thread runs in order. Word writes and word waits are ordered in it as on a
-/// GPU stream.
+/// A stream without a GPU: a FIFO queue whose items run one after another, in order. The verbs of channels and plans
+/// are items of it, and wait there as on a GPU's stream. Callables run in one thread of the stream's own.
 ///
-/// Any thread may enqueue. A full queue blocks who enqueues, as a CUDA stream does, except from inside the stream
-/// itself, which never blocks. An idle stream uses no CPU. In a child of fork its calls throw
-/// Error{Code::misuse}, and its destructor returns at once.
+/// Any thread may enqueue, also a callable on the stream itself. Enqueueing on a full queue blocks the caller, except
+/// inside the stream, where it never blocks. An idle stream uses no CPU.
+///
+/// In a child of fork, `run` and `synchronize` throw Error{Code::misuse}, and the destructor returns at once.
 class SLUICE_EXPORT HostStream {
  public:
   struct Options {
-    std::size_t capacity = 65536;  ///< items in the queue, rounded up to a power of two
-    int cpu = -1;                  ///< core to run on; -1: any
-    Timeout timeout = kForever;    ///< a channel whose wait lasts longer on this stream fails with Code::timeout
-    /// The first failed wait stops the stream until the next `synchronize`, which throws the failure. A stopped stream
-    /// destroys callables in order without running them. Channels and plans whose verbs it reaches fail with
-    /// Code::aborted.
+    /// The most items in the queue, 1 or more; rounded up to a power of two.
+    std::size_t capacity = 65536;
+    /// The core that the thread runs on; -1: any.
+    int cpu = -1;
+    /// The longest time for which one wait on this stream may last. A wait that lasts longer fails its channel with
+    /// Code::timeout. The limit of the context applies too.
+    Timeout timeout = kForever;
+    /// If true, the first failed wait stops the stream until the next `synchronize`, which throws the failure. A
+    /// stopped stream destroys callables in order without running them. A verb that it reaches fails its channel, or
+    /// all channels of its plan, with Code::aborted.
     bool stop_after_failure = false;
   };
 
+  /// A stream with the default options. @throws Error{Code::out_of_resources} without memory or without a thread.
   HostStream();
-  /// @throws Error{Code::bad_argument} for no capacity or no such core, {Code::out_of_resources} if no thread can be
-  /// had.
+  /// @throws Error{Code::bad_argument} if `capacity` is 0 or there is no core `cpu`; {Code::out_of_resources} without
+  ///   memory for the queue, or without a thread.
   explicit HostStream(Options options);
 
-  /// Runs what can run and ends parked waits: their channels fail with Code::aborted. From inside the stream: not
-  /// allowed.
+  /// Blocks until all enqueued items have run. A wait that is not fulfilled ends, and its channel fails with
+  /// Code::aborted. Must not be called inside the stream.
   ~HostStream();
+  /// The handles of `Stream::host` stay valid. The stream that was moved from is empty: its `run` and `synchronize`
+  /// throw Error{Code::misuse}.
   HostStream(HostStream&&) noexcept;
+  /// Destroys the stream that was here, as the destructor does.
   HostStream& operator=(HostStream&&) noexcept;
 
-  /// Enqueues `work()`; it is moved in, and up to 64 bytes fit without an allocation. What it throws, `synchronize`
-  /// throws.
+  /// Enqueues `work()` and returns. `work` is moved in; up to 64 bytes of it need no allocation. If `work()` throws,
+  /// the stream goes on with the next item, and the next `synchronize` throws the exception.
+  /// @throws Error{Code::misuse} if the stream was moved from, and in a child of fork.
   template <std::invocable F>
   void run(F work) {
     push(Work(std::move(work)));
   }
 
-  /// Blocks until everything enqueued before has run. Restarts a stream that has stopped.
-  /// @throws the first exception that the work threw since the last call; else, if the stream had stopped, the failure
-  ///   that stopped it.
+  /// Blocks until everything that was enqueued before has run. Restarts a stream that has stopped. Failures of channels
+  /// are thrown by `Context::synchronize`.
+  /// @throws the first exception that a callable threw since the last call; else, if the stream had stopped, the Error
+  ///   that stopped it; Error{Code::misuse} inside the stream, if it was moved from, and in a child of fork.
   void synchronize();
 
-  /// True if a `wait`, `acquire` or `put` on this stream has found its channel failed since the last `synchronize`.
-  /// A long callable can check it and return early. Any thread.
+  /// True if a wait on this stream has failed since the last `synchronize`: one of `wait`, `acquire` or `put`, whose
+  /// channel has failed. A long callable can check it and return early. Any thread.
   bool failed() const noexcept;
 
   struct Impl;
@@ -70,43 +81,43 @@ class SLUICE_EXPORT HostStream {
   /// A move-only callable with 64 bytes of its own.
   class Work {
    public:
-    Work() noexcept = default;
     template <class F>
-    explicit Work(F callable);
-    Work(Work&& other) noexcept { take(other); }
-    Work& operator=(Work&& other) noexcept {
-      if (this != &other) {
-        reset();
-        take(other);
+    explicit Work(F callable) {
+      if constexpr (sizeof(F) <= kBytes && alignof(F) <= alignof(std::max_align_t) &&
+                    std::is_nothrow_move_constructible_v<F>) {
+        hold(std::move(callable));
+      } else {
+        hold([on_heap = std::make_unique<F>(std::move(callable))] { (*on_heap)(); });
       }
-      return *this;
     }
-    ~Work() { reset(); }
+    Work(Work&& other) noexcept : operations_(std::exchange(other.operations_, nullptr)) {
+      if (operations_ != nullptr) operations_->relocate(storage_, other.storage_);
+    }
+    ~Work() {
+      if (operations_ != nullptr) operations_->destroy(storage_);
+    }
 
     void operator()() { operations_->call(storage_); }
 
    private:
+    static constexpr std::size_t kBytes = 64;
     struct Operations {
       void (*call)(void*);
       void (*relocate)(void* to, void* from) noexcept;
       void (*destroy)(void*) noexcept;
     };
-    static constexpr std::size_t kBytes = 64;
     template <class F>
-    static constexpr bool kFits = sizeof(F) <= kBytes &&
-                                  alignof(F) <= alignof(std::max_align_t) && std::is_nothrow_move_constructible_v<F>;
-    template <class F>
-    static const Operations kInPlace;
-    template <class F>
-    static const Operations kOnHeap;
+    static constexpr Operations kOperations = {[](void* at) { (*static_cast<F*>(at))(); },
+                                               [](void* to, void* from) noexcept {
+                                                 ::new (to) F(std::move(*static_cast<F*>(from)));
+                                                 static_cast<F*>(from)->~F();
+                                               },
+                                               [](void* at) noexcept { static_cast<F*>(at)->~F(); }};
 
-    void reset() noexcept {
-      if (operations_ != nullptr) operations_->destroy(storage_);
-      operations_ = nullptr;
-    }
-    void take(Work& other) noexcept {
-      operations_ = std::exchange(other.operations_, nullptr);
-      if (operations_ != nullptr) operations_->relocate(storage_, other.storage_);
+    template <class F>
+    void hold(F&& callable) {
+      ::new (storage_) F(std::forward<F>(callable));
+      operations_ = &kOperations<F>;
     }
 
     const Operations* operations_ = nullptr;
@@ -114,52 +125,29 @@ class SLUICE_EXPORT HostStream {
   };
 
   void push(Work work);
-  Impl& in() const;
 
   std::unique_ptr<Impl> impl_;
 };
 
-template <class F>
-HostStream::Work::Work(F callable) {
-  if constexpr (kFits<F>) {
-    ::new (storage_) F(std::move(callable));
-    operations_ = &kInPlace<F>;
-  } else {
-    ::new (storage_) F*(new F(std::move(callable)));
-    operations_ = &kOnHeap<F>;
-  }
-}
-
-template <class F>
-const HostStream::Work::Operations HostStream::Work::kInPlace = {[](void* at) { (*static_cast<F*>(at))(); },
-                                                                 [](void* to, void* from) noexcept {
-                                                                   ::new (to) F(std::move(*static_cast<F*>(from)));
-                                                                   static_cast<F*>(from)->~F();
-                                                                 },
-                                                                 [](void* at) noexcept { static_cast<F*>(at)->~F(); }};
-
-template <class F>
-const HostStream::Work::Operations HostStream::Work::kOnHeap = {
-    [](void* at) { (**static_cast<F**>(at))(); },
-    [](void* to, void* from) noexcept { ::new (to) F*(*static_cast<F**>(from)); },
-    [](void* at) noexcept { delete *static_cast<F**>(at); }};
-
-/// A borrowed stream: a handle and its kind. What it names outlives the channels used on it.
+/// A handle of a stream, which it does not own: the stream must outlive the channels and plans that are used on it.
+/// Copies are cheap; any thread may use them.
 class SLUICE_EXPORT Stream {
  public:
   enum class Kind : std::uint8_t { program_order, host, cuda, hip };
 
-  /// Program order: the calling thread is the stream, and each operation has happened when its call returns.
+  /// Program order: the calling thread is the stream, and runs each verb inside its call.
   Stream() noexcept = default;
   bool operator==(const Stream&) const noexcept = default;
 
   static Stream program_order() noexcept { return {}; }
   static Stream host(HostStream& stream) noexcept { return {Kind::host, stream.impl_.get()}; }
-  /// nullptr is CUDA's legacy default stream, never program order.
+  /// A cudaStream_t. nullptr is CUDA's legacy default stream, never program order.
   static Stream cuda(CUstream_st* stream) noexcept { return {Kind::cuda, stream}; }
+  /// A hipStream_t. nullptr is HIP's default stream.
   static Stream hip(ihipStream_t* stream) noexcept { return {Kind::hip, stream}; }
 
   Kind kind() const noexcept { return kind_; }
+  /// The pointer that the handle was made from; of a HostStream one of Sluice's own; nullptr in program order.
   void* handle() const noexcept { return handle_; }
 
  private:

@@ -7,22 +7,28 @@
 
 namespace sluice {
 
-/// A rank of a context: 0 .. size-1.
+/// The number of a rank in its context, from 0 to size - 1.
 using Rank = int;
 
-/// What tells the channels between two ranks apart, inside a scope.
+/// A number that tells the channels between two ranks apart, inside a context or a scope. Any value.
 using Tag = std::uint32_t;
 
-/// How long a host-blocking call may take.
+/// The longest time for which a call may block the host. 0: the call looks once and does not wait. Time in which the
+/// process is stopped (SIGSTOP, a frozen container) does not count.
 using Timeout = std::chrono::nanoseconds;
 
-/// "Whatever the context says": opening, committing and closing SLUICE_CONNECT_TIMEOUT, everything else SLUICE_TIMEOUT.
+/// The context's own timeout: `connect_timeout()` for `wait_connected`, `commit` and `close`, `timeout()` for all other
+/// calls.
 inline constexpr std::optional<Timeout> kContextTimeout{};
 
-/// No limit of ours; a dead peer still ends the wait.
+/// No limit. A dead peer still ends the wait.
 inline constexpr Timeout kForever = Timeout::max();
 
-/// Where memory lives. Without a GPU, `pinned` and `device` mean host memory, and `describe()` says so.
-enum class Space { host, pinned, device };
+/// A kind of memory. Without a GPU, `pinned` and `device` are host memory too, and `describe()` of a channel says so.
+enum class Space {
+  host,    ///< memory of the host
+  pinned,  ///< memory of the host that the GPU's driver has registered
+  device   ///< memory of a GPU
+};
 
 }  // namespace sluice
