@@ -8,6 +8,8 @@
 
 #include <sluice/types.hpp>
 
+#include <sys/socket.h>
+
 #include <string>
 #include <vector>
 
@@ -58,7 +60,10 @@ Place launched(const base::Env& env);
 /// wait to be accepted there, try again.
 base::Fd connect_to(const std::string& job, Rank peer);
 
-/// Whether the process at the other end belongs to the same user: the name of a job is no secret.
+/// The process at the other end; its number is 0 if this kernel does not show it.
+ucred process_behind(const base::Fd& connection) noexcept;
+
+/// True if the process at the other end belongs to the same user: the name of a job is no secret.
 bool trusted(const base::Fd& connection);
 
 }  // namespace sluice::runtime

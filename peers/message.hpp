@@ -2,6 +2,9 @@
 // What ranks say to each other outside the data path, and how it is put into packets.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <stdexcept>
@@ -36,23 +39,17 @@ class Writer {
 
   template <class T>
   requires std::is_trivially_copyable_v<T> Writer& put(const T& value) {
-    append(&value, sizeof value);
-    return *this;
+    return append(std::as_bytes(std::span(&value, 1)));
   }
   Writer& text(std::string_view text) { return blob(std::as_bytes(std::span(text))); }
-  Writer& blob(std::span<const std::byte> blob) {
-    put(static_cast<std::uint32_t>(blob.size()));
-    append(blob.data(), blob.size());
-    return *this;
-  }
+  Writer& blob(std::span<const std::byte> blob) { return put(static_cast<std::uint32_t>(blob.size())).append(blob); }
 
   backends::Blob take() { return std::move(bytes_); }
 
  private:
-  void append(const void* data, std::size_t bytes) {
-    const std::size_t before = bytes_.size();
-    bytes_.resize(before + bytes);
-    if (bytes != 0) std::memcpy(bytes_.data() + before, data, bytes);
+  Writer& append(std::span<const std::byte> bytes) {
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return *this;
   }
 
   backends::Blob bytes_;
@@ -69,13 +66,18 @@ class Reader {
     std::memcpy(&value, next(sizeof value).data(), sizeof value);
     return value;
   }
-  backends::Blob blob() {
+  /// What `Writer::blob` has written, as values of T.
+  template <class T>
+  std::vector<T> list() {
     const auto bytes = next(get<std::uint32_t>());
-    return {bytes.begin(), bytes.end()};
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::copy_n(bytes.data(), values.size() * sizeof(T), reinterpret_cast<std::byte*>(values.data()));
+    return values;
   }
+  backends::Blob blob() { return list<std::byte>(); }
   std::string text() {
-    const auto bytes = next(get<std::uint32_t>());
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    const auto bytes = list<char>();
+    return {bytes.begin(), bytes.end()};
   }
   bool over() const noexcept { return rest_.empty(); }
 

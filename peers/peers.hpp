@@ -4,9 +4,6 @@
 // noticed, or that of its process; of a peer on another host also that it does not answer for a while.
 #pragma once
 
-#include <poll.h>
-#include <sys/types.h>
-
 #include <chrono>
 #include <deque>
 #include <map>
@@ -93,37 +90,26 @@ class Peers {
   void close() noexcept;
 
  private:
-  /// Accepted, not yet heard of.
-  struct Stranger {
-    Wire wire;
-    base::Clock::time_point until;  ///< when one from another host must have shown that it knows the secret
-  };
-
   bool here(const Peer& peer) const noexcept { return place_.roster.same_host(place_.rank, peer.rank); }
-  void connect(Peer& peer);
-  void connect_inside(Peer& peer);
   void connect_here(Peer& peer);
   void starve(Peer& peer);
   void call(Peer& peer);
   void complain(Peer& peer, int error) const;
   void call_failed(Peer& peer, int error);
-  void give_up_late_call(Peer& peer);
   void flush(Peer& peer);
   void out_is_over(Peer& peer);
-  int prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
-  int patience_with(const Peer& peer, std::vector<pollfd>& sockets) const;
+  base::Clock::time_point prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
   void accept();
-  void accept_calls();
   base::Fd accept_one(const base::Fd& listener);
   void hear(Peer& peer);
   void listen_to(Peer& peer);
-  void hear_strangers();
-  bool identify(Stranger& stranger);
+  void hear_pending();
+  void identify(Wire& wire, const backends::Blob& packet);
   void greet(Peer& peer, Reader& greeting);
   void tend(Peer& peer);
   void choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs);
-  void lose(Peer& peer, const std::string& why);
-  void lose(Peer& peer, const std::string& how, int error);
+  /// @param how  what follows the peer's name in the text of errors @param error  an errno, to be added; 0: none
+  void lose(Peer& peer, const std::string& how, int error = 0);
   Packet greeting() const;
 
   const Place& place_;
@@ -131,7 +117,7 @@ class Peers {
   const backends::Transports& transports_;
   Audience& audience_;
   std::map<Rank, Peer> peers_;
-  std::vector<Stranger> strangers_;
+  std::vector<PendingConnection> pending_;
   bool lack_ = false;  // of descriptors, since `serve` was called
 };
 

@@ -36,17 +36,13 @@ class [[gnu::visibility("default")]] Roster {
   bool same_host(Rank one, Rank other) const noexcept;
   const base::Endpoint& listener_of(Rank rank) const noexcept { return home(rank).listener; }
   /// What the ranks of this job know and nobody else does.
-  const Secret& secret() const noexcept { return table_->secret; }
+  const Secret& secret() const noexcept { return *table_; }
 
  private:
-  struct Table {
-    Secret secret;
-    std::uint64_t ranks;
-  };
-  static constexpr std::size_t bytes_for(std::size_t ranks) { return sizeof(Table) + ranks * sizeof(Home); }
+  static constexpr std::size_t bytes_for(std::size_t ranks) { return sizeof(Secret) + ranks * sizeof(Home); }
   const Home& home(Rank rank) const noexcept { return reinterpret_cast<const Home*>(table_.get() + 1)[rank]; }
 
-  std::shared_ptr<const Table> table_;  // mapped
+  std::shared_ptr<const Secret> table_;  // mapped; the homes follow it
 };
 
 }  // namespace sluice::runtime
