@@ -2,7 +2,6 @@
 #include "launch/child.hpp"
 
 #include "base/env.hpp"
-#include "runtime/report.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -27,10 +26,6 @@ namespace sluice::runtime {
 
 namespace {
 
-[[noreturn]] void fail(int error, const std::string& what) {
-  throw std::system_error(error, std::generic_category(), what);
-}
-
 struct Pipe {
   base::Fd read;
   base::Fd write;
@@ -38,14 +33,8 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno, "cannot start a rank");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) base::throw_not_opened("cannot start a rank");
   return {base::Fd(ends[0]), base::Fd(ends[1])};
-}
-
-std::uint64_t inode_of(const base::Fd& fd) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail(errno, "cannot start a rank");
-  return status.st_ino;
 }
 
 std::vector<std::string> whole_environment(const std::vector<std::string>& more) {
@@ -91,25 +80,19 @@ struct Exec {
   ::_exit(2);
 }
 
-// What `become` could not do; 0: the program runs.
-int exec_error(const base::Fd& from) {
-  int error = 0;
-  while (::read(from.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
-  }
-  return error;
-}
-
-pid_t fork_and_exec(Exec exec, const std::string& path) {
+pid_t fork_and_exec(Exec exec) {
   Pipe errors = make_pipe();
   exec.error_to = errors.write.get();
   const pid_t pid = ::fork();
-  if (pid < 0) fail(errno, "cannot start a rank");
+  if (pid < 0) base::throw_not_opened("cannot start a rank");
   if (pid == 0) become(exec);
   errors.write = base::Fd();
-  const int error = exec_error(errors.read);
+  int error = 0;  // of `become`
+  while (::read(errors.read.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
+  }
   if (error == 0) return pid;
   ::waitpid(pid, nullptr, 0);
-  fail(error, "cannot execute " + path);
+  throw std::system_error(error, std::generic_category(), std::string("cannot execute ") + exec.path);
 }
 
 // It may be that of another name space of processes, which have other numbers there.
@@ -125,28 +108,29 @@ bool executable(const std::string& path) {
 
 }  // namespace
 
-Child::Child(const Program& program, std::span<const Gift> gifts) {
+Child::Child(const Program& program) {
   Pipe life = make_pipe();
   NewReport report = new_report();
-  report.words->launcher = inode_of(life.write);
+  struct stat status {};
+  if (::fstat(life.write.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
+  report.words->launcher = status.st_ino;
+  auto descriptors = program.descriptors;
+  descriptors.emplace_back("SLUICE_REPORT_FD", report.page.get());
+  descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.write.get());
   std::vector<std::string> environment = whole_environment(program.environment);
   std::vector<int> fds;
-  const auto give = [&](const Gift& gift) {
-    environment.push_back(std::string(gift.variable) + "=" + std::to_string(gift.fd));
-    fds.push_back(gift.fd);
-  };
-  give({"SLUICE_REPORT_FD", report.page.get()});
-  give({"SLUICE_LAUNCHER_FD", life.write.get()});
-  for (const Gift& gift : gifts) give(gift);
+  for (const auto& [variable, fd] : descriptors) {
+    environment.push_back(variable + "=" + std::to_string(fd));
+    fds.push_back(fd);
+  }
   std::vector<char*> arguments = program.arguments;
   arguments.push_back(nullptr);
 
   const base::Fd nothing = program.reads_input ? base::Fd() : base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!program.reads_input && !nothing) fail(errno, "cannot open /dev/null for a rank");
+  if (!program.reads_input && !nothing) base::throw_not_opened("cannot open /dev/null for a rank");
   const std::vector<char*> variables = pointers(environment);
   pid_ = fork_and_exec(
-      {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, nothing.get(), -1},
-      program.path);
+      {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, nothing.get(), -1});
   report_ = std::move(report.words);
   held_ = std::move(life.read);
 }
@@ -175,21 +159,14 @@ bool Child::ignores(int signal) const {
 
 Ending Child::ended(int status) {
   pid_ = -1;
-  Ending ending;
-  ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  ending.code = ending.signal != 0 ? 128 + ending.signal : WEXITSTATUS(status);
-  return ending;
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  return {signal != 0 ? 128 + signal : WEXITSTATUS(status), signal};
 }
 
 std::vector<Descendant> descendants() {
-  struct Process {
-    pid_t pid;
-    pid_t parent;
-    std::string name;
-  };
-  std::vector<Process> all;
-  std::error_code unreadable;
   if (!proc_is_ours()) return {};
+  std::vector<Descendant> all;
+  std::error_code unreadable;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
     std::ifstream stat(entry.path() / "stat");
     std::string line;
@@ -199,12 +176,14 @@ std::vector<Descendant> descendants() {
     const std::size_t close = line.rfind(") ");
     if (close == std::string::npos || close < open || line.compare(close + 2, 2, "Z ") == 0) continue;
     all.push_back(
-        {std::atoi(line.c_str()), std::atoi(line.c_str() + close + 4), line.substr(open + 2, close - open - 2)});
+        {std::atoi(line.c_str()), std::atoi(line.c_str() + close + 4), -1, line.substr(open + 2, close - open - 2)});
   }
-  std::vector<Descendant> found = {{::getpid(), -1, ""}};
+  std::vector<Descendant> found = {{::getpid(), -1, -1, ""}};
   for (std::size_t i = 0; i < found.size(); ++i) {
-    for (const Process& one : all) {
-      if (one.parent == found[i].pid) found.push_back({one.pid, i == 0 ? one.pid : found[i].child, one.name});
+    for (const Descendant& one : all) {
+      if (one.parent != found[i].pid) continue;
+      found.push_back(one);
+      found.back().child = i == 0 ? one.pid : found[i].child;
     }
   }
   found.erase(found.begin());

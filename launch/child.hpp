@@ -9,7 +9,6 @@
 
 #include <csignal>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,21 +30,12 @@ class Child {
     std::vector<std::string> environment;  ///< besides this process's own
     sigset_t blocked;                      ///< the signals that the child blocks
     bool reads_input = true;               ///< this process's standard input; else /dev/null
+    /// Descriptors that the child inherits besides the standard streams, each after the variable that has its number.
+    std::vector<std::pair<std::string, int>> descriptors;
   };
 
-  /// A descriptor for the child.
-  struct Gift {
-    const char* variable;  ///< which tells the child its number
-    int fd;
-  };
-
-  /// Starts the program, which inherits the gifts and the standard streams.
-  /// @throws std::system_error, also if the program cannot be executed
-  Child(const Program& program, std::span<const Gift> gifts);
-  Child(Child&& other) noexcept
-      : report_(std::move(other.report_)), held_(std::move(other.held_)), pid_(std::exchange(other.pid_, -1)),
-        killed_(other.killed_) {}
-  Child& operator=(Child&&) = delete;
+  /// Starts the program. @throws std::system_error, also if the program cannot be executed
+  explicit Child(const Program& program);
   /// Kills the child if it is still there.
   ~Child();
 
@@ -70,6 +60,7 @@ class Child {
 /// A process that comes of this one.
 struct Descendant {
   pid_t pid = -1;
+  pid_t parent = -1;
   pid_t child = -1;  ///< the child of this process that it comes of, or is
   std::string name;
 };

@@ -54,46 +54,36 @@ void check(int result) {
   fail(Code::transport, -1, std::string("MPI failed while a context was opened: ") + text.data());
 }
 
-/// A communicator of our own, freed at the end.
+/// A duplicate of a communicator, freed at the end.
 class Communicator {
  public:
-  static Communicator duplicate(MPI_Comm of) {
-    Communicator made;
-    check(MPI_Comm_dup(of, &made.handle_));
-    return made;
-  }
-  Communicator(Communicator&& other) noexcept : handle_(std::exchange(other.handle_, MPI_COMM_NULL)) {}
-  Communicator& operator=(Communicator&&) = delete;
-  ~Communicator() {
-    if (handle_ != MPI_COMM_NULL) MPI_Comm_free(&handle_);
-  }
+  explicit Communicator(MPI_Comm of) { check(MPI_Comm_dup(of, &handle_)); }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator() { MPI_Comm_free(&handle_); }
 
   MPI_Comm get() const noexcept { return handle_; }
-  int rank() const {
-    int rank = 0;
-    check(MPI_Comm_rank(handle_, &rank));
-    return rank;
-  }
-  int size() const {
-    int size = 0;
-    check(MPI_Comm_size(handle_, &size));
-    return size;
-  }
 
  private:
-  Communicator() noexcept = default;
   MPI_Comm handle_ = MPI_COMM_NULL;
 };
 
-bool initialized() {
-  int yes = 0;
-  MPI_Initialized(&yes);
-  return yes != 0;
+Rank rank_in(MPI_Comm communicator) {
+  Rank rank = 0;
+  check(MPI_Comm_rank(communicator, &rank));
+  return rank;
 }
 
-bool finalized() {
+int size_of(MPI_Comm communicator) {
+  int size = 0;
+  check(MPI_Comm_size(communicator, &size));
+  return size;
+}
+
+/// What MPI_Initialized or MPI_Finalized says.
+bool is_true(int (*question)(int*)) {
   int yes = 0;
-  MPI_Finalized(&yes);
+  question(&yes);
   return yes != 0;
 }
 
@@ -107,7 +97,7 @@ Container from_rank_zero(Container value, const Communicator& ranks) {
 // What every rank has, by rank.
 template <class Value>
 std::vector<Value> from_all(const Value& mine, const Communicator& ranks) {
-  std::vector<Value> all(static_cast<std::size_t>(ranks.size()));
+  std::vector<Value> all(static_cast<std::size_t>(size_of(ranks.get())));
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, ranks.get()));
   return all;
 }
@@ -146,10 +136,12 @@ Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, 
 }
 
 Place find_place(MPI_Comm communicator, const base::Env& env) {
-  const Communicator ranks = Communicator::duplicate(communicator);
+  const Communicator ranks(communicator);
+  const Rank rank = rank_in(ranks.get());
+  const int size = size_of(ranks.get());
   const std::vector<base::Host> hosts = from_all(base::this_host(), ranks);
-  const bool several_hosts = std::ranges::count(hosts, hosts.front()) < ranks.size();
-  Place place{ranks.rank(), ranks.size(), ranks.rank(), ranks.size(), from_rank_zero(new_job(), ranks), {}, {}, {}};
+  const bool several_hosts = std::ranges::count(hosts, hosts.front()) < size;
+  Place place{rank, size, rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
   listen_together(place, several_hosts, env.interface, ranks);
   if (!several_hosts) return place;
   place.roster = exchange_homes(place, hosts, ranks);
@@ -165,17 +157,17 @@ Context open_on(MPI_Comm communicator, const base::Env& env, const Options& opti
 class Session {
  public:
   Session(int argc, char** argv) {
-    if (initialized()) return;
+    if (is_true(MPI_Initialized)) return;
     int provided = 0;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
-    farewell_ = base::make_here<Communicator>(Communicator::duplicate(MPI_COMM_WORLD));
+    farewell_ = base::make_here<Communicator>(MPI_COMM_WORLD);
   }
 
   /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed, and without it the launcher
   /// ends all at once, before they can say what they lost. So a rank that failed gives the others the time that
   /// sluice-run gives, and then ends the job. A child that it has forked is no rank.
   void end(Outcome outcome) {
-    if (!farewell_ || !origin_.here() || finalized()) return;
+    if (!farewell_ || !origin_.here() || is_true(MPI_Finalized)) return;
     MPI_Request everyone = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(farewell_->get(), &everyone));
     const bool patient = outcome == Outcome::done;
@@ -202,17 +194,10 @@ class Session {
   base::Origin origin_;
 };
 
-Rank world_rank() {
-  Rank rank = 0;
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-  return rank;
-}
-
 /// Why MPI has not found all ranks that the launcher has started; empty: as far as it tells, all.
 std::string missing_ranks() {
   const auto launcher = other_launcher();
-  int size = 0;
-  check(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  const int size = size_of(MPI_COMM_WORLD);
   if (!launcher || size >= launcher->ranks) {
     if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
     return {};
@@ -229,7 +214,7 @@ std::string missing_ranks() {
 namespace mpi {
 
 Context context(MPI_Comm communicator, const Options& options) {
-  if (!runtime::initialized() || runtime::finalized()) {
+  if (!runtime::is_true(MPI_Initialized) || runtime::is_true(MPI_Finalized)) {
     runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
   }
   try {
@@ -254,7 +239,7 @@ extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluic
     throw std::invalid_argument(why);
   }
   const Outcome outcome = run_rank(
-      world_rank(), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
+      rank_in(MPI_COMM_WORLD), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
   session.end(outcome);
   return outcome;
 }
