@@ -108,7 +108,7 @@ bool executable(const std::string& path) {
 
 }  // namespace
 
-Child::Child(const Program& program) {
+Child::Child(const Program& program) : name_(program.name) {
   Pipe life = make_pipe();
   NewReport report = new_report();
   struct stat status {};

@@ -25,13 +25,14 @@ struct Ending {
 class Child {
  public:
   struct Program {
+    std::string name;  ///< for messages
     std::string path;
     std::vector<char*> arguments;          ///< the program's name first; no null at the end
     std::vector<std::string> environment;  ///< besides this process's own
     sigset_t blocked;                      ///< the signals that the child blocks
     bool reads_input = true;               ///< this process's standard input; else /dev/null
     /// Descriptors that the child inherits besides the standard streams, each after the variable that has its number.
-    std::vector<std::pair<std::string, int>> descriptors;
+    std::vector<std::pair<std::string, int>> descriptors{};
   };
 
   /// Starts the program. @throws std::system_error, also if the program cannot be executed
@@ -39,6 +40,7 @@ class Child {
   /// Kills the child if it is still there.
   ~Child();
 
+  const std::string& name() const noexcept { return name_; }
   bool running() const noexcept { return pid_ >= 0; }
   bool is(pid_t pid) const noexcept { return pid_ == pid; }
   void kill(int signal) noexcept;
@@ -51,6 +53,7 @@ class Child {
   const ProcessReport& report() const noexcept { return *report_; }
 
  private:
+  std::string name_;
   std::shared_ptr<ProcessReport> report_;
   base::Fd held_;   // an end of a pipe, which ends with this process: so ranks notice that behind a wrapper, too
   pid_t pid_ = -1;  // once it has ended: -1, as the number may be another process's

@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -129,9 +128,8 @@ void listen_together(Place& place, bool several_hosts, const std::string& interf
 
 Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, const Communicator& ranks) {
   const auto secret = from_rank_zero(new_secret(), ranks);
-  std::map<base::Host, std::uint32_t> numbers;
-  for (const base::Host& host : hosts) numbers.try_emplace(host, static_cast<std::uint32_t>(numbers.size()));
-  const Home mine{base::own_end(place.tcp_listener), numbers[hosts[static_cast<std::size_t>(place.rank)]]};
+  const auto number = std::ranges::find(hosts, hosts[static_cast<std::size_t>(place.rank)]) - hosts.begin();
+  const Home mine{base::own_end(place.tcp_listener), static_cast<std::uint32_t>(number)};
   return Roster(Roster::write(secret, from_all(mine, ranks)), place.size);
 }
 
@@ -170,26 +168,19 @@ class Session {
     if (!farewell_ || !origin_.here() || is_true(MPI_Finalized)) return;
     MPI_Request everyone = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(farewell_->get(), &everyone));
-    const bool patient = outcome == Outcome::done;
-    if (!arrive(everyone, patient ? Clock::time_point::max() : Clock::now() + kGrace)) {
+    const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
+    for (int arrived = 0;;) {
+      check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
+      if (arrived != 0) break;
       // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
-      MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
+      if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
+      std::this_thread::sleep_for(kFarewellStep);
     }
     farewell_.reset();
     MPI_Finalize();
   }
 
  private:
-  static bool arrive(MPI_Request& everyone, Clock::time_point deadline) {
-    for (;;) {
-      int arrived = 0;
-      check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
-      if (arrived != 0) return true;
-      if (Clock::now() >= deadline) return false;
-      std::this_thread::sleep_for(kFarewellStep);
-    }
-  }
-
   std::shared_ptr<Communicator> farewell_;
   base::Origin origin_;
 };

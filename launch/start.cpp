@@ -97,21 +97,6 @@ Outcome run_start(const Start& start) {
   return run_place(alone(), start);
 }
 
-/// The exit code of `work`, or of what it threw, or of a timeline that could not be written.
-template <class Work>
-int guarded(Work work) {
-  try {
-    const int code = work();
-    return code == 0 && base::trace::lost() ? 1 : code;
-  } catch (const std::invalid_argument& error) {
-    base::write_line(std::string("sluice: ") + error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    base::write_line(std::string("sluice: ") + error.what());
-    return 1;
-  }
-}
-
 void check_backends(std::string_view chosen, const char* where) {
   for (const std::string_view word : base::words_of(chosen)) {
     const auto found = backends::find_backend(word);
@@ -153,6 +138,20 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
   return outcome;
 }
 
+int guarded(const char* name, const std::function<int()>& work) {
+  const auto say = [name](const std::exception& error) { base::write_line(std::string(name) + ": " + error.what()); };
+  try {
+    const int code = work();
+    return code == 0 && base::trace::lost() ? 1 : code;
+  } catch (const std::invalid_argument& error) {
+    say(error);
+    return 2;
+  } catch (const std::exception& error) {
+    say(error);
+    return 1;
+  }
+}
+
 base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
@@ -178,7 +177,7 @@ base::Env settings(const Options& options) {
 }  // namespace runtime
 
 int run(int argc, char** argv, const Body& body, const Options& options) {
-  return runtime::guarded([&] {
+  return runtime::guarded("sluice", [&] {
     if (!base::first_run_in_process()) {
       throw std::invalid_argument(
           "sluice::run may be called once a process, also where two plug-ins have a copy of the library each, and in "
@@ -195,7 +194,7 @@ int run(int argc, char** argv, const Body& body, const Options& options) {
 }
 
 int run_threads(int ranks, const Body& body, const Options& options) {
-  return runtime::guarded([&] {
+  return runtime::guarded("sluice", [&] {
     const base::Env env = runtime::settings(options);
     return runtime::exit_code(runtime::run_places(ranks, {0, nullptr, body, options, env}));
   });

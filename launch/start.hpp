@@ -40,6 +40,10 @@ using Starter = Outcome (*)(const Start&);
 [[gnu::visibility("default")]] Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body,
                                                 InsideRun inside = {});
 
+/// The exit code of `work`, or of what it threw, which is one line on stderr after `name`, or of a timeline that could
+/// not be written.
+int guarded(const char* name, const std::function<int()>& work);
+
 /// Reads the environment, and checks that the backends it names exist. @throws std::invalid_argument
 base::Env checked_env();
 
