@@ -16,7 +16,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -37,33 +36,19 @@ Pipe make_pipe() {
   return {base::Fd(ends[0]), base::Fd(ends[1])};
 }
 
-std::vector<std::string> whole_environment(const std::vector<std::string>& more) {
-  std::vector<std::string> all;
+void add_own_environment(std::vector<std::string>& variables) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     // A launcher that was itself started by a launcher hands nothing of it on.
-    if (!base::launchers_own(text.substr(0, text.find('=')))) all.emplace_back(text);
+    if (!base::launchers_own(text.substr(0, text.find('=')))) variables.emplace_back(text);
   }
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& strings) {
-  std::vector<char*> all;
-  all.reserve(strings.size() + 1);
-  for (std::string& text : strings) all.push_back(text.data());
-  all.push_back(nullptr);
-  return all;
 }
 
 /// All that the child needs between fork and exec, made ready before: there, nothing may allocate or lock.
 struct Exec {
-  const char* path;
-  char* const* arguments;
+  const Child::Program& program;
   char* const* environment;
-  const sigset_t* blocked;
   pid_t parent;
-  std::span<const int> inherited;
   int input;  ///< -1: this process's
   int error_to;
 };
@@ -71,10 +56,10 @@ struct Exec {
 [[noreturn]] void become(const Exec& exec) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != exec.parent) ::_exit(1);  // the launcher died before that took effect
-  ::sigprocmask(SIG_SETMASK, exec.blocked, nullptr);
-  for (const int fd : exec.inherited) ::fcntl(fd, F_SETFD, 0);
+  ::sigprocmask(SIG_SETMASK, &exec.program.blocked, nullptr);
+  for (const auto& [variable, fd] : exec.program.descriptors) ::fcntl(fd, F_SETFD, 0);
   if (exec.input >= 0) ::dup2(exec.input, STDIN_FILENO);
-  ::execve(exec.path, exec.arguments, exec.environment);
+  ::execve(exec.program.path.c_str(), exec.program.arguments.data(), exec.environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(exec.error_to, &error, sizeof(error));
   ::_exit(2);
@@ -92,7 +77,7 @@ pid_t fork_and_exec(Exec exec) {
   }
   if (error == 0) return pid;
   ::waitpid(pid, nullptr, 0);
-  throw std::system_error(error, std::generic_category(), std::string("cannot execute ") + exec.path);
+  throw std::system_error(error, std::generic_category(), "cannot execute " + exec.program.path);
 }
 
 // It may be that of another name space of processes, which have other numbers there.
@@ -108,29 +93,25 @@ bool executable(const std::string& path) {
 
 }  // namespace
 
-Child::Child(const Program& program) : name_(program.name) {
+Child::Child(Program program) : name_(program.name) {
   Pipe life = make_pipe();
   NewReport report = new_report();
   struct stat status {};
   if (::fstat(life.write.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
   report.words->launcher = status.st_ino;
-  auto descriptors = program.descriptors;
-  descriptors.emplace_back("SLUICE_REPORT_FD", report.page.get());
-  descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.write.get());
-  std::vector<std::string> environment = whole_environment(program.environment);
-  std::vector<int> fds;
-  for (const auto& [variable, fd] : descriptors) {
-    environment.push_back(variable + "=" + std::to_string(fd));
-    fds.push_back(fd);
-  }
-  std::vector<char*> arguments = program.arguments;
-  arguments.push_back(nullptr);
+  program.descriptors.emplace_back("SLUICE_REPORT_FD", report.page.get());
+  program.descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.write.get());
+  for (const auto& [variable, fd] : program.descriptors)
+    program.environment.push_back(variable + "=" + std::to_string(fd));
+  add_own_environment(program.environment);
+  std::vector<char*> variables;
+  for (std::string& variable : program.environment) variables.push_back(variable.data());
+  variables.push_back(nullptr);
+  program.arguments.push_back(nullptr);
 
   const base::Fd nothing = program.reads_input ? base::Fd() : base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!program.reads_input && !nothing) base::throw_not_opened("cannot open /dev/null for a rank");
-  const std::vector<char*> variables = pointers(environment);
-  pid_ = fork_and_exec(
-      {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, nothing.get(), -1});
+  pid_ = fork_and_exec({program, variables.data(), ::getpid(), nothing.get(), -1});
   report_ = std::move(report.words);
   held_ = std::move(life.read);
 }

@@ -36,7 +36,7 @@ class Child {
   };
 
   /// Starts the program. @throws std::system_error, also if the program cannot be executed
-  explicit Child(const Program& program);
+  explicit Child(Program program);
   /// Kills the child if it is still there.
   ~Child();
 

@@ -59,7 +59,7 @@ class Job {
     report_end();
     while ((children_left() && !blind_) || !partners_.empty()) {
       wait_for_events();
-      while (const auto arrived = signals_.next()) arrived->signal == SIGCHLD ? reap() : pass_on(*arrived);
+      while (const auto arrived = signals_.next()) arrived->ssi_signo == SIGCHLD ? reap() : pass_on(*arrived);
       for (std::size_t i = 0; i < partners_.size(); ++i) hear(partners_[i]);
       if (Clock::now() >= ignoring_) kill_those_that_ignore();
       if (deadline_ && Clock::now() >= deadline_->at) kill_the_rest(std::exchange(deadline_, {})->why);
@@ -125,8 +125,8 @@ class Job {
     kill_the_rest("the sluice-run that started this one is gone");
   }
 
-  void pass_on(Signals::Arrived arrived) {
-    const int signal = arrived.signal;
+  void pass_on(const signalfd_siginfo& arrived) {
+    const auto signal = static_cast<int>(arrived.ssi_signo);
     const bool request = signal == SIGTERM || signal == SIGINT;
     if (running_ == 0 && (request || signal == SIGHUP || signal == SIGQUIT)) {
       // No rank is left here, and the user does not want to wait for those of other hosts.
@@ -137,8 +137,9 @@ class Job {
       if (asked_ != 0) return kill_the_rest("still running at the second signal that was to end it");
       ask_to_end(signal);
     }
-    // The kernel ignores SIGTSTP in a group of processes without a shell.
-    if (!arrived.everywhere) send(signal == SIGTSTP ? SIGSTOP : signal);
+    // The kernel has sent its own signals, such as that of Ctrl-C, to the whole group of processes. It ignores SIGTSTP
+    // in a group without a shell.
+    if (arrived.ssi_code != SI_KERNEL) send(signal == SIGTSTP ? SIGSTOP : signal);
     if (signal == SIGTSTP) ::raise(SIGSTOP);  // the SIGCONT that ends this is passed on in turn
   }
 

@@ -64,12 +64,12 @@ class Flags {
 
   Request parse() {
     while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !over_) {
-      const std::string flag(split(arguments_[next_++]));
-      const auto found = actions_.find(flag);
-      if (found == actions_.end()) throw std::invalid_argument("unknown flag " + flag + " (sluice-run --help)");
-      if (!given_.insert(flag).second) throw std::invalid_argument(flag + " is given twice");
-      found->second(flag);
-      if (attached_) throw std::invalid_argument(flag + " takes no value");
+      flag_ = split(arguments_[next_++]);
+      const auto found = actions_.find(flag_);
+      if (found == actions_.end()) throw std::invalid_argument("unknown flag " + flag_ + " (sluice-run --help)");
+      if (!given_.insert(flag_).second) throw std::invalid_argument(flag_ + " is given twice");
+      found->second();
+      if (attached_) throw std::invalid_argument(flag_ + " takes no value");
     }
     if (request_.help || request_.version) return request_;
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
@@ -80,8 +80,6 @@ class Flags {
   }
 
  private:
-  using Action = std::function<void(const std::string& flag)>;
-
   /// The flag without the value that is attached to it: -n2, -n=2, -np=2, --trace=FILE.
   std::string_view split(std::string_view argument) {
     attached_.reset();
@@ -96,17 +94,17 @@ class Flags {
     return argument.substr(0, equals);
   }
 
-  std::string_view value(const std::string& flag, const std::string& what) {
+  std::string_view value(const std::string& what) {
     if (attached_) return *std::exchange(attached_, {});
     if (next_ < arguments_.size()) return arguments_[next_++];
-    throw std::invalid_argument(flag + " takes " + what);
+    throw std::invalid_argument(flag_ + " takes " + what);
   }
 
-  int number(const std::string& flag, const std::string& what, int least) {
-    const std::string_view text = value(flag, what);
+  int number(const std::string& what, int least) {
+    const std::string_view text = value(what);
     const auto number = number_in(text);
     if (number && *number >= least) return *number;
-    throw std::invalid_argument(flag + " takes " + what + ", " + std::to_string(least) + " or more, not \"" +
+    throw std::invalid_argument(flag_ + " takes " + what + ", " + std::to_string(least) + " or more, not \"" +
                                 std::string(text) + "\"");
   }
 
@@ -123,24 +121,25 @@ class Flags {
 
   std::span<char*> arguments_;
   std::size_t next_ = 0;
+  std::string flag_;   // that is being read
   bool over_ = false;  // what follows is the program
   std::optional<std::string_view> attached_;
   std::set<std::string> given_;
   Request request_;
-  const std::map<std::string, Action> actions_ = {
-      {"-n", [this](auto& flag) { request_.ranks = number(flag, "the number of ranks", 1); }},
-      {"--threads", [this](auto&) { request_.threads = true; }},
-      {"--keep-going", [this](auto&) { request_.keep_going = true; }},
-      {"--kill-after", [this](auto& flag) { request_.kill_after = std::chrono::seconds(number(flag, "seconds", 0)); }},
-      {"--stdin", [this](auto& flag) { request_.readers = readers(value(flag, "first, all or none")); }},
-      {"--trace", [this](auto& flag) { request_.trace = value(flag, "a file"); }},
-      {"--hosts", [this](auto& flag) { request_.hosts = number(flag, "the number of hosts", 1); }},
-      {"--host", [this](auto& flag) { request_.host = number(flag, "the index of this host", 0); }},
-      {"--meet", [this](auto& flag) { request_.meet = meeting_point(value(flag, "HOST:PORT")); }},
-      {"-h", [this](auto&) { over_ = request_.help = true; }},
-      {"--help", [this](auto&) { over_ = request_.help = true; }},
-      {"--version", [this](auto&) { over_ = request_.version = true; }},
-      {"--", [this](auto&) { over_ = true; }}};
+  const std::map<std::string, std::function<void()>> actions_ = {
+      {"-n", [this] { request_.ranks = number("the number of ranks", 1); }},
+      {"--threads", [this] { request_.threads = true; }},
+      {"--keep-going", [this] { request_.keep_going = true; }},
+      {"--kill-after", [this] { request_.kill_after = std::chrono::seconds(number("seconds", 0)); }},
+      {"--stdin", [this] { request_.readers = readers(value("first, all or none")); }},
+      {"--trace", [this] { request_.trace = value("a file"); }},
+      {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},
+      {"--host", [this] { request_.host = number("the index of this host", 0); }},
+      {"--meet", [this] { request_.meet = meeting_point(value("HOST:PORT")); }},
+      {"-h", [this] { over_ = request_.help = true; }},
+      {"--help", [this] { over_ = request_.help = true; }},
+      {"--version", [this] { over_ = request_.version = true; }},
+      {"--", [this] { over_ = true; }}};
 };
 
 }  // namespace

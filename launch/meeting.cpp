@@ -11,6 +11,7 @@
 #include <optional>
 #include <ranges>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "base/log.hpp"
@@ -42,14 +43,10 @@ std::string name_of(int host) { return "host " + std::to_string(host); }
 
 std::string text_of(const MeetingPoint& point) { return point.host + ":" + std::to_string(point.port); }
 
-/// Sleeps until one of the sockets is ready, or the deadline has come, or for a minute.
-void sleep_for(std::vector<pollfd>& sockets, Clock::time_point deadline) {
-  ::poll(sockets.data(), sockets.size(), milliseconds_until(deadline));
-}
-
+/// Sleeps until the wire is ready, or the deadline has come, or for a minute.
 void sleep_for(const Wire& wire, short wanted, Clock::time_point deadline) {
-  std::vector<pollfd> one = {{wire.socket().get(), wanted, 0}};
-  sleep_for(one, deadline);
+  pollfd one{wire.socket().get(), wanted, 0};
+  ::poll(&one, 1, milliseconds_until(deadline));
 }
 
 /// False: the other end is gone, or does not take it in time.
@@ -172,7 +169,7 @@ class Assembly {
       std::vector<pollfd> sockets = {{door_.get(), POLLIN, 0}};
       const auto next = prepare_pending(pending_, sockets);
       for (const auto& [other, wire] : wires_) sockets.push_back({wire.socket().get(), POLLIN, 0});
-      sleep_for(sockets, std::min(next, deadline_));
+      ::poll(sockets.data(), sockets.size(), milliseconds_until(std::min(next, deadline_)));
       while (base::Fd socket = base::accept_one(door_)) {
         base::keep_alive(socket, env_.peer_timeout);
         pending_.push_back({Wire::called(std::move(socket), password())});
@@ -328,21 +325,9 @@ Wire call(const Request& request, const base::Env& env, Clock::time_point deadli
       if (!std::exchange(said, true))
         base::log(base::LogLevel::warn, why + "; asking again until SLUICE_CONNECT_TIMEOUT");
     }
-    std::vector<pollfd> none;
-    sleep_for(none, std::min(deadline, Clock::now() + kCallPause));
+    std::this_thread::sleep_until(std::min(deadline, Clock::now() + kCallPause));
   }
   fail_to_meet("cannot meet host 0 at " + text_of(request.meet) + " (SLUICE_CONNECT_TIMEOUT): " + why);
-}
-
-void take_agreement(const backends::Blob& packet, int host, Agreement& agreement) {
-  Reader message(packet);
-  message.get<Note>();
-  agreement.job = message.text();
-  const auto secret = message.get<Secret>();
-  const auto homes = message.list<Home>();
-  agreement.size = static_cast<int>(homes.size());
-  agreement.roster = Roster::write(secret, homes);
-  for (int i = 0; i <= host; ++i) agreement.first = message.get<Rank>();
 }
 
 Agreement attend(const Request& request, const base::Env& env) {
@@ -352,7 +337,15 @@ Agreement attend(const Request& request, const base::Env& env) {
   const auto deadline = Clock::now() + env.connect_timeout + 3 * kCourtesy;
   try {
     say(wire, pack(introduce(request, env, base::own_end(wire.socket()), agreement)), deadline);
-    take_agreement(hear(wire, Note::agreement, name_of(0), deadline), request.host, agreement);
+    const backends::Blob packet = hear(wire, Note::agreement, name_of(0), deadline);
+    Reader message(packet);
+    message.get<Note>();
+    agreement.job = message.text();
+    const auto secret = message.get<Secret>();
+    const auto homes = message.list<Home>();
+    agreement.size = static_cast<int>(homes.size());
+    agreement.roster = Roster::write(secret, homes);
+    for (int host = 0; host <= request.host; ++host) agreement.first = message.get<Rank>();
     listen_here(agreement, request.ranks);
     say(wire, Writer(Note::ready).take(), deadline);
     hear(wire, Note::go, name_of(0), deadline);

@@ -189,13 +189,13 @@ class Session {
 std::string missing_ranks() {
   const auto launcher = other_launcher();
   const int size = size_of(MPI_COMM_WORLD);
-  if (!launcher || size >= launcher->ranks) {
-    if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
-    return {};
+  if (launcher && size < launcher->ranks) {
+    return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
+           " ranks or more, and MPI_Init found " + std::to_string(size) +
+           ": the launcher is that of another MPI than the program was built with";
   }
-  return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
-         " ranks or more, and MPI_Init found " + std::to_string(size) +
-         ": the launcher is that of another MPI than the program was built with";
+  if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
+  return {};
 }
 
 }  // namespace

@@ -56,16 +56,10 @@ class Signals {
   const base::Fd& arriving() const noexcept { return arriving_; }
   const sigset_t& before() const noexcept { return before_; }
 
-  struct Arrived {
-    int signal = 0;
-    bool everywhere = false;  ///< the kernel's, such as a Ctrl-C: it went to the whole group of processes already
-  };
-
   /// The next one; nothing: none now.
-  std::optional<Arrived> next() const {
-    signalfd_siginfo info{};
-    if (::read(arriving_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
-    return Arrived{static_cast<int>(info.ssi_signo), info.ssi_code == SI_KERNEL};
+  std::optional<signalfd_siginfo> next() const {
+    signalfd_siginfo signal{};
+    return ::read(arriving_.get(), &signal, sizeof signal) == sizeof signal ? std::optional(signal) : std::nullopt;
   }
 
  private:
