@@ -25,7 +25,7 @@ namespace {
 
 using base::Clock;
 
-// No secret: it keeps out whoever comes to this port by mistake.
+// Not secret: it rejects programs that connect to this port by mistake.
 constexpr std::string_view kPassword = "sluice-run meets";
 // Host 0 tells the others what failed: they wait for host 0 this much longer than host 0 waits for them.
 constexpr std::chrono::seconds kCourtesy{5};
@@ -43,45 +43,45 @@ std::string name_of(int host) { return "host " + std::to_string(host); }
 
 std::string text_of(const MeetingPoint& point) { return point.host + ":" + std::to_string(point.port); }
 
-/// Sleeps until the wire is ready, or the deadline has come, or for a minute.
+/// Sleeps until the wire is ready, until the deadline, or for a minute.
 void sleep_for(const Wire& wire, short wanted, Clock::time_point deadline) {
   pollfd one{wire.socket().get(), wanted, 0};
   ::poll(&one, 1, milliseconds_until(deadline));
 }
 
-/// False: the other end is gone, or does not take it in time.
+/// Returns false if the other end is closed, or the deadline passes first.
 bool say(Wire& wire, const backends::Blob& message, Clock::time_point deadline) {
   for (;;) {
     const Wire::Sent sent = wire.send(message, {});
     if (sent == Wire::Sent::yes) return true;
-    if (sent == Wire::Sent::over || Clock::now() >= deadline) return false;
+    if (sent == Wire::Sent::closed || Clock::now() >= deadline) return false;
     sleep_for(wire, sent == Wire::Sent::starved ? short{0} : wire.wanted(true),
               std::min(deadline, Clock::now() + kCallPause));
   }
 }
 
-/// Another host says that there will be no job.
+/// Throws if the packet is the refusal of another host.
 void fail_if_refused(const backends::Blob& packet) {
   Reader message(packet);
   if (message.get<Note>() == Note::refusal) fail_to_meet(message.text());
 }
 
-/// The next message from `who`, which must be of this kind; a refusal is thrown.
-backends::Blob hear(Wire& wire, Note expected, const std::string& who, Clock::time_point deadline) {
+/// Receives the next message of a host, which must be of this kind. @throws std::runtime_error also for a refusal
+backends::Blob hear(Wire& wire, Note expected, const std::string& host, Clock::time_point deadline) {
   for (;;) {
     if (auto packet = wire.receive()) {
-      if (packet->closed) fail_to_meet(who + " has left before the job began");
+      if (packet->closed) fail_to_meet(host + " has left before the job began");
       fail_if_refused(packet->bytes);
       if (Reader(packet->bytes).get<Note>() != expected)
-        fail_to_meet(who + " says something unexpected: is it another version?");
+        fail_to_meet(host + " says something unexpected: is it another version?");
       return std::move(packet->bytes);
     }
-    if (Clock::now() >= deadline) fail_to_meet(who + " has said nothing for too long");
+    if (Clock::now() >= deadline) fail_to_meet(host + " has said nothing for too long");
     sleep_for(wire, POLLIN, deadline);
   }
 }
 
-/// What one host brings.
+/// First message of a host to host 0.
 struct Hello {
   std::string version;
   int hosts = 0;
@@ -112,9 +112,9 @@ std::optional<Hello> read_hello(const backends::Blob& packet) try {
   return std::nullopt;  // it ends too early
 }
 
-/// Makes a socket for each rank of this host, at the address that SLUICE_INTERFACE names, else at the one by which this
-/// host meets the others. A link-local one means nothing to them; the loopback's means the host that they are on, which
-/// host 0 knows another address of.
+/// Makes a listener for each rank of this host: at the address that SLUICE_INTERFACE names, else at `address`, by which
+/// this host meets the others. A link-local address is of no use to them. The loopback's means their own host to them;
+/// host 0 replaces it by another address (`advertise_no_loopback`).
 Hello introduce(const Request& request, const base::Env& env, base::Endpoint address, Agreement& agreement) {
   if (!env.interface.empty()) address = base::own_address(env.interface);
   if (base::link_local(address)) address = base::own_address("");
@@ -183,7 +183,7 @@ class Assembly {
     }
   }
 
-  /// The first host that has not come.
+  /// The first host that has not connected.
   int missing() const {
     int host = 1;
     while (wires_.contains(host)) ++host;
@@ -194,7 +194,7 @@ class Assembly {
     fail_if_refused(packet);
     auto hello = read_hello(packet);
     if (!hello) return;
-    refused_ = std::move(wire);  // for now
+    refused_ = std::move(wire);  // unless `check` succeeds
     check(*hello);
     wires_[hello->host] = std::move(refused_);
     hellos_[hello->host] = std::move(*hello);
@@ -234,14 +234,15 @@ class Assembly {
 
   static bool came_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
 
-  /// The address at which another machine has met this one; the loopback, if there is no other.
+  /// The address at which another machine has connected to this one; the loopback's, if none has.
   base::Endpoint address_met_at() const {
     const auto others = std::views::values(wires_);
     const auto from_elsewhere = std::ranges::find_if_not(others, came_by_loopback);
     return base::own_end((from_elsewhere == others.end() ? others.front() : *from_elsewhere).socket());
   }
 
-  /// Hosts that came by the loopback are this machine, so its address is theirs. Others cannot be reached by theirs.
+  /// Replaces loopback addresses of hosts that connected by the loopback: they are on this machine, so its address is
+  /// theirs. Other machines cannot be reached at a loopback address.
   void advertise_no_loopback() {
     if (std::ranges::all_of(std::views::values(wires_), came_by_loopback)) return;
     const base::Endpoint here = hellos_[0].listeners.front();
@@ -257,7 +258,7 @@ class Assembly {
     }
   }
 
-  /// Host by host. Two launchers on one machine are one host to their ranks.
+  /// In the order of hosts. Two launchers on one machine are one host to their ranks.
   std::vector<Home> all_homes() const {
     std::vector<Home> homes;
     std::map<base::Host, std::uint32_t> numbers;
@@ -294,7 +295,7 @@ class Assembly {
 
 // ---- the others
 
-/// One attempt to reach host 0; else why not.
+/// Tries once to reach host 0; sets `why` if that fails.
 std::optional<Wire> try_door(const base::Endpoint& door, const base::Env& env, Clock::time_point deadline,
                              std::string& why) {
   base::Fd socket = base::begin_connect(door);
@@ -311,7 +312,8 @@ std::optional<Wire> try_door(const base::Endpoint& door, const base::Env& env, C
   return std::nullopt;
 }
 
-/// Calls host 0 at all its addresses in turn, until it answers. Its name may become known meanwhile, or get others.
+/// Calls host 0 at all its addresses in turn, until it answers. Resolves its name anew each time, because a name server
+/// may have learnt of it meanwhile.
 Wire call(const Request& request, const base::Env& env, Clock::time_point deadline) {
   std::string why = std::strerror(ETIMEDOUT);
   bool said = false;

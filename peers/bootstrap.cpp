@@ -20,7 +20,7 @@ namespace sluice::runtime {
 
 namespace {
 
-// Linux cuts it to net.core.somaxconn.
+// Linux lowers it to net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
 struct Address {
@@ -59,7 +59,7 @@ void check_launch(const base::Env& env) {
   }
 }
 
-// What the rank starts must not keep it open after the rank has ended.
+// Close-on-exec: processes that the rank starts must not keep the socket open after the rank has ended.
 base::Fd take_over(int inherited) {
   if (::fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0) base::throw_not_opened("cannot take over the inherited socket");
   return base::Fd(inherited);

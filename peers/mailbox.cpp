@@ -55,7 +55,7 @@ std::optional<base::Packet> LineEnd::receive() {
 struct Mailbox::Box {
   SharedWaker waker = std::make_shared<base::Waker>();
   std::mutex mutex;
-  std::vector<LineEnd> lines;  // that have arrived
+  std::vector<LineEnd> lines;  // receiving ends that `arrived` has not returned yet
 };
 
 std::vector<Mailbox> Mailbox::of_threads(int ranks) {

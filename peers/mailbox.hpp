@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks that are threads of one process talk: by packets in queues, which take no descriptors.
+// Messages between ranks that are threads of one process: packets in queues, which take no descriptors.
 #pragma once
 
 #include <sluice/types.hpp>
@@ -21,14 +21,14 @@ using SharedWaker = std::shared_ptr<const base::Waker>;
 /// rank.
 class LineEnd {
  public:
-  /// A new line, by the wakers of the two ranks. The first end sends, the second receives.
+  /// Makes a line between the ranks that these wakers wake. The first end sends, the second receives.
   static std::pair<LineEnd, LineEnd> make_line(const SharedWaker& sender, const SharedWaker& receiver);
 
   explicit operator bool() const noexcept { return queue_ != nullptr; }
-  /// Sends copies, and wakes the other rank. False: the other end is closed.
+  /// Sends copies, and wakes the other rank. Returns false if the other end is closed.
   /// @throws std::system_error if this process has no room for the copies of the descriptors
   bool send(std::span<const std::byte> bytes, std::span<const int> fds);
-  /// The next packet; nothing: none now. `closed`: the other end is closed, and everything has been received.
+  /// The next packet, if there is one. `closed`: the other end is closed, and every packet has been received.
   std::optional<base::Packet> receive();
   /// The other end is closed.
   bool hung_up() const noexcept { return other_end_.expired(); }
@@ -41,8 +41,8 @@ class LineEnd {
   std::weak_ptr<const base::Waker> other_end_;  // expired: destroyed
 };
 
-/// Receives the lines to one rank. When the mailbox has been destroyed, peers that connect find that the rank has
-/// ended. Empty: the rank is a process.
+/// Receives the lines to one rank. Peers cannot connect to a mailbox that has been destroyed: the rank has ended. An
+/// empty one means that the rank is a process.
 class Mailbox {
  public:
   /// Makes the mailboxes of all ranks of one process. @throws std::system_error
@@ -51,9 +51,9 @@ class Mailbox {
   explicit operator bool() const noexcept { return own_ != nullptr; }
   /// Rung when a line or a packet arrives for the rank.
   SharedWaker waker() const;
-  /// A new line to the peer: the end that sends. Empty: the peer has ended.
+  /// Makes a line to the peer, and returns the end that sends; an empty one if the peer has ended.
   LineEnd connect(Rank peer) const;
-  /// The ends that receive, of the lines that have arrived since the last call.
+  /// The receiving ends of the lines that peers have made since the last call.
   std::vector<LineEnd> arrived() const;
 
  private:

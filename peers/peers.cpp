@@ -27,18 +27,18 @@ short events(const base::Fd& fd, short wanted) {
   return poll(&one, 1, 0) == 1 ? one.revents : short{0};
 }
 
-/// The peer's process has ended, as far as this can be known.
+/// True if the peer's process is known to have ended.
 bool ended(Peer& peer) {
   if (peer.pid == 0) return false;
   if (!peer.process)
     peer.process = base::open_with_room([&] { return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)); });
   if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
   if (errno == ESRCH) return true;
-  if (!base::lacks_descriptors(errno)) peer.pid = 0;  // a kernel that cannot
+  if (!base::lacks_descriptors(errno)) peer.pid = 0;  // this kernel cannot watch processes
   return false;
 }
 
-/// There was no descriptor for its process: nothing tells when that ends.
+/// True if there was no descriptor for the peer's process: `poll` does not notice its end.
 bool unwatched(const Peer& peer) { return peer.in && peer.pid != 0 && !peer.process; }
 
 constexpr const char* kEndedEarly = " has ended, or never started";
@@ -50,7 +50,7 @@ void drop(Peer& peer) noexcept {
   peer.process = base::Fd();
 }
 
-/// Null: there is no link yet, or it works at once.
+/// Null if there is no link yet, or the link needs no path finder.
 backends::PathFinder* paths_of(const Peer& peer) { return peer.link == nullptr ? nullptr : peer.link->paths; }
 
 }  // namespace
@@ -100,7 +100,7 @@ void Peers::starve(Peer& peer) {
 }
 
 std::size_t Peers::lacking() const noexcept {
-  constexpr std::size_t kPacket = 8;  // what may come with a packet
+  constexpr std::size_t kPacket = 8;  // may arrive with a packet
   std::size_t count = kPacket;
   for (const auto& [rank, peer] : peers_) {
     if (peer.lost || place_.mailbox) continue;
@@ -140,7 +140,7 @@ void Peers::call_failed(Peer& peer, int error) {
       " at " + base::text_of(place_.roster.listener_of(peer.rank)) + " (SLUICE_INTERFACE there chooses the address)";
   if (error == ECONNREFUSED) return lose(peer, kEndedEarly + std::string(": nobody listens") + where);
   if (base::lacks_descriptors(error)) {
-    peer.sought = now;  // that is not the peer's fault
+    peer.sought = now;  // the timeout is for failures of the peer
     return starve(peer);
   }
   if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached" + where, error == 0 ? ECONNRESET : error);
@@ -152,7 +152,7 @@ void Peers::send(Peer& peer, Packet packet) {
   peer.unsent.push_back(std::move(packet));
   reach(peer);
   flush(peer);
-  if (!peer.unsent.empty()) audience_.unsent();
+  if (!peer.unsent.empty()) handler_.unsent();
 }
 
 void Peers::flush(Peer& peer) {
@@ -161,22 +161,22 @@ void Peers::flush(Peer& peer) {
     switch (peer.out.send(peer.unsent.front().bytes, peer.unsent.front().fds)) {
       case Wire::Sent::yes: peer.unsent.pop_front(); break;
       case Wire::Sent::later:
-        // A host that has answered has its time: the rank accepts the call when it gets to it.
+        // Once the host has answered, no timeout applies: the rank accepts the connection when it is not busy.
         if (!peer.out.reached() && Clock::now() >= peer.next_call) call_failed(peer, ETIMEDOUT);
         return;
       case Wire::Sent::starved:
         peer.stalled = true;
         if (base::lacks_descriptors(peer.out.error())) starve(peer);
         return;
-      case Wire::Sent::over: return out_is_over(peer);
+      case Wire::Sent::closed: return handle_closed_out(peer);
     }
   }
 }
 
-void Peers::out_is_over(Peer& peer) {
+void Peers::handle_closed_out(Peer& peer) {
   const int error = peer.out.error();
   if (peer.out.reached() && !closed_by_peer(error)) return lose(peer, " cannot be reached any more", error);
-  if (!peer.out.open()) return call_failed(peer, error);  // nothing was said yet, so nothing is lost
+  if (!peer.out.open()) return call_failed(peer, error);  // no message was sent yet, so none is lost
   // The peer has ended. Its last messages are still to be received: `listen_to` finds the end.
   peer.unsent.clear();
   if (!peer.in) lose(peer, " has ended");
@@ -199,7 +199,7 @@ int Peers::prepare(std::vector<pollfd>& sockets) const {
   return milliseconds_until(next);
 }
 
-/// When this peer needs the engine, whatever its sockets do.
+/// When to serve this peer even if no socket is ready.
 Clock::time_point Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
   if (peer.in.socket()) sockets.push_back({peer.in.socket().get(), POLLIN, 0});
   if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
@@ -258,8 +258,8 @@ void Peers::accept() {
   }
 }
 
-/// Empty: no connection waits, or there is no descriptor for it. Polls first, because `accept` also fails for a lack of
-/// descriptors where no connection waits.
+/// Empty if no connection waits, or there is no descriptor for it. Polls first, because without a free descriptor
+/// `accept` fails for the lack of one even if no connection waits.
 base::Fd Peers::accept_one(const base::Fd& listener) {
   if ((events(listener, POLLIN) & POLLIN) == 0) return {};
   base::Fd connection = base::accept_one(listener);
@@ -271,7 +271,7 @@ void Peers::hear_pending() {
   runtime::hear_pending(pending_, [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); });
 }
 
-/// Leaves the wire to be dropped unless the packet is the first greeting of a peer.
+/// Takes the wire if the packet is the first greeting of a peer; else the wire is dropped.
 void Peers::identify(Wire& wire, const backends::Blob& packet) {
   Reader message(packet);
   if (message.get<Kind>() != Kind::greeting) return;
@@ -297,7 +297,7 @@ void Peers::greet(Peer& peer, Reader& greeting) {
   tend(peer);
 }
 
-/// Sends the messages of the link, and tells the audience when the link has become ready.
+/// Sends the messages of the link, and informs the handler when the link is ready.
 void Peers::tend(Peer& peer) {
   if (peer.lost || !peer.in) return;
   if (paths_of(peer) != nullptr && Clock::now() >= peer.tended) {
@@ -307,10 +307,10 @@ void Peers::tend(Peer& peer) {
   }
   if (peer.linked || (peer.link != nullptr && !peer.link->ready())) return;
   peer.linked = true;
-  audience_.linked(peer);
+  handler_.linked(peer);
 }
 
-/// The first that reaches the peer, in the order of the lower rank: both ends choose the same.
+/// Chooses the first backend that reaches the peer, in the order of the lower rank: so both ends choose the same.
 void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs) {
   const auto choose = [&](const std::string& name) {
     const auto named = [&](const auto& entry) { return entry.first == name; };
@@ -343,7 +343,7 @@ void Peers::listen_to(Peer& peer) {
       peer.tended = {};
       tend(peer);
     } else {
-      audience_.said(peer, kind, message, std::move(packet->fds));
+      handler_.said(peer, kind, message, std::move(packet->fds));
     }
   }
 }
@@ -354,7 +354,7 @@ void Peers::lose(Peer& peer, const std::string& how, int error) {
       "rank " + std::to_string(peer.rank) + how + (error == 0 ? "" : std::string(": ") + std::strerror(error));
   peer.unsent.clear();
   drop(peer);
-  audience_.lost(peer);
+  handler_.lost(peer);
 }
 
 void Peers::close() noexcept {

@@ -38,20 +38,13 @@ int milliseconds_until(Clock::time_point then) {
   return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
 }
 
-Wire::Wire(base::Fd socket, bool caller, const Secret& say, const Secret& expect)
-    : socket_(std::move(socket)), tcp_(true), caller_(caller), say_(say), expect_(expect) {}
-
-Wire Wire::calling(base::Fd socket, const Secret& secret) {
-  return {std::move(socket), true, secret, complement(secret)};
-}
-
-Wire Wire::called(base::Fd socket, const Secret& secret) {
-  return {std::move(socket), false, complement(secret), secret};
-}
+Wire::Wire(base::Fd socket, const Secret& secret, bool caller)
+    : socket_(std::move(socket)), tcp_(true), caller_(caller), say_(caller ? secret : complement(secret)),
+      expect_(caller ? complement(secret) : secret) {}
 
 short Wire::wanted(bool unsent) const noexcept {
   if (open()) return unsent ? POLLOUT : 0;
-  return caller_ && said_ < say_.size() ? POLLOUT : POLLIN;
+  return caller_ && secret_sent_ < say_.size() ? POLLOUT : POLLIN;
 }
 
 Wire::Sent Wire::send(std::span<const std::byte> bytes, std::span<const int> fds) {
@@ -66,7 +59,7 @@ Wire::Sent Wire::send(std::span<const std::byte> bytes, std::span<const int> fds
   } catch (const std::system_error& error) {
     error_ = error.code().value();
   }
-  return closed_by_peer(error_) ? Sent::over : Sent::starved;
+  return closed_by_peer(error_) ? Sent::closed : Sent::starved;
 }
 
 std::optional<base::Packet> Wire::receive() {
@@ -88,14 +81,14 @@ bool Wire::hung_up() const {
 
 Wire::Sent Wire::send_framed(std::span<const std::byte> bytes) {
   if (bytes.empty() || bytes.size() > kLongest) throw std::invalid_argument("a packet of a length that cannot be sent");
-  if (!shake()) return over_ ? Sent::over : Sent::later;
+  if (!shake_hands()) return ended_ ? Sent::closed : Sent::later;
   const auto length = static_cast<Length>(bytes.size());
   const Sent sent = send_rest(std::as_bytes(std::span(&length, 1)), bytes, sent_);
   if (sent == Sent::yes) sent_ = 0;
   return sent;
 }
 
-/// Sends both parts, of which `sent` bytes have left already.
+/// Sends both parts but for their first `sent` bytes, which have been sent; adds to `sent`.
 Wire::Sent Wire::send_rest(std::span<const std::byte> head, std::span<const std::byte> body, std::size_t& sent) {
   while (sent < head.size() + body.size()) {
     const auto first = head.subspan(std::min(sent, head.size()));
@@ -114,7 +107,7 @@ Wire::Sent Wire::send_rest(std::span<const std::byte> head, std::span<const std:
       return Sent::starved;
     } else if (errno != EINTR) {
       end(errno);
-      return Sent::over;
+      return Sent::closed;
     }
   }
   return Sent::yes;
@@ -122,42 +115,41 @@ Wire::Sent Wire::send_rest(std::span<const std::byte> head, std::span<const std:
 
 std::optional<base::Packet> Wire::receive_framed() {
   Length length = 0;
-  if (shake() && fill(sizeof length)) {
-    std::memcpy(&length, coming_.data(), sizeof length);
+  if (shake_hands() && receive_up_to(sizeof length)) {
+    std::memcpy(&length, incoming_.data(), sizeof length);
     if (length == 0 || length > kLongest) end(EPROTO);
   }
-  if (!over_ && length != 0 && fill(sizeof length + length)) {
-    base::Packet packet{{coming_.begin() + sizeof length, coming_.end()}, {}, false};
-    coming_.clear();
-    come_ = 0;
+  if (!ended_ && length != 0 && receive_up_to(sizeof length + length)) {
+    base::Packet packet{{incoming_.begin() + sizeof length, incoming_.end()}, {}, false};
+    incoming_.clear();
+    received_ = 0;
     return packet;
   }
-  return over_ ? std::optional(base::Packet{{}, {}, true}) : std::nullopt;
+  return ended_ ? std::optional(base::Packet{{}, {}, true}) : std::nullopt;
 }
 
-/// The end that was called says nothing to a caller that does not know the secret.
-bool Wire::shake() {
-  if (over_ || (!caller_ && !hear())) return false;
-  return send_rest(say_, {}, said_) == Sent::yes && hear();
+/// The called end sends nothing to a caller that does not know the secret. Returns true when the handshake is complete.
+bool Wire::shake_hands() {
+  if (ended_ || (!caller_ && !check_secret())) return false;
+  return send_rest(say_, {}, secret_sent_) == Sent::yes && check_secret();
 }
 
-/// Compares the whole only: a caller that could tell after which byte it was refused could find the secret byte by
-/// byte.
-bool Wire::hear() {
-  if (heard_ || !fill(expect_.size())) return heard_;
-  heard_ = std::ranges::equal(coming_, expect_);
-  coming_.clear();
-  come_ = 0;
-  if (!heard_) end(EPROTO);
-  return heard_;
+/// Compares all bytes at once: a caller that could tell which byte was wrong could find the secret byte by byte.
+bool Wire::check_secret() {
+  if (proved_ || !receive_up_to(expect_.size())) return proved_;
+  proved_ = std::ranges::equal(incoming_, expect_);
+  incoming_.clear();
+  received_ = 0;
+  if (!proved_) end(EPROTO);
+  return proved_;
 }
 
-/// Receives until there are so many bytes; false: the others have not come yet, or the wire has ended.
-bool Wire::fill(std::size_t bytes) {
-  if (coming_.size() < bytes) coming_.resize(bytes);
-  while (come_ < bytes) {
-    const ssize_t got = ::recv(socket_.get(), coming_.data() + come_, bytes - come_, MSG_DONTWAIT);
-    if (got > 0) come_ += static_cast<std::size_t>(got);
+/// Receives until `incoming_` has so many bytes. Returns false if more bytes must arrive first, or the wire is closed.
+bool Wire::receive_up_to(std::size_t bytes) {
+  if (incoming_.size() < bytes) incoming_.resize(bytes);
+  while (received_ < bytes) {
+    const ssize_t got = ::recv(socket_.get(), incoming_.data() + received_, bytes - received_, MSG_DONTWAIT);
+    if (got > 0) received_ += static_cast<std::size_t>(got);
     if (got == 0) return end(0), false;
     if (got < 0 && not_now(errno)) return false;
     if (got < 0 && errno != EINTR) return end(errno), false;
@@ -166,7 +158,7 @@ bool Wire::fill(std::size_t bytes) {
 }
 
 void Wire::end(int error) noexcept {
-  over_ = true;
+  ended_ = true;
   error_ = error;
 }
 

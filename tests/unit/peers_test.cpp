@@ -31,10 +31,10 @@ using sluice::Rank;
 using sluice::base::Clock;
 using sluice::base::Fd;
 
-const backends::Transports kNoTransports;
+const sluice::backends::Transports kNoTransports;
 
 /// A rank that only listens and talks.
-struct Speaker final : Peers::Audience {
+struct Speaker final : Peers::Handler {
   Speaker(Place where, std::chrono::nanoseconds timeout)
       : place(std::move(where)), peers(place, timeout, kNoTransports, *this) {}
 
