@@ -39,12 +39,12 @@ Pipe make_pipe() {
 void add_own_environment(std::vector<std::string>& variables) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    // A launcher that was itself started by a launcher hands nothing of it on.
+    // A launcher that a launcher started passes none of those variables on.
     if (!base::launchers_own(text.substr(0, text.find('=')))) variables.emplace_back(text);
   }
 }
 
-/// All that the child needs between fork and exec, made ready before: there, nothing may allocate or lock.
+/// Arguments of `exec_in_child`, made before fork: between fork and exec nothing may allocate or lock.
 struct Exec {
   const Child::Program& program;
   char* const* environment;
@@ -53,7 +53,7 @@ struct Exec {
   int error_to;
 };
 
-[[noreturn]] void become(const Exec& exec) noexcept {
+[[noreturn]] void exec_in_child(const Exec& exec) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != exec.parent) ::_exit(1);  // the launcher died before that took effect
   ::sigprocmask(SIG_SETMASK, &exec.program.blocked, nullptr);
@@ -70,9 +70,9 @@ pid_t fork_and_exec(Exec exec) {
   exec.error_to = errors.write.get();
   const pid_t pid = ::fork();
   if (pid < 0) base::throw_not_opened("cannot start a rank");
-  if (pid == 0) become(exec);
+  if (pid == 0) exec_in_child(exec);
   errors.write = base::Fd();
-  int error = 0;  // of `become`
+  int error = 0;  // of `exec_in_child`
   while (::read(errors.read.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
   }
   if (error == 0) return pid;
@@ -80,7 +80,7 @@ pid_t fork_and_exec(Exec exec) {
   throw std::system_error(error, std::generic_category(), "cannot execute " + exec.program.path);
 }
 
-// It may be that of another name space of processes, which have other numbers there.
+// False where /proc belongs to another name space of processes, which have other numbers there.
 bool proc_is_ours() {
   std::error_code unreadable;
   return std::filesystem::read_symlink("/proc/self", unreadable) == std::to_string(::getpid());
@@ -95,11 +95,11 @@ bool executable(const std::string& path) {
 
 Child::Child(Program program) : name_(program.name) {
   Pipe life = make_pipe();
-  NewReport report = new_report();
+  auto [page, report] = new_report();
   struct stat status {};
   if (::fstat(life.write.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
-  report.words->launcher = status.st_ino;
-  program.descriptors.emplace_back("SLUICE_REPORT_FD", report.page.get());
+  report->launcher = status.st_ino;
+  program.descriptors.emplace_back("SLUICE_REPORT_FD", page.get());
   program.descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.write.get());
   for (const auto& [variable, fd] : program.descriptors)
     program.environment.push_back(variable + "=" + std::to_string(fd));
@@ -112,7 +112,7 @@ Child::Child(Program program) : name_(program.name) {
   const base::Fd nothing = program.reads_input ? base::Fd() : base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!program.reads_input && !nothing) base::throw_not_opened("cannot open /dev/null for a rank");
   pid_ = fork_and_exec({program, variables.data(), ::getpid(), nothing.get(), -1});
-  report_ = std::move(report.words);
+  report_ = std::move(report);
   held_ = std::move(life.read);
 }
 

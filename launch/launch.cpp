@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice-run: starts the ranks of a job on this host, and watches over them; with the launchers of other hosts, over
-// all.
+// sluice-run: starts the ranks of a job on this host and waits for them; if the job spans hosts, together with the
+// sluice-run of every other host.
 #include "backends/transport.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
@@ -41,27 +41,27 @@ namespace {
 using base::Clock;
 using std::chrono::milliseconds;
 
-// How long the other ranks may take to notice that one has failed, and to end.
+// How long the other ranks may take to notice that one has failed, and to end. As in mpi.cpp.
 constexpr milliseconds kGrace{5000};
 
 /// The processes of one sluice-run, and its partners on other hosts.
 class Job {
  public:
-  /// @param outer  a pipe whose other end the sluice-run holds that started this one; empty: none did
+  /// @param outer  pipe to the sluice-run that started this one; empty: none did
   Job(Request request, Agreement agreement, base::Fd outer)
       : request_(std::move(request)), size_(agreement.size), partners_(std::move(agreement.partners)),
         outer_(std::move(outer)) {
     start(agreement);
   }
 
-  /// Returns when all have ended, here and elsewhere, with the exit code.
+  /// Returns the exit code when all processes have ended, here and on other hosts.
   int supervise() {
     report_end();
-    while ((children_left() && !blind_) || !partners_.empty()) {
+    while ((children_left() && !unseen_left_) || !partners_.empty()) {
       wait_for_events();
       while (const auto arrived = signals_.next()) arrived->ssi_signo == SIGCHLD ? reap() : pass_on(*arrived);
       for (std::size_t i = 0; i < partners_.size(); ++i) hear(partners_[i]);
-      if (Clock::now() >= ignoring_) kill_those_that_ignore();
+      if (Clock::now() >= kill_ignoring_at_) kill_those_that_ignore();
       if (deadline_ && Clock::now() >= deadline_->at) kill_the_rest(std::exchange(deadline_, {})->why);
       report_end();
     }
@@ -76,7 +76,7 @@ class Job {
     bool consequence = false;
   };
 
-  /// When what still runs is killed, and why.
+  /// When to kill the processes that still run, and why.
   struct Deadline {
     Clock::time_point at;
     std::string why;
@@ -108,18 +108,18 @@ class Job {
     }
   }
 
-  /// Two processes that read one input would get a part of it each.
+  /// By default rank 0 alone reads the standard input: several readers would get a part of it each.
   void add(Child::Program& program, Rank rank) {
     program.reads_input = request_.readers == Readers::all || (request_.readers == Readers::first && rank == 0);
     children_.emplace_back(program);
     ++running_;
   }
 
-  /// Until a signal, a message of a partner, the end of the outer sluice-run, or the next deadline.
+  /// Sleeps until a signal, a message of a partner, the end of the outer sluice-run, or the next deadline.
   void wait_for_events() {
     std::vector<pollfd> sockets = {{outer_.get(), POLLIN, 0}, {signals_.arriving().get(), POLLIN, 0}};
     for (const Partner& partner : partners_) sockets.push_back({partner.wire.socket().get(), POLLIN, 0});
-    const auto next = std::min(ignoring_, deadline_ ? deadline_->at : Clock::time_point::max());
+    const auto next = std::min(kill_ignoring_at_, deadline_ ? deadline_->at : Clock::time_point::max());
     if (::poll(sockets.data(), sockets.size(), milliseconds_until(next)) <= 0 || sockets.front().revents == 0) return;
     outer_ = base::Fd();
     kill_the_rest("the sluice-run that started this one is gone");
@@ -134,7 +134,7 @@ class Job {
       partners_.clear();
     }
     if (request) {
-      if (asked_ != 0) return kill_the_rest("still running at the second signal that was to end it");
+      if (end_signal_ != 0) return kill_the_rest("still running at the second signal that was to end it");
       ask_to_end(signal);
     }
     // The kernel has sent its own signals, such as that of Ctrl-C, to the whole group of processes. It ignores SIGTSTP
@@ -143,7 +143,8 @@ class Job {
     if (signal == SIGTSTP) ::raise(SIGSTOP);  // the SIGCONT that ends this is passed on in turn
   }
 
-  // A rank stops with all that it has started; the other signals may mean something to the rank alone.
+  // SIGSTOP and SIGCONT also go to the processes that ranks have started. Other signals go to the ranks alone, which
+  // may have a handler.
   void send(int signal) {
     for (Child& child : children_) child.kill(signal);
     if (signal != SIGSTOP && signal != SIGCONT) return;
@@ -152,32 +153,32 @@ class Job {
     }
   }
 
-  // A rank that catches the signal may have much to save.
+  // A rank that catches the signal may have much to save: only --kill-after limits its time.
   void ask_to_end(int signal) {
-    asked_ = signal;
-    ignoring_ = Clock::now() + kGrace;
+    end_signal_ = signal;
+    kill_ignoring_at_ = Clock::now() + kGrace;
     if (!request_.kill_after || deadline_) return;
     deadline_ = {Clock::now() + *request_.kill_after, "still running " + std::to_string(request_.kill_after->count()) +
                                                           " s after " + name_of_signal(signal) + " (--kill-after)"};
   }
 
   void kill_those_that_ignore() {
-    ignoring_ = Clock::time_point::max();
+    kill_ignoring_at_ = Clock::time_point::max();
     for (Child& child : children_) {
-      if (!child.running() || !child.ignores(asked_)) continue;
+      if (!child.running() || !child.ignores(end_signal_)) continue;
       child.kill(SIGKILL);
-      say("killed " + child.name() + ", which ignores " + name_of_signal(asked_));
+      say("killed " + child.name() + ", which ignores " + name_of_signal(end_signal_));
     }
   }
 
-  // Also those that ranks have started and not waited for.
+  // Waits for ended children, also for processes that ranks have started and not waited for.
   void reap() {
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto child = std::ranges::find_if(children_, [pid](const Child& one) { return one.is(pid); });
       if (child != children_.end()) ended(*child, status);
     }
-    if (running_ > 0 && asked_ == 0) return;
+    if (running_ > 0 && end_signal_ == 0) return;
     if (running_ == 0 && !children_left()) return deadline_.reset();
     end_orphans();
   }
@@ -186,16 +187,17 @@ class Job {
     return std::ranges::any_of(children_, [pid](const Child& child) { return child.is(pid); });
   }
 
-  // Only a rank that has ended knew of these processes.
+  // Ends processes whose rank has ended, because no other process knows of them.
   void end_orphans() {
     for (const Descendant& one : descendants()) {
-      if (!is_rank(one.child) && told_.insert(one.pid).second) ::kill(one.pid, asked_ != 0 ? asked_ : SIGTERM);
+      if (!is_rank(one.child) && signalled_.insert(one.pid).second)
+        ::kill(one.pid, end_signal_ != 0 ? end_signal_ : SIGTERM);
     }
     if (running_ == 0 && !deadline_)
       deadline_ = {Clock::now() + kGrace, "still running 5 s after the last rank has ended"};
   }
 
-  // Ranks, or what they have started and left behind.
+  // True if a rank still runs, or a process that a rank has left behind.
   static bool children_left() {
     siginfo_t first{};
     return ::waitid(P_ALL, 0, &first, WEXITED | WNOHANG | WNOWAIT) == 0;
@@ -205,12 +207,12 @@ class Job {
     Ending ending = child.ended(status);
     --running_;
     if (ending.code == 0) ending.code = code_of_zero(child);
-    // A rank that this process has killed is named already.
+    // sluice-run has named the ranks that it killed.
     if (ending.signal != 0 && !child.killed()) say(child.name() + " was ended by signal " + signal_text(ending.signal));
     if (ending.code != 0 && !(killed_ && failed_)) fail({child.name(), ending.code, child.report().lost_peer});
   }
 
-  // A process that ends with 0 may have failed all the same.
+  // The exit code for a process that ended with 0, which may have failed nevertheless.
   int code_of_zero(const Child& child) {
     const ProcessReport& report = child.report();
     if (report.refused) return 2;
@@ -223,9 +225,9 @@ class Job {
     return 1;
   }
 
-  // The exit code is that of the rank that failed first. Others may end, and be seen, before it: by the loss of it.
+  // The exit code is that of the rank that failed first. Ranks that lost it may end before it, as a consequence.
   void fail(Failure failure) {
-    if (!failed_ && !request_.keep_going && asked_ == 0)
+    if (!failed_ && !request_.keep_going && end_signal_ == 0)
       deadline_ = {Clock::now() + kGrace, "still running 5 s after the failure of " + failure.who};
     if (failed_ && (!failed_->consequence || failure.consequence)) return;
     failed_ = std::move(failure);
@@ -250,13 +252,13 @@ class Job {
     }
     if (!killed_ && !names.empty()) say("killed " + names + ": " + why);
     killed_ = true;
-    deadline_ = {Clock::now() + milliseconds(100), why};  // what was started meanwhile
+    deadline_ = {Clock::now() + milliseconds(100), why};  // for processes that were started meanwhile
   }
 
   void give_up() {
     reap();
-    blind_ = children_left();
-    if (blind_) say("processes that ranks have left behind still run, and /proc does not show them");
+    unseen_left_ = children_left();
+    if (unseen_left_) say("processes that ranks have left behind still run, and /proc does not show them");
   }
 
   static void say(const std::string& what) { base::write_line("sluice-run: " + what); }
@@ -277,7 +279,7 @@ class Job {
           break;
         }
         case Note::finished: partner.finished = true; break;
-        case Note::over: return end_as_host_0_says(message.get<int>());
+        case Note::ended: return end_as_host_0_says(message.get<int>());
         default: break;
       }
     }
@@ -289,15 +291,16 @@ class Job {
     }
   }
 
-  // The few words that partners say always find room, but where a link is down: then its end is noticed.
+  // Tells the partners when no rank is left, here or anywhere. Sockets have room for the few messages of partners,
+  // unless the link is down, and then receiving finds that.
   void report_end() {
     if (running_ > 0 || partners_.empty()) return;
     if (request_.host != 0) {
-      if (!std::exchange(told_end_, true)) partners_.front().wire.send(Writer(Note::finished).take(), {});
+      if (!std::exchange(reported_end_, true)) partners_.front().wire.send(Writer(Note::finished).take(), {});
       return;
     }
     if (!std::ranges::all_of(partners_, &Partner::finished)) return;
-    tell_partners(Writer(Note::over).put(failed_ ? failed_->code : 0).take());
+    tell_partners(Writer(Note::ended).put(failed_ ? failed_->code : 0).take());
     partners_.clear();
   }
 
@@ -319,22 +322,22 @@ class Job {
 
   Request request_;
   int size_;
-  std::vector<Partner> partners_;  // at host 0 all others, else host 0; none once the whole job is over
+  std::vector<Partner> partners_;  // at host 0 all others, else host 0; none once the job has ended
   base::Fd outer_;
   Signals signals_;
   std::deque<Child> children_;
   std::size_t running_ = 0;
   std::optional<Failure> failed_;
-  int asked_ = 0;                                          // the signal that was to end the ranks; 0: none yet
-  Clock::time_point ignoring_ = Clock::time_point::max();  // when those that ignore it are killed
+  int end_signal_ = 0;  // SIGTERM or SIGINT, once sluice-run has received it; 0: not yet
+  Clock::time_point kill_ignoring_at_ = Clock::time_point::max();  // when to kill the ranks that ignore it
   std::optional<Deadline> deadline_;
   bool killed_ = false;
-  bool blind_ = false;    // there are processes that nothing here can find
-  std::set<pid_t> told_;  // processes left behind by ranks, which got a signal
-  bool told_end_ = false;
+  bool unseen_left_ = false;   // processes are left that /proc does not show
+  std::set<pid_t> signalled_;  // processes left behind by ranks that were sent a signal
+  bool reported_end_ = false;
 };
 
-/// Each rank takes a listener, one more for other hosts, and a page for its reports.
+/// Makes room for the descriptors of each rank: a listener, one more for other hosts, and a page for its reports.
 void check_descriptors(const Request& request) {
   const std::size_t each = request.hosts > 1 ? 3 : 2;
   constexpr std::size_t kOwn = 16;
@@ -349,10 +352,10 @@ int launch_request(Request request) {
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
   const base::Env env = checked_env();  // a bad variable is one error here, not one from each rank
-  // A rank that is a launcher: its exit code is that of its job, and its ranks have nothing of the outer one.
+  // If a rank is a sluice-run, its exit code is that of its job, and its ranks inherit nothing of the outer job.
   base::Fd outer = join_launcher(env);
   for (const int fd : {env.listen_fd, env.tcp_fd, env.hosts_fd}) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  find_program(request.command.front());  // likewise a program, before others wait for us
+  find_program(request.command.front());  // an error now, before other hosts wait for this one
   check_descriptors(request);
   Agreement agreement = meet(request, env);
   const std::string job = agreement.job;

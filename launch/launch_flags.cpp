@@ -63,7 +63,7 @@ class Flags {
   explicit Flags(std::span<char*> arguments) : arguments_(arguments) {}
 
   Request parse() {
-    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !over_) {
+    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !done_) {
       flag_ = split(arguments_[next_++]);
       const auto found = actions_.find(flag_);
       if (found == actions_.end()) throw std::invalid_argument("unknown flag " + flag_ + " (sluice-run --help)");
@@ -122,7 +122,7 @@ class Flags {
   std::span<char*> arguments_;
   std::size_t next_ = 0;
   std::string flag_;   // that is being read
-  bool over_ = false;  // what follows is the program
+  bool done_ = false;  // the program follows
   std::optional<std::string_view> attached_;
   std::set<std::string> given_;
   Request request_;
@@ -136,10 +136,10 @@ class Flags {
       {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},
       {"--host", [this] { request_.host = number("the index of this host", 0); }},
       {"--meet", [this] { request_.meet = meeting_point(value("HOST:PORT")); }},
-      {"-h", [this] { over_ = request_.help = true; }},
-      {"--help", [this] { over_ = request_.help = true; }},
-      {"--version", [this] { over_ = request_.version = true; }},
-      {"--", [this] { over_ = true; }}};
+      {"-h", [this] { done_ = request_.help = true; }},
+      {"--help", [this] { done_ = request_.help = true; }},
+      {"--version", [this] { done_ = request_.version = true; }},
+      {"--", [this] { done_ = true; }}};
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts on an MPI communicator, and MPI as a way to start. MPI carries the name of the job and says who is where;
-// all else goes through Sluice's own sockets.
+// Contexts on an MPI communicator, and MPI as a way to start. MPI carries the name of the job and the addresses of its
+// ranks; all other messages go through Sluice's own sockets.
 #include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
@@ -35,16 +35,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The same as under sluice-run: how long the other ranks may take to notice that one has failed, and to end.
+// How long the other ranks may take to notice that one has failed, and to end. As in launch.cpp.
 constexpr std::chrono::seconds kGrace{5};
 
-// How often a rank that has ended looks whether all have. It sleeps in between, because the others may still need the
-// core.
+// How often a rank that has ended tests whether all have. It sleeps in between, because other ranks may need the core.
 constexpr std::chrono::milliseconds kFarewellStep{1};
 
 [[noreturn]] void fail(Code code, Rank rank, const std::string& what) { throw Error(code, rank, -1, 0, 0, what); }
 
-// For communicators whose owner made MPI return its errors.
+// For communicators whose owner made MPI return errors.
 void check(int result) {
   if (result == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -79,21 +78,21 @@ int size_of(MPI_Comm communicator) {
   return size;
 }
 
-/// What MPI_Initialized or MPI_Finalized says.
+/// Calls MPI_Initialized or MPI_Finalized.
 bool is_true(int (*question)(int*)) {
   int yes = 0;
   question(&yes);
   return yes != 0;
 }
 
-// What rank 0 has.
+// The value of rank 0, on all ranks.
 template <class Container>
 Container from_rank_zero(Container value, const Communicator& ranks) {
   check(MPI_Bcast(value.data(), static_cast<int>(value.size()), MPI_BYTE, 0, ranks.get()));
   return value;
 }
 
-// What every rank has, by rank.
+// The values of all ranks, by rank.
 template <class Value>
 std::vector<Value> from_all(const Value& mine, const Communicator& ranks) {
   std::vector<Value> all(static_cast<std::size_t>(size_of(ranks.get())));
@@ -110,7 +109,7 @@ base::Fd listen_for_other_hosts(const std::string& interface) {
   return base::listen_on(address);
 }
 
-// Returns when all ranks have bound their sockets, or throws on all if one could not.
+// Returns when all ranks have bound their sockets. Throws on all ranks if one could not.
 void listen_together(Place& place, bool several_hosts, const std::string& interface, const Communicator& ranks) {
   std::string why = "another rank cannot listen for its peers";
   int mine = 0;
@@ -151,7 +150,7 @@ Context open_on(MPI_Comm communicator, const base::Env& env, const Options& opti
   return open_context(find_place(communicator, env), env, options);
 }
 
-/// MPI from `run` to its end, if nobody else has initialised it.
+/// MPI from `run` to its end, unless the program has initialised MPI.
 class Session {
  public:
   Session(int argc, char** argv) {
@@ -161,9 +160,9 @@ class Session {
     farewell_ = base::make_here<Communicator>(MPI_COMM_WORLD);
   }
 
-  /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed, and without it the launcher
-  /// ends all at once, before they can say what they lost. So a rank that failed gives the others the time that
-  /// sluice-run gives, and then ends the job. A child that it has forked is no rank.
+  /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
+  /// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the
+  /// others the time that sluice-run gives, and then ends the job. A forked child of a rank is no rank.
   void end(Outcome outcome) {
     if (!farewell_ || !origin_.here() || is_true(MPI_Finalized)) return;
     MPI_Request everyone = MPI_REQUEST_NULL;
@@ -185,7 +184,7 @@ class Session {
   base::Origin origin_;
 };
 
-/// Why MPI has not found all ranks that the launcher has started; empty: as far as it tells, all.
+/// Why MPI has not found all ranks that the launcher has started; empty if it has, or the launcher does not tell.
 std::string missing_ranks() {
   const auto launcher = other_launcher();
   const int size = size_of(MPI_COMM_WORLD);
@@ -221,7 +220,7 @@ Context context(MPI_Comm communicator, const Options& options) {
 
 }  // namespace sluice
 
-/// MPI as a way to start. CMakeLists.txt gives its name to the linker, which so keeps this file in a program.
+/// MPI as a way to start. CMakeLists.txt gives this name to the linker, so that programs keep this file.
 extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
   using namespace sluice::runtime;
   Session session(start.argc, start.argv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice::run and sluice::run_threads: who started this process, and what its ranks are.
+// sluice::run and sluice::run_threads: find the launcher of this process, and run its ranks.
 #include "launch/start.hpp"
 
 #include "backends/transport.hpp"
@@ -50,16 +50,16 @@ Outcome run_places(int ranks, const Start& start) {
     const base::Origin origin;
     const bool first = place.rank == 0;
     const Outcome mine = run_place(std::move(place), start, std::move(inside));
-    // A child of fork that leaves the body of another rank has this thread alone, and no `run` to return from.
+    // A child of fork that leaves the body of a rank above 0 has this thread alone, and no `run` to return from.
     if (!origin.here() && !first) std::_Exit(exit_code(mine));
     Outcome none = Outcome::done;
     if (mine != Outcome::done) outcome.compare_exchange_strong(none, mine);
   };
-  // If a thread cannot be had, the places without one are closed before the threads are joined: so their peers find
-  // them lost. In a child of fork that leaves the body they do not run, and must not be joined.
+  // If a thread cannot be started, the places without one are closed before the threads are joined: so their peers
+  // lose them. In a child of fork that leaves the body, the threads do not run, and must not be joined.
   auto others = base::make_here<std::vector<std::jthread>>();
   std::vector<Place> places = threads(ranks);
-  std::vector<InsideRun> inside(places.size());  // also those that have not begun when the first calls `exit`
+  std::vector<InsideRun> inside(places.size());  // counts also ranks that have not begun when the first calls `exit`
   for (std::size_t rank = 1; rank < places.size(); ++rank) {
     try {
       others->emplace_back([&run_one, place = std::move(places[rank]), counted = std::move(inside[rank])]() mutable {
@@ -138,16 +138,15 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
   return outcome;
 }
 
-int guarded(const char* name, const std::function<int()>& work) {
-  const auto say = [name](const std::exception& error) { base::write_line(std::string(name) + ": " + error.what()); };
+int guarded(const std::string& name, const std::function<int()>& work) {
   try {
     const int code = work();
     return code == 0 && base::trace::lost() ? 1 : code;
   } catch (const std::invalid_argument& error) {
-    say(error);
+    base::write_line(name + ": " + error.what());
     return 2;
   } catch (const std::exception& error) {
-    say(error);
+    base::write_line(name + ": " + error.what());
     return 1;
   }
 }
@@ -161,12 +160,12 @@ base::Env checked_env() {
 }
 
 base::Env settings(const Options& options) {
-  base::fill_standard_descriptors();  // libfabric's sockets would fall there
+  base::fill_standard_descriptors();  // else libfabric's sockets would get their numbers
   base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);
-  env.launcher_fd = -1;  // `run` alone looks whether the number is still that of sluice-run's pipe
-  if (!env.passed_over.empty() && env.rank <= 0) {  // once a job
+  env.launcher_fd = -1;  // `run` alone checks that the number is still that of sluice-run's pipe
+  if (!env.passed_over.empty() && env.rank <= 0) {  // one line for each job
     std::string names;
     for (const std::string& name : env.passed_over) names += (names.empty() ? "" : ", ") + name;
     base::log(base::LogLevel::info, "environment variables of our build or of Kubernetes are passed over: " + names);
