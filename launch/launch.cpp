@@ -296,12 +296,11 @@ class Job {
   void report_end() {
     if (running_ > 0 || partners_.empty()) return;
     if (request_.host != 0) {
-      if (!std::exchange(reported_end_, true)) partners_.front().wire.send(Writer(Note::finished).take(), {});
-      return;
+      if (!std::exchange(reported_end_, true)) tell_partners(Writer(Note::finished).take());
+    } else if (std::ranges::all_of(partners_, &Partner::finished)) {
+      tell_partners(Writer(Note::ended).put(failed_ ? failed_->code : 0).take());
+      partners_.clear();
     }
-    if (!std::ranges::all_of(partners_, &Partner::finished)) return;
-    tell_partners(Writer(Note::ended).put(failed_ ? failed_->code : 0).take());
-    partners_.clear();
   }
 
   void end_as_host_0_says(int code) {

@@ -17,7 +17,6 @@
 
 #include <sluice/error.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>

@@ -5,7 +5,7 @@
 // 38 against 50 million a second).
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <vector>
 
 #include "backends/transport.hpp"
