@@ -28,7 +28,7 @@ using base::Clock;
 // Not secret: it rejects programs that connect to this port by mistake.
 constexpr std::string_view kPassword = "sluice-run meets";
 // Host 0 tells the others what failed: they wait for host 0 this much longer than host 0 waits for them.
-constexpr std::chrono::seconds kCourtesy{5};
+constexpr std::chrono::seconds kMargin{5};
 
 Secret password() {
   Secret secret{};
@@ -138,18 +138,18 @@ void listen_here(Agreement& agreement, int ranks) {
 
 // ---- host 0
 
-class Assembly {
+class MeetingOfHost0 {
  public:
-  Assembly(const Request& request, const base::Env& env)
+  MeetingOfHost0(const Request& request, const base::Env& env)
       : request_(request), env_(env), deadline_(Clock::now() + env.connect_timeout),
-        door_(base::listen_everywhere(request.meet.port)) {}
+        listener_(base::listen_everywhere(request.meet.port)) {}
 
   Agreement hold() {
     try {
       gather();
       agree();
       listen_here(agreement_, request_.ranks);
-      for (auto& [host, wire] : wires_) hear(wire, Note::ready, name_of(host), deadline_ + kCourtesy);
+      for (auto& [host, wire] : wires_) hear(wire, Note::ready, name_of(host), deadline_ + kMargin);
       tell_all(Writer(Note::go).take());
     } catch (const std::exception& error) {
       refuse(error.what());
@@ -166,11 +166,11 @@ class Assembly {
         fail_to_meet(name_of(host) + " has not come to meet at " + text_of(request_.meet) +
                      " (SLUICE_CONNECT_TIMEOUT)");
       }
-      std::vector<pollfd> sockets = {{door_.get(), POLLIN, 0}};
+      std::vector<pollfd> sockets = {{listener_.get(), POLLIN, 0}};
       const auto next = prepare_pending(pending_, sockets);
       for (const auto& [other, wire] : wires_) sockets.push_back({wire.socket().get(), POLLIN, 0});
       ::poll(sockets.data(), sockets.size(), milliseconds_until(std::min(next, deadline_)));
-      while (base::Fd socket = base::accept_one(door_)) {
+      while (base::Fd socket = base::accept_one(listener_)) {
         base::keep_alive(socket, env_.peer_timeout);
         pending_.push_back({Wire::called(std::move(socket), password())});
       }
@@ -232,24 +232,24 @@ class Assembly {
     tell_all(writer.take());
   }
 
-  static bool came_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
+  static bool connected_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
 
   /// The address at which another machine has connected to this one; the loopback's, if none has.
   base::Endpoint address_met_at() const {
     const auto others = std::views::values(wires_);
-    const auto from_elsewhere = std::ranges::find_if_not(others, came_by_loopback);
+    const auto from_elsewhere = std::ranges::find_if_not(others, connected_by_loopback);
     return base::own_end((from_elsewhere == others.end() ? others.front() : *from_elsewhere).socket());
   }
 
   /// Replaces loopback addresses of hosts that connected by the loopback: they are on this machine, so its address is
   /// theirs. Other machines cannot be reached at a loopback address.
   void advertise_no_loopback() {
-    if (std::ranges::all_of(std::views::values(wires_), came_by_loopback)) return;
+    if (std::ranges::all_of(std::views::values(wires_), connected_by_loopback)) return;
     const base::Endpoint here = hellos_[0].listeners.front();
     for (auto& [host, hello] : hellos_) {
       for (base::Endpoint& listener : hello.listeners) {
         if (!base::loopback(listener)) continue;
-        if (host == 0 || !came_by_loopback(wires_[host]) || base::loopback(here)) {
+        if (host == 0 || !connected_by_loopback(wires_[host]) || base::loopback(here)) {
           fail_to_meet(name_of(host) + " is to be reached at " + base::text_of(listener) +
                        ", by which other hosts reach themselves (SLUICE_INTERFACE)");
         }
@@ -271,13 +271,13 @@ class Assembly {
 
   void tell_all(const backends::Blob& message) {
     for (auto& [host, wire] : wires_) {
-      if (!say(wire, message, deadline_ + kCourtesy)) fail_to_meet(name_of(host) + " has left before the job began");
+      if (!say(wire, message, deadline_ + kMargin)) fail_to_meet(name_of(host) + " has left before the job began");
     }
   }
 
   void refuse(const std::string& why) {
     const backends::Blob message = Writer(Note::refusal).text(why).take();
-    const auto soon = Clock::now() + kCourtesy;
+    const auto soon = Clock::now() + kMargin;
     for (auto& [host, wire] : wires_) say(wire, message, soon);
     if (refused_) say(refused_, message, soon);
   }
@@ -287,7 +287,7 @@ class Assembly {
   Clock::time_point deadline_;
   std::map<int, Hello> hellos_;  // by host
   std::map<int, Wire> wires_;    // by host; not to host 0, which is this one
-  base::Fd door_;
+  base::Fd listener_;
   std::vector<PendingConnection> pending_;
   Wire refused_;
   Agreement agreement_;
@@ -296,9 +296,9 @@ class Assembly {
 // ---- the others
 
 /// Tries once to reach host 0; sets `why` if that fails.
-std::optional<Wire> try_door(const base::Endpoint& door, const base::Env& env, Clock::time_point deadline,
-                             std::string& why) {
-  base::Fd socket = base::begin_connect(door);
+std::optional<Wire> try_address(const base::Endpoint& address, const base::Env& env, Clock::time_point deadline,
+                                std::string& why) {
+  base::Fd socket = base::begin_connect(address);
   if (!socket) {
     why = std::strerror(errno);
     return std::nullopt;
@@ -319,8 +319,8 @@ Wire call(const Request& request, const base::Env& env, Clock::time_point deadli
   bool said = false;
   while (Clock::now() < deadline) {
     try {
-      for (const base::Endpoint& door : base::resolve(request.meet.host, request.meet.port)) {
-        if (auto wire = try_door(door, env, deadline, why)) return std::move(*wire);
+      for (const base::Endpoint& address : base::resolve(request.meet.host, request.meet.port)) {
+        if (auto wire = try_address(address, env, deadline, why)) return std::move(*wire);
       }
     } catch (const std::runtime_error& unknown) {
       why = unknown.what();
@@ -336,7 +336,7 @@ Agreement attend(const Request& request, const base::Env& env) {
   Agreement agreement;
   Wire wire = call(request, env, Clock::now() + env.connect_timeout);
   // Host 0 began to wait before this host called.
-  const auto deadline = Clock::now() + env.connect_timeout + 3 * kCourtesy;
+  const auto deadline = Clock::now() + env.connect_timeout + 3 * kMargin;
   try {
     say(wire, pack(introduce(request, env, base::own_end(wire.socket()), agreement)), deadline);
     const backends::Blob packet = hear(wire, Note::agreement, name_of(0), deadline);
@@ -362,7 +362,7 @@ Agreement attend(const Request& request, const base::Env& env) {
 }  // namespace
 
 Agreement meet(const Request& request, const base::Env& env) {
-  if (request.hosts > 1) return request.host == 0 ? Assembly(request, env).hold() : attend(request, env);
+  if (request.hosts > 1) return request.host == 0 ? MeetingOfHost0(request, env).hold() : attend(request, env);
   Agreement alone;
   alone.size = request.ranks;
   if (request.threads) return alone;
