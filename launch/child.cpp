@@ -2,7 +2,6 @@
 #include "launch/child.hpp"
 
 #include "base/env.hpp"
-#include "runtime/report.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -17,7 +16,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -27,10 +25,6 @@ namespace sluice::runtime {
 
 namespace {
 
-[[noreturn]] void fail(int error, const std::string& what) {
-  throw std::system_error(error, std::generic_category(), what);
-}
-
 struct Pipe {
   base::Fd read;
   base::Fd write;
@@ -38,81 +32,55 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno, "cannot start a rank");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) base::throw_not_opened("cannot start a rank");
   return {base::Fd(ends[0]), base::Fd(ends[1])};
 }
 
-std::uint64_t inode_of(const base::Fd& fd) {
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail(errno, "cannot start a rank");
-  return status.st_ino;
-}
-
-std::vector<std::string> whole_environment(const std::vector<std::string>& more) {
-  std::vector<std::string> all;
+void add_own_environment(std::vector<std::string>& variables) {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    // A launcher that was itself started by a launcher hands nothing of it on.
-    if (!base::launchers_own(text.substr(0, text.find('=')))) all.emplace_back(text);
+    // A launcher that a launcher started passes none of those variables on.
+    if (!base::launchers_own(text.substr(0, text.find('=')))) variables.emplace_back(text);
   }
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& strings) {
-  std::vector<char*> all;
-  all.reserve(strings.size() + 1);
-  for (std::string& text : strings) all.push_back(text.data());
-  all.push_back(nullptr);
-  return all;
-}
-
-/// All that the child needs between fork and exec, made ready before: there, nothing may allocate or lock.
+/// Arguments of `exec_in_child`, made before fork: between fork and exec nothing may allocate or lock.
 struct Exec {
-  const char* path;
-  char* const* arguments;
+  const Child::Program& program;
   char* const* environment;
-  const sigset_t* blocked;
   pid_t parent;
-  std::span<const int> inherited;
   int input;  ///< -1: this process's
   int error_to;
 };
 
-[[noreturn]] void become(const Exec& exec) noexcept {
+[[noreturn]] void exec_in_child(const Exec& exec) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != exec.parent) ::_exit(1);  // the launcher died before that took effect
-  ::sigprocmask(SIG_SETMASK, exec.blocked, nullptr);
-  for (const int fd : exec.inherited) ::fcntl(fd, F_SETFD, 0);
+  ::sigprocmask(SIG_SETMASK, &exec.program.blocked, nullptr);
+  for (const auto& [variable, fd] : exec.program.descriptors) ::fcntl(fd, F_SETFD, 0);
   if (exec.input >= 0) ::dup2(exec.input, STDIN_FILENO);
-  ::execve(exec.path, exec.arguments, exec.environment);
+  ::execve(exec.program.path.c_str(), exec.program.arguments.data(), exec.environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(exec.error_to, &error, sizeof(error));
   ::_exit(2);
 }
 
-// What `become` could not do; 0: the program runs.
-int exec_error(const base::Fd& from) {
-  int error = 0;
-  while (::read(from.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
-  }
-  return error;
-}
-
-pid_t fork_and_exec(Exec exec, const std::string& path) {
+pid_t fork_and_exec(Exec exec) {
   Pipe errors = make_pipe();
   exec.error_to = errors.write.get();
   const pid_t pid = ::fork();
-  if (pid < 0) fail(errno, "cannot start a rank");
-  if (pid == 0) become(exec);
+  if (pid < 0) base::throw_not_opened("cannot start a rank");
+  if (pid == 0) exec_in_child(exec);
   errors.write = base::Fd();
-  const int error = exec_error(errors.read);
+  int error = 0;  // of `exec_in_child`
+  while (::read(errors.read.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
+  }
   if (error == 0) return pid;
   ::waitpid(pid, nullptr, 0);
-  fail(error, "cannot execute " + path);
+  throw std::system_error(error, std::generic_category(), "cannot execute " + exec.program.path);
 }
 
-// It may be that of another name space of processes, which have other numbers there.
+// False where /proc belongs to another name space of processes, which have other numbers there.
 bool proc_is_ours() {
   std::error_code unreadable;
   return std::filesystem::read_symlink("/proc/self", unreadable) == std::to_string(::getpid());
@@ -125,29 +93,26 @@ bool executable(const std::string& path) {
 
 }  // namespace
 
-Child::Child(const Program& program, std::span<const Gift> gifts) {
+Child::Child(Program program) : name_(program.name) {
   Pipe life = make_pipe();
-  NewReport report = new_report();
-  report.words->launcher = inode_of(life.write);
-  std::vector<std::string> environment = whole_environment(program.environment);
-  std::vector<int> fds;
-  const auto give = [&](const Gift& gift) {
-    environment.push_back(std::string(gift.variable) + "=" + std::to_string(gift.fd));
-    fds.push_back(gift.fd);
-  };
-  give({"SLUICE_REPORT_FD", report.page.get()});
-  give({"SLUICE_LAUNCHER_FD", life.write.get()});
-  for (const Gift& gift : gifts) give(gift);
-  std::vector<char*> arguments = program.arguments;
-  arguments.push_back(nullptr);
+  auto [page, report] = new_report();
+  struct stat status {};
+  if (::fstat(life.write.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
+  report->launcher = status.st_ino;
+  program.descriptors.emplace_back("SLUICE_REPORT_FD", page.get());
+  program.descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.write.get());
+  for (const auto& [variable, fd] : program.descriptors)
+    program.environment.push_back(variable + "=" + std::to_string(fd));
+  add_own_environment(program.environment);
+  std::vector<char*> variables;
+  for (std::string& variable : program.environment) variables.push_back(variable.data());
+  variables.push_back(nullptr);
+  program.arguments.push_back(nullptr);
 
   const base::Fd nothing = program.reads_input ? base::Fd() : base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!program.reads_input && !nothing) fail(errno, "cannot open /dev/null for a rank");
-  const std::vector<char*> variables = pointers(environment);
-  pid_ = fork_and_exec(
-      {program.path.c_str(), arguments.data(), variables.data(), &program.blocked, ::getpid(), fds, nothing.get(), -1},
-      program.path);
-  report_ = std::move(report.words);
+  if (!program.reads_input && !nothing) base::throw_not_opened("cannot open /dev/null for a rank");
+  pid_ = fork_and_exec({program, variables.data(), ::getpid(), nothing.get(), -1});
+  report_ = std::move(report);
   held_ = std::move(life.read);
 }
 
@@ -175,21 +140,14 @@ bool Child::ignores(int signal) const {
 
 Ending Child::ended(int status) {
   pid_ = -1;
-  Ending ending;
-  ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  ending.code = ending.signal != 0 ? 128 + ending.signal : WEXITSTATUS(status);
-  return ending;
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  return {signal != 0 ? 128 + signal : WEXITSTATUS(status), signal};
 }
 
 std::vector<Descendant> descendants() {
-  struct Process {
-    pid_t pid;
-    pid_t parent;
-    std::string name;
-  };
-  std::vector<Process> all;
-  std::error_code unreadable;
   if (!proc_is_ours()) return {};
+  std::vector<Descendant> all;
+  std::error_code unreadable;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", unreadable)) {
     std::ifstream stat(entry.path() / "stat");
     std::string line;
@@ -199,12 +157,14 @@ std::vector<Descendant> descendants() {
     const std::size_t close = line.rfind(") ");
     if (close == std::string::npos || close < open || line.compare(close + 2, 2, "Z ") == 0) continue;
     all.push_back(
-        {std::atoi(line.c_str()), std::atoi(line.c_str() + close + 4), line.substr(open + 2, close - open - 2)});
+        {std::atoi(line.c_str()), std::atoi(line.c_str() + close + 4), -1, line.substr(open + 2, close - open - 2)});
   }
-  std::vector<Descendant> found = {{::getpid(), -1, ""}};
+  std::vector<Descendant> found = {{::getpid(), -1, -1, ""}};
   for (std::size_t i = 0; i < found.size(); ++i) {
-    for (const Process& one : all) {
-      if (one.parent == found[i].pid) found.push_back({one.pid, i == 0 ? one.pid : found[i].child, one.name});
+    for (const Descendant& one : all) {
+      if (one.parent != found[i].pid) continue;
+      found.push_back(one);
+      found.back().child = i == 0 ? one.pid : found[i].child;
     }
   }
   found.erase(found.begin());

@@ -9,7 +9,6 @@
 
 #include <csignal>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,58 +25,53 @@ struct Ending {
 class Child {
  public:
   struct Program {
+    std::string name;  ///< for messages
     std::string path;
     std::vector<char*> arguments;          ///< the program's name first; no null at the end
-    std::vector<std::string> environment;  ///< besides this process's own
+    std::vector<std::string> environment;  ///< in addition to this process's own
     sigset_t blocked;                      ///< the signals that the child blocks
     bool reads_input = true;               ///< this process's standard input; else /dev/null
+    /// Descriptors that the child inherits besides the standard streams, each after the variable that has its number.
+    std::vector<std::pair<std::string, int>> descriptors{};
   };
 
-  /// A descriptor for the child.
-  struct Gift {
-    const char* variable;  ///< which tells the child its number
-    int fd;
-  };
-
-  /// Starts the program, which inherits the gifts and the standard streams.
-  /// @throws std::system_error, also if the program cannot be executed
-  Child(const Program& program, std::span<const Gift> gifts);
-  Child(Child&& other) noexcept
-      : report_(std::move(other.report_)), held_(std::move(other.held_)), pid_(std::exchange(other.pid_, -1)),
-        killed_(other.killed_) {}
-  Child& operator=(Child&&) = delete;
-  /// Kills the child if it is still there.
+  /// Starts the program. @throws std::system_error, also if the program cannot be executed
+  explicit Child(Program program);
+  /// Kills the child if it still runs.
   ~Child();
 
+  const std::string& name() const noexcept { return name_; }
   bool running() const noexcept { return pid_ >= 0; }
   bool is(pid_t pid) const noexcept { return pid_ == pid; }
   void kill(int signal) noexcept;
-  /// By `kill`.
+  /// True if `kill` has sent SIGKILL.
   bool killed() const noexcept { return killed_; }
   bool ignores(int signal) const;
-  /// `status`, as of waitpid, ended it.
+  /// Call once waitpid has returned this `status` of the child.
   Ending ended(int status);
   /// The report of the child, or of its descendant that is the rank.
   const ProcessReport& report() const noexcept { return *report_; }
 
  private:
+  std::string name_;
   std::shared_ptr<ProcessReport> report_;
-  base::Fd held_;   // an end of a pipe, which ends with this process: so ranks notice that behind a wrapper, too
-  pid_t pid_ = -1;  // once it has ended: -1, as the number may be another process's
+  base::Fd held_;   // an end of a pipe, which closes when this process ends: ranks behind a wrapper notice that, too
+  pid_t pid_ = -1;  // -1 once the child has ended: the number may be another process's
   bool killed_ = false;
 };
 
-/// A process that comes of this one.
+/// A child of this process, or a descendant of one.
 struct Descendant {
   pid_t pid = -1;
-  pid_t child = -1;  ///< the child of this process that it comes of, or is
+  pid_t parent = -1;
+  pid_t child = -1;  ///< the child of this process that is it, or its ancestor
   std::string name;
 };
 
-/// All that are no zombies, parents before their children; none where /proc does not tell.
+/// All descendants that are no zombies, parents before their children; none if /proc is that of other processes.
 std::vector<Descendant> descendants();
 
-/// The file that `name` means: itself if there is a slash in it, else the first executable one in PATH.
+/// The path of a program: `name` itself if there is a slash in it, else the first executable of this name in PATH.
 /// @throws std::invalid_argument if there is none.
 std::string find_program(const std::string& name);
 

@@ -3,12 +3,14 @@
 
 #include <charconv>
 #include <cstddef>
+#include <functional>
 #include <limits>
-#include <optional>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace sluice::runtime {
 
@@ -33,28 +35,20 @@ const char* const kLaunchUsage =
 
 namespace {
 
-int number(std::string_view flag, std::string_view what, int least, std::string_view text) {
+std::optional<int> number_in(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    throw std::invalid_argument(std::string(flag) + " takes " + std::string(what) + ", " + std::to_string(least) +
-                                " or more, not \"" + std::string(text) + "\"");
-  }
-  return value;
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
 MeetingPoint meeting_point(std::string_view text) {
   const std::size_t colon = text.rfind(':');
-  std::string_view host = text.substr(0, std::min(colon, text.size()));
-  const std::string_view port = colon < text.size() ? text.substr(colon + 1) : std::string_view();
+  std::string_view host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  int value = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), value);
-  if (host.empty() || error != std::errc() || end != port.data() + port.size() || value < 1 ||
-      value > std::numeric_limits<std::uint16_t>::max()) {
+  const int port = colon < text.size() ? number_in(text.substr(colon + 1)).value_or(0) : 0;
+  if (host.empty() || port < 1 || port > std::numeric_limits<std::uint16_t>::max())
     throw std::invalid_argument("--meet takes HOST:PORT, not \"" + std::string(text) + "\"");
-  }
-  return {std::string(host), static_cast<std::uint16_t>(value)};
+  return {std::string(host), static_cast<std::uint16_t>(port)};
 }
 
 Readers readers(std::string_view text) {
@@ -69,7 +63,14 @@ class Flags {
   explicit Flags(std::span<char*> arguments) : arguments_(arguments) {}
 
   Request parse() {
-    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !over_) read(arguments_[next_++]);
+    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !done_) {
+      flag_ = split(arguments_[next_++]);
+      const auto found = actions_.find(flag_);
+      if (found == actions_.end()) throw std::invalid_argument("unknown flag " + flag_ + " (sluice-run --help)");
+      if (!given_.insert(flag_).second) throw std::invalid_argument(flag_ + " is given twice");
+      found->second();
+      if (attached_) throw std::invalid_argument(flag_ + " takes no value");
+    }
     if (request_.help || request_.version) return request_;
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
     if (request_.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
@@ -79,45 +80,6 @@ class Flags {
   }
 
  private:
-  void read(std::string_view argument) {
-    const std::string_view flag = split(argument);
-    if (!given_.insert(flag).second) throw std::invalid_argument(std::string(flag) + " is given twice");
-    if (flag == "-n") {
-      request_.ranks = number(flag, "the number of ranks", 1, value(flag, "the number of ranks"));
-    } else if (flag == "--trace") {
-      request_.trace = value(flag, "a file");
-    } else if (flag == "--hosts") {
-      hosts_ = number(flag, "the number of hosts", 1, value(flag, "the number of hosts"));
-    } else if (flag == "--host") {
-      host_ = number(flag, "the index of this host", 0, value(flag, "the index of this host"));
-    } else if (flag == "--meet") {
-      meet_ = meeting_point(value(flag, "HOST:PORT"));
-    } else if (flag == "--kill-after") {
-      request_.kill_after = std::chrono::seconds(number(flag, "seconds", 0, value(flag, "seconds")));
-    } else if (flag == "--stdin") {
-      request_.readers = readers(value(flag, "first, all or none"));
-    } else {
-      read_switch(flag);
-    }
-  }
-
-  void read_switch(std::string_view flag) {
-    if (flag == "-h" || flag == "--help") {
-      over_ = request_.help = true;
-    } else if (flag == "--version") {
-      over_ = request_.version = true;
-    } else if (flag == "--") {
-      over_ = true;
-    } else if (flag == "--threads") {
-      request_.threads = true;
-    } else if (flag == "--keep-going") {
-      request_.keep_going = true;
-    } else {
-      throw std::invalid_argument("unknown flag " + std::string(flag) + " (sluice-run --help)");
-    }
-    if (attached_) throw std::invalid_argument(std::string(flag) + " takes no value");
-  }
-
   /// The flag without the value that is attached to it: -n2, -n=2, -np=2, --trace=FILE.
   std::string_view split(std::string_view argument) {
     attached_.reset();
@@ -132,36 +94,52 @@ class Flags {
     return argument.substr(0, equals);
   }
 
-  std::string_view value(std::string_view flag, std::string_view what) {
-    if (attached_) return *attached_;
+  std::string_view value(const std::string& what) {
+    if (attached_) return *std::exchange(attached_, {});
     if (next_ < arguments_.size()) return arguments_[next_++];
-    throw std::invalid_argument(std::string(flag) + " takes " + std::string(what));
+    throw std::invalid_argument(flag_ + " takes " + what);
   }
 
-  void check_hosts() {
-    if (!hosts_ && !host_ && !meet_) return;
-    if (!hosts_ || !host_ || !meet_) {
-      throw std::invalid_argument("--hosts, --host and --meet are given together (sluice-run --help)");
-    }
+  int number(const std::string& what, int least) {
+    const std::string_view text = value(what);
+    const auto number = number_in(text);
+    if (number && *number >= least) return *number;
+    throw std::invalid_argument(flag_ + " takes " + what + ", " + std::to_string(least) + " or more, not \"" +
+                                std::string(text) + "\"");
+  }
+
+  void check_hosts() const {
+    const auto given = given_.count("--hosts") + given_.count("--host") + given_.count("--meet");
+    if (given == 0) return;
+    if (given < 3) throw std::invalid_argument("--hosts, --host and --meet are given together (sluice-run --help)");
     if (request_.threads) throw std::invalid_argument("--threads starts one process, not ranks on several hosts");
-    if (*host_ >= *hosts_) {
-      throw std::invalid_argument("there is no --host " + std::to_string(*host_) + " among " + std::to_string(*hosts_) +
-                                  ": the first is 0");
+    if (request_.host >= request_.hosts) {
+      throw std::invalid_argument("there is no --host " + std::to_string(request_.host) + " among " +
+                                  std::to_string(request_.hosts) + ": the first is 0");
     }
-    request_.hosts = *hosts_;
-    request_.host = *host_;
-    request_.meet = *meet_;
   }
 
   std::span<char*> arguments_;
   std::size_t next_ = 0;
-  bool over_ = false;  // what follows is the program
+  std::string flag_;   // that is being read
+  bool done_ = false;  // the program follows
   std::optional<std::string_view> attached_;
-  std::set<std::string_view> given_;
+  std::set<std::string> given_;
   Request request_;
-  std::optional<int> hosts_;
-  std::optional<int> host_;
-  std::optional<MeetingPoint> meet_;
+  const std::map<std::string, std::function<void()>> actions_ = {
+      {"-n", [this] { request_.ranks = number("the number of ranks", 1); }},
+      {"--threads", [this] { request_.threads = true; }},
+      {"--keep-going", [this] { request_.keep_going = true; }},
+      {"--kill-after", [this] { request_.kill_after = std::chrono::seconds(number("seconds", 0)); }},
+      {"--stdin", [this] { request_.readers = readers(value("first, all or none")); }},
+      {"--trace", [this] { request_.trace = value("a file"); }},
+      {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},
+      {"--host", [this] { request_.host = number("the index of this host", 0); }},
+      {"--meet", [this] { request_.meet = meeting_point(value("HOST:PORT")); }},
+      {"-h", [this] { done_ = request_.help = true; }},
+      {"--help", [this] { done_ = request_.help = true; }},
+      {"--version", [this] { done_ = request_.version = true; }},
+      {"--", [this] { done_ = true; }}};
 };
 
 }  // namespace

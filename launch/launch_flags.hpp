@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of sluice-run.
+// Parses the command line of sluice-run.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace sluice::runtime {
 
-/// Where the launchers of a job meet that spans hosts.
+/// Address at which host 0 of a job that spans hosts listens for the others.
 struct MeetingPoint {
   std::string host;
   std::uint16_t port = 0;
@@ -20,7 +20,7 @@ struct MeetingPoint {
 /// Which ranks read the standard input of sluice-run; the others have /dev/null.
 enum class Readers : std::uint8_t { first, all, none };
 
-/// What sluice-run is asked to do.
+/// The command line of sluice-run.
 struct Request {
   int ranks = 0;  ///< on this host
   bool threads = false;
@@ -28,8 +28,8 @@ struct Request {
   bool help = false;
   bool version = false;
   Readers readers = Readers::first;
-  std::optional<std::chrono::seconds> kill_after;  ///< how long what a signal was to end may go on; nothing: for ever
-  std::string trace;                               ///< the file that SLUICE_TRACE is to name; empty: left as it is
+  std::optional<std::chrono::seconds> kill_after;  ///< from SIGTERM or SIGINT to SIGKILL; nothing: no limit
+  std::string trace;                               ///< value for SLUICE_TRACE; empty: unchanged
   int hosts = 1;
   int host = 0;
   MeetingPoint meet;  ///< if there are several hosts
@@ -38,7 +38,7 @@ struct Request {
 
 extern const char* const kLaunchUsage;
 
-/// @param arguments  without the program's own name; they must live as long as what is returned
+/// @param arguments  without the program's own name; they must live as long as the result
 /// @throws std::invalid_argument with one line for the user
 Request parse_launch(std::span<char*> arguments);
 

@@ -16,12 +16,12 @@ namespace {
 
 struct Row {
   const char* rank;
-  const char* size;     ///< null: it does not tell
+  const char* size;     ///< null: there is no such variable
   bool whole = true;    ///< `size` is that of the job, not of this host's part
-  bool shells = false;  ///< shells that it opens have its variables too, with one rank
+  bool shells = false;  ///< shells that the launcher opens have these variables too, with one rank
 };
 
-// The first that tells the number decides: one that is nearer to the program comes first.
+// The first row that has the number of ranks decides: launchers that are nearer to the program come first.
 constexpr std::array kTable = {
     Row{"PMI_RANK", "PMI_SIZE"},                              // MPICH, Intel MPI, Cray
     Row{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},      // Open MPI

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the launchers of a job that spans hosts meet: host 0 listens, the others come, and all learn where every rank is.
+// How the launchers (sluice-run) of a job that spans hosts meet: host 0 listens, the others connect, and all get the
+// addresses of all ranks.
 #pragma once
 
 #include <string>
@@ -14,16 +15,16 @@
 
 namespace sluice::runtime {
 
-/// What launchers say to each other.
+/// Messages between launchers.
 enum class Note : std::uint8_t {
-  hello,      ///< who comes, and where its ranks listen
-  agreement,  ///< from host 0: the job, and where every rank is
+  hello,      ///< the host, and where its ranks listen
+  agreement,  ///< from host 0: the job, and the addresses of all ranks
   refusal,    ///< why there will be no job
-  ready,      ///< the ranks of this host can be found
-  go,         ///< from host 0: so can all ranks
-  failure,    ///< a rank or host has failed: code, whether as a consequence, and who
+  ready,      ///< the ranks of this host can be connected to
+  go,         ///< from host 0: the ranks of all hosts can be connected to
+  failure,    ///< a rank or host has failed: exit code, whether as a consequence, and its name
   finished,   ///< no rank of this host is left
-  over        ///< from host 0: no rank is left anywhere; the exit code
+  ended       ///< from host 0: no rank is left on any host; the exit code
 };
 
 /// Another host's launcher.
@@ -33,19 +34,19 @@ struct Partner {
   bool finished = false;
 };
 
-/// What the launchers have agreed on.
+/// A job, as its launchers have agreed on it.
 struct Agreement {
-  Rank first = 0;  ///< of the ranks of this host
+  Rank first = 0;  ///< the lowest rank of this host
   int size = 0;
   std::string job;
   base::Fd roster;
   std::vector<base::Fd> listeners;      ///< one for each rank of this host
-  std::vector<base::Fd> tcp_listeners;  ///< likewise
+  std::vector<base::Fd> tcp_listeners;  ///< one for each rank of this host; none if this is the only host
   std::vector<Partner> partners;        ///< at host 0 all others, else host 0
 };
 
-/// Returns when the ranks of all hosts can be found, or fails on all hosts alike, with one line that says why.
-/// @throws std::runtime_error
+/// Returns when the ranks of all hosts can be connected to. Throws on all hosts if one cannot take part, with one line
+/// that says why. @throws std::runtime_error
 Agreement meet(const Request& request, const base::Env& env);
 
 }  // namespace sluice::runtime

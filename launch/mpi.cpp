@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts on an MPI communicator, and MPI as a way to start. MPI carries the name of the job and says who is where;
-// all else goes through Sluice's own sockets.
+// Contexts on an MPI communicator, and MPI as a way to start. MPI carries the name of the job and the addresses of its
+// ranks; all other messages go through Sluice's own sockets.
 #include "base/env.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
@@ -19,13 +19,11 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace sluice {
@@ -36,16 +34,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The same as under sluice-run: how long the other ranks may take to notice that one has failed, and to end.
+// How long the other ranks may take to notice that one has failed, and to end. As in launch.cpp.
 constexpr std::chrono::seconds kGrace{5};
 
-// How often a rank that has ended looks whether all have. It sleeps in between, because the others may still need the
-// core.
+// How often a rank that has ended tests whether all have. It sleeps in between, because other ranks may need the core.
 constexpr std::chrono::milliseconds kFarewellStep{1};
 
 [[noreturn]] void fail(Code code, Rank rank, const std::string& what) { throw Error(code, rank, -1, 0, 0, what); }
 
-// For communicators whose owner made MPI return its errors.
+// For communicators whose owner made MPI return errors.
 void check(int result) {
   if (result == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -54,60 +51,50 @@ void check(int result) {
   fail(Code::transport, -1, std::string("MPI failed while a context was opened: ") + text.data());
 }
 
-/// A communicator of our own, freed at the end.
+/// A duplicate of a communicator, freed at the end.
 class Communicator {
  public:
-  static Communicator duplicate(MPI_Comm of) {
-    Communicator made;
-    check(MPI_Comm_dup(of, &made.handle_));
-    return made;
-  }
-  Communicator(Communicator&& other) noexcept : handle_(std::exchange(other.handle_, MPI_COMM_NULL)) {}
-  Communicator& operator=(Communicator&&) = delete;
-  ~Communicator() {
-    if (handle_ != MPI_COMM_NULL) MPI_Comm_free(&handle_);
-  }
+  explicit Communicator(MPI_Comm of) { check(MPI_Comm_dup(of, &handle_)); }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator() { MPI_Comm_free(&handle_); }
 
   MPI_Comm get() const noexcept { return handle_; }
-  int rank() const {
-    int rank = 0;
-    check(MPI_Comm_rank(handle_, &rank));
-    return rank;
-  }
-  int size() const {
-    int size = 0;
-    check(MPI_Comm_size(handle_, &size));
-    return size;
-  }
 
  private:
-  Communicator() noexcept = default;
   MPI_Comm handle_ = MPI_COMM_NULL;
 };
 
-bool initialized() {
+Rank rank_in(MPI_Comm communicator) {
+  Rank rank = 0;
+  check(MPI_Comm_rank(communicator, &rank));
+  return rank;
+}
+
+int size_of(MPI_Comm communicator) {
+  int size = 0;
+  check(MPI_Comm_size(communicator, &size));
+  return size;
+}
+
+/// Calls MPI_Initialized or MPI_Finalized.
+bool is_true(int (*question)(int*)) {
   int yes = 0;
-  MPI_Initialized(&yes);
+  question(&yes);
   return yes != 0;
 }
 
-bool finalized() {
-  int yes = 0;
-  MPI_Finalized(&yes);
-  return yes != 0;
-}
-
-// What rank 0 has.
+// The value of rank 0, on all ranks.
 template <class Container>
 Container from_rank_zero(Container value, const Communicator& ranks) {
   check(MPI_Bcast(value.data(), static_cast<int>(value.size()), MPI_BYTE, 0, ranks.get()));
   return value;
 }
 
-// What every rank has, by rank.
+// The values of all ranks, by rank.
 template <class Value>
 std::vector<Value> from_all(const Value& mine, const Communicator& ranks) {
-  std::vector<Value> all(static_cast<std::size_t>(ranks.size()));
+  std::vector<Value> all(static_cast<std::size_t>(size_of(ranks.get())));
   check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, ranks.get()));
   return all;
 }
@@ -121,7 +108,7 @@ base::Fd listen_for_other_hosts(const std::string& interface) {
   return base::listen_on(address);
 }
 
-// Returns when all ranks have bound their sockets, or throws on all if one could not.
+// Returns when all ranks have bound their sockets. Throws on all ranks if one could not.
 void listen_together(Place& place, bool several_hosts, const std::string& interface, const Communicator& ranks) {
   std::string why = "another rank cannot listen for its peers";
   int mine = 0;
@@ -139,17 +126,18 @@ void listen_together(Place& place, bool several_hosts, const std::string& interf
 
 Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, const Communicator& ranks) {
   const auto secret = from_rank_zero(new_secret(), ranks);
-  std::map<base::Host, std::uint32_t> numbers;
-  for (const base::Host& host : hosts) numbers.try_emplace(host, static_cast<std::uint32_t>(numbers.size()));
-  const Home mine{base::own_end(place.tcp_listener), numbers[hosts[static_cast<std::size_t>(place.rank)]]};
+  const auto number = std::ranges::find(hosts, hosts[static_cast<std::size_t>(place.rank)]) - hosts.begin();
+  const Home mine{base::own_end(place.tcp_listener), static_cast<std::uint32_t>(number)};
   return Roster(Roster::write(secret, from_all(mine, ranks)), place.size);
 }
 
 Place find_place(MPI_Comm communicator, const base::Env& env) {
-  const Communicator ranks = Communicator::duplicate(communicator);
+  const Communicator ranks(communicator);
+  const Rank rank = rank_in(ranks.get());
+  const int size = size_of(ranks.get());
   const std::vector<base::Host> hosts = from_all(base::this_host(), ranks);
-  const bool several_hosts = std::ranges::count(hosts, hosts.front()) < ranks.size();
-  Place place{ranks.rank(), ranks.size(), ranks.rank(), ranks.size(), from_rank_zero(new_job(), ranks), {}, {}, {}};
+  const bool several_hosts = std::ranges::count(hosts, hosts.front()) < size;
+  Place place{rank, size, rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
   listen_together(place, several_hosts, env.interface, ranks);
   if (!several_hosts) return place;
   place.roster = exchange_homes(place, hosts, ranks);
@@ -161,65 +149,51 @@ Context open_on(MPI_Comm communicator, const base::Env& env, const Options& opti
   return open_context(find_place(communicator, env), env, options);
 }
 
-/// MPI from `run` to its end, if nobody else has initialised it.
+/// MPI from `run` to its end, unless the program has initialised MPI.
 class Session {
  public:
   Session(int argc, char** argv) {
-    if (initialized()) return;
+    if (is_true(MPI_Initialized)) return;
     int provided = 0;
     check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
-    farewell_ = base::make_here<Communicator>(Communicator::duplicate(MPI_COMM_WORLD));
+    farewell_ = base::make_here<Communicator>(MPI_COMM_WORLD);
   }
 
-  /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed, and without it the launcher
-  /// ends all at once, before they can say what they lost. So a rank that failed gives the others the time that
-  /// sluice-run gives, and then ends the job. A child that it has forked is no rank.
+  /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
+  /// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the
+  /// others the time that sluice-run gives, and then ends the job. A forked child of a rank is no rank.
   void end(Outcome outcome) {
-    if (!farewell_ || !origin_.here() || finalized()) return;
+    if (!farewell_ || !origin_.here() || is_true(MPI_Finalized)) return;
     MPI_Request everyone = MPI_REQUEST_NULL;
     check(MPI_Ibarrier(farewell_->get(), &everyone));
-    const bool patient = outcome == Outcome::done;
-    if (!arrive(everyone, patient ? Clock::time_point::max() : Clock::now() + kGrace)) {
+    const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
+    for (int arrived = 0;;) {
+      check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
+      if (arrived != 0) break;
       // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
-      MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
+      if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
+      std::this_thread::sleep_for(kFarewellStep);
     }
     farewell_.reset();
     MPI_Finalize();
   }
 
  private:
-  static bool arrive(MPI_Request& everyone, Clock::time_point deadline) {
-    for (;;) {
-      int arrived = 0;
-      check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
-      if (arrived != 0) return true;
-      if (Clock::now() >= deadline) return false;
-      std::this_thread::sleep_for(kFarewellStep);
-    }
-  }
-
   std::shared_ptr<Communicator> farewell_;
   base::Origin origin_;
 };
 
-Rank world_rank() {
-  Rank rank = 0;
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
-  return rank;
-}
-
-/// Why MPI has not found all ranks that the launcher has started; empty: as far as it tells, all.
+/// Why MPI has not found all ranks that the launcher has started; empty if it has, or the launcher does not tell.
 std::string missing_ranks() {
   const auto launcher = other_launcher();
-  int size = 0;
-  check(MPI_Comm_size(MPI_COMM_WORLD, &size));
-  if (!launcher || size >= launcher->ranks) {
-    if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
-    return {};
+  const int size = size_of(MPI_COMM_WORLD);
+  if (launcher && size < launcher->ranks) {
+    return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
+           " ranks or more, and MPI_Init found " + std::to_string(size) +
+           ": the launcher is that of another MPI than the program was built with";
   }
-  return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
-         " ranks or more, and MPI_Init found " + std::to_string(size) +
-         ": the launcher is that of another MPI than the program was built with";
+  if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
+  return {};
 }
 
 }  // namespace
@@ -229,7 +203,7 @@ std::string missing_ranks() {
 namespace mpi {
 
 Context context(MPI_Comm communicator, const Options& options) {
-  if (!runtime::initialized() || runtime::finalized()) {
+  if (!runtime::is_true(MPI_Initialized) || runtime::is_true(MPI_Finalized)) {
     runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
   }
   try {
@@ -245,7 +219,7 @@ Context context(MPI_Comm communicator, const Options& options) {
 
 }  // namespace sluice
 
-/// MPI as a way to start. CMakeLists.txt gives its name to the linker, which so keeps this file in a program.
+/// MPI as a way to start. CMakeLists.txt gives this name to the linker, so that programs keep this file.
 extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
   using namespace sluice::runtime;
   Session session(start.argc, start.argv);
@@ -254,7 +228,7 @@ extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluic
     throw std::invalid_argument(why);
   }
   const Outcome outcome = run_rank(
-      world_rank(), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
+      rank_in(MPI_COMM_WORLD), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
   session.end(outcome);
   return outcome;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice::run and sluice::run_threads: who started this process, and what its ranks are.
+// sluice::run and sluice::run_threads: find the launcher of this process, and run its ranks.
 #include "launch/start.hpp"
 
 #include "backends/transport.hpp"
@@ -17,7 +17,6 @@
 
 #include <sluice/error.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
@@ -50,16 +49,16 @@ Outcome run_places(int ranks, const Start& start) {
     const base::Origin origin;
     const bool first = place.rank == 0;
     const Outcome mine = run_place(std::move(place), start, std::move(inside));
-    // A child of fork that leaves the body of another rank has this thread alone, and no `run` to return from.
+    // A child of fork that leaves the body of a rank above 0 has this thread alone, and no `run` to return from.
     if (!origin.here() && !first) std::_Exit(exit_code(mine));
     Outcome none = Outcome::done;
     if (mine != Outcome::done) outcome.compare_exchange_strong(none, mine);
   };
-  // If a thread cannot be had, the places without one are closed before the threads are joined: so their peers find
-  // them lost. In a child of fork that leaves the body they do not run, and must not be joined.
+  // If a thread cannot be started, the places without one are closed before the threads are joined: so their peers
+  // lose them. In a child of fork that leaves the body, the threads do not run, and must not be joined.
   auto others = base::make_here<std::vector<std::jthread>>();
   std::vector<Place> places = threads(ranks);
-  std::vector<InsideRun> inside(places.size());  // also those that have not begun when the first calls `exit`
+  std::vector<InsideRun> inside(places.size());  // counts also ranks that have not begun when the first calls `exit`
   for (std::size_t rank = 1; rank < places.size(); ++rank) {
     try {
       others->emplace_back([&run_one, place = std::move(places[rank]), counted = std::move(inside[rank])]() mutable {
@@ -95,21 +94,6 @@ Outcome run_start(const Start& start) {
   }
   if (const auto launcher = other_launcher()) return run_under(*launcher, start);
   return run_place(alone(), start);
-}
-
-/// The exit code of `work`, or of what it threw, or of a timeline that could not be written.
-template <class Work>
-int guarded(Work work) {
-  try {
-    const int code = work();
-    return code == 0 && base::trace::lost() ? 1 : code;
-  } catch (const std::invalid_argument& error) {
-    base::write_line(std::string("sluice: ") + error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    base::write_line(std::string("sluice: ") + error.what());
-    return 1;
-  }
 }
 
 void check_backends(std::string_view chosen, const char* where) {
@@ -153,6 +137,19 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
   return outcome;
 }
 
+int guarded(const std::string& name, const std::function<int()>& work) {
+  try {
+    const int code = work();
+    return code == 0 && base::trace::lost() ? 1 : code;
+  } catch (const std::invalid_argument& error) {
+    base::write_line(name + ": " + error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    base::write_line(name + ": " + error.what());
+    return 1;
+  }
+}
+
 base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
@@ -162,12 +159,12 @@ base::Env checked_env() {
 }
 
 base::Env settings(const Options& options) {
-  base::fill_standard_descriptors();  // libfabric's sockets would fall there
+  base::fill_standard_descriptors();  // else libfabric's sockets would get their numbers
   base::Env env = checked_env();
   check_backends(options.backends, "the option backends");
   base::set_level(env.log);
-  env.launcher_fd = -1;  // `run` alone looks whether the number is still that of sluice-run's pipe
-  if (!env.passed_over.empty() && env.rank <= 0) {  // once a job
+  env.launcher_fd = -1;  // `run` alone checks that the number is still that of sluice-run's pipe
+  if (!env.passed_over.empty() && env.rank <= 0) {  // one line for each job
     std::string names;
     for (const std::string& name : env.passed_over) names += (names.empty() ? "" : ", ") + name;
     base::log(base::LogLevel::info, "environment variables of our build or of Kubernetes are passed over: " + names);
@@ -178,7 +175,7 @@ base::Env settings(const Options& options) {
 }  // namespace runtime
 
 int run(int argc, char** argv, const Body& body, const Options& options) {
-  return runtime::guarded([&] {
+  return runtime::guarded("sluice", [&] {
     if (!base::first_run_in_process()) {
       throw std::invalid_argument(
           "sluice::run may be called once a process, also where two plug-ins have a copy of the library each, and in "
@@ -195,7 +192,7 @@ int run(int argc, char** argv, const Body& body, const Options& options) {
 }
 
 int run_threads(int ranks, const Body& body, const Options& options) {
-  return runtime::guarded([&] {
+  return runtime::guarded("sluice", [&] {
     const base::Env env = runtime::settings(options);
     return runtime::exit_code(runtime::run_places(ranks, {0, nullptr, body, options, env}));
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `sluice::run` and the ways of starting share.
+// Interface between `sluice::run` and the ways of starting.
 #pragma once
 
 #include "base/env.hpp"
@@ -8,11 +8,11 @@
 #include <sluice/run.hpp>
 
 #include <functional>
-#include <string_view>
+#include <string>
 
 namespace sluice::runtime {
 
-/// What `run` was called with, and what the environment said.
+/// The arguments of `run`, and the environment.
 struct Start {
   int argc;
   char** argv;
@@ -33,17 +33,21 @@ constexpr int exit_code(Outcome outcome) noexcept { return outcome == Outcome::d
 /// A way of starting that another library brings.
 using Starter = Outcome (*)(const Start&);
 
-/// From now on `run` uses it under an MPI launcher. For static objects; not thread-safe.
+/// Makes `run` use the starter under an MPI launcher. For static objects; not thread-safe.
 [[gnu::visibility("default")]] void register_starter(Starter starter) noexcept;
 
-/// Opens the rank's context, runs the body on it and ends it. What either throws is one line on stderr.
+/// Opens the rank's context, runs the body on it and ends it. Writes one line to stderr for an exception of either.
 [[gnu::visibility("default")]] Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& body,
                                                 InsideRun inside = {});
+
+/// Runs `work` and returns its exit code, or 1 if the timeline could not be written. Writes one line to stderr, after
+/// `name`, for an exception: 2 for std::invalid_argument, else 1.
+int guarded(const std::string& name, const std::function<int()>& work);
 
 /// Reads the environment, and checks that the backends it names exist. @throws std::invalid_argument
 base::Env checked_env();
 
-/// Reads the environment, checks it and the options, and makes the level of the log the environment's.
+/// Reads the environment, checks it and the options, and sets the log level.
 /// @throws std::invalid_argument
 [[gnu::visibility("default")]] base::Env settings(const Options& options);
 

@@ -3,23 +3,24 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
+
+#include "base/text.hpp"
 
 namespace sluice::runtime {
 
 namespace {
 
-// Linux cuts it to net.core.somaxconn.
+// Linux lowers it to net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
 struct Address {
@@ -41,10 +42,6 @@ Address address_of(const std::string& job, Rank rank) {
 
 int new_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
-[[noreturn]] void fail_with_errno(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
 void check_launch(const base::Env& env) {
   const bool half = (env.hosts_fd < 0) != (env.tcp_fd < 0);
   if (env.rank < 0 || env.rank >= env.size || env.job.empty() || env.listen_fd < 0 || half) {
@@ -62,17 +59,16 @@ void check_launch(const base::Env& env) {
   }
 }
 
-// What the rank starts must not keep it open after the rank has ended.
+// Close-on-exec: processes that the rank starts must not keep the socket open after the rank has ended.
 base::Fd take_over(int inherited) {
-  if (::fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0) fail_with_errno("cannot take over the inherited socket");
+  if (::fcntl(inherited, F_SETFD, FD_CLOEXEC) != 0) base::throw_not_opened("cannot take over the inherited socket");
   return base::Fd(inherited);
 }
 
 }  // namespace
 
 void Place::find_node() noexcept {
-  node_rank = 0;
-  node_size = 0;
+  node_rank = node_size = 0;
   for (Rank other = 0; other < size; ++other) {
     if (!roster.same_host(rank, other)) continue;
     if (other < rank) ++node_rank;
@@ -108,19 +104,14 @@ Place launched(const base::Env& env) {
 }
 
 std::string new_job() {
-  static constexpr const char* kDigits = "0123456789abcdef";
-  std::string job;
-  for (const std::byte byte : new_secret()) {
-    job += kDigits[std::to_integer<int>(byte >> 4)];
-    job += kDigits[std::to_integer<int>(byte & std::byte{15})];
-  }
-  return job;
+  const auto halves = std::bit_cast<std::array<std::uint64_t, 2>>(new_secret());
+  return base::hexadecimal(halves[0], 16) + base::hexadecimal(halves[1], 16);
 }
 
 Secret new_secret() {
   Secret random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
-    fail_with_errno("no random numbers");
+    base::throw_not_opened("no random numbers");
   return random;
 }
 
@@ -130,7 +121,7 @@ base::Fd listen_as(const std::string& job, Rank rank) {
   if (!socket) base::throw_not_opened("socket");
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
-    fail_with_errno("cannot listen as rank " + std::to_string(rank));
+    base::throw_not_opened("cannot listen as rank " + std::to_string(rank));
   }
   return socket;
 }
@@ -138,19 +129,21 @@ base::Fd listen_as(const std::string& job, Rank rank) {
 base::Fd connect_to(const std::string& job, Rank peer) {
   const Address address = address_of(job, peer);
   base::Fd socket(new_socket());
-  if (!socket) return socket;
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) == 0) return socket;
-  // Closing must not change what the caller is to see.
-  const int error = errno;
+  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) == 0)
+    return socket;
+  const int error = errno;  // which closing must not change
   socket = base::Fd();
   errno = error;
   return socket;
 }
 
-bool trusted(const base::Fd& connection) {
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  return ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == ::geteuid();
+ucred process_behind(const base::Fd& connection) noexcept {
+  ucred process{0, static_cast<uid_t>(-1), static_cast<gid_t>(-1)};
+  socklen_t length = sizeof process;
+  ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &process, &length);
+  return process;
 }
+
+bool trusted(const base::Fd& connection) { return process_behind(connection).uid == ::geteuid(); }
 
 }  // namespace sluice::runtime

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks find each other: a listening socket each, whose name is made of the job and the rank; where the job spans
-// hosts, a second one for the ranks of other hosts. Ranks that are threads of one process have mailboxes instead.
+// How ranks find each other: each has a listening socket, whose name is made of the job and the rank, and a second one
+// for the ranks of other hosts if the job spans hosts. Ranks that are threads of one process have mailboxes instead.
 #pragma once
 
 #include "base/env.hpp"
 #include "base/fd.hpp"
 
 #include <sluice/types.hpp>
+
+#include <sys/socket.h>
 
 #include <string>
 #include <vector>
@@ -26,7 +28,7 @@ struct [[gnu::visibility("default")]] Place {
   base::Fd listener;
   Roster roster{};
   base::Fd tcp_listener{};  ///< for ranks of other hosts; empty: there are none
-  Mailbox mailbox{};        ///< of a thread of this process, which has no listener; empty: the rank is a process
+  Mailbox mailbox{};        ///< of a rank that is a thread and so has no listener; empty: the rank is a process
 
   /// Takes `node_rank` and `node_size` from the roster.
   void find_node() noexcept;
@@ -35,30 +37,33 @@ struct [[gnu::visibility("default")]] Place {
 /// The only rank of a job of its own.
 Place alone();
 
-/// The places of `ranks` threads of this process. @throws std::runtime_error if it may not open enough files
+/// The places of `ranks` threads of this process. @throws std::runtime_error if the process may not open enough files
 std::vector<Place> threads(int ranks);
 
-/// The place that sluice-run gave this process; takes over what it inherited.
+/// The place that sluice-run gave this process. Takes ownership of the inherited descriptors.
 /// @throws std::invalid_argument if the launcher's variables do not fit together.
 Place launched(const base::Env& env);
 
 /// A name that no other job has: 128 random bits, in hexadecimal.
 [[gnu::visibility("default")]] std::string new_job();
 
-/// What no stranger can guess: 128 random bits. Not the job's name, which everybody on the machine can read.
+/// 128 random bits, which no other process can guess. Not the job's name, which every user of the machine can read.
 [[gnu::visibility("default")]] Secret new_secret();
 
-/// Listens as this rank. The name is abstract: it is no file, and vanishes with its last descriptor, also after kill
-/// -9. It is bound before any rank may look for it, so that not finding it means that the rank has ended.
+/// Listens as this rank. The socket's name is abstract: it is no file, and vanishes with its last descriptor, also
+/// after kill -9. Call before any rank may connect: a name that is not found means that the rank has ended.
 /// @throws std::system_error
 [[gnu::visibility("default")]] base::Fd listen_as(const std::string& job, Rank rank);
 
 /// Connects without blocking.
-/// @returns an empty Fd with errno left if that is not possible: ECONNREFUSED: the rank has ended; EAGAIN: too many
-/// wait to be accepted there, try again.
+/// @returns an empty Fd and errno if that is not possible. ECONNREFUSED: the rank has ended; EAGAIN: its backlog is
+/// full, try again.
 base::Fd connect_to(const std::string& job, Rank peer);
 
-/// Whether the process at the other end belongs to the same user: the name of a job is no secret.
+/// The process at the other end; its number is 0 if this kernel does not show it.
+ucred process_behind(const base::Fd& connection) noexcept;
+
+/// True if the process at the other end belongs to the same user: the name of a job is no secret.
 bool trusted(const base::Fd& connection);
 
 }  // namespace sluice::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks that are threads of one process talk: by packets in queues, which take no descriptors.
+// Messages between ranks that are threads of one process: packets in queues, which take no descriptors.
 #pragma once
 
 #include <sluice/types.hpp>
@@ -15,60 +15,52 @@
 
 namespace sluice::runtime {
 
-/// One end of a line that carries packets from one rank to another. The destructor closes it, and wakes the other rank.
+using SharedWaker = std::shared_ptr<const base::Waker>;
+
+/// One end of a line that carries packets from one rank to another. Destroying the end closes it, and wakes the other
+/// rank.
 class LineEnd {
  public:
-  LineEnd() noexcept = default;
-  LineEnd(LineEnd&& other) noexcept : line_(std::move(other.line_)), sends_(other.sends_) {}
-  LineEnd& operator=(LineEnd&& other) noexcept;
-  ~LineEnd() { close(); }
+  /// Makes a line between the ranks that these wakers wake. The first end sends, the second receives.
+  static std::pair<LineEnd, LineEnd> make_line(const SharedWaker& sender, const SharedWaker& receiver);
 
-  explicit operator bool() const noexcept { return line_ != nullptr; }
-  /// Sends copies, and wakes the other rank. False: the other end is closed.
+  explicit operator bool() const noexcept { return queue_ != nullptr; }
+  /// Sends copies, and wakes the other rank. Returns false if the other end is closed.
   /// @throws std::system_error if this process has no room for the copies of the descriptors
   bool send(std::span<const std::byte> bytes, std::span<const int> fds);
-  /// The next packet; nothing: none now. `closed`: the other end is closed, and everything has been received.
+  /// The next packet, if there is one. `closed`: the other end is closed, and every packet has been received.
   std::optional<base::Packet> receive();
   /// The other end is closed.
-  bool hung_up() const;
+  bool hung_up() const noexcept { return other_end_.expired(); }
 
  private:
-  friend class Mailbox;
-  struct Line;
-  LineEnd(std::shared_ptr<Line> line, bool sends) noexcept : line_(std::move(line)), sends_(sends) {}
-  void close() noexcept;
+  struct Queue;
 
-  std::shared_ptr<Line> line_;
-  bool sends_ = false;
+  std::shared_ptr<Queue> queue_;
+  SharedWaker other_rank_;                      // rung when this end is destroyed
+  std::weak_ptr<const base::Waker> other_end_;  // expired: destroyed
 };
 
-/// Receives the lines to one rank. The destructor closes it: peers that connect later find that the rank has ended.
+/// Receives the lines to one rank. Peers cannot connect to a mailbox that has been destroyed: the rank has ended. An
+/// empty one means that the rank is a process.
 class Mailbox {
  public:
-  /// No mailbox: the rank is a process.
-  Mailbox() noexcept = default;
   /// Makes the mailboxes of all ranks of one process. @throws std::system_error
   static std::vector<Mailbox> of_threads(int ranks);
-  Mailbox(Mailbox&& other) noexcept : boxes_(std::move(other.boxes_)), rank_(other.rank_) {}
-  Mailbox& operator=(Mailbox&& other) noexcept;
-  ~Mailbox() { close(); }
 
-  explicit operator bool() const noexcept { return boxes_ != nullptr; }
+  explicit operator bool() const noexcept { return own_ != nullptr; }
   /// Rung when a line or a packet arrives for the rank.
-  std::shared_ptr<const base::Waker> waker() const;
-  /// A new line to the peer: the end that sends. Empty: the peer has ended.
+  SharedWaker waker() const;
+  /// Makes a line to the peer, and returns the end that sends; an empty one if the peer has ended.
   LineEnd connect(Rank peer) const;
-  /// The ends that receive, of the lines that have arrived since the last call.
+  /// The receiving ends of the lines that peers have made since the last call.
   std::vector<LineEnd> arrived() const;
 
  private:
   struct Box;
-  Mailbox(std::shared_ptr<std::vector<Box>> boxes, Rank rank) noexcept : boxes_(std::move(boxes)), rank_(rank) {}
-  Box& box(Rank rank) const;
-  [[gnu::visibility("default")]] void close() noexcept;
 
-  std::shared_ptr<std::vector<Box>> boxes_;  // of all ranks, by rank
-  Rank rank_ = 0;
+  std::shared_ptr<Box> own_;                                      // the only owner
+  std::shared_ptr<const std::vector<std::weak_ptr<Box>>> boxes_;  // of all ranks, by rank
 };
 
 }  // namespace sluice::runtime

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks say to each other outside the data path, and how it is put into packets.
+// Messages between ranks outside the data path, and how values are put into packets.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <stdexcept>
@@ -13,20 +16,21 @@
 
 namespace sluice::runtime {
 
+/// In each comment, "its" end belongs to the sender of the message, and "your" end to the receiver.
 enum class Kind : std::uint8_t {
   greeting,  ///< rank, then the backends open there with their addresses
   opening,   ///< one end of a channel
-  closing,   ///< the end `id` of who says so is closed; its final epoch
-  let_go,    ///< the end `id` of who is told may free its memory: nothing of the peer touches it any more
-  gone,      ///< the end `id` of who says so is no more, nor can its memory be written any more
-  failure,   ///< the end `id` of who says so has failed, and why
+  closing,   ///< its end `id` is closed; the final epoch
+  let_go,    ///< your end `id` may free its memory: the peer accesses none of it any more
+  gone,      ///< its end `id` is destroyed, and its memory cannot be written any more
+  failure,   ///< its end `id` has failed, and why
   path,      ///< a message of the sender's link for the receiver's
-  way  ///< why the peer cannot reach the target of the end `id` of who is told, which was undecided; empty: it can
+  way        ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
 };
 
 class Writer {
  public:
-  /// @param kind  of the message: a Kind, or what sluice-run has instead
+  /// @param kind  of the message: a Kind, or a Note of sluice-run
   template <class What>
   requires std::is_enum_v<What>
   explicit Writer(What kind) {
@@ -36,29 +40,23 @@ class Writer {
 
   template <class T>
   requires std::is_trivially_copyable_v<T> Writer& put(const T& value) {
-    append(&value, sizeof value);
-    return *this;
+    return append(std::as_bytes(std::span(&value, 1)));
   }
   Writer& text(std::string_view text) { return blob(std::as_bytes(std::span(text))); }
-  Writer& blob(std::span<const std::byte> blob) {
-    put(static_cast<std::uint32_t>(blob.size()));
-    append(blob.data(), blob.size());
-    return *this;
-  }
+  Writer& blob(std::span<const std::byte> blob) { return put(static_cast<std::uint32_t>(blob.size())).append(blob); }
 
   backends::Blob take() { return std::move(bytes_); }
 
  private:
-  void append(const void* data, std::size_t bytes) {
-    const std::size_t before = bytes_.size();
-    bytes_.resize(before + bytes);
-    if (bytes != 0) std::memcpy(bytes_.data() + before, data, bytes);
+  Writer& append(std::span<const std::byte> bytes) {
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return *this;
   }
 
   backends::Blob bytes_;
 };
 
-/// @throws std::runtime_error at the end of the packet.
+/// Reads values in the order in which they were written. @throws std::runtime_error at the end of the packet.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -69,13 +67,18 @@ class Reader {
     std::memcpy(&value, next(sizeof value).data(), sizeof value);
     return value;
   }
-  backends::Blob blob() {
+  /// Reads a blob as values of T.
+  template <class T>
+  std::vector<T> list() {
     const auto bytes = next(get<std::uint32_t>());
-    return {bytes.begin(), bytes.end()};
+    std::vector<T> values(bytes.size() / sizeof(T));
+    std::copy_n(bytes.data(), values.size() * sizeof(T), reinterpret_cast<std::byte*>(values.data()));
+    return values;
   }
+  backends::Blob blob() { return list<std::byte>(); }
   std::string text() {
-    const auto bytes = next(get<std::uint32_t>());
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    const auto bytes = list<char>();
+    return {bytes.begin(), bytes.end()};
   }
   bool over() const noexcept { return rest_.empty(); }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "peers/peers.hpp"
 
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,49 +18,40 @@ namespace {
 
 using base::Clock;
 
-constexpr int kWatchAgain = 100;  // milliseconds
-// Those that wait to be heard take no more descriptors than this; the others wait in the kernel.
-constexpr std::size_t kMaxStrangers = 128;
+constexpr std::chrono::milliseconds kWatchAgain{100};
+// Pending connections take no more descriptors than this; the others wait in the kernel.
+constexpr std::size_t kMaxPending = 128;
 
 short events(const base::Fd& fd, short wanted) {
   pollfd one{fd.get(), wanted, 0};
   return poll(&one, 1, 0) == 1 ? one.revents : short{0};
 }
 
-/// Of the process at the other end; 0: our own, or one that this kernel does not show us.
-pid_t process_behind(const base::Fd& socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  const bool known = getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
-  return known && peer.pid > 0 && peer.pid != getpid() ? peer.pid : 0;
-}
-
-/// The peer's process has ended, as far as this can be known.
+/// True if the peer's process is known to have ended.
 bool ended(Peer& peer) {
   if (peer.pid == 0) return false;
   if (!peer.process)
     peer.process = base::open_with_room([&] { return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)); });
   if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
   if (errno == ESRCH) return true;
-  if (!base::lacks_descriptors(errno)) peer.pid = 0;  // a kernel that cannot
+  if (!base::lacks_descriptors(errno)) peer.pid = 0;  // this kernel cannot watch processes
   return false;
 }
 
-/// There was no descriptor for its process: nothing tells when that ends.
+/// True if there was no descriptor for the peer's process: `poll` does not notice its end.
 bool unwatched(const Peer& peer) { return peer.in && peer.pid != 0 && !peer.process; }
 
-/// Somebody closed it, also by dying; else it is the network that failed.
-bool closed_by_peer(int error) { return error == 0 || error == EPIPE || error == ECONNRESET || error == ENOTCONN; }
+constexpr const char* kEndedEarly = " has ended, or never started";
 
-bool is_due(Clock::time_point then) { return then != Clock::time_point::max() && Clock::now() >= then; }
-
-/// Null: there is no link yet, or it works at once.
-backends::PathFinder* paths_of(const Peer& peer) { return peer.link == nullptr ? nullptr : peer.link->paths; }
-
-int milliseconds_until(Clock::time_point then) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(then - Clock::now()).count();
-  return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
+void drop(Peer& peer) noexcept {
+  peer.lost = true;
+  peer.out = Wire();
+  peer.in = Wire();
+  peer.process = base::Fd();
 }
+
+/// Null if there is no link yet, or the link needs no path finder.
+backends::PathFinder* paths_of(const Peer& peer) { return peer.link == nullptr ? nullptr : peer.link->paths; }
 
 }  // namespace
 
@@ -80,34 +70,28 @@ Packet Peers::greeting() const {
 
 void Peers::reach(Peer& peer) {
   peer.wanted = true;
-  if (!peer.lost && !peer.out) connect(peer);
-}
-
-void Peers::connect(Peer& peer) {
+  if (peer.lost || peer.out) return;
   here(peer) ? connect_here(peer) : call(peer);
   if (!peer.out) return;
-  if (!peer.greeted) peer.unsent.push_front(greeting());
-  peer.greeted = true;
+  if (!std::exchange(peer.greeted, true)) peer.unsent.push_front(greeting());
   flush(peer);
 }
 
-void Peers::connect_inside(Peer& peer) {
-  LineEnd line = place_.mailbox.connect(peer.rank);
-  if (!line) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
-  peer.out = Wire::inside(std::move(line));
-}
-
 void Peers::connect_here(Peer& peer) {
-  if (place_.mailbox) return connect_inside(peer);
+  if (place_.mailbox) {
+    peer.out = Wire(place_.mailbox.connect(peer.rank));
+    if (!peer.out) lose(peer, kEndedEarly);
+    return;
+  }
   base::Fd socket = connect_to(place_.job, peer.rank);
   if (!socket) {
-    if (errno == ECONNREFUSED) return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started");
+    if (errno == ECONNREFUSED) return lose(peer, kEndedEarly);
     if (base::lacks_descriptors(errno)) return starve(peer);
     if (errno != EAGAIN) complain(peer, errno);
     return;
   }
-  if (!trusted(socket)) return lose(peer, "somebody else's process answers for rank " + std::to_string(peer.rank));
-  peer.out = Wire::here(std::move(socket));
+  if (!trusted(socket)) return lose(peer, " is not reached: the process of another user answers for it");
+  peer.out = Wire(std::move(socket));
 }
 
 void Peers::starve(Peer& peer) {
@@ -116,7 +100,7 @@ void Peers::starve(Peer& peer) {
 }
 
 std::size_t Peers::lacking() const noexcept {
-  constexpr std::size_t kPacket = 8;  // what may come with a packet
+  constexpr std::size_t kPacket = 8;  // may arrive with a packet
   std::size_t count = kPacket;
   for (const auto& [rank, peer] : peers_) {
     if (peer.lost || place_.mailbox) continue;
@@ -127,7 +111,7 @@ std::size_t Peers::lacking() const noexcept {
 
 void Peers::give_up_starving(const std::string& why) {
   for (auto& [rank, peer] : peers_) {
-    if (starves(peer)) lose(peer, "rank " + std::to_string(rank) + " cannot be reached: " + why);
+    if (starves(peer)) lose(peer, " cannot be reached: " + why);
   }
 }
 
@@ -154,19 +138,13 @@ void Peers::call_failed(Peer& peer, int error) {
   peer.next_call = now + kCallPause;
   const std::string where =
       " at " + base::text_of(place_.roster.listener_of(peer.rank)) + " (SLUICE_INTERFACE there chooses the address)";
-  if (error == ECONNREFUSED)
-    return lose(peer, "rank " + std::to_string(peer.rank) + " has ended, or never started: nobody listens" + where);
+  if (error == ECONNREFUSED) return lose(peer, kEndedEarly + std::string(": nobody listens") + where);
   if (base::lacks_descriptors(error)) {
-    peer.sought = now;  // that is not the peer's fault
+    peer.sought = now;  // the timeout is for failures of the peer
     return starve(peer);
   }
   if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached" + where, error == 0 ? ECONNRESET : error);
   if (error != 0) complain(peer, error);
-}
-
-/// Ends a call that the other host has not answered for too long. Once it has, the rank takes it when it gets to it.
-void Peers::give_up_late_call(Peer& peer) {
-  if (!peer.out.reached() && Clock::now() >= peer.next_call) call_failed(peer, ETIMEDOUT);
 }
 
 void Peers::send(Peer& peer, Packet packet) {
@@ -174,7 +152,7 @@ void Peers::send(Peer& peer, Packet packet) {
   peer.unsent.push_back(std::move(packet));
   reach(peer);
   flush(peer);
-  if (!peer.unsent.empty()) audience_.unsent();
+  if (!peer.unsent.empty()) handler_.unsent();
 }
 
 void Peers::flush(Peer& peer) {
@@ -182,23 +160,26 @@ void Peers::flush(Peer& peer) {
   while (peer.out && !peer.unsent.empty()) {
     switch (peer.out.send(peer.unsent.front().bytes, peer.unsent.front().fds)) {
       case Wire::Sent::yes: peer.unsent.pop_front(); break;
-      case Wire::Sent::later: return give_up_late_call(peer);
+      case Wire::Sent::later:
+        // Once the host has answered, no timeout applies: the rank accepts the connection when it is not busy.
+        if (!peer.out.reached() && Clock::now() >= peer.next_call) call_failed(peer, ETIMEDOUT);
+        return;
       case Wire::Sent::starved:
         peer.stalled = true;
         if (base::lacks_descriptors(peer.out.error())) starve(peer);
         return;
-      case Wire::Sent::over: return out_is_over(peer);
+      case Wire::Sent::closed: return handle_closed_out(peer);
     }
   }
 }
 
-void Peers::out_is_over(Peer& peer) {
+void Peers::handle_closed_out(Peer& peer) {
   const int error = peer.out.error();
   if (peer.out.reached() && !closed_by_peer(error)) return lose(peer, " cannot be reached any more", error);
-  if (!peer.out.open()) return call_failed(peer, error);  // nothing was said yet, so nothing is lost
-  // The peer has ended. What it said before that is still to be heard: `listen_to` finds the end.
+  if (!peer.out.open()) return call_failed(peer, error);  // no message was sent yet, so none is lost
+  // The peer has ended. Its last messages are still to be received: `listen_to` finds the end.
   peer.unsent.clear();
-  if (!peer.in) lose(peer, "rank " + std::to_string(peer.rank) + " has ended");
+  if (!peer.in) lose(peer, " has ended");
 }
 
 void Peers::flush() {
@@ -209,31 +190,17 @@ void Peers::flush() {
 }
 
 int Peers::prepare(std::vector<pollfd>& sockets) const {
-  int patience = -1;
-  const auto at_most = [&](int limit) {
-    if (limit >= 0) patience = patience < 0 ? limit : std::min(patience, limit);
-  };
   if (place_.listener) sockets.push_back({place_.listener.get(), POLLIN, 0});
-  if (place_.tcp_listener && strangers_.size() < kMaxStrangers) {
-    sockets.push_back({place_.tcp_listener.get(), POLLIN, 0});
+  if (place_.tcp_listener && pending_.size() < kMaxPending) sockets.push_back({place_.tcp_listener.get(), POLLIN, 0});
+  auto next = prepare_pending(pending_, sockets);
+  for (const auto& [rank, peer] : peers_) {
+    if (!peer.lost) next = std::min(next, prepare(peer, sockets));
   }
-  for (const auto& stranger : strangers_) {
-    if (stranger.wire.socket()) sockets.push_back({stranger.wire.socket().get(), POLLIN, 0});
-    if (!stranger.wire.open()) at_most(milliseconds_until(stranger.until));
-  }
-  for (const auto& [rank, peer] : peers_) at_most(peer.lost ? -1 : prepare(peer, sockets));
-  return patience;
+  return milliseconds_until(next);
 }
 
-int Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
-  const int patience = patience_with(peer, sockets);
-  if (!peer.in || paths_of(peer) == nullptr || peer.tended == Clock::time_point::max()) return patience;
-  const int until_tended = milliseconds_until(peer.tended);
-  return patience < 0 ? until_tended : std::min(patience, until_tended);
-}
-
-/// Apart from its link.
-int Peers::patience_with(const Peer& peer, std::vector<pollfd>& sockets) const {
+/// When to serve this peer even if no socket is ready.
+Clock::time_point Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets) const {
   if (peer.in.socket()) sockets.push_back({peer.in.socket().get(), POLLIN, 0});
   if (peer.process) sockets.push_back({peer.process.get(), POLLIN, 0});
   const bool unsent = !peer.unsent.empty();
@@ -241,91 +208,82 @@ int Peers::patience_with(const Peer& peer, std::vector<pollfd>& sockets) const {
     const short wanted = peer.out.wanted(unsent && !peer.stalled);
     sockets.push_back({peer.out.socket().get(), static_cast<short>(wanted | (peer.in ? 0 : POLLRDHUP)), 0});
   }
-  if (peer.stalled) return 1;
-  if (!peer.out && peer.wanted) return here(peer) ? 1 : milliseconds_until(peer.next_call);
-  if (peer.out && !peer.out.reached()) return milliseconds_until(peer.next_call);
-  return unwatched(peer) ? kWatchAgain : -1;
+  const auto next = peer.in && paths_of(peer) != nullptr ? peer.tended : Clock::time_point::max();
+  const bool connects = !peer.out && peer.wanted;
+  if (peer.stalled || (connects && here(peer))) return std::min(next, Clock::now() + std::chrono::milliseconds(1));
+  if (connects || (peer.out && !peer.out.reached())) return std::min(next, peer.next_call);
+  return unwatched(peer) ? std::min(next, Clock::now() + kWatchAgain) : next;
 }
 
 bool Peers::serve() {
   lack_ = false;
   for (auto& [rank, peer] : peers_) peer.starved = false;
-  hear_strangers();
+  hear_pending();
   for (auto& [rank, peer] : peers_) hear(peer);
   for (auto& [rank, peer] : peers_) tend(peer);
   flush();
   accept();  // last: it may find no descriptor free
-  hear_strangers();
+  hear_pending();
   return !lack_;
 }
 
 void Peers::hear(Peer& peer) {
   if (peer.lost) return;
-  const std::string name = "rank " + std::to_string(peer.rank);
   if (!peer.in) {
-    if (peer.out && peer.out.open() && peer.out.hung_up()) lose(peer, name + " has ended");
+    if (peer.out && peer.out.open() && peer.out.hung_up()) lose(peer, " has ended");
     return;
   }
-  const bool over = ended(peer);  // before listening: what it said last is heard
+  const bool over = ended(peer);  // before listening: the last messages of an ended process are received
   try {
     listen_to(peer);
   } catch (const std::system_error&) {
-    starve(peer);  // what it said waits; the others are heard
+    starve(peer);  // its messages wait; those of other peers do not
   }
-  if (over) lose(peer, name + " has ended or died");
+  if (over) lose(peer, " has ended or died");
 }
 
 void Peers::accept() {
   if (place_.mailbox) {
-    for (LineEnd& line : place_.mailbox.arrived()) strangers_.push_back({Wire::inside(std::move(line)), {}});
+    for (LineEnd& line : place_.mailbox.arrived()) pending_.push_back({Wire(std::move(line))});
     return;
   }
-  // Else a lack would be found where nobody waits.
-  while ((events(place_.listener, POLLIN) & POLLIN) != 0) {
-    base::Fd stranger = accept_one(place_.listener);
-    if (!stranger) break;
-    if (trusted(stranger)) strangers_.push_back({Wire::here(std::move(stranger)), {}});
+  while (base::Fd connection = accept_one(place_.listener)) {
+    if (trusted(connection)) pending_.push_back({Wire(std::move(connection))});
   }
-  accept_calls();
-}
-
-void Peers::accept_calls() {
-  while (place_.tcp_listener && strangers_.size() < kMaxStrangers) {
-    if ((events(place_.tcp_listener, POLLIN) & POLLIN) == 0) return;
-    base::Fd stranger = accept_one(place_.tcp_listener);
-    if (!stranger) return;
-    base::keep_alive(stranger, timeout_);
-    strangers_.push_back({Wire::called(std::move(stranger), place_.roster.secret()), Clock::now() + kSilence});
+  while (place_.tcp_listener && pending_.size() < kMaxPending) {
+    base::Fd connection = accept_one(place_.tcp_listener);
+    if (!connection) return;
+    base::keep_alive(connection, timeout_);
+    pending_.push_back({Wire::called(std::move(connection), place_.roster.secret())});
   }
 }
 
-/// One connection that waits, if any, and if there is a descriptor for it.
+/// Empty if no connection waits, or there is no descriptor for it. Polls first, because without a free descriptor
+/// `accept` fails for the lack of one even if no connection waits.
 base::Fd Peers::accept_one(const base::Fd& listener) {
-  base::Fd stranger = base::accept_one(listener);
-  if (!stranger && base::lacks_descriptors(errno)) lack_ = true;
-  return stranger;
+  if ((events(listener, POLLIN) & POLLIN) == 0) return {};
+  base::Fd connection = base::accept_one(listener);
+  if (!connection && base::lacks_descriptors(errno)) lack_ = true;
+  return connection;
 }
 
-void Peers::hear_strangers() {
-  std::erase_if(strangers_, [this](Stranger& stranger) { return identify(stranger); });
+void Peers::hear_pending() {
+  runtime::hear_pending(pending_, [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); });
 }
 
-/// True: the stranger is none any more, or to be forgotten.
-bool Peers::identify(Stranger& stranger) {
-  auto packet = stranger.wire.receive();  // a greeting carries no descriptors
-  if (!packet) return !stranger.wire.open() && Clock::now() >= stranger.until;
-  if (packet->closed) return true;
-  Reader message(packet->bytes);
-  if (message.get<Kind>() != Kind::greeting) return true;
+/// Takes the wire if the packet is the first greeting of a peer; else the wire is dropped.
+void Peers::identify(Wire& wire, const backends::Blob& packet) {
+  Reader message(packet);
+  if (message.get<Kind>() != Kind::greeting) return;
   const auto rank = message.get<Rank>();
-  if (rank < 0 || rank >= place_.size) return true;
+  if (rank < 0 || rank >= place_.size) return;
   Peer& peer = at(rank);
-  if (peer.in || peer.lost) return true;
-  peer.in = std::move(stranger.wire);
-  peer.pid = process_behind(peer.in.socket());
+  if (peer.in || peer.lost) return;
+  peer.in = std::move(wire);
+  peer.pid = process_behind(peer.in.socket()).pid;
+  if (peer.pid == getpid()) peer.pid = 0;
   greet(peer, message);
   hear(peer);
-  return true;
 }
 
 void Peers::greet(Peer& peer, Reader& greeting) {
@@ -339,30 +297,29 @@ void Peers::greet(Peer& peer, Reader& greeting) {
   tend(peer);
 }
 
-/// Hands on what the link has to say, and tells the audience once it is ready.
+/// Sends the messages of the link, and informs the handler when the link is ready.
 void Peers::tend(Peer& peer) {
   if (peer.lost || !peer.in) return;
-  if (paths_of(peer) != nullptr && is_due(peer.tended)) {
+  if (paths_of(peer) != nullptr && Clock::now() >= peer.tended) {
     std::vector<backends::Blob> words;
     peer.tended = paths_of(peer)->tend(Clock::now(), words);
     for (const backends::Blob& word : words) send(peer, {Writer(Kind::path).blob(word).take(), {}});
   }
   if (peer.linked || (peer.link != nullptr && !peer.link->ready())) return;
   peer.linked = true;
-  audience_.linked(peer);
+  handler_.linked(peer);
 }
 
-/// The first that reaches the peer, in the order of the lower rank: both ends choose the same.
+/// Chooses the first backend that reaches the peer, in the order of the lower rank: so both ends choose the same.
 void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs) {
   const auto choose = [&](const std::string& name) {
     const auto named = [&](const auto& entry) { return entry.first == name; };
-    const auto ours = std::find_if(transports_.begin(), transports_.end(), named);
-    const auto address = std::find_if(theirs.begin(), theirs.end(), named);
-    if (ours == transports_.end() || address == theirs.end()) return;
-    if (peer.link == nullptr && ours->second->reaches(address->second, here(peer))) {
-      peer.backend = name;
-      peer.link = ours->second->connect(peer.rank, address->second, here(peer));
-    }
+    const auto ours = std::ranges::find_if(transports_, named);
+    const auto address = std::ranges::find_if(theirs, named);
+    if (peer.link != nullptr || ours == transports_.end() || address == theirs.end()) return;
+    if (!ours->second->reaches(address->second, here(peer))) return;
+    peer.backend = name;
+    peer.link = ours->second->connect(peer.rank, address->second, here(peer));
   };
   if (place_.rank <= peer.rank) {
     for (const auto& [name, transport] : transports_) choose(name);
@@ -377,7 +334,7 @@ void Peers::listen_to(Peer& peer) {
     if (!packet) return;
     if (packet->closed) {
       if (!closed_by_peer(peer.in.error())) return lose(peer, " cannot be reached any more", peer.in.error());
-      return lose(peer, "rank " + std::to_string(peer.rank) + " has ended or died");
+      return lose(peer, " has ended or died");
     }
     Reader message(packet->bytes);
     const auto kind = message.get<Kind>();
@@ -385,35 +342,24 @@ void Peers::listen_to(Peer& peer) {
       if (paths_of(peer) != nullptr) paths_of(peer)->heard(message.blob());
       peer.tended = {};
       tend(peer);
-      continue;
+    } else {
+      handler_.said(peer, kind, message, std::move(packet->fds));
     }
-    audience_.said(peer, kind, message, std::move(packet->fds));
   }
 }
 
 void Peers::lose(Peer& peer, const std::string& how, int error) {
-  lose(peer, "rank " + std::to_string(peer.rank) + how + ": " + std::strerror(error));
-}
-
-void Peers::lose(Peer& peer, const std::string& why) {
   if (peer.lost) return;
-  peer.lost = true;
-  peer.why_lost = why;
+  peer.why_lost =
+      "rank " + std::to_string(peer.rank) + how + (error == 0 ? "" : std::string(": ") + std::strerror(error));
   peer.unsent.clear();
-  peer.out = Wire();
-  peer.in = Wire();
-  peer.process = base::Fd();
-  audience_.lost(peer);
+  drop(peer);
+  handler_.lost(peer);
 }
 
 void Peers::close() noexcept {
-  for (auto& [rank, peer] : peers_) {
-    peer.lost = true;
-    peer.out = Wire();
-    peer.in = Wire();
-    peer.process = base::Fd();
-  }
-  strangers_.clear();
+  for (auto& [rank, peer] : peers_) drop(peer);
+  pending_.clear();
 }
 
 }  // namespace sluice::runtime

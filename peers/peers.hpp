@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that this one talks to, and the wires to them. One wire each way, made when one of the two first has
-// something to say: memory grows with the peers, not with the ranks. The end of the peer's socket is how its death is
-// noticed, or that of its process; of a peer on another host also that it does not answer for a while.
+// The peers of a rank, and the wires to them: one wire in each direction, made when the first message is sent. So
+// memory grows with the peers, not with the ranks. A peer is lost when its socket is closed or its process ends; a peer
+// on another host also when it does not answer for a while.
 #pragma once
-
-#include <poll.h>
-#include <sys/types.h>
 
 #include <chrono>
 #include <deque>
@@ -30,109 +27,97 @@ struct Packet {
 /// One peer of this rank.
 struct Peer {
   Rank rank = 0;
-  Wire out;                        ///< ours to it
-  Wire in;                         ///< its to us
-  pid_t pid = 0;                   ///< of its process; 0: ours, or not to be watched
-  base::Fd process;                ///< readable once that has ended: a child that it forked may hold its sockets open
-  bool greeted = false;            ///< we have sent our greeting
-  bool wanted = false;             ///< there is something to say
-  bool stalled = false;            ///< it could not be said, for a lack of resources
-  bool starved = false;            ///< something of it waits for a descriptor
-  bool complained = false;         ///< in the log, that it cannot be reached for now
-  base::Clock::time_point sought;  ///< on another host: since when we call it
-  base::Clock::time_point next_call;  ///< and when to call it once more
+  Wire out;
+  Wire in;
+  pid_t pid = 0;                      ///< of its process; 0: our own, or one that cannot be watched
+  base::Fd process;                   ///< readable once the process has ended: its sockets may be open in its children
+  bool greeted = false;               ///< our greeting is sent, or the first of `unsent`
+  bool wanted = false;                ///< there are messages for the peer
+  bool stalled = false;               ///< sending failed for a lack of memory or descriptors
+  bool starved = false;               ///< connecting, sending or receiving waits for a descriptor
+  bool complained = false;            ///< the log says that the peer cannot be reached for now
+  base::Clock::time_point sought;     ///< on another host: when we first tried to connect
+  base::Clock::time_point next_call;  ///< on another host: when to connect anew
   bool lost = false;
   std::string why_lost;
   std::deque<Packet> unsent;
   std::string backend;  ///< chosen
   std::unique_ptr<backends::Link> link;
-  bool linked = false;             ///< the link is ready, or there is none, and the audience knows
-  base::Clock::time_point tended;  ///< when the link is to be tended next
+  bool linked = false;             ///< the link is ready, or there is none, and the handler knows
+  base::Clock::time_point tended;  ///< when to call the link's PathFinder next
   WordBook words;
 };
 
 class Peers {
  public:
-  /// Who is told what the peers say.
-  class Audience {
+  /// Receives the messages of peers.
+  class Handler {
    public:
-    virtual ~Audience() = default;
+    virtual ~Handler() = default;
     virtual void linked(Peer& peer) = 0;
     virtual void said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) = 0;
     virtual void lost(Peer& peer) = 0;
-    /// Something waits until a socket has room: who sleeps for the sockets must look at them anew.
+    /// A message waits until a socket has room: the thread that polls must call `prepare` anew.
     virtual void unsent() = 0;
   };
 
   /// @param timeout  a peer on another host that does not answer for this long is lost
-  Peers(const Place& place, std::chrono::nanoseconds timeout, const backends::Transports& transports,
-        Audience& audience)
-      : place_(place), timeout_(timeout), transports_(transports), audience_(audience) {}
+  Peers(const Place& place, std::chrono::nanoseconds timeout, const backends::Transports& transports, Handler& handler)
+      : place_(place), timeout_(timeout), transports_(transports), handler_(handler) {}
 
-  /// The peer, known from now on. Does not talk to it yet.
+  /// Adds the peer to the table if it is new. Does not connect.
   Peer& at(Rank rank);
   /// Sends, or keeps for later. The first packet is the greeting.
   void send(Peer& peer, Packet packet);
-  /// Makes sure that the peer is talked to.
+  /// Connects to the peer unless this rank is connected.
   void reach(Peer& peer);
 
-  /// Which sockets to wait for; returns for how long at most (ms), -1: no limit.
+  /// Adds the sockets to poll; returns the timeout for `poll` (ms), -1: for ever.
   int prepare(std::vector<pollfd>& sockets) const;
-  /// Hears them all. False: a descriptor was lacking for something, which waits.
+  /// Receives from all peers. Returns false if a descriptor was lacking: what needs one waits.
   bool serve();
-  /// How many descriptors the known peers still take, if all is well.
+  /// How many more descriptors the known peers need once all are connected.
   std::size_t lacking() const noexcept;
-  /// True if the peer cannot be talked to, perhaps for a lack of descriptors.
+  /// True if messages for the peer wait for a connection, perhaps for a lack of descriptors.
   static bool starves(const Peer& peer) noexcept {
     return !peer.lost && peer.wanted && (peer.starved || !peer.in || !peer.out);
   }
-  /// Loses those peers.
+  /// Gives up the peers for which `starves` is true.
   void give_up_starving(const std::string& why);
-  /// What could not be sent yet, as far as it goes.
+  /// Sends as many of the waiting messages as the sockets take.
   void flush();
   void close() noexcept;
 
  private:
-  /// Accepted, not yet heard of.
-  struct Stranger {
-    Wire wire;
-    base::Clock::time_point until;  ///< when one from another host must have shown that it knows the secret
-  };
-
   bool here(const Peer& peer) const noexcept { return place_.roster.same_host(place_.rank, peer.rank); }
-  void connect(Peer& peer);
-  void connect_inside(Peer& peer);
   void connect_here(Peer& peer);
   void starve(Peer& peer);
   void call(Peer& peer);
   void complain(Peer& peer, int error) const;
   void call_failed(Peer& peer, int error);
-  void give_up_late_call(Peer& peer);
   void flush(Peer& peer);
-  void out_is_over(Peer& peer);
-  int prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
-  int patience_with(const Peer& peer, std::vector<pollfd>& sockets) const;
+  void handle_closed_out(Peer& peer);
+  base::Clock::time_point prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
   void accept();
-  void accept_calls();
   base::Fd accept_one(const base::Fd& listener);
   void hear(Peer& peer);
   void listen_to(Peer& peer);
-  void hear_strangers();
-  bool identify(Stranger& stranger);
+  void hear_pending();
+  void identify(Wire& wire, const backends::Blob& packet);
   void greet(Peer& peer, Reader& greeting);
   void tend(Peer& peer);
   void choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs);
-  void lose(Peer& peer, const std::string& why);
-  void lose(Peer& peer, const std::string& how, int error);
+  /// @param how  follows "rank N" in `why_lost` @param error  errno, whose text is appended; 0: none
+  void lose(Peer& peer, const std::string& how, int error = 0);
   Packet greeting() const;
 
   const Place& place_;
   std::chrono::nanoseconds timeout_;
   const backends::Transports& transports_;
-  Audience& audience_;
+  Handler& handler_;
   std::map<Rank, Peer> peers_;
-  std::vector<Stranger> strangers_;
-  bool lack_ = false;  // of descriptors, since `serve` was called
+  std::vector<PendingConnection> pending_;
+  bool lack_ = false;  // a descriptor was lacking since `serve` was called
 };
 
 }  // namespace sluice::runtime

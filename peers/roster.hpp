@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a job are that spans several hosts.
+// Hosts and addresses of all ranks of a job that spans several hosts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace sluice::runtime {
 
-/// Where one rank is.
+/// Host and address of one rank.
 struct Home {
   base::Endpoint listener;  ///< where ranks of other hosts connect to it
   std::uint32_t host = 0;   ///< a number that the ranks of one host have in common
@@ -25,9 +25,9 @@ struct Home {
 /// The table of all ranks. It is a memory file: the ranks that one sluice-run starts share its pages.
 class [[gnu::visibility("default")]] Roster {
  public:
-  /// All ranks are on one host.
+  /// For a job on one host.
   Roster() noexcept = default;
-  /// @param fd  what `write` made @throws std::invalid_argument if it is not for that many ranks
+  /// @param fd  made by `write` @throws std::invalid_argument if it is not for that many ranks
   explicit Roster(const base::Fd& fd, int ranks);
 
   static base::Fd write(const Secret& secret, std::span<const Home> homes);
@@ -35,18 +35,14 @@ class [[gnu::visibility("default")]] Roster {
   bool several_hosts() const noexcept { return table_ != nullptr; }
   bool same_host(Rank one, Rank other) const noexcept;
   const base::Endpoint& listener_of(Rank rank) const noexcept { return home(rank).listener; }
-  /// What the ranks of this job know and nobody else does.
-  const Secret& secret() const noexcept { return table_->secret; }
+  /// Known to the ranks of this job alone.
+  const Secret& secret() const noexcept { return *table_; }
 
  private:
-  struct Table {
-    Secret secret;
-    std::uint64_t ranks;
-  };
-  static constexpr std::size_t bytes_for(std::size_t ranks) { return sizeof(Table) + ranks * sizeof(Home); }
+  static constexpr std::size_t bytes_for(std::size_t ranks) { return sizeof(Secret) + ranks * sizeof(Home); }
   const Home& home(Rank rank) const noexcept { return reinterpret_cast<const Home*>(table_.get() + 1)[rank]; }
 
-  std::shared_ptr<const Table> table_;  // mapped
+  std::shared_ptr<const Secret> table_;  // mapped; the homes follow it
 };
 
 }  // namespace sluice::runtime

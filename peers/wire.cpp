@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "peers/wire.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -10,14 +9,14 @@
 #include <cstring>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
 
 namespace sluice::runtime {
 namespace {
 
+using base::Clock;
 using Length = std::uint32_t;
 
-// Far above what ranks say to each other, and far below what would hurt.
+// Far above the messages of ranks, and far below what would exhaust memory.
 constexpr Length kLongest = 64 << 20;
 
 bool not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
@@ -27,53 +26,51 @@ Secret complement(Secret secret) {
   return secret;
 }
 
-base::Packet closed() {
-  base::Packet packet;
-  packet.closed = true;
-  return packet;
-}
-
 }  // namespace
 
-Wire::Wire(base::Fd socket, bool caller, const Secret& say, const Secret& expect)
-    : socket_(std::move(socket)), tcp_(true), caller_(caller), say_(say), expect_(expect) {}
-
-Wire Wire::inside(LineEnd line) {
-  Wire wire;
-  wire.line_ = std::move(line);
-  return wire;
+bool closed_by_peer(int error) noexcept {
+  return error == 0 || error == EPIPE || error == ECONNRESET || error == ENOTCONN;
 }
 
-Wire Wire::here(base::Fd socket) {
-  Wire wire;
-  wire.socket_ = std::move(socket);
-  return wire;
+int milliseconds_until(Clock::time_point then) {
+  if (then == Clock::time_point::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(then - Clock::now()).count();
+  return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
 }
 
-Wire Wire::calling(base::Fd socket, const Secret& secret) {
-  return {std::move(socket), true, secret, complement(secret)};
-}
-
-Wire Wire::called(base::Fd socket, const Secret& secret) {
-  return {std::move(socket), false, complement(secret), secret};
-}
+Wire::Wire(base::Fd socket, const Secret& secret, bool caller)
+    : socket_(std::move(socket)), tcp_(true), caller_(caller), say_(caller ? secret : complement(secret)),
+      expect_(caller ? complement(secret) : secret) {}
 
 short Wire::wanted(bool unsent) const noexcept {
   if (open()) return unsent ? POLLOUT : 0;
-  return caller_ && said_ < kHand ? POLLOUT : POLLIN;
+  return caller_ && secret_sent_ < say_.size() ? POLLOUT : POLLIN;
 }
 
 Wire::Sent Wire::send(std::span<const std::byte> bytes, std::span<const int> fds) {
-  if (line_) return send_inside(bytes, fds);
-  if (!tcp_) return send_here(bytes, fds);
-  if (!fds.empty()) throw std::logic_error("descriptors cannot travel to another host");
-  if (bytes.empty() || bytes.size() > kLongest) throw std::invalid_argument("a packet of a length that cannot be sent");
-  return send_framed(bytes);
+  if (tcp_) {
+    if (!fds.empty()) throw std::logic_error("descriptors cannot travel to another host");
+    return send_framed(bytes);
+  }
+  try {
+    if (!line_) return base::send_packet(socket_, bytes, fds) ? Sent::yes : Sent::later;
+    if (line_.send(bytes, fds)) return Sent::yes;
+    error_ = EPIPE;
+  } catch (const std::system_error& error) {
+    error_ = error.code().value();
+  }
+  return closed_by_peer(error_) ? Sent::closed : Sent::starved;
 }
 
 std::optional<base::Packet> Wire::receive() {
   if (line_) return line_.receive();
-  return tcp_ ? receive_framed() : receive_here();
+  if (tcp_) return receive_framed();
+  try {
+    return base::receive_packet(socket_);
+  } catch (const std::system_error& error) {
+    if (base::lacks_descriptors(error.code().value())) throw;
+    return base::Packet{{}, {}, true};
+  }
 }
 
 bool Wire::hung_up() const {
@@ -82,131 +79,96 @@ bool Wire::hung_up() const {
   return poll(&one, 1, 0) == 1 && (one.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
 }
 
-Wire::Sent Wire::send_inside(std::span<const std::byte> bytes, std::span<const int> fds) {
-  try {
-    if (line_.send(bytes, fds)) return Sent::yes;
-    error_ = EPIPE;
-    return Sent::over;
-  } catch (const std::system_error& error) {
-    error_ = error.code().value();
-    return Sent::starved;
-  }
-}
-
-Wire::Sent Wire::send_here(std::span<const std::byte> bytes, std::span<const int> fds) {
-  try {
-    return base::send_packet(socket_, bytes, fds) ? Sent::yes : Sent::later;
-  } catch (const std::system_error& error) {
-    error_ = error.code().value();
-    const bool gone = error_ == EPIPE || error_ == ECONNRESET || error_ == ENOTCONN;
-    return gone ? Sent::over : Sent::starved;  // out of memory, or of descriptors under way
-  }
-}
-
-std::optional<base::Packet> Wire::receive_here() {
-  try {
-    return base::receive_packet(socket_);
-  } catch (const std::system_error& error) {
-    if (base::lacks_descriptors(error.code().value())) throw;
-    return closed();
-  }
-}
-
 Wire::Sent Wire::send_framed(std::span<const std::byte> bytes) {
-  if (!shake()) return over_ ? Sent::over : Sent::later;
-  auto length = static_cast<Length>(bytes.size());
-  const std::size_t whole = sizeof length + bytes.size();
-  while (sent_ < whole) {
-    const std::size_t of_length = std::min(sent_, sizeof length);
-    const auto rest = bytes.subspan(sent_ - of_length);
-    std::array<iovec, 2> parts = {iovec{reinterpret_cast<std::byte*>(&length) + of_length, sizeof length - of_length},
-                                  iovec{const_cast<std::byte*>(rest.data()), rest.size()}};
+  if (bytes.empty() || bytes.size() > kLongest) throw std::invalid_argument("a packet of a length that cannot be sent");
+  if (!shake_hands()) return ended_ ? Sent::closed : Sent::later;
+  const auto length = static_cast<Length>(bytes.size());
+  const Sent sent = send_rest(std::as_bytes(std::span(&length, 1)), bytes, sent_);
+  if (sent == Sent::yes) sent_ = 0;
+  return sent;
+}
+
+/// Sends both parts but for their first `sent` bytes, which have been sent; adds to `sent`.
+Wire::Sent Wire::send_rest(std::span<const std::byte> head, std::span<const std::byte> body, std::size_t& sent) {
+  while (sent < head.size() + body.size()) {
+    const auto first = head.subspan(std::min(sent, head.size()));
+    const auto second = body.subspan(sent - (head.size() - first.size()));
+    std::array<iovec, 2> parts = {iovec{const_cast<std::byte*>(first.data()), first.size()},
+                                  iovec{const_cast<std::byte*>(second.data()), second.size()}};
     msghdr message{};
     message.msg_iov = parts.data();
     message.msg_iovlen = parts.size();
-    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) {
-      sent_ += static_cast<std::size_t>(sent);
+    const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count >= 0) {
+      sent += static_cast<std::size_t>(count);
     } else if (not_now(errno)) {
       return Sent::later;
     } else if (errno == ENOBUFS || errno == ENOMEM) {
       return Sent::starved;
     } else if (errno != EINTR) {
       end(errno);
-      return Sent::over;
+      return Sent::closed;
     }
   }
-  sent_ = 0;
   return Sent::yes;
 }
 
 std::optional<base::Packet> Wire::receive_framed() {
   Length length = 0;
-  if (shake() && fill(sizeof length)) {
-    std::memcpy(&length, coming_.data(), sizeof length);
+  if (shake_hands() && receive_up_to(sizeof length)) {
+    std::memcpy(&length, incoming_.data(), sizeof length);
     if (length == 0 || length > kLongest) end(EPROTO);
   }
-  if (!over_ && length != 0 && fill(sizeof length + length)) {
-    base::Packet packet;
-    packet.bytes.assign(coming_.begin() + sizeof length, coming_.end());
-    coming_.clear();
-    come_ = 0;
+  if (!ended_ && length != 0 && receive_up_to(sizeof length + length)) {
+    base::Packet packet{{incoming_.begin() + sizeof length, incoming_.end()}, {}, false};
+    incoming_.clear();
+    received_ = 0;
     return packet;
   }
-  return over_ ? std::optional(closed()) : std::nullopt;
+  return ended_ ? std::optional(base::Packet{{}, {}, true}) : std::nullopt;
 }
 
-/// Who was called says nothing to somebody who does not know the secret.
-bool Wire::shake() {
-  if (over_) return false;
-  if (open()) return true;
-  return caller_ ? say() && hear() : hear() && say();
+/// The called end sends nothing to a caller that does not know the secret. Returns true when the handshake is complete.
+bool Wire::shake_hands() {
+  if (ended_ || (!caller_ && !check_secret())) return false;
+  return send_rest(say_, {}, secret_sent_) == Sent::yes && check_secret();
 }
 
-bool Wire::say() {
-  while (said_ < kHand) {
-    const ssize_t sent = ::send(socket_.get(), say_.data() + said_, kHand - said_, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent > 0) said_ += static_cast<std::size_t>(sent);
-    if (sent < 0 && not_now(errno)) return false;
-    if (sent < 0 && errno != EINTR) return end(errno), false;
-  }
-  return true;
+/// Compares all bytes at once: a caller that could tell which byte was wrong could find the secret byte by byte.
+bool Wire::check_secret() {
+  if (proved_ || !receive_up_to(expect_.size())) return proved_;
+  proved_ = std::ranges::equal(incoming_, expect_);
+  incoming_.clear();
+  received_ = 0;
+  if (!proved_) end(EPROTO);
+  return proved_;
 }
 
-/// Compares the whole only: who could tell after which byte it was refused could find the secret byte by byte.
-bool Wire::hear() {
-  while (heard_ < kHand) {
-    if (!read_some(std::span(answer_).subspan(heard_), heard_)) return false;
-    if (heard_ == kHand && answer_ != expect_) {
-      heard_ = 0;
-      return end(EPROTO), false;
-    }
-  }
-  return true;
-}
-
-bool Wire::fill(std::size_t bytes) {
-  if (coming_.size() < bytes) coming_.resize(bytes);
-  while (come_ < bytes) {
-    if (!read_some(std::span(coming_).first(bytes).subspan(come_), come_)) return false;
-  }
-  return true;
-}
-
-/// At least one byte, added to `count`; false: none now, or the wire is over.
-bool Wire::read_some(std::span<std::byte> into, std::size_t& count) {
-  for (;;) {
-    const ssize_t got = ::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);
-    if (got > 0) return count += static_cast<std::size_t>(got), true;
+/// Receives until `incoming_` has so many bytes. Returns false if more bytes must arrive first, or the wire is closed.
+bool Wire::receive_up_to(std::size_t bytes) {
+  if (incoming_.size() < bytes) incoming_.resize(bytes);
+  while (received_ < bytes) {
+    const ssize_t got = ::recv(socket_.get(), incoming_.data() + received_, bytes - received_, MSG_DONTWAIT);
+    if (got > 0) received_ += static_cast<std::size_t>(got);
     if (got == 0) return end(0), false;
-    if (not_now(errno)) return false;
-    if (errno != EINTR) return end(errno), false;
+    if (got < 0 && not_now(errno)) return false;
+    if (got < 0 && errno != EINTR) return end(errno), false;
   }
+  return true;
 }
 
 void Wire::end(int error) noexcept {
-  over_ = true;
+  ended_ = true;
   error_ = error;
+}
+
+Clock::time_point prepare_pending(const std::vector<PendingConnection>& all, std::vector<pollfd>& sockets) {
+  auto next = Clock::time_point::max();
+  for (const PendingConnection& one : all) {
+    if (one.wire.socket()) sockets.push_back({one.wire.socket().get(), POLLIN, 0});
+    if (!one.wire.open()) next = std::min(next, one.until);
+  }
+  return next;
 }
 
 }  // namespace sluice::runtime

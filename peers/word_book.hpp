@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words that one peer writes and we wait for. Signals and credits of one peer stand side by side, so that a rank
-// that waits for both finds them in one line; where its threads sleep for them has a line of its own. Words that are
-// raised many times between two looks stand alone: who polls a neighbour would slow each raise
-// (sluice-bench rate: 38 against 50 million a second).
+// The words in our memory that one peer writes. Signals and credits of one peer stand side by side, so that a rank that
+// waits for both finds them in one cache line; the words that its threads sleep on have a line of their own. Words that
+// are raised many times between two polls stand alone: polling a neighbour would slow each raise (sluice-bench rate:
+// 38 against 50 million a second).
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <vector>
 
 #include "backends/transport.hpp"
@@ -18,7 +18,7 @@ class WordBook {
  public:
   /// A word of value 0. @throws as device::allocate.
   backends::Signal take(Standing standing);
-  /// No peer writes it any more.
+  /// Call once no peer writes the word any more.
   void give_back(const backends::Signal& word);
 
  private:

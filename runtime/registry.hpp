@@ -20,7 +20,7 @@ namespace sluice::runtime {
 
 /// Ends are owned by their handles; the registry has plain pointers, used under its mutex. All that is not called on
 /// the hot path of a channel is guarded by that mutex.
-class Registry final : public Peers::Audience {
+class Registry final : public Peers::Handler {
  public:
   Registry(Engine& engine, Peers& peers, Failures& failures) : engine_(engine), peers_(peers), failures_(failures) {}
 
@@ -68,7 +68,7 @@ class Registry final : public Peers::Audience {
     std::shared_ptr<std::atomic<bool>> over;
   };
 
-  // Peers::Audience
+  // Peers::Handler
   void linked(Peer& peer) override;
   void said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) override;
   void lost(Peer& peer) override;

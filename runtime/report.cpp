@@ -9,15 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <thread>
-#include <utility>
 
 namespace sluice::runtime {
 
@@ -31,24 +28,22 @@ static_assert(std::atomic<pid_t>::is_always_lock_free && std::atomic<bool>::is_a
 // All ranks of a process that call `exit` with code 0 do so within this time.
 constexpr std::chrono::seconds kTogether{5};
 
-// Other files do not have these seals, and no others.
+// A file with exactly these seals is a report.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 ProcessReport g_own;
 ProcessReport* g_report = &g_own;
 
-thread_local Rank g_rank = -1;       // of this thread; -1: it is none
-std::atomic<Rank> g_rank_begun{-1};  // the last that has begun: of a process with one rank, that one
-
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
+thread_local Rank g_rank = -1;       // of this thread; -1: it is no rank
+std::atomic<Rank> g_rank_begun{-1};  // the last that has begun: the only one in a process of one rank
 
 ProcessReport* map(const base::Fd& page) {
   void* const at = ::mmap(nullptr, sizeof(ProcessReport), PROT_READ | PROT_WRITE, MAP_SHARED, page.get(), 0);
-  if (at == MAP_FAILED) fail("cannot map the report of a rank");
+  if (at == MAP_FAILED) base::throw_not_opened("cannot map the report of a rank");
   return static_cast<ProcessReport*>(at);
 }
 
-// A program in between may have closed it, and the number be that of one of its files.
+// A program between sluice-run and this one may have closed the descriptor and opened another file of this number.
 [[noreturn]] void refuse(const char* variable, int fd) {
   throw std::invalid_argument(std::string(variable) + "=" + std::to_string(fd) +
                               " is not what sluice-run gave, which alone sets it: was it closed in between?");
@@ -72,8 +67,8 @@ void say_who_left(int others) {
                 : counted(others, "rank") + " of this process not at " + (others == 1 ? "its" : "their") + " end"));
 }
 
-// Other threads that call `exit` meanwhile come here too: a program in which each rank does so, as for --help, is in
-// order.
+// Handler of `exit`. Other threads that call `exit` meanwhile get here too: it is no error if all ranks of a program
+// call `exit`, as for --help.
 void at_exit(int code, void* /*unused*/) {
   static std::atomic<int> leaving{0};
   static std::atomic<bool> decided{false};
@@ -92,10 +87,10 @@ void at_exit(int code, void* /*unused*/) {
     return;
   }
   say_who_left(report().ranks - leaving);
-  std::exit(1);  // the process ends already: this goes on with the other handlers
+  std::exit(1);  // goes on with the other handlers of the `exit` that has begun
 }
 
-// Each thread that calls `exit` takes a handler from the list: there is one for each rank, and one for another thread.
+// Each thread that calls `exit` takes one handler from the list: so each rank needs one, and one other thread.
 void watch_exit(int ranks) {
   static std::atomic<int> handlers{0};
   [[maybe_unused]] static const int forks =
@@ -111,10 +106,10 @@ void watch_exit(int ranks) {
 
 ProcessReport& report() noexcept { return *g_report; }
 
-NewReport new_report() {
+std::pair<base::Fd, std::shared_ptr<ProcessReport>> new_report() {
   base::Fd page(::memfd_create("sluice-report", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!page || ::ftruncate(page.get(), sizeof(ProcessReport)) != 0 || ::fcntl(page.get(), F_ADD_SEALS, kSeals) != 0) {
-    fail("no memory for the report of a rank");
+    base::throw_not_opened("no memory for the report of a rank");
   }
   std::shared_ptr<ProcessReport> words(new (map(page)) ProcessReport,
                                        [](ProcessReport* report) { ::munmap(report, sizeof(ProcessReport)); });

@@ -147,7 +147,7 @@ void exchanges_for_ever(sluice::Context& context) { exchanges(context, std::nume
 
 // ---- without a context: messages alone
 
-struct Speaker final : sluice::runtime::Peers::Audience {
+struct Speaker final : sluice::runtime::Peers::Handler {
   explicit Speaker(const sluice::base::Env& env)
       : place(sluice::runtime::launched(env)), peers(place, env.peer_timeout, transports, *this) {}
 

@@ -34,7 +34,7 @@ using sluice::base::Fd;
 const sluice::backends::Transports kNoTransports;
 
 /// A rank that only listens and talks.
-struct Speaker final : Peers::Audience {
+struct Speaker final : Peers::Handler {
   Speaker(Place where, std::chrono::nanoseconds timeout)
       : place(std::move(where)), peers(place, timeout, kNoTransports, *this) {}
 

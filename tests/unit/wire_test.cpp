@@ -145,7 +145,7 @@ TEST(Wire, the_end_comes_after_what_was_said) {
   EXPECT_TRUE(next(wires.in).closed);
   EXPECT_TRUE(next(wires.in).closed);
   EXPECT_EQ(wires.in.error(), 0);
-  EXPECT_EQ(wires.in.send(stamped(1, 1), {}), Wire::Sent::over);
+  EXPECT_EQ(wires.in.send(stamped(1, 1), {}), Wire::Sent::closed);
 }
 
 TEST(Wire, a_stranger_is_over_and_learns_nothing) {
@@ -180,7 +180,7 @@ TEST(Wire, who_answers_must_know_the_secret_too) {
   EXPECT_EQ(out.send(stamped(9, 1), {}), Wire::Sent::later);
   write_raw(pair.called, kSecret);  // an echo
   wait_for(out.socket(), POLLIN);
-  EXPECT_EQ(out.send(stamped(9, 1), {}), Wire::Sent::over);
+  EXPECT_EQ(out.send(stamped(9, 1), {}), Wire::Sent::closed);
   EXPECT_FALSE(out.open());
 }
 
@@ -208,7 +208,7 @@ TEST(Wire, a_refused_call_says_so) {
   }
   wait_for(socket, POLLOUT);
   Wire out = Wire::calling(std::move(socket), kSecret);
-  EXPECT_EQ(out.send(stamped(1, 1), {}), Wire::Sent::over);
+  EXPECT_EQ(out.send(stamped(1, 1), {}), Wire::Sent::closed);
   EXPECT_EQ(out.error(), ECONNREFUSED);
   EXPECT_FALSE(out.reached());
 }
