@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cxi offers beyond libfabric's own interface, as far as it is emulated: names, numbers and structures that a user
-// of cxi's extensions meets. Stated here, because libfabric installs cxi's header only where cxi itself was built.
+// The emulated part of cxi's extensions of libfabric: their names, numbers and structures. Written out here, because
+// libfabric installs cxi's header only where cxi itself was built.
 #pragma once
 
 #include <rdma/fi_endpoint.h>

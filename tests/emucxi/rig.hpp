@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "tests/emucxi/cxi.hpp"
+#include "tests/layer/info.hpp"
 
 namespace emucxi::test {
 
@@ -39,10 +40,7 @@ struct Close {
 template <class T>
 using Handle = std::unique_ptr<T, Close>;
 
-struct FreeInfo {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
-};
-using Info = std::unique_ptr<fi_info, FreeInfo>;
+using layer::Info;
 
 /// An environment variable for as long as this lives.
 class Setting {
