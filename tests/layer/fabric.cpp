@@ -7,12 +7,12 @@
 namespace layer {
 namespace {
 
-fi_ops fid_ops = calls<fi_ops>([](fi_ops& has) { has.close = close<Fabric>; });
+fi_ops fabric_ops = calls<fi_ops>([](fi_ops& has) { has.close = close<Fabric>; });
 
 }  // namespace
 
 Fabric::Fabric(Info below, fid_fabric* wrapped, OpenDomain open_domain, void* context)
-    : Object({{FI_CLASS_FABRIC, context, &fid_ops}, &calls_, 0}), inner_info(std::move(below)), inner(wrapped),
+    : Object({{FI_CLASS_FABRIC, context, &fabric_ops}, &calls_, 0}), inner_info(std::move(below)), inner(wrapped),
       calls_(no_calls<fi_ops_fabric>()) {
   calls_.domain = open_domain;
   calls_.trywait = try_wait;
