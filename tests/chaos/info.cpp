@@ -28,7 +28,7 @@ bool fits(const fi_info& hints, const fi_info& below, const Settings& settings) 
   return !(hints.tx_attr && hints.tx_attr->msg_order & ~order) && !(hints.rx_attr && hints.rx_attr->msg_order & ~order);
 }
 
-/// Order and counters are granted only to a program that asks for them.
+/// Order and counters are granted only where the hints name them.
 void describe(fi_info& info, const fi_info* hints, const Settings& settings) {
   info.caps = kCaps | (hints ? hints->caps & kCounterCaps : 0);
   info.mode = 0;

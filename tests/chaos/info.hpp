@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the class of provider that is emulated offers.
+// The offer of the class of provider that is emulated.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kCounterCaps = FI_TRIGGER | FI_RMA_EVENT;
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
              fi_info** info);
 
-/// Of the provider below; null if it is missing.
+/// Describes the provider below; null if it is missing.
 layer::Info info_below();
 
 }  // namespace chaos

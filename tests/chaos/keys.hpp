@@ -25,7 +25,7 @@ class Keys {
   int add_port(std::uint16_t port);
   void remove_port(std::uint16_t port);
 
-  /// Whether any domain has the key open at this port.
+  /// True if any domain has the key open at this port.
   bool is_open(std::uint16_t port, std::uint64_t key) const;
 
  private:

@@ -69,7 +69,7 @@ class Domain : public layer::Domain {
 
   /// Looks for work everywhere, once. False: there was none.
   bool turn();
-  /// Whether there may be work of which no call of `stir` tells.
+  /// True if there may be work that no call of `stir` announces.
   bool must_poll() const;
   void play();
 

@@ -21,7 +21,7 @@ constexpr std::uint64_t kOrders = FI_ORDER_SAS | FI_ORDER_WAW | FI_ORDER_RMA_WAW
 
 using layer::names;
 
-/// Whether a program supports the modes that cxi requires. cxi adds FI_MR_ALLOCATED if a program hints FI_MR_ENDPOINT
+/// True if a program supports the modes that cxi requires. cxi adds FI_MR_ALLOCATED if a program hints FI_MR_ENDPOINT
 /// alone.
 bool can_register(int modes) { return modes == FI_MR_ENDPOINT || (modes & FI_MR_ENDPOINT && modes & FI_MR_ALLOCATED); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the provider offers and refuses.
+// Information on the provider, by the rules of cxi.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -17,7 +17,7 @@ inline constexpr std::size_t kInjectSize = 192;
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
              fi_info** info);
 
-/// Of the provider below; null if it is missing.
+/// Describes the provider below; null if it is missing.
 layer::Info info_of_sockets();
 
 }  // namespace emucxi

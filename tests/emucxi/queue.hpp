@@ -16,7 +16,7 @@ class Queue : public layer::Queue {
 
   /// The NIC's side: `transfer` has completed.
   void finished(std::unique_ptr<Transfer> transfer, int error);
-  /// Software's side: returns requests to their endpoints, and makes the entries that programs asked for.
+  /// Software's side: returns requests to their endpoints, and makes the entries that programs requested.
   void progress() override;
   bool quiet() const override { return finished_.empty() && layer::Queue::quiet(); }
 

@@ -63,7 +63,7 @@ int check_rma(const fi_msg_rma& message, Transfer& transfer);
 int check_atomic(const fi_msg_atomic& message, const fi_msg_fetch* fetch, const fi_msg_compare* compare,
                  Transfer& transfer);
 
-/// 0 and the work, if cxi accepts `asked` in `domain`, or an error.
+/// 0 and the work, if cxi accepts the arguments in `domain`, or an error.
 int check_work(Domain& domain, const fi_deferred_work& asked, Work& work);
 
 }  // namespace emucxi

@@ -14,10 +14,10 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-/// Whether a hint accepts our name.
+/// True if a hint is empty or our name.
 inline bool names(const char* asked, std::string_view ours) { return !asked || asked == ours; }
 
-/// What libfabric's provider of this name offers for `hints` on the loopback interface; null where it is missing.
+/// The offer of libfabric's provider of this name for `hints` on the loopback interface; null if it is missing.
 Info info_below(const char* provider, Info hints);
 
 }  // namespace layer
