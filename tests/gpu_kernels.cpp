@@ -29,7 +29,7 @@ std::byte* alias(std::byte* address) {
   return found == nullptr ? address : static_cast<std::byte*>(found);
 }
 
-/// What a kernel gets, with the GPU's memory where the processor finds it.
+/// Arguments of a kernel, with the GPU's memory at its address in this process.
 template <class Args>
 class Arguments {
  public:
@@ -97,7 +97,7 @@ void copy(const device::CopyArgs& args, const unsigned* grid) {
   }
 }
 
-/// What a kernel of a program gets.
+/// Arguments of a program's kernel.
 template <class Args>
 Args copied(void** parameters) {
   std::array<std::byte, sizeof(Args)> bytes;

@@ -58,7 +58,7 @@ namespace {
 
 #define SLUICE_QUOTED(call) #call
 
-/// Whether only HIP is to be used.
+/// True if only HIP is to be used.
 bool is_hip() {
   static const char* const gpus = std::getenv("SLUICE_GPUS");
   return gpus != nullptr && gpus == std::string_view("hip");

@@ -18,7 +18,7 @@ namespace sluice::test {
 const std::string& why_no_gpu();
 /// How many this process sees; none: 0. From now on the environment does not change that.
 int gpus();
-/// Whether each of the first two of them reaches the memory of the other.
+/// True if each of the first two GPUs reaches the memory of the other.
 bool gpus_reach_each_other();
 /// It is that of tests/emucuda, which tells of a deadlock and aborts.
 bool gpu_is_emulated();
@@ -33,7 +33,7 @@ enum class StreamManner { non_blocking, blocking, legacy, per_thread };
 class GpuStream {
  public:
   explicit GpuStream(StreamManner manner = StreamManner::non_blocking);
-  /// Of this GPU, whichever the thread uses.
+  /// A stream of this GPU, whichever the thread uses.
   explicit GpuStream(int gpu);
   GpuStream(const GpuStream&) = delete;
   GpuStream& operator=(const GpuStream&) = delete;
@@ -61,16 +61,17 @@ class GpuStream {
   Functions* captured_ = nullptr;  // where functions stay that may run more than once
 };
 
-/// What a capture forbids to whom, as cuThreadExchangeStreamCaptureMode says.
+/// The calls that a capture forbids, and in which threads, as in cuThreadExchangeStreamCaptureMode.
 enum class CaptureMode { global, of_thread };
 /// The mode of all captures of this process. `of_thread` where ranks are its threads: in the mode `global` one rank's
 /// capture forbids the others to wait for a stream, for example.
 inline CaptureMode capture_mode = CaptureMode::global;
 
-/// What was given to a stream, to be given again any number of times.
+/// Recorded operations of a stream, which can be launched any number of times.
 class GpuGraph {
  public:
-  /// Captures what `work` gives to `stream`, which does nothing of it. What `work` throws ends the capture.
+  /// Captures the operations that `work` gives to `stream`, without doing them. An exception of `work` ends the
+  /// capture.
   GpuGraph(GpuStream& stream, const std::function<void()>& work);
   GpuGraph(const GpuGraph&) = delete;
   GpuGraph& operator=(const GpuGraph&) = delete;
@@ -101,7 +102,7 @@ class GpuKernel {
   void* function_ = nullptr;
 };
 
-/// Memory of a GPU as a program allocates it: nobody knows of it but the driver.
+/// Memory of a GPU as a program allocates it: only the driver knows of it.
 class GpuBuffer {
  public:
   explicit GpuBuffer(std::size_t bytes);
@@ -126,7 +127,7 @@ class PooledBuffer {
   /// Frees it, in the order of the stream that allocated it, and waits for that.
   ~PooledBuffer();
   std::byte* data() const noexcept { return data_; }
-  /// Destroys the pool, of which there is memory already: that stays. What follows is from another one.
+  /// Destroys the pool. Memory from it stays; later memory is from another pool.
   static void end_pool(PoolKind kind);
 
  private:
@@ -150,7 +151,7 @@ class PinnedBuffer {
 /// When a driver says so that refuses something: at once, or when what the stream was given before is done.
 enum class Refused { at_once, late };
 
-/// Of what the calling thread gives to streams while this lives, the driver takes the first `taken` operations, and
+/// While this lives, the driver does the first `taken` operations that the calling thread gives to streams, and
 /// refuses the next `refused`.
 class Refusals {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU's block is to a kernel: here, some threads.
+// Stands for a GPU's block of threads: here, some threads of the host.
 #pragma once
 
 #include <barrier>

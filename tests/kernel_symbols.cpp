@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfabric's verbs reads all names of the kernel's functions, twice, in each process that asks for any provider: about
-// half the system time of a small test over a network. Ranks of the conformance suite see an empty list.
+// libfabric's verbs reads all names of the kernel's functions, twice, in each process that looks for any provider:
+// about half the system time of a small test over a network. Ranks of the conformance suite see an empty list.
 #include <dlfcn.h>
 
 #include <cstdio>

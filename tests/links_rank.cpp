@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank for tests/links.py. What a test wants of its ranks it says by the number in a file that all of them map, the
-// phase; what they see they tell line by line.
+// A rank for tests/links.py. A test controls its ranks by a number in a file that all of them map, the
+// phase; the ranks print a line for each event.
 #include <sluice/sluice.hpp>
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ constexpr std::size_t kLargeBytes = std::size_t{16} << 20;
 constexpr int kSmallOnes = 4;  // more than there are rails
 constexpr int kDepth = 4;
 
-/// What a test is run with: the words of the command line after its name.
+/// The parameters of a test: the words of the command line after its name.
 struct Wish {
   const std::atomic<std::uint64_t>* phase = nullptr;
   bool host = false;  ///< a HostStream; else program order

@@ -148,7 +148,7 @@ bool has_gpu_driver() {
 
 [[noreturn]] void become_launcher(const Peers& peers, const base::Fd& board_fd) {
   ::setenv(kBoardVariable, std::to_string(board_fd.get()).c_str(), 1);
-  // Of those tests that a rank's filter names, its one is not in every share.
+  // A rank runs the one test that its filter names, which is not in every share.
   for (const char* const share : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX"}) ::unsetenv(share);
   std::vector<std::string> words = command(peers);
   std::vector<char*> pointers;

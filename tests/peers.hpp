@@ -51,8 +51,8 @@ struct Ended {
   std::string text;   ///< what they and sluice-run wrote
 };
 
-/// Runs `body` in each rank and waits for the end of all. What a rank asserts, throws or dies of is a failure of this
-/// test.
+/// Runs `body` in each rank and waits for the end of all. A failed assertion, an exception or a crash of a rank fails
+/// this test.
 ///
 /// Ranks that are processes are this program again, started by sluice-run: they run the same test up to the same call.
 /// Ranks that are threads call `sluice::run_threads` in a fork of the test, or are started by sluice-run too, if the
@@ -60,10 +60,10 @@ struct Ended {
 /// that goes on.
 void run_peers(const Peers& peers, const Body& body);
 
-/// The same, where ranks are expected to end badly: nothing is a failure but what the caller makes of it.
+/// Runs ranks that are expected to end badly: the caller checks how they ended.
 Ended end_of_peers(const Peers& peers, const Body& body);
 
-/// What the ranks of one call share besides channels: a barrier, and words. Works before any channel does.
+/// Shared by the ranks of one call besides channels: a barrier, and words. Works before any channel does.
 class Board {
  public:
   static constexpr std::size_t kWords = 256;

@@ -148,7 +148,8 @@ void compare(const std::array<bool, D>& periodic, int width, int ghosts, int sid
     scatter(grid::ScatterReduce::Sum(), "Sum");
     scatter(grid::ScatterReduce::Min(), "Min");
     scatter(grid::ScatterReduce::Max(), "Max");
-    // Of several ghosts Replace may take any: after a gather all are alike, and then own elements lose what they had.
+    // Replace may take the value of any of several ghosts: after a gather all are alike, and then own elements lose
+    // their values.
     const auto replace = [&](auto by_ours, const std::string& what) {
       refill();
       theirs([&](const auto&... all) { mpi->gather(exec, all...); });
@@ -306,7 +307,7 @@ TEST(GridHalo, takes_over_the_channels_of_one_that_is_gone) {
                 [&] { return grid::createHalo<cabana::CommSpace>(grid::NodeHaloPattern<2>(), 1, *others.ours); });
   auto kept = make();
   expect_opened(1, "one beside another", cells, 5, make);
-  if (rank_of(MPI_COMM_WORLD) > 0) kept.reset();  // rank 0 still has it: nobody else takes it
+  if (rank_of(MPI_COMM_WORLD) > 0) kept.reset();  // rank 0 still has it, and no other rank takes it
   const auto second = make();
   expect_opened(1, "one beside two", cells, 6, make);
   kept.reset();

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-/// What a profiler of Kokkos hears as long as this is there: the names of kernels, fences and regions. One at a time.
+/// Records the names of kernels, fences and regions that Kokkos reports to profilers while this lives. One at a time.
 class Heard {
  public:
   Heard() {

@@ -100,7 +100,7 @@ std::size_t local_of(int rank, int step) {
   return std::uniform_int_distribution<std::size_t>(1, step % 2 == 0 ? 10 : 300)(random);
 }
 
-/// What a rank has, and which particles it sends to whom, or wants of whom, several times as the case may be.
+/// The particles of a rank, and those that it sends or wants: to and from which rank, some several times.
 struct Wishes {
   std::size_t local;
   Ids ids;
@@ -246,7 +246,7 @@ TEST(Gather, refuses_particles_of_another_number) {
   EXPECT_THROW(Cabana::gather(halo, some), std::runtime_error);
 }
 
-/// Where each particle goes: -1 is nowhere.
+/// The destination of each particle; -1: no rank.
 Ranks destinations(std::size_t count, int step) {
   std::mt19937 random(static_cast<unsigned>(step * 1000 + rank()));
   std::uniform_int_distribution<int> any(-1, ranks() - 1);
@@ -421,7 +421,7 @@ TEST(Plans, with_a_rank_that_is_lost_move_nothing_any_longer) {
   MPI_Comm_free(&comm);
 }
 
-/// Where one rank alone has seen a failure, later communicators of these ranks have one context again, on all ranks.
+/// If one rank alone has seen a failure, later communicators of these ranks share one context again, on all ranks.
 TEST(Contexts, that_failed_on_a_rank_are_left_by_all) {
   const auto split = [] {
     MPI_Comm made = MPI_COMM_NULL;

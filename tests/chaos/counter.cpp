@@ -5,95 +5,56 @@
 
 #include "tests/chaos/domain.hpp"
 #include "tests/chaos/endpoint.hpp"
-#include "tests/chaos/endpoint_ops.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace chaos {
 namespace {
 
-using layer::kAbsent;
-using layer::object;
-
 Counter& counter_of(fid_cntr* handle) { return *static_cast<Counter*>(handle); }
 
-template <class F>
-auto locked(fid_cntr* handle, F call) {
-  return counter_of(handle).domain().locked([&] { return call(counter_of(handle)); });
-}
-
 std::uint64_t read(fid_cntr* handle) {
-  return locked(handle, [](Counter& counter) {
-    counter.domain().turn();
+  return layer::locked<Counter>(&handle->fid, [](Counter& counter) {
+    counter.domain.turn();
     return counter.value();
   });
 }
 
 std::uint64_t readerr(fid_cntr* handle) {
-  return locked(handle, [](Counter& counter) { return counter.failures(); });
+  return layer::locked<Counter>(&handle->fid, [](const Counter& counter) { return counter.failures(); });
 }
 
 int add(fid_cntr* handle, std::uint64_t value) {
-  return locked(handle, [&](Counter& counter) {
+  return layer::locked<Counter>(&handle->fid, [&](Counter& counter) {
     counter.add(value, 0);
     return 0;
   });
 }
 
-int close(fid* handle) {
-  auto& counter = object<Counter>(handle);
-  return counter.domain().locked([&] {
-    delete &counter;
-    return 0;
-  });
-}
-
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = kAbsent,
-                  .control = kAbsent,
-                  .ops_open = kAbsent,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_cntr cntr_ops = {.size = sizeof(fi_ops_cntr),
-                        .read = read,
-                        .readerr = readerr,
-                        .add = add,
-                        .set = kAbsent,
-                        .wait = kAbsent,
-                        .adderr = kAbsent,
-                        .seterr = kAbsent};
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) { has.close = layer::close_part<Counter>; });
+fi_ops_cntr cntr_ops = layer::calls<fi_ops_cntr>([](fi_ops_cntr& has) {
+  has.read = read;
+  has.readerr = readerr;
+  has.add = add;
+});
 
 int bind_region(fid* handle, fid* other, std::uint64_t flags) {
-  auto& region = object<Region>(handle);
   if (other->fclass != FI_CLASS_CNTR || flags != FI_REMOTE_WRITE) return -FI_EINVAL;
-  return region.domain().locked([&] {
-    region.counter = &object<Counter>(other);
+  return layer::locked<Region>(handle, [&](Region& region) {
+    region.counter = &layer::object<Counter>(other);
     return 0;
   });
 }
 
-int close_region(fid* handle) {
-  auto& region = object<Region>(handle);
-  return region.domain().locked([&] {
-    delete &region;
-    return 0;
-  });
-}
-
-fi_ops region_ops = {.size = sizeof(fi_ops),
-                     .close = close_region,
-                     .bind = bind_region,
-                     .control = kAbsent,
-                     .ops_open = kAbsent,
-                     .tostr = kAbsent,
-                     .ops_set = kAbsent};
+fi_ops region_ops = layer::calls<fi_ops>([](fi_ops& has) {
+  has.close = layer::close_part<Region>;
+  has.bind = bind_region;
+});
 
 }  // namespace
 
-Counter::Counter(Domain& domain, void* context)
-    : fid_cntr{{FI_CLASS_CNTR, context, &fid_ops}, &cntr_ops}, domain_(domain) {}
+Counter::Counter(Domain& owner, void* context) : Part({{FI_CLASS_CNTR, context, &fid_ops}, &cntr_ops}, owner) {}
 
-Counter::~Counter() { domain_.forget(*this); }
+Counter::~Counter() { domain.forget(*this); }
 
 void Counter::add(std::uint64_t value, std::uint64_t failures) {
   value_ += value;
@@ -114,15 +75,14 @@ void Counter::fire() {
   }
 }
 
-Region::Region(Domain& domain, fid_mr* wrapped, void* context)
-    : fid_mr{{FI_CLASS_MR, context, &region_ops}, fi_mr_desc(wrapped), fi_mr_key(wrapped)}, domain_(domain),
-      inner_(wrapped) {
-  domain_.regions.push_back(this);
+Region::Region(Domain& owner, fid_mr* wrapped, void* context)
+    : Part({{FI_CLASS_MR, context, &region_ops}, fi_mr_desc(wrapped), fi_mr_key(wrapped)}, owner), inner_(wrapped) {
+  domain.regions.push_back(this);
 }
 
 Region::~Region() {
-  std::erase(domain_.regions, this);
-  domain_.keys.close(fi_mr_key(inner_));
+  std::erase(domain.regions, this);
+  domain.keys.close(fi_mr_key(inner_));
   fi_close(&inner_->fid);
 }
 
@@ -132,10 +92,10 @@ int open_counter(fid_domain* domain, fi_cntr_attr*, fid_cntr** counter, void* co
   return 0;
 }
 
-int queue_work(Domain& domain, const fi_deferred_work& asked) {
+int queue_work(const Settings& settings, const fi_deferred_work& asked) {
   if (asked.op_type != FI_OP_WRITE) return -FI_ENOSYS;
   Write write;
-  if (const int bad = check_write(domain.settings, asked.op.rma->msg, asked.op.rma->flags, write)) return bad;
+  if (const int bad = check_write(settings, asked.op.rma->msg, asked.op.rma->flags, write)) return bad;
   if (asked.completion_cntr) write.completion = &counter_of(asked.completion_cntr);
   counter_of(asked.triggering_cntr).arm(asked.threshold, *static_cast<Endpoint*>(asked.op.rma->ep), std::move(write));
   return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters, the work that waits for them, and the memory that counts what lands in it.
+// Counters, deferred work, and memory that counts the writes that land in it.
 #pragma once
 
 #include <rdma/fi_domain.h>
@@ -9,50 +9,41 @@
 #include <map>
 #include <utility>
 
+#include "tests/chaos/settings.hpp"
 #include "tests/chaos/write.hpp"
+#include "tests/layer/object.hpp"
 
 namespace chaos {
 
 class Domain;
 class Endpoint;
 
-/// Everything with the domain's lock held.
-class Counter : public fid_cntr {
+class Counter : public layer::Part<fid_cntr, Domain> {
  public:
-  using Fid = fid_cntr;
-
-  Counter(Domain& domain, void* context);
+  Counter(Domain& owner, void* context);
   ~Counter();
-  Counter(const Counter&) = delete;
-  Counter& operator=(const Counter&) = delete;
 
-  Domain& domain() const { return domain_; }
   std::uint64_t value() const { return value_; }
   std::uint64_t failures() const { return failures_; }
   void add(std::uint64_t value, std::uint64_t failures);
-  /// Begins `write` when it has counted so far.
+  /// Begins `write` when the counter reaches `threshold`.
   void arm(std::uint64_t threshold, Endpoint& endpoint, Write write);
 
  private:
   void fire();
 
-  Domain& domain_;
   std::uint64_t value_ = 0;
   std::uint64_t failures_ = 0;
   std::multimap<std::uint64_t, std::pair<Endpoint*, Write>> armed_;
 };
 
-/// Memory, which may count. Closed under the lock: the network below does not lock its table of memory.
-class Region : public fid_mr {
+/// A memory region, which may have a counter. Closed with the lock held, because the network below does not lock its
+/// table of regions.
+class Region : public layer::Part<fid_mr, Domain> {
  public:
-  using Fid = fid_mr;
-
-  Region(Domain& domain, fid_mr* wrapped, void* context);
+  Region(Domain& owner, fid_mr* wrapped, void* context);
   ~Region();
-  Region(const Region&) = delete;
-  Region& operator=(const Region&) = delete;
 
-  Domain& domain() const { return domain_; }
   void landed() const {
     if (counter) counter->add(1, 0);
   }
@@ -60,11 +51,11 @@ class Region : public fid_mr {
   Counter* counter = nullptr;
 
  private:
-  Domain& domain_;
   fid_mr* inner_;
 };
 
 int open_counter(fid_domain* domain, fi_cntr_attr* attributes, fid_cntr** counter, void* context);
-int queue_work(Domain& domain, const fi_deferred_work& asked);
+/// FI_QUEUE_WORK.
+int queue_work(const Settings& settings, const fi_deferred_work& asked);
 
 }  // namespace chaos

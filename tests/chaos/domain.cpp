@@ -11,25 +11,18 @@
 #include <memory>
 
 #include "tests/chaos/counter.hpp"
-#include "tests/chaos/fabric.hpp"
 #include "tests/chaos/queue.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace chaos {
 namespace {
 
-using layer::kAbsent;
 using layer::object;
-
-int close(fid* handle) {
-  delete &object<Domain>(handle);
-  return 0;
-}
 
 int control(fid* handle, int command, void* argument) {
   auto& domain = object<Domain>(handle);
   if (command != FI_QUEUE_WORK || !domain.settings.counters) return -FI_ENOSYS;
-  return domain.locked([&] { return queue_work(domain, *static_cast<const fi_deferred_work*>(argument)); });
+  return domain.locked([&] { return queue_work(domain.settings, *static_cast<const fi_deferred_work*>(argument)); });
 }
 
 int open_addresses(fid_domain* handle, fi_av_attr* attributes, fid_av** addresses, void* context) {
@@ -51,28 +44,19 @@ int reg(fid* handle, const void* memory, std::size_t bytes, std::uint64_t access
   });
 }
 
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = kAbsent,
-                  .control = control,
-                  .ops_open = kAbsent,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_domain calls = {.size = sizeof(fi_ops_domain),
-                       .av_open = open_addresses,
-                       .cq_open = open_queue,
-                       .endpoint = open_endpoint,
-                       .scalable_ep = kAbsent,
-                       .cntr_open = open_counter,
-                       .poll_open = kAbsent,
-                       .stx_ctx = kAbsent,
-                       .srx_ctx = kAbsent,
-                       .query_atomic = kAbsent,
-                       .query_collective = kAbsent,
-                       .endpoint2 = kAbsent};
-fi_ops_mr region_calls = {.size = sizeof(fi_ops_mr), .reg = reg, .regv = kAbsent, .regattr = kAbsent};
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+  has.close = layer::close<Domain>;
+  has.control = control;
+});
+fi_ops_domain domain_ops = layer::calls<fi_ops_domain>([](fi_ops_domain& has) {
+  has.av_open = open_addresses;
+  has.cq_open = open_queue;
+  has.endpoint = open_endpoint;
+  has.cntr_open = open_counter;
+});
+fi_ops_mr region_ops = layer::calls<fi_ops_mr>([](fi_ops_mr& has) { has.reg = reg; });
 
-/// Domains of a process do not throw the same.
+/// So that two domains of a process do not draw the same random numbers.
 std::uint64_t domains_so_far() {
   static std::atomic<std::uint64_t> count = 0;
   return count++;
@@ -80,21 +64,17 @@ std::uint64_t domains_so_far() {
 
 }  // namespace
 
-Domain::Domain(Fabric& owner, const Settings& set, fid_domain* wrapped, void* context)
-    : fid_domain{}, fabric(owner), settings(set), inner(wrapped), random(set.seed + domains_so_far()),
-      stirred_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  fid = {FI_CLASS_DOMAIN, context, &fid_ops};
-  ops = &calls;
-  mr = &region_calls;
+Domain::Domain(layer::Fabric& owner, const Settings& set, fid_domain* wrapped, void* context)
+    : layer::Domain(owner, wrapped, {{FI_CLASS_DOMAIN, context, &fid_ops}, &domain_ops, &region_ops}), settings(set),
+      random(set.seed + domains_so_far()), stirred_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   thread_ = std::thread([this] { play(); });
 }
 
 Domain::~Domain() {
-  locked([this] { ending_ = true; });
+  locked([this] { return ending_ = true; });
   stir();
   thread_.join();
   ::close(stirred_);
-  fi_close(&inner->fid);
 }
 
 Clock::duration Domain::delay() {
@@ -110,9 +90,9 @@ void Domain::turn() {
 
 void Domain::stir() const { ::eventfd_write(stirred_, 1); }
 
-void Domain::ended(void* context, int error) {
+void Domain::complete(void* context, int error) {
   for (Endpoint* const endpoint : endpoints) {
-    if (endpoint->ended(context, error)) return;
+    if (endpoint->complete(context, error)) return;
   }
 }
 
@@ -128,7 +108,6 @@ void Domain::forget(const Counter& counter) {
   }
 }
 
-/// Until something is due, and shortly while the network below has something to do.
 Clock::duration Domain::nap() const {
   Clock::duration nap = std::chrono::seconds(1);
   const auto now = Clock::now();
@@ -142,7 +121,7 @@ Clock::duration Domain::nap() const {
     struct fid* below = &queue->inner->fid;
     if (fi_trywait(fabric.inner, &below, 1) != 0) return {};
   }
-  // What is due already waits for room below.
+  // A step that is due already waits for room in the network below.
   return std::max<Clock::duration>(nap, std::chrono::microseconds(50));
 }
 
@@ -168,9 +147,9 @@ void Domain::play() {
 int open_domain(fid_fabric* fabric, fi_info*, fid_domain** domain, void* context) {
   const auto settings = settings_from_environment();
   if (!settings) return -FI_EINVAL;
-  auto& owner = *static_cast<Fabric*>(fabric);
+  auto& owner = *static_cast<layer::Fabric*>(fabric);
   fid_domain* inner = nullptr;
-  if (const int bad = fi_domain(owner.inner, owner.inner_info, &inner, nullptr)) return bad;
+  if (const int bad = fi_domain(owner.inner, owner.inner_info.get(), &inner, nullptr)) return bad;
   *domain = new Domain(owner, *settings, inner, context);
   return 0;
 }
@@ -178,7 +157,7 @@ int open_domain(fid_fabric* fabric, fi_info*, fid_domain** domain, void* context
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context) {
   auto& owner = *static_cast<Domain*>(domain);
   fid_ep* inner = nullptr;
-  if (const int bad = fi_endpoint(owner.inner, owner.fabric.inner_info, &inner, nullptr)) return bad;
+  if (const int bad = fi_endpoint(owner.inner, owner.fabric.inner_info.get(), &inner, nullptr)) return bad;
   const bool ordered = (info->tx_attr->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW)) != 0;
   return owner.locked([&] {
     *endpoint = new Endpoint(owner, ordered, inner, context);

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A domain: its lock, its dice, and the thread that lets go of what is held back.
+// A domain: its random numbers, and the thread that runs the steps of writes when they are due.
 #pragma once
 
-#include <rdma/fi_domain.h>
-
 #include <chrono>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
@@ -13,45 +10,33 @@
 #include "tests/chaos/endpoint.hpp"
 #include "tests/chaos/keys.hpp"
 #include "tests/chaos/settings.hpp"
+#include "tests/layer/fabric.hpp"
 
 namespace chaos {
 
 class Counter;
-class Fabric;
 class Region;
 
-class Domain : public fid_domain {
+class Domain : public layer::Domain {
  public:
-  using Fid = fid_domain;
+  Domain(layer::Fabric& owner, const Settings& set, fid_domain* wrapped, void* context);
+  ~Domain() override;
 
-  Domain(Fabric& owner, const Settings& set, fid_domain* wrapped, void* context);
-  ~Domain();
-  Domain(const Domain&) = delete;
-  Domain& operator=(const Domain&) = delete;
+  // The caller holds the lock in all that follows.
 
-  /// Every call of a program.
-  template <class F>
-  auto locked(F call) {
-    const std::lock_guard lock(mutex_);
-    return call();
-  }
-
-  // The rest with the lock held.
-
-  /// How long something is held back: mostly for a little while.
+  /// A random delay for a step; most delays are short.
   Clock::duration delay();
-  /// Does what is due, and takes what has come.
+  /// Runs the steps that are due, and handles the completions of the network below.
   void turn();
-  /// There is something new to wait for.
+  /// Wakes the thread.
   void stir() const;
-  void ended(void* context, int error);
+  /// The network below has completed the step with this context.
+  void complete(void* context, int error);
   /// A write has landed in the memory of this key.
   void count(std::uint64_t key);
   void forget(const Counter& counter);
 
-  Fabric& fabric;
   const Settings settings;
-  fid_domain* const inner;
   std::mt19937_64 random;
   std::vector<Endpoint*> endpoints;
   std::vector<Queue*> queues;
@@ -60,9 +45,9 @@ class Domain : public fid_domain {
 
  private:
   void play();
+  /// How long the thread may sleep: until a step is due, and only shortly while the network below is busy.
   Clock::duration nap() const;
 
-  std::mutex mutex_;
   bool ending_ = false;
   int stirred_;
   std::thread thread_;

@@ -10,22 +10,21 @@
 
 #include "tests/chaos/counter.hpp"
 #include "tests/chaos/domain.hpp"
-#include "tests/chaos/endpoint_ops.hpp"
 #include "tests/chaos/queue.hpp"
+#include "tests/layer/message.hpp"
 
 namespace chaos {
 
-Endpoint::Endpoint(Domain& domain, bool ordered, fid_ep* wrapped, void* context)
-    : fid_ep{}, inner(wrapped), domain_(domain), ordered_(ordered) {
-  fid = {FI_CLASS_EP, context, nullptr};
+Endpoint::Endpoint(Domain& owner, bool ordered, fid_ep* wrapped, void* context)
+    : Part({.fid = {FI_CLASS_EP, context, nullptr}}, owner), inner(wrapped), ordered_(ordered) {
   set_endpoint_ops(*this);
-  domain_.endpoints.push_back(this);
+  domain.endpoints.push_back(this);
 }
 
 Endpoint::~Endpoint() {
-  std::erase(domain_.endpoints, this);
-  domain_.keys.remove_port(port_);
-  fi_close(&inner->fid);  // before what it still reads
+  std::erase(domain.endpoints, this);
+  domain.keys.remove_port(port_);
+  fi_close(&inner->fid);  // before the memory that it still reads is freed
 }
 
 void Endpoint::bind(Queue& queue, std::uint64_t flags) {
@@ -38,7 +37,7 @@ void Endpoint::bind(struct fid& below, std::uint64_t flags) {
   bound_.emplace_back(&below, flags);
 }
 
-/// All at once: the network below cannot be polled for an endpoint that is bound and not enabled.
+/// Binds and enables at once: the network below cannot be polled for an endpoint that is bound and not enabled.
 int Endpoint::enable() {
   for (const auto& [below, flags] : bound_) {
     if (const int bad = fi_ep_bind(inner, below, flags)) return bad;
@@ -48,11 +47,11 @@ int Endpoint::enable() {
   std::size_t bytes = sizeof name;
   if (const int bad = fi_getname(&inner->fid, &name, &bytes)) return bad;
   port_ = name.sin_port;
-  return domain_.keys.add_port(port_);
+  return domain.keys.add_port(port_);
 }
 
 ssize_t Endpoint::post(Write asked) {
-  if (not_over_ >= domain_.settings.tx_size) return -FI_EAGAIN;
+  if (incomplete_ >= domain.settings.tx_size) return -FI_EAGAIN;
   begin(std::move(asked));
   return 0;
 }
@@ -62,33 +61,33 @@ void Endpoint::begin(Write asked) {
   auto from = Clock::now();
   if (write->has(FI_INJECT)) {
     write->copy_source();
-    write->over = true;
+    write->completed = true;
   } else {
-    ++not_over_;
+    ++incomplete_;
     if (!write->has(FI_DELIVERY_COMPLETE)) {
-      from += domain_.delay();
+      from += domain.delay();
       hold(from, {Step::Kind::read, write});
     }
   }
   hold_pieces(from, write);
-  domain_.stir();
+  domain.stir();
 }
 
-/// Without order each goes on when it likes; with order all of a write do at once, in any order of pieces.
+/// Without order each piece has a delay of its own; with order all pieces of a write are due at once, shuffled.
 void Endpoint::hold_pieces(Clock::time_point from, const std::shared_ptr<Write>& write) {
-  const std::size_t piece = domain_.settings.piece;
+  const std::size_t piece = domain.settings.piece;
   std::vector<Step> steps;
   for (std::size_t at = 0; at == 0 || at < write->bytes; at += piece)
     steps.push_back({Step::Kind::piece, write, at, std::min(piece, write->bytes - at)});
-  std::shuffle(steps.begin(), steps.end(), domain_.random);
-  const bool noticed = write->has(FI_REMOTE_CQ_DATA) || domain_.settings.counters;
+  std::shuffle(steps.begin(), steps.end(), domain.random);
+  const bool noticed = write->has(FI_REMOTE_CQ_DATA) || domain.settings.counters;
   write->steps_left = steps.size() + (noticed ? 1 : 0);
   const Step notice = {Step::Kind::notice, write};
   if (!ordered_) {
-    for (Step& step : steps) hold(from + domain_.delay(), std::move(step));
-    return;  // the notice follows the last of them
+    for (Step& step : steps) hold(from + domain.delay(), std::move(step));
+    return;  // `finish_step` of the last piece holds the notice
   }
-  const auto at = in_order(write->peer, from + domain_.delay());
+  const auto at = in_order(write->peer, from + domain.delay());
   for (Step& step : steps) hold(at, std::move(step));
   if (noticed) hold(at, notice);
 }
@@ -107,7 +106,7 @@ std::optional<Clock::time_point> Endpoint::next() const {
 
 void Endpoint::turn() {
   const auto now = Clock::now();
-  std::set<fi_addr_t> full;  // nothing passes what the network below has no room for
+  std::set<fi_addr_t> full;  // peers for which the network below has no room: later steps must not overtake
   for (auto at = held_.begin(); at != held_.end() && at->first <= now;) {
     const fi_addr_t peer = at->second.write->peer;
     if (full.contains(peer) || !run(at->second)) {
@@ -119,83 +118,75 @@ void Endpoint::turn() {
   }
 }
 
-/// False: to be tried again.
 bool Endpoint::run(const Step& step) {
   if (step.kind != Step::Kind::read) return send(step);
   step.write->copy_source();
-  end(*step.write, 0);
+  complete(*step.write, 0);
   return true;
 }
 
-/// Whoever says that a key is closed has closed it before, so that it is seen here.
+/// A program announces that it has closed a key only afterwards, so that this check finds the key closed.
 bool Endpoint::reaches(const Write& write) const {
   sockaddr_in name{};
   std::size_t bytes = sizeof name;
   return fi_av_lookup(addresses_, write.peer, &name, &bytes) == 0 &&
-         domain_.keys.is_open(name.sin_port, write.target.key);
+         domain.keys.is_open(name.sin_port, write.target.key);
 }
 
 bool Endpoint::send(const Step& step) {
   const Write& write = *step.write;
   if (!write.failed && !reaches(write)) fail(*step.write, FI_EKEYREJECTED);
   if (write.failed) {
-    step_over(step);
+    finish_step(step);
     return true;
   }
   auto sent = std::make_unique<Sent>();
   sent->step = step;
   const iovec local = {const_cast<std::byte*>(write.source) + step.offset, step.bytes};
   const fi_rma_iov remote = {write.target.addr + step.offset, step.bytes, write.target.key};
-  fi_msg_rma message{};
-  message.msg_iov = &local;
-  message.iov_count = 1;
-  message.addr = write.peer;
-  message.rma_iov = &remote;
-  message.rma_iov_count = 1;
-  message.context = &sent->context;
-  // Whose memory counts finds the counter by its key; none of these has remote data.
-  message.data = domain_.settings.counters ? write.target.key : write.data;
+  // With counters no write has remote data; the target finds the counter by the key.
+  const std::uint64_t data = domain.settings.counters ? write.target.key : write.data;
+  const fi_msg_rma message = layer::message(local, remote, write.peer, &sent->context, data);
   const bool notice = step.kind == Step::Kind::notice;
   const ssize_t bad =
       fi_writemsg(inner, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE | (notice ? FI_REMOTE_CQ_DATA : 0));
   if (bad == -FI_EAGAIN) return false;
   void* const key = &sent->context;
   in_flight_.emplace(key, std::move(sent));
-  if (bad) ended(key, static_cast<int>(-bad));
+  if (bad) complete(key, static_cast<int>(-bad));
   return true;
 }
 
-bool Endpoint::ended(void* context, int error) {
+bool Endpoint::complete(void* context, int error) {
   const auto found = in_flight_.find(context);
   if (found == in_flight_.end()) return false;
   const Step step = std::move(found->second->step);
   in_flight_.erase(found);
   if (error) fail(*step.write, error);
-  step_over(step);
+  finish_step(step);
   return true;
 }
 
 void Endpoint::fail(Write& write, int error) {
   write.failed = true;
-  end(write, error);
+  complete(write, error);
 }
 
-void Endpoint::step_over(const Step& step) {
+void Endpoint::finish_step(const Step& step) {
   Write& write = *step.write;
   --write.steps_left;
-  if (write.steps_left == 0) return end(write, 0);
-  const bool noticed = write.has(FI_REMOTE_CQ_DATA) || domain_.settings.counters;
+  if (write.steps_left == 0) return complete(write, 0);
+  const bool noticed = write.has(FI_REMOTE_CQ_DATA) || domain.settings.counters;
   if (!ordered_ && noticed && write.steps_left == 1)
-    hold(Clock::now() + domain_.delay(), {Step::Kind::notice, step.write});
+    hold(Clock::now() + domain.delay(), {Step::Kind::notice, step.write});
 }
 
-/// Tells the program, once.
-void Endpoint::end(Write& write, int error) {
-  if (write.over) return;
-  write.over = true;
-  --not_over_;
+void Endpoint::complete(Write& write, int error) {
+  if (write.completed) return;
+  write.completed = true;
+  --incomplete_;
   if (write.completion) write.completion->add(error ? 0 : 1, error ? 1 : 0);
-  if (write.has(FI_COMPLETION) || (error && write.context)) transmit_queue_->ended(write.context, error);
+  if (write.has(FI_COMPLETION) || (error && write.context)) transmit_queue_->complete(write.context, error);
 }
 
 }  // namespace chaos

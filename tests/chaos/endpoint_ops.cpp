@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls on an endpoint, as libfabric's inline functions find them.
-#include "tests/chaos/endpoint_ops.hpp"
-
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
 #include "tests/chaos/domain.hpp"
 #include "tests/chaos/endpoint.hpp"
 #include "tests/chaos/queue.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/message.hpp"
 #include "tests/layer/tables.hpp"
 
 namespace chaos {
 namespace {
-
-using layer::kAbsent;
-using layer::object;
 
 constexpr std::uint64_t kFlags = FI_COMPLETION | FI_REMOTE_CQ_DATA | FI_INJECT | FI_INJECT_COMPLETE |
                                  FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MORE;
@@ -23,21 +18,15 @@ constexpr std::uint64_t kFlags = FI_COMPLETION | FI_REMOTE_CQ_DATA | FI_INJECT |
 ssize_t writemsg(fid_ep* handle, const fi_msg_rma* message, std::uint64_t flags) {
   auto& endpoint = *static_cast<Endpoint*>(handle);
   Write write;
-  if (const int bad = check_write(endpoint.domain().settings, *message, flags, write)) return bad;
-  return endpoint.domain().locked([&] { return endpoint.post(std::move(write)); });
+  if (const int bad = check_write(endpoint.domain.settings, *message, flags, write)) return bad;
+  return endpoint.domain.locked([&] { return endpoint.post(std::move(write)); });
 }
 
 ssize_t inject(fid_ep* handle, const void* buffer, std::size_t bytes, std::uint64_t data, std::uint64_t data_flag,
                fi_addr_t peer, std::uint64_t address, std::uint64_t key) {
   const iovec local = {const_cast<void*>(buffer), bytes};
   const fi_rma_iov remote = {address, bytes, key};
-  fi_msg_rma message{};
-  message.msg_iov = &local;
-  message.iov_count = 1;
-  message.addr = peer;
-  message.rma_iov = &remote;
-  message.rma_iov_count = 1;
-  message.data = data;
+  const fi_msg_rma message = layer::message(local, remote, peer, nullptr, data);
   return writemsg(handle, &message, FI_INJECT | data_flag);
 }
 
@@ -52,10 +41,9 @@ ssize_t inject_writedata(fid_ep* handle, const void* buffer, std::size_t bytes, 
 }
 
 int bind(fid* handle, fid* other, std::uint64_t flags) {
-  auto& endpoint = object<Endpoint>(handle);
-  return endpoint.domain().locked([&] {
+  return layer::locked<Endpoint>(handle, [&](Endpoint& endpoint) {
     if (other->fclass == FI_CLASS_CQ) {
-      endpoint.bind(object<Queue>(other), flags);
+      endpoint.bind(layer::object<Queue>(other), flags);
     } else {
       endpoint.bind(*other, flags);
     }
@@ -63,42 +51,21 @@ int bind(fid* handle, fid* other, std::uint64_t flags) {
   });
 }
 
-int control(fid* handle, int command, void*) {
-  if (command != FI_ENABLE) return -FI_ENOSYS;
-  auto& endpoint = object<Endpoint>(handle);
-  return endpoint.domain().locked([&] { return endpoint.enable(); });
-}
-
-int close(fid* handle) {
-  auto& endpoint = object<Endpoint>(handle);
-  return endpoint.domain().locked([&] {
-    delete &endpoint;
-    return 0;
-  });
-}
-
 int getname(fid_t handle, void* address, std::size_t* bytes) {
-  return fi_getname(&object<Endpoint>(handle).inner->fid, address, bytes);
+  return fi_getname(&layer::object<Endpoint>(handle).inner->fid, address, bytes);
 }
 
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = bind,
-                  .control = control,
-                  .ops_open = kAbsent,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_cm cm_ops = layer::cm_with(getname);
-fi_ops_rma rma_ops = {.size = sizeof(fi_ops_rma),
-                      .read = kAbsent,
-                      .readv = kAbsent,
-                      .readmsg = kAbsent,
-                      .write = kAbsent,
-                      .writev = kAbsent,
-                      .writemsg = writemsg,
-                      .inject = inject_write,
-                      .writedata = kAbsent,
-                      .injectdata = inject_writedata};
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+  has.close = layer::close_part<Endpoint>;
+  has.bind = bind;
+  has.control = layer::enable<Endpoint>;
+});
+fi_ops_cm cm_ops = layer::calls<fi_ops_cm>([](fi_ops_cm& has) { has.getname = getname; });
+fi_ops_rma rma_ops = layer::calls<fi_ops_rma>([](fi_ops_rma& has) {
+  has.writemsg = writemsg;
+  has.inject = inject_write;
+  has.injectdata = inject_writedata;
+});
 
 }  // namespace
 

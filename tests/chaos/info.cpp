@@ -6,7 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include <cstdlib>
-#include <cstring>
+#include <utility>
 
 #include "tests/chaos/keys.hpp"
 #include "tests/chaos/settings.hpp"
@@ -17,20 +17,18 @@ namespace {
 constexpr std::uint64_t kCaps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE | FI_LOCAL_COMM;
 constexpr std::uint64_t kOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 
-bool names(const char* asked, const char* ours) { return !asked || std::strcmp(asked, ours) == 0; }
-
 bool fits(const fi_info& hints, const fi_info& below, const Settings& settings) {
   const std::uint64_t caps = kCaps | (settings.counters ? kCounterCaps : 0);
   const std::uint64_t order = settings.ordered ? kOrder : 0;
   if (hints.caps & ~caps) return false;
   if (hints.addr_format != FI_FORMAT_UNSPEC && hints.addr_format != below.addr_format) return false;
-  if (hints.fabric_attr && !names(hints.fabric_attr->name, below.fabric_attr->name)) return false;
-  if (hints.domain_attr && !names(hints.domain_attr->name, below.domain_attr->name)) return false;
+  if (hints.fabric_attr && !layer::names(hints.fabric_attr->name, below.fabric_attr->name)) return false;
+  if (hints.domain_attr && !layer::names(hints.domain_attr->name, below.domain_attr->name)) return false;
   if (hints.ep_attr && hints.ep_attr->type != FI_EP_UNSPEC && hints.ep_attr->type != FI_EP_RDM) return false;
   return !(hints.tx_attr && hints.tx_attr->msg_order & ~order) && !(hints.rx_attr && hints.rx_attr->msg_order & ~order);
 }
 
-/// Order is only for who asks for it, and counters too.
+/// Order and counters are granted only where the hints name them.
 void describe(fi_info& info, const fi_info* hints, const Settings& settings) {
   info.caps = kCaps | (hints ? hints->caps & kCounterCaps : 0);
   info.mode = 0;
@@ -55,32 +53,20 @@ int get_info(std::uint32_t, const char* node, const char* service, std::uint64_t
              fi_info** info) {
   const auto settings = settings_from_environment();
   if (node || service || !settings) return -FI_ENODATA;
-  fi_info* const below = info_below();
-  if (!below) return -FI_ENODATA;
-  if (hints && !fits(*hints, *below, *settings)) {
-    fi_freeinfo(below);
-    return -FI_ENODATA;
-  }
-  describe(*below, hints, *settings);
-  *info = below;
+  layer::Info given = info_below();
+  if (!given || (hints && !fits(*hints, *given, *settings))) return -FI_ENODATA;
+  describe(*given, hints, *settings);
+  *info = given.release();
   return 0;
 }
 
-fi_info* info_below() {
-  fi_info* const hints = fi_allocinfo();
+layer::Info info_below() {
+  layer::Info hints(fi_allocinfo());
   hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->fabric_attr->prov_name = ::strdup("tcp;ofi_rxm");
   hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_WAW;
   hints->domain_attr->threading = FI_THREAD_SAFE;
-  fi_info* found = nullptr;
-  const int bad = fi_getinfo(FI_VERSION(1, 15), "127.0.0.1", nullptr, FI_SOURCE, hints, &found);
-  fi_freeinfo(hints);
-  if (bad) return nullptr;
-  fi_info* const first = fi_dupinfo(found);
-  fi_freeinfo(found);
-  return first;
+  return layer::info_below("tcp;ofi_rxm", std::move(hints));
 }
 
 }  // namespace chaos

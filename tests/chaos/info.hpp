@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be had of the class that is played.
+// The offer of the class of provider that is emulated.
 #pragma once
 
 #include <rdma/fabric.h>
 
 #include <cstdint>
+
+#include "tests/layer/info.hpp"
 
 namespace chaos {
 
@@ -15,7 +17,7 @@ inline constexpr std::uint64_t kCounterCaps = FI_TRIGGER | FI_RMA_EVENT;
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
              fi_info** info);
 
-/// Of the provider below, to be freed with fi_freeinfo; null if it is not there.
-fi_info* info_below();
+/// Describes the provider below; null if it is missing.
+layer::Info info_below();
 
 }  // namespace chaos

@@ -11,7 +11,7 @@ namespace {
 
 int open_file() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-/// Of keys from this one on.
+/// A lock on `count` keys from this one on.
 struct flock lock_of(short type, std::uint16_t port, std::uint64_t key, off_t count = 1) {
   struct flock lock {};
   lock.l_type = type;

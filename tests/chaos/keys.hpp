@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys are open, for the domains of all processes to see. The network below answers a write to a key that is not
-// by breaking the connection, with all that is under way on it; a NIC fails that write alone, and so do we, who look
-// here first.
+// Which keys are open in the domains of all processes. The network below answers a write to a closed key by breaking
+// the connection, with every write on it; a NIC fails that write alone. So `chaos` looks up the key before it writes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace chaos {
 
-/// The keys of a domain, at each port of its endpoints: a lock on one byte of a file that all processes have. Nothing
-/// is in the file, and the kernel takes back the locks of who dies.
+/// The keys of a domain, at each port of its endpoints: each is a lock on one byte of a file that all processes can
+/// open. The file is empty, and the kernel releases the locks of a process that dies.
 class Keys {
  public:
   static constexpr int kBits = 32;  // of a key
@@ -26,12 +25,12 @@ class Keys {
   int add_port(std::uint16_t port);
   void remove_port(std::uint16_t port);
 
-  /// At a port of any domain.
+  /// True if any domain has the key open at this port.
   bool is_open(std::uint16_t port, std::uint64_t key) const;
 
  private:
   int ours_;
-  int looks_;  // a lock does not stand in the way of the descriptor that holds it
+  int looks_;  // another descriptor, because a lock does not conflict with the descriptor that holds it
   std::set<std::uint64_t> keys_;
   std::set<std::uint16_t> ports_;
 };

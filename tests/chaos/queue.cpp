@@ -11,8 +11,8 @@
 
 namespace chaos {
 
-Queue::Queue(Domain& domain, const fi_cq_attr& attributes, int descriptor, fid_cq* wrapped, int below, void* context)
-    : layer::Queue(attributes, descriptor, context), inner(wrapped), inner_descriptor(below), domain_(domain) {
+Queue::Queue(Domain& owner, const fi_cq_attr& attributes, int descriptor, fid_cq* wrapped, int below, void* context)
+    : layer::Queue(owner, attributes, descriptor, context), inner(wrapped), inner_descriptor(below), domain_(owner) {
   domain_.queues.push_back(this);
 }
 
@@ -21,23 +21,9 @@ Queue::~Queue() {
   fi_close(&inner->fid);
 }
 
-void Queue::locked(const std::function<void()>& call) {
-  domain_.locked([&] {
-    call();
-    return 0;
-  });
-}
-
 void Queue::progress() { domain_.turn(); }
 
-int Queue::close() {
-  return domain_.locked([this] {
-    delete this;
-    return 0;
-  });
-}
-
-void Queue::ended(void* context, int error) {
+void Queue::complete(void* context, int error) {
   fi_cq_err_entry entry{};
   entry.op_context = context;
   entry.flags = FI_RMA | FI_WRITE;
@@ -58,7 +44,7 @@ void Queue::poll() {
     for (ssize_t i = 0; i < count; ++i) {
       const fi_cq_data_entry& one = entries[static_cast<std::size_t>(i)];
       if (!(one.flags & FI_REMOTE_CQ_DATA)) {
-        domain_.ended(one.op_context, 0);
+        domain_.complete(one.op_context, 0);
       } else if (domain_.settings.counters) {
         domain_.count(one.data);
       } else {
@@ -74,7 +60,7 @@ void Queue::poll() {
 
 void Queue::poll_error() {
   fi_cq_err_entry failed{};
-  if (fi_cq_readerr(inner, &failed, 0) == 1) domain_.ended(failed.op_context, failed.err ? failed.err : FI_EIO);
+  if (fi_cq_readerr(inner, &failed, 0) == 1) domain_.complete(failed.op_context, failed.err ? failed.err : FI_EIO);
 }
 
 int open_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context) {

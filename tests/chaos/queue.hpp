@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A completion queue: what has ended here, and what came with the writes of others.
+// A completion queue: completions of writes of this side, and remote CQ data of writes of peers.
 #pragma once
-
-#include <cstdint>
 
 #include "tests/layer/queue.hpp"
 
@@ -12,16 +10,14 @@ class Domain;
 
 class Queue : public layer::Queue {
  public:
-  Queue(Domain& domain, const fi_cq_attr& attributes, int descriptor, fid_cq* wrapped, int below, void* context);
+  Queue(Domain& owner, const fi_cq_attr& attributes, int descriptor, fid_cq* wrapped, int below, void* context);
   ~Queue() override;
 
-  void locked(const std::function<void()>& call) override;
   void progress() override;
-  int close() override;
 
-  /// What was posted with `context` is over.
-  void ended(void* context, int error);
-  /// From the network below.
+  /// Adds the entry of the write that was posted with `context`.
+  void complete(void* context, int error);
+  /// Reads the completions of the network below.
   void poll();
 
   fid_cq* const inner;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which class of provider is played, and how wild: what the environment sets.
+// Settings from the environment: the class of provider to emulate, and how long writes are delayed.
 #pragma once
 
 #include <chrono>

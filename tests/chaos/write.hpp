@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program asks for.
+// A write that a program has posted.
 #pragma once
 
 #include <rdma/fi_rma.h>
@@ -14,7 +14,7 @@ class Counter;
 
 struct Write {
   fi_addr_t peer = FI_ADDR_UNSPEC;
-  const std::byte* source = nullptr;  // the program's, until it is told that it may overwrite it
+  const std::byte* source = nullptr;  // the program's memory, until the write completes locally
   std::size_t bytes = 0;
   fi_rma_iov target{};
   std::uint64_t data = 0;
@@ -24,7 +24,7 @@ struct Write {
 
   std::vector<std::byte> copy;
   std::size_t steps_left = 0;
-  bool over = false;  // for the program
+  bool completed = false;  // as the program sees it
   bool failed = false;
 
   bool has(std::uint64_t flag) const { return (flags & flag) != 0; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gets, puts and atomics on memory that a peer offers. Rank 0 offers, and asks through a link to itself as the others
-// do.
+// Gets, puts and atomics on memory that a peer offers. Rank 0 offers memory, and uses it through a link to itself as
+// the others do.
 #include <signal.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ using Kind = Request::Kind;
 
 constexpr std::size_t kWord = 8;
 constexpr std::size_t kOlds = 200;  // on the board: that many old values at a time, from word 0 on
-constexpr std::size_t kPid = 250;   // of who is to die
+constexpr std::size_t kPid = 250;   // of the process that is killed
 constexpr std::size_t kMayDie = 251;
 
 bool has_atomics(const Case& one) {
@@ -134,7 +134,7 @@ void expect_nothing_moved(const Context& context, Asker& asker) {
   board().meet(context);
 }
 
-/// What is asked cannot be done: nothing moves, what follows does not either, and nobody waits for it.
+/// An impossible request moves nothing, nor do later ones on the link, and no wait hangs.
 void expect_refused(const Context& context, const Case& one, const Request& request, const std::string& why) {
   Asker asker(context, one, 64, 256);
   fill(asker.local(), {context.rank(), 7, 1});
@@ -337,7 +337,7 @@ TEST_P(LostOwner, ends_what_was_asked) {
   expect_only_killed(0, ended);
 }
 
-/// Of processes; what is mapped stays, whoever dies.
+/// Ranks that are processes; mapped memory stays when its owner dies.
 std::vector<Case> with_owners_to_lose(std::vector<Case> cases) {
   std::erase_if(cases,
                 [](const Case& one) { return !one.ground.processes || (one.ground.name == "shm" && !one.user); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts may be armed ahead of their stream: what that changes is nothing that a program sees. What a NIC can hold armed
-// is limited: the channels beyond that are the engine's, and work all the same.
+// Puts may be armed ahead of their stream, which no program can see. A NIC can hold a limited number of armed puts:
+// the channels beyond that are the engine's, and work all the same.
 #include <algorithm>
 
 #include "tests/conformance/cases.hpp"
@@ -170,7 +170,7 @@ TEST_P(Armed, a_credit_that_was_armed_before_its_peer_closed_reaches_no_other_ch
         }
       };
       expect_within(10s, is_told);
-      expect_for(50ms, is_told);  // and its engine has let go
+      expect_for(50ms, is_told);  // and its engine has released the channel
       board().set(kReleased, 1);
       Receiver next = context.receiver(0, kTag + 1, second);
       receiver.close();
@@ -259,7 +259,7 @@ TEST_P(Budgets, are_kept_and_nothing_blocks_while_puts_are_enqueued) {
     expect_armed(GetParam(), "SLUICE_TRIGGER_ENTRIES=" + std::to_string(entries), entries);
 }
 
-/// Of 14 entries cxi keeps 8 for itself, and two ranks share the rest.
+/// cxi keeps 8 of 14 entries for itself, and two ranks share the rest.
 TEST_P(Budgets, are_a_ranks_share_of_what_the_nic_has) {
   expect_armed(GetParam(), "EMUCXI_TLES=14", GetParam().ground.name == "emucxi" ? 3 : kArmedChannels);
 }
@@ -329,7 +329,7 @@ std::vector<Case> emulated() {
   return cases;
 }
 
-/// More puts fire than a provider has room for: what it refuses leaves later, also if nobody rings any more.
+/// More puts fire than a provider has room for: refused puts leave later, even if nothing rings any more.
 class Bursts : public testing::TestWithParam<Case> {};
 
 constexpr int kInBurst = 64;  // channels, of as many epochs as they have slots

@@ -26,7 +26,7 @@ class RungByKernels {
   }
   ~RungByKernels() { base::give_back(landed_); }
 
-  /// What a kernel's first store does. The engine, which rings for kernels where a page is emulated, adds one more once
+  /// Does the first store of a kernel. The engine, which rings for kernels where a page is emulated, adds one more once
   /// it sees the second: nothing is armed for that.
   void store_to_counter() { static_cast<backends::ofi::TickBell&>(rung().bell()).add(1); }
   void store_word() { kernel::store_release(*word_, 1); }
@@ -60,7 +60,7 @@ class RungByKernels {
 class Bells : public testing::TestWithParam<Case> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bells);  // where the filter names no such network
 
-/// The word of a bell that is gone is somebody else's.
+/// The word of a destroyed bell may belong to another object.
 TEST_P(Bells, that_are_rung_in_two_stores_outlive_the_second) {
   Peers peers = GetParam().peers();
   peers.ranks = 1;
@@ -76,7 +76,7 @@ TEST_P(Bells, that_are_rung_in_two_stores_outlive_the_second) {
   });
 }
 
-/// Where a NIC, or what stands for it, counts.
+/// Cases in which a NIC, or its emulation, counts.
 std::vector<Case> counted_cases() {
   std::vector<Case> cases = with_sizes(stream_cases(), {4096});
   std::erase_if(cases, [](const Case& one) { return !one.ground.network || !one.ground.arms || one.host; });

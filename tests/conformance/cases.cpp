@@ -128,6 +128,12 @@ std::vector<Case> inline_only(std::vector<Case> cases) {
   return cases;
 }
 
+Case on_host(Case one) {
+  one.host = true;
+  one.cuda = false;
+  return one;
+}
+
 std::vector<Case> with_sizes(const std::vector<Case>& cases, const std::vector<std::size_t>& sizes) {
   return with_each(cases, sizes, [](Case& one, std::size_t bytes) { one.bytes = bytes; });
 }
@@ -165,6 +171,20 @@ Buffer::Buffer(Context& context, const Case& one, std::size_t bytes) {
   }
   poison(this->bytes());
 }
+
+ChannelEnd::ChannelEnd(Context& context, const Case& one, ChannelOptions options)
+    : first(context.rank() == 0), order(one), buffer(context, one) {
+  options.depth = one.depth;
+  if (first) {
+    sender = context.sender(1, kTag, buffer.all(), options);
+  } else {
+    receiver = context.receiver(0, kTag, buffer.all(), options);
+  }
+}
+
+BothEnds::BothEnds(Context& context, const Case& one)
+    : first(context.rank() == 0), other(1 - context.rank()), order(one), source(context, one), target(context, one),
+      sender(context.sender(other, kTag, source.all())), receiver(context.receiver(other, kTag, target.all())) {}
 
 bool is_refused(Sender& sender, Stream stream) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a conformance test is run with: where its ranks run, what its streams and its memory are, and how large its
+// Parameters of a conformance test: its ranks, streams and memory, and the size of its
 // slots.
 #pragma once
 
@@ -67,15 +67,17 @@ std::vector<Case> memory_cases();
 /// For each case one with each of `depths`, and one with each of `sizes`.
 std::vector<Case> with_depths(const std::vector<Case>& cases, const std::vector<int>& depths);
 std::vector<Case> inline_only(std::vector<Case> cases);
+/// The case with a host stream.
+Case on_host(Case one);
 std::vector<Case> with_sizes(const std::vector<Case>& cases, const std::vector<std::size_t>& sizes);
 std::vector<Case> with_ranks(const std::vector<Case>& cases, const std::vector<int>& ranks);
-/// The same cases on other grounds.
+/// These cases on each of these grounds.
 std::vector<Case> on(const std::vector<Ground>& grounds, const std::vector<Case>& cases);
 
 /// Empty: ranks may be killed over this ground in this run of the program. Else why not, as ./dev lists it.
 std::string why_not_kill(const Ground& ground);
 
-/// Whether the filter of this run of the program may match tests named Full.
+/// True if the filter of this run of the program may match tests named Full.
 bool wants_full();
 /// For INSTANTIATE_TEST_SUITE_P(Full, ...): the cases that `make` returns. They are thousands: ranks of other tests,
 /// which would spend more time on naming them than on their test, have none.
@@ -135,14 +137,40 @@ class Buffer {
   Slice all_;
 };
 
+/// One of two ranks, with its end of a channel from rank 0 to rank 1.
+struct ChannelEnd {
+  ChannelEnd(Context& context, const Case& one, ChannelOptions options = {});
+  Stream stream() { return order.stream(); }
+
+  const bool first;  ///< this is rank 0
+  Order order;
+  const Buffer buffer;
+  Sender sender;      ///< of rank 0
+  Receiver receiver;  ///< of rank 1
+};
+
+/// One of two ranks, with its ends of a channel each way.
+struct BothEnds {
+  BothEnds(Context& context, const Case& one);
+  Stream stream() { return order.stream(); }
+
+  const bool first;
+  const Rank other;
+  Order order;
+  const Buffer source;
+  const Buffer target;
+  Sender sender;
+  Receiver receiver;
+};
+
 /// The bytes of a slice, for fill, difference and poison.
 inline std::span<std::byte> bytes_of(const Slice& slice) { return {slice.data(), slice.bytes()}; }
 
 /// Asserts that every byte of the slot is that of the stamp; then poisons it.
 void expect_and_poison(const Slice& slot, const Stamp& stamp);
 
-/// Whether the receiver was heard to close: no further put is accepted. It is not to be asked before as many puts are
-/// enqueued as the receiver has slots, nor if the source has no more slots than that.
+/// True once the sender knows that the receiver has closed: no further put is accepted. Call it only after as many puts
+/// as the receiver has slots, and with a source of more slots than that.
 bool is_refused(Sender& sender, Stream stream);
 
 /// The error that `call` throws; a failure of the test if it throws nothing, or something else than a sluice::Error.

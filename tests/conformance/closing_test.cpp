@@ -57,25 +57,22 @@ TEST_P(Closing, epochs_put_before_the_sender_closed_are_still_read) {
 TEST_P(Closing, a_wait_beyond_the_final_epoch_is_misuse) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      fill(buffer.bytes(), {0, kTag, 1});
-      sender.put(order.stream());
-      context.synchronize(order.stream());
+    ChannelEnd end(context, one);
+    if (end.first) {
+      fill(end.buffer.bytes(), {0, kTag, 1});
+      end.sender.put(end.stream());
+      context.synchronize(end.stream());
       board().await(kGo, 1);
-      sender.close();
+      end.sender.close();
       board().set(kClosed, 1);
       board().meet(context);
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      order.run([slot = receiver.wait(order.stream())] { expect_and_poison(slot, {0, kTag, 1}); });
-      receiver.release(order.stream());
+      end.order.run([slot = end.receiver.wait(end.stream())] { expect_and_poison(slot, {0, kTag, 1}); });
+      end.receiver.release(end.stream());
       if (one.host) {
-        receiver.wait(order.stream());  // parked before the sender closes
+        end.receiver.wait(end.stream());  // parked before the sender closes
         board().set(kGo, 1);
-        const auto error = expect_code(Code::misuse, [&] { context.synchronize(order.stream()); });
+        const auto error = expect_code(Code::misuse, [&] { context.synchronize(end.stream()); });
         if (error) {
           EXPECT_EQ(error->peer(), 0);
           EXPECT_EQ(error->epoch(), 2U);
@@ -83,9 +80,9 @@ TEST_P(Closing, a_wait_beyond_the_final_epoch_is_misuse) {
       } else {
         board().set(kGo, 1);
         board().await(kClosed, 1);
-        expect_code(Code::misuse, [&] { receiver.wait({}); });
+        expect_code(Code::misuse, [&] { end.receiver.wait({}); });
       }
-      expect_code(Code::misuse, [&] { receiver.wait_for(10s); });
+      expect_code(Code::misuse, [&] { end.receiver.wait_for(10s); });
       board().meet(context);
     }
   });
@@ -94,26 +91,24 @@ TEST_P(Closing, a_wait_beyond_the_final_epoch_is_misuse) {
 /// The sender has closed, but its stream has not come to the put yet: the waits up to it are good.
 TEST_P(Closing, a_wait_beyond_the_final_epoch_ends_no_wait_before_it) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    HostStream host;
-    const Stream stream = Stream::host(host);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      host.run([] { board().await(kClosed, 1); });
-      host.run([slot = sender.acquire(stream)] { fill(bytes_of(slot), {0, kTag, 1}); });
-      sender.put(stream);
+    ChannelEnd end(context, on_host(GetParam()));
+    const Stream stream = end.stream();
+    if (end.first) {
+      end.order.run([] { board().await(kClosed, 1); });
+      end.order.run([slot = end.sender.acquire(stream)] { fill(bytes_of(slot), {0, kTag, 1}); });
+      end.sender.put(stream);
       board().await(kGo, 1);
-      expect_code(Code::timeout, [&] { sender.close(50ms); });
+      expect_code(Code::timeout, [&] { end.sender.close(50ms); });
       board().set(kClosed, 1);
-      sender.close();
+      end.sender.close();
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
       bool good = false;
-      host.run([slot = receiver.wait(stream), &good] { good = difference(bytes_of(slot), {0, kTag, 1}).empty(); });
-      receiver.release(stream);
-      receiver.wait(stream);
-      receiver.wait_connected();
+      end.order.run([slot = end.receiver.wait(stream), &good] {
+        good = difference(bytes_of(slot), {0, kTag, 1}).empty();
+      });
+      end.receiver.release(stream);
+      end.receiver.wait(stream);
+      end.receiver.wait_connected();
       board().set(kGo, 1);
       expect_code(Code::misuse, [&] { context.synchronize(stream); });
       EXPECT_TRUE(good);
@@ -139,63 +134,56 @@ TEST_P(Closing, wait_for_ends_when_the_sender_closes) {
 TEST_P(Closing, a_put_that_the_receiver_will_never_credit_is_misuse_and_moves_nothing) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      order.run([slot = sender.acquire(order.stream())] { fill(bytes_of(slot), {0, kTag, 1}); });
-      sender.put(order.stream());
+    ChannelEnd end(context, one);
+    if (end.first) {
+      end.order.run([slot = end.sender.acquire(end.stream())] { fill(bytes_of(slot), {0, kTag, 1}); });
+      end.sender.put(end.stream());
       const auto second = [&] {
-        order.run([slot = sender.acquire(order.stream())] { fill(bytes_of(slot), {0, kTag, 2}); });
-        sender.put(order.stream());
-        context.synchronize(order.stream());
+        end.order.run([slot = end.sender.acquire(end.stream())] { fill(bytes_of(slot), {0, kTag, 2}); });
+        end.sender.put(end.stream());
+        context.synchronize(end.stream());
       };
       const auto error = expect_code(Code::misuse, second);
       EXPECT_EQ(error ? error->peer() : -1, 1);
-      expect_code(Code::misuse, [&] { sender.put(order.stream()); });
+      expect_code(Code::misuse, [&] { end.sender.put(end.stream()); });
       board().meet(context);
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      receiver.wait({});
+      end.receiver.wait({});
       expect_for(10ms, [] { return true; });  // usually the second put is waiting by now
-      receiver.close();
+      end.receiver.close();
       // A GPU's stream cannot look whether it was released by a failure: it moves the bytes before the memory goes.
       if (!one.cuda) {
-        EXPECT_EQ(difference(buffer.bytes(), {0, kTag, 1}), "");
+        EXPECT_EQ(difference(end.buffer.bytes(), {0, kTag, 1}), "");
       }
-      poison(buffer.bytes());  // closed: nobody writes here any more
+      poison(end.buffer.bytes());  // closed: no put writes here any more
       board().meet(context);
-      EXPECT_EQ(unlike_poison(buffer.bytes()), "");
+      EXPECT_EQ(unlike_poison(end.buffer.bytes()), "");
     }
   });
 }
 
 TEST_P(Closing, close_waits_for_what_the_stream_has_not_done_yet) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    const Buffer buffer(context, one);
-    HostStream host;
-    const Stream stream = Stream::host(host);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      sender.wait_connected();
-      host.run([] { board().await(kGo, 1); });
-      host.run([slot = buffer.all()] { fill(bytes_of(slot), {0, kTag, 1}); });
-      sender.put(stream);
-      expect_code(Code::timeout, [&] { sender.close(30ms); });
+    ChannelEnd end(context, on_host(GetParam()));
+    const Stream stream = end.stream();
+    if (end.first) {
+      end.sender.wait_connected();
+      end.order.run([] { board().await(kGo, 1); });
+      end.order.run([slot = end.buffer.all()] { fill(bytes_of(slot), {0, kTag, 1}); });
+      end.sender.put(stream);
+      expect_code(Code::timeout, [&] { end.sender.close(30ms); });
       board().await(kTried, 1);
       board().set(kGo, 1);
-      sender.close();
-      poison(buffer.bytes());
+      end.sender.close();
+      poison(end.buffer.bytes());
       board().set(kClosed, 1);
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      host.run([] { board().await(kClosed, 1); });
-      host.run([slot = receiver.wait(stream)] { expect_and_poison(slot, {0, kTag, 1}); });
-      expect_code(Code::timeout, [&] { receiver.close(30ms); });
+      end.order.run([] { board().await(kClosed, 1); });
+      end.order.run([slot = end.receiver.wait(stream)] { expect_and_poison(slot, {0, kTag, 1}); });
+      expect_code(Code::timeout, [&] { end.receiver.close(30ms); });
       board().set(kTried, 1);
       context.synchronize(stream);
-      receiver.close();
+      end.receiver.close();
     }
   });
 }
@@ -268,31 +256,26 @@ TEST_P(Closing, a_peer_that_closes_is_answered_soon_and_waits_at_little_cost) {
 /// wait for.
 TEST_P(Closing, an_epoch_that_is_refused_is_not_counted) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Stream stream = order.stream();
-    const Rank other = 1 - context.rank();
-    const Buffer buffer(context, one, 2 * one.bytes);
-    Sender sender = context.sender(other, kTag, buffer.all().slice(0, one.bytes));
-    Receiver receiver = context.receiver(other, kTag, buffer.all().slice(one.bytes, one.bytes));
-    sender.put(stream);
-    receiver.wait(stream);
+    BothEnds end(context, GetParam());
+    const Stream stream = end.stream();
+    end.sender.put(stream);
+    end.receiver.wait(stream);
     context.synchronize(stream);
     board().meet(context);
-    if (context.rank() == 1) {
-      receiver.close();
-      sender.close();
+    if (!end.first) {
+      end.receiver.close();
+      end.sender.close();
     } else {
-      expect_refusal([&] { sender.acquire(stream); });
-      expect_refusal([&] { receiver.wait_for(0ms); });
+      expect_refusal([&] { end.sender.acquire(stream); });
+      expect_refusal([&] { end.receiver.wait_for(0ms); });
       for (int i = 0; i < 3; ++i) {
-        expect_code(Code::misuse, [&] { sender.put(stream); });
-        expect_code(Code::misuse, [&] { receiver.wait(stream); });
+        expect_code(Code::misuse, [&] { end.sender.put(stream); });
+        expect_code(Code::misuse, [&] { end.receiver.wait(stream); });
       }
-      EXPECT_EQ(sender.epoch(), 1U);
-      EXPECT_EQ(receiver.epoch(), 1U);
-      sender.close();
-      receiver.close();
+      EXPECT_EQ(end.sender.epoch(), 1U);
+      EXPECT_EQ(end.receiver.epoch(), 1U);
+      end.sender.close();
+      end.receiver.close();
       context.synchronize(stream);
     }
     board().meet(context);
@@ -301,59 +284,49 @@ TEST_P(Closing, an_epoch_that_is_refused_is_not_counted) {
 
 TEST_P(Closing, the_receiver_may_close_first_with_nothing_read) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      sender.put(order.stream());
-      context.synchronize(order.stream());
+    ChannelEnd end(context, GetParam());
+    if (end.first) {
+      end.sender.put(end.stream());
+      context.synchronize(end.stream());
       board().set(kGo, 1);
       board().await(kClosed, 1);
-      sender.close();
+      end.sender.close();
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
       board().await(kGo, 1);
-      receiver.close();
+      end.receiver.close();
       board().set(kClosed, 1);
     }
   });
 }
 
-/// All that was to come has come: the end of a rank that has closed is no loss to who still reads, or still puts.
+/// A rank that ends after all its epochs have landed and it has closed is no loss to a peer that still reads or puts.
 TEST_P(Closing, a_rank_that_ends_after_it_has_closed_is_no_loss) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    const Rank other = 1 - context.rank();
-    const Buffer source(context, one);
-    const Buffer target(context, one);
-    Sender sender = context.sender(other, kTag, source.all());
-    Receiver receiver = context.receiver(other, kTag, target.all());
-    fill(source.bytes(), {context.rank(), kTag, 1});
-    Order order(one);
-    sender.put(order.stream());
-    context.synchronize(order.stream());
-    if (context.rank() == 0) {
-      receiver.wait({});
-      receiver.release({});
+    BothEnds end(context, GetParam());
+    fill(end.source.bytes(), {context.rank(), kTag, 1});
+    end.sender.put(end.stream());
+    context.synchronize(end.stream());
+    if (end.first) {
+      end.receiver.wait({});
+      end.receiver.release({});
       return;
     }
-    Receiver witness = context.receiver(0, kTag + 1, target.all());
+    Receiver witness = context.receiver(0, kTag + 1, end.target.all());
     expect_code(Code::peer_lost, [&] { witness.wait_connected(); });
     expect_code(Code::peer_lost, [&] { context.check(); });
-    order.run([slot = receiver.wait(order.stream())] { expect_and_poison(slot, {0, kTag, 1}); });
-    receiver.release(order.stream());
-    sender.put(order.stream());  // it has the credit
-    context.synchronize(order.stream());
-    sender.drain(10s);  // nobody looks any more
-    expect_code(Code::misuse, [&] { receiver.wait(order.stream()); });
-    expect_code(Code::misuse, [&] { sender.put(order.stream()); });
+    end.order.run([slot = end.receiver.wait(end.stream())] { expect_and_poison(slot, {0, kTag, 1}); });
+    end.receiver.release(end.stream());
+    end.sender.put(end.stream());  // it has the credit
+    context.synchronize(end.stream());
+    end.sender.drain(10s);  // the receiver has closed
+    expect_code(Code::misuse, [&] { end.receiver.wait(end.stream()); });
+    expect_code(Code::misuse, [&] { end.sender.put(end.stream()); });
   });
 }
 
 bool mapped(void* page) { return ::msync(page, 1, MS_ASYNC) == 0; }
 
-/// What is in use when a destructor gives up is kept and reported; an opening frees it, once nothing uses it any more.
+/// A destructor that gives up keeps the memory in use, and reports it; a later opening frees it, once it is unused.
 TEST_P(Closing, a_destructor_that_runs_out_of_time_keeps_what_is_in_use_for_later) {
   Peers peers = GetParam().peers();
   peers.connect_timeout = 100ms;

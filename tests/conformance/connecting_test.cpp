@@ -8,7 +8,7 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr std::size_t kOpen = 0;    // on the board: the late side may open
-constexpr std::size_t kPassed = 1;  // the early side's stream has passed its put
+constexpr std::size_t kPassed = 1;  // the early side's stream has finished its put
 
 class Connecting : public testing::TestWithParam<Case> {};
 
@@ -43,7 +43,7 @@ TEST_P(Connecting, a_wait_and_a_release_wait_until_the_peer_has_opened) {
     if (context.rank() == 1) {
       Order order(one);
       Receiver receiver = context.receiver(0, kTag, buffer.all());
-      EXPECT_FALSE(receiver.test());  // also before there is anybody
+      EXPECT_FALSE(receiver.test());  // also before the peer has opened its end
       board().set(kOpen, 1);
       for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
         order.run([slot = receiver.wait(order.stream()), epoch] { expect_and_poison(slot, {0, kTag, epoch}); });
@@ -143,9 +143,7 @@ TEST_P(Connecting, a_stream_waits_longer_than_the_connect_timeout) {
   Peers peers = GetParam().peers();
   peers.connect_timeout = 50ms;
   run_peers(peers, [](Context& context) {
-    Case one = GetParam();
-    one.host = true;
-    one.cuda = false;  // behind whose parked streams nothing can be mapped
+    const Case one = on_host(GetParam());  // behind parked streams of a GPU nothing can be mapped
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
       Order order(one);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hot path does not do: allocate, or call the kernel where the awaited words are there already.
+// The hot path does not allocate, and makes no system call if the awaited words have arrived.
 #include <algorithm>
 #include <string>
 

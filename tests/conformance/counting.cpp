@@ -16,7 +16,7 @@
 
 #include "tests/peers.hpp"
 
-// ---- allocations: malloc itself is replaced, by one that counts and asks glibc's
+// ---- allocations: malloc itself is replaced, by one that counts and calls glibc's
 
 namespace {
 std::atomic<std::uint64_t> g_allocations{0};
@@ -54,7 +54,7 @@ namespace sluice::test {
 
 std::uint64_t allocations() noexcept { return g_allocations.load(std::memory_order_relaxed); }
 
-// ---- system calls: a parent that is told of each (ptrace), between two calls that nobody else makes
+// ---- system calls: a parent traces each (ptrace), between two marker calls
 
 namespace {
 

@@ -13,7 +13,7 @@ namespace sluice::test {
 /// replaces them.
 std::uint64_t allocations() noexcept;
 
-/// What `counted_calls` found.
+/// The result of `counted_calls`.
 struct SystemCalls {
   std::uint64_t count = 0;
   long first = -1;      ///< the number of the first of them

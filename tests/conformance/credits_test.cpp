@@ -9,7 +9,7 @@ namespace {
 using namespace sluice;
 using namespace sluice::test;
 
-constexpr std::size_t kPutsFired = 0;  // on the board: how many puts the sender's stream has passed
+constexpr std::size_t kPutsFired = 0;  // on the board: how many puts of the sender's stream have fired
 constexpr std::size_t kStart = 1;      // and when it may begin
 
 class Credits : public testing::TestWithParam<Case> {
@@ -33,7 +33,7 @@ void put_epochs(Context& context, const Case& one, std::uint64_t epochs) {
     order.run([epoch] { board().set(kPutsFired, epoch); });
   }
   context.synchronize(stream);
-  board().meet(context);  // with the channel open: the other side asks for epochs that never come
+  board().meet(context);  // with the channel open: the receiver polls for epochs that never arrive
 }
 
 Tag tag_of_depth(int depth) { return kTag + static_cast<Tag>(depth); }
@@ -191,7 +191,7 @@ void take(Receiver& receiver) {
   receiver.release({});
 }
 
-/// Each epoch is answered, until the engines leave the work to those who wait.
+/// Each epoch is answered, until the engines leave the work to the waiting ranks.
 void ping_pong_for_a_while(Context& context, Sender& sender, Receiver& receiver, std::uint64_t round = 1) {
   using Clock = std::chrono::steady_clock;
   if (context.rank() == 0) {
@@ -317,28 +317,25 @@ TEST_P(Acquire, the_source_may_be_overwritten_once_acquire_has_passed) {
   });
 }
 
-/// "acquire ... returns it": always the slot that the next put reads, however often it is asked for.
+/// "acquire ... returns it": always the slot that the next put reads, however often it is called.
 TEST_P(Acquire, returns_the_slot_of_the_next_put) {
   run_peers(GetParam().peers(), [](Context& context) {
     Case one = GetParam();
     one.depth = 4;
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Order order(one);
-      Sender sender = context.sender(1, kTag, buffer.all(), {.depth = 4});
+    ChannelEnd end(context, one);
+    if (end.first) {
       for (std::uint64_t epoch = 1; epoch <= 9; ++epoch) {
-        const Slice slot = sender.acquire(order.stream());
-        EXPECT_EQ(slot.data(), buffer.all().data() + epoch % 4 * one.bytes);
+        const Slice slot = end.sender.acquire(end.stream());
+        EXPECT_EQ(slot.data(), end.buffer.all().data() + epoch % 4 * one.bytes);
         EXPECT_EQ(slot.bytes(), one.bytes);
-        EXPECT_EQ(sender.acquire(order.stream()).data(), slot.data());
-        sender.put(order.stream());
+        EXPECT_EQ(end.sender.acquire(end.stream()).data(), slot.data());
+        end.sender.put(end.stream());
       }
-      context.synchronize(order.stream());
+      context.synchronize(end.stream());
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = 4});
       for (std::uint64_t epoch = 1; epoch <= 9; ++epoch) {
-        receiver.wait({});
-        receiver.release({});
+        end.receiver.wait({});
+        end.receiver.release({});
       }
     }
   });

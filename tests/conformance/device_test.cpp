@@ -230,7 +230,7 @@ TEST_P(Devices, are_released_by_a_failure_and_move_nothing_after_it) {
   });
 }
 
-/// Of kernels that are about to look: a word that was under way to them covers the poison.
+/// Kernels that are about to look: a word in flight to them covers the poison.
 TEST_P(Devices, say_that_the_channel_has_failed_where_they_find_no_poison) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
@@ -305,7 +305,7 @@ void close_amid_a_put(Context& context, const Case& one, bool enters) {
   }
 }
 
-/// The peer is told how many epochs there are, and waits for all of them.
+/// The peer learns how many epochs there are, and waits for all of them.
 TEST_P(Devices, are_waited_for_by_who_closes_while_they_begin_an_epoch) {
   for (const bool enters : {false, true}) {
     run_peers(GetParam().peers(), [enters](Context& context) {
@@ -324,7 +324,7 @@ TEST_P(Devices, are_waited_for_by_who_closes_while_they_begin_an_epoch) {
   }
 }
 
-/// What was armed ahead is disposed of meanwhile.
+/// Meanwhile the puts that were armed ahead are discarded.
 TEST_P(Devices, see_no_epoch_that_a_sender_has_not_put_before_it_closed) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
@@ -421,7 +421,7 @@ INSTANTIATE_TEST_SUITE_P(Wrapped, Devices, testing::ValuesIn(wrapped_cases()), C
 INSTANTIATE_TEST_SUITE_P(Quick, DevicesInParts, testing::ValuesIn(in_parts(device_cases())), CaseName());
 INSTANTIATE_TEST_SUITE_P(Wrapped, DevicesInParts, testing::ValuesIn(in_parts(wrapped_cases())), CaseName());
 
-/// What a kernel cannot do says so.
+/// Uses that kernels do not support report an error.
 class DevicesRefused : public testing::TestWithParam<Case> {};
 
 TEST_P(DevicesRefused, where_somebody_else_would_have_to_act_first) {
@@ -435,7 +435,7 @@ TEST_P(DevicesRefused, where_somebody_else_would_have_to_act_first) {
     Receiver receiver = context.receiver(other, kTag, target.all(), {.depth = one.depth});
     expect_code(Code::unsupported, [&] { sender.on_device(order.stream()); });
     expect_code(Code::unsupported, [&] { receiver.on_device(order.stream()); });
-    sender.put(order.stream());  // as if nobody had asked
+    sender.put(order.stream());  // the refusal has changed nothing
     receiver.wait(order.stream());
     receiver.release(order.stream());
     context.synchronize(order.stream());

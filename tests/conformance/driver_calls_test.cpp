@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verb on a GPU's stream costs the host: calls of the driver, which an emulated one counts.
+// The cost of a verb on a GPU's stream for the host: calls of the driver, which an emulated driver counts.
 #include <dlfcn.h>
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Given {
   unsigned long long argument_bytes = 0;  // of kernels
 };
 
-/// What the calling thread has given the driver so far. Nothing: only an emulated driver counts.
+/// Calls that the calling thread has made so far. Empty: only an emulated driver counts.
 std::optional<Given> given() {
   void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
   using Count = void (*)(unsigned long long* calls, unsigned long long* argument_bytes);
@@ -32,7 +32,7 @@ std::optional<Given> given() {
   return so_far;
 }
 
-/// What `work` gives it.
+/// Calls that `work` makes.
 template <class Work>
 Given given_by(Work work) {
   const Given before = given().value_or(Given{});

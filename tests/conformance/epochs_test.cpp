@@ -43,7 +43,7 @@ TEST_P(Epochs, every_byte_is_there_when_wait_lets_go_on) {
   run_peers(GetParam().peers(), [](Context& context) { pass_round_the_ring(context, GetParam()); });
 }
 
-/// What the enqueued waits and checks need of the sender comes while the receiver's host is asleep.
+/// The epochs that the enqueued waits and checks need arrive while the receiver's host is asleep.
 void run_ahead(Context& context, const Case& one) {
   Order order(one);
   const Stream stream = order.stream();

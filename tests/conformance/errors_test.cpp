@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failure is recorded once, stays on its channel, releases whoever waits for it, and leaves every other channel
+// A failure is recorded once, stays on its channel, releases every wait for it, and leaves every other channel
 // alone.
 #include "tests/conformance/cases.hpp"
 #include "tests/faults/wrapped.hpp"
@@ -88,7 +88,7 @@ TEST_P(Errors, a_rank_whose_body_throws_with_channels_open_is_lost_to_its_peers)
   EXPECT_EQ(ended.text, "sluice: rank 2: as this test wants it\n");  // and no rank had anything else to say
 }
 
-/// Channels that live in the body close while the exception passes: the peer is told that this was no ordinary closing.
+/// Channels that live in the body close while the exception passes: the peer learns that this was no ordinary closing.
 TEST_P(Errors, an_exception_that_passes_through_a_channel_is_a_loss_to_the_peer) {
   const Ended ended = end_of_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
@@ -203,7 +203,7 @@ TEST_P(Errors, abort_releases_every_parked_stream_here_and_at_the_peers) {
     for (Sender& sender : senders) sender.wait_connected();
     const auto concerned = [&](const Receiver& receiver) { return context.rank() == 0 || receiver.peer() == 0; };
     for (Receiver& receiver : receivers) {
-      if (concerned(receiver)) receiver.wait(stream);  // for what nobody puts
+      if (concerned(receiver)) receiver.wait(stream);  // for an epoch that is never put
     }
     board().meet(context);
     if (context.rank() == 0) context.abort("the model diverged");
@@ -225,26 +225,22 @@ TEST_P(Errors, abort_releases_every_parked_stream_here_and_at_the_peers) {
 
 TEST_P(Errors, a_put_that_a_failure_released_moves_nothing) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    HostStream host;
-    const Stream stream = Stream::host(host);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
+    ChannelEnd end(context, on_host(GetParam()));
+    const Stream stream = end.stream();
+    if (end.first) {
       for (std::uint64_t epoch = 1; epoch <= 3; ++epoch) {
-        host.run([slot = sender.acquire(stream), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
-        sender.put(stream);
+        end.order.run([slot = end.sender.acquire(stream), epoch] { fill(bytes_of(slot), {0, kTag, epoch}); });
+        end.sender.put(stream);
       }
       board().set(kEnqueued, 1);
       expect_code(Code::aborted, [&] { context.synchronize(stream); });
       board().set(kParked, 1);
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      receiver.wait({});
+      end.receiver.wait({});
       board().await(kEnqueued, 1);
       context.abort("enough");
-      board().await(kParked, 1);  // the stream there has passed all three
-      EXPECT_EQ(difference(buffer.bytes(), {0, kTag, 1}), "");
+      board().await(kParked, 1);  // the stream there has finished all three
+      EXPECT_EQ(difference(end.buffer.bytes(), {0, kTag, 1}), "");
       expect_code(Code::aborted, [&] { context.check(); });
       board().set(kGo, 1);
     }
@@ -258,7 +254,7 @@ TEST_P(Errors, a_stream_that_is_destroyed_ends_its_parked_waits) {
     if (context.rank() == 0) {
       Sender sender = context.sender(1, kTag, buffer.all());
       board().await(kGo, 1);
-      expect_within(10s, [&] {  // the peer is told
+      expect_within(10s, [&] {  // the peer learns of it
         try {
           sender.drain(0ms);
           return false;
@@ -282,22 +278,18 @@ TEST_P(Errors, a_stream_that_is_destroyed_ends_its_parked_waits) {
   });
 }
 
-/// What a rank has to say about a failure may be longer than a packet can be.
+/// The text of a failure may be longer than a packet.
 TEST_P(Errors, a_text_without_end_is_cut_and_the_peer_is_told) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      sender.wait_connected();
+    ChannelEnd end(context, GetParam());
+    if (end.first) {
+      end.sender.wait_connected();
       context.abort("the reason: " + std::string(1'000'000, 'x'));
-      expect_code(Code::aborted, [&] { sender.put(order.stream()); });
+      expect_code(Code::aborted, [&] { end.sender.put(end.stream()); });
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
       const auto error = expect_code(Code::aborted, [&] {
-        receiver.wait(order.stream());
-        context.synchronize(order.stream());
+        end.receiver.wait(end.stream());
+        context.synchronize(end.stream());
       });
       const std::string what = error ? error->what() : "";
       EXPECT_NE(what.find("rank 0 reports: the reason: xxx"), std::string::npos) << what.substr(0, 200);

@@ -60,7 +60,7 @@ class Exchange {
     return {stream, [&] { steps(count); }};
   }
 
-  /// Epochs that have come and gone.
+  /// Epochs that were received.
   std::uint64_t taken() const { return taken_; }
 
   bool looks = true;  ///< at what it has taken; not where nothing comes any more

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What deadlocks on a GPU (device/README.md), each twice: the emulated driver sees that it does, and there is a way
-// around it, which the library takes, or the program.
+// Deadlocks on a GPU (device/README.md), each twice: the emulated driver detects the deadlock, and the library, or the
+// program, has a way around it.
 #include <new>
 
 #include "device/driver.hpp"
@@ -180,8 +180,8 @@ TEST_P(Gotchas, kernels_of_ours_are_loaded_before_anything_is_parked) {
 
 // ---- mapping at first use
 
-/// Nobody is parked yet: the hosts wait for each other. That ends, as every wait for a peer that has not opened its
-/// end.
+/// No stream is parked yet: the hosts wait for each other, until the limit of every wait for a peer that has not opened
+/// its end.
 TEST_P(Gotchas, hosts_that_use_one_end_before_they_open_the_other_wait_for_each_other) {
   Peers peers = peers_of(GetParam());
   peers.connect_timeout = 200ms;
@@ -240,7 +240,7 @@ TEST_P(Gotchas, a_stream_that_waits_leaves_the_place_to_kernels) {
 
 // ---- kernels that have still to begin
 
-/// The library knows nothing of the function that the stream waits for, nor of the graph behind it.
+/// The library cannot see the function that the stream waits for, nor the graph behind it.
 TEST_P(Gotchas, nothing_is_freed_while_kernels_drive_an_open_channel) {
   expect_none({"EMUCUDA_DEADLOCK_MS=1000"}, [](Context& context) {
     const GpuCase& one = GetParam();

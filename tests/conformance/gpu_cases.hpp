@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a conformance test on a GPU is run with.
+// Parameters of a conformance test on a GPU.
 #pragma once
 
 #include <initializer_list>
@@ -35,7 +35,7 @@ struct GpuCaseName {
   std::string operator()(const testing::TestParamInfo<GpuCase>& info) const { return name_of(info.param); }
 };
 
-/// Those that a test is about.
+/// The cases for which `wanted` is true.
 std::vector<GpuCase> only(std::vector<GpuCase> cases, bool (*wanted)(const GpuCase&));
 /// Not program order.
 inline bool on_gpu_stream(const GpuCase& one) { return !one.inline_order; }
@@ -47,18 +47,19 @@ std::vector<GpuCase> one_case_on(std::initializer_list<std::string_view> names);
 
 Peers peers_of(const GpuCase& one, int ranks = 2);
 
-/// Runs `body` in two ranks, each a process with a GPU of its own. Where there is one GPU, or two without peer access,
+/// Runs `body` in two ranks, each a process with a GPU of its own. If there is one GPU, or two without peer access,
 /// it says so, as `skipped_here` does, and does nothing. `visible`: CUDA_VISIBLE_DEVICES of rank 1; "1,0": it sees
 /// both; "1": its own alone.
 void run_on_two_gpus(const GpuCase& one, const char* visible, const Body& body);
-/// The same, first with both, then with its own alone; not so with memory of ours, which goes through the host if the
-/// driver refuses it then (GpuPairsHidden.reach_memory_of_ours_on_a_hidden_gpu), where neither graphs nor kernels put.
+/// Runs `body` with both visible, then with its own alone. With memory of ours only the first: if the driver refuses
+/// that of a hidden GPU, it goes through the host (GpuPairsHidden.reach_memory_of_ours_on_a_hidden_gpu), where neither
+/// graphs nor kernels put.
 void run_on_two_gpus(const GpuCase& one, const Body& body);
 
-/// The same in two ranks of one process: GPU 0 is the one of rank 0, GPU 1 that of rank 1.
+/// Runs `body` in two ranks of one process: rank 0 uses GPU 0, rank 1 uses GPU 1.
 void run_on_two_gpus_of_a_process(const GpuCase& one, const Body& body);
 
-/// What such a test is run with: the grounds whose ranks are processes, or threads, and memory of ours and of the
+/// Cases of such a test: the grounds whose ranks are processes, or threads, and memory of ours and of the
 /// user's.
 std::vector<GpuCase> two_gpu_cases(bool processes = true);
 
@@ -79,7 +80,7 @@ class Piece {
 void poison_in_gpu(const Slice& slots);
 std::vector<std::byte> bytes_in_gpu(const Slice& slots);
 
-/// Whether the driver can be told to; where it cannot, this says that a test is left out.
+/// True if the driver can refuse operations on request; else reports that a test is left out.
 inline bool may_refuse_operations() {
   if (!Refusals::possible()) skipped_here("operations that a driver refuses: this one cannot be told to");
   return Refusals::possible();

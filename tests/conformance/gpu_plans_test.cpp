@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verb gives to a GPU's stream: a kernel for small puts, the copy engine for others, in few operations; and what
-// becomes of channels when the driver refuses one. An emulated driver does that when it is told to.
+// A verb gives a GPU's stream few operations: a kernel for small puts, the copy engine for others. And the state of
+// channels after the driver refuses an operation, which an emulated driver does on request.
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
@@ -54,7 +54,7 @@ class Assorted {
     for (Receiver& receiver : receivers) plan.add(receiver);
     board().meet(context);  // a GPU gives no memory behind a parked stream
     plan.commit(stream.stream());
-    board().meet(context);  // who fails first is told to nobody who has still to commit
+    board().meet(context);  // so that no rank that has still to commit sees the failure of another
   }
 
   void fill(std::uint64_t epoch) {
@@ -108,7 +108,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlans);
 class GpuPlansOfStreams : public GpuPlans {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlansOfStreams);
 
-/// The same, on grounds that programs have.
+/// GpuPlans on grounds that programs have.
 class GpuPlansInReach : public GpuPlans {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPlansInReach);
 
@@ -193,7 +193,7 @@ void for_each_refusal(F work) {
   }
 }
 
-/// Whether the call failed as the refusal of a driver does, here or at the peer.
+/// True if the call failed as the refusal of a driver does, here or at the peer.
 template <class F>
 bool has_failed(const F& call) {
   try {
@@ -304,8 +304,8 @@ TEST_P(GpuPlansNear, that_are_refused_a_part_close_when_the_stream_has_passed_th
   });
 }
 
-/// An engine that waits for a ring, or to arm a put, polls in each turn, and would until the channel is closed. Of two
-/// puts the NIC of tests can be armed for one.
+/// An engine that waits for a ring, or to arm a put, polls in each turn, until the channel is closed. The NIC of tests
+/// can be armed for one of two puts.
 TEST_P(GpuPlansRung, or_puts_whose_rings_are_refused_let_the_engine_sleep) {
   if (!may_refuse_operations()) return;
   run_peers(peers_of(GetParam(), 1), [](Context& context) {

@@ -20,11 +20,11 @@ using namespace sluice::test;
 class HeldStreams {
  public:
   Stream stream() const { return stream_.stream(); }
-  /// What is mapped for a stream is mapped before it is parked.
+  /// Names the stream at opening, so that memory is mapped before the stream is parked.
   ChannelOptions options(const GpuCase& one) const {
     return one.inline_order ? ChannelOptions{} : ChannelOptions{.stream = stream()};
   }
-  /// What any stream is given from now on waits until the word is `value`.
+  /// Later work of any stream waits until the word is `value`.
   void behind(std::uint64_t value) {
     const device::WordOp wait{device::WordOp::Kind::wait, word_.data(), value};
     device::driver(parked_.stream().kind())->operate(parked_.stream().handle(), {&wait, 1});
@@ -106,7 +106,7 @@ TEST_P(GpuStaging, that_is_held_up_holds_up_nobody) {
   });
 }
 
-/// Whether the driver can be told to; where it cannot, this says that a test is left out.
+/// True if the driver can hold up copies on request; else reports that a test is left out.
 bool may_hold_up_copies(const Context& context) {
   if (!gpu_is_emulated() && context.rank() == 0)
     skipped_here("copies that are held up: no driver but the emulated one is told to");
@@ -251,7 +251,7 @@ TEST_P(GpuAcquire, behind_which_its_copy_is_is_released_by_an_abort) {
   release(patient, Code::aborted, [](Context& context) { context.abort("enough"); });
 }
 
-/// Where peers may be killed.
+/// On grounds whose ranks may be killed.
 class GpuAcquireKill : public GpuAcquire {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuAcquireKill);
 

@@ -126,7 +126,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemory);
 class GpuMemoryOnStreams : public GpuMemory {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemoryOnStreams);
 
-/// The same, in small slots: a part is a byte.
+/// GpuMemory in small slots: a part is a byte.
 class GpuMemoryInParts : public GpuMemory {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuMemoryInParts);
 
@@ -280,7 +280,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPairsHidden);
 TEST_P(GpuPairs, get_every_byte_of_every_epoch_in_order) {
   run_on_two_gpus(GetParam(), [](Context& context) {
     exchange_epochs(context, GetParam(), [](const Sender& sender) {
-      // Of GPUs nobody knows which reach each other.
+      // Real GPUs may or may not reach each other.
       if (!gpu_is_emulated() || GetParam().ground.network) return;
       const std::string what = sender.describe();
       EXPECT_NE(what.find("copied by the stream into the target, which is mapped"), std::string::npos) << what;
@@ -321,7 +321,7 @@ void expect_refused_of_another_gpu(const std::optional<Error>& error) {
   EXPECT_NE(what.find("is used with streams of GPU 0"), std::string::npos) << what;
 }
 
-/// Of channels that a stream was named for, that have used one, and of plans. Nothing comes of what is refused.
+/// Channels that a stream was named for, that have used one, and plans. A refused call has no effect.
 TEST_P(GpuPairsOfThreads, refuse_streams_of_another_gpu_than_their_first) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     if (gpus() < 2) {
@@ -430,7 +430,7 @@ TEST_P(GpuStreams, take_a_plan) {
   });
 }
 
-/// What is freed, taken back or unmapped while a stream is parked waits for it: the driver would wait for the stream,
+/// Freeing, returning and unmapping memory while a stream is parked is put off: the driver would wait for the stream,
 /// and this rank with it, though it is this rank that lets the stream go on.
 TEST_P(GpuStreams, that_are_parked_hold_up_no_closing) {
   run_peers(peers_of(GetParam()), [](Context& context) {
@@ -566,7 +566,7 @@ TEST_P(GpuStreams, move_the_bytes_of_memory_that_comes_again) {
   });
 }
 
-/// The same by the host, in program order and on a host stream, where the driver would copy at once: from memory that a
+/// The host's copies, in program order and on a host stream, which the driver would do at once: from memory that a
 /// GPU's stream has used before, to the other rank's GPU, and back.
 TEST_P(GpuStreams, leave_memory_that_comes_again_to_the_host) {
   run_peers(peers_of(GetParam()), [](Context& context) {
@@ -615,8 +615,8 @@ TEST_P(GpuStreams, leave_memory_that_comes_again_to_the_host) {
   });
 }
 
-/// Where the driver has the user's pages still there is nothing of ours: neither memory that is allocated later nor the
-/// words of channels.
+/// Memory of ours is never at addresses where the driver still has the user's pages: neither memory that is allocated
+/// later nor the words of channels.
 TEST_P(GpuStreams, find_memory_of_ours_elsewhere_than_where_the_users_was) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     constexpr std::size_t kBytes = 1024 * 1024;
@@ -816,7 +816,7 @@ TEST_P(GpuStreams, need_no_context_in_the_thread_that_frees) {
   });
 }
 
-/// Nobody wakes a host that waits for what a GPU raises: it must look.
+/// No event wakes a host that waits for a word of a GPU: it must poll.
 TEST_P(GpuStreams, are_noticed_by_hosts) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
@@ -860,7 +860,8 @@ INSTANTIATE_TEST_SUITE_P(Full, GpuStreams, full_cases([] { return stream_cases_o
 class GpuPages : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuPages);
 
-/// Who rings a NIC's page is tried out on a stream of ours, which a parked one of the program's holds up here.
+/// The library finds out on a stream of its own whether the GPU can ring a NIC's page; a parked stream of the program
+/// holds that up here.
 TEST_P(GpuPages, that_are_tried_out_hold_up_nobody) {
   Peers peers = peers_of(GetParam());
   peers.environment = {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"};

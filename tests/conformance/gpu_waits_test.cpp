@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that wait where GPUs' streams cannot: for who wants them, and for nobody else.
+// Kernels that wait where GPUs' streams cannot: used only where a program asks for them.
 #include <cstdlib>
 #include <string_view>
 
@@ -90,7 +90,8 @@ TEST_P(GpuWaits, are_of_kernels_where_the_user_wants_it_and_described) {
   });
 }
 
-/// What kernels cannot write, registers of a NIC say, the stream writes itself, in order: here a word stands for one.
+/// Words that kernels cannot write, such as registers of a NIC, the stream writes itself, in order: a word plays a
+/// register.
 TEST_P(GpuWaits, of_kernels_come_before_what_the_stream_writes_itself) {
   run(
       {kOperations, kByKernels},

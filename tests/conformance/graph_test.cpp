@@ -16,7 +16,7 @@ using namespace sluice::test;
 class Graphs : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Graphs);
 
-/// Of channels with several slots.
+/// Graphs on channels with several slots.
 class GraphsOfSlots : public Graphs {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GraphsOfSlots);
 
@@ -85,7 +85,7 @@ bool skips_hip(const Context& context) {
   return skips;
 }
 
-/// Of ranks whose streams are on different GPUs.
+/// Ranks whose streams are on different GPUs.
 class GraphsOfGpuPairs : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GraphsOfGpuPairs);
 
@@ -95,7 +95,7 @@ TEST_P(GraphsOfGpuPairs, are_replayed_any_number_of_times_among_eager_steps) {
   });
 }
 
-/// What is enqueued when an end closes happens first.
+/// Work that is enqueued when an end closes happens first.
 TEST_P(Graphs, leave_plans_that_close_when_their_work_is_done) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const int depth = GetParam().depth;
@@ -113,7 +113,7 @@ TEST_P(Graphs, leave_plans_that_close_when_their_work_is_done) {
   });
 }
 
-/// Each of several puts goes when its own credit has come.
+/// Each of several puts fires when its own credit has arrived.
 TEST_P(Graphs, keep_the_credits_of_several_peers_apart) {
   run_peers(peers_of(GetParam(), 3), [](Context& context) {
     const GpuCase& one = GetParam();
@@ -201,7 +201,7 @@ TEST_P(LongGraphs, leave_nothing_armed_when_their_channels_close) {
   expect_entries_back(GetParam(), GetParam().ground.network ? 200 : 1000);
 }
 
-/// What was armed for it is not fired before it can be written to no more, for which it need not close.
+/// Armed leftovers fire only once they can no longer write to the receiver, which need not close for that.
 TEST_P(Graphs, whose_sender_closes_write_to_no_slot_of_a_receiver_that_stays_open) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
@@ -274,7 +274,7 @@ TEST_P(Graphs, may_be_under_way_when_their_channels_close) {
   });
 }
 
-/// What was launched before finds nothing to be done when its turn comes: not in its memory, which is others' by then.
+/// Work that was launched before finds nothing to do in its turn, and does not touch memory that others use by then.
 TEST_P(GraphsInOurMemory, may_be_behind_a_parked_stream_when_their_channels_and_memory_go) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     const GpuCase& one = GetParam();
@@ -340,7 +340,7 @@ TEST_P(Graphs, that_become_invalid_leave_the_plan_as_it_was) {
       EXPECT_NE(std::string(error->what()).find("invalid already"), std::string::npos) << error->what();
     });
     exchange.steps(depth);
-    capture([&] {  // and the plan does not hear of it
+    capture([&] {  // without the plan's knowledge
       exchange.steps(depth);
       make_invalid();
     });
@@ -573,14 +573,14 @@ TEST_P(GpuKernels, of_a_thread_drive_channels) { expect_relays(GetParam(), Relay
 /// Or ring for what is not in their reach.
 TEST_P(GpuKernels, write_into_the_slots_of_the_peer) { expect_relays(GetParam(), RelayArgs::kInPlace, 128); }
 
-/// Of which nothing around the part changes; none of no bytes. Where a NIC fires, they are refused.
+/// Nothing around the part changes; a part may be empty. Where a NIC fires, parts are refused.
 TEST_P(GpuKernels, put_parts) { expect_relays(GetParam(), RelayArgs::kOfParts, 128); }
 
 TEST_P(GpuKernelsOfOneSlot, that_wait_are_released_by_an_abort) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     Relay relay(context, GetParam());
     if (context.rank() == 0) {
-      relay.launch(1);  // puts, and waits for what nobody puts
+      relay.launch(1);  // puts, and waits for an epoch that is never put
       expect_within(10s, [&] { return relay.receiver.epoch() == 1; });
       expect_released([&] {
         context.abort("enough");
@@ -608,7 +608,7 @@ TEST_P(GpuKernelsOfOneSlot, that_wait_too_long_are_released) {
   });
 }
 
-/// Of ranks whose streams are on different GPUs.
+/// Ranks whose streams are on different GPUs.
 class GpuKernelsOfPairs : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuKernelsOfPairs);
 

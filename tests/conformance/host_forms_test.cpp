@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// test, wait_for and drain: what a host may ask without a stream.
+// test, wait_for and drain: the calls of a host without a stream.
 #include "tests/conformance/cases.hpp"
 
 namespace {
@@ -12,7 +12,7 @@ constexpr std::size_t kChecked = 1;  // and how many have been checked
 
 class HostForms : public testing::TestWithParam<Case> {};
 
-/// Puts one epoch each time that it is asked to, until `epochs`.
+/// Puts one epoch each time that kPut grows, until `epochs`.
 void put_when_asked(Context& context, const Case& one, std::uint64_t epochs) {
   Order order(one);
   const Buffer buffer(context, one);
@@ -83,24 +83,22 @@ TEST_P(HostForms, say_whether_the_next_put_would_wait) {
   });
 }
 
-/// A host that waits for credit by asking hears of a peer that has closed its end.
+/// A host that polls for credit gets an error when the peer has closed its end.
 TEST_P(HostForms, say_that_no_put_follows_where_the_peer_has_closed) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all(), {.depth = one.depth});
+    ChannelEnd end(context, one);
+    if (end.first) {
       for (int put = 0; put < one.depth; ++put) {
-        sender.acquire(order.stream());
-        sender.put(order.stream());
+        end.sender.acquire(end.stream());
+        end.sender.put(end.stream());
       }
-      context.synchronize(order.stream());
+      context.synchronize(end.stream());
       board().set(kPut, 1);
       bool refused = false;
       expect_within(10s, [&] {
         try {
-          EXPECT_FALSE(sender.credited());
+          EXPECT_FALSE(end.sender.credited());
         } catch (const Error& reason) {
           EXPECT_EQ(reason.code(), Code::misuse) << reason.what();
           refused = true;
@@ -108,11 +106,10 @@ TEST_P(HostForms, say_that_no_put_follows_where_the_peer_has_closed) {
         return refused;
       });
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = one.depth});
-      for (int put = 0; put < one.depth; ++put) receiver.wait(order.stream());
-      context.synchronize(order.stream());
+      for (int put = 0; put < one.depth; ++put) end.receiver.wait(end.stream());
+      context.synchronize(end.stream());
       board().await(kPut, 1);
-      receiver.close();
+      end.receiver.close();
     }
     board().meet(context);
   });

@@ -114,7 +114,7 @@ TEST_P(LongLifetime, opening_and_closing_leaves_nothing_behind) {
   expect_flat(GetParam(), kSanitized || GetParam().ground.network ? 10'000 : 50'000);
 }
 
-/// Puts that are armed when their receiver closes, and that nobody ever rings for.
+/// Puts that are armed when their receiver closes, and for which no ring follows.
 class Leftovers : public testing::TestWithParam<Case> {};
 
 constexpr int kLeft = 2;  // of each round
@@ -220,7 +220,7 @@ std::vector<Case> some(bool host) {
 }
 INSTANTIATE_TEST_SUITE_P(Quick, Lifetime, testing::ValuesIn(some(false)), CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, Lifetime, full_cases([] { return with_sizes(some(true), {0, 100'000}); }), CaseName());
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongLifetime);  // where nobody asks for Full
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LongLifetime);  // in runs without Full
 // Their streams are host streams all the same.
 INSTANTIATE_TEST_SUITE_P(Quick, Leftovers, testing::ValuesIn(inline_only(stream_cases())), CaseName());
 INSTANTIATE_TEST_SUITE_P(Wrapped, Leftovers, testing::ValuesIn(on(wrapped_grounds(), {Case{}})), CaseName());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sees signal n sees all data of n, and no signal is lost or comes early: several channels and streams, memory
+// A rank that sees signal n sees all data of n, and no signal is lost or early: several channels and streams, memory
 // traffic beside, and every word of every slot looked at in the order of the receiver's stream.
 #include <cstring>
 #include <deque>
@@ -19,7 +19,7 @@ constexpr int kDepth = 8;
 constexpr std::uint64_t kAtOnce = 40;  // epochs enqueued before the host waits: a GPU's stream holds so many
 constexpr std::uint64_t kMillion = 1'000'000;
 
-/// Who puts and takes: the stream, a graph of a plan's steps, or a kernel that holds the channel.
+/// Puts and waits by the stream, by a graph of a plan's steps, or by a kernel that holds the channel.
 enum class Way { stream, graph, kernel };
 
 struct LitmusCase {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sender meets which receiver: peer, tag and scope, the i-th opening the i-th, and nobody else is waited for.
+// A sender meets the receiver with its peer, tag and scope, the i-th opening the i-th, and waits for no other rank.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -96,7 +96,7 @@ TEST_P(Matching, several_openings_ahead_keep_their_order) {
       fill(bytes_of(slot(1)), {0, kTag, 2});
       Sender first = context.sender(1, kTag, slot(0));
       first.put(Stream::host(host));
-      expect_code(Code::timeout, [&] { first.close(1ms); });  // announced, and not over
+      expect_code(Code::timeout, [&] { first.close(1ms); });  // announced, but not completed
       Sender second = context.sender(1, kTag, slot(1));
       second.put(Stream::host(host));
       board().set(kOpened, 1);

@@ -25,7 +25,8 @@ constexpr std::size_t kCopied = 2;
 
 class MemoryPaths : public testing::TestWithParam<Case> {};
 
-/// Whether the kernel lets rank 0 reach into rank 1: settings of the machine may forbid that. Both ranks call it.
+/// True if the kernel lets rank 0 access the memory of rank 1: settings of the machine may forbid that. Both ranks call
+/// it.
 bool kernel_copies(Context& context) {
   static const std::uint64_t there = 1;
   if (context.rank() == 1) {

@@ -107,7 +107,7 @@ TEST_P(Memories, live_as_long_as_their_last_slice_or_channel) {
   });
 }
 
-/// Without a GPU all memory is the host's, and a channel says so where another kind was asked for.
+/// Without a GPU all memory is the host's, and a channel reports that where a program wants another kind.
 TEST_P(Memories, of_a_kind_that_is_not_here_are_the_hosts) {
   run_peers(alone(GetParam()), [](Context& context) {
     const auto told = [&](Space space) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong calls end in one clear error that says who, with whom and where, and break nothing else.
+// A wrong call ends in one clear error that names the rank, peer and tag, and breaks nothing else.
 #include "tests/conformance/cases.hpp"
 
 namespace {
@@ -9,10 +9,10 @@ using namespace sluice::test;
 
 class Misuse : public testing::TestWithParam<Case> {};
 
-/// Of streams that are not there.
+/// Streams of a GPU on a machine without one.
 class MisuseWithoutGpu : public Misuse {};
 
-/// Of a GPU's streams, whose driver is there.
+/// Streams of a GPU on a machine with a driver.
 class MisuseOfDrivers : public Misuse {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(MisuseOfDrivers);
 
@@ -31,24 +31,20 @@ void expect_names(const std::optional<Error>& error, Rank rank, Rank peer) {
 
 TEST_P(Misuse, a_release_without_a_wait) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      for (int i = 0; i < 2; ++i) sender.put(order.stream());
-      context.synchronize(order.stream());
+    ChannelEnd end(context, GetParam());
+    if (end.first) {
+      for (int i = 0; i < 2; ++i) end.sender.put(end.stream());
+      context.synchronize(end.stream());
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      const auto first = expect_code(Code::misuse, [&] { receiver.release(order.stream()); });
+      const auto first = expect_code(Code::misuse, [&] { end.receiver.release(end.stream()); });
       expect_names(first, 1, 0);
       EXPECT_EQ(first ? first->epoch() : 0, 1U);
-      receiver.wait(order.stream());
-      receiver.release(order.stream());
-      const auto second = expect_code(Code::misuse, [&] { receiver.release(order.stream()); });
+      end.receiver.wait(end.stream());
+      end.receiver.release(end.stream());
+      const auto second = expect_code(Code::misuse, [&] { end.receiver.release(end.stream()); });
       EXPECT_EQ(second ? second->epoch() : 0, 2U);
-      receiver.wait(order.stream());  // it changed nothing: the channel goes on
-      context.synchronize(order.stream());
+      end.receiver.wait(end.stream());  // it changed nothing: the channel goes on
+      context.synchronize(end.stream());
     }
   });
 }
@@ -149,25 +145,22 @@ TEST_P(Misuse, what_can_never_work_is_refused_at_opening) {
 TEST_P(Misuse, a_channel_keeps_the_kind_of_its_first_stream) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    Order order(one);
+    ChannelEnd end(context, one);
     HostStream host;
     const Stream other_kind = one.host ? Stream::program_order() : Stream::host(host);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      sender.put(order.stream());
-      expect_names(expect_code(Code::misuse, [&] { sender.put(other_kind); }), 0, 1);
-      expect_code(Code::misuse, [&] { sender.acquire(other_kind); });
-      sender.put(order.stream());
-      context.synchronize(order.stream());
+    if (end.first) {
+      end.sender.put(end.stream());
+      expect_names(expect_code(Code::misuse, [&] { end.sender.put(other_kind); }), 0, 1);
+      expect_code(Code::misuse, [&] { end.sender.acquire(other_kind); });
+      end.sender.put(end.stream());
+      context.synchronize(end.stream());
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      receiver.wait(order.stream());
-      expect_names(expect_code(Code::misuse, [&] { receiver.release(other_kind); }), 1, 0);
-      receiver.release(order.stream());
-      expect_code(Code::misuse, [&] { receiver.wait(other_kind); });
-      receiver.wait(order.stream());
-      context.synchronize(order.stream());
+      end.receiver.wait(end.stream());
+      expect_names(expect_code(Code::misuse, [&] { end.receiver.release(other_kind); }), 1, 0);
+      end.receiver.release(end.stream());
+      expect_code(Code::misuse, [&] { end.receiver.wait(other_kind); });
+      end.receiver.wait(end.stream());
+      context.synchronize(end.stream());
     }
   });
 }
@@ -188,7 +181,7 @@ TEST_P(MisuseWithoutGpu, a_gpu_stream_on_a_machine_without_a_gpu_is_unsupported)
   });
 }
 
-/// A driver that cannot be used: everything else goes on, and who asks for its streams is told why.
+/// An unusable driver: everything else works, and a call with one of its streams reports the reason.
 TEST_P(MisuseOfDrivers, a_stream_of_a_driver_that_cannot_be_used_is_unsupported) {
   if (!gpu_is_emulated()) return skipped_here("a driver that cannot be used: this one can");
   const std::pair<const char*, const char*> settings[] = {
@@ -201,22 +194,19 @@ TEST_P(MisuseOfDrivers, a_stream_of_a_driver_that_cannot_be_used_is_unsupported)
     run_peers(peers, [why_not = why_not](Context& context) {
       Case one = GetParam();
       one.cuda = false;
-      Order order(one);
-      const Rank other = 1 - context.rank();
-      const Buffer source(context, one);
-      const Buffer target(context, one);
-      Sender sender = context.sender(other, kTag, source.all());
-      Receiver receiver = context.receiver(other, kTag, target.all());
-      const auto error = expect_code(Code::unsupported, [&] { sender.put(Stream::cuda(nullptr)); });
+      BothEnds end(context, one);
+      const auto error = expect_code(Code::unsupported, [&] { end.sender.put(Stream::cuda(nullptr)); });
       ASSERT_TRUE(error);
       EXPECT_NE(std::string(error->what()).find(std::string("CUDA streams: ") + why_not), std::string::npos)
           << error->what();
       EXPECT_NE(context.allocate(64, Space::device).data(), nullptr);  // the host's
-      fill(source.bytes(), {context.rank(), kTag, 1});
-      sender.put(order.stream());
-      order.run([slot = receiver.wait(order.stream()), other] { expect_and_poison(slot, {other, kTag, 1}); });
-      receiver.release(order.stream());
-      context.synchronize(order.stream());
+      fill(end.source.bytes(), {context.rank(), kTag, 1});
+      end.sender.put(end.stream());
+      end.order.run([slot = end.receiver.wait(end.stream()), other = end.other] {
+        expect_and_poison(slot, {other, kTag, 1});
+      });
+      end.receiver.release(end.stream());
+      context.synchronize(end.stream());
       board().meet(context);
     });
   }

@@ -74,7 +74,7 @@ TEST_P(Parts, land_where_they_belong_and_leave_the_rest_untouched) {
   run_peers(GetParam().peers(), [](Context& context) { pass_parts(context, GetParam()); });
 }
 
-/// Whatever the path to memory that cannot be mapped: all by the bounce buffer, or all by the kernel's copy.
+/// On each path to memory that cannot be mapped: all by the bounce buffer, or all by the kernel's copy.
 class Paths : public testing::TestWithParam<Case> {};
 
 TEST_P(Paths, a_tiny_bounce_limit_changes_nothing_that_is_seen) {
@@ -99,29 +99,25 @@ class Nothing : public testing::TestWithParam<Case> {};
 
 TEST_P(Nothing, a_put_of_no_bytes_signals_exactly_once) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
+    ChannelEnd end(context, GetParam());
     constexpr std::size_t kAsked = 0;
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all(), {.depth = one.depth});
+    if (end.first) {
       for (std::uint64_t epoch = 1; epoch <= 20; ++epoch) {
         board().await(kAsked, epoch);
-        sender.put(order.stream(), 0, 0);
+        end.sender.put(end.stream(), 0, 0);
       }
-      context.synchronize(order.stream());
+      context.synchronize(end.stream());
       board().meet(context);
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = one.depth});
       for (std::uint64_t epoch = 1; epoch <= 20; ++epoch) {
-        EXPECT_FALSE(receiver.test()) << "epoch " << epoch << " came before it was put";
+        EXPECT_FALSE(end.receiver.test()) << "epoch " << epoch << " came before it was put";
         board().set(kAsked, epoch);
-        EXPECT_TRUE(receiver.wait_for(10s));
-        EXPECT_EQ(unlike_poison(buffer.bytes()), "");
-        receiver.release(order.stream());
+        EXPECT_TRUE(end.receiver.wait_for(10s));
+        EXPECT_EQ(unlike_poison(end.buffer.bytes()), "");
+        end.receiver.release(end.stream());
       }
-      EXPECT_FALSE(receiver.test());
-      context.synchronize(order.stream());
+      EXPECT_FALSE(end.receiver.test());
+      context.synchronize(end.stream());
       board().meet(context);
     }
   });
@@ -130,27 +126,25 @@ TEST_P(Nothing, a_put_of_no_bytes_signals_exactly_once) {
 TEST_P(Nothing, a_part_outside_the_slot_is_refused) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 1) {
-      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.depth = one.depth});
-      EXPECT_EQ(difference(bytes_of(receiver.wait({})), {0, kTag, 1}), "");
+    ChannelEnd end(context, one);
+    if (!end.first) {
+      EXPECT_EQ(difference(bytes_of(end.receiver.wait({})), {0, kTag, 1}), "");
       return;
     }
-    Sender sender = context.sender(1, kTag, buffer.all(), {.depth = one.depth});
     const std::vector<Part> outside = {
         {0, one.bytes + 1}, {1, one.bytes}, {one.bytes + 1, 0}, {std::size_t(-1), 2}, {2, std::size_t(-1)}};
     for (const Part& part : outside) {
-      const auto error = expect_code(Code::bad_argument, [&] { sender.put(order.stream(), part.offset, part.bytes); });
+      const auto error =
+          expect_code(Code::bad_argument, [&] { end.sender.put(end.stream(), part.offset, part.bytes); });
       if (!error) continue;
       EXPECT_EQ(error->peer(), 1);
       EXPECT_EQ(error->tag(), kTag);
       EXPECT_EQ(error->epoch(), 1U);
     }
-    EXPECT_EQ(sender.epoch(), 0U);  // nothing was changed
-    order.run([slot = sender.acquire(order.stream())] { fill(bytes_of(slot), {0, kTag, 1}); });
-    sender.put(order.stream());
-    context.synchronize(order.stream());
+    EXPECT_EQ(end.sender.epoch(), 0U);  // nothing was changed
+    end.order.run([slot = end.sender.acquire(end.stream())] { fill(bytes_of(slot), {0, kTag, 1}); });
+    end.sender.put(end.stream());
+    context.synchronize(end.stream());
   });
 }
 

@@ -15,7 +15,7 @@ namespace sluice::test {
 /// The tag of a test that needs but one.
 inline constexpr Tag kTag = 101;
 
-/// What is written into every byte of an epoch.
+/// Identifies every byte of an epoch.
 struct Stamp {
   Rank rank = 0;
   Tag tag = 0;
@@ -25,14 +25,14 @@ struct Stamp {
 /// Writes the bytes of `stamp` from its byte number `offset` on.
 void fill(std::span<std::byte> bytes, const Stamp& stamp, std::size_t offset = 0);
 
-/// Where `bytes` first differ from the bytes of `stamp` from number `offset` on, in words; empty: nowhere. Looks from
-/// the end: where a signal overtakes its data, the last bytes are the late ones.
+/// The place at which `bytes` first differ from the bytes of `stamp` from number `offset` on, in words; empty: none.
+/// Looks from the end: where a signal overtakes its data, the last bytes are the late ones.
 std::string difference(std::span<const std::byte> bytes, const Stamp& stamp, std::size_t offset = 0);
 
-/// Makes them the bytes of nobody.
+/// Overwrites the bytes with those of no stamp.
 void poison(std::span<std::byte> bytes);
 
-/// Where `bytes` first differ from what `poison` wrote; empty: nowhere.
+/// The place at which `bytes` first differ from those of `poison`; empty: none.
 std::string unlike_poison(std::span<const std::byte> bytes);
 
 }  // namespace sluice::test

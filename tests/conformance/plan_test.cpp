@@ -299,7 +299,7 @@ TEST_P(Plans, refuse_to_go_on_with_a_channel_that_is_closed) {
     context.synchronize(stream);
     channels.senders[0].close();
     channels.receivers[0].close();
-    expect_code(Code::misuse, [&] { plan.release(stream); });  // would raise a word that is somebody else's by now
+    expect_code(Code::misuse, [&] { plan.release(stream); });  // would raise a word that may have another owner by now
     expect_code(Code::misuse, [&] { plan.acquire(stream); });
     expect_code(Code::misuse, [&] { plan.start(stream); });
     expect_code(Code::misuse, [&] { plan.wait(stream); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a GPU's memory pools: who maps it, and how long that lasts. Its owner may free it only after all who have
+// Memory of a GPU's memory pools: when it is mapped and unmapped. Its owner may free it only after all ranks that have
 // imported it; the emulated driver (tests/emucuda) ends a process that is too early.
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -66,7 +66,7 @@ TEST_P(Pools, are_mapped_if_they_can_be_shared_and_describe_says_so) {
   });
 }
 
-/// Whoever closes first, and though a stream of the importer is parked all the time: it is then that other memory
+/// In any order of closing, and though a stream of the importer is parked all the time, during which other memory
 /// cannot be unmapped.
 TEST_P(Pools, may_free_what_is_closed) {
   run_peers(peers_of(GetParam()), [](Context& context) {
@@ -142,7 +142,7 @@ TEST_P(Pools, serve_several_channels) {
   });
 }
 
-/// Rank 1 is killed; the other lets go of its memory, or frees what it had imported.
+/// Rank 1 is killed; the other releases its memory, or frees the memory that it had imported.
 TEST_P(Pools, outlive_a_peer_that_is_killed) {
   Peers peers = peers_of(GetParam());
   peers.keep_going = true;
@@ -231,8 +231,8 @@ TEST_P(Pools, may_give_an_address_again) {
   });
 }
 
-/// A piece is let go of in the order of a stream, which may be held up by one that is parked: where there is one
-/// hardware queue, say. Rank 0 lets go then, and opens and uses another channel meanwhile, on the host.
+/// A piece is released in the order of a stream, which a parked stream may hold up: where both share one
+/// hardware queue, say. Rank 0 releases it then, and meanwhile opens and uses another channel on the host.
 TEST_P(Pools, that_are_held_up_hold_up_nobody) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     constexpr Tag kOther = 153;
@@ -269,7 +269,8 @@ TEST_P(Pools, that_are_held_up_hold_up_nobody) {
       expect_one(receiver, stream, {0, kTag, 1});
       context.synchronize(stream.stream());
       board().await(kReady, 1);
-      expect_code(Code::timeout, [&] { receiver.close(Timeout::zero()); });  // rank 0 hears of it before it hears more
+      expect_code(Code::timeout,
+                  [&] { receiver.close(Timeout::zero()); });  // rank 0 learns of it before any later message
       Sender sender = context.sender(other, kOther, here.all());
       fill(bytes_of(sender.acquire(order)), {1, kOther, 1});
       sender.put(order);
@@ -343,7 +344,7 @@ TEST_P(PoolImports, of_a_piece_are_one_for_a_process) {
     std::vector<std::byte> bytes(kBytes);
     fill(bytes, {1, kTag, 1});
     device::Driver& driver = *device::driver(Stream::Kind::cuda);
-    for (int i = 0; i < 2; ++i) {  // again, once all have let go
+    for (int i = 0; i < 2; ++i) {  // again, once all have released it
       auto first = std::make_unique<device::Mapping>(told(), kBytes, &driver);
       const device::Mapping second(told(), kBytes, &driver);
       EXPECT_EQ(first->data(), second.data());

@@ -87,26 +87,20 @@ std::chrono::microseconds cpu_used() {
 
 TEST_P(Progress, who_waits_uses_no_processor) {
   run_peers(GetParam().peers(), [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Stream stream = order.stream();
-    const Buffer source(context, one);
-    const Buffer target(context, one);
-    const Rank other = 1 - context.rank();
-    Sender sender = context.sender(other, kTag, source.all());
-    Receiver receiver = context.receiver(other, kTag, target.all());
-    sender.wait_connected();
-    receiver.wait_connected();
+    BothEnds end(context, GetParam());
+    const Stream stream = end.stream();
+    end.sender.wait_connected();
+    end.receiver.wait_connected();
     board().meet(context);
     const auto before = cpu_used();
-    if (context.rank() == 0) {
-      order.run([slot = sender.acquire(stream)] {
+    if (end.first) {
+      end.order.run([slot = end.sender.acquire(stream)] {
         std::this_thread::sleep_for(1s);
         fill(bytes_of(slot), {0, kTag, 1});
       });
-      sender.put(stream);
+      end.sender.put(stream);
     } else {
-      receiver.wait(stream);
+      end.receiver.wait(stream);
     }
     context.synchronize(stream);
     // The engine polls every millisecond if a network has no event for arrivals (ofi:shm), and each 0.2 ms where a
@@ -114,7 +108,7 @@ TEST_P(Progress, who_waits_uses_no_processor) {
     // each 50 us.
     EXPECT_LT(cpu_used() - before, 500ms);
     if (context.rank() == 1) {
-      EXPECT_EQ(difference(target.bytes(), {0, kTag, 1}), "");
+      EXPECT_EQ(difference(end.target.bytes(), {0, kTag, 1}), "");
     }
     board().meet(context);
   });

@@ -9,9 +9,9 @@
 
 namespace sluice::test {
 
-/// How long a stream or a kernel of a GPU may wait still once its peer is dead, its limit is over or the context was
-/// aborted: ten times the second that is promised, since a stricter test would fail on a busy machine.
-/// SLUICE_USER_TEST_RELEASED_MS is another limit: `./dev gpu` asks for the second itself.
+/// How long a stream or a kernel of a GPU may still wait once its peer is dead, its limit has expired or the context
+/// was aborted: ten times the second that is promised, since a stricter test would fail on a busy machine.
+/// SLUICE_USER_TEST_RELEASED_MS sets another limit: `./dev gpu` sets one second.
 inline std::chrono::milliseconds gpu_released() {
   const char* const asked = std::getenv("SLUICE_USER_TEST_RELEASED_MS");
   return asked != nullptr ? std::chrono::milliseconds(std::atoi(asked)) : 10s;

@@ -13,7 +13,7 @@ namespace {
 
 using backends::Key;
 
-/// Where on the board a key is told: bytes, process, descriptors, how many; then the bytes themselves.
+/// Words of the board that pass on a key: bytes, process, descriptors, their number; then the bytes themselves.
 enum Told : std::size_t { kBytes, kProcess, kCount, kDescriptors, kPayload = kDescriptors + 4 };
 
 std::unique_ptr<backends::Transport> open_transport(const std::string& name) {

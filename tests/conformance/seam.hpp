@@ -71,7 +71,7 @@ class Seam {
   runtime::Engine engine_;
 };
 
-/// What one rank asks of the memory of rank 0.
+/// Requests of one rank on the memory of rank 0.
 class Asker {
  public:
   /// `local` and `offered`: bytes; `offered` of rank 0.
@@ -80,12 +80,12 @@ class Asker {
 
   /// Enqueues it, in the case's order, once fewer than depth are under way.
   void ask(const backends::Request& request);
-  /// Waits until all that was asked is over.
+  /// Waits until all requests have completed.
   void finish();
   bool all_over() const { return watch_.done.value.load() >= last_; }
-  /// The same for one; returns the word at the start of its local part.
+  /// Waits for one request; returns the word at the start of its local part.
   std::uint64_t ask_one(const backends::Request& request);
-  /// Finishes, and returns when the others have too: nobody needs our memory any more.
+  /// Finishes, and returns when the other ranks have too: none needs our memory any more.
   void part();
 
   std::span<std::byte> local() const { return local_.bytes(); }
@@ -96,7 +96,7 @@ class Asker {
   std::string describe() const { return access_->how; }
 
  private:
-  /// Until all up to `epoch` is over, or the watch has failed.
+  /// Waits until all epochs up to `epoch` have completed, or the watch has failed.
   void await(device::Lane lane, std::uint64_t epoch);
 
   const Context& context_;

@@ -18,7 +18,7 @@ class Subcontexts : public testing::TestWithParam<Case> {
   }
 };
 
-/// Every rank sends to its right neighbour in `context`; `who` tells this use of the tag from others.
+/// Every rank sends to its right neighbour in `context`; `who` distinguishes this use of the tag from others.
 void ring(Context& context, const Case& one, Tag tag, std::uint64_t who) {
   const int size = context.size();
   const Rank right = (context.rank() + 1) % size;

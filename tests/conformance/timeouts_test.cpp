@@ -35,12 +35,12 @@ void expect_given_up(const std::optional<Error>& error, Rank peer, std::uint64_t
   EXPECT_NE(std::string(error->what()).find(state), std::string::npos) << error->what();
 }
 
-/// Two puts of depth 1: the second waits for its credit. The board says when the stream has come to it.
-void put_twice(Context& context, Sender& sender, Order& order) {
-  sender.put(order.stream());
-  order.run([] { board().set(kGo, 1); });
-  sender.put(order.stream());
-  context.synchronize(order.stream());
+/// Two puts of depth 1: the second waits for its credit. The stream sets a word of the board before the second put.
+void put_twice(Context& context, ChannelEnd& end) {
+  end.sender.put(end.stream());
+  end.order.run([] { board().set(kGo, 1); });
+  end.sender.put(end.stream());
+  context.synchronize(end.stream());
 }
 
 void expect_all_in(const Ended& ended, std::initializer_list<std::string> parts) {
@@ -49,7 +49,7 @@ void expect_all_in(const Ended& ended, std::initializer_list<std::string> parts)
     EXPECT_NE(ended.text.find(part), std::string::npos) << part << " is not in:\n" << ended.text;
 }
 
-/// Rank 1 waits for what rank 0 does not put; rank 0 must hear of the failure.
+/// Rank 1 waits for an epoch that rank 0 does not put; rank 0 must learn of the failure.
 void expect_timeout(Context& context, const Case& one, HostStream& host) {
   const Stream stream = one.host ? Stream::host(host) : Stream::program_order();
   const Buffer buffer(context, one, 2 * one.bytes);
@@ -109,18 +109,14 @@ TEST_P(Timeouts, a_limit_ends_a_put_that_waits_for_its_credit) {
   Peers peers = GetParam().peers();
   peers.timeout = 200ms;
   run_peers(peers, [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      sender.wait_connected();  // the limit holds for that too, on a stream
-      const auto error = expect_code(Code::timeout, [&] { put_twice(context, sender, order); });
+    ChannelEnd end(context, GetParam());
+    if (end.first) {
+      end.sender.wait_connected();  // the limit holds for that too, on a stream
+      const auto error = expect_code(Code::timeout, [&] { put_twice(context, end); });
       expect_given_up(error, 1, 2, "credited 0 of depth 1");
-      expect_code(Code::timeout, [&] { sender.put(order.stream()); });  // it is sticky
+      expect_code(Code::timeout, [&] { end.sender.put(end.stream()); });  // it is sticky
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
-      expect_report_of(0, [&] { receiver.wait_connected(); });
+      expect_report_of(0, [&] { end.receiver.wait_connected(); });
     }
     board().meet(context);
   });
@@ -132,22 +128,18 @@ TEST_P(Timeouts, a_limit_concerns_each_wait_and_not_their_sum) {
   peers.timeout = 3s;
   run_peers(peers, [](Context& context) {
     constexpr int kPuts = 35;  // each 100 ms after the one before
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
+    ChannelEnd end(context, GetParam());
+    if (end.first) {
       for (int i = 0; i < kPuts; ++i) {
         std::this_thread::sleep_for(100ms);
-        sender.put({});
+        end.sender.put({});
       }
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all());
       for (int i = 0; i < kPuts; ++i) {
-        receiver.wait(order.stream());
-        receiver.release(order.stream());
+        end.receiver.wait(end.stream());
+        end.receiver.release(end.stream());
       }
-      context.synchronize(order.stream());
+      context.synchronize(end.stream());
     }
   });
 }
@@ -178,23 +170,19 @@ TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
   Peers peers = GetParam().peers();
   peers.environment = {"SLUICE_WARN=10ms"};
   const Ended ended = end_of_peers(peers, [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all(), {.name = "slow"});
-      sender.put({});
+    ChannelEnd end(context, GetParam(), {.name = context.rank() == 0 ? "slow" : "patient"});
+    if (end.first) {
+      end.sender.put({});
       board().await(kWaits, 1);
       std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
-      sender.put({});
+      end.sender.put({});
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "patient"});
-      receiver.wait(order.stream());
-      receiver.release(order.stream());
-      context.synchronize(order.stream());
+      end.receiver.wait(end.stream());
+      end.receiver.release(end.stream());
+      context.synchronize(end.stream());
       board().set(kWaits, 1);
-      receiver.wait(order.stream());
-      context.synchronize(order.stream());
+      end.receiver.wait(end.stream());
+      context.synchronize(end.stream());
     }
   });
   expect_all_in(ended, {"warn", "patient", "rank 1", "peer 0", std::to_string(kTag), "epoch 2", "landed 1"});
@@ -209,7 +197,7 @@ TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
       Sender sender = context.sender(1, kTag, buffer.all());
       sender.put({});
       board().await(kWaits, 1);
-      std::this_thread::sleep_for(500ms);  // the other rank now asks, each time for less than it takes to be warned
+      std::this_thread::sleep_for(500ms);  // the other rank now polls, each time for less than it takes to be warned
       sender.put({});
       sender.drain();
     } else {
@@ -229,18 +217,14 @@ TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_o
   Peers peers = GetParam().peers();
   peers.environment = {"SLUICE_WARN=10ms"};
   const Ended ended = end_of_peers(peers, [](Context& context) {
-    const Case& one = GetParam();
-    Order order(one);
-    const Buffer buffer(context, one);
-    if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all(), {.name = "eager"});
-      put_twice(context, sender, order);
+    ChannelEnd end(context, GetParam(), {.name = context.rank() == 0 ? "eager" : "slow"});
+    if (end.first) {
+      put_twice(context, end);
     } else {
-      Receiver receiver = context.receiver(0, kTag, buffer.all(), {.name = "slow"});
-      receiver.wait({});
+      end.receiver.wait({});
       board().await(kGo, 1);
       std::this_thread::sleep_for(500ms);  // the other rank now waits, for many times as long as it takes to be warned
-      receiver.release({});
+      end.receiver.release({});
     }
   });
   expect_all_in(

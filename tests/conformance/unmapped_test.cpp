@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a GPU that its owner's driver gives to other processes, and that the sender's driver refuses: the emulated
-// one (tests/emucuda) refuses all, where it is told to. And what is picked where there are several ways.
+// one (tests/emucuda) refuses all on request. And the choice between several ways.
 #include <sluice/device.hpp>
 
 #include <sys/mman.h>
@@ -44,7 +44,7 @@ Peers peers_without_imports(const GpuCase& one) {
   return peers;
 }
 
-/// Whether imports can be refused; in a rank.
+/// True if the driver can refuse imports; in a rank.
 bool refusing(const Context& context) {
   if (gpu_is_emulated()) return true;
   if (context.rank() == 0) skipped_here("imports that a driver refuses: no driver can be told to");
@@ -206,7 +206,7 @@ TEST_P(UnmappedForHosts, is_reached_on_host_streams) {
   });
 }
 
-/// Whoever closes first, and whatever the other has done by then.
+/// In any order of closing, whatever the other rank has done by then.
 TEST_P(Unmapped, is_closed_in_any_order) {
   run_peers(peers_without_imports(GetParam()), [](Context& context) {
     if (!refusing(context)) return;
@@ -255,7 +255,7 @@ TEST_P(UnmappedSmall, may_have_many_small_slots) {
 }
 
 /// The copy into the GPU's memory may be behind the stream that waits for it, where there is one hardware queue, say.
-/// Then other channels go on, the wait ends with its timeout, and nothing is let go of before the copy is over.
+/// Then other channels go on, the wait ends with its timeout, and no memory is released before the copy has completed.
 TEST_P(UnmappedOnStreams, that_is_held_up_holds_up_nobody) {
   Peers peers = peers_without_imports(GetParam());
   peers.environment.insert(peers.environment.end(), {"CUDA_DEVICE_MAX_CONNECTIONS=1", "EMUCUDA_PRIORITIES=0"});
@@ -560,7 +560,7 @@ class Undecided {
       board().await(kResumed, 1);
     } else {
       Receiver behind = context.receiver(0, kTag + 1, here.all());
-      behind.wait_connected();  // so this process has heard of the other end, which was opened before
+      behind.wait_connected();  // so this process knows of the other end, which was opened before
       behind.close();
       stopped_ = stop();
       receiver = context.receiver(0, kTag, piece_.slice());
@@ -724,7 +724,7 @@ TEST_P(Ways, that_are_not_taken_cost_no_memory) {
 
 using Words = std::array<std::uint64_t, sizeof(device::GpuNames) / sizeof(std::uint64_t)>;
 
-/// Of what a driver has for a piece of memory the importer takes the next if it is refused the first.
+/// If the importer is refused the driver's first way to a piece of memory, it takes the next.
 TEST_P(Ways, are_tried_one_after_another) {
   run_peers(peers_of(GetParam()), [](Context& context) {
     constexpr std::size_t kBytes = 64;
@@ -766,7 +766,7 @@ INSTANTIATE_TEST_SUITE_P(Quick, Ways, testing::ValuesIn(way_cases()), GpuCaseNam
 class NamedStreams : public testing::TestWithParam<GpuCase> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NamedStreams);
 
-/// A stream that was named is reached when the engine hears of the peer's end, or of the way: what goes wrong then ends
+/// The engine maps for a named stream when it learns of the peer's end, or of the way: a failure then ends
 /// the wait for the connection.
 TEST_P(NamedStreams, that_cannot_be_reached_fail_their_channels) {
   run_peers(peers_of(GetParam()), [](Context& context) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compilers made of the kernels: images in ELF, which are read here, as no tool for them need be at hand.
+// The compiled kernels: images in ELF, which this test reads itself, as tools for them may be missing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ bool has_name(std::string_view bytes, const std::string& name) {
   return bytes.find(name + '\0') != std::string_view::npos;
 }
 
-/// Whether this build has the part; else that is said, and its image must be empty.
+/// True if this build has the part; else reports that, and its image must be empty.
 bool has_part(const char* name, const char* architectures, std::span<const std::byte> image) {
   if (*architectures != '\0') return true;
   EXPECT_TRUE(image.empty());
@@ -96,7 +96,7 @@ TEST(Images, cuda_has_every_kernel_for_every_architecture) {
   EXPECT_EQ(found.size(), real);
 }
 
-/// What is in the section of that name.
+/// The contents of the section of that name.
 std::string_view section(const Program& program, const std::string& name) {
   constexpr std::size_t kOfNames = 62;
   const auto headers = at<std::uint64_t>(program.bytes, 40);
@@ -111,7 +111,7 @@ std::string_view section(const Program& program, const std::string& name) {
   return {};
 }
 
-/// Those that ring a NIC's counter.
+/// Kernels that ring a NIC's counter.
 constexpr std::array kRinging = {"sluice_write", "sluice_put", "sluice_end_put", "sluice_release"};
 
 // A store to a register must be neither merged with the next nor repeated, and come behind all that was stored before:

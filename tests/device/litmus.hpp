@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sees signal n sees all data of n: kernels of a program that write every word of a slot for its epoch, and count
-// what is otherwise. Compiled for CUDA, for HIP, and for the host.
+// A thread that sees signal n sees all data of n: kernels of a program write every word of a slot for its epoch, and
+// count other values. Compiled for CUDA, for HIP, and for the host.
 #pragma once
 
 #include <sluice/device.hpp>
@@ -14,7 +14,7 @@ struct LitmusCount {
   std::uint64_t result;  ///< the first DeviceResult that was not ok
 };
 
-/// What every word of an epoch's slot is: it tells the channel, the epoch and the place.
+/// The value of a word of an epoch's slot: it identifies the channel, the epoch and the place.
 SLUICE_DEVICE std::uint64_t litmus_word(std::uint64_t channel, std::uint64_t epoch, std::uint64_t place) {
   return (channel << 56 | epoch << 16 | place) * 0x9E3779B97F4A7C15U;
 }
@@ -45,7 +45,7 @@ SLUICE_DEVICE void litmus_check(const Group& group, const std::byte* slot, std::
   if (group.index() == 0) count.epochs = epoch;
 }
 
-/// A slot that a stream, or a graph, has come to.
+/// A slot that a stream, or a graph, has acquired or received.
 struct LitmusArgs {
   static constexpr const char* kFill = "litmus_fill";
   static constexpr const char* kCheck = "litmus_check";

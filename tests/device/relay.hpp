@@ -24,12 +24,12 @@ struct RelayArgs {
 /// where that is not in reach; or a part of the slot, or a whole one where parts are refused.
 enum class RelayManner { whole, in_place, part };
 
-/// What byte `i` of a message is.
+/// The value of byte `i` of a message.
 SLUICE_DEVICE std::byte relayed(std::uint64_t round, std::uint64_t i) {
   return static_cast<std::byte>(round * 7 + i * 3);
 }
 
-/// What is in all slots of a receiver before parts are put. They leave it around themselves.
+/// Fills all slots of a receiver before parts are put. Puts of parts must not change it around themselves.
 inline constexpr std::byte kAroundParts{0xA5};
 
 /// Which part of a slot is put. None, each fourth time: that only signals.

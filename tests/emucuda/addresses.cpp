@@ -14,7 +14,7 @@ std::uintptr_t round_up(std::uintptr_t value, std::size_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
-/// Whether something of a map from addresses has a byte in [base, base + bytes).
+/// True if an entry of a map from addresses has a byte in [base, base + bytes).
 template <class Map, class Size>
 bool any_in(const Map& map, std::uintptr_t base, std::size_t bytes, Size size) {
   auto next = map.lower_bound(base);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who lives where: every range of memory that devices know, and the window of addresses from which device memory gets
+// Address space: every range of memory that devices know, and the window of addresses from which device memory gets
 // its own. No page of the window can be read or written by the CPU, as with a GPU; the emulator has its alias.
 // Addresses are not used again until the window has been gone through, so a stale pointer meets nothing.
 #pragma once
@@ -32,7 +32,7 @@ struct Range {
   std::uintptr_t base = 0;
   std::size_t bytes = 0;
   char* alias = nullptr;  // where the emulator reads and writes it
-  /// Of Kind::registered: its pages at an address of the emulator's; null: they are at the program's alone.
+  /// Kind::registered only: its pages at an address of the emulator's; null: they are at the program's alone.
   void* pinned = nullptr;
   std::size_t pinned_bytes = 0;
   int device = 0;
@@ -76,14 +76,14 @@ class Addresses {
   void unreserve(std::uintptr_t base);
   /// The size of the reservation that begins there; 0 if there is none.
   std::size_t reserved(std::uintptr_t base) const;
-  /// Whether all of it lies in one reservation.
+  /// True if all of it lies in one reservation.
   bool inside_reservation(std::uintptr_t base, std::size_t bytes) const;
 
   void add(const RangePtr& range);
   void remove(const Range& range);
   /// The range that an address is in, or null.
   RangePtr at(std::uintptr_t address) const;
-  /// Whether any range has a byte in there.
+  /// True if any range has a byte in there.
   bool overlaps(std::uintptr_t base, std::size_t bytes) const;
   std::vector<RangePtr> all() const;
   /// All of it, in order. None if a part is not memory; only mapped memory may span ranges.

@@ -18,7 +18,7 @@ CUcontext current_handle() {
   return stack.empty() || !stack.back() ? nullptr : stack.back()->handle();
 }
 
-/// What peer access is about: the current context, and that of another device.
+/// The two contexts of peer access: the current one, and that of another device.
 CUresult use_peers(CUcontext peer_handle, Context*& context, Context*& peer) {
   if (const CUresult error = use_context(context)) return error;
   if (const CUresult error = find_context(peer_handle, peer)) return error;

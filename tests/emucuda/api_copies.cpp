@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills. What is host memory, registered or not, and who waits for it, follows the driver's page on
+// Copies and fills. Their waits, for host memory that is registered or not, follow the driver's page on
 // synchronisation: memory that is not registered is staged, and read before the call returns.
 #include <algorithm>
 #include <memory>
@@ -116,7 +116,7 @@ CUresult fill_memory(CUdeviceptr to, std::uint32_t value, std::size_t pattern, s
     fill(pieces, value, pattern);
     return CUDA_SUCCESS;
   });
-  // Of the fills that are not asynchronous, only those of host memory wait.
+  // Only fills of host memory wait, among those that are not asynchronous.
   const bool waits = wait == Wait::as_documented && pieces->front().range->on_host();
   return waits ? stream->context.wait_implicitly("cuMemset", {mark}) : CUDA_SUCCESS;
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kTotalMemory = std::size_t{16} << 30;
 constexpr int kBusOfFirst = 0x10;
 
-/// The same in every process of a machine until it is started again.
+/// Identical in every process of a machine until it is started again.
 std::string machine_id() {
   std::string id = "none";
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulator's results are called. They may be asked for at any time.
+// Names of the emulator's results. These calls are always legal.
 #include <algorithm>
 #include <array>
 

@@ -96,7 +96,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   return CUDA_SUCCESS;
 }
 
-/// What was launched is still done.
+/// Earlier launches still complete.
 CUresult cuGraphExecDestroy(CUgraphExec handle) {
   if (const CUresult error = use_driver()) return error;
   if (const CUresult error = driver().captures.use_unsafely()) return error;

@@ -11,7 +11,7 @@ namespace {
 
 static_assert(sizeof(Ticket) <= sizeof(CUipcMemHandle));
 
-/// What this context has opened already: CUDA gives the same address again, and counts.
+/// The mapping that this context has already: CUDA gives the same address again, and counts.
 RangePtr opened_before(const Context& context, const Ticket& ticket) {
   for (const RangePtr& range : driver().addresses.all()) {
     if (range->kind != Kind::ipc || range->context != &context) continue;

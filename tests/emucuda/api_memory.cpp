@@ -15,7 +15,7 @@ std::uintptr_t page() { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZ
 std::uintptr_t page_below(std::uintptr_t address) { return address / page() * page(); }
 std::uintptr_t page_above(std::uintptr_t address) { return page_below(address + page() - 1); }
 
-/// Whether there is memory at all of these pages.
+/// True if all of these pages have memory.
 bool present(std::uintptr_t begin, std::uintptr_t end) {
   std::vector<unsigned char> pages((end - begin) / page());
   return ::mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()) == 0;
@@ -57,7 +57,7 @@ RangePtr begins_at(std::uintptr_t address, Kind kind) {
   return range && range->base == address && range->kind == kind ? range : nullptr;
 }
 
-/// What frees memory waits for all streams of its context, whichever is current.
+/// Freeing memory waits for all streams of its context, whichever is current.
 CUresult free_range(const char* call, const RangePtr& range) {
   const CUresult error = range->context->synchronize(call);
   driver().displace(*range);

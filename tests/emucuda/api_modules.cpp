@@ -19,7 +19,7 @@ struct Module {
   std::mutex mutex;
   std::set<std::string> loaded;  // kernels
 
-  /// Whether it was not yet.
+  /// False if it was loaded before.
   bool load(const char* name) {
     const std::lock_guard lock(mutex);
     return loaded.insert(name).second;
@@ -112,7 +112,7 @@ CUresult launch(CUfunction handle, Dimensions grid, Dimensions block, CUstream s
   return CUDA_SUCCESS;
 }
 
-/// A lazy driver loads a kernel when it is asked for, and waits for that as for a module.
+/// A lazy driver loads a kernel at its first use, and waits for that as for a module.
 CUresult load(Module& module, const char* name) {
   if (!driver().settings().lazy || !module.load(name)) return CUDA_SUCCESS;
   if (const CUresult error = driver().captures.use_unsafely()) return error;

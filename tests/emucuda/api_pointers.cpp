@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pointer is.
+// Attributes of pointers.
 #include <cstring>
 
 #include "tests/emucuda/driver.hpp"
@@ -25,7 +25,7 @@ unsigned long long id_of(const Range& range) {
   return reinterpret_cast<std::uintptr_t>(range.pool_handle);
 }
 
-/// Those that run in the calling thread's current context.
+/// True if kernels in the calling thread's current context reach the range.
 bool kernels_reach(const Range& range) {
   Context* context = nullptr;
   return use_context(context) == CUDA_SUCCESS && driver().may_reach(range, context->device());
@@ -34,7 +34,7 @@ bool kernels_reach(const Range& range) {
 /// Attributes of memory that CUDA knows.
 CUresult attribute_of(const Range& range, CUpointer_attribute attribute, CUdeviceptr pointer, void* data) {
   const auto type = static_cast<unsigned>(range.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
-  // Whoever reads memory of a device through a host pointer must get none.
+  // Device memory has no host pointer, so that no program reads it through one.
   const CUdeviceptr host = range.on_host() ? pointer : 0;
   const auto flag = [&](bool yes) { return give(data, static_cast<unsigned>(yes ? 1 : 0)); };
   switch (attribute) {
@@ -109,7 +109,7 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
   if (const CUresult error = use_context(context)) return error;
   const RangePtr range = driver().addresses.at(pointer);
   if (!value || !range || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
-  // Of the allocations that have it; memory of the host and of pools has not.
+  // Memory of the host and of pools lacks this attribute.
   if (range->on_host() || range->kind == Kind::pool) return CUDA_ERROR_NOT_SUPPORTED;
   unsigned yes = 0;
   std::memcpy(&yes, value, sizeof(yes));

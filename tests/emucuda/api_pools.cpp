@@ -11,7 +11,7 @@ using namespace emucuda;
 
 namespace {
 
-/// What a piece of a pool is called in other processes.
+/// Identifies a piece of a pool in other processes.
 struct PieceTicket {
   Ticket memory;
   std::uint64_t pool;  // the inode of its name
@@ -29,9 +29,9 @@ CUresult add_pool(int device, unsigned handle_types, CUmemoryPool* handle) {
   return CUDA_SUCCESS;
 }
 
-/// Of a device.
+/// The pools of a device.
 struct Own {
-  CUmemoryPool standard = nullptr;  // made when it is first asked for
+  CUmemoryPool standard = nullptr;  // made at its first use
   CUmemoryPool current = nullptr;   // what cuMemAllocAsync takes from; null: the standard one
 };
 

@@ -11,7 +11,7 @@ namespace {
 struct Row {
   const char* name;
   void* function;
-  int since;  // who asks for an older version would get a function that is not the header's; 0: it was always so
+  int since;  // an older version would be another function than the header's; 0: the function has one version
 };
 
 // clang-format off
@@ -168,7 +168,7 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
   if (!name || !function || (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
-  // Of several versions the last that is old enough; nothing for who asks for more than the driver's own.
+  // Of several versions the last that is old enough; none for a later version than the driver's own.
   for (const Row& row : kRows) {
     if (std::strcmp(row.name, name) != 0) continue;
     if (!*function) *result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;

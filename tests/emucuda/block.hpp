@@ -8,7 +8,7 @@
 
 namespace emucuda {
 
-/// What other processes must know of a block; it stands behind the block's bytes, in its file.
+/// Describes a block for other processes; it stands behind the block's bytes, in its file.
 struct Label {
   std::uint64_t magic;
   std::uint64_t bytes;
@@ -28,16 +28,16 @@ class Block {
 
   int descriptor() const { return descriptor_; }
   const Label& label() const { return label_; }
-  /// The same in all processes.
+  /// Identical in all processes.
   std::uint64_t inode() const;
   std::size_t bytes() const { return label_.bytes; }
   /// The whole of it, in this process.
   char* alias() const { return alias_; }
 
-  /// Whether the allocation has had its turn, in whichever process.
+  /// Marks that the allocation has had its turn, for all processes.
   void come_alive() const;
   bool came_alive() const;
-  /// Of a block of another process: this one holds it until it lets go, or ends.
+  /// This process holds a block of another process until it releases it, or ends.
   void hold() const;
   void let_go() const;
   bool held_by_others() const;
@@ -60,7 +60,7 @@ struct Ticket {
 };
 
 Ticket ticket_of(const Block& block);
-/// Null if the block is gone, or its process.
+/// Null if the block was freed, or its process has ended.
 std::shared_ptr<Block> open_ticket(const Ticket& ticket);
 bool from_this_process(const Ticket& ticket);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures: what their streams are given is recorded, and not done. What cannot be recorded makes them invalid.
+// Captures: operations of their streams are recorded, and not done. An operation that cannot be recorded invalidates
+// them.
 #pragma once
 
 #include <map>
@@ -10,13 +11,13 @@
 
 namespace emucuda {
 
-/// What a capture has recorded, in order.
+/// The recorded operations of a capture, in order.
 struct Graph {
   Context& context;
   Operations operations;
 };
 
-/// What a launch does, whatever has become of the graph.
+/// The operations of a launch; the graph may be destroyed meanwhile.
 struct GraphExec {
   explicit GraphExec(std::shared_ptr<const Graph> of) : graph(std::move(of)) {}
 
@@ -25,7 +26,7 @@ struct GraphExec {
   Mark last;  // the end of the last launch, which the next one waits for
 };
 
-/// What becomes of a call that uses a stream which captures.
+/// How a call treats a stream that captures.
 enum class IfCapturing {
   record,
   refuse,  // and the capture is invalid from then on
@@ -36,7 +37,7 @@ enum class IfCapturing {
 /// This thread's, of cuThreadExchangeStreamCaptureMode.
 CUstreamCaptureMode& thread_capture_mode();
 
-/// Those that are under way, in all contexts.
+/// The active captures of all contexts.
 class Captures {
  public:
   CUresult begin(const StreamPtr& stream, CUstreamCaptureMode mode);
@@ -46,14 +47,15 @@ class Captures {
   /// Takes the operations if the stream captures.
   bool record(const StreamPtr& stream, Operations& operations);
 
-  // What stands in the way of a call. Captures for which there is an error are invalid from then on.
+  // The reason for which a call is refused. Captures that the call violates become invalid.
   CUresult use(const StreamPtr& stream, IfCapturing what);
   /// All streams of a context at once.
   CUresult use_all(const Context& context);
-  /// What CUDA calls potentially unsafe: it would not be part of the graph, and may wait for what is not done now.
+  /// For the calls that CUDA names potentially unsafe: they would not be part of the graph, and may wait for recorded
+  /// work.
   CUresult use_unsafely();
 
-  /// Those of a context that ends.
+  /// Drops the captures of a context that ends.
   void forget(const Context& context);
 
  private:

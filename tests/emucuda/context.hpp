@@ -23,7 +23,7 @@ class Context {
   int device() const { return device_; }
 
   void retain();
-  /// False if it was not retained. Who releases last, waits for all streams and frees all memory.
+  /// False if it was not retained. The last release waits for all streams and frees all memory.
   bool release();
   bool active() const { return retained_.load() > 0; }
 
@@ -43,7 +43,7 @@ class Context {
   /// host to run.
   Mark submit(const StreamPtr& stream, Operations operations, const Mark& also);
   Mark submit(const StreamPtr& stream, Work work);
-  /// What the stream's next operation would wait for, its own last one included.
+  /// The marks that the stream's next operation waits for, its own last one included.
   Marks before(const StreamPtr& stream);
   /// All that was submitted, to any stream.
   Marks everything();
@@ -52,7 +52,7 @@ class Context {
   CUresult wait_implicitly(const char* call, const Marks& marks);
   CUresult synchronize(const char* call) { return wait_implicitly(call, everything()); }
 
-  /// Whether the device had a place for one more kernel. It keeps it until it ends, whatever it does.
+  /// Takes a place of the device for one more kernel, which keeps it until the kernel ends. False: none is free.
   bool try_to_begin_kernel();
   void end_kernel();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies: who waits for them, and when they read.
+// Copies: which calls wait for them, and when they read.
 #include <numeric>
 
 #include "tests/emucuda/rig.hpp"

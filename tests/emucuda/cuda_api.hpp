@@ -4,7 +4,7 @@
 
 #pragma GCC visibility push(default)
 #include <cuda.h>
-/// What CUDA 12's header calls cuStreamGetCaptureInfo.
+/// CUDA 12's header names this cuStreamGetCaptureInfo.
 extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
                                               CUgraph* graph, const CUgraphNode** nodes, size_t* count);
 #pragma GCC visibility pop

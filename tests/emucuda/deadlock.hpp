@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who cannot go on, and says so instead of hanging.
+// Detects calls that cannot go on, and aborts instead of hanging.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace emucuda {
 /// "a stream that is parked at word 0x7f..., for the value 3".
 std::string where(const Stream& stream);
 
-/// For who is held up by a stream that the program has not ordered it behind: whether that lasts for
+/// For an operation that is held up by a stream that the program has not ordered it behind: true if that lasts for
 /// EMUCUDA_HELD_UP_MS, if that is set.
 class HeldUp {
  public:

@@ -146,7 +146,7 @@ void Driver::displace(const Range& range) {
 }
 
 void Driver::displace_of_pool(const char* call, const Range& range) {
-  // A process that is killed lets go a little after its peers have heard of that.
+  // A killed process releases its blocks a little after its peers have noticed.
   constexpr std::chrono::seconds kDying{1};
   const auto limit = std::chrono::steady_clock::now() + kDying;
   Backoff backoff;

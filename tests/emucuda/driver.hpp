@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole of it: devices, contexts, handles; and what every call of the API asks first.
+// The whole driver: devices, contexts, handles; and the checks at the start of every call of the API.
 #pragma once
 
 #include <memory>
@@ -46,7 +46,7 @@ class Driver {
   RangePtr place(Kind kind, std::shared_ptr<Block> block, Context& context, int device);
   /// Takes it out of the window.
   void displace(const Range& range);
-  /// The same of a pool's memory that `call` frees: the end of the process if others have it imported still.
+  /// Displaces a pool's memory that `call` frees; aborts the process if others have it still imported.
   void displace_of_pool(const char* call, const Range& range);
   /// All memory and streams of a context that ends.
   void forget(Context& context);
@@ -92,7 +92,7 @@ CUresult use_device(int device);
 CUresult use_context(Context*& context);
 /// For calls that CUDA calls potentially unsafe while there is a capture.
 CUresult use_context_unsafely(Context*& context);
-/// The stream behind a handle; the default streams are the current context's. What is submitted is recorded if it
+/// The stream behind a handle; the default streams are the current context's. Its work is recorded if it
 /// captures.
 CUresult use_stream(CUstream handle, StreamPtr& stream, IfCapturing what = IfCapturing::record);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulated driver exports besides CUDA's functions: kernels are host functions here, which tests register; and
-// it refuses what it is told to. For programs that know nothing of it, cuInit calls `void emucuda_kernels()` of the
-// library that EMUCUDA_KERNELS names.
+// Exports of the emulated driver besides CUDA's functions: kernels are host functions here, which tests register; and
+// it refuses operations on request. For programs that are not written for it, cuInit calls `void emucuda_kernels()` of
+// the library that EMUCUDA_KERNELS names.
 #pragma once
 
 #include <cuda.h>
@@ -21,20 +21,20 @@ void emucuda_register_kernel(const char* name, EmucudaKernel kernel);
 /// nothing.
 void emucuda_kernel_parameters(const char* name, std::size_t count, const std::size_t* bytes);
 
-/// Where this process can read and write what a device sees at `pointer`; null if that is no memory, or gone. The bytes
-/// that follow are good up to the end of the allocation, or of the mapping.
+/// The address at which this process can access the bytes that a device sees at `pointer`; null if that is no memory,
+/// or freed. The bytes that follow are good up to the end of the allocation, or of the mapping.
 void* emucuda_alias(CUdeviceptr pointer);
 
-/// Of what the calling thread gives to streams from now on, the first `taken` operations are; the next `refused` are
-/// not done, and return CUDA_ERROR_OUT_OF_MEMORY, unless `at_once` once what the stream was given before is done; then
-/// all are taken again.
+/// The first `taken` operations that the calling thread gives to streams from now on are done; the next `refused` are
+/// not done, and return CUDA_ERROR_OUT_OF_MEMORY, unless `at_once` only once the earlier operations of the stream are
+/// done; then all are taken again.
 void emucuda_refuse(unsigned taken, unsigned refused, int at_once);
 
 /// The calling thread's current context fails for good, as when a kernel has used an address that is none: it keeps
 /// `error`, what its streams were given is not done any more, and what waits on them ends.
 void emucuda_fail(CUresult error);
 
-/// What the calling thread has given the driver so far: calls of any kind, and bytes of kernels' arguments.
+/// Counts the calls of the calling thread so far, of any kind, and bytes of kernels' arguments.
 void emucuda_given(unsigned long long* calls, unsigned long long* argument_bytes);
 }
 #pragma GCC visibility pop

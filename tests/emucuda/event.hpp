@@ -11,7 +11,7 @@
 
 namespace emucuda {
 
-/// One recording. It outlives the next: who waits for it already, goes on waiting for it.
+/// One recording. It outlives the next: a stream that waits for it already still waits for it.
 struct Recording {
   std::atomic<bool> done{false};
   std::chrono::steady_clock::time_point when;  // once it is done

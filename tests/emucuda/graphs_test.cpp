@@ -22,7 +22,7 @@ class Graphs : public Gpu {
   }
 
  protected:
-  /// Of `nodes` operations, which `give` gives to the stream.
+  /// A graph of `nodes` operations, which `give` gives to the stream.
   template <class Give>
   CUgraphExec captured(CUstream s, std::size_t nodes, Give give) {
     CUgraph graph = nullptr;

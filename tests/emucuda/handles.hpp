@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's handles stand for. A handle is a number that is never used twice, and no address: a stale one
-// is found. Only pools may be asked to give theirs again (EMUCUDA_POOLS_RECYCLE).
+// The objects behind CUDA's handles. A handle is a number that is never used twice, and no address: a stale one
+// is found. Only pools can reuse their handles (EMUCUDA_POOLS_RECYCLE).
 #pragma once
 
 #include <atomic>

@@ -101,7 +101,7 @@ TEST_F(Registered, half_registered_memory_cannot_be_copied) {
 }
 
 #ifndef __SANITIZE_THREAD__
-/// A stale registration is not seen to be one: a copy moves what nobody has any more.
+/// A stale registration cannot be detected: a copy moves the old pages, which no mapping has any more.
 TEST_F(Registered, memory_that_is_shared_keeps_its_pages) {
   const auto map = [](void* at, int fixed) {
     return ::mmap(at, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | fixed, -1, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuMemCreate makes, and pools of memory.
+// Memory of cuMemCreate, and pools of memory.
 #pragma once
 
 #include <atomic>

@@ -29,7 +29,7 @@ bool Queue::holds_up(const Stream& stream) {
   return std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.stream.get() != &stream; });
 }
 
-/// Until the stream has come there. The legacy stream makes others wait which the program has not ordered.
+/// Waits until the mark is reached. The legacy stream makes others wait which the program has not ordered.
 void Queue::wait_for(const Mark& mark, const Item& item) {
   Context& context = item.stream->context;
   HeldUp held_up(context.settings.held_up);
@@ -64,7 +64,7 @@ void Queue::perform(Item& item) {
   for (const Mark& mark : item.after) wait_for(mark, item);
   turn.dawdle();
   if (stream.context.error() == CUDA_SUCCESS) stream.context.fail(item.work(turn));
-  // What it holds is gone before those who wait for it go on.
+  // Frees the memory that it holds before waiting operations go on.
   item.work = nullptr;
   stream.completed.store(item.ticket);
 }

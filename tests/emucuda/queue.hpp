@@ -19,7 +19,7 @@ class Queue {
 
   void push(Item item);
   void dawdle();
-  /// Whether others come behind this one.
+  /// True if operations of other streams are behind this one.
   bool holds_up(const Stream& stream);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests stand on: a current context on device 0, and what they ask of it.
+// The fixture of the tests: a current context on device 0, and helpers on it.
 #pragma once
 
 #include <cuda.h>
@@ -22,7 +22,7 @@ class Gpu : public testing::Test {
   ~Gpu() override;
 
  protected:
-  /// What is asked for is given back at the end of the test.
+  /// The end of the test frees the memory.
   CUdeviceptr memory(std::size_t bytes);
   CUstream stream(unsigned flags = CU_STREAM_NON_BLOCKING);
   /// A word of registered memory, 0.

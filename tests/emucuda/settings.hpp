@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment sets, read by cuInit.
+// Settings from the environment, read by cuInit.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ struct Settings {
   bool peers = true;                         // EMUCUDA_PEERS, a GPU reaches the memory of another
   std::chrono::milliseconds deadlock{5000};  // EMUCUDA_DEADLOCK_MS
   bool can_flush = false;                    // EMUCUDA_FLUSH
-  std::chrono::milliseconds held_up{0};      // EMUCUDA_HELD_UP_MS; 0: nobody looks
+  std::chrono::milliseconds held_up{0};      // EMUCUDA_HELD_UP_MS; 0: not checked
   std::size_t resident = 0;                  // EMUCUDA_RESIDENT, kernels of a device at a time; 0: any number
   bool lazy = true;                          // CUDA_MODULE_LOADING, the driver's own
   std::uint64_t slow_us = 0;                 // EMUCUDA_SLOW_US

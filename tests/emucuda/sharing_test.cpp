@@ -38,7 +38,7 @@ T unhex(const std::string& text) {
 
 class Sharing : public Gpu {
  protected:
-  /// What the child does with memory, however it came by it.
+  /// The child's use of memory, whichever way it was shared.
   void answer(CUdeviceptr pointer) {
     CUstream s = stream();
     EXPECT_OK(cuStreamWaitValue64(s, pointer, kFromParent, CU_STREAM_WAIT_VALUE_EQ));
@@ -185,7 +185,7 @@ class SharedPools : public Sharing {
     return descriptor;
   }
 
-  /// What a child needs for a piece of a pool.
+  /// Arguments that a child needs for a piece of a pool.
   static std::vector<std::string> piece(int descriptor, CUdeviceptr pointer) {
     CUmemPoolPtrExportData data{};
     EXPECT_OK(cuMemPoolExportPointer(&data, pointer));
@@ -336,7 +336,7 @@ TEST_F(SharedPools, DISABLED_use_early) {
   std::_Exit(HasFailure() ? 1 : 0);
 }
 
-// --- who frees first -------------------------------------------------------------------------------------------------
+// --- the order of freeing --------------------------------------------------------------------------------------------
 
 /// The importer's process: it says when it has the piece, and ends when the pipe is closed.
 class Importer {

@@ -17,7 +17,7 @@ class Context;
 class Queue;
 class Turn;
 
-/// What runs on a stream. Anything but success is the context's error from then on.
+/// One operation of a stream. Any result but success is the context's error from then on.
 using Work = std::function<CUresult(Turn&)>;
 using Operations = std::vector<Work>;
 
@@ -69,13 +69,13 @@ struct Item {
   Work work;
 };
 
-/// What an operation may do while it runs.
+/// The actions of an operation while it runs.
 class Turn {
  public:
   Turn(Stream& stream, Queue& queue) : stream_(stream), queue_(queue) {}
 
   Context& context() const;
-  /// A random time, where EMUCUDA_SLOW_US asks for it.
+  /// Sleeps for a random time up to EMUCUDA_SLOW_US.
   void dawdle();
   /// Waits until `ready()`, which looks at `word`. False: the word was freed, or the context has failed.
   bool park(const Piece& word, std::uintptr_t address, std::uint64_t value, const std::function<bool()>& ready);

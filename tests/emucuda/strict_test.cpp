@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a real driver may let pass, or hang at: calls that wait behind a parked stream, memory that is freed too early.
+// Mistakes that a real driver may let pass, or hang at: calls that wait behind a parked stream, memory that is freed
+// too early.
 #include <cstdlib>
 #include <thread>
 
@@ -14,7 +15,7 @@ class Deadlock : public testing::Test {
  protected:
   Deadlock() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
-  /// What there is when `stream` parks.
+  /// The state when `stream` parks.
   struct Rig {
     CUdeviceptr pointer = 0;
     void* host = nullptr;
@@ -43,7 +44,7 @@ class Deadlock : public testing::Test {
     call(rig);
   }
 
-  /// The same, where nobody may be held up either.
+  /// Like `behind_parked_stream`, with a limit for operations that are held up.
   template <class Call>
   static void beside_parked_stream(const char* setting, Call call, unsigned flags = CU_STREAM_NON_BLOCKING) {
     ::setenv("EMUCUDA_HELD_UP_MS", "100", 1);
@@ -145,7 +146,7 @@ TEST_F(Deadlock, of_kernels_that_find_no_place_is_told) {
                "emucuda: deadlock: a kernel is held up by others, which hold the whole device");
 }
 
-// --- memory that is gone ---------------------------------------------------------------------------------------------
+// --- freed memory ----------------------------------------------------------------------------------------------------
 
 class Strict : public Gpu {
  protected:

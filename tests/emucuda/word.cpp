@@ -76,7 +76,7 @@ CUresult WordOperation::wait(Turn& turn) const {
 template <class Word>
 void WordOperation::write() const {
   auto* const word = reinterpret_cast<Word*>(word_[0].at);
-  // Without the barrier, nothing before it is promised to be seen: ThreadSanitizer then finds who relies on it.
+  // Without the barrier, earlier writes may not be visible: ThreadSanitizer then finds code that relies on them.
   if (flags_ == CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) {
     __atomic_store_n(word, static_cast<Word>(value_), __ATOMIC_RELAXED);
   } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream memory operation: what was asked for, checked, and how it is done.
+// One stream memory operation: its checked arguments, and its execution.
 #pragma once
 
 #include "tests/emucuda/driver.hpp"

@@ -10,13 +10,10 @@
 #include <vector>
 
 #include "tests/emucxi/domain.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace emucxi {
 namespace {
-
-using layer::kAbsent;
-using layer::object;
 
 struct Packed {
   std::uint32_t host;
@@ -33,7 +30,7 @@ sockaddr_in unpacked(const Packed& packed) {
   return address;
 }
 
-/// As libfabric says: as much as there is room for, and how much that would have been.
+/// As libfabric specifies: copies as much as fits, and sets `bytes` to the whole size.
 int give(const sockaddr_in& address, void* to, std::size_t* bytes) {
   const Packed packed = {address.sin_addr.s_addr, address.sin_port, 0};
   const std::size_t room = *bytes;
@@ -64,38 +61,19 @@ int lookup(fid_av* handle, fi_addr_t peer, void* address, std::size_t* bytes) {
   return give(found, address, bytes);
 }
 
-int close(fid* handle) {
-  auto& addresses = object<Addresses>(handle);
-  Domain& domain = addresses.domain();
-  return domain.locked([&] {
-    if (addresses.users > 0) return -FI_EBUSY;
-    fi_close(&addresses.inner->fid);
-    delete &addresses;
-    --domain.others;
-    return 0;
-  });
-}
-
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = kAbsent,
-                  .control = kAbsent,
-                  .ops_open = kAbsent,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_av av_ops = {.size = sizeof(fi_ops_av),
-                    .insert = insert,
-                    .insertsvc = kAbsent,
-                    .insertsym = kAbsent,
-                    .remove = remove,
-                    .lookup = lookup,
-                    .straddr = kAbsent,
-                    .av_set = kAbsent};
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) { has.close = layer::close_part<Addresses>; });
+fi_ops_av av_ops = layer::calls<fi_ops_av>([](fi_ops_av& has) {
+  has.insert = insert;
+  has.remove = remove;
+  has.lookup = lookup;
+});
 
 }  // namespace
 
-Addresses::Addresses(Domain& domain, fid_av* wrapped, void* context)
-    : fid_av{{FI_CLASS_AV, context, &fid_ops}, &av_ops}, inner(wrapped), domain_(domain) {}
+Addresses::Addresses(Domain& owner, fid_av* wrapped, void* context)
+    : Part({{FI_CLASS_AV, context, &fid_ops}, &av_ops}, owner), inner(wrapped) {}
+
+Addresses::~Addresses() { fi_close(&inner->fid); }
 
 int open_addresses(fid_domain* domain, fi_av_attr* attributes, fid_av** addresses, void* context) {
   auto& owner = *static_cast<Domain*>(domain);
@@ -104,10 +82,7 @@ int open_addresses(fid_domain* domain, fi_av_attr* attributes, fid_av** addresse
   fid_av* inner = nullptr;
   if (const int bad = fi_av_open(owner.inner, &wanted, &inner, nullptr)) return bad;
   *addresses = new Addresses(owner, inner, context);
-  return owner.locked([&] {
-    ++owner.others;
-    return 0;
-  });
+  return 0;
 }
 
 int packed_name(fid_ep* inner, void* address, std::size_t* bytes) {

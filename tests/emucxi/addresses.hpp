@@ -6,23 +6,19 @@
 
 #include <cstddef>
 
+#include "tests/layer/object.hpp"
+
 namespace emucxi {
 
 class Domain;
 
-class Addresses : public fid_av {
+/// `users` are endpoints.
+class Addresses : public layer::Part<fid_av, Domain> {
  public:
-  using Fid = fid_av;
-
-  Addresses(Domain& domain, fid_av* wrapped, void* context);
-
-  Domain& domain() const { return domain_; }
+  Addresses(Domain& owner, fid_av* wrapped, void* context);
+  ~Addresses();
 
   fid_av* const inner;
-  int users = 0;  // endpoints; with the domain's lock held
-
- private:
-  Domain& domain_;
 };
 
 int open_addresses(fid_domain* domain, fi_av_attr* attributes, fid_av** addresses, void* context);

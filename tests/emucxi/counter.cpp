@@ -8,35 +8,30 @@
 
 #include "tests/emucxi/cxi.hpp"
 #include "tests/emucxi/domain.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace emucxi {
 namespace {
 
-using layer::kAbsent;
-using layer::object;
+using layer::locked;
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
-
-Counter& counter_of(fid_cntr* handle) { return *static_cast<Counter*>(handle); }
 
 // --- cxi's own calls -------------------------------------------------------------------------------------------------
 
 int set_wb_buffer(fid* handle, void* buffer, std::size_t bytes) {
   if (!buffer || bytes < sizeof(std::uint64_t)) return -FI_EINVAL;
-  auto& counter = object<Counter>(handle);
-  return counter.domain().locked([&] {
+  return locked<Counter>(handle, [&](Counter& counter) {
     counter.set_writeback(static_cast<std::atomic<std::uint64_t>*>(buffer));
     return 0;
   });
 }
 
 int get_mmio_addr(fid* handle, void** address, std::size_t* bytes) {
-  auto& counter = object<Counter>(handle);
-  return counter.domain().locked([&] {
+  return locked<Counter>(handle, [&](Counter& counter) {
     *address = counter.page();
     *bytes = sizeof(void*);  // of a pointer, not of the page: cxi says so too
-    counter.domain().stir();
+    counter.domain.stir();
     return *address ? 0 : -FI_ENOMEM;
   });
 }
@@ -46,27 +41,23 @@ CounterOps counter_ops = {set_wb_buffer, get_mmio_addr};
 // --- libfabric's calls -----------------------------------------------------------------------------------------------
 
 /// Reading makes the NIC write back.
-template <class F>
-std::uint64_t read_field(fid_cntr* handle, F field) {
-  Counter& counter = counter_of(handle);
-  return counter.domain().locked([&] {
+std::uint64_t read(fid_cntr* handle) {
+  return locked<Counter>(&handle->fid, [](const Counter& counter) {
     counter.write_back();
-    return field(counter);
+    return counter.success();
   });
 }
 
-std::uint64_t read(fid_cntr* handle) {
-  return read_field(handle, [](const Counter& counter) { return counter.success(); });
-}
-
 std::uint64_t readerr(fid_cntr* handle) {
-  return read_field(handle, [](const Counter& counter) { return counter.failure(); });
+  return locked<Counter>(&handle->fid, [](const Counter& counter) {
+    counter.write_back();
+    return counter.failure();
+  });
 }
 
 int change(fid_cntr* handle, void (Counter::*how)(std::uint64_t), std::uint64_t value, std::uint64_t most) {
   if (value > most) return -FI_EINVAL;
-  Counter& counter = counter_of(handle);
-  return counter.domain().locked([&] {
+  return locked<Counter>(&handle->fid, [&](Counter& counter) {
     (counter.*how)(value);
     return 0;
   });
@@ -77,38 +68,24 @@ int set(fid_cntr* handle, std::uint64_t value) { return change(handle, &Counter:
 int adderr(fid_cntr* handle, std::uint64_t value) { return change(handle, &Counter::add_failures, value, kFailureMax); }
 int seterr(fid_cntr* handle, std::uint64_t value) { return change(handle, &Counter::set_failures, value, kFailureMax); }
 
-int close(fid* handle) {
-  auto& counter = object<Counter>(handle);
-  Domain& domain = counter.domain();
-  return domain.locked([&] {
-    if (counter.users > 0) return -FI_EBUSY;
-    domain.forget(counter);
-    delete &counter;
-    return 0;
-  });
-}
-
 int ops_open(fid*, const char* name, std::uint64_t, void** ops, void*) {
   if (std::strcmp(name, kCounterOps) != 0) return -FI_EINVAL;
   *ops = &counter_ops;
   return 0;
 }
 
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = kAbsent,
-                  .control = kAbsent,
-                  .ops_open = ops_open,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_cntr cntr_ops = {.size = sizeof(fi_ops_cntr),
-                        .read = read,
-                        .readerr = readerr,
-                        .add = add,
-                        .set = set,
-                        .wait = kAbsent,
-                        .adderr = adderr,
-                        .seterr = seterr};
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+  has.close = layer::close_part<Counter>;
+  has.ops_open = ops_open;
+});
+fi_ops_cntr cntr_ops = layer::calls<fi_ops_cntr>([](fi_ops_cntr& has) {
+  has.read = read;
+  has.readerr = readerr;
+  has.add = add;
+  has.set = set;
+  has.adderr = adderr;
+  has.seterr = seterr;
+});
 
 bool acceptable(const fi_cntr_attr& attributes) {
   const fi_wait_obj wait = attributes.wait_obj;
@@ -118,16 +95,18 @@ bool acceptable(const fi_cntr_attr& attributes) {
 
 }  // namespace
 
-Counter::Counter(Domain& domain, void* context)
-    : fid_cntr{{FI_CLASS_CNTR, context, &fid_ops}, &cntr_ops}, domain_(domain) {}
+Counter::Counter(Domain& owner, void* context) : Part({{FI_CLASS_CNTR, context, &fid_ops}, &cntr_ops}, owner) {
+  domain.counters.push_back(this);
+}
 
 Counter::~Counter() {
+  domain.forget(*this);
   if (page_) ::munmap(page_, page_bytes());
 }
 
 void Counter::add(std::uint64_t more) {
   success_ = (success_ + more) & kSuccessMax;
-  domain_.fire(*this);
+  domain.fire(*this);
 }
 
 void Counter::add_failures(std::uint64_t more) { set_failures((failure_ + more) & kFailureMax); }
@@ -135,17 +114,17 @@ void Counter::add_failures(std::uint64_t more) { set_failures((failure_ + more) 
 void Counter::set(std::uint64_t value) {
   success_ = value;
   if (value == 0) write_back();
-  domain_.fire(*this);
+  domain.fire(*this);
 }
 
 void Counter::set_failures(std::uint64_t value) {
   const bool first = failure_ == 0 && value != 0;
   failure_ = value;
   if (first || value == 0) write_back();
-  domain_.fire(*this);
+  domain.fire(*this);
 }
 
-void Counter::write_back() {
+void Counter::write_back() const {
   if (writeback_) writeback_->store(kWritten | failure_ << 48 | success_, std::memory_order_release);
 }
 
@@ -167,7 +146,7 @@ void* Counter::page() {
 bool Counter::take_stores() {
   const auto taken = [&](std::size_t offset, std::uint64_t nothing) {
     auto& stored = word(offset);
-    // Looked at first: an exchange would take the line from who stores, every time.
+    // Loads first: an exchange would take the cache line from the storing thread every time.
     return stored.load(std::memory_order_relaxed) == nothing ? nothing : stored.exchange(nothing);
   };
   const std::uint64_t reset = taken(kResetAt, kNoReset);
@@ -188,10 +167,8 @@ std::atomic<std::uint64_t>& Counter::word(std::size_t offset) const {
 int open_counter(fid_domain* domain, fi_cntr_attr* attributes, fid_cntr** counter, void* context) {
   if (attributes && !acceptable(*attributes)) return -FI_ENOSYS;
   auto& owner = *static_cast<Domain*>(domain);
-  auto* const opened = new Counter(owner, context);
-  *counter = opened;
   return owner.locked([&] {
-    owner.counters.push_back(opened);
+    *counter = new Counter(owner, context);
     return 0;
   });
 }

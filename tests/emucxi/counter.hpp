@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counter: two fields, what they trigger, a page that takes stores, and a word that it is written back to.
+// A counter: two fields, the work that they trigger, a page that takes stores, and a word for writebacks.
 #pragma once
 
 #include <rdma/fi_eq.h>
@@ -10,20 +10,17 @@
 #include <map>
 
 #include "tests/emucxi/work.hpp"
+#include "tests/layer/object.hpp"
 
 namespace emucxi {
 
-/// Everything with the domain's lock held.
-class Counter : public fid_cntr {
+/// `users` are regions and endpoints that count on it.
+class Counter : public layer::Part<fid_cntr, Domain> {
  public:
-  using Fid = fid_cntr;
-
-  Counter(Domain& domain, void* context);
+  /// With the domain's lock held.
+  Counter(Domain& owner, void* context);
   ~Counter();
-  Counter(const Counter&) = delete;
-  Counter& operator=(const Counter&) = delete;
 
-  Domain& domain() const { return domain_; }
   std::uint64_t success() const { return success_; }
   std::uint64_t failure() const { return failure_; }
 
@@ -32,25 +29,22 @@ class Counter : public fid_cntr {
   void set(std::uint64_t value);
   void set_failures(std::uint64_t value);
 
-  /// Stores both fields where the program wants them.
-  void write_back();
+  /// Stores both fields in the word of the program.
+  void write_back() const;
   void set_writeback(std::atomic<std::uint64_t>* word);
 
-  /// The page, mapped when first asked for; null if there is no memory.
+  /// The page, mapped by the first call; null if there is no memory.
   void* page();
   bool has_page() const { return page_ != nullptr; }
-  /// Takes what was stored into the page. False: nothing.
+  /// Takes the words that were stored into the page. False: there were none.
   bool take_stores();
 
-  /// What it triggers, by threshold, and in the order of queueing where thresholds are the same.
+  /// The work that it triggers, by threshold; work of one threshold is in the order of queueing.
   std::multimap<std::uint64_t, Work> armed;
-  /// Regions and endpoints that count on it.
-  int users = 0;
 
  private:
   std::atomic<std::uint64_t>& word(std::size_t offset) const;
 
-  Domain& domain_;
   std::uint64_t success_ = 0;
   std::uint64_t failure_ = 0;
   std::byte* page_ = nullptr;

@@ -145,7 +145,7 @@ TEST_F(Counter, work_with_writeback_writes_the_trigger_back_when_its_completion_
   put.set_flags(kWriteback);
   ASSERT_EQ(put.write(source, target).queue(), 0);
   fi_cntr_add(counter.get(), 1);
-  ASSERT_TRUE(eventually([&] { return word == written(2); }));  // nobody reads the counter
+  ASSERT_TRUE(eventually([&] { return word == written(2); }));  // without a read of the counter
   expect_payload(target.bytes, 1);
 }
 

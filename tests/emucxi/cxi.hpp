@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cxi offers beyond libfabric's own interface, as far as it is emulated: names, numbers and structures that a user
-// of cxi's extensions meets. Stated here, because libfabric installs cxi's header only where cxi itself was built.
+// The emulated part of cxi's extensions of libfabric: their names, numbers and structures. Written out here, because
+// libfabric installs cxi's header only where cxi itself was built.
 #pragma once
 
 #include <rdma/fi_endpoint.h>
@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kFailureMax = (std::uint64_t{1} << 7) - 1;
 /// Set in the word that a writeback stores, above success (48 bits) and failure (7 bits).
 inline constexpr std::uint64_t kWritten = std::uint64_t{1} << 63;
 
-/// Where a counter's page takes stores, in bytes.
+/// Offsets in a counter's page that take stores, in bytes.
 inline constexpr std::size_t kAddAt = 0;
 inline constexpr std::size_t kAddFailureAt = 64;
 inline constexpr std::size_t kResetAt = 128;

@@ -7,9 +7,7 @@
 #include <chrono>
 
 #include "tests/emucxi/counter.hpp"
-#include "tests/emucxi/domain_ops.hpp"
 #include "tests/emucxi/endpoint.hpp"
-#include "tests/emucxi/fabric.hpp"
 #include "tests/emucxi/queue.hpp"
 #include "tests/emucxi/region.hpp"
 
@@ -17,13 +15,11 @@ namespace emucxi {
 
 using Clock = std::chrono::steady_clock;
 
-Domain::Domain(Fabric& owner, const fi_info& info, const Settings& set, fid_domain* wrapped, void* context)
-    : fid_domain{}, fabric(owner), settings(set), provider_keys((info.domain_attr->mr_mode & FI_MR_PROV_KEY) != 0),
-      traffic_class(info.domain_attr->tclass ? info.domain_attr->tclass : std::uint32_t{FI_TC_BEST_EFFORT}),
-      inner(wrapped), inner_info(*owner.inner_info) {
-  fid = {FI_CLASS_DOMAIN, context, nullptr};
+Domain::Domain(layer::Fabric& owner, const fi_info& info, const Settings& set, fid_domain* wrapped, void* context)
+    : layer::Domain(owner, wrapped, {{FI_CLASS_DOMAIN, context, nullptr}, nullptr, nullptr}), settings(set),
+      provider_keys((info.domain_attr->mr_mode & FI_MR_PROV_KEY) != 0),
+      traffic_class(info.domain_attr->tclass ? info.domain_attr->tclass : std::uint32_t{FI_TC_BEST_EFFORT}) {
   set_domain_ops(*this);
-  ++fabric.domains;
   nic_ = std::thread([this] { play(); });
 }
 
@@ -34,8 +30,6 @@ Domain::~Domain() {
     stirred_.notify_all();
   }
   nic_.join();
-  fi_close(&inner->fid);
-  --fabric.domains;
 }
 
 // --- work that waits -------------------------------------------------------------------------------------------------
@@ -86,7 +80,7 @@ void Domain::fire(Counter& counter) {
   }
 }
 
-void Domain::run_ready() {
+void Domain::after_call() {
   while (!ready_.empty()) {
     stir();
     if (!run(ready_.front())) return;  // the network is full: the thread tries again
@@ -94,7 +88,6 @@ void Domain::run_ready() {
   }
 }
 
-/// False: to be tried again.
 bool Domain::run(Work& work) {
   switch (work.action) {
     case Work::Action::add: work.counter->add(work.value); return true;
@@ -137,9 +130,8 @@ void Domain::flush() {
   std::this_thread::sleep_for(settings.flush);
 }
 
-// --- what goes away --------------------------------------------------------------------------------------------------
+// --- cancelled work --------------------------------------------------------------------------------------------------
 
-/// Cancels the waiting work that `dropped` tells, in silence, as cxi does.
 template <class Dropped>
 void Domain::drop(Dropped dropped) {
   const auto gone = [&](const Work& work) {
@@ -176,7 +168,6 @@ void Domain::stir() {
   stirred_.notify_one();
 }
 
-/// Whether things happen that nobody stirs for.
 bool Domain::must_poll() const {
   return !ready_.empty() ||
          std::any_of(counters.begin(), counters.end(), [](const Counter* one) { return one->has_page(); }) ||
@@ -184,17 +175,16 @@ bool Domain::must_poll() const {
          std::any_of(endpoints.begin(), endpoints.end(), [](const Endpoint* one) { return one->waits_for_network(); });
 }
 
-/// Looks everywhere once. False: there was nothing.
 bool Domain::turn() {
   bool found = !ready_.empty();
   for (Counter* const counter : counters) found |= counter->has_page() && counter->take_stores();
   for (Region* const region : regions) found |= region->counts() && region->poll();
   for (Endpoint* const endpoint : endpoints) found |= endpoint->poll();
-  run_ready();
+  after_call();
   return found || std::exchange(stir_, false);
 }
 
-/// Yields for a while after there was something to do; then sleeps, longer and longer.
+/// Yields for a while after the last work, then sleeps, longer and longer.
 void Domain::play() {
   constexpr auto kAwake = std::chrono::milliseconds(1);
   constexpr auto kLongestNap = std::chrono::microseconds(500);

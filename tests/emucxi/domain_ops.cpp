@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls on a domain, as libfabric's inline functions find them.
-#include "tests/emucxi/domain_ops.hpp"
-
 #include <string_view>
 
 #include "tests/emucxi/addresses.hpp"
@@ -9,23 +7,15 @@
 #include "tests/emucxi/cxi.hpp"
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/endpoint.hpp"
-#include "tests/emucxi/fabric.hpp"
 #include "tests/emucxi/queue.hpp"
 #include "tests/emucxi/region.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace emucxi {
 namespace {
 
 using layer::kAbsent;
 using layer::object;
-
-int close(fid* handle) {
-  auto& domain = object<Domain>(handle);
-  if (domain.locked([&] { return domain.in_use(); })) return -FI_EBUSY;
-  delete &domain;
-  return 0;
-}
 
 int control(fid* handle, int command, void* argument) {
   auto& domain = object<Domain>(handle);
@@ -42,42 +32,34 @@ int get_dwq_depth(fid* handle, std::size_t* depth) {
   return 0;
 }
 
-DomainOps domain_ops = {.cntr_read = kAbsent,
-                        .topology = kAbsent,
-                        .enable_hybrid_mr_desc = kAbsent,
-                        .ep_get_unexp_msgs = kAbsent,
-                        .get_dwq_depth = get_dwq_depth,
-                        .enable_mr_match_events = kAbsent,
-                        .enable_optimized_mrs = kAbsent};
+DomainOps cxi_ops = {.cntr_read = kAbsent,
+                     .topology = kAbsent,
+                     .enable_hybrid_mr_desc = kAbsent,
+                     .ep_get_unexp_msgs = kAbsent,
+                     .get_dwq_depth = get_dwq_depth,
+                     .enable_mr_match_events = kAbsent,
+                     .enable_optimized_mrs = kAbsent};
 
 int ops_open(fid*, const char* name, std::uint64_t, void** ops, void*) {
   const std::string_view asked = name;
   const std::string_view family = kDomainOps;
   if (asked.size() != family.size() + 1 || !asked.starts_with(family)) return -FI_EINVAL;
   if (asked.back() < '1' || asked.back() > '6') return -FI_EINVAL;
-  *ops = &domain_ops;
+  *ops = &cxi_ops;
   return 0;
 }
 
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = kAbsent,
-                  .control = control,
-                  .ops_open = ops_open,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_domain calls = {.size = sizeof(fi_ops_domain),
-                       .av_open = open_addresses,
-                       .cq_open = open_queue,
-                       .endpoint = open_endpoint,
-                       .scalable_ep = kAbsent,
-                       .cntr_open = open_counter,
-                       .poll_open = kAbsent,
-                       .stx_ctx = kAbsent,
-                       .srx_ctx = kAbsent,
-                       .query_atomic = kAbsent,
-                       .query_collective = kAbsent,
-                       .endpoint2 = kAbsent};
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+  has.close = layer::close<Domain>;
+  has.control = control;
+  has.ops_open = ops_open;
+});
+fi_ops_domain calls = layer::calls<fi_ops_domain>([](fi_ops_domain& has) {
+  has.av_open = open_addresses;
+  has.cq_open = open_queue;
+  has.endpoint = open_endpoint;
+  has.cntr_open = open_counter;
+});
 
 }  // namespace
 
@@ -91,9 +73,9 @@ int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* co
   if (!(info->domain_attr->mr_mode & FI_MR_ENDPOINT)) return -FI_EINVAL;
   const std::optional<Settings> settings = settings_from_environment();
   if (!settings) return -FI_EINVAL;
-  auto& owner = *static_cast<Fabric*>(fabric);
+  auto& owner = *static_cast<layer::Fabric*>(fabric);
   fid_domain* inner = nullptr;
-  if (const int bad = fi_domain(owner.inner, owner.inner_info, &inner, nullptr)) return bad;
+  if (const int bad = fi_domain(owner.inner, owner.inner_info.get(), &inner, nullptr)) return bad;
   *domain = new Domain(owner, *info, *settings, inner, context);
   return 0;
 }
@@ -102,9 +84,7 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
   if (info->ep_attr && info->ep_attr->type != FI_EP_RDM) return -FI_EINVAL;
   auto& owner = *static_cast<Domain*>(domain);
   return owner.locked([&] {
-    auto* const opened = new Endpoint(owner, *info, context);
-    owner.endpoints.push_back(opened);
-    *endpoint = opened;
+    *endpoint = new Endpoint(owner, *info, context);
     return 0;
   });
 }

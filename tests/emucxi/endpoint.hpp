@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An endpoint: an endpoint of `sockets`, the requests that its operations hold, and what they count on.
+// An endpoint: an endpoint of `sockets`, the requests that its operations hold, and their completion counters.
 #pragma once
 
 #include <rdma/fi_endpoint.h>
@@ -10,23 +10,20 @@
 #include <unordered_map>
 
 #include "tests/emucxi/work.hpp"
+#include "tests/layer/object.hpp"
 
 namespace emucxi {
 
 class Addresses;
 class Queue;
 
-/// Everything but construction with the domain's lock held.
-class Endpoint : public fid_ep {
+/// `users` are regions.
+class Endpoint : public layer::Part<fid_ep, Domain> {
  public:
-  using Fid = fid_ep;
-
-  Endpoint(Domain& domain, const fi_info& info, void* context);
+  /// With the domain's lock held.
+  Endpoint(Domain& owner, const fi_info& info, void* context);
   ~Endpoint();
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
 
-  Domain& domain() const { return domain_; }
   std::uint64_t caps() const { return caps_; }
   std::uint32_t traffic_class() const { return traffic_class_; }
   bool enabled() const { return enabled_; }
@@ -39,34 +36,30 @@ class Endpoint : public fid_ep {
 
   bool knows(fi_addr_t peer) const;
 
-  /// One of the requests that a software NIC driver has, back when software reads the completion queue.
+  /// Takes one of the requests that a software NIC driver has. Reading the completion queue returns it.
   bool take_request();
   void give_back_request() { --requests_; }
 
-  /// Begins an operation that does not wait for a counter. Keeps it, unless it returns an error.
+  /// Begins an operation that does not wait for a counter.
   ssize_t begin(std::unique_ptr<Transfer> transfer, std::uint64_t flags);
   std::uint64_t default_flags() const { return default_flags_; }
 
-  /// To the network: 0, -FI_EAGAIN if that is full, or an error. It owns the transfer until it is over, if 0.
+  /// Passes a transfer to the network: 0, -FI_EAGAIN if the network is full, or an error. Takes the transfer if 0.
   ssize_t send(std::unique_ptr<Transfer>& transfer);
-  /// What has come back from the network. False: nothing.
+  /// Handles the completions of the network. False: there were none.
   bool poll();
   bool waits_for_network() const { return !in_flight_.empty(); }
   Queue* transmit_queue() const { return transmit_queue_; }
 
-  /// What is on its way counts there no more.
+  /// Transfers in flight do not count on it any more.
   void forget(const Counter& counter);
-
-  /// Regions.
-  int users = 0;
 
  private:
   int open_inner();
   ssize_t send_rma(Transfer& transfer) const;
   ssize_t send_atomic(Transfer& transfer) const;
-  void over(void* context, int error);
+  void complete(void* context, int error);
 
-  Domain& domain_;
   std::uint64_t caps_;
   std::uint32_t traffic_class_;
   std::uint64_t default_flags_;
@@ -82,6 +75,9 @@ class Endpoint : public fid_ep {
   fid_cq* inner_queue_ = nullptr;
   std::unordered_map<void*, std::unique_ptr<Transfer>> in_flight_;
 };
+
+/// Fills in the tables of calls that libfabric's inline functions use.
+void set_endpoint_ops(Endpoint& endpoint);
 
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
 

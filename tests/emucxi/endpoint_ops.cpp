@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls on an endpoint, as libfabric's inline functions find them.
-#include "tests/emucxi/endpoint_ops.hpp"
-
 #include <rdma/fi_cm.h>
 
 #include <memory>
@@ -11,13 +9,12 @@
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/endpoint.hpp"
 #include "tests/emucxi/queue.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/message.hpp"
 #include "tests/layer/tables.hpp"
 
 namespace emucxi {
 namespace {
 
-using layer::kAbsent;
 using layer::object;
 
 Endpoint& endpoint_of(fid_ep* handle) { return *static_cast<Endpoint*>(handle); }
@@ -25,7 +22,7 @@ Endpoint& endpoint_of(fid_ep* handle) { return *static_cast<Endpoint*>(handle); 
 constexpr std::uint64_t kMessageFlags =
     FI_COMPLETION | FI_MORE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
-/// Begins what `check` accepts and fills in.
+/// Begins the transfer that `check` accepts and fills in.
 template <class Check>
 ssize_t begin(fid_ep* handle, fi_op_type kind, std::uint64_t flags, std::uint64_t allowed, Check check) {
   if (flags & ~allowed) return -FI_EBADFLAGS;
@@ -33,7 +30,7 @@ ssize_t begin(fid_ep* handle, fi_op_type kind, std::uint64_t flags, std::uint64_
   transfer->kind = kind;
   if (const int bad = check(*transfer)) return bad;
   Endpoint& endpoint = endpoint_of(handle);
-  return endpoint.domain().locked([&] { return endpoint.begin(std::move(transfer), flags); });
+  return endpoint.domain.locked([&] { return endpoint.begin(std::move(transfer), flags); });
 }
 
 // --- remote memory ---------------------------------------------------------------------------------------------------
@@ -46,14 +43,7 @@ ssize_t rma(fid_ep* handle, fi_op_type kind, const void* buffer, std::size_t byt
             std::uint64_t offset, std::uint64_t key, void* context, std::uint64_t flags) {
   const iovec local = {const_cast<void*>(buffer), bytes};
   const fi_rma_iov remote = {offset, bytes, key};
-  fi_msg_rma message{};
-  message.msg_iov = &local;
-  message.iov_count = 1;
-  message.addr = peer;
-  message.rma_iov = &remote;
-  message.rma_iov_count = 1;
-  message.context = context;
-  return rma(handle, kind, message, flags, ~std::uint64_t{0});
+  return rma(handle, kind, layer::message(local, remote, peer, context), flags, ~std::uint64_t{0});
 }
 
 ssize_t read(fid_ep* handle, void* buffer, std::size_t bytes, void*, fi_addr_t peer, std::uint64_t offset,
@@ -79,16 +69,13 @@ ssize_t inject(fid_ep* handle, const void* buffer, std::size_t bytes, fi_addr_t 
   return rma(handle, FI_OP_WRITE, buffer, bytes, peer, offset, key, nullptr, FI_INJECT);
 }
 
-fi_ops_rma rma_ops = {.size = sizeof(fi_ops_rma),
-                      .read = read,
-                      .readv = kAbsent,
-                      .readmsg = readmsg,
-                      .write = write,
-                      .writev = kAbsent,
-                      .writemsg = writemsg,
-                      .inject = inject,
-                      .writedata = kAbsent,
-                      .injectdata = kAbsent};
+fi_ops_rma rma_ops = layer::calls<fi_ops_rma>([](fi_ops_rma& has) {
+  has.read = read;
+  has.readmsg = readmsg;
+  has.write = write;
+  has.writemsg = writemsg;
+  has.inject = inject;
+});
 
 // --- atomics ---------------------------------------------------------------------------------------------------------
 
@@ -115,26 +102,16 @@ ssize_t compare_atomicmsg(fid_ep* handle, const fi_msg_atomic* message, const fi
   return atomic(handle, FI_OP_COMPARE_ATOMIC, *message, &fetch, &compare, flags);
 }
 
-fi_ops_atomic atomic_ops = {.size = sizeof(fi_ops_atomic),
-                            .write = kAbsent,
-                            .writev = kAbsent,
-                            .writemsg = atomicmsg,
-                            .inject = kAbsent,
-                            .readwrite = kAbsent,
-                            .readwritev = kAbsent,
-                            .readwritemsg = fetch_atomicmsg,
-                            .compwrite = kAbsent,
-                            .compwritev = kAbsent,
-                            .compwritemsg = compare_atomicmsg,
-                            .writevalid = kAbsent,
-                            .readwritevalid = kAbsent,
-                            .compwritevalid = kAbsent};
+fi_ops_atomic atomic_ops = layer::calls<fi_ops_atomic>([](fi_ops_atomic& has) {
+  has.writemsg = atomicmsg;
+  has.readwritemsg = fetch_atomicmsg;
+  has.compwritemsg = compare_atomicmsg;
+});
 
 // --- set-up ----------------------------------------------------------------------------------------------------------
 
 int bind(fid* handle, fid* other, std::uint64_t flags) {
-  auto& endpoint = object<Endpoint>(handle);
-  return endpoint.domain().locked([&] {
+  return layer::locked<Endpoint>(handle, [&](Endpoint& endpoint) {
     switch (other->fclass) {
       case FI_CLASS_CQ: return endpoint.bind(object<Queue>(other), flags);
       case FI_CLASS_CNTR: return endpoint.bind(object<Counter>(other), flags);
@@ -144,37 +121,18 @@ int bind(fid* handle, fid* other, std::uint64_t flags) {
   });
 }
 
-int control(fid* handle, int command, void*) {
-  if (command != FI_ENABLE) return -FI_ENOSYS;
-  auto& endpoint = object<Endpoint>(handle);
-  return endpoint.domain().locked([&] { return endpoint.enable(); });
-}
-
-int close(fid* handle) {
-  auto& endpoint = object<Endpoint>(handle);
-  Domain& domain = endpoint.domain();
-  return domain.locked([&] {
-    if (endpoint.users > 0) return -FI_EBUSY;
-    domain.forget(endpoint);
-    delete &endpoint;
-    return 0;
-  });
-}
-
 int getname(fid_t handle, void* address, std::size_t* bytes) {
   auto& endpoint = object<Endpoint>(handle);
   if (!endpoint.enabled()) return -FI_EOPBADSTATE;
   return packed_name(endpoint.inner(), address, bytes);
 }
 
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = bind,
-                  .control = control,
-                  .ops_open = kAbsent,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_cm cm_ops = layer::cm_with(getname);
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+  has.close = layer::close_part<Endpoint>;
+  has.bind = bind;
+  has.control = layer::enable<Endpoint>;
+});
+fi_ops_cm cm_ops = layer::calls<fi_ops_cm>([](fi_ops_cm& has) { has.getname = getname; });
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include <cstring>
-#include <string_view>
+#include <utility>
 
 #include "tests/emucxi/cxi.hpp"
 #include "tests/emucxi/settings.hpp"
@@ -19,9 +19,10 @@ constexpr std::uint64_t kCaps = FI_RMA | FI_ATOMIC | FI_TRIGGER | FI_RMA_EVENT |
 constexpr std::uint64_t kOrders = FI_ORDER_SAS | FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAR |
                                   FI_ORDER_ATOMIC_WAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_RAR;
 
-bool names(const char* asked, std::string_view ours) { return !asked || asked == ours; }
+using layer::names;
 
-/// The modes that a program has to say it can live with. cxi adds FI_MR_ALLOCATED for who says FI_MR_ENDPOINT alone.
+/// True if a program supports the modes that cxi requires. cxi adds FI_MR_ALLOCATED if a program hints FI_MR_ENDPOINT
+/// alone.
 bool can_register(int modes) { return modes == FI_MR_ENDPOINT || (modes & FI_MR_ENDPOINT && modes & FI_MR_ALLOCATED); }
 
 bool fits(const fi_domain_attr& domain) {
@@ -54,7 +55,7 @@ int check_source(const char* node, const char* service, std::uint64_t flags) {
   return node && !service && flags & FI_SOURCE && names(node, kDomain) ? 0 : -FI_EINVAL;
 }
 
-/// FI_RMA_EVENT is only for who asks; ways are for who asks for none.
+/// FI_RMA_EVENT is granted only if hinted; all directions of reads and writes if none is hinted.
 std::uint64_t granted_caps(const fi_info* hints) {
   if (!hints || !hints->caps) return kCaps & ~FI_RMA_EVENT;
   const std::uint64_t ways = hints->caps & kWays ? hints->caps & kWays : kWays;
@@ -113,32 +114,25 @@ int get_info(std::uint32_t, const char* node, const char* service, std::uint64_t
   if (const int bad = check_source(node, service, flags)) return bad;
   const std::optional<Settings> settings = settings_from_environment();
   if (!settings || (hints && !fits(*hints, *settings))) return -FI_ENODATA;
-  fi_info* const below = info_of_sockets();
-  if (!below) return -FI_ENODATA;
-  fi_freeinfo(below);
+  if (!info_of_sockets()) return -FI_ENODATA;
 
-  fi_info* const given = fi_allocinfo();
+  layer::Info given(fi_allocinfo());
   given->caps = granted_caps(hints);
   given->addr_format = FI_ADDR_CXI;
   given->fabric_attr->name = ::strdup(kProvider);
   describe_domain(*given->domain_attr, hints ? hints->domain_attr : nullptr);
   describe_data_path(*given, hints, *settings);
-  *info = given;
+  *info = given.release();
   return 0;
 }
 
-fi_info* info_of_sockets() {
-  fi_info* const hints = fi_allocinfo();
+layer::Info info_of_sockets() {
+  layer::Info hints(fi_allocinfo());
   hints->caps = FI_RMA | FI_ATOMIC | FI_RMA_EVENT;
   hints->mode = ~std::uint64_t{0};
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->fabric_attr->prov_name = ::strdup("sockets");
   hints->tx_attr->msg_order = FI_ORDER_WAW;
   hints->domain_attr->data_progress = FI_PROGRESS_AUTO;  // as a NIC does
-  fi_info* found = nullptr;
-  const int bad = fi_getinfo(FI_VERSION(1, 15), "127.0.0.1", nullptr, FI_SOURCE, hints, &found);
-  fi_freeinfo(hints);
-  return bad ? nullptr : found;
+  return layer::info_below("sockets", std::move(hints));
 }
 
 }  // namespace emucxi

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be had, and what cannot.
+// Information on the provider, by the rules of cxi.
 #pragma once
 
 #include <rdma/fabric.h>
 
 #include <cstddef>
 #include <cstdint>
+
+#include "tests/layer/info.hpp"
 
 namespace emucxi {
 
@@ -15,7 +17,7 @@ inline constexpr std::size_t kInjectSize = 192;
 int get_info(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
              fi_info** info);
 
-/// Of the provider below, to be freed with fi_freeinfo; null if it is not there.
-fi_info* info_of_sockets();
+/// Describes the provider below; null if it is missing.
+layer::Info info_of_sockets();
 
 }  // namespace emucxi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fi_getinfo gives, and what it refuses.
+// Results and refusals of fi_getinfo.
 #include <string>
 
 #include "tests/emucxi/rig.hpp"

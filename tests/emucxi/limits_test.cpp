@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What there is only so much of: requests of an endpoint, entries of the trigger list. And flushing, which frees them.
+// Limited resources: requests of an endpoint, entries of the trigger list. And flushing, which frees them.
 #include "tests/emucxi/rig.hpp"
 
 namespace emucxi::test {

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kBytes = 8192;
 constexpr std::size_t kSlots = 4;
 constexpr std::uint64_t kPuts = 100;
-/// What the two share besides the fabric.
+/// Memory that the two processes share besides the fabric.
 struct Shared {
   struct Side {
     std::atomic<bool> ready;
@@ -44,7 +44,7 @@ class Side {
     }
     ASSERT_TRUE(reaches(done_, kPuts));
     expect_counts(trigger_, kPuts);
-    // A process that has left answers nobody.
+    // A process that has left does not acknowledge writes.
     ASSERT_TRUE(eventually([&] { return other_.checked.load() == kPuts; }));
   }
 

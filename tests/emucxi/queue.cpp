@@ -16,16 +16,6 @@ std::uint64_t kind_flags(const Transfer& transfer) {
 
 }  // namespace
 
-Queue::Queue(Domain& domain, const fi_cq_attr& attributes, int descriptor, void* context)
-    : layer::Queue(attributes, descriptor, context), domain_(domain) {}
-
-void Queue::locked(const std::function<void()>& call) {
-  domain_.locked([&] {
-    call();
-    return 0;
-  });
-}
-
 void Queue::finished(std::unique_ptr<Transfer> transfer, int error) {
   finished_.push_back({std::move(transfer), error});
   announce();
@@ -47,28 +37,14 @@ void Queue::progress() {
 
 void Queue::forget(const Endpoint& endpoint) {
   std::erase_if(finished_, [&](const Finished& one) { return one.transfer->endpoint == &endpoint; });
-  std::erase(endpoints, &endpoint);
-}
-
-int Queue::close() {
-  return domain_.locked([&] {
-    if (!endpoints.empty()) return -FI_EBUSY;
-    --domain_.others;
-    delete this;
-    return 0;
-  });
 }
 
 int open_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context) {
   const fi_cq_attr wanted = attributes ? *attributes : fi_cq_attr{};
   const int descriptor = layer::wait_descriptor(wanted.wait_obj);
   if (descriptor < -1) return descriptor;
-  auto& owner = *static_cast<Domain*>(domain);
-  *queue = new Queue(owner, wanted, descriptor, context);
-  return owner.locked([&] {
-    ++owner.others;
-    return 0;
-  });
+  *queue = new Queue(*static_cast<Domain*>(domain), wanted, descriptor, context);
+  return 0;
 }
 
 }  // namespace emucxi

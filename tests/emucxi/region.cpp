@@ -6,12 +6,11 @@
 #include "tests/emucxi/counter.hpp"
 #include "tests/emucxi/domain.hpp"
 #include "tests/emucxi/endpoint.hpp"
-#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace emucxi {
 namespace {
 
-using layer::kAbsent;
 using layer::object;
 
 constexpr std::uint64_t kRemote = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -30,9 +29,7 @@ int reg_attributes(fid* handle, const fi_mr_attr* attributes, std::uint64_t flag
       if (wanted.requested_key > kClientKeyMax) return -FI_EKEYREJECTED;
       if (!domain.keys.insert(wanted.requested_key).second) return -FI_ENOKEY;
     }
-    auto* const made = new Region(domain, wanted, flags);
-    domain.regions.push_back(made);
-    *region = made;
+    *region = new Region(domain, wanted, flags);
     return 0;
   });
 }
@@ -51,8 +48,7 @@ int reg(fid* handle, const void* memory, std::size_t bytes, std::uint64_t access
 }
 
 int bind(fid* handle, fid* other, std::uint64_t flags) {
-  auto& region = object<Region>(handle);
-  return region.domain().locked([&] {
+  return layer::locked<Region>(handle, [&](Region& region) {
     switch (other->fclass) {
       case FI_CLASS_EP: return region.bind(object<Endpoint>(other));
       case FI_CLASS_CNTR: return region.bind(object<Counter>(other), flags);
@@ -61,49 +57,37 @@ int bind(fid* handle, fid* other, std::uint64_t flags) {
   });
 }
 
-int control(fid* handle, int command, void*) {
-  if (command != FI_ENABLE) return -FI_EINVAL;
-  auto& region = object<Region>(handle);
-  return region.domain().locked([&] { return region.enable(); });
-}
-
-int close(fid* handle) {
-  auto& region = object<Region>(handle);
-  Domain& domain = region.domain();
-  return domain.locked([&] {
-    domain.regions.remove(&region);
-    delete &region;
-    return 0;
-  });
-}
-
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = bind,
-                  .control = control,
-                  .ops_open = kAbsent,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
+fi_ops fid_ops = layer::calls<fi_ops>([](fi_ops& has) {
+  has.close = layer::close_part<Region>;
+  has.bind = bind;
+  has.control = layer::enable<Region>;
+});
 
 }  // namespace
 
-fi_ops_mr region_ops = {.size = sizeof(fi_ops_mr), .reg = reg, .regv = kAbsent, .regattr = reg_attributes};
+fi_ops_mr region_ops = layer::calls<fi_ops_mr>([](fi_ops_mr& has) {
+  has.reg = reg;
+  has.regattr = reg_attributes;
+});
 
-Region::Region(Domain& domain, const fi_mr_attr& attributes, std::uint64_t flags)
-    : fid_mr{{FI_CLASS_MR, attributes.context, &fid_ops}, nullptr, FI_KEY_NOTAVAIL}, domain_(domain),
+Region::Region(Domain& owner, const fi_mr_attr& attributes, std::uint64_t flags)
+    : Part({{FI_CLASS_MR, attributes.context, &fid_ops}, nullptr, FI_KEY_NOTAVAIL}, owner),
       memory_(attributes.mr_iov[0]), access_(attributes.access), wanted_key_(attributes.requested_key),
-      events_((flags & FI_RMA_EVENT) != 0) {}
+      events_((flags & FI_RMA_EVENT) != 0) {
+  domain.regions.push_back(this);
+}
 
 Region::~Region() {
   if (inner_) fi_close(&inner_->fid);
   if (arrivals_) fi_close(&arrivals_->fid);
   if (endpoint_) --endpoint_->users;
   if (counter_) --counter_->users;
-  domain_.keys.erase(wanted_key_);
+  domain.keys.erase(wanted_key_);
+  domain.regions.remove(this);
 }
 
 int Region::bind(Endpoint& endpoint) {
-  if (&endpoint.domain() != &domain_ || enabled_ || endpoint_ || !endpoint.enabled()) return -FI_EINVAL;
+  if (&endpoint.domain != &domain || enabled_ || endpoint_ || !endpoint.enabled()) return -FI_EINVAL;
   if (events_ && !(endpoint.caps() & FI_RMA_EVENT)) return -FI_EINVAL;
   endpoint_ = &endpoint;
   ++endpoint.users;
@@ -112,7 +96,7 @@ int Region::bind(Endpoint& endpoint) {
 
 int Region::bind(Counter& counter, std::uint64_t flags) {
   // cxi itself would take the counter before the endpoint; one order for all keeps programs alike.
-  if (&counter.domain() != &domain_ || enabled_ || counter_ || !endpoint_) return -FI_EINVAL;
+  if (&counter.domain != &domain || enabled_ || counter_ || !endpoint_) return -FI_EINVAL;
   if (!(flags & FI_REMOTE_WRITE)) return -FI_EINVAL;
   counter_ = &counter;
   ++counter.users;
@@ -124,21 +108,21 @@ int Region::enable() {
   if (const int bad = open_inner()) return bad;
   enabled_ = true;
   key = wanted_key_;
-  domain_.stir();
+  domain.stir();
   return 0;
 }
 
 int Region::open_inner() {
   if (!(access_ & kRemote)) return 0;
   const std::uint64_t flags = counter_ ? FI_RMA_EVENT : 0;
-  if (const int bad = fi_mr_reg(domain_.inner, memory_.iov_base, memory_.iov_len, access_, 0, wanted_key_, flags,
+  if (const int bad = fi_mr_reg(domain.inner, memory_.iov_base, memory_.iov_len, access_, 0, wanted_key_, flags,
                                 &inner_, nullptr)) {
     return bad;
   }
   if (!counter_) return 0;
   fi_cntr_attr attributes{};
   attributes.events = FI_CNTR_EVENTS_COMP;
-  if (const int bad = fi_cntr_open(domain_.inner, &attributes, &arrivals_, nullptr)) return bad;
+  if (const int bad = fi_cntr_open(domain.inner, &attributes, &arrivals_, nullptr)) return bad;
   return fi_mr_bind(inner_, &arrivals_->fid, FI_REMOTE_WRITE);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every test of the provider needs: a domain with one endpoint, memory, counters and deferred work. Runs on
+// The fixture of the provider's tests: a domain with one endpoint, memory, counters and deferred work. Runs on
 // `emucxi`, and on plain `sockets` where that can do the same.
 #pragma once
 
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "tests/emucxi/cxi.hpp"
+#include "tests/layer/info.hpp"
 
 namespace emucxi::test {
 
@@ -39,10 +40,7 @@ struct Close {
 template <class T>
 using Handle = std::unique_ptr<T, Close>;
 
-struct FreeInfo {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
-};
-using Info = std::unique_ptr<fi_info, FreeInfo>;
+using layer::Info;
 
 /// An environment variable for as long as this lives.
 class Setting {
@@ -67,7 +65,7 @@ bool eventually(F reached) {
   return true;
 }
 
-/// What a Sluice backend would ask for.
+/// The hints of a Sluice backend.
 Info good_hints(const std::string& provider = kProvider);
 /// fi_getinfo as it is called for that provider: 0 and the information, or an error.
 int get_info(const Info& hints, Info& info);
@@ -80,7 +78,7 @@ class Rig {
   Handle<fid_cntr> counter() const;
   bool emulated() const { return provider_ == kProvider; }
 
-  /// What others do on this endpoint has been done before this returns: operations stay in order.
+  /// Returns when the earlier operations on this endpoint have been done: operations stay in order.
   void barrier();
   /// Takes up to one entry: as fi_cq_read.
   ssize_t read_queue(fi_cq_data_entry& entry) const { return fi_cq_read(queue.get(), &entry, 1); }

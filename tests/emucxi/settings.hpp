@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment sets, read whenever a domain is opened.
+// Settings from the environment, read whenever a domain is opened.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace emucxi {
 
 struct Settings {
-  std::size_t trigger_entries = 512;      // EMUCXI_TLES, of which some are not for users
+  std::size_t trigger_entries = 512;      // EMUCXI_TLES, of which some are reserved
   bool refuse_beyond_entries = false;     // EMUCXI_TLE_LIMIT: enospc, or hang
   std::size_t tx_size = 1024;             // EMUCXI_TX_SIZE
   std::chrono::milliseconds flush{1000};  // EMUCXI_FLUSH_MS

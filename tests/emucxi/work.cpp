@@ -19,11 +19,11 @@ bool one_word(const fi_ioc* parts, std::size_t count) {
   return count == 1 && parts && parts->addr && parts->count == 1;
 }
 
-/// What all data operations have in common, when deferred.
+/// The checks of every deferred data operation.
 int check_deferred(const Domain& domain, Endpoint* endpoint, std::uint64_t flags, const fi_deferred_work& asked,
                    Work& work) {
   Transfer& transfer = *work.transfer;
-  if (flags & ~kWorkFlags || !endpoint || &endpoint->domain() != &domain) return -FI_EINVAL;
+  if (flags & ~kWorkFlags || !endpoint || &endpoint->domain != &domain) return -FI_EINVAL;
   if (!endpoint->enabled()) return -FI_EOPBADSTATE;
   if (endpoint->traffic_class() != domain.traffic_class) return -FI_EINVAL;
   if (!endpoint->knows(transfer.peer)) return -FI_EINVAL;

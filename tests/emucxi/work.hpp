@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program asks for: data operations, and work that waits for a counter.
+// Data operations, and work that waits for a counter.
 #pragma once
 
 #include <rdma/fi_atomic.h>
@@ -17,7 +17,8 @@ class Counter;
 class Domain;
 class Endpoint;
 
-/// One data operation. Its memory is the program's and is read when the operation begins, as by a NIC, unless injected.
+/// One data operation. Its source is the program's memory, read when the operation begins, as by a NIC, unless
+/// injected.
 struct Transfer {
   Endpoint* endpoint = nullptr;
   fi_op_type kind = FI_OP_WRITE;  // READ, WRITE, ATOMIC, FETCH_ATOMIC or COMPARE_ATOMIC
@@ -38,7 +39,7 @@ struct Transfer {
   bool atomic() const { return kind != FI_OP_READ && kind != FI_OP_WRITE; }
 };
 
-/// What happens when `trigger` has counted to `threshold`.
+/// Happens when `trigger` has counted to `threshold`.
 struct Work {
   enum class Action { transfer, add, set, write_back };
 
@@ -57,13 +58,12 @@ struct Work {
   }
 };
 
-// The checks of data operations, for deferred ones and for those that begin at once. 0, or an error; the transfer is
-// filled in.
+// Check a data operation, deferred or not, and fill in the transfer: 0, or an error.
 int check_rma(const fi_msg_rma& message, Transfer& transfer);
 int check_atomic(const fi_msg_atomic& message, const fi_msg_fetch* fetch, const fi_msg_compare* compare,
                  Transfer& transfer);
 
-/// 0 and the work, if `asked` is what cxi accepts in `domain`, or an error.
+/// 0 and the work, if cxi accepts the arguments in `domain`, or an error.
 int check_work(Domain& domain, const fi_deferred_work& asked, Work& work);
 
 }  // namespace emucxi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deferred work that is as it should be: it runs when its counter says so, and counts. What plain `sockets` can do too
-// runs on both, so that the emulation is not tested against itself alone.
+// Correct deferred work: it runs when its counter reaches the threshold, and counts. Tests that plain `sockets` passes
+// too run on both, so that the emulation is not tested against itself alone.
 #include <algorithm>
 
 #include "tests/emucxi/rig.hpp"

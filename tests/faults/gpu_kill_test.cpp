@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A peer that is killed while a graph, or a program's kernel, waits for it on the GPU: what waits is released, the host
-// is told, and the GPU goes on.
+// A peer that is killed while a graph, or a program's kernel, waits for it on the GPU: the wait is released, the host
+// gets an error, and the GPU goes on.
 #include <memory>
 #include <new>
 
@@ -84,7 +84,7 @@ void expect_release(Context& context, Exchange& exchange, GpuGraph& graph, const
       context, [&] { context.synchronize(exchange.stream.stream()); }, exchange.stream.stream());
   expect_code(Code::peer_lost, [&] { exchange.plan.acquire(exchange.stream.stream()); });
   expect_code(Code::peer_lost, [&] { exchange.plan.wait(exchange.stream.stream()); });
-  expect_code(Code::peer_lost, [&] { context.check(); });  // of the other end: each is told once
+  expect_code(Code::peer_lost, [&] { context.check(); });  // of the other end: each error is thrown once
   graph.launch(exchange.stream);                           // finds nothing to be done
   exchange.stream.synchronize();
   exchange.sender.close();
@@ -154,7 +154,7 @@ void expect_release(Context& context, Held& held, const End& end, int last) {
   EXPECT_EQ(held.count().result, static_cast<std::uint64_t>(DeviceResult::failed));
   expect_code(Code::peer_lost, [&] { held.sender.drain(); });
   expect_code(Code::peer_lost, [&] { held.receiver.test(); });
-  expect_code(Code::peer_lost, [&] { context.check(); });  // of the other end: each is told once
+  expect_code(Code::peer_lost, [&] { context.check(); });  // of the other end: each error is thrown once
   held.sender.close();
   held.receiver.close();
 }

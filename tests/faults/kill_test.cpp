@@ -19,7 +19,7 @@ using namespace sluice::test;
 
 constexpr std::size_t kResumed = 2;  // on the board
 constexpr std::size_t kGone = 3;
-constexpr std::size_t kRound = 4;  // twice the number of the round that is over, plus whether there is another
+constexpr std::size_t kRound = 4;  // twice the number of the finished round, plus whether there is another
 constexpr std::size_t kTaken = 5;  // the round whose epoch has arrived
 
 /// A child that is not made another program has copies of all sockets of its parent: they stay open until the board
@@ -48,7 +48,7 @@ void expect_wait_lost(Context& context, Receiver& receiver, Stream stream) {
   expect_loss_of_rank_1(context, wait, stream);
 }
 
-/// What is in the places where a careless library leaves things.
+/// Files in the places where a careless library leaves them.
 std::set<std::string> left_in_public_places() {
   std::set<std::string> names;
   for (const char* const folder : {"/dev/shm", "/tmp", "/run/user"}) {
@@ -87,7 +87,7 @@ class Kill : public testing::TestWithParam<Case> {
     return left;
   }
 
-  /// The same line for all that is left out for one reason: ./dev lists it once.
+  /// Prints one line for all tests that are left out for one reason: ./dev lists it once.
   static void leave_out(const std::string& what_and_why) {
     std::printf("SKIPPED-HERE: %s\n", what_and_why.c_str());
     GTEST_SKIP() << what_and_why;
@@ -219,7 +219,7 @@ TEST_P(Kill, is_noticed_by_a_peer_that_had_no_descriptor_to_watch_the_process) {
   if (kSanitized) return skipped_here("a sanitizer needs descriptors to look at memory");
   expect_only_rank_1_killed(end_of_peers(ranks(2), [](Context& context) {
     Case one = GetParam();
-    // Where the user's memory cannot be mapped, what lands for a large slot takes a descriptor of its own.
+    // If the user's memory cannot be mapped, the data of a large slot takes a descriptor of its own.
     if (one.user) one.bytes = std::min<std::size_t>(one.bytes, 4096);
     Order order(one);
     const Buffer buffer(context, one);
@@ -302,7 +302,7 @@ TEST_P(Kill, ends_host_forms) {
     board().set(kReady, 1);
     expect_loss_of_rank_1(context, [&] { receiver.wait_for(60s); });
     expect_code(Code::peer_lost, [&] { context.check(); });
-    receiver.close();  // and closing waits for nobody
+    receiver.close();  // and closing does not wait
   }));
 }
 
@@ -354,7 +354,7 @@ TEST_P(ArmedKill, gives_back_what_was_armed_for_the_dead) {
       expect_code(Code::peer_lost, [&] { context.synchronize(stream); });
       sender.close();
     }
-    // The NIC finds out in its own time that the peer is gone.
+    // The NIC takes its time to find out that the peer has died.
     std::string description;
     const auto deadline = Clock::now() + kNoticed;
     const auto is_armed = [&] { return description.ends_with("fired by the NIC"); };
@@ -430,7 +430,7 @@ TEST_P(Kill, during_a_large_copy) {
   }));
 }
 
-/// Nobody answers for the dead rank, and nobody else waits for that.
+/// The dead rank never acknowledges, and no other channel waits for that.
 TEST_P(Kill, with_a_put_under_way_holds_up_no_other) {
   expect_only_rank_1_killed(end_of_peers(ranks(3), [](Context& context) {
     Case one = GetParam();

@@ -16,7 +16,7 @@ namespace sluice::test {
 inline constexpr std::size_t kReady = 0;  ///< on the board: how many ranks are where the victim may die
 inline constexpr std::size_t kPid = 1;    ///< on the board: the process that may be stopped
 /// How long hosts and their streams may wait still for a dead rank: ten times the two seconds that are promised them.
-/// What waits on a GPU is promised one (gpu_released).
+/// Waits on a GPU have a limit of their own (gpu_released).
 inline constexpr auto kNoticed = 20s;
 
 [[noreturn]] inline void die() {
@@ -47,7 +47,7 @@ inline pid_t stop() {
 /// This process, by another.
 inline void can_be_stopped() { board().set(kPid, static_cast<std::uint64_t>(::getpid())); }
 
-/// This rank was killed, and nobody else had anything to say.
+/// This rank was killed, and no other rank reported anything.
 inline void expect_only_killed(Rank rank, const Ended& ended) {
   EXPECT_FALSE(ended.hung);
   EXPECT_EQ(ended.code, 128 + SIGKILL);

@@ -56,7 +56,7 @@ TEST_P(Settings, a_users_own_variables_are_left_alone) {
   run_peers(peers, [](Context&) {});
 }
 
-/// Between processes the backend `threads` reaches nobody: that is said, and not silently something else.
+/// Between processes the backend `threads` reaches no peer: that is an error, not a silent change of backend.
 TEST(Backends, one_that_does_not_reach_the_peer_is_an_error) {
   Peers peers;
   peers.processes = true;

@@ -53,7 +53,7 @@ class Dice {
 
 // ---- posted by the engine
 
-/// What was posted and is not over. Belongs to who has the engine's turn.
+/// Posted puts that have not completed. Only the thread that has the engine's turn may use it.
 class UnderWay {
  public:
   /// Whose epochs are under way.
@@ -101,7 +101,7 @@ class UnderWay {
   std::deque<Item> items_;
 };
 
-/// What the inner put of a wrapped one raises: the end's own word is the wrapper's to raise.
+/// The watch of the inner put of a wrapped one: only the wrapper raises the end's own word.
 class InnerWatch final : public device::Watch {
  public:
   explicit InnerWatch(device::Watch& outer) : outer_(outer) {}
@@ -185,8 +185,8 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
 
 // ---- fired by a doorbell
 
-/// A thread that is a NIC: it fires what is armed when the doorbell has counted far enough, and asks nobody. Each put
-/// takes one of its entries.
+/// A thread that plays a NIC: it fires armed puts when the doorbell has counted far enough, without the engine. Each
+/// put takes one of its entries.
 class Nic {
  public:
   explicit Nic(int entries) : entries_left_(entries), thread_([this](const std::stop_token& stop) { serve(stop); }) {}
@@ -200,7 +200,7 @@ class Nic {
 
   struct Work {
     RungPut* put = nullptr;
-    Put* inner = nullptr;  ///< null: the epoch is over, and that is all
+    Put* inner = nullptr;  ///< null: fires nothing, and completes the epoch
     device::Watch* watch = nullptr;
     std::uint64_t threshold = 0;
     std::uint64_t epoch = 0;
@@ -220,7 +220,7 @@ class Nic {
     return std::any_of(armed_.begin(), armed_.end(),
                        [&](const Work& work) { return work.put == put && work.inner != nullptr; });
   }
-  /// What is armed of it moves nothing any more, and is over when it is rung for.
+  /// Its armed puts move nothing any more, and complete when the doorbell counts.
   void silence(const RungPut* put) {
     const std::lock_guard lock(mutex_);
     for (Work& work : armed_) {
@@ -300,7 +300,7 @@ class ArmedPut final : public RungPut {
     nic_->disarm(this);
     return true;
   }
-  /// What a GPU's streams and kernels ring for is armed in turns; other puts on their lane.
+  /// Puts that a GPU's streams and kernels ring for are armed in turns; other puts on their lane.
   bool announce(std::uint64_t epoch, Range part) override {
     if (!armed_by_engine()) return false;
     end_what_was_given_up();
@@ -331,7 +331,7 @@ class ArmedPut final : public RungPut {
   std::shared_ptr<Nic> nic_;
 };
 
-/// Whose peer is told when it can be written to no more, as those of NICs tell it.
+/// The peer learns when the landing can be written to no more, as with NICs.
 class ToldLanding final : public DirectLanding {
  public:
   using DirectLanding::DirectLanding;
@@ -341,7 +341,7 @@ class ToldLanding final : public DirectLanding {
   bool open_ = true;
 };
 
-/// What `lose_path` breaks.
+/// A path that `lose_path` breaks.
 class LosablePath final : public PathFinder {
  public:
   explicit LosablePath(Rank peer) : peer_(peer) {}
@@ -432,7 +432,7 @@ class PostedTransport : public WrappedTransport {
   std::shared_ptr<UnderWay> under_way_ = std::make_shared<UnderWay>();
 };
 
-/// What finds no entry left is posted.
+/// A put that finds no entry left is posted.
 class RungTransport final : public PostedTransport {
  public:
   explicit RungTransport(const Settings& settings)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wrapped backends let a test see.
+// Access of tests to the wrapped backends.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice::test {
 
-/// Where the signals of a wrapped channel land, of the one whose receiving end was announced last in this process.
+/// The signal word of the wrapped channel whose receiving end was announced last in this process.
 base::Word& newest_signal();
 
 /// How often an engine of this process that has a wrapped backend has found nothing under way, and could sleep.

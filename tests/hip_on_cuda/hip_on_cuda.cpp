@@ -208,7 +208,7 @@ hipError_t hipHostGetDevicePointer(void** seen, void* data, unsigned flags) {
   return call([&] { return cuMemHostGetDevicePointer(reinterpret_cast<CUdeviceptr*>(seen), data, flags); });
 }
 
-/// Of memory that it does not know HIP says hipErrorInvalidValue.
+/// HIP returns hipErrorInvalidValue for memory that it does not know.
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, const void* at) {
   *attributes = {};
   CUmemorytype type{};

@@ -77,7 +77,7 @@ void send(Context& context, const Case& one, Tag tag, const View& view, const st
   }
 }
 
-/// The same elements in the same order, with gaps at one end: packed there, in place at the other.
+/// Equal elements in the same order, with gaps at one end: packed there, in place at the other.
 template <std::size_t D>
 void send_across_layouts(Context& context, const Case& one) {
   std::array<Index, D> extents{};

@@ -22,7 +22,7 @@ using Numbers = Kokkos::View<int*, Kokkos::HostSpace>;
 
 const Cartesian<1> kRing{.ranks = {2}, .periodic = {true}};
 
-/// What has failed stays so.
+/// A failed halo stays failed.
 template <class AnyHalo>
 void expect_failure(AnyHalo& halo, Code code) {
   try {
@@ -118,7 +118,7 @@ TEST(Faults, two_halos_of_one_name_are_refused) {
   });
 }
 
-/// What a halo that could not be made has held it lets go of.
+/// A halo that could not be made releases its Views.
 TEST(Faults, a_refused_halo_in_place_keeps_no_views) {
   run_peers({.ranks = 2}, [](Context& context) {
     const Numbers view("view", 10);
@@ -216,7 +216,7 @@ TEST(Commit, waits_for_the_neighbours_no_longer_than_told) {
 
 int kernels_loaded = 0;
 
-/// Where a kernel is loaded while streams wait for each other, a GPU hangs.
+/// A GPU hangs if a kernel is loaded while streams wait for each other.
 TEST(Commit, has_launched_each_kernel_once) {
   run_peers({.ranks = 1}, [](Context& context) {
     Kokkos::Tools::Experimental::set_begin_parallel_for_callback([](const char* label, std::uint32_t, std::uint64_t*) {

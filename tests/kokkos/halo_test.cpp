@@ -25,7 +25,7 @@ using namespace sluice::test;
 using namespace sluice::kokkos;
 using Exec = Kokkos::DefaultHostExecutionSpace;
 
-/// What one case draws. The same in all ranks.
+/// The random parameters of one case, equal in all ranks.
 template <std::size_t D>
 struct Drawn {
   Cartesian<D> grid;
@@ -63,7 +63,7 @@ T value_of(const std::array<Index, D>& global, int view, Index step) {
   return static_cast<T>(mixed % 100);
 }
 
-/// What a rank knows of its block.
+/// The block of a rank.
 template <std::size_t D>
 struct Block {
   const Drawn<D>& drawn;
@@ -82,7 +82,7 @@ struct Block {
     return offset;
   }
   bool own(const std::array<Index, D>& at) const { return side(at) == Offset<D>{}; }
-  /// Whether an exchange fills this ghost.
+  /// True if an exchange fills this ghost.
   bool filled(const std::array<Index, D>& at) const {
     const auto& stencil = drawn.options.stencil;
     return std::find(stencil.begin(), stencil.end(), side(at)) != stencil.end() &&
@@ -151,7 +151,7 @@ void PrintTo(const Case& one, std::ostream* out) {
 class Halos : public testing::TestWithParam<Case> {
  protected:
   Peers peers() const {
-    // Else as many as whoever runs the tests says.
+    // Else as many as the environment of the tests sets.
     std::vector<std::string> environment;
     if (GetParam().threads > 1)
       environment.push_back("SLUICE_USER_KOKKOS_THREADS=" + std::to_string(GetParam().threads));
@@ -220,8 +220,8 @@ TEST_P(Halos, fill_ghosts_from_their_owners) {
   });
 }
 
-/// Every second rank has its block in the other layout. What can arrive as it was does, as rows do; what would arrive
-/// transposed is a mismatch.
+/// Every second rank has its block in the other layout. Ranges whose order is equal in both, as rows, arrive; a range
+/// that would arrive transposed is a mismatch.
 template <std::size_t D>
 void exchange_transposed(Context& context, const Case& one) {
   const Drawn<D> drawn(one.ranks, one.seed);
@@ -297,7 +297,7 @@ TEST_P(Halos, fill_ghosts_in_place) {
   });
 }
 
-/// What a ghost has that goes back to its owner.
+/// The value of a ghost that `scatter` returns to its owner.
 template <class T, std::size_t D>
 T ghost_of(Rank rank, const std::array<Index, D>& at, Index step) {
   return value_of<T>(at, static_cast<int>(rank) + 10, step);
@@ -500,7 +500,8 @@ TEST(InPlace, halos_go_where_there_are_no_gaps) {
   }
 }
 
-/// What goes both ways to one peer is one message of two pieces; what a rank sends to itself is packed as well.
+/// Ranges for both directions to one peer are one message of two pieces; a message of a rank to itself is packed as
+/// well.
 TEST(InPlace, halos_pack_what_is_not_alone) {
   for (const int ranks : {1, 2}) {
     run_peers({.ranks = ranks}, [](Context& context) {
@@ -526,7 +527,7 @@ TEST(InPlace, halos_have_one_slot_and_their_own_views) {
   });
 }
 
-/// What a neighbour fills in place must not lie where another message is read.
+/// Elements that a neighbour fills in place must not overlap those that another message reads.
 TEST(InPlace, ranges_of_own_elements_and_ghosts_do_not_overlap) {
   run_peers({.ranks = 1}, [](Context& context) {
     const Cartesian<2> grid{.ranks = {1, 1}, .periodic = {true, true}};
@@ -557,7 +558,7 @@ TEST(InPlace, ranges_of_own_elements_and_ghosts_do_not_overlap) {
     options.in_place = false;
     EXPECT_EQ(why_not(), "");
 
-    // What fills the ghosts of direction -1 are own elements of direction 1, and those of -1 go nowhere.
+    // The ghosts of direction -1 get the own elements of direction 1; the own elements of -1 are not sent.
     options.in_place = true;
     options.stencil = {{-1, 0}};
     const auto own_of = [&](int used, int unused) {
@@ -575,7 +576,7 @@ TEST(InPlace, ranges_of_own_elements_and_ghosts_do_not_overlap) {
   });
 }
 
-/// Of a block with components: each has a value of its own.
+/// A block with components: each has a value of its own.
 template <class View>
 auto components_of(const View& view) {
   std::array<Index, View::rank()> extents{};
@@ -665,7 +666,7 @@ TEST(MoreDimensions, than_the_grid_are_moved_whole_both_ways) {
   }
 }
 
-/// Nobody is waited for: one rank is its own neighbour.
+/// One rank is its own neighbour and waits for no peer.
 TEST(OneRank, may_go_before_their_work_has_run) {
   run_peers({.ranks = 1}, [](Context& context) {
     HostStream stream;

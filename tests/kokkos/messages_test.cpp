@@ -56,7 +56,7 @@ class Exchange {
   Exchange(Context& context, const Queue<Exec>& queue)
       : context_(context), queue_(queue), all_(context, queue, "all") {}
 
-  /// Everybody sends to everybody, and to itself. `order` draws who waits for what first.
+  /// Every rank sends to every rank, and to itself. `order` draws which message each waits for first.
   void turn(int turn, std::mt19937& order) {
     std::vector<View> sent;
     std::vector<View> received;
@@ -120,8 +120,8 @@ std::vector<MessageCase> message_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(All, MessagesOf, testing::ValuesIn(message_cases()), testing::PrintToStringParamName());
 
-/// A rank whose message nobody asks for yet still takes others: rank 0 sends to 1, which first needs what 2 makes of
-/// what 0 sends after it.
+/// A rank that has not posted the receive of one message still takes others: rank 0 sends to 1, which first needs a
+/// message of 2 that depends on a later one of 0.
 TEST(Messages, that_nobody_asked_for_hold_up_no_others) {
   run_peers({.ranks = 4}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "chain");
@@ -160,7 +160,7 @@ Code code_of(Work work) {
   return Code::unsupported;
 }
 
-/// Rank 1 dies before it has asked for anything.
+/// Rank 1 dies before it has posted a receive.
 void peer_of_messages_dies(bool host_stream) {
   const Ended ended = end_of_peers({.ranks = 3, .processes = true, .keep_going = true}, [=](Context& context) {
     if (context.rank() == 1) ::raise(SIGKILL);
@@ -190,7 +190,7 @@ void peer_of_messages_dies(bool host_stream) {
 TEST(Messages, of_a_peer_that_dies_fail_and_no_others) { peer_of_messages_dies(false); }
 TEST(Messages, on_a_stream_of_a_peer_that_dies_fail_and_no_others) { peer_of_messages_dies(true); }
 
-/// However late the peer is: its limit is over and over again.
+/// Waits for a late peer: repeats the wait whenever its limit expires.
 void wait_patiently(Messages<Exec>& all, const Messages<Exec>::Request& request) {
   while (true) {
     try {
@@ -235,7 +235,7 @@ TEST(Messages, that_nobody_sends_are_waited_for_until_the_limit) {
   });
 }
 
-/// One to the same rank, which nobody asks for, does not make that longer.
+/// A message to the same rank, which is never received, does not make that longer.
 TEST(Messages, that_nobody_sends_are_waited_for_until_the_limit_beside_others) {
   run_peers({.ranks = 2, .connect_timeout = 1s}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "late");
@@ -269,7 +269,7 @@ TEST(Messages, that_cannot_be_packed_fail_no_others) {
   });
 }
 
-/// What such a message has enqueued on a stream before it failed still runs, in slots that are there.
+/// Work that such a message has enqueued on a stream before it failed still runs, in slots that exist.
 TEST(Messages, that_cannot_be_packed_on_a_stream_leave_slots_to_what_they_enqueued) {
   run_peers({.ranks = 1}, [](Context& context) {
     HostStream stream;
@@ -496,7 +496,7 @@ TEST(Messages, that_say_unlike_contents_are_a_mismatch) {
   });
 }
 
-/// What fails in the midst of a message leaves nothing that could be taken for the next one.
+/// A failure in the midst of a message leaves no data that the next one could take for its own.
 TEST(Messages, that_cannot_be_unpacked_fail_what_follows_them) {
   run_peers({.ranks = 1}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "all");

@@ -24,7 +24,7 @@ namespace {
 using Exec = Kokkos::Serial;
 constexpr int kDepth = 2;
 
-/// Where each rank's messages are, for the others to take them from.
+/// Holds each rank's messages, for the others to take.
 class Post {
  public:
   explicit Post(int ranks) : all_here_(ranks) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must not overtake: an unpacking a kernel that reads the ghosts, a put what has not been read, a pack what has
-// not been sent. Each has a mutant that makes its test fail (mutants.toml).
+// Orders that must hold: ghosts are read before they are unpacked again, slots are read before the next put, and sent
+// before the next pack. Each has a mutant that makes its test fail (mutants.toml).
 #include <sluice/kokkos.hpp>
 
 #include <gtest/gtest.h>

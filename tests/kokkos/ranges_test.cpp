@@ -25,7 +25,7 @@ constexpr Index kGhosts = 3;
 constexpr Index kWidth = 2;  // of what is exchanged
 constexpr Index kCells = 5;  // of a block along a dimension
 
-/// What a View holds: numbers that both ends of the halo use.
+/// Identifies the kind of elements of a View: numbers that both ends of the halo use.
 enum RangeField : std::size_t { cells, nodes, cells_along_x };
 
 struct RangeCase {

@@ -24,7 +24,7 @@ using Field = Kokkos::View<double**, Kokkos::LayoutRight, Exec>;
 using Cells = Kokkos::MDRangePolicy<Exec, Kokkos::Rank<2>, Kokkos::IndexType<Index>>;
 constexpr Index kOwn = 6;
 
-/// Says which space that is, for who wants it to be a GPU's.
+/// Prints which space that is, so that a log shows whether it was a GPU's.
 class Said final : public testing::Environment {
   void SetUp() override { std::printf("default execution space: %s\n", Exec::name()); }
 };
@@ -38,7 +38,7 @@ struct Column {
   Index rank = 0;
   Index width = 1;
 
-  /// What the owner of an element writes in a step.
+  /// The value that the owner of an element writes in a step.
   KOKKOS_FUNCTION double value(Index i, Index j, int step) const {
     const Index row = (rank * kOwn + i - width + ranks * kOwn) % (ranks * kOwn);
     const Index column = (j - width + kOwn) % kOwn;

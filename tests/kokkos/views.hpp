@@ -18,8 +18,8 @@ namespace sluice::test {
 
 using Index = std::int64_t;
 
-/// In each process of the tests, ranks too, which leave by `exit`: without that, what Kokkos' Threads destroys then
-/// asks for what is gone. With one thread, or as many as SLUICE_USER_KOKKOS_THREADS says.
+/// In each process of the tests, ranks too, which leave by `exit`: otherwise the destructor of Kokkos' Threads
+/// uses objects that are destroyed already. With one thread, or as many as SLUICE_USER_KOKKOS_THREADS sets.
 class WithKokkos final : public testing::Environment {
  public:
   void SetUp() override {
@@ -81,7 +81,7 @@ auto make_view(const std::string& label, const std::array<Index, D>& extents) {
   return Kokkos::View<typename Pointer<D, T>::type, Layout, Kokkos::HostSpace>(label, layout);
 }
 
-/// The same with gaps: every second element along each dimension.
+/// A View with gaps: every second element along each dimension.
 template <class T, std::size_t D>
 auto make_strided(const std::string& label, const std::array<Index, D>& extents) {
   Kokkos::LayoutStride layout;

@@ -50,7 +50,7 @@ void expect(const Queue& queue, const View& view, std::int32_t value) {
   });
 }
 
-/// Ranks 0 and 1, and what is between them.
+/// One of two ranks, with its stream.
 struct Pair {
   explicit Pair(Context& context) : first(context.rank() == 0), peer(1 - context.rank()), queue(stream) {}
   /// Opens the channels of the few, both ways.
@@ -62,10 +62,23 @@ struct Pair {
     KokkosComm::wait(out);
   }
 
-  bool first;
-  Rank peer;
+  const bool first;
+  const Rank peer;
   GpuStream stream;
   Queue queue;
+};
+
+/// With a handle whose channels of the few are open.
+struct ConnectedPair : Pair {
+  explicit ConnectedPair(Context& context) : Pair(context), handle(queue, context) { connect(handle); }
+  /// A Channel of one View, from one rank to the other.
+  Channel channel(const View& view, bool sends) {
+    Channel opened(handle, peer, peer, 1);
+    sends ? opened.sendinit(view) : opened.recvinit(view);
+    return opened;
+  }
+
+  Handle handle;
 };
 
 TEST_P(OnStreamsOfAGpu, a_ring_needs_no_fence) {
@@ -102,17 +115,14 @@ TEST_P(OnStreamsOfAGpu, a_ring_needs_no_fence) {
 /// Rank 1 needs the Channel's View before it sends what rank 0 waits for.
 TEST_P(OnStreamsOfAGpu, a_wait_for_a_message_comes_behind_what_channels_have_started) {
   run_peers(peers(), [](Context& context) {
-    const Pair pair(context);
-    Handle handle(pair.queue, context);
-    pair.connect(handle);
+    ConnectedPair pair(context);
     const View sent("sent", kFew), received("received", kFew), message("message", kFew);
-    Channel channel(handle, pair.peer, pair.peer, 1);
-    pair.first ? channel.sendinit(sent) : channel.recvinit(received);
+    Channel channel = pair.channel(pair.first ? sent : received, pair.first);
     if (pair.first) {
       fill(pair.queue, sent, 7);
       channel.start();
       board().set(0, 1);
-      KokkosComm::wait(KokkosComm::recv(handle, message, 1));
+      KokkosComm::wait(KokkosComm::recv(pair.handle, message, 1));
       expect(pair.queue, message, 8);
       channel.wait();
     } else {
@@ -123,7 +133,7 @@ TEST_P(OnStreamsOfAGpu, a_wait_for_a_message_comes_behind_what_channels_have_sta
       pair.queue.run([=] {
         for (std::size_t i = 0; i < kFew; ++i) message(i) += received(i);
       });
-      KokkosComm::wait(KokkosComm::send(handle, message, 0));
+      KokkosComm::wait(KokkosComm::send(pair.handle, message, 0));
     }
     context.synchronize(pair.queue.stream());
   });
@@ -132,26 +142,23 @@ TEST_P(OnStreamsOfAGpu, a_wait_for_a_message_comes_behind_what_channels_have_sta
 /// Rank 1 needs the many before it starts what rank 0 waits for.
 TEST_P(OnStreamsOfAGpu, a_wait_for_a_channel_comes_behind_messages) {
   run_peers(peers(), [](Context& context) {
-    const Pair pair(context);
-    Handle handle(pair.queue, context);
-    pair.connect(handle);
+    ConnectedPair pair(context);
     const View view("view", kFew), many("many", kMany);
-    Channel channel(handle, pair.peer, pair.peer, 1);
-    pair.first ? channel.recvinit(view) : channel.sendinit(view);
+    Channel channel = pair.channel(view, !pair.first);
     channel.start();
     channel.wait();
     context.synchronize(pair.queue.stream());
     if (pair.first) {
       channel.start();
       fill(pair.queue, many, 7);
-      const auto sent = KokkosComm::send(handle, many, 1);
+      const auto sent = KokkosComm::send(pair.handle, many, 1);
       board().set(0, 1);
       channel.wait();
       expect(pair.queue, view, 7);
       KokkosComm::wait(sent);
     } else {
       board().await(0, 1);
-      KokkosComm::wait(KokkosComm::recv(handle, many, 0));
+      KokkosComm::wait(KokkosComm::recv(pair.handle, many, 0));
       pair.queue.run([=] { Kokkos::deep_copy(view, many(kMany - 1)); });
       channel.start();
       channel.wait();
@@ -213,20 +220,19 @@ TEST_P(OnStreamsOfAGpu, a_test_enqueues_no_wait_for_later_messages) {
 /// The wait returns before the peer sends, and before the peer receives the message on the other stream.
 TEST_P(OnStreamsOfAGpu, a_wait_is_not_held_up_by_what_another_stream_has_not_put) {
   run_peers(peers(), [](Context& context) {
-    const Pair pair(context);
+    ConnectedPair pair(context);
     GpuStream other_stream;
     const Queue other_queue(other_stream);
-    Handle handle(pair.queue, context), other(other_queue, context, "other");
-    pair.connect(handle);
+    Handle other(other_queue, context, "other");
     const View few("few", kFew), many("many", kMany);
     if (pair.first) {
       const auto sent = KokkosComm::send(other, many, 1);
-      KokkosComm::wait(KokkosComm::recv(handle, few, 1));
+      KokkosComm::wait(KokkosComm::recv(pair.handle, few, 1));
       board().set(0, 1);
       KokkosComm::wait(sent);
     } else {
       board().await(0, 1);
-      KokkosComm::wait(KokkosComm::send(handle, few, 0));
+      KokkosComm::wait(KokkosComm::send(pair.handle, few, 0));
       KokkosComm::wait(KokkosComm::recv(other, many, 0));
     }
     context.synchronize(pair.queue.stream());
@@ -237,13 +243,10 @@ TEST_P(OnStreamsOfAGpu, a_wait_is_not_held_up_by_what_another_stream_has_not_put
 /// The peer has put by the time that the stream comes to what was enqueued before `start`.
 TEST_P(OnStreamsOfAGpu, a_view_is_written_after_what_comes_before_the_first_start) {
   run_peers(peers(), [](Context& context) {
-    const Pair pair(context);
-    Handle handle(pair.queue, context);
-    pair.connect(handle);  // after which nothing is left that waits for the stream by itself
+    ConnectedPair pair(context);  // after which nothing is left that waits for the stream by itself
     context.synchronize(pair.queue.stream());
     const View view("view", kFew);
-    Channel channel(handle, pair.peer, pair.peer, 1);
-    pair.first ? channel.sendinit(view) : channel.recvinit(view);
+    Channel channel = pair.channel(view, pair.first);
     if (!pair.first) pair.queue.run([] { std::this_thread::sleep_for(200ms); });
     fill(pair.queue, view, pair.first ? 5 : 0);
     channel.start();
@@ -287,17 +290,14 @@ TEST_P(OnStreamsOfAGpu, what_has_landed_is_taken_though_something_is_not_put) {
 /// Rank 1 gives the Channel's View back once it has the many.
 TEST_P(OnStreamsOfAGpu, a_put_that_waits_for_credit_comes_behind_what_was_sent_before) {
   run_peers(peers(), [](Context& context) {
-    const Pair pair(context);
-    Handle handle(pair.queue, context);
-    pair.connect(handle);
+    ConnectedPair pair(context);
     const View view("view", kFew), many("many", kMany);
-    Channel channel(handle, pair.peer, pair.peer, 1);
-    pair.first ? channel.sendinit(view) : channel.recvinit(view);
+    Channel channel = pair.channel(view, pair.first);
     fill(pair.queue, view, pair.first ? 5 : 0);
     channel.start();
     channel.wait();
     if (pair.first) {
-      const auto sent = KokkosComm::send(handle, many, 1);
+      const auto sent = KokkosComm::send(pair.handle, many, 1);
       fill(pair.queue, view, 6);
       channel.start();
       board().set(0, 1);
@@ -306,7 +306,7 @@ TEST_P(OnStreamsOfAGpu, a_put_that_waits_for_credit_comes_behind_what_was_sent_b
     } else {
       expect(pair.queue, view, 5);
       board().await(0, 1);
-      KokkosComm::wait(KokkosComm::recv(handle, many, 0));
+      KokkosComm::wait(KokkosComm::recv(pair.handle, many, 0));
       channel.start();
       channel.wait();
       expect(pair.queue, view, 6);
@@ -356,17 +356,15 @@ TEST_P(OnStreamsOfAGpu, a_wait_behind_what_nobody_asks_for_ends_at_the_limit) {
   Peers limited = peers();
   limited.timeout = 2s;
   run_peers(limited, [](Context& context) {
-    const Pair pair(context);
-    Handle handle(pair.queue, context), other(pair.queue, context, "other");
-    pair.connect(handle);
+    ConnectedPair pair(context);
+    Handle other(pair.queue, context, "other");
     const View few("few", kFew), view("view", kFew), many("many", kMany);
-    Channel channel(handle, pair.peer, pair.peer, 1);
-    pair.first ? channel.recvinit(view) : channel.sendinit(view);
+    Channel channel = pair.channel(view, !pair.first);
     channel.start();
     channel.wait();
     if (pair.first) {
       const auto sent = KokkosComm::send(other, many, 1);
-      const auto received = KokkosComm::recv(handle, few, 1);
+      const auto received = KokkosComm::recv(pair.handle, few, 1);
       channel.start();
       const auto expect_limit = [](const std::string& text, const char* why) {
         EXPECT_NE(text.find(why), std::string::npos) << text;
@@ -380,7 +378,7 @@ TEST_P(OnStreamsOfAGpu, a_wait_behind_what_nobody_asks_for_ends_at_the_limit) {
     } else {
       board().await(0, 1);
       KokkosComm::wait(KokkosComm::recv(other, many, 0));
-      KokkosComm::wait(KokkosComm::send(handle, few, 0));
+      KokkosComm::wait(KokkosComm::send(pair.handle, few, 0));
       channel.start();
       channel.wait();
     }

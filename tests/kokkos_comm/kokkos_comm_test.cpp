@@ -249,7 +249,7 @@ TEST(Channel, is_waited_for_again_after_a_timeout) {
   });
 }
 
-/// What is received across a barrier is the program's message, not the barrier's.
+/// A receive across a barrier takes the program's message, not the barrier's.
 TEST(Barrier, takes_no_message_of_the_program) {
   run_peers({.ranks = 2}, [](Context& context) {
     Handle handle(Queue{Exec()}, context);
@@ -323,7 +323,7 @@ TEST(Barrier, is_tried_again_after_its_limit) {
   });
 }
 
-/// What each rank did before is seen by all after.
+/// Writes of each rank before the barrier are visible to all ranks after it.
 TEST(Barrier, holds_up_the_queue_until_all_have_come) {
   for (const bool host_stream : {false, Queue::kTakesHostStreams}) {
     for (const int ranks : {1, 2, 3, 5}) {

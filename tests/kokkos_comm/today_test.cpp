@@ -30,7 +30,7 @@ static_assert(!std::is_copy_constructible_v<Channel> && std::is_nothrow_move_ass
 
 Communicator world() { return Communicator::from_raw(MPI_COMM_WORLD); }
 
-/// A message's elements tell who sent it to whom, and which of them it is.
+/// A message's elements identify its sender, its receiver and its number.
 std::int64_t value_of(int from, int to, int number, std::size_t i) {
   return ((from * 100 + to) * 1000 + number) * 1000 + static_cast<std::int64_t>(i);
 }
@@ -45,7 +45,7 @@ void expect_message(const View& view, int from, int to, int number) {
   EXPECT_EQ(wrong, 0U) << "of message " << number << " from " << from << " to " << to;
 }
 
-/// Many more than a channel has slots, some of them empty, all posted by all ranks before anybody waits.
+/// Many more than a channel has slots, some of them empty, all posted by all ranks before the first wait.
 struct Storm {
   static constexpr int kMessages = 40;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables of a provider. A bad value is told on stderr.
+// The environment variables of a provider. Bad values are reported on stderr.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@ class Environment {
  public:
   explicit Environment(const char* provider) : provider_(provider) {}
 
-  /// Its value, or `otherwise` where it is not set.
+  /// The value of the variable, or `otherwise` where the variable is not set.
   std::uint64_t number(const char* name, std::uint64_t otherwise, std::uint64_t least = 0);
-  /// Whether its value is `yes`, and not `no`, which it is where it is not set.
+  /// True if the value is `yes`, false if it is `no` or not set. Any other value is refused.
   bool is(const char* name, const char* yes, const char* no);
-  /// For values that mean nothing together, or alone.
+  /// Reports a bad value, which may be bad only beside the value of another variable.
   void refuse(const char* name);
 
-  bool good = true;  ///< nothing was refused
+  bool good = true;  ///< no value was refused
 
  private:
   const char* provider_;

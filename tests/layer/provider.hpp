@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where libfabric comes in.
+// The structure by which libfabric finds a provider.
 #pragma once
 
 #include <rdma/providers/fi_prov.h>

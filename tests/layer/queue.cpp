@@ -11,12 +11,10 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/layer/object.hpp"
+#include "tests/layer/tables.hpp"
 
 namespace layer {
 namespace {
-
-Queue& queue_of(fid_cq* handle) { return *static_cast<Queue*>(handle); }
 
 std::size_t entry_bytes(fi_cq_format format) {
   switch (format) {
@@ -30,9 +28,7 @@ std::size_t entry_bytes(fi_cq_format format) {
 // --- libfabric's calls -----------------------------------------------------------------------------------------------
 
 ssize_t read(fid_cq* handle, void* buffer, std::size_t count) {
-  ssize_t done = 0;
-  queue_of(handle).locked([&] { done = queue_of(handle).read(buffer, count); });
-  return done;
+  return locked<Queue>(&handle->fid, [&](Queue& queue) { return queue.read(buffer, count); });
 }
 
 ssize_t readfrom(fid_cq* handle, void* buffer, std::size_t count, fi_addr_t* sources) {
@@ -42,13 +38,11 @@ ssize_t readfrom(fid_cq* handle, void* buffer, std::size_t count, fi_addr_t* sou
 }
 
 ssize_t readerr(fid_cq* handle, fi_cq_err_entry* entry, std::uint64_t) {
-  ssize_t done = 0;
-  queue_of(handle).locked([&] { done = queue_of(handle).read_error(*entry); });
-  return done;
+  return locked<Queue>(&handle->fid, [&](Queue& queue) { return queue.read_error(*entry); });
 }
 
 ssize_t sread(fid_cq* handle, void* buffer, std::size_t count, const void*, int timeout) {
-  const Queue& queue = queue_of(handle);
+  const auto& queue = object<Queue>(&handle->fid);
   if (queue.descriptor() < 0) return -FI_ENOSYS;
   pollfd waited = {queue.descriptor(), POLLIN, 0};
   const ssize_t done = read(handle, buffer, count);
@@ -66,28 +60,22 @@ int control(fid* handle, int command, void* argument) {
   return 0;
 }
 
-int close(fid* handle) { return object<Queue>(handle).close(); }
-
-fi_ops fid_ops = {.size = sizeof(fi_ops),
-                  .close = close,
-                  .bind = kAbsent,
-                  .control = control,
-                  .ops_open = kAbsent,
-                  .tostr = kAbsent,
-                  .ops_set = kAbsent};
-fi_ops_cq cq_ops = {.size = sizeof(fi_ops_cq),
-                    .read = read,
-                    .readfrom = readfrom,
-                    .readerr = readerr,
-                    .sread = sread,
-                    .sreadfrom = kAbsent,
-                    .signal = kAbsent,
-                    .strerror = strerror};
+fi_ops fid_ops = calls<fi_ops>([](fi_ops& has) {
+  has.close = close_part<Queue>;
+  has.control = control;
+});
+fi_ops_cq cq_ops = calls<fi_ops_cq>([](fi_ops_cq& has) {
+  has.read = read;
+  has.readfrom = readfrom;
+  has.readerr = readerr;
+  has.sread = sread;
+  has.strerror = strerror;
+});
 
 }  // namespace
 
-Queue::Queue(const fi_cq_attr& attributes, int descriptor, void* context)
-    : fid_cq{{FI_CLASS_CQ, context, &fid_ops}, &cq_ops},
+Queue::Queue(Domain& owner, const fi_cq_attr& attributes, int descriptor, void* context)
+    : Part({{FI_CLASS_CQ, context, &fid_ops}, &cq_ops}, owner),
       format_(attributes.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attributes.format),
       descriptor_(descriptor) {}
 
@@ -121,7 +109,6 @@ void Queue::announce() const {
   if (descriptor_ >= 0) ::eventfd_write(descriptor_, 1);
 }
 
-/// Clears the descriptor if there is nothing left.
 void Queue::settle() const {
   eventfd_t ignored = 0;
   if (descriptor_ >= 0 && quiet()) ::eventfd_read(descriptor_, &ignored);
@@ -137,10 +124,7 @@ int wait_descriptor(fi_wait_obj wanted) {
 int try_wait(fid_fabric*, fid** handles, int count) {
   for (fid* const handle : std::vector<fid*>(handles, handles + count)) {
     if (handle->fclass != FI_CLASS_CQ) return -FI_ENOSYS;
-    auto& queue = object<Queue>(handle);
-    bool quiet = false;
-    queue.locked([&] { quiet = queue.quiet(); });
-    if (!quiet) return -FI_EAGAIN;
+    if (!locked<Queue>(handle, [](const Queue& queue) { return queue.quiet(); })) return -FI_EAGAIN;
   }
   return 0;
 }

@@ -7,28 +7,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
+
+#include "tests/layer/fabric.hpp"
 
 namespace layer {
 
-/// Everything with the lock of its provider held.
-class Queue : public fid_cq {
+class Queue : public Part<fid_cq, Domain> {
  public:
-  using Fid = fid_cq;
-
+  Queue(Domain& owner, const fi_cq_attr& attributes, int descriptor, void* context);
   virtual ~Queue();
-  Queue(const Queue&) = delete;
-  Queue& operator=(const Queue&) = delete;
 
-  // What differs between providers.
-
-  /// Calls with the lock held.
-  virtual void locked(const std::function<void()>& call) = 0;
-  /// Before software reads: makes entries of what has come.
+  /// Before software reads: makes entries of what has completed.
   virtual void progress() = 0;
   virtual bool quiet() const { return entries_.empty(); }
-  /// Deletes it. Not with the lock held.
-  virtual int close() = 0;
 
   /// Reads up to `count` entries of the queue's format; -FI_EAGAIN, or -FI_EAVAIL if the first is an error.
   ssize_t read(void* buffer, std::size_t count);
@@ -38,13 +29,13 @@ class Queue : public fid_cq {
   int descriptor() const { return descriptor_; }
 
  protected:
-  Queue(const fi_cq_attr& attributes, int descriptor, void* context);
-  /// One with `err` is an error.
+  /// An entry with `err` set is an error.
   void add(const fi_cq_err_entry& entry) { entries_.push_back(entry); }
-  /// It is not quiet any more.
+  /// Makes the descriptor readable.
   void announce() const;
 
  private:
+  /// Clears the descriptor if the queue is quiet.
   void settle() const;
 
   fi_cq_format format_;
@@ -52,10 +43,10 @@ class Queue : public fid_cq {
   std::deque<fi_cq_err_entry> entries_;
 };
 
-/// The descriptor for a wait object; -1: none wanted; another negative error.
+/// The descriptor for a wait object, -1 if no wait object is wanted, or another negative error.
 int wait_descriptor(fi_wait_obj wanted);
 
-/// fi_trywait: -FI_EAGAIN if one of `handles` has something, so that waiting for its descriptor would be wrong.
+/// fi_trywait: -FI_EAGAIN if one of `handles` has entries, so that the program must not wait for its descriptor.
 int try_wait(fid_fabric* fabric, fid** handles, int count);
 
 }  // namespace layer

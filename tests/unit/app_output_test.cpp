@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What applications take from the command line and what they leave behind: options, sizes, results, pictures.
+// Arguments and results of applications: options, sizes, results, pictures.
 #include "apps/common/image.hpp"
 #include "apps/common/options.hpp"
 #include "apps/common/progress.hpp"
@@ -299,7 +299,7 @@ TEST(Image, large_fields_are_averaged_and_small_ones_enlarged) {
   EXPECT_EQ(enlarged.pixels.back(), kCells.back());
 }
 
-// What libpng reads from a file, which is removed.
+// The image that libpng reads from a file, which is removed.
 Image read_png(const std::string& file) {
   png_image png{};
   png.version = PNG_IMAGE_VERSION;

@@ -10,7 +10,7 @@
 namespace bench {
 namespace {
 
-/// Takes so long per unit as it says, and remembers what it was asked for.
+/// Takes a given time per unit, and remembers the units that were requested.
 class Pretender : public Contender {
  public:
   Pretender(double unit_ns, std::vector<long>& counts) : unit_ns_(unit_ns), counts_(counts) {}
@@ -62,7 +62,7 @@ TEST(Measure, fills_a_round_with_fewer_units_where_they_take_long) {
   EXPECT_EQ(measure_pretender(1e3, {.rounds = 1, .batch = 200}).measurement.batch, 200);
 }
 
-/// What counts of a unit is next to nothing.
+/// The measured part of a unit is next to nothing.
 class Slow : public Contender {
  public:
   explicit Slow(long& units) : units_(units) {}

@@ -17,7 +17,7 @@ Options on(const char* backend) {
   return options;
 }
 
-// Whether two ranks run what `make` makes, and it takes time.
+// True if two ranks run the result of `make`, and it takes time.
 template <class Make>
 bool runs(const Options& options, std::size_t bytes, int depth, int window, Make make) {
   const auto body = [&](sluice::Context& context) {

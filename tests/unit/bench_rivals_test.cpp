@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where MPI does not run, as in this program.
+// Rivals in a program in which MPI does not run.
 #include "apps/bench/rivals/rivals.hpp"
 #include "apps/common/usage_error.hpp"
 

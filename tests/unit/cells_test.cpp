@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What applications do on a GPU, on one core: a cell for each call of a kernel, and the field in memory of its own.
+// The GPU form of the applications on one core: a cell for each call of a kernel, and the field in memory of its own.
 #include "apps/common/space.hpp"
 
 namespace apps {

@@ -24,7 +24,7 @@ using namespace sluice::runtime;
 
 constexpr int kDepth = 1;  // slots of the receiver
 
-/// What one end has said and the other has not heard.
+/// A message of one end that the other has not processed.
 enum class Word : std::uint8_t { opening, closing, let_go, gone, failure, death };
 struct Message {
   Word word{};
@@ -57,9 +57,9 @@ struct End {
   bool shut = false;
   bool dead = false;
   bool let_go_of_peer = false;  // what was mapped of it is given up
-  std::uint8_t unseen = 0;      // of the peer's writes: in its memory, and nobody has looked
+  std::uint8_t unseen = 0;      // writes of the peer that have landed and were not looked at
   bool moving = false;          // a stream writes: it has found the end open, and has not completed the epoch
-  bool armed = false;           // a put of the NIC's that nobody has fired
+  bool armed = false;           // a put of the NIC's that has not fired
   bool final_before_match = false;
   std::uint8_t wanted_before_match = 0;
   std::uint8_t credited_before_match = 0;
@@ -82,13 +82,13 @@ struct End {
 
 struct State {
   std::array<End, 2> ends{};
-  std::array<Wire, 2> from{};  // by who has sent
+  std::array<Wire, 2> from{};  // by sender
   std::uint8_t failures_left = 0;
   std::uint8_t deaths_left = 0;
 };
 static_assert(std::has_unique_object_representations_v<State>);
 
-/// What the exploration may do.
+/// The limits of the exploration.
 struct Bounds {
   int epochs = 1;
   int failures = 0;
@@ -150,7 +150,7 @@ class Model {
   }
 
  private:
-  /// What `advance` of the library sees and does.
+  /// The inputs and actions of the library's `advance`.
   class Closer {
    public:
     Closer(Model& model, int here) : model_(model), here_(here), end_(model.state_.ends[here]) {}
@@ -358,7 +358,7 @@ class Model {
       expect(end.closing, "an open end is freed");
       expect(Closer(*this, here).passed(), "memory is freed that a stream of this end uses");
       expect(end.under_way == 0 && !end.moving, "memory is freed that a write reads");
-      // What was armed towards a dead peer nobody fires, and the backend keeps what it would read.
+      // Puts that are armed towards a dead peer never fire, and the backend keeps the memory that they would read.
       expect(!end.armed || end.peer_lost, "a put stays armed that reads freed memory");
       expect(peer(here).dead || peer(here).under_way == 0, "memory is freed with a write under way");
       expect(peer(here).dead || peer(here).let_go_of_peer || !peer(here).opened, "memory is freed that the peer maps");

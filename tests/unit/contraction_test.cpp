@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs compute with instructions that the serial reference was not compiled for.
+// Programs compute with instructions that the serial reference was not compiled for.
 #include "apps/heat/model.hpp"
 #include "apps/heat/problem.hpp"
 #include "apps/heat/reference.hpp"

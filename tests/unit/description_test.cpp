@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reports read in the text of real channels: other words there must be noticed here.
+// Reports read the text of real channels: a change of its words must be noticed here.
 #include "apps/common/description.hpp"
 
 #include <sluice/run.hpp>

@@ -27,7 +27,7 @@ class EmptyDesk final : public Engine::Desk {
   void serve(std::span<const pollfd>) override {}
 };
 
-/// Reaches nobody: it is polled.
+/// Has no peers: it is polled.
 class PolledTransport : public backends::Transport {
  public:
   int rest(std::vector<pollfd>&) override { return kNoLimit; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream without a GPU: one order, whoever enqueues and whatever fills up.
+// The stream without a GPU: one order, whichever threads enqueue and whichever queue is full.
 #include <sluice/error.hpp>
 #include <sluice/stream.hpp>
 

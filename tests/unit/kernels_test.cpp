@@ -21,7 +21,7 @@ namespace {
 using test::HostBlock;
 using test::run_block;
 
-/// The same copy by a block of any size, one thread after the other: what a thread copies does not depend on others.
+/// A copy by a block of any size, one thread after the other: the copy of a thread does not depend on the others.
 void run_copy(std::uint32_t threads, std::byte* to, const std::byte* from, std::uint64_t bytes) {
   HostBlock::Shared unused(1);
   for (std::uint32_t i = 0; i < threads; ++i) kernel::copy(HostBlock(i, threads, unused), to, from, bytes);
@@ -208,7 +208,7 @@ TEST(Kernels, small_puts_copy_their_bytes_and_write_their_words) {
   }
 }
 
-/// As above: when the last thread comes to the barrier all is copied, and no word is written.
+/// When the last thread reaches the barrier all is copied, and no word is written.
 struct AtBarrierOfSmall {
   std::uint32_t index() const { return 0; }
   std::uint32_t size() const { return 1; }

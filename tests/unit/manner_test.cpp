@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is made of a provider, by what libfabric says of it.
+// How a provider is used, by its description in libfabric.
 #include "backends/ofi/manner.hpp"
 
 #include <gtest/gtest.h>

@@ -152,7 +152,7 @@ Result mpiexec(const std::string& ranks, const std::string& what) {
   std::string as = what;
   std::string count = ranks;
   Program program([&] {
-    // Open MPI asks for these as root, and with fewer cores than ranks.
+    // Open MPI needs these as root, and with fewer cores than ranks.
     for (const char* const allowed :
          {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"}) {
       ::setenv(allowed, "1", 1);

@@ -67,7 +67,7 @@ std::vector<Place> two_hosts() {
   return places;
 }
 
-/// Lets them hear each other until `done`. False: not in time.
+/// Lets the peers exchange messages until `done`. False: not in time.
 template <class Done>
 bool run_until(const std::vector<Speaker*>& speakers, std::chrono::seconds limit, Done done) {
   const auto deadline = Clock::now() + limit;

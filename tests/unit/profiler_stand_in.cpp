@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profiler brings, for the tests: NVTX's listener and ROCTX's library. Both write what they hear into the file
+// Stands in for profilers: NVTX's listener and ROCTX's library. Both write their events into the file
 // that SLUICE_USER_RANGES names, a line of thread, word and text.
 #include <fcntl.h>
 #include <unistd.h>

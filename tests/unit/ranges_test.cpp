@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What profilers of GPUs' makers hear, by a library that stands in for theirs.
+// The ranges that profilers of GPU vendors record, by a library that stands in for theirs.
 #include "device/profiler.hpp"
 
 #include "tests/gpu_stream.hpp"
@@ -61,7 +61,7 @@ class Ranges : public testing::TestWithParam<Profiler> {
     return program.result();
   }
 
-  /// What each thread was heard to do.
+  /// The recorded lines of each thread.
   std::map<int, std::vector<Line>> heard() const {
     std::map<int, std::vector<Line>> all;
     std::ifstream in(file_);
@@ -76,7 +76,7 @@ class Ranges : public testing::TestWithParam<Profiler> {
     return all;
   }
 
-  /// How many ranges were heard of whose text has this part. All that began have ended, in their order.
+  /// How many ranges were recorded whose text has this part. All that began have ended, in their order.
   int ranges(const std::string& part) const {
     int found = 0;
     for (const auto& [thread, lines] : heard()) {
@@ -95,7 +95,7 @@ class Ranges : public testing::TestWithParam<Profiler> {
   const std::string file_ = testing::TempDir() + "sluice_ranges_" + std::to_string(::getpid());
 };
 
-/// In a rank, whose assertions nobody hears of.
+/// In a rank, where a failed assertion would not be reported.
 void require(bool good, const char* what) {
   if (!good) throw std::runtime_error(what);
 }

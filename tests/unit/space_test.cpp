@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where applications run their kernels, with two threads of the host's default space, whichever that is.
+// The space of the applications' kernels, with two threads of the host's default space, whichever that is.
 #include "apps/common/space.hpp"
 
 #include <gtest/gtest.h>

@@ -41,7 +41,7 @@ using nlohmann::json;
 using sluice::tests::contains;
 using sluice::tests::Program;
 
-/// Of the calling test alone.
+/// A file of the calling test alone.
 std::string a_file() {
   const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
   return testing::TempDir() + "sluice_" + test->name() + "_" + std::to_string(::getpid()) + ".json";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP wires: what is sent arrives whole and once, and who does not know the secret is not heard.
+// TCP wires: every message arrives whole and once, and a peer that does not know the secret is ignored.
 #include "peers/wire.hpp"
 
 #include <gtest/gtest.h>
