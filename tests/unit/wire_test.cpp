@@ -41,21 +41,21 @@ void wait_for(const Fd& socket, short events) {
 }
 
 /// Two connected sockets.
-struct Pair {
+struct Sockets {
   Fd caller;
   Fd called;
 };
 
-Pair connected() {
+Sockets connected_sockets() {
   const Fd listener = sluice::base::listen_on(loopback());
-  Pair pair{sluice::base::begin_connect(sluice::base::own_end(listener)), {}};
+  Sockets pair{sluice::base::begin_connect(sluice::base::own_end(listener)), {}};
   wait_for(listener, POLLIN);
   pair.called = sluice::base::accept_one(listener);
   wait_for(pair.caller, POLLOUT);
   return pair;
 }
 
-Bytes stamped(std::size_t size, unsigned stamp) {
+Bytes stamped_packet(std::size_t size, unsigned stamp) {
   Bytes bytes(size);
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(stamp * 31 + i * 7 + 1);
   return bytes;
@@ -83,21 +83,21 @@ struct Wires {
 };
 
 Wires opened() {
-  Pair pair = connected();
+  Sockets pair = connected_sockets();
   Wires wires{Wire::calling(std::move(pair.caller), kSecret), Wire::called(std::move(pair.called), kSecret)};
-  EXPECT_EQ(wires.out.send(stamped(1, 0), {}), Wire::Sent::later);  // not before it was answered
+  EXPECT_EQ(wires.out.send(stamped_packet(1, 0), {}), Wire::Sent::later);  // not before it was answered
   wait_for(wires.in.socket(), POLLIN);
   EXPECT_FALSE(wires.in.receive());
   wait_for(wires.out.socket(), POLLIN);
-  EXPECT_EQ(wires.out.send(stamped(1, 0), {}), Wire::Sent::yes);
-  EXPECT_EQ(next(wires.in).bytes, stamped(1, 0));
+  EXPECT_EQ(wires.out.send(stamped_packet(1, 0), {}), Wire::Sent::yes);
+  EXPECT_EQ(next(wires.in).bytes, stamped_packet(1, 0));
   return wires;
 }
 
 TEST(Wire, packets_arrive_whole_and_in_order) {
   Wires wires = opened();
   for (const std::size_t size : {1U, 2U, 3U, 4U, 5U, 100U, 70'000U, 1'000'000U}) {
-    const Bytes packet = stamped(size, static_cast<unsigned>(size));
+    const Bytes packet = stamped_packet(size, static_cast<unsigned>(size));
     Bytes arrived;
     while (wires.out.send(packet, {}) == Wire::Sent::later) {
       if (auto part = wires.in.receive()) arrived = std::move(part->bytes);
@@ -111,19 +111,19 @@ TEST(Wire, packets_arrive_whole_and_in_order) {
 TEST(Wire, what_has_no_room_goes_on_where_it_stopped) {
   Wires wires = opened();
   unsigned sent = 0;
-  while (wires.out.send(stamped(100'003, sent), {}) == Wire::Sent::yes) ++sent;
+  while (wires.out.send(stamped_packet(100'003, sent), {}) == Wire::Sent::yes) ++sent;
   unsigned received = 0;
   for (bool done = false; !done;) {
-    while (auto packet = wires.in.receive()) EXPECT_EQ(packet->bytes, stamped(100'003, received++));
-    done = wires.out.send(stamped(100'003, sent), {}) == Wire::Sent::yes;
+    while (auto packet = wires.in.receive()) EXPECT_EQ(packet->bytes, stamped_packet(100'003, received++));
+    done = wires.out.send(stamped_packet(100'003, sent), {}) == Wire::Sent::yes;
   }
-  while (received <= sent) EXPECT_EQ(next(wires.in).bytes, stamped(100'003, received++));
+  while (received <= sent) EXPECT_EQ(next(wires.in).bytes, stamped_packet(100'003, received++));
 }
 
 TEST(Wire, a_packet_that_comes_byte_by_byte_is_one_packet) {
-  Pair pair = connected();
+  Sockets pair = connected_sockets();
   Wire in = Wire::called(std::move(pair.called), kSecret);
-  const Bytes packet = stamped(300, 5);
+  const Bytes packet = stamped_packet(300, 5);
   const auto length = static_cast<std::uint32_t>(packet.size());
   Bytes all(kSecret.begin(), kSecret.end());
   all.insert(all.end(), reinterpret_cast<const std::byte*>(&length), reinterpret_cast<const std::byte*>(&length + 1));
@@ -139,18 +139,18 @@ TEST(Wire, a_packet_that_comes_byte_by_byte_is_one_packet) {
 
 TEST(Wire, the_end_comes_after_what_was_said) {
   Wires wires = opened();
-  ASSERT_EQ(wires.out.send(stamped(10, 1), {}), Wire::Sent::yes);
+  ASSERT_EQ(wires.out.send(stamped_packet(10, 1), {}), Wire::Sent::yes);
   wires.out = Wire();
-  EXPECT_EQ(next(wires.in).bytes, stamped(10, 1));
+  EXPECT_EQ(next(wires.in).bytes, stamped_packet(10, 1));
   EXPECT_TRUE(next(wires.in).closed);
   EXPECT_TRUE(next(wires.in).closed);
   EXPECT_EQ(wires.in.error(), 0);
-  EXPECT_EQ(wires.in.send(stamped(1, 1), {}), Wire::Sent::closed);
+  EXPECT_EQ(wires.in.send(stamped_packet(1, 1), {}), Wire::Sent::closed);
 }
 
 TEST(Wire, a_stranger_is_over_and_learns_nothing) {
   for (const std::string_view text : {"GET / HTTP/1.1\r\n\r\n", "                                "}) {
-    Pair pair = connected();
+    Sockets pair = connected_sockets();
     Wire in = Wire::called(std::move(pair.called), kSecret);
     write_raw(pair.caller, raw(text));
     EXPECT_TRUE(next(in).closed);
@@ -164,7 +164,7 @@ TEST(Wire, a_stranger_is_over_and_learns_nothing) {
 TEST(Wire, a_wrong_secret_is_refused_at_its_end_only) {
   Secret nearly = kSecret;
   nearly.front() ^= std::byte{1};
-  Pair pair = connected();
+  Sockets pair = connected_sockets();
   Wire in = Wire::called(std::move(pair.called), kSecret);
   for (std::size_t i = 0; i + 1 < nearly.size(); ++i) {
     write_raw(pair.caller, std::span(nearly).subspan(i, 1));
@@ -175,18 +175,18 @@ TEST(Wire, a_wrong_secret_is_refused_at_its_end_only) {
 }
 
 TEST(Wire, who_answers_must_know_the_secret_too) {
-  Pair pair = connected();
+  Sockets pair = connected_sockets();
   Wire out = Wire::calling(std::move(pair.caller), kSecret);
-  EXPECT_EQ(out.send(stamped(9, 1), {}), Wire::Sent::later);
+  EXPECT_EQ(out.send(stamped_packet(9, 1), {}), Wire::Sent::later);
   write_raw(pair.called, kSecret);  // an echo
   wait_for(out.socket(), POLLIN);
-  EXPECT_EQ(out.send(stamped(9, 1), {}), Wire::Sent::closed);
+  EXPECT_EQ(out.send(stamped_packet(9, 1), {}), Wire::Sent::closed);
   EXPECT_FALSE(out.open());
 }
 
 TEST(Wire, a_length_that_cannot_be_is_the_end) {
   for (const std::uint32_t length : {0U, 0xffffffffU}) {
-    Pair pair = connected();
+    Sockets pair = connected_sockets();
     Wire in = Wire::called(std::move(pair.called), kSecret);
     write_raw(pair.caller, kSecret);
     write_raw(pair.caller, std::as_bytes(std::span(&length, 1)));
@@ -208,7 +208,7 @@ TEST(Wire, a_refused_call_says_so) {
   }
   wait_for(socket, POLLOUT);
   Wire out = Wire::calling(std::move(socket), kSecret);
-  EXPECT_EQ(out.send(stamped(1, 1), {}), Wire::Sent::closed);
+  EXPECT_EQ(out.send(stamped_packet(1, 1), {}), Wire::Sent::closed);
   EXPECT_EQ(out.error(), ECONNREFUSED);
   EXPECT_FALSE(out.reached());
 }
@@ -216,7 +216,7 @@ TEST(Wire, a_refused_call_says_so) {
 TEST(Wire, descriptors_do_not_leave_the_host) {
   Wires wires = opened();
   const int fd = STDIN_FILENO;
-  EXPECT_THROW(wires.out.send(stamped(1, 1), std::span(&fd, 1)), std::logic_error);
+  EXPECT_THROW(wires.out.send(stamped_packet(1, 1), std::span(&fd, 1)), std::logic_error);
   EXPECT_THROW(wires.out.send({}, {}), std::invalid_argument);
 }
 
