@@ -13,7 +13,7 @@
 namespace heat {
 namespace {
 
-// The greatest value at the start, and so ever.
+// The greatest value at the start; no later value is greater.
 double hottest(const Options& options) { return options.start == Start::sine ? 2 : 1; }
 
 std::string why_not_verified(const Options& options) {
@@ -49,12 +49,12 @@ void tell_error(const Options& options, Solution& solution) {
   }
 }
 
-// On a GPU a product and a sum may be rounded once: what that makes of the values in so many steps is allowed.
+// On a GPU a product and a sum may be rounded once. The tolerance is the effect of that in so many steps.
 double tolerance(const Options& options) {
   return options.common.stream == apps::StreamKind::cuda ? 2 * rounding(options.steps) : 0;
 }
 
-// Files without a name are not written.
+// Does not write a file whose name is empty.
 void write_files(const Options& options, const std::string& image, const std::string& field, int ranks,
                  std::span<const double> cells) {
   const apps::Mesh mesh = options.problem().mesh();
