@@ -26,7 +26,7 @@ void pin(int rank) {
     throw std::runtime_error("--pin: this rank may not choose its core");
 }
 
-// Memory that both map has no rails to choose from.
+// Mapped memory has no rails to choose from.
 bool one_rail(const apps::Names& backends) {
   const auto is_mapped = [](const std::string& backend) { return backend == "threads" || backend == "shm"; };
   return !backends.empty() && std::ranges::all_of(backends, is_mapped);
@@ -64,7 +64,7 @@ Session::Session(sluice::Context& context_in, const Options& options_in, double 
     : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
   if (options.pin) pin(context.rank());
   const std::vector<Gpu> gpus = gpus_for(options.stream.value());
-  // Neighbours on one machine have a GPU each, as far as there are so many.
+  // Neighbours on one machine get a GPU each, if there are enough.
   if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
   if (context.rank() != 0) return;
   const Gpu gpu = gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_));

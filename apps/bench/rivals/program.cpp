@@ -23,7 +23,7 @@ namespace {
 struct Names {
   const char* rival;
   const char* program;
-  const char* mode;  // for programs that are several rivals
+  const char* mode;  // for programs that contain several rivals
 };
 
 Names names(Program program) {
@@ -39,12 +39,12 @@ Names names(Program program) {
   return {"ucx", "rival-ucx", ""};
 }
 
-// Beside this program.
+// In the folder of this program.
 std::filesystem::path path(Program program) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / names(program).program;
 }
 
-// What a process answers: "give" something to the peer's, "done", "cannot" and why.
+// The answer of a process: "give" with a value for the peer's process, "done", or "cannot" and why.
 struct Answer {
   std::string word;
   std::string rest;
@@ -60,7 +60,7 @@ Answer hear(Child& child) {
   }
 }
 
-// Both ranks know both answers.
+// Both ranks learn both answers.
 Answer answer_of_peer(const Case& one_case, const Answer& mine) {
   std::array<char, 1024> text{};
   const std::string line = mine.word + ' ' + mine.rest;
@@ -70,8 +70,8 @@ Answer answer_of_peer(const Case& one_case, const Answer& mine) {
   return {theirs.substr(0, theirs.find(' ')), theirs.substr(theirs.find(' ') + 1)};
 }
 
-/// Both processes do what they were told, and give each other what they need for it.
-/// @returns why one of them cannot; empty: both have done it.
+/// Lets both processes execute their order, and passes the values that they exchange.
+/// @returns the reason why one of them cannot; empty if both have succeeded.
 std::string settle(Child& child, const Case& one_case) {
   for (;;) {
     const Answer mine = hear(child);
@@ -101,7 +101,7 @@ class ProgramContender : public Contender {
   Child& child_;
 };
 
-// It costs the start of a driver.
+// Called once, because it starts a driver.
 std::string check(Program program) {
   static std::mutex mutex;
   static std::map<Program, std::string> known;
@@ -125,7 +125,7 @@ std::string why_no_program(Program program, const Options& options) {
 
 struct RivalPrograms::Running {
   Program program;
-  std::unique_ptr<Child> child;  // null: it has turned out that it cannot
+  std::unique_ptr<Child> child;  // null: the rival has turned out to be unable to run
 };
 
 RivalPrograms::RivalPrograms() = default;

@@ -66,7 +66,7 @@ std::unique_ptr<Contender> program_kernel(const Case& one_case) {
 
 constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";
 
-// Empty: only such are allowed as go through memory that both ranks have mapped.
+// Empty: only backends for memory that both ranks have mapped are allowed.
 std::string network(const Options& options) {
   for (const auto& backend : split(options.backend)) {
     if (backend != "threads" && backend != "shm") return backend;
@@ -106,7 +106,7 @@ bool on_gpus(const Options& options) { return options.stream == StreamChoice::cu
 
 std::string no_library(const Options& /*options*/) { return {}; }
 
-/// What a rival that is a program can do besides ping-pongs and windows.
+/// The benches, besides ping-pongs and windows, that a rival program supports.
 struct Abilities {
   bool rate = false;
   bool stream = false;
@@ -137,7 +137,7 @@ Rival program_rival(const char* name, const char* what, Abilities can) {
 
 constexpr Abilities kAll = {.rate = true, .stream = true, .halo = true, .replay = true, .enqueue_and_kernel = true};
 
-// Between memory that both map, which MPI it is does not change what it can do; on a network it has several ways.
+// Between mapped memory every MPI has the same means; on a network it has several ways.
 std::string mpi_on_network(const Options& options) { return ofi_provider(options).empty() ? "" : mpi_library(); }
 
 constexpr auto kFlag = OfiMode::flag;
@@ -149,7 +149,7 @@ constexpr auto kPutFlush = MpiMode::put_flush;
 constexpr auto kPutFlushUser = MpiMode::put_flush_user;
 
 // A put without a notification is no rival in a bench of notified messages: the one-sided modes have no rate. A fence,
-// and here a window, is the business of all ranks: the one-sided modes have no scale.
+// and here a window, involves all ranks: the one-sided modes have no scale.
 const std::vector<Rival>& table() {
   static const std::vector<Rival> rivals = {
       {.name = "floor",
