@@ -71,7 +71,7 @@ double survive(Session& session, const Case& one_case, std::string& description)
 void run_failure(Session& session) {
   sluice::Context& context = session.context;
   const std::string launch = session.launch();
-  session.part();
+  session.close_team();
   if (launch != "sluice-run") throw apps::UsageError("failure kills a process: it needs sluice-run without --threads");
   if (context.rank() == context.size() - 1) die(session);
   std::string description;

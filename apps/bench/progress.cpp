@@ -65,7 +65,7 @@ struct Channels {
 };
 
 /// The measurements of rank 1.
-struct Seen {
+struct Measured {
   std::vector<double> landings;   ///< from the call of each put to the look that found it, in nanoseconds
   std::vector<double> slowdowns;  ///< of the computing, in each round
 };
@@ -75,7 +75,7 @@ int busy_threads(const Options& options) {
 }
 
 // Pauses of different length, so that the puts land at all times between two looks.
-void put_now_and_then(Channels& channels, long puts) {
+void put_at_intervals(Channels& channels, long puts) {
   for (long i = 0; i < puts; ++i) {
     sleep_ns(kPauseNs + kLookNs * std::fmod(0.618 * static_cast<double>(i), 1.0));
     std::byte* const slot = channels.out.acquire({}).data();
@@ -110,13 +110,13 @@ void drive(Session& session, Channels& channels, long puts) {
     session.team().collectives.barrier();
     sleep_ns(kQuietNs);
     session.team().collectives.barrier();
-    put_now_and_then(channels, puts);
+    put_at_intervals(channels, puts);
   }
 }
 
-Seen watch(Session& session, Channels& channels, long puts) {
+Measured watch(Session& session, Channels& channels, long puts) {
   Computing computing(busy_threads(session.options));
-  Seen seen;
+  Measured seen;
   for (int round = 0; round <= session.options.rounds; ++round) {
     session.team().collectives.barrier();
     const double end = now_ns() + kQuietNs;
@@ -176,13 +176,13 @@ void measure_progress(Session& session, std::size_t asked) {
                     context.receiver(one_case.peer, one_case.tag, (first ? answer : data).all())};
   channels.out.wait_connected();
   channels.in.wait_connected();
-  Seen seen;
+  Measured seen;
   if (first) {
     drive(session, channels, puts);
   } else {
     seen = watch(session, channels, puts);
   }
-  const apps::Description said = session.all_say(channels.out.describe());
+  const apps::Description said = session.description_of_all(channels.out.describe());
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
   Rounds landings = to_rank_0(session, seen.landings, rounds, static_cast<std::size_t>(puts));
   for (auto& round : landings) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });

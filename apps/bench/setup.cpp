@@ -44,9 +44,9 @@ class BothWays {
 };
 
 /// Opening and closing a channel each way, between ranks 0 and 1.
-class Life : public Contender {
+class OpenAndClose : public Contender {
  public:
-  Life(const Case& one_case, bool with_close) : case_(one_case), with_close_(with_close) {}
+  OpenAndClose(const Case& one_case, bool with_close) : case_(one_case), with_close_(with_close) {}
 
   double run(long count) override {
     if (case_.context.rank() > 1) return 0;
@@ -69,7 +69,7 @@ class Life : public Contender {
 
 void measure_life(Session& session, const Case& one_case, const char* metric, bool with_close,
                   const std::string& description) {
-  Entry entry{"sluice", "ours", std::make_unique<Life>(one_case, with_close)};
+  Entry entry{"sluice", "ours", std::make_unique<OpenAndClose>(one_case, with_close)};
   const Measurement measured = measure(session.team(), std::span(&entry, 1), session.budget());
   Row row = make_row(session, one_case, {metric, "us", [](double ns) { return ns / 1e3; }}, description, measured);
   if (session.report) session.report->add(std::move(row));
@@ -77,7 +77,7 @@ void measure_life(Session& session, const Case& one_case, const char* metric, bo
 
 void report_bytes(Session& session, const Case& one_case, const char* metric, double bytes,
                   const std::string& description) {
-  Row row = session.row(one_case, {metric, "bytes", {}}, session.all_say(description));
+  Row row = session.row(one_case, {metric, "bytes", {}}, session.description_of_all(description));
   row.summary = {bytes, bytes, bytes, 1};
   row.rounds = 1;
   row.sample = "one reading of what is resident";

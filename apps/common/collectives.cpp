@@ -67,9 +67,9 @@ class Pair {
 std::size_t chunk_bytes(std::size_t bytes) { return std::min(bytes, kChunkBytes); }
 
 // Receives one rank's part of a gather, in chunks.
-class Inlet {
+class GatherChannel {
  public:
-  Inlet(sluice::Context& context, sluice::Scope& scope, int from, std::size_t bytes) : bytes_(bytes) {
+  GatherChannel(sluice::Context& context, sluice::Scope& scope, int from, std::size_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
     memory_ = context.allocate(kDepth * chunk_bytes(bytes));
     in_ = scope.receiver(from, kGatherTag, memory_.all(), {.depth = kDepth});
@@ -127,10 +127,10 @@ class SluiceCollectives : public Collectives {
     }
     // Open all before the first is read: no rank may wait longer for its channel to be connected than the timeout
     // allows.
-    std::vector<Inlet> inlets;
-    for (int rank = 1; rank < context_.size(); ++rank) inlets.emplace_back(context_, scope_, rank, bytes_of[rank]);
+    std::vector<GatherChannel> channels;
+    for (int rank = 1; rank < context_.size(); ++rank) channels.emplace_back(context_, scope_, rank, bytes_of[rank]);
     sink(0, mine);
-    for (int rank = 1; rank < context_.size(); ++rank) sink(rank, inlets[rank - 1].receive());
+    for (int rank = 1; rank < context_.size(); ++rank) sink(rank, channels[rank - 1].receive());
   }
 
  private:

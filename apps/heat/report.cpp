@@ -34,7 +34,7 @@ bool balance_is_kept(const Options& options, Solution& solution) {
   return kept;
 }
 
-void tell_error(const Options& options, Solution& solution) {
+void print_error(const Options& options, Solution& solution) {
   if (!solution.accuracy) return;
   const Accuracy& accuracy = *solution.accuracy;
   fmt::print("error against the exact solution: {:.4g}", accuracy.error);
@@ -87,7 +87,7 @@ void print_header(const Options& options) {
              options.ny, planes);
 }
 
-void Chronicle::write(Index step, std::span<const double> cells) {
+void StepFiles::write(Index step, std::span<const double> cells) {
   const apps::Mesh mesh = options_.problem().mesh();
   if (options_.frames.writes(step))
     write_files(options_, apps::numbered(options_.common.image, step), apps::numbered(options_.common.field, step),
@@ -97,7 +97,7 @@ void Chronicle::write(Index step, std::span<const double> cells) {
   movie_->add(apps::drawn_plane(cells, mesh));
 }
 
-void Chronicle::close() {
+void StepFiles::close() {
   if (movie_) movie_->close();
 }
 
@@ -105,7 +105,7 @@ int report(const Options& options, Solution& solution) {
   apps::Result& result = solution.result;
   fmt::print("{}", apps::to_text(result, options.updates()));
   const bool kept = balance_is_kept(options, solution);
-  tell_error(options, solution);
+  print_error(options, solution);
   const apps::Mesh mesh = options.problem().mesh();
   apps::verify<double>(
       result, why_not_verified(options), solution.cells, mesh,

@@ -24,9 +24,9 @@ bool reports_error(const Options& options);
 std::string why_no_order(const Options& options, int ranks);
 
 /// Writes the files of steps during the run, at rank 0.
-class Chronicle {
+class StepFiles {
  public:
-  Chronicle(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
+  StepFiles(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
 
   /// Writes pictures and fields to the files that the options name, with the step in their names, and a frame to the
   /// movie. In three dimensions pictures and frames show the plane at a quarter of z.

@@ -18,9 +18,9 @@ void print_header(const Options& options, const World& world);
 bool reports_field(const Options& options, const World& world);
 
 /// Writes the files of generations during the run, at rank 0.
-class Chronicle {
+class StepFiles {
  public:
-  Chronicle(const Options& options, const World& world, int ranks) : options_(options), world_(world), ranks_(ranks) {}
+  StepFiles(const Options& options, const World& world, int ranks) : options_(options), world_(world), ranks_(ranks) {}
 
   /// Writes pictures, fields and patterns to the files that the options name, with the generation in their names, and a
   /// frame to the movie.

@@ -75,21 +75,21 @@ std::string Child::end() {
   return "with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-void Child::tell(const std::string& line) const {
+void Child::write_line(const std::string& line) const {
   const std::string text = line + "\n";
   // A line fits into a socket's buffer. A process that has ended reads no line and sends none.
   static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));
 }
 
-std::string Child::hear() {
+std::string Child::read_line() {
   for (;;) {
-    if (const auto end = heard_.find('\n'); end != std::string::npos) {
-      std::string line = heard_.substr(0, end);
-      heard_.erase(0, end + 1);
+    if (const auto end = received_.find('\n'); end != std::string::npos) {
+      std::string line = received_.substr(0, end);
+      received_.erase(0, end + 1);
       return line;
     }
     const auto began = std::chrono::steady_clock::now();
-    if (read_some(socket_, kLongestSilence, heard_)) continue;
+    if (read_some(socket_, kLongestSilence, received_)) continue;
     if (std::chrono::steady_clock::now() - began >= kLongestSilence)
       throw std::runtime_error("it said nothing for 30 s");
     throw std::runtime_error("it has ended, " + end());

@@ -18,9 +18,9 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void tell(const std::string& line) const;
+  void write_line(const std::string& line) const;
   /// @throws std::runtime_error if the process has ended, or sends nothing for half a minute.
-  std::string hear();
+  std::string read_line();
 
  private:
   /// Ends the process if it still runs, and returns how it has ended.
@@ -28,7 +28,7 @@ class Child {
 
   pid_t process_ = -1;  // -1: it has ended
   int socket_ = -1;
-  std::string heard_;  // received, and not yet returned
+  std::string received_;  // received, and not yet returned
 };
 
 }  // namespace bench

@@ -79,7 +79,7 @@ Team& Session::team() {
   return *team_;
 }
 
-void Session::part() {
+void Session::close_team() {
   team_.reset();
   collectives_.reset();
 }
@@ -114,7 +114,7 @@ const std::string& Session::launch() {
   return launch_;
 }
 
-apps::Description Session::all_say(const std::string& description) {
+apps::Description Session::description_of_all(const std::string& description) {
   return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
 }
 
@@ -141,7 +141,7 @@ Row Session::row(const Case& one_case, const Metric& metric, const apps::Descrip
 
 Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
              const Measurement& measured) {
-  Row row = session.row(one_case, metric, session.all_say(description));
+  Row row = session.row(one_case, metric, session.description_of_all(description));
   if (session.context.rank() != 0) return row;
   const Timing& ours = measured.timings.front();
   row.summary = summarise(convert(ours.rounds, metric));

@@ -41,7 +41,7 @@ class Session {
   Team& team();
 
   /// Closes the channels that `team` opened, on all ranks: then no rank that ends is lost to the others.
-  void part();
+  void close_team();
 
   bool on_host_stream() const { return options.stream == StreamChoice::host; }
   Drive drive() const { return options.stream == StreamChoice::inline_ ? Drive::in_order : Drive::ahead; }
@@ -56,7 +56,7 @@ class Session {
   const std::string& launch();
 
   /// The names after "backend" and "fired by" of the channels of all ranks, at rank 0. All ranks call it.
-  apps::Description all_say(const std::string& description);
+  apps::Description description_of_all(const std::string& description);
 
   /// A row with the values that are known before the measurement.
   Row row(const Case& one_case, const Metric& metric, const apps::Description& said);

@@ -18,7 +18,7 @@ struct Rival {
   const char* what;
   std::string (*why_not)(const Options& options);  ///< why it cannot run with this command line; empty: it can
   std::string (*library)(const Options& options);  ///< its library, for people; empty: none
-  bool (*at_home)(const Options& options);         ///< made for this setting: if it cannot run, a line says why
+  bool (*expected)(const Options& options);        ///< made for this setting: if it cannot run, a line says why
   Maker latency = nullptr;
   Maker bandwidth = nullptr;
   Maker rate = nullptr;

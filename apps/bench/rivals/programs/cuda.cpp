@@ -141,7 +141,7 @@ void check_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slo
 
 // A rival that cannot run the case is left out before the measurement; and first runs take longer. One rank is late on
 // purpose, so the other must wait. A graph finds the words as its last replay has left them.
-void prove(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
+void check_bytes(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
   constexpr std::chrono::milliseconds kLate{10};
   const int turns = bench::replays(one_case.drive) ? 2 : 1;
   for (int turn = 0; turn < turns; ++turn) {
@@ -187,7 +187,7 @@ std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
   auto verbs = open(static_cast<CUstream>(queue->stream().handle()));
   const Verbs::Slots slots = verbs->slots();
   auto runner = run_on(one_case, rank, std::move(queue), std::move(verbs));
-  prove(one_case, rank, slots, *runner);
+  check_bytes(one_case, rank, slots, *runner);
   return runner;
 }
 
@@ -198,7 +198,7 @@ std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
   auto kernel = open(*queue);
   const Verbs::Slots slots = kernel->slots();
   auto runner = std::make_unique<InKernel>(std::move(queue), std::move(kernel));
-  prove(one_case, rank, slots, *runner);
+  check_bytes(one_case, rank, slots, *runner);
   return runner;
 }
 
