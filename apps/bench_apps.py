@@ -5,8 +5,8 @@
     apps/bench_apps.py [--brief] --json apps.json build/apps/bin/{jacobi,faces,heat,life}
     apps/bench_apps.py --sweep strong|weak --json sweep.json build/apps/bin/heat
 
-A sweep runs them on 1, 2, 4, ... ranks, up to a rank for each core: on one mesh (strong), or on a mesh of so many blocks (weak; faces
-knows no other).
+A sweep runs them on 1, 2, 4, ... ranks, up to a rank for each core: on one mesh (strong), or on a mesh of so many blocks (weak, the
+only one of faces).
 
 Writes rows as sluice-bench does (docs/benchmarks.md, "JSON"); with --csv FILE also a line for each run, in the columns that CUP-ECS
 and Comb name their data by (docs/benchmarks.md, "CSV").
@@ -25,17 +25,17 @@ import subprocess
 import tempfile
 
 RANKS = 2
-# The dimensions that programs have.
+# Dimensions of each program.
 DIMENSIONS = {"jacobi": (2, 3), "faces": (3,), "heat": (2, 3), "life": (2,)}
-# Cells along each side of a rank's block, and steps that take about a quarter of a second: many short runs in turns tell more than few
-# long ones, as what disturbs a machine lasts for seconds.
+# Cells along each side of a rank's block, and steps that take about a quarter of a second: many short runs in turns give better results
+# than few long ones, because disturbances of a machine last for seconds.
 MESHES = {2: [(16, 150000), (64, 60000), (128, 20000), (4096, 10)], 3: [(8, 50000), (16, 10000), (32, 2000), (200, 8)]}
 ROUNDS = 40
 LIMIT_S = 600  # of a run
 RIVALS = {"mpi": "the same program with --comm mpi: MPI_Irecv, MPI_Isend and MPI_Waitall in each step",
           "mpi_persistent": "the same program with --comm mpi_persistent: requests made once",
           "none": "the same program with --comm none: packing, computing and unpacking alone"}
-# The columns of CUP-ECS's data, and after the program's name those of Comb, in seconds, with the phases that they are.
+# The columns of CUP-ECS's data, and after the program's name those of Comb, in seconds, with the phases that they stand for.
 RUN_COLUMNS = ["nodes", "ntasks", "backend", "solver_creation", "solver_time", "system", "size", "memory_type", "send_type", "cycles"]
 COMB_PHASES = {"pre-comm": "pack", "post-send": "put", "wait-recv": "wait", "post-comm": "unpack"}
 COMB_COLUMNS = ["start-up", *COMB_PHASES, "bench-comm"]
@@ -44,7 +44,7 @@ SWEPT = {2: (1024, 400, 9), 3: (96, 400, 9)}
 
 
 def blocks_of(ranks, dims):
-    """How many squares or cubes along each axis are one for each rank: the last axes are cut first."""
+    """The number of squares or cubes along each axis, one for each rank; the last axes are cut first."""
     blocks = [1] * dims
     for factor in factors_of(ranks):
         blocks[dims - 1 - min(range(dims), key=lambda axis: blocks[dims - 1 - axis])] *= factor
@@ -63,7 +63,7 @@ def factors_of(number):
 
 
 def command_of(program, sides, steps):
-    """The command of one rank. Jacobi counts its boundary; faces is told a rank's block, a cube."""
+    """The command of one rank. The sides of jacobi include its boundary; the option of faces is the side of a rank's block, a cube."""
     if program.name == "faces":
         return [program, "--nodes", min(sides), "--timesteps", steps]
     boundary = 2 if program.name == "jacobi" else 0
@@ -74,7 +74,7 @@ def command_of(program, sides, steps):
 
 
 def result(options, command, comm, ranks):
-    """What one run says about itself. All are started alike, and every rank has a core of its own."""
+    """The JSON of one run. All runs are started alike, and every rank has a core of its own."""
     cores = sorted(os.sched_getaffinity(0))
     line = [options.mpiexec]
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
@@ -103,13 +103,13 @@ def write_csv(file, runs):
 
 
 def size_of(run):
-    """The side of the mesh, or its sides where they differ."""
+    """The side of the mesh, or its sides if they differ."""
     sides = [run[name] for name in ("nx", "ny", "nz") if name != "nz" or run["nz"] > 1]
     return sides[0] if len(set(sides)) == 1 else "x".join(str(side) for side in sides)
 
 
 def percentile(values, part):
-    """As sluice-bench has it: between neighbours."""
+    """Interpolated between neighbours, as in sluice-bench."""
     ordered = sorted(values)
     at = part * (len(ordered) - 1)
     below = int(at)
@@ -118,7 +118,7 @@ def percentile(values, part):
 
 
 def in_turns(runs, rounds):
-    """What runs say of themselves: one each per round, each as often in each place of a round. `runs`: functions by name."""
+    """The results of runs: one of each per round, each equally often at each place of a round. `runs`: functions by name."""
     results = {name: [] for name in runs}
     names = sorted(runs)
     for number in range(rounds):
@@ -130,13 +130,13 @@ def in_turns(runs, rounds):
 
 
 def rival(what, ours, theirs):
-    """How many times as long a step takes with it."""
+    """How many times as long a step takes with this rival."""
     return {"what": what, "p50": statistics.median(theirs), "ratio": statistics.median(b / a for a, b in zip(ours, theirs))}
 
 
 def row(dims, metric, steps, results, whats, machine):
-    """Results as sluice-bench writes them: those of "sluice", and of the others as rivals; null is what applications do not
-    know or have several of."""
+    """Results as sluice-bench writes them: those of "sluice", and of the others as rivals; null stands for values that applications
+    do not know or have several of."""
     times = {name: [run["step_us"] for run in runs] for name, runs in results.items()}
     one, ours = results["sluice"][0], times["sluice"]
     return {"schema": 1, "bench": name_of(one["app"], dims), "backend": one["backend"], "stream": one["stream"], "memory": "allocated",
@@ -182,8 +182,8 @@ def compare(options, machine):
 
 
 def sweep(options, machine):
-    """Each program on more and more ranks, against itself on one and, with as many ranks, against persistent MPI. The ratio to
-    the first is the speedup of a mesh that stays the same, and the efficiency of one that grows with the ranks."""
+    """Each program on more and more ranks, compared with one rank and with persistent MPI on as many ranks. The ratio to
+    one rank is the speedup if the mesh stays the same, and the efficiency if it grows with the ranks."""
     whats = {"one_rank": "the same program on one rank, " + ("on the same mesh" if options.sweep == "strong" else "on one block"),
              "mpi_persistent": RIVALS["mpi_persistent"]}
     print_header(whats)

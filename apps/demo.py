@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs jacobi, heat and life: verified, in pictures, and beside the same programs with MPI. What `./dev demo` runs once it has built them.
+"""Runs jacobi, heat and life: verified, in pictures, and beside the same programs with MPI. `./dev demo` builds them and calls this.
 
     apps/demo.py --bin build/apps/bin --out build/demo [--plots PYTHON]
 
@@ -23,7 +23,7 @@ import bench_apps
 
 HERE = pathlib.Path(__file__).resolve().parent
 PLOTS = HERE.parent / "docs/plots"
-# Whole problems, each on four ranks and compared with a serial run of all of it: what is drawn is right.
+# Whole problems, each on four ranks and compared with a serial run of the whole: so the pictures are correct.
 VERIFIED = [
     ("jacobi", ["--nx", 258, "--ny", 258, "--niter", 20000, "--nccheck", 0]),
     ("heat", ["--dims", 3, "--nx", 160, "--ny", 120, "--nz", 24, "-t", 300, "--start", "spots"]),
@@ -32,7 +32,7 @@ VERIFIED = [
 # Cells along each axis of a rank's block, and steps that take a twentieth of a second: (program, dimensions, cells, steps, ranks a core).
 COMPARED = [("jacobi", 2, 64, 8000, 1), ("jacobi", 2, 1024, 40, 1), ("heat", 3, 8, 8000, 1), ("life", 2, 64, 8000, 1),
             ("jacobi", 2, 64, 500, 2)]
-ROUNDS = 6  # each contestant is first as often as the others
+ROUNDS = 6  # each contender is first equally often
 
 
 def run(*words, **options):
@@ -40,7 +40,7 @@ def run(*words, **options):
 
 
 def verify(options):
-    """Each program once, on four ranks. Their own lines say whether the result is right."""
+    """Each program once, on four ranks. The programs print whether the result is correct."""
     for name, arguments in VERIFIED:
         words = [name, *arguments, "--verify"]
         print(f"\n$ sluice-run -n 4 {' '.join(os.path.relpath(word) if isinstance(word, pathlib.Path) else str(word) for word in words)}", flush=True)
@@ -49,7 +49,7 @@ def verify(options):
 
 
 def draw(options):
-    """PNG files of what `verify` has written, and of two steps of a run on two ranks."""
+    """PNG files of the fields that `verify` has written, and of two steps of a run on two ranks."""
     timeline, fields = options.out / "timeline.json", options.out
     run(options.bin / "sluice-run", "-n", 2, options.bin / "jacobi", "--nx", 514, "--ny", 514, "--niter", 40, "--nccheck", 0, "--stream", "host",
         "--no-verify", "--trace", timeline, stdout=subprocess.DEVNULL)

@@ -36,7 +36,7 @@ void check_stream(const Bench& bench, StreamChoice stream) {
     throw apps::UsageError(fmt::format("{} is measured on a GPU's stream: --stream cuda or hip", bench.name));
 }
 
-// What a window needs must fit into the stream, behind its gate.
+// The operations of a window must fit into the stream, behind its gate.
 constexpr int kWidestOnGpus = 64;
 
 void check_gpu(const Bench& bench, const Options& options) {
@@ -53,7 +53,7 @@ void check_gpu(const Bench& bench, const Options& options) {
   refuse_if(gpus_for(*options.stream).empty(), "there is no GPU here that this build can use");
 }
 
-// Benches without rivals measure channels of one slot of allocated memory, whose payload nobody reads.
+// Benches without rivals measure channels of one slot of allocated memory, whose payload is not read.
 void check_settings(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) return;
   const auto refuse_if = [&](bool asked, const char* what) {
@@ -66,7 +66,7 @@ void check_settings(const Bench& bench, const Options& options) {
   refuse_if(bench.run == run_progress && options.pin, "with --pin");
 }
 
-// Both ends pack in the calling thread, into memory of their own choice, and all of it is read.
+// Both ends pack in the calling thread, into memory that they choose themselves, and read all of it.
 void check_packing(const Options& options) {
   const auto refuse_if = [&](bool asked, const std::string& why) {
     if (asked) throw apps::UsageError("packing " + why);
@@ -78,7 +78,7 @@ void check_packing(const Options& options) {
   refuse_if(options.sizes.front() < sizeof(int), "moves ints: --sizes begin at 4");
 }
 
-// Those of CUP-ECS know ping-pongs of ints alone.
+// CUP-ECS has columns for ping-pongs of ints only.
 void check_columns(const Bench& bench, const Options& options) {
   if (options.columns == CsvColumns::sluice) return;
   const auto refuse_if = [&](bool wrong, const char* why) {
@@ -101,8 +101,8 @@ void check_against(const Bench& bench, const Options& options) {
 
 }  // namespace
 
-// With more ranks than cores, rivals that poll without giving way take milliseconds for a round trip: scale has only
-// those that are asked for.
+// With more ranks than cores, rivals that poll without yielding take milliseconds for a round trip: scale has only the
+// rivals that --against names.
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
       {"latency", "one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, true, 2, 2},
@@ -135,7 +135,7 @@ const Bench& choose(Options& options, int ranks) {
   if (options.sizes.empty()) options.sizes = parse_sizes(bench.sizes);
   if (!options.stream) options.stream = bench.stream;
   if (options.against.empty()) options.against = {bench.against};
-  // What the environment allows is what the rivals must match, too.
+  // The rivals must use the backends that the environment allows, too.
   if (const char* const allowed = std::getenv("SLUICE_BACKENDS"); allowed != nullptr && options.backend.empty())
     options.backend = allowed;
   options.ranks = ranks;

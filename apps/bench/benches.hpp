@@ -16,17 +16,18 @@ struct Bench {
   const char* what;
   void (*run)(Session& session);
   RivalColumn rivals;   ///< nullptr: none
-  const char* against;  ///< unless the command line says
-  const char* sizes;    ///< unless the command line says
-  StreamChoice stream;  ///< likewise; a GPU's: it makes sense on no other
-  bool on_gpus;         ///< whether it makes sense on a GPU's stream
+  const char* against;  ///< the default of --against
+  const char* sizes;    ///< the default of --sizes
+  StreamChoice stream;  ///< the default of --stream; a GPU's if the bench runs on no other
+  bool on_gpus;         ///< true if the bench can run on a GPU's stream
   int min_ranks;
   int max_ranks;
 };
 
 const std::vector<Bench>& benches();
 
-/// Fills in what the command line leaves to the bench, and refuses what it cannot do with so many ranks.
+/// Fills in the options that the command line leaves to the bench, and refuses those that are impossible with so many
+/// ranks.
 /// @throws apps::UsageError
 const Bench& choose(Options& options, int ranks);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last rank kills itself at a time that the others know; each of them waits for a message of it.
+// The last rank kills itself at a time that the others know; each of them waits for a message from it.
 #include "apps/bench/benches.hpp"
 #include "apps/common/usage_error.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 constexpr sluice::Tag kTag = 0;
 constexpr double kNoticeNs = 200e6;
 
-// Tells every survivor when it will die, and dies then.
+// Sends every survivor the time at which this rank will die, and dies then.
 [[noreturn]] void die(Session& session) {
   sluice::Context& context = session.context;
   const int survivors = context.size() - 1;
@@ -43,7 +43,7 @@ constexpr double kNoticeNs = 200e6;
   throw std::logic_error("this rank has killed itself");
 }
 
-// How long after the death the wait ended with peer_lost.
+// Returns how long after the death the wait ended with peer_lost.
 double survive(Session& session, const Case& one_case, std::string& description) {
   sluice::Context& context = session.context;
   const sluice::Memory memory = context.allocate(sizeof(double));
@@ -71,7 +71,7 @@ double survive(Session& session, const Case& one_case, std::string& description)
 void run_failure(Session& session) {
   sluice::Context& context = session.context;
   const std::string launch = session.launch();
-  session.part();
+  session.close_team();
   if (launch != "sluice-run") throw apps::UsageError("failure kills a process: it needs sluice-run without --threads");
   if (context.rank() == context.size() - 1) die(session);
   std::string description;

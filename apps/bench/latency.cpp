@@ -4,7 +4,7 @@
 namespace bench {
 namespace {
 
-// As many target buffers as the rivals have: with two, large messages need twice their caches.
+// The rivals have one target buffer: with two, large messages need twice their caches.
 constexpr int kLatencyDepth = 1;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice-bench: what channels cost, and what else costs.
+// sluice-bench: the cost of channels and of their rivals.
 #include "apps/bench/benches.hpp"
 #include "apps/bench/ours/packing.hpp"
 #include "apps/common/program.hpp"
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name);
   bench::Options options;
   const apps::Parsed parsed = bench::parse(argc, argv, names, options);
-  // Before any context reads it.
+  // Before any context reads the variable.
   if (options.rails > 0) ::setenv("SLUICE_RAILS", std::to_string(options.rails).c_str(), 1);
   const auto kokkos = bench::start_kokkos(options.bench);
   return apps::run_program(argc, argv, "sluice-bench", parsed, options.backend,

@@ -4,8 +4,8 @@
 namespace bench {
 namespace {
 
-// The step that only moves data, and the one that only computes, stand beside the whole as rivals do: their ratios to
-// the whole say how much of the one was hidden behind the other.
+// The step that only moves data, and the one that only computes, are listed like rivals: their ratios to the whole step
+// show how much of one was hidden behind the other.
 void measure_overlap(Session& session, std::size_t bytes) {
   Case one_case = session.pair_case(bytes, 2);
   Ours moving = make_overlap(one_case);

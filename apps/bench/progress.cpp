@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 1 computes on every core and looks now and then; rank 0 puts. Nobody waits inside the library for the data, so
-// what moves it is the engines, with what the scheduler leaves to them.
+// Rank 1 computes on every core and looks now and then; rank 0 puts. No thread waits inside the library for the data,
+// so only the engines move it, in the time that the scheduler gives them.
 #include "apps/bench/benches.hpp"
 
 #include <fmt/core.h>
@@ -21,17 +21,17 @@ namespace {
 
 constexpr double kChunkNs = 20e3;
 constexpr double kLookNs = 1e6;
-constexpr double kQuietNs = 100e6;  // many times what a thread keeps a core for, as the scheduler has it
+constexpr double kQuietNs = 100e6;  // many times as long as the scheduler lets a thread keep a core
 constexpr double kPauseNs = 5e6;
 constexpr long kPuts = 10;
 
 void sleep_ns(double ns) { std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(ns)); }
 
-/// Threads that compute for as long as this lives; the calling one is one of them whenever it takes a step.
+/// Threads that compute as long as this object lives; the calling thread is one of them during a step.
 class Computing {
  public:
   explicit Computing(int threads) {
-    compute(0);  // finds out how fast this machine is, before it is busy
+    compute(0);  // measures the speed of this machine before it is busy
     for (int i = 1; i < threads; ++i) {
       others_.emplace_back([this](const std::stop_token& stop) {
         while (!stop.stop_requested()) step();
@@ -57,14 +57,15 @@ class Computing {
   std::vector<std::jthread> others_;
 };
 
-/// Puts one way, and an empty answer to each: the next put then waits for no credit, which would count as its landing.
+/// Puts in one direction, and an empty answer to each: so the next put waits for no credit, which would count as its
+/// landing.
 struct Channels {
   sluice::Sender out;
   sluice::Receiver in;
 };
 
-/// What rank 1 has seen.
-struct Seen {
+/// The measurements of rank 1.
+struct Measured {
   std::vector<double> landings;   ///< from the call of each put to the look that found it, in nanoseconds
   std::vector<double> slowdowns;  ///< of the computing, in each round
 };
@@ -73,8 +74,8 @@ int busy_threads(const Options& options) {
   return options.busy > 0 ? options.busy : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
 }
 
-// Pauses of different length: the puts meet the time between two looks everywhere.
-void put_now_and_then(Channels& channels, long puts) {
+// Pauses of different length, so that the puts land at all times between two looks.
+void put_at_intervals(Channels& channels, long puts) {
   for (long i = 0; i < puts; ++i) {
     sleep_ns(kPauseNs + kLookNs * std::fmod(0.618 * static_cast<double>(i), 1.0));
     std::byte* const slot = channels.out.acquire({}).data();
@@ -103,19 +104,19 @@ void compute_and_look(Computing& computing, Channels& channels, long puts, std::
   }
 }
 
-// The first round has whatever happens once, and is not reported.
+// The first round includes one-time costs, and is not reported.
 void drive(Session& session, Channels& channels, long puts) {
   for (int round = 0; round <= session.options.rounds; ++round) {
     session.team().collectives.barrier();
     sleep_ns(kQuietNs);
     session.team().collectives.barrier();
-    put_now_and_then(channels, puts);
+    put_at_intervals(channels, puts);
   }
 }
 
-Seen watch(Session& session, Channels& channels, long puts) {
+Measured watch(Session& session, Channels& channels, long puts) {
   Computing computing(busy_threads(session.options));
-  Seen seen;
+  Measured seen;
   for (int round = 0; round <= session.options.rounds; ++round) {
     session.team().collectives.barrier();
     const double end = now_ns() + kQuietNs;
@@ -132,7 +133,7 @@ Seen watch(Session& session, Channels& channels, long puts) {
   return seen;
 }
 
-// The values of rank 1, on rank 0, as so many rounds.
+// Sends the values of rank 1 to rank 0, as so many rounds.
 Rounds to_rank_0(Session& session, const std::vector<double>& values, std::size_t rounds, std::size_t of_round) {
   std::vector<double> all(rounds * of_round);
   const std::vector<std::size_t> bytes_of = {0, all.size() * sizeof(double)};
@@ -175,13 +176,13 @@ void measure_progress(Session& session, std::size_t asked) {
                     context.receiver(one_case.peer, one_case.tag, (first ? answer : data).all())};
   channels.out.wait_connected();
   channels.in.wait_connected();
-  Seen seen;
+  Measured seen;
   if (first) {
     drive(session, channels, puts);
   } else {
     seen = watch(session, channels, puts);
   }
-  const apps::Description said = session.all_say(channels.out.describe());
+  const apps::Description said = session.description_of_all(channels.out.describe());
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
   Rounds landings = to_rank_0(session, seen.landings, rounds, static_cast<std::size_t>(puts));
   for (auto& round : landings) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that was captured into a graph and is replayed, beside the same plan whose verbs are called again and again.
+// A plan that was captured into a graph and is replayed, compared with the same plan whose verbs are called again and
+// again.
 #include "apps/bench/benches.hpp"
 
 #include <fmt/core.h>
@@ -11,7 +12,7 @@
 namespace bench {
 namespace {
 
-// With one, a put would wait for the credit of the last. A graph has as many steps.
+// With one slot, a put would wait for the credit of the previous put. A graph has as many steps.
 constexpr int kReplayDepth = 2;
 
 double us_of(double ns) { return ns / 1e3; }
@@ -31,7 +32,7 @@ void measure_replay(Session& session, const ReplayRow& side, std::size_t bytes) 
   eager.push_back({"eager", "ours, by a plan that was not captured", side.make(one_case).contender});
   one_case.drive = side.replayed;
   one_case.tag = static_cast<sluice::Tag>(one_case.neighbours);
-  // Of the enqueueing, as much a round as is enqueued at once: how long that has then to run does not count.
+  // A round of enqueueing is what is enqueued at once: the time in which it then runs is not measured.
   Budget budget = session.budget();
   if (side.replayed == Drive::enqueue_replay && budget.iterations == 0) budget.iterations = budget.batch;
   measure_row(session, one_case, side.rivals, side.make(one_case), side.metric, budget, std::move(eager));
@@ -49,7 +50,7 @@ void run_replay(Session& session) {
   const ReplayRow halo{{step, "us", us_of}, make_halo, &Rival::replay_halo, Drive::replayed, Drive::ahead};
   for (const std::size_t bytes : session.options.sizes) measure_replay(session, latency, bytes);
   for (const std::size_t bytes : session.options.sizes) measure_replay(session, halo, bytes);
-  // What enqueueing costs does not depend on how long a message is.
+  // The time to enqueue does not depend on the length of a message.
   const ReplayRow one{{"enqueue step, 1 neighbour", "us", us_of},
                       make_plan_ping_pong,
                       &Rival::replay,

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kScaleDepth = 1;  // as in latency
 
-/// Of a rank whose pair does not take part: it sleeps until the others are done.
+/// A contender for a rank whose pair does not take part: it sleeps until the others have finished.
 class Idle : public Contender {
  public:
   explicit Idle(std::unique_ptr<Contender> made) : made_(std::move(made)) {}
@@ -28,7 +28,7 @@ Entry entry(Session& session, const char* name, std::string what, std::unique_pt
   return {name, std::move(what), std::move(made), pairs};
 }
 
-// All pairs make their contenders, so that making may be collective; `pairs` of them run.
+// All pairs make their contenders, because making may be collective; `pairs` of them run.
 void measure_pairs(Session& session, std::size_t bytes, int pairs) {
   Case one_case = session.pair_case(bytes, kScaleDepth);
   Ours ours = make_ping_pong(one_case);

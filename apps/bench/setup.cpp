@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What channels cost outside the hot path: opening, connecting, closing; and the memory of a context.
+// Costs of channels outside the hot path: opening, connecting, closing; and the memory of a context.
 #include "apps/bench/benches.hpp"
 
 #include <algorithm>
@@ -43,10 +43,10 @@ class BothWays {
   sluice::Receiver in_;
 };
 
-/// The life of a channel each way, between ranks 0 and 1.
-class Life : public Contender {
+/// Opening and closing a channel each way, between ranks 0 and 1.
+class OpenAndClose : public Contender {
  public:
-  Life(const Case& one_case, bool with_close) : case_(one_case), with_close_(with_close) {}
+  OpenAndClose(const Case& one_case, bool with_close) : case_(one_case), with_close_(with_close) {}
 
   double run(long count) override {
     if (case_.context.rank() > 1) return 0;
@@ -69,7 +69,7 @@ class Life : public Contender {
 
 void measure_life(Session& session, const Case& one_case, const char* metric, bool with_close,
                   const std::string& description) {
-  Entry entry{"sluice", "ours", std::make_unique<Life>(one_case, with_close)};
+  Entry entry{"sluice", "ours", std::make_unique<OpenAndClose>(one_case, with_close)};
   const Measurement measured = measure(session.team(), std::span(&entry, 1), session.budget());
   Row row = make_row(session, one_case, {metric, "us", [](double ns) { return ns / 1e3; }}, description, measured);
   if (session.report) session.report->add(std::move(row));
@@ -77,7 +77,7 @@ void measure_life(Session& session, const Case& one_case, const char* metric, bo
 
 void report_bytes(Session& session, const Case& one_case, const char* metric, double bytes,
                   const std::string& description) {
-  Row row = session.row(one_case, {metric, "bytes", {}}, session.all_say(description));
+  Row row = session.row(one_case, {metric, "bytes", {}}, session.description_of_all(description));
   row.summary = {bytes, bytes, bytes, 1};
   row.rounds = 1;
   row.sample = "one reading of what is resident";
@@ -86,12 +86,12 @@ void report_bytes(Session& session, const Case& one_case, const char* metric, do
 
 Neighbour at_distance(const sluice::Context& context, int distance) { return neighbour(context, distance - 1); }
 
-// Returns when all ranks have called it: a signal that goes all around says that all have begun.
+// Returns when all ranks have called it: a signal that travels around the ring shows that all have begun.
 void wait_for_ring(const sluice::Context& context, BothWays& ring) {
   for (int step = 1; step < context.size(); ++step) ring.signal();
 }
 
-// What `work` leaves in use in this process. Before and after, all ranks stand still.
+// The memory that `work` leaves in use in this process. All ranks are idle before and after.
 template <class Work>
 double growth(const sluice::Context& context, BothWays& ring, Work work) {
   wait_for_ring(context, ring);
@@ -104,7 +104,7 @@ double growth(const sluice::Context& context, BothWays& ring, Work work) {
   return after - before;
 }
 
-// Channels with ranks that this one has not talked to; how many these are.
+// Opens channels to ranks with which this rank has none. Returns their number.
 int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<BothWays>& links) {
   std::set<sluice::Rank> peers;
   for (int distance = 2; distance <= context.size() - 2 && static_cast<int>(peers.size()) < kMostPeers; ++distance) {
@@ -123,14 +123,14 @@ void open_many(sluice::Context& context, std::size_t bytes, std::vector<BothWays
 }
 
 struct Memory {
-  double ranks = 0;  ///< what the ranks of this process use that talk to two others
-  double peers = 0;  ///< what they use more with `peer_count` more peers each
+  double ranks = 0;  ///< used by the ranks of this process, if each has channels with two others
+  double peers = 0;  ///< used in addition with `peer_count` more peers each
   int peer_count = 0;
-  double channels = 0;  ///< what they use more with kMany more channels each way
+  double channels = 0;  ///< used in addition with kMany more channels each way
   std::string description;
 };
 
-// Every rank talks to two others and no more at first, however many there are.
+// At first every rank has channels with only two others, for any number of ranks.
 Memory measure_memory(Session& session, std::size_t bytes) {
   sluice::Context& context = session.context;
   const Neighbour next = at_distance(context, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream from several sides. On a host stream the rivals are driven by the host in every one.
+// A stream measured in several ways. On a host stream the host drives the rivals in each of them.
 #include "apps/bench/benches.hpp"
 
 #include <fmt/core.h>
@@ -18,7 +18,7 @@ struct Side {
   Make make;
   Drive drive;
   RivalColumn rivals;
-  long batch;  // of samples; 0: an iteration, where it is long enough
+  long batch;  // of samples; 0: an iteration, if it is long enough
 };
 
 void measure_side(Session& session, const Side& side, std::size_t bytes) {
@@ -33,7 +33,7 @@ void measure_sizes(Session& session, const Side& side) {
   for (const std::size_t bytes : session.options.sizes) measure_side(session, side, bytes);
 }
 
-// What enqueueing costs does not depend on how long a message is. Hosts that drive their requests enqueue nothing.
+// The time to enqueue does not depend on the length of a message. Hosts that drive their requests enqueue nothing.
 void measure_enqueue(Session& session, const char* verbs, Drive drive) {
   const Side side{
       {std::string("enqueue ") + verbs, "us", in_us}, make_ping_pong, drive, &Rival::enqueue, session.batch()};

@@ -13,7 +13,7 @@
 
 namespace apps {
 
-/// A number by another, and what is left. GPUs divide 32 bits several times faster than 64.
+/// Quotient and remainder. GPUs divide 32 bits several times faster than 64.
 struct Quotient {
   Index whole;
   Index rest;
@@ -24,8 +24,8 @@ KOKKOS_INLINE_FUNCTION Quotient divide(Index number, Index by) {
   return {whole, number - whole * by};
 }
 
-/// Boxes, cut into what one call of a kernel works on: a core of the host takes rows, a thread of a GPU a cell. Kernels
-/// copy it.
+/// Boxes, cut into chunks for one call of a kernel each: a core of the host takes rows, a thread of a GPU a cell.
+/// Kernels copy this object.
 template <class Space>
 class Chunks {
  public:
@@ -33,7 +33,7 @@ class Chunks {
   static constexpr std::size_t kMostBoxes = 6;
 
   Chunks() = default;
-  /// None of them empty.
+  /// No box may be empty.
   explicit Chunks(const std::vector<Box>& boxes) {
     for (const Box& box : boxes) {
       const Index rows = kCells ? 1 : std::clamp(kRowCells / box.nx, Index{1}, box.ny);
@@ -62,12 +62,12 @@ class Chunks {
   }
 
  private:
-  static constexpr Index kRowCells = 1024;  // that make up for a dispatch
+  static constexpr Index kRowCells = 1024;  // enough work to make up for a dispatch
 
   struct Cut {
     Box box;
-    Index first = 0;  // how many chunks the boxes before it are
-    Index rows = 1;   // of a chunk
+    Index first = 0;  // number of chunks in the boxes before it
+    Index rows = 1;   // in each chunk
     Index per_plane = 1;
   };
 

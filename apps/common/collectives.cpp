@@ -30,7 +30,7 @@ constexpr int kDepth = 2;
 constexpr std::size_t kSlotBytes = Collectives::kMaxValues * sizeof(double);
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
-// Both directions to one partner.
+// Channels to and from one partner.
 class Pair {
  public:
   Pair(sluice::Context& context, sluice::Scope& scope, int partner)
@@ -66,10 +66,10 @@ class Pair {
 
 std::size_t chunk_bytes(std::size_t bytes) { return std::min(bytes, kChunkBytes); }
 
-// Takes in what one rank brings to a gather, in chunks.
-class Inlet {
+// Receives one rank's part of a gather, in chunks.
+class GatherChannel {
  public:
-  Inlet(sluice::Context& context, sluice::Scope& scope, int from, std::size_t bytes) : bytes_(bytes) {
+  GatherChannel(sluice::Context& context, sluice::Scope& scope, int from, std::size_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
     memory_ = context.allocate(kDepth * chunk_bytes(bytes));
     in_ = scope.receiver(from, kGatherTag, memory_.all(), {.depth = kDepth});
@@ -100,8 +100,8 @@ class SluiceCollectives : public Collectives {
   explicit SluiceCollectives(sluice::Context& context) : context_(context), scope_(context.scope("collectives")) {
     const int rank = context.rank();
     const int size = context.size();
-    // Ranks from `even` on are one too many for doubling: each hands its values to a partner, and gets the result from
-    // it.
+    // Doubling needs a power of two: each rank from `even` on sends its values to a partner, and receives the result
+    // from it.
     const int even = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
     if (rank >= even) {
       proxy_.emplace_back(context, scope_, rank - even);
@@ -125,11 +125,12 @@ class SluiceCollectives : public Collectives {
       send_chunks(mine);
       return;
     }
-    // All are open before the first is read from: others wait no longer than they may for a channel to be connected.
-    std::vector<Inlet> inlets;
-    for (int rank = 1; rank < context_.size(); ++rank) inlets.emplace_back(context_, scope_, rank, bytes_of[rank]);
+    // Open all before the first is read: no rank may wait longer for its channel to be connected than the timeout
+    // allows.
+    std::vector<GatherChannel> channels;
+    for (int rank = 1; rank < context_.size(); ++rank) channels.emplace_back(context_, scope_, rank, bytes_of[rank]);
     sink(0, mine);
-    for (int rank = 1; rank < context_.size(); ++rank) sink(rank, inlets[rank - 1].receive());
+    for (int rank = 1; rank < context_.size(); ++rank) sink(rank, channels[rank - 1].receive());
   }
 
  private:
@@ -165,8 +166,8 @@ class SluiceCollectives : public Collectives {
 
   sluice::Context context_;
   sluice::Scope scope_;
-  std::vector<Pair> proxy_;     // 0 or 1: to whom an extra rank turns
-  std::vector<Pair> extra_;     // 0 or 1: the extra rank that turns to this one
+  std::vector<Pair> proxy_;     // 0 or 1: the partner of an extra rank
+  std::vector<Pair> extra_;     // 0 or 1: the extra rank that this rank is the partner of
   std::vector<Pair> doubling_;  // at distances 1, 2, 4, ...
 };
 

@@ -9,7 +9,7 @@
 namespace apps {
 namespace {
 
-constexpr double kMostCells = 0x1p43;  // of a rank: of eight bytes, in two copies, are all of 47 bits
+constexpr double kMostCells = 0x1p43;  // of a rank: two copies of so many cells of eight bytes fill 47 bits
 
 struct Share {
   Index begin;
@@ -23,7 +23,7 @@ Share share(Index cells, int parts, int part) {
   return {part * least + (part < more ? part : more), least + (part < more ? 1 : 0)};
 }
 
-// How often a side is cut when it is divided into `parts`: a wrap-around is a cut as well, unless nothing is cut.
+// How often a side is cut when it is divided into `parts`: a periodic boundary is a cut as well, unless nothing is cut.
 Index cuts(int parts, bool periodic) { return parts == 1 ? 0 : parts - (periodic ? 0 : 1); }
 
 Index halo_cells(const Mesh& mesh, int columns, int rows, int layers) {

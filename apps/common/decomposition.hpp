@@ -13,13 +13,13 @@ namespace apps {
 /// How a mesh is cut into one block per rank: a grid of layers x rows x columns, with sides that differ by at most one
 /// cell.
 ///
-/// Of all grids of that many ranks it takes the one with the fewest cells along its cuts; of equals, the one that cuts
-/// fewer rows of cells apart, because a row is contiguous in memory. Ranks count along x first.
+/// Chooses the grid with the fewest cells along its cuts; among equals, the one that cuts fewer rows of cells, because
+/// a row is contiguous in memory. Ranks count along x first.
 class Decomposition {
  public:
-  /// @throws UsageError if there are too few cells to give every rank one, or more than ranks have addresses for.
+  /// @throws UsageError if there are too few cells to give every rank one, or more than a rank can address.
   Decomposition(const Mesh& mesh, int ranks);
-  /// A grid that the program chose: layers, rows, columns.
+  /// A given grid: layers, rows, columns.
   Decomposition(const Mesh& mesh, const std::array<int, 3>& grid);
 
   const Mesh& mesh() const { return mesh_; }
@@ -31,7 +31,7 @@ class Decomposition {
   /// The cells of a rank.
   Box box(int rank) const;
 
-  /// Who is whose neighbour, along z, y and x; in two dimensions along y and x.
+  /// The neighbours of each rank, along z, y and x; in two dimensions along y and x.
   template <std::size_t D>
   sluice::kokkos::Cartesian<D> grid() const {
     sluice::kokkos::Cartesian<D> last;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kFiredBy = "; fired by the ";
 constexpr const char* kNone = "none";
 
-// A name may hold anything, also what separates the parts behind it.
+// A name may contain any text, even the separators of the parts behind it.
 std::string_view without_name(std::string_view line) {
   if (!line.starts_with('\'')) return line;
   for (const std::string_view after : {"' to rank ", "' from rank "}) {
@@ -26,7 +26,7 @@ std::string_view without_name(std::string_view line) {
   return line;
 }
 
-// Takes what is before the next ": " off the front of `rest`; nothing if there is none.
+// Removes the text before the next ": " from the front of `rest` and returns it; nothing if there is none.
 std::string_view take_part(std::string_view& rest) {
   const auto end = rest.find(": ");
   if (end == std::string_view::npos) return {};

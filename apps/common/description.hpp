@@ -10,21 +10,21 @@ namespace apps {
 
 using Names = std::set<std::string>;
 
-/// "shm+ofi:tcp"; of no names "none".
+/// "shm+ofi:tcp"; "none" for no names.
 std::string joined(const Names& names);
 
-/// Parts of the descriptions of channels and plans that reports name. Those texts are for people and have no other
-/// form.
+/// The parts of descriptions of channels and plans that reports name. Those texts are written for people; there is no
+/// other form of them.
 struct Description {
-  Names backends = {};  ///< what moves the data; empty: no channel is connected
+  Names backends = {};  ///< that move the data; empty: no channel is connected
   Names fired_by = {};  ///< stream, NIC or engine; empty: no sender is connected
 };
 
 /// Reads the lines of channels in `text` by position: "'name' WHERE, SLOTS: BACKEND: how; fired by the WHO".
 Description read_description(const std::string& text);
 
-/// At rank 0 the names of all ranks, elsewhere some of them. All ranks call it.
-/// @param ranks  how many there are
+/// Returns the names of all ranks at rank 0, elsewhere those of some ranks. All ranks call it.
+/// @param ranks  the number of ranks
 Description of_all_ranks(Description mine, Collectives& collectives, int ranks);
 
 }  // namespace apps

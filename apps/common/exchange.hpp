@@ -9,21 +9,21 @@
 
 namespace apps {
 
-/// How many messages of a pair may be under way: epoch k uses slot k mod kSlots, so a step need not wait for the last
-/// one's.
+/// How many messages of a pair may be in flight: epoch k uses slot k mod kSlots, so a step need not wait for the
+/// message of the last step.
 inline constexpr int kSlots = 2;
 
-/// One end of a message that is sent again and again: kSlots slots, one behind the other.
+/// One end of a message that is sent again and again: kSlots slots, contiguous in memory.
 struct Link {
   int peer = 0;
   sluice::Slice slots;
-  std::string contents = {};  ///< what a slot holds, in words: the same at both ends
+  std::string contents = {};  ///< describes the contents of a slot: the same text at both ends
 
   std::size_t bytes() const { return slots.bytes() / kSlots; }
   std::byte* slot(int number) const { return slots.data() + static_cast<std::size_t>(number) * bytes(); }
 };
 
-/// What a rank tells others in an exchange, and what they tell it: at most one message for each pair and way.
+/// The messages that a rank sends and receives in an exchange: at most one for each pair and direction.
 struct Links {
   std::vector<Link> out;
   std::vector<Link> in;
@@ -36,14 +36,14 @@ class Exchange {
  public:
   virtual ~Exchange() = default;
 
-  /// Makes the out-slots of the next exchange free to pack into. Returns which of the slots those are; the same for the
-  /// in-slots.
+  /// Waits until the out-slots of the next exchange may be packed. Returns the number of those slots; it is the number
+  /// of the in-slots too.
   virtual int acquire() = 0;
   virtual void put() = 0;
   virtual void wait() = 0;
   virtual void release() = 0;
 
-  /// What moves the bytes, for people.
+  /// Name of the transport, for people.
   virtual std::string describe() const = 0;
 };
 
@@ -56,10 +56,10 @@ enum class MpiRequests {
 };
 
 /// Through MPI, in program order.
-/// @throws UsageError where the program was not started under MPI, or built without it.
+/// @throws UsageError if the program was not started under MPI, or built without it.
 std::unique_ptr<Exchange> make_mpi_exchange(const Links& links, MpiRequests requests);
 
-/// Moves nothing: what is left is the time of packing, unpacking and computing.
+/// Moves nothing: a run then measures the time of packing, unpacking and computing alone.
 std::unique_ptr<Exchange> make_no_exchange();
 
 }  // namespace apps

@@ -17,7 +17,7 @@ constexpr int kHaloTag = 0;
 
 int byte_count(const Link& link) { return static_cast<int>(link.bytes()); }
 
-// On all ranks alike, so that the one which is to tell does, and nobody waits for a rank that has given up.
+// All ranks throw alike: one reports the error, and none waits for a rank that has given up.
 void check_lengths(const MpiWorld& world, const Links& links) {
   unsigned long long longest = 0;
   for (const auto* side : {&links.in, &links.out})
@@ -35,8 +35,7 @@ void wait_all(Requests& requests) {
   MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
 }
 
-// Both slots' receives are posted ahead, so that a message always finds one: the eager protocol then needs no extra
-// copy.
+// Both slots' receives are posted ahead, so that each message finds one: the eager protocol then needs no extra copy.
 class PersistentExchange : public Exchange {
  public:
   explicit PersistentExchange(const Links& links) {
@@ -49,7 +48,7 @@ class PersistentExchange : public Exchange {
         MPI_Send_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
                       &sends_[slot].emplace_back());
     }
-    // Two messages of a pair match in the order of their receives: the first exchange uses slot 1.
+    // Two messages of a pair match in the order of their receives, and the first exchange uses slot 1.
     for (int k = 1; k <= kSlots; ++k) start(k % kSlots);
   }
 
@@ -96,7 +95,7 @@ class PersistentExchange : public Exchange {
   int slot_ = 0;
 };
 
-// As most programs are written: receives and sends are posted together, and all have ended when the exchange has.
+// As in most programs: receives and sends are posted together, and the exchange ends when all of them have.
 class RequestExchange : public Exchange {
  public:
   explicit RequestExchange(const Links& links) : links_(links) { check_lengths(world_, links); }

@@ -43,7 +43,7 @@ class SluiceExchange : public Exchange {
   sluice::Stream stream_;
   std::vector<sluice::Sender> senders_;
   std::vector<sluice::Receiver> receivers_;
-  sluice::Plan plan_;  // goes before its channels
+  sluice::Plan plan_;  // destroyed before its channels
   std::uint64_t epoch_ = 0;
 };
 

@@ -14,7 +14,7 @@
 
 namespace apps {
 
-/// Fills a row at a time and in parallel, so that on the host its memory is near the thread that will update it.
+/// Fills rows in parallel, so that on the host each row's memory is near the thread that will update it.
 template <class View>
 struct FillRow {
   View copy;
@@ -26,10 +26,11 @@ struct FillRow {
   }
 };
 
-/// A block of cells of D dimensions, 2 or 3, with one layer of ghosts around it, twice: an update reads one copy and
-/// writes the other.
+/// A block of cells of D dimensions, 2 or 3, with one layer of ghosts around it. There are two copies: an update reads
+/// one and writes the other.
 ///
-/// Rows are contiguous, and the first cell of each row begins a cache line; the ghost to its left ends the one before.
+/// Rows are contiguous, and the first cell of each row begins a cache line; the ghost to its left is at the end of the
+/// line before.
 template <class T, class Space, std::size_t D>
 class Field {
  public:
@@ -50,7 +51,7 @@ class Field {
     for (std::size_t i = 0; i < copies_.size(); ++i) host_copies_[i] = host_copy(copies_[i]);
   }
 
-  /// The block that it is, in the mesh.
+  /// This block's cells in the mesh.
   const Box& block() const { return block_; }
   Strides strides() const {
     const auto pitch = static_cast<Index>(copies_[0].extent(2));
@@ -60,7 +61,7 @@ class Field {
   /// Cell (0, 0, 0) of a copy; ghosts are at -1 and at nx, ny, nz.
   T* origin(int copy) const { return copies_[copy].data() + first(); }
 
-  /// What is exchanged.
+  /// The View that a halo exchanges.
   Ghosted ghosted(int copy) const {
     const std::pair<Index, Index> x(kLine - 1, kLine + block_.nx + 1);
     const std::pair<Index, Index> y(0, block_.ny + 2);
@@ -71,7 +72,8 @@ class Field {
     }
   }
 
-  /// The same cell in the host's memory. Where kernels run there, it is the same; else `upload` and `download` copy.
+  /// Cell (0, 0, 0) of a copy in the host's memory. If kernels run on the host it equals `origin`; otherwise `upload`
+  /// and `download` copy.
   T* host_origin(int copy) const { return host_copies_[copy].data() + first(); }
   void upload(const Space& space) const {
     if constexpr (kOnGpu<Space>) {
@@ -88,7 +90,7 @@ class Field {
 
  private:
   static constexpr bool kHasPlanes = D == 3;
-  static constexpr Index kLine = 64 / sizeof(T);  // cells of a cache line
+  static constexpr Index kLine = 64 / sizeof(T);  // cells in a cache line
 
   static typename View::HostMirror host_copy(const View& copy) {
     if constexpr (kOnGpu<Space>) {

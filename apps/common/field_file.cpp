@@ -19,8 +19,8 @@ constexpr std::size_t kRecordBytes = sizeof(T) + sizeof(std::int32_t);
 template <class T>
 constexpr char kKind = std::is_floating_point_v<T> ? 'f' : 'u';
 
-// NumPy's "NPY format" 1.0: a magic string, the length of a Python dictionary, the dictionary. It ends with a line end
-// at a multiple of 64 bytes.
+// NumPy's "NPY format" 1.0: a magic string, the length of a Python dictionary, the dictionary. The dictionary ends with
+// a newline at a multiple of 64 bytes.
 template <class T>
 std::string header(const Mesh& mesh) {
   constexpr std::size_t kBeforeDictionary = 10;

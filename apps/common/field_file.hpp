@@ -9,7 +9,7 @@
 
 namespace apps {
 
-/// Writes a whole field, unless the name of the file is empty: an array [y][x], of three dimensions [z][y][x], of
+/// Writes a whole field, unless the name of the file is empty: an array [y][x], in three dimensions [z][y][x], of
 /// records {value, rank}. `rank` is the rank that updates the cell. T is double or std::uint8_t.
 /// @throws std::runtime_error that names the file
 template <class T>

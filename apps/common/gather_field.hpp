@@ -11,8 +11,8 @@
 
 namespace apps {
 
-/// The whole field, row by row and plane by plane, at rank 0; nothing at the others. `cells` is the first cell of this
-/// rank's block.
+/// Returns the whole field, row by row and plane by plane, at rank 0; nothing at the others. `cells` is the first cell
+/// of this rank's block.
 template <class T>
 std::vector<T> gather_field(Collectives& collectives, const Decomposition& decomposition, int rank, const T* cells,
                             const Strides& strides) {

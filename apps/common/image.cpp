@@ -8,7 +8,7 @@ namespace apps {
 namespace {
 
 constexpr Index kLargestSide = 1024;  // pixels
-constexpr Index kUsefulSide = 512;    // smaller pictures are enlarged to about this
+constexpr Index kUsefulSide = 512;    // smaller pictures are enlarged to about this size
 
 constexpr std::array<Colour, 5> kDivergingColours = {
     {{20, 40, 120}, {90, 150, 220}, {245, 245, 245}, {235, 140, 90}, {140, 20, 30}}};
@@ -26,7 +26,7 @@ constinit const Palette kCells = kCellColours;
 constinit const Palette kHot = kHotColours;
 
 Colour colour_at(Palette palette, double value) {
-  // A value that is no number is drawn as the lowest: a comparison with it is false.
+  // A NaN is drawn as the lowest value: a comparison with it is false.
   const double cut = value > 0 ? std::min(value, 1.0) : 0.0;
   const double position = cut * static_cast<double>(palette.size() - 1);
   const auto below = std::min(static_cast<std::size_t>(position), palette.size() - 2);

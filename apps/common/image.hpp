@@ -20,7 +20,7 @@ struct Colour {
   bool operator==(const Colour&) const = default;
 };
 
-/// Colours for values from 0 to 1, at equal distances, with everything between them blended.
+/// Colours for values from 0 to 1, at equal distances; colours between them are blended.
 using Palette = std::span<const Colour>;
 
 /// Cold blue, white, warm red: for fields around zero.
@@ -30,7 +30,7 @@ extern const Palette kCells;
 /// Black, red, yellow, white: for heat.
 extern const Palette kHot;
 
-/// The colour of a value, which is first cut to [0, 1].
+/// The colour of a value, clamped to [0, 1].
 Colour colour_at(Palette palette, double value);
 
 // A row of pixels is what libpng reads: three bytes each.
@@ -42,21 +42,21 @@ struct Image {
   std::vector<Colour> pixels;
 };
 
-/// Whether this program was built with libpng.
+/// True if this program was built with libpng.
 bool can_write_png();
 /// @throws std::runtime_error that names the file.
 void write_png(const std::string& file, const Image& image);
 
-/// What is drawn of a field of three dimensions: the plane at a quarter of z, where a sine of one period is at its
-/// highest. In the middle it is zero. Of a field of two dimensions, all of it.
+/// The part of a field that pictures show: in two dimensions all of it; in three the plane at a quarter of z, where a
+/// sine of one period has its maximum (in the middle it is zero).
 template <class T>
 std::span<const T> drawn_plane(std::span<const T> cells, const Mesh& mesh) {
   const auto plane = static_cast<std::size_t>(mesh.nx * mesh.ny);
   return cells.subspan(static_cast<std::size_t>(mesh.nz / 4) * plane, plane);
 }
 
-/// How cells become pixels: large fields are averaged over shrink x shrink cells, small ones drawn enlarge times as
-/// large.
+/// How cells become pixels: in large fields a pixel is the mean of shrink x shrink cells, in small ones a cell is
+/// enlarge x enlarge pixels.
 struct Scale {
   Index shrink = 1;
   Index enlarge = 1;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step runs in an execution space: objects that are copied to where they run, and so hold values and pointers
-// only.
+// Kernels of a step: objects that are copied to their execution space, and so contain values and pointers only.
 #pragma once
 
 #include "apps/common/chunks.hpp"
@@ -11,13 +10,13 @@
 
 namespace apps {
 
-/// A model whose cells must know where in their block they are.
+/// A model whose cells need their place in the block.
 template <class Model>
 concept KnowsPlace = requires(const Model& model, const typename Model::Value* at) {
   model.cell(at, Strides{}, Place{});
 };
 
-/// The update of a chunk: rows where rows are long, cell by cell in narrow columns and on a GPU.
+/// The update of a chunk: long rows as rows, narrow columns and GPUs cell by cell.
 template <class Model, class Space>
 struct Update {
   using Value = typename Model::Value;
@@ -31,7 +30,7 @@ struct Update {
   Box block;
 
   KOKKOS_FUNCTION void operator()(Index i) const {
-    if (Chunks<Space>::kCells && chunks.count() == 0) return;  // launched to be loaded, on a GPU
+    if (Chunks<Space>::kCells && chunks.count() == 0) return;  // on a GPU, launched only to be loaded
     const Box box = chunks(i);
     for (Index y = box.y; y < box.y + box.ny; ++y) row(box, y);
   }
@@ -71,7 +70,7 @@ struct Update {
   }
 };
 
-/// Updates, and sums Model::measure; row by row, while the row is in the cache.
+/// Updates, and sums Model::measure row by row, while the row is in the cache.
 template <class Model, class Space>
 struct MeasuredUpdate {
   Update<Model, Space> kernel;

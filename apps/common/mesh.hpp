@@ -7,7 +7,7 @@ namespace apps {
 
 using Index = std::int64_t;
 
-/// The cells of a problem, and in which directions it wraps around. With nz = 1 it has two dimensions.
+/// The cells of a problem, and the directions in which it is periodic. With nz = 1 it has two dimensions.
 struct Mesh {
   Index nx = 0;
   Index ny = 0;
@@ -35,14 +35,14 @@ struct Box {
 /// Which ghosts an update reads: those along the axes alone, or those of edges and corners too.
 enum class Stencil { faces, full };
 
-/// Where a cell is in its block: -1 for the first along an axis, 1 for the last, else 0.
+/// Position of a cell in its block, along each axis: -1 for the first cell, 1 for the last, else 0.
 struct Place {
   int x = 0;
   int y = 0;
   int z = 0;
 };
 
-/// How many cells it is in memory from one to the next along y, and along z.
+/// The distance in memory, in cells, to the next cell along y and along z.
 struct Strides {
   Index row = 0;
   Index plane = 0;

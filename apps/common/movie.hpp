@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A field as it changes: a GIF file, a frame at a time.
+// A GIF file that shows how a field changes, one frame at a time.
 #pragma once
 
 #include "apps/common/image.hpp"
@@ -13,12 +13,12 @@
 
 namespace apps {
 
-/// Whether this program was built with giflib.
+/// True if this program was built with giflib.
 bool can_write_gif();
 
 class Movie {
  public:
-  /// Of a field of nx x ny cells whose values from `low` to `high` span the palette.
+  /// Begins a movie of a field of nx x ny cells whose values from `low` to `high` span the palette.
   /// @throws std::runtime_error that names the file
   Movie(const std::string& file, Index nx, Index ny, double low, double high, Palette palette);
   ~Movie();

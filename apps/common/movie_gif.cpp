@@ -39,7 +39,7 @@ class Movie::File {
       : name_(std::move(name)), sides_(sides), low_(low), high_(high), stream_(name_, std::ios::binary) {
     if (!stream_) fail(E_GIF_ERR_OPEN_FAILED);
     int error = 0;
-    gif_ = EGifOpen(&stream_, write, &error);  // by name it would be a file that nobody else may read
+    gif_ = EGifOpen(&stream_, write, &error);  // given a name, giflib makes a file that other users cannot read
     if (gif_ == nullptr) fail(error);
     try {
       begin(palette);

@@ -38,7 +38,7 @@ const char* name_in(const std::map<std::string, T>& names, T value) {
   return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
 }
 
-// An option that takes one of some names.
+// An option whose value is one of some names.
 template <class T>
 void add_choice(CLI::App& app, const std::string& flag, T& value, const std::map<std::string, T>& names,
                 const std::string& help) {
@@ -54,7 +54,7 @@ void add_choice(CLI::App& app, const std::string& flag, T& value, const std::map
       ->option_text(shown);
 }
 
-// What is wrong with a list of backends; empty: nothing.
+// The fault of a list of backends; empty if it is valid.
 std::string unknown_backend(const std::string& list) {
   const auto info = nlohmann::json::parse(sluice::info(true));
   std::vector<std::string> known;
@@ -67,7 +67,7 @@ std::string unknown_backend(const std::string& list) {
   return "";
 }
 
-// "-nx" or "-nx=64" with its second dash, if that is a long option; anything else as it is.
+// Adds the second dash to "-nx" or "-nx=64" if that is a long option; returns anything else unchanged.
 std::string with_two_dashes(const CLI::App& app, const std::string& argument, const DashAliases& aliases) {
   const bool one_dash =
       argument.size() > 2 && argument[0] == '-' && std::isalpha(static_cast<unsigned char>(argument[1])) != 0;
@@ -80,7 +80,7 @@ std::string with_two_dashes(const CLI::App& app, const std::string& argument, co
   return "--" + option + argument.substr(end);
 }
 
-// Hands the file of --trace to the library, unless there is something wrong with it, which is returned. Nothing without
+// Passes the file of --trace to the library, unless the file has a fault, which is returned. Returns nothing without
 // that option.
 std::optional<std::string> take_trace(const CLI::App& app) {
   const CLI::Option* const option = app.get_option_no_throw(kTrace);
@@ -172,7 +172,7 @@ void add_common_options(CLI::App& app, CommonOptions& options, const std::string
 Parsed parse(CLI::App& app, int argc, const char* const* argv, const DashAliases& aliases) {
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i)
-    arguments.push_back(with_two_dashes(app, argv[i], aliases));  // CLI11 takes the last first
+    arguments.push_back(with_two_dashes(app, argv[i], aliases));  // CLI11 expects the arguments in reverse order
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {

@@ -7,11 +7,11 @@
 namespace apps {
 namespace {
 
-// The axes as Cartesian<3> counts them.
+// The axes in the order of Cartesian<3>.
 constexpr std::array<Index Box::*, 3> kBegin = {&Box::z, &Box::y, &Box::x};
 constexpr std::array<Index Box::*, 3> kLength = {&Box::nz, &Box::ny, &Box::nx};
 
-// One layer of cells at an end of an axis, if anything is left.
+// Moves one layer of cells at an end of an axis to the boundary, if any cells are left.
 void cut_off(std::size_t axis, int end, Parts& parts) {
   Box& rest = parts.interior;
   if (rest.cells() == 0) return;

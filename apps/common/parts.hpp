@@ -7,9 +7,9 @@
 
 namespace apps {
 
-/// The cells of a block, in its own coordinates: (0, 0, 0) is its first.
+/// The cells of a block, in its own coordinates: (0, 0, 0) is its first cell.
 struct Parts {
-  Box interior;               ///< those whose update reads no ghost that a message fills
+  Box interior;               ///< cells whose update reads no ghost that a message fills
   std::vector<Box> boundary;  ///< the others, in six boxes at most
 };
 

@@ -13,13 +13,13 @@ inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// The parts of a step, in their order: all of it. Waiting for slots that may be packed into is part of `pack`, and
-/// giving slots back, which others wait for, of `unpack`.
+/// The parts of a step, in their order; together they are the whole step. Waiting for slots to pack into is part of
+/// `pack`, and the release of slots, for which other ranks wait, part of `unpack`.
 enum class Phase { pack, put, interior, wait, unpack, boundary };
 inline constexpr std::array<const char*, 6> kPhaseNames = {"pack", "put", "interior", "wait", "unpack", "boundary"};
 using PhaseSeconds = std::array<double, kPhaseNames.size()>;
 
-/// Adds up how long each phase takes where the work runs: on the stream, one mark after each phase.
+/// Sums the time of each phase, measured where the work runs: on the stream, with one mark after each phase.
 class PhaseTimer {
  public:
   void start() { last_ = Clock::now(); }

@@ -31,7 +31,7 @@ bool is_refused_by_any(sluice::Context& context, const std::string& fault) {
 
 int run_program(int argc, char** argv, const char* name, const Parsed& parsed, const std::string& backend,
                 const RankBody& body) {
-  // Bad arguments are reported from inside: only there does one rank know that it is the one to speak.
+  // Bad arguments are reported inside the body, where one rank knows that it is the one that reports.
   std::atomic<int> code{parsed.exit_code};
   const auto worst = [&code](int mine) {
     int seen = code.load();

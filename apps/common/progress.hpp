@@ -8,8 +8,8 @@
 
 namespace apps {
 
-/// One line on a terminal that says how far a run is: steps, cell updates per second, time to go. Shown by a thread of
-/// its own, so that the work is neither slowed down nor made to wait for the host. Shows nothing where stderr is no
+/// One line on a terminal that shows the progress of a run: steps, cell updates per second, time left. A thread of its
+/// own shows it, so that the work is not delayed and need not wait for the host. Shows nothing if stderr is not a
 /// terminal.
 class Progress {
  public:
@@ -19,8 +19,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// One more step is done; called where the work runs, but for a GPU's stream: there a step counts once it is
-  /// enqueued.
+  /// Counts one step as done; called where the work runs. On a GPU's stream a step counts when it is enqueued.
   void step() { done_.store(done_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
  private:
@@ -32,7 +31,7 @@ class Progress {
   std::jthread thread_;
 };
 
-/// What ends a line of output so that it covers a progress line shown before on the same terminal.
+/// Returns the text that ends a line of output so that it covers an earlier progress line on the same terminal.
 const char* line_end();
 
 /// The line: "  40 %  400 of 1000 steps, 1.2e+09 cells/s, 3 s to go".

@@ -28,7 +28,7 @@ Json phases_json(const PhaseSeconds& seconds) {
   return phases;
 }
 
-// JSON has no infinity, and null says that a value is not known.
+// JSON has no infinity, and null means that a value is not known.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value)); }
 
 Json object(const Result& result) {
@@ -53,18 +53,18 @@ Json object(const Result& result) {
 
 void append(std::string& line, const std::string& text) { line += (line.empty() ? "" : ",") + text; }
 
-// A value as a CSV field: strings without quotes (none of ours has a comma), nothing for null.
+// A value as a CSV field: strings without quotes (none of these has a comma), nothing for null.
 std::string field(const Json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Whether this process may do that to a file: 0 or an error number.
+// 0 if this process has that access to a file, else the error number.
 int access_error(const std::filesystem::path& path, int what) {
   return ::faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-// Nothing is opened to find out: a file that one rank makes and removes may be written by another meanwhile.
+// Opens nothing: a file that one rank creates and removes may be written by another rank meanwhile.
 int write_error(std::filesystem::path path) {
   const int error = access_error(path, W_OK);
   if (error == 0) return std::filesystem::is_directory(path) ? EISDIR : 0;

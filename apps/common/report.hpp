@@ -12,8 +12,8 @@
 
 namespace apps {
 
-/// What a run found out; times are those of the slowest rank. Numbers that JSON does not have are written as "inf",
-/// "-inf" and "nan".
+/// The results of a run; times are those of the slowest rank. Infinities and NaN, which JSON does not have, are written
+/// as "inf", "-inf" and "nan".
 struct Result {
   std::string app;
   std::string comm;
@@ -24,12 +24,12 @@ struct Result {
   Index nz = 1;
   int ranks = 1;
   Index steps = 0;
-  double create_s = 0;  ///< all before the first exchange: channels and memory, but also the initial values
+  double create_s = 0;  ///< all before the first exchange: channels and memory, and the initial values
   double solve_s = 0;
   std::optional<PhaseSeconds> phases;
   std::string verification = "skipped";              ///< passed, failed or skipped
   std::optional<double> max_error;                   ///< largest difference from the serial run
-  std::vector<std::pair<std::string, double>> more;  ///< what this application alone tells
+  std::vector<std::pair<std::string, double>> more;  ///< results of this application alone
 
   double step_us() const { return steps > 0 ? 1e6 * solve_s / static_cast<double>(steps) : 0; }
 };
@@ -38,24 +38,25 @@ struct Result {
 std::string to_json(const Result& result);
 /// A header line and a line of values.
 std::string to_csv(const Result& result);
-/// Lines for people: what ran how, creation, solve, rate.
+/// Lines for people: the set-up, times of creation and solution, rate.
 std::string to_text(const Result& result, double updates);
 
-/// Why this run is not verified; empty if it is to be.
+/// The reason why this run is not verified; empty if it is.
 std::string why_not_verified(const CommonOptions& options, double updates);
 
-/// Whether `report` needs the whole field: to compare it, or to write it.
+/// True if `report` needs the whole field, to compare or to write it.
 bool needs_field(const CommonOptions& options, double updates);
 
-/// Why a file of that name cannot be written: "cannot write FILE: ..."; empty if it can. Opens and makes nothing.
+/// The reason why a file of that name cannot be written: "cannot write FILE: ..."; empty if it can. Opens and creates
+/// nothing.
 std::string why_not_writable(const std::string& file);
-/// @throws UsageError if a file of that name cannot be written. Asked before a run, which may take long.
+/// @throws UsageError if a file of that name cannot be written. Called before a run, which may take long.
 void check_writable(const std::string& file);
 /// Writes nothing if the name is empty. @throws std::runtime_error
 void write_text(const std::string& file, const std::string& text);
-/// Writes what was printed: a full device is noticed no earlier. @throws std::system_error
+/// Flushes standard output: only then a full device is noticed. @throws std::system_error
 void flush_output();
-/// The files that the options ask for.
+/// Writes the files that the options name.
 void write_results(const Result& result, const CommonOptions& options);
 
 }  // namespace apps

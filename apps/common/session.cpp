@@ -16,17 +16,17 @@ std::unique_ptr<Collectives> open_collectives(sluice::Context& context, Comm com
   return is_mpi(comm) ? make_mpi_collectives() : make_sluice_collectives(context);
 }
 
-// Why a file cannot be written; empty: all can.
+// The reason why a file cannot be written; empty if all can.
 std::string first_fault(const CommonOptions& options, std::vector<std::string> files) {
   files.insert(files.end(), {options.csv, options.json, options.image, options.field, options.trace});
   std::erase(files, "");
   std::set<std::filesystem::path> places;
   for (const std::string& file : files) {
     std::error_code unknown;
-    // Absolute first: of a relative file that is not there yet, "./a" and "a" have different canonical forms.
+    // Absolute first: for a relative file that does not exist yet, "./a" and "a" have different canonical forms.
     std::filesystem::path place = std::filesystem::absolute(file, unknown);
     if (!unknown) place = std::filesystem::weakly_canonical(place, unknown);
-    if (unknown || std::filesystem::is_other(place, unknown)) continue;  // a terminal or a pipe takes many
+    if (unknown || std::filesystem::is_other(place, unknown)) continue;  // outputs may share a terminal or a pipe
     if (!places.insert(place).second) return file + " is asked for twice: each output needs a file of its own";
   }
   try {
@@ -68,8 +68,8 @@ Result Session::result(const std::string& app) const {
 
 void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others) {
   const std::string fault = context.rank() == 0 ? first_fault(options, others) : "";
-  // The channels are closed before anything is thrown: an exception that unwinds them is a failure to ranks which still
-  // wait for the result.
+  // Closes the channels before anything is thrown: an exception that unwinds them would be a failure to ranks that
+  // still wait for the result.
   const double faults = open_collectives(context, options.comm)->sum(fault.empty() ? 0 : 1);
   if (faults > 0) throw UsageError(fault);
 }

@@ -15,16 +15,16 @@
 
 namespace apps {
 
-/// This rank's share of a problem, and what it needs to work on it with the others. Made before the Stepper; the stream
-/// and the exchange on it (staged_exchange.hpp) come after, because what they run refers to both.
+/// This rank's share of a problem, and the objects for its work with the other ranks. Made before the Stepper; the
+/// stream and the exchange on it (staged_exchange.hpp) are made later, because their work refers to both.
 struct Session {
   Session(sluice::Context& context, const CommonOptions& options, const Decomposition& decomposition);
 
   Box block() const { return decomposition.box(rank); }
-  /// Moves what is in the slots of `links`: through Sluice on `stream`, else in program order.
+  /// Makes the exchange of `links`: through Sluice on `stream`, otherwise in program order.
   std::unique_ptr<Exchange> open_exchange(const Links& links, sluice::Stream stream);
 
-  /// A Result with what is known before the run.
+  /// A Result with the values that are known before the run.
   Result result(const std::string& app) const;
 
   sluice::Context context;
@@ -34,15 +34,15 @@ struct Session {
   const std::unique_ptr<Collectives> collectives;
 };
 
-/// Rank 0 makes sure that the files which the options ask for, and `others`, can be written: before a run, which may
-/// take long. Only its machine need have their folders, but for that of the timeline, which all write. @throws
-/// UsageError on all ranks
+/// Rank 0 checks that the files named by the options, and `others`, can be written: before a run, which may take long.
+/// Only its machine needs their folders, except the timeline's folder: all ranks write the timeline. @throws UsageError
+/// on all ranks
 void check_outputs(sluice::Context& context, const CommonOptions& options, const std::vector<std::string>& others);
 
-/// Names of the backends that moved the halo, of all ranks at rank 0; or that of the comm. All ranks call it.
+/// Names of the backends that moved the halo, of all ranks at rank 0; or the name of the comm. All ranks call it.
 std::string backend_of(const Session& session, const Exchange& exchange);
 
-/// Times of the slowest rank, on all ranks.
+/// Replaces the times by those of the slowest rank, on all ranks.
 void take_slowest(Result& result, Collectives& collectives);
 
 }  // namespace apps

@@ -16,10 +16,10 @@
 
 namespace apps {
 
-/// What a simulation is about.
+/// The problem of a simulation.
 struct Setup {
   Mesh mesh;
-  std::optional<std::array<int, 3>> grid;  ///< of blocks: layers, rows, columns; unset: as Decomposition chooses
+  std::optional<std::array<int, 3>> grid;  ///< of blocks: layers, rows, columns; unset: Decomposition chooses
   Index steps = 0;                         ///< at most
 };
 
@@ -43,7 +43,7 @@ class Simulation {
   Simulation& operator=(const Simulation&) = delete;
 
   const Session& session() const { return session_; }
-  /// Where a cell's neighbours are.
+  /// Distances in memory from a cell to its neighbours.
   Strides strides() const { return stepper_.field().strides(); }
   /// The first cell of this rank's block in both copies of the field, for the host to write before `start`.
   Value* initial(int copy) { return stepper_.field().host_origin(copy); }
@@ -56,7 +56,7 @@ class Simulation {
     constexpr int kWarmUps = 10;
     stepper_.begin();
     create_s_ = seconds_since(begin_);
-    session_.collectives->barrier();  // no stream waits for a peer as long as any rank still loads and allocates
+    session_.collectives->barrier();  // no stream may wait for a peer while any rank still loads and allocates
     for (int i = 0; i < kWarmUps; ++i) stepper_.exchange_only(*exchange_, queue());
     synchronize();
     session_.collectives->barrier();
@@ -65,7 +65,8 @@ class Simulation {
 
   void step() { stepper_.step(*exchange_, queue()); }
 
-  /// A step, and its measure summed over all ranks; over this one without communication. The host waits for it.
+  /// Runs a step and returns its measure, summed over all ranks; without communication only over this one. The host
+  /// waits for it.
   double step_measured() {
     stepper_.step_measured(*exchange_, queue());
     synchronize();
@@ -73,8 +74,8 @@ class Simulation {
     return session_.options.comm == Comm::none ? mine : session_.collectives->sum(mine);
   }
 
-  /// Waits for the steps, hands the whole field at rank 0 to `use`, elsewhere nothing, and goes on when all ranks are
-  /// ready. The clock stands still.
+  /// Waits for the steps, passes the whole field at rank 0 to `use`, elsewhere nothing, and continues when all ranks
+  /// are ready. The clock is stopped meanwhile.
   template <class Use>
   void interrupt(const Use& use) {
     synchronize();
@@ -113,7 +114,7 @@ class Simulation {
 
   Clock::time_point begin_;
   Session session_;
-  // The work on the stream refers to these, so they go after it.
+  // The work on the stream refers to these, so they are destroyed after it.
   Progress progress_;
   PhaseTimer phases_;
   Stepper<Model, Space> stepper_;
@@ -122,7 +123,7 @@ class Simulation {
   double create_s_ = 0;
 };
 
-/// So many steps; `use(step, field)` at rank 0 for those that are written or shown, from step 0 on.
+/// Runs so many steps; calls `use(step, field)` at rank 0 for those that are written or shown, from step 0 on.
 template <class Model, class Space, class Use>
 void advance(Simulation<Model, Space>& simulation, const FrameOptions& frames, Index steps, const Use& use) {
   const bool first = simulation.session().rank == 0;

@@ -22,16 +22,16 @@
 
 namespace apps {
 
-/// Whether kernels of this execution space run where the host cannot read what they write.
+/// True if kernels of this execution space write memory that the host cannot read.
 template <class Space>
 inline constexpr bool kOnGpu = !Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
 
 /// Starts Kokkos, and its timeline, once for all ranks of this process, with one thread unless OMP_NUM_THREADS or
-/// KOKKOS_NUM_THREADS says otherwise: ranks are what fills the cores.
+/// KOKKOS_NUM_THREADS says otherwise, because the ranks already occupy the cores.
 inline Kokkos::InitializationSettings kokkos_settings() {
   sluice::kokkos::trace_kernels();
   Kokkos::InitializationSettings settings;
-  settings.set_disable_warnings(true);  // about thread placement, which is the launcher's business
+  settings.set_disable_warnings(true);  // about thread placement, which is the launcher's task
   if (std::getenv("OMP_NUM_THREADS") == nullptr && std::getenv("KOKKOS_NUM_THREADS") == nullptr)
     settings.set_num_threads(1);
 #ifdef KOKKOS_ENABLE_CUDA
@@ -41,8 +41,8 @@ inline Kokkos::InitializationSettings kokkos_settings() {
   return settings;
 }
 
-/// Kokkos' Threads take kernels from the thread that has started Kokkos alone, the program's first.
-/// @throws UsageError on all ranks, if one would launch from another; there must be more than one thread for that
+/// With Kokkos' Threads only the thread that has started Kokkos, the program's first, may launch kernels.
+/// @throws UsageError on all ranks, if one would launch from another; only with more than one thread
 inline void check_launches(sluice::Context& context, StreamKind kind) {
   using Default = Kokkos::DefaultHostExecutionSpace;
   if (std::string_view(Default::name()) != "Threads" || Default().concurrency() == 1) return;
@@ -52,9 +52,9 @@ inline void check_launches(sluice::Context& context, StreamKind kind) {
         "Kokkos' Threads run neither on --stream host nor for ranks that are threads: set KOKKOS_NUM_THREADS=1");
 }
 
-/// Calls `body` with an instance of the execution space to use: of its own, since ranks that are threads must not take
-/// turns on one; of Kokkos' Threads there is but one. A single thread gets Serial, which dispatches a kernel without a
-/// fork and join.
+/// Calls `body` with an instance of the execution space for this rank alone: ranks that are threads would take turns on
+/// a shared one. Kokkos' Threads has only one. A single thread gets Serial, which dispatches a kernel without a fork
+/// and join.
 template <class Body>
 auto with_host_space(const Body& body) {
   using Default = Kokkos::DefaultHostExecutionSpace;
@@ -70,7 +70,8 @@ auto with_host_space(const Body& body) {
 
 #ifdef KOKKOS_ENABLE_CUDA
 
-/// Does not wait for the legacy default stream, as others of CUDA's do: nothing of the program may hold up a wait.
+/// A stream that does not wait for the legacy default stream, as other CUDA streams do: no other work of the program
+/// may delay a wait.
 class CudaStream {
  public:
   CudaStream() {
@@ -86,7 +87,7 @@ class CudaStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Calls `body` with an instance of the execution space that this kind of stream is for; all ranks call it together.
+/// Calls `body` with an instance of the execution space for this kind of stream; all ranks call it together.
 template <class Body>
 auto with_space(sluice::Context& context, StreamKind kind, const Body& body) {
   if (kind != StreamKind::cuda) {
@@ -108,8 +109,8 @@ auto with_space(sluice::Context& context, StreamKind kind, const Body& body) {
 
 #endif
 
-/// Where the work of a program runs in order: in the calling thread, on a host stream, or on a GPU's stream. One source
-/// serves all.
+/// The order in which a program's work runs: in the calling thread, on a host stream, or on a GPU's stream. One source
+/// serves all three.
 template <class Space>
 class AppQueue {
  public:

@@ -14,9 +14,9 @@
 
 namespace apps {
 
-/// What programs do without channels on their streams: the host waits for the stream, which has packed and copied to
-/// the host's memory; exchanges there, in program order; has the stream copy back; and waits again before it lets that
-/// memory be overwritten.
+/// The exchange of programs without channels on streams: the host waits for the stream, which has packed and copied to
+/// the host's memory; exchanges there, in program order; lets the stream copy back; and waits again before that memory
+/// may be overwritten.
 template <class Space>
 class StagedExchange : public Exchange {
  public:
@@ -46,7 +46,7 @@ class StagedExchange : public Exchange {
   using Host = Kokkos::HostSpace;
   using Device = typename Space::memory_space;
 
-  /// The same in the host's memory.
+  /// Links with the same peers in the host's memory.
   static Links staged(sluice::Context& context, Links links) {
     for (auto* side : {&links.out, &links.in})
       for (Link& link : *side) {
@@ -74,8 +74,8 @@ class StagedExchange : public Exchange {
   int slot_ = 0;
 };
 
-/// What the options ask for. Channels alone know streams: all else is in program order, and staged where the work is
-/// not.
+/// The exchange that the options name. Only channels can use a stream: other exchanges run in program order, and are
+/// staged if the work does not.
 template <class Space>
 std::unique_ptr<Exchange> open_exchange(Session& session, const sluice::kokkos::Queue<Space>& queue,
                                         const Links& links) {

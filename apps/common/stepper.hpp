@@ -23,13 +23,12 @@ namespace apps {
 
 /// One rank's part of an explicit time step: pack, put, interior, wait, unpack, boundary.
 ///
-/// A Model says what the update is: `Value`, the type of a cell; `kDimensions`, 2 or 3; `kStencil`; `cell(at,
-/// strides)`, the new value of the cell at `at`, or `cell(at, strides, place)`; `row(in, strides, out, n)`, the same
-/// for n cells of a row, fast; and, for measured steps, `measure(in, out, n)`, a number for n updated cells that is
-/// summed over the field. GPUs call `cell` and `measure`, which are constexpr so that their compilers take them.
-///
-/// Kernels run in `Space`, one dispatch per phase, ordered by a Queue; the host never waits in here but for a measure
-/// on a GPU. What is enqueued refers to this object, so it must outlive the queue's stream.
+/// A Model defines the update: `Value`, the type of a cell; `kDimensions`, 2 or 3; `kStencil`; `cell(at, strides)`, the
+/// new value of the cell at `at`, or `cell(at, strides, place)`; `row(in, strides, out, n)`, the same for n cells of a
+/// row, fast; and, for measured steps, `measure(in, out, n)`, a number for n updated cells that is summed over the
+/// field. GPUs call `cell` and `measure`, which are constexpr so that GPU compilers accept them.
+/// Kernels run in `Space`, one dispatch per phase, ordered by a Queue; the host never waits in here, except for a
+/// measure on a GPU. The enqueued work refers to this object, so it must outlive the queue's stream.
 template <class Model, class Space>
 class Stepper {
  public:
@@ -51,13 +50,13 @@ class Stepper {
   Stepper& operator=(const Stepper&) = delete;
 
   const Field<Value, Space, Model::kDimensions>& field() const { return field_; }
-  /// The first cell as of the last enqueued step, which has run, in the host's memory.
+  /// The first cell after the last enqueued step, which must have run, in the host's memory.
   const Value* cells() const {
     field_.download(space_, now_);
     return field_.host_origin(now_);
   }
 
-  /// Where messages are packed, and where they land.
+  /// The slots in which messages are packed, and in which they land.
   Links links() const {
     Links links;
     const auto into = [](std::vector<Link>& ends) {
@@ -73,13 +72,13 @@ class Stepper {
   void time_phases(PhaseTimer* timer) { timer_ = timer; }
   void show_progress(Progress* progress) { progress_ = progress; }
 
-  /// What the host wrote into the field's copies is what the next step reads.
+  /// Makes the values that the host wrote into the field's copies the input of the next step.
   void begin() { field_.upload(space_); }
 
   /// Enqueues a step.
   void step(Exchange& exchange, const Queue& queue) { enqueue(exchange, queue, Measure::no); }
 
-  /// Enqueues a step that measures: once it has run, `measured()` is this rank's sum of Model::measure.
+  /// Enqueues a step that measures: after it has run, `measured()` is this rank's sum of Model::measure.
   void step_measured(Exchange& exchange, const Queue& queue) {
     queue.run([this] { measured_ = 0; });
     enqueue(exchange, queue, Measure::yes);
@@ -137,8 +136,8 @@ class Stepper {
     return chunks.count() == 0 ? 0 : launch(label, chunks, chunks.count(), from, measure);
   }
 
-  /// Launches the updates with nothing to do: a GPU loads a kernel at its first launch, and may wait then for streams
-  /// that wait for a peer.
+  /// Launches the updates with no work: a GPU loads a kernel at its first launch, and that may wait for streams that
+  /// wait for a peer.
   void load() {
     if constexpr (kOnGpu<Space>) {
       launch("load", {}, 1, 0, Measure::no);
@@ -165,8 +164,8 @@ class Stepper {
   Model model_;
   Field<Value, Space, kD> field_;
   Packing packing_;
-  std::array<typename Packing::Moved, 2> moved_;  // each copy of the field
-  int now_ = 0;                                   // which of them the next step reads
+  std::array<typename Packing::Moved, 2> moved_;  // one for each copy of the field
+  int now_ = 0;                                   // the copy that the next step reads
   Chunks<Space> interior_;
   Chunks<Space> boundary_;
   double measured_ = 0;

@@ -5,7 +5,7 @@
 
 namespace apps {
 
-/// Something that the user asked for cannot be done: one clear line, exit code 2.
+/// A request of the user that cannot be fulfilled: one clear line, exit code 2.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -18,11 +18,11 @@
 
 namespace apps {
 
-/// How a field compares with the one that it should be.
+/// Result of comparing a field with the expected one.
 struct Comparison {
-  Index differing = 0;   ///< cells whose bits are not the same; with a tolerance, those that are not within it
+  Index differing = 0;   ///< cells with different bits; with a tolerance, cells outside it
   Index first = -1;      ///< the first of them
-  double max_error = 0;  ///< of all cells; infinite where a difference is no number
+  double max_error = 0;  ///< of all cells; infinite if a difference is NaN
 
   bool passed() const { return differing == 0; }
 };
@@ -39,7 +39,7 @@ Comparison compare(std::span<const T> found, std::span<const T> expected, double
       if (result.first < 0) result.first = static_cast<Index>(i);
       ++result.differing;
     }
-    // A difference that is no number must not look small.
+    // A difference that is NaN must not look small.
     result.max_error = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(result.max_error, error);
   }
   return result;
@@ -48,9 +48,9 @@ Comparison compare(std::span<const T> found, std::span<const T> expected, double
 /// The line that scripts look for: "VERIFICATION: PASSED" or "VERIFICATION: FAILED ...".
 std::string verification_line(const Comparison& comparison, const Mesh& mesh);
 
-/// Compares a whole field with what `solve_serially()` returns, unless there is a reason not to; says so in a line on
-/// `out`, and in `result`.
-/// @returns how many seconds the serial run took; nothing if there was none
+/// Compares a whole field with the result of `solve_serially()`, unless there is a reason not to; writes a line to
+/// `out`, and the outcome to `result`.
+/// @returns the seconds that the serial run took; nothing if there was none
 template <class T, class Solve>
 std::optional<double> verify(Result& result, const std::string& why_not, std::span<const T> found, const Mesh& mesh,
                              const Solve& solve_serially, double tolerance = 0, std::FILE* out = stdout) {

@@ -9,7 +9,7 @@ class Movie::File {};
 bool can_write_gif() { return false; }
 
 Movie::Movie(const std::string& /*file*/, Index nx, Index ny, double /*low*/, double /*high*/, Palette /*palette*/)
-    : nx_(nx), ny_(ny) {}  // the options have refused to name a file
+    : nx_(nx), ny_(ny) {}  // the options refuse a file name in this build
 Movie::~Movie() = default;
 
 void Movie::add_values(std::span<const double> /*values*/) {}

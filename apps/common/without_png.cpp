@@ -6,6 +6,6 @@ namespace apps {
 
 bool can_write_png() { return false; }
 
-void write_png(const std::string& /*file*/, const Image& /*image*/) {}  // `check` has refused to name a file
+void write_png(const std::string& /*file*/, const Image& /*image*/) {}  // `check` refuses a file name in this build
 
 }  // namespace apps

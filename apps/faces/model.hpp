@@ -11,7 +11,7 @@ using apps::Index;
 
 /// Half of a node's new value is the mean of the copies that all blocks have of it: one inside a block, two on a face,
 /// four on an edge, eight at a corner. The other half is the mean of its neighbours in its own block, so that copies
-/// differ again. Copies are added in one order by all who have one.
+/// differ again. All blocks with a copy add the copies in one order.
 struct Model {
   using Value = double;
   static constexpr std::size_t kDimensions = 3;
@@ -22,7 +22,7 @@ struct Model {
     return 0.5 * copies(at, to, place) + 0.5 * neighbours(at, to, place);
   }
 
-  /// Nodes inside the block, which no other block has.
+  /// Nodes inside the block, of which no other block has a copy.
   static constexpr void row(const double* __restrict in, const apps::Strides& to, double* __restrict out, Index n) {
     for (Index i = 0; i < n; ++i) out[i] = cell(in + i, to, {});
   }

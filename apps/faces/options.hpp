@@ -11,7 +11,7 @@ struct Options {
   Index nodes = 16;
   Index steps = 1000;
 
-  /// How often a copy of a node is updated.
+  /// Number of updates of a copy of a node.
   double updates(int ranks) const {
     return static_cast<double>(ranks) * static_cast<double>(nodes * nodes * nodes) * static_cast<double>(steps);
   }

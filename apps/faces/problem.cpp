@@ -11,7 +11,7 @@ double Problem::initial(Index x, Index y, Index z) const {
 }
 
 Problem make_problem(int ranks, Index nodes) {
-  // The least sum of the sides of all grids whose sides do not grow from z to x.
+  // The smallest sum of the sides among all grids whose sides do not grow from z to x.
   std::tuple<int, std::array<int, 3>> best(2 * ranks + 2, {});
   for (int x = 1; x <= ranks; ++x)
     for (int y = x; ranks % x == 0 && y <= ranks / x; ++y) {

@@ -9,8 +9,8 @@ namespace faces {
 
 using apps::Index;
 
-/// Blocks of n x n x n nodes, one per rank, in a box that wraps around. The nodes on a block's faces, edges and corners
-/// are those of its neighbours too: each block has a copy.
+/// Blocks of n x n x n nodes, one per rank, in a periodic box. Neighbouring blocks share the nodes on their faces,
+/// edges and corners: each block has a copy.
 struct Problem {
   std::array<int, 3> grid = {1, 1, 1};  ///< blocks along z, y and x
   Index nodes = 0;                      ///< of a block along each axis, 2 or more
@@ -25,11 +25,11 @@ struct Problem {
             .periodic_z = true};
   }
 
-  /// What a copy starts as: another value for each.
+  /// The initial value of a copy, different for each.
   double initial(Index x, Index y, Index z) const;
 };
 
-/// As many blocks as there are ranks, in a grid as near to a cube as can be; more of them along z than along x.
+/// As many blocks as ranks, in a grid that is as close to a cube as possible; more of them along z than along x.
 Problem make_problem(int ranks, Index nodes);
 
 }  // namespace faces

@@ -7,7 +7,7 @@
 namespace faces {
 namespace {
 
-// One axis: where a copy's block ends, and how positions wrap around.
+// One axis: the ends of blocks, and how positions wrap around.
 struct Axis {
   Index nodes;
   Index n;

@@ -7,13 +7,14 @@
 
 namespace faces {
 
-/// What a run is about, in a line.
+/// Prints the problem in one line.
 void print_header(const Options& options, const Problem& problem);
 
-/// Whether `report` needs the whole field: to compare it, or to write it.
+/// True if `report` needs the whole field, to compare or to write it.
 bool reports_field(const Options& options, int ranks);
 
-/// Rank 0's last duties: says how the run went, compares it with the serial run, and writes the files asked for.
+/// Called by rank 0 at the end: prints the results, compares the field with the serial run, and writes the files that
+/// the options name.
 /// @returns the exit code of the program: 1 if the fields differ.
 int report(const Options& options, const Problem& problem, Solution& solution);
 

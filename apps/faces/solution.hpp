@@ -7,10 +7,10 @@
 
 namespace faces {
 
-/// What a run of the program ends with.
+/// Result of a run of the program.
 struct Solution {
   apps::Result result;
-  std::vector<double> copies;  ///< the whole field at rank 0, if it was asked for
+  std::vector<double> copies;  ///< the whole field at rank 0, if it was requested
 };
 
 }  // namespace faces

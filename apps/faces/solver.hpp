@@ -12,7 +12,7 @@ namespace faces {
 template <class Space>
 using Simulation = apps::Simulation<Model, Space>;
 
-/// What Simulation needs to know.
+/// The parameters of Simulation.
 inline apps::Setup setup(const Problem& problem, Index steps) { return {problem.mesh(), problem.grid, steps}; }
 
 /// This rank's part of a run.

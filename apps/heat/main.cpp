@@ -17,15 +17,15 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
   apps::check_outputs(context, options.common, {options.frames.movie});
   const bool first = context.rank() == 0;
   heat::Solution solution;
-  heat::Chronicle chronicle(options, context.size());
+  heat::StepFiles step_files(options, context.size());
   {
     heat::Simulation<D, Space> simulation(context, options.common, heat::setup(options.problem(), options.steps),
                                           heat::Model<D>{options.fourier}, space);
     if (first) heat::print_header(options);
     solution = heat::solve<D>(simulation, options, heat::reports_field(options),
-                              [&](heat::Index step, std::span<const double> cells) { chronicle.write(step, cells); });
+                              [&](heat::Index step, std::span<const double> cells) { step_files.write(step, cells); });
   }
-  chronicle.close();
+  step_files.close();
   if (solution.accuracy && heat::why_no_order(options, context.size()).empty())
     solution.accuracy->coarse_error = heat::coarse_error<D>(context, options, space);
   return first ? heat::report(options, solution) : 0;

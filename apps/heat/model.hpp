@@ -7,8 +7,8 @@
 
 namespace heat {
 
-/// An explicit step: what a cell gets from each neighbour is `fourier` times the difference. Neighbours are added in
-/// one order everywhere: results are the same bits however the mesh is divided.
+/// An explicit step: a cell gains `fourier` times the difference to each neighbour. Neighbours are added in one order
+/// everywhere, so that results are the same bits for any division of the mesh.
 template <std::size_t D>
 struct Model {
   using Value = double;

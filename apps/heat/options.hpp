@@ -18,11 +18,11 @@ struct Options {
   apps::FrameOptions frames;
 
   Problem problem() const { return {nx, ny, nz, fourier, start}; }
-  /// How often a cell is updated.
+  /// Number of cell updates.
   double updates() const { return static_cast<double>(problem().mesh().cells()) * static_cast<double>(steps); }
 };
 
-/// The flags of CabanaGhost's programs and our own.
+/// Parses the flags of CabanaGhost's programs and those of this one.
 apps::Parsed parse(int argc, const char* const* argv, Options& options);
 
 }  // namespace heat

@@ -9,7 +9,7 @@
 namespace heat {
 namespace {
 
-// Periods along x, y and z: not the same, so that axes which are mixed up show.
+// Periods along x, y and z: not all the same, so that a test notices axes in the wrong order.
 constexpr std::array<double, 3> kPeriods = {1, 2, 1};
 
 double middle(Index cell, Index n) { return (static_cast<double>(cell) + 0.5) / static_cast<double>(n); }
@@ -20,17 +20,17 @@ double wave(double periods, Index n) { return 2 * std::numbers::pi * periods / s
 double sine(double periods, Index cell, Index n) { return std::sin(2 * std::numbers::pi * periods * middle(cell, n)); }
 
 struct Ball {
-  std::array<double, 3> centre;  // in parts of the box
-  double radius;                 // in parts of its first side
+  std::array<double, 3> centre;  // as fractions of the box
+  double radius;                 // as a fraction of its first side
 };
-// About a quarter of z, which is what pictures show.
+// About a quarter of z, the plane that pictures show.
 constexpr std::array<Ball, 5> kBalls = {{{{0.25, 0.3, 0.25}, 0.12},
                                          {{0.7, 0.2, 0.2}, 0.07},
                                          {{0.6, 0.65, 0.3}, 0.16},
                                          {{0.05, 0.8, 0.25}, 0.1},
                                          {{0.35, 0.95, 0.15}, 0.08}}};
 
-// The way from a ball's centre to a cell around the box, the shorter one, in cells.
+// The shorter distance, in cells, from a ball's centre to a cell in the periodic box.
 double distance(double centre, Index cell, Index n) {
   const double parts = std::abs(middle(cell, n) - centre);
   return std::min(parts, 1 - parts) * static_cast<double>(n);

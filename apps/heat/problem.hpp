@@ -9,8 +9,8 @@ using apps::Index;
 
 enum class Start { sine, spots };
 
-/// Heat that spreads in a box which wraps around, in time steps of `fourier` (diffusivity x time step / square of a
-/// cell's side). Cells are 1 wide and have their values in the middle.
+/// The heat equation in a periodic box, in time steps of `fourier` (diffusivity x time step / square of a cell's side).
+/// Cells are 1 wide and have their values in the middle.
 struct Problem {
   Index nx = 0;
   Index ny = 0;
@@ -23,14 +23,14 @@ struct Problem {
     return {.nx = nx, .ny = ny, .nz = nz, .periodic_x = true, .periodic_y = true, .periodic_z = has_planes()};
   }
 
-  /// What cell (x, y, z) starts as. A sine: 1 and a product of sines with one, two and one periods along x, y and z.
-  /// Spots: 1 in some balls, else 0.
+  /// The initial value of cell (x, y, z). A sine: 1 and a product of sines with one, two and one periods along x, y and
+  /// z. Spots: 1 in some balls, else 0.
   double initial(Index x, Index y, Index z) const;
 
-  /// What the heat equation, solved exactly, makes of a start as a sine after so many steps.
+  /// The exact solution of the heat equation after so many steps from a start as a sine.
   double exact(Index x, Index y, Index z, Index steps) const;
 
-  /// The same box in cells twice as wide, a quarter of the steps of which take the same time. Sides must be even.
+  /// This box in cells twice as wide; a quarter of the steps then takes the same time. Sides must be even.
   Problem coarser() const { return {nx / 2, ny / 2, has_planes() ? nz / 2 : 1, fourier, start}; }
 };
 

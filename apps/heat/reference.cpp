@@ -7,7 +7,7 @@
 namespace heat {
 namespace {
 
-// What lies before and behind position i of n, around.
+// The positions before and after position i of n, with wrap-around.
 Index before(Index i, Index n) { return i == 0 ? n - 1 : i - 1; }
 Index behind(Index i, Index n) { return i == n - 1 ? 0 : i + 1; }
 

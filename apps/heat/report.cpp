@@ -13,7 +13,7 @@
 namespace heat {
 namespace {
 
-// The greatest value at the start, and so ever.
+// The greatest value at the start; no later value is greater.
 double hottest(const Options& options) { return options.start == Start::sine ? 2 : 1; }
 
 std::string why_not_verified(const Options& options) {
@@ -34,7 +34,7 @@ bool balance_is_kept(const Options& options, Solution& solution) {
   return kept;
 }
 
-void tell_error(const Options& options, Solution& solution) {
+void print_error(const Options& options, Solution& solution) {
   if (!solution.accuracy) return;
   const Accuracy& accuracy = *solution.accuracy;
   fmt::print("error against the exact solution: {:.4g}", accuracy.error);
@@ -49,12 +49,12 @@ void tell_error(const Options& options, Solution& solution) {
   }
 }
 
-// On a GPU a product and a sum may be rounded once: what that makes of the values in so many steps is allowed.
+// On a GPU a product and a sum may be rounded once. The tolerance is the effect of that in so many steps.
 double tolerance(const Options& options) {
   return options.common.stream == apps::StreamKind::cuda ? 2 * rounding(options.steps) : 0;
 }
 
-// Files without a name are not written.
+// Does not write a file whose name is empty.
 void write_files(const Options& options, const std::string& image, const std::string& field, int ranks,
                  std::span<const double> cells) {
   const apps::Mesh mesh = options.problem().mesh();
@@ -87,7 +87,7 @@ void print_header(const Options& options) {
              options.ny, planes);
 }
 
-void Chronicle::write(Index step, std::span<const double> cells) {
+void StepFiles::write(Index step, std::span<const double> cells) {
   const apps::Mesh mesh = options_.problem().mesh();
   if (options_.frames.writes(step))
     write_files(options_, apps::numbered(options_.common.image, step), apps::numbered(options_.common.field, step),
@@ -97,7 +97,7 @@ void Chronicle::write(Index step, std::span<const double> cells) {
   movie_->add(apps::drawn_plane(cells, mesh));
 }
 
-void Chronicle::close() {
+void StepFiles::close() {
   if (movie_) movie_->close();
 }
 
@@ -105,7 +105,7 @@ int report(const Options& options, Solution& solution) {
   apps::Result& result = solution.result;
   fmt::print("{}", apps::to_text(result, options.updates()));
   const bool kept = balance_is_kept(options, solution);
-  tell_error(options, solution);
+  print_error(options, solution);
   const apps::Mesh mesh = options.problem().mesh();
   apps::verify<double>(
       result, why_not_verified(options), solution.cells, mesh,

@@ -11,25 +11,25 @@
 
 namespace heat {
 
-/// What a run is about, in a line.
+/// Prints the problem in one line.
 void print_header(const Options& options);
 
-/// Whether `report` needs the whole field: to compare it, or to write it.
+/// True if `report` needs the whole field, to compare or to write it.
 bool reports_field(const Options& options);
 
-/// Whether the result is compared with the exact solution.
+/// True if the result is compared with the exact solution.
 bool reports_error(const Options& options);
 
-/// Why a run in cells twice as wide cannot tell the order of the error; empty: it can.
+/// The reason why a run in cells twice as wide cannot give the order of the error; empty if it can.
 std::string why_no_order(const Options& options, int ranks);
 
-/// What is written of the steps on the way, at rank 0.
-class Chronicle {
+/// Writes the files of steps during the run, at rank 0.
+class StepFiles {
  public:
-  Chronicle(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
+  StepFiles(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
 
-  /// Pictures and fields go to the files asked for, numbered, and frames to the movie. Of three dimensions pictures
-  /// and frames show the plane at a quarter of z.
+  /// Writes pictures and fields to the files that the options name, with the step in their names, and a frame to the
+  /// movie. In three dimensions pictures and frames show the plane at a quarter of z.
   void write(Index step, std::span<const double> cells);
   /// Ends the movie.
   void close();
@@ -40,8 +40,9 @@ class Chronicle {
   std::optional<apps::Movie> movie_;
 };
 
-/// Rank 0's last duties: says how the run went, compares it with the serial run, and writes the files asked for.
-/// @returns the exit code of the program: 1 if the fields differ, or if heat was lost or won.
+/// Called by rank 0 at the end: prints the results, compares the field with the serial run, and writes the files that
+/// the options name.
+/// @returns the exit code of the program: 1 if the fields differ, or if heat was lost or gained.
 int report(const Options& options, Solution& solution);
 
 }  // namespace heat

@@ -15,13 +15,14 @@
 
 namespace heat {
 
-/// Takes the fields that a run is to write or to show on its way, at rank 0.
+/// Receives, at rank 0, the fields that a run writes or shows before its end.
 using FieldSink = std::function<void(Index step, std::span<const double> cells)>;
 
 template <std::size_t D, class Space>
 using Simulation = apps::Simulation<Model<D>, Space>;
 
-/// `visit(place, x, y, z)` for each cell of a block: where it is in memory, counted from the first, and in the box.
+/// Calls `visit(place, x, y, z)` for each cell of a block: its place in memory, counted from the first cell, and its
+/// place in the box.
 template <class Visit>
 void each_cell(const apps::Box& block, const apps::Strides& strides, Visit visit) {
   for (Index z = 0; z < block.nz; ++z)
@@ -29,8 +30,9 @@ void each_cell(const apps::Box& block, const apps::Strides& strides, Visit visit
       for (Index x = 0; x < block.nx; ++x) visit(strides.offset(x, y, z), block.x + x, block.y + y, block.z + z);
 }
 
-/// All the heat in the box, the same on all ranks. What each addition loses is added in the end (Neumaier:
-/// Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen, 1974): the sum itself must not lose heat.
+/// All the heat in the box, the same on all ranks. The rounding error of each addition is added at the end (Neumaier:
+/// Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen, 1974), because the sum itself must not lose
+/// heat.
 template <std::size_t D, class Space>
 double heat_in(Simulation<D, Space>& simulation, const double* cells) {
   double sum = 0;
@@ -44,7 +46,7 @@ double heat_in(Simulation<D, Space>& simulation, const double* cells) {
   return simulation.session().collectives->sum(sum + lost);
 }
 
-/// The largest difference of a cell from the exact solution, the same on all ranks; infinite where one is no number.
+/// The largest difference of a cell from the exact solution, the same on all ranks; infinite if one is NaN.
 template <std::size_t D, class Space>
 double error_of(const Problem& problem, Index steps, Simulation<D, Space>& simulation) {
   double worst = 0;
@@ -63,7 +65,7 @@ void set_initial(const Problem& problem, Simulation<D, Space>& simulation) {
             [&](Index place, Index x, Index y, Index z) { cells[place] = problem.initial(x, y, z); });
 }
 
-/// What Simulation needs to know.
+/// The parameters of Simulation.
 inline apps::Setup setup(const Problem& problem, Index steps) { return {problem.mesh(), {}, steps}; }
 
 /// This rank's part of a run.

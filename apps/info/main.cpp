@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice-info: what this build and this machine can do.
+// sluice-info: the features of this build and this machine.
 #include <sluice/run.hpp>
 
 #include <cerrno>
@@ -19,7 +19,7 @@ int print(const std::string& text) {
   return 1;
 }
 
-// The list comes first: it is what a person with a bad variable needs.
+// The list comes first: a user with a bad variable needs it.
 int print_info(bool json) {
   const int code = print(sluice::info(json));
   try {

@@ -9,8 +9,8 @@ namespace jacobi {
 
 using apps::Index;
 
-/// The sum of the squares of the changes of n cells. Eight partial sums, because one sum would make each addition wait
-/// for the last.
+/// The sum of the squares of the changes of n cells. Eight partial sums, because with one sum each addition would wait
+/// for the previous one.
 constexpr double changes(const double* in, const double* out, Index n) {
   constexpr Index kLanes = 8;
   double sums[kLanes] = {};
@@ -26,8 +26,8 @@ constexpr double changes(const double* in, const double* out, Index n) {
   return sum;
 }
 
-/// The mean of the four neighbours in a plane. Neighbours are added in one order everywhere: results are the same bits
-/// however the mesh is divided.
+/// The mean of the four neighbours in a plane. Neighbours are added in one order everywhere, so that results are the
+/// same bits for any division of the mesh.
 struct FivePoints {
   using Value = double;
   static constexpr std::size_t kDimensions = 2;
@@ -51,14 +51,14 @@ struct TwentySevenPoints {
   }
 
  private:
-  /// All of it but the point itself.
+  /// The column without the point itself.
   static constexpr double column(const double* at, const apps::Strides& to) {
     const double above = at[-to.plane - to.row] + at[-to.row] + at[to.plane - to.row];
     return above + at[-to.plane + to.row] + at[to.row] + at[to.plane + to.row] + at[-to.plane] + at[to.plane];
   }
 };
 
-/// What a Stepper updates by.
+/// The model of a Stepper.
 template <class Points>
 struct Model : Points {
   static constexpr void row(const double* __restrict in, const apps::Strides& to, double* __restrict out, Index n) {

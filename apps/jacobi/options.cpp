@@ -10,7 +10,7 @@
 namespace jacobi {
 namespace {
 
-// What the command line says of the mesh.
+// The options for the sides of the mesh.
 struct Sides {
   int dims = 2;
   std::optional<apps::Index> nx, ny, nz, all;

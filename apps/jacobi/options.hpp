@@ -14,19 +14,19 @@ struct Options {
   apps::Index nz = 1;  ///< 1: two dimensions
   apps::Index iterations = 1000;
   apps::Index norm_every = 1;  ///< 0: never
-  double tolerance = 1e-8;     ///< ends a run whose norm is not above it
+  double tolerance = 1e-8;     ///< a run ends when its norm is not above this
   bool periodic_x = false;
   bool periodic_y = true;
   bool csv_line = false;  ///< print one line, as NVIDIA's examples do
 
   Problem problem() const { return {nx, ny, nz, periodic_x, periodic_y}; }
-  /// How often a cell is updated in so many steps.
+  /// Number of updates of a cell in so many steps.
   double updates(apps::Index steps) const {
     return static_cast<double>(problem().mesh().cells()) * static_cast<double>(steps);
   }
 };
 
-/// The options of NVIDIA's multi-GPU examples and our own.
+/// Parses the options of NVIDIA's multi-GPU examples and those of this program.
 apps::Parsed parse(int argc, const char* const* argv, Options& options);
 
 }  // namespace jacobi

@@ -14,7 +14,7 @@ double sine(apps::Index i, apps::Index n) {
   return std::sin(kTwoPi * static_cast<double>(i) / static_cast<double>(n - 1));
 }
 
-// Without mirror symmetry, so that a halo put on the wrong side shows.
+// Without mirror symmetry, so that a test notices a halo on the wrong side.
 double waves(double u, double v) {
   return std::sin(kTwoPi * u) * std::cos(2 * kTwoPi * v) + 0.5 * std::sin(kTwoPi * (3 * u + v));
 }

@@ -5,8 +5,8 @@
 
 namespace jacobi {
 
-/// Laplace's equation on nx x ny points, or nx x ny x nz. The outermost points are the boundary: fixed, or, where the
-/// mesh is periodic, copies of the points next to the other side. The points inside are the unknowns.
+/// Laplace's equation on nx x ny points, or nx x ny x nz. The outermost points are the boundary: fixed, or, if the mesh
+/// is periodic, copies of the points next to the other side. The points inside are the unknowns.
 ///
 /// In two dimensions, periodic in y alone it is the problem of NVIDIA's multi-gpu-programming-models: a sine along the
 /// left and right sides, zero inside. Periodic in x alone it is that problem turned; fixed all around it has zeros
@@ -29,7 +29,8 @@ struct Problem {
             .periodic_y = periodic_y};
   }
 
-  /// What point (x, y, z) of the mesh with its boundary starts as; in two dimensions z is 0. Fixed points stay that.
+  /// The initial value of point (x, y, z) of the mesh with its boundary; in two dimensions z is 0. Fixed points keep
+  /// it.
   double initial(apps::Index x, apps::Index y, apps::Index z = 0) const;
 };
 

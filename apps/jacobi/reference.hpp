@@ -7,8 +7,8 @@
 
 namespace jacobi {
 
-/// The unknowns after so many iterations, row by row, computed on one thread by plain loops that know nothing of
-/// blocks, halos and Kokkos: what every parallel run is compared with.
+/// The unknowns after so many iterations, row by row, computed on one thread by plain loops without blocks, halos and
+/// Kokkos: the reference for every parallel run.
 std::vector<double> solve_serially(const Problem& problem, apps::Index iterations);
 
 }  // namespace jacobi

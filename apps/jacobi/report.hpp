@@ -6,14 +6,15 @@
 
 namespace jacobi {
 
-/// What a run says on its way, unless it is to print one line only.
+/// Prints the problem, unless the run prints one line only.
 void print_header(const Options& options);
 void print_norm(const Options& options, apps::Index iteration, double norm);
 
-/// Whether `report` needs the whole field: to compare it, or to draw it.
+/// True if `report` needs the whole field, to compare or to draw it.
 bool reports_field(const Options& options);
 
-/// Rank 0's last duties: says how the run went, compares it with the serial run, and writes the files asked for.
+/// Called by rank 0 at the end: prints the results, compares the field with the serial run, and writes the files that
+/// the options name.
 /// @returns the exit code of the program: 1 if the fields differ.
 int report(const Options& options, Solution& solution);
 

@@ -7,10 +7,10 @@
 
 namespace jacobi {
 
-/// What a run of the program ends with.
+/// Result of a run of the program.
 struct Solution {
   apps::Result result;
-  std::vector<double> unknowns;  ///< the whole field at rank 0, if it was asked for
+  std::vector<double> unknowns;  ///< the whole field at rank 0, if it was requested
 };
 
 }  // namespace jacobi

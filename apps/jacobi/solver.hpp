@@ -12,15 +12,15 @@
 
 namespace jacobi {
 
-/// Hears of every norm that is computed, on every rank.
+/// Receives every norm that is computed, on every rank.
 using NormSink = std::function<void(apps::Index iteration, double norm)>;
 
-/// Of a plane or a volume.
+/// Simulation in a plane or a volume.
 template <class Model, class Space>
 using Simulation = apps::Simulation<Model, Space>;
 
-/// The block with the ghosts around it, in both copies: those at the sides of a mesh that does not wrap stay as they
-/// are.
+/// Sets the block with the ghosts around it, in both copies. Ghosts at the sides of a mesh that is not periodic keep
+/// their values.
 template <class Model, class Space>
 void set_initial(const Problem& problem, Simulation<Model, Space>& simulation) {
   const apps::Box block = simulation.session().block();
@@ -34,8 +34,8 @@ void set_initial(const Problem& problem, Simulation<Model, Space>& simulation) {
               problem.initial(block.x + x + 1, block.y + y + 1, block.z + z + ghosts);
 }
 
-/// Returns how many iterations were made: all, if nothing is communicated, for then each rank's norm is its own. The
-/// host waits only where a norm is due: never, if none is asked for.
+/// Returns the number of iterations made: all, if nothing is communicated, because each rank's norm is then its own.
+/// The host waits only when a norm is due; without norms it never waits.
 template <class Model, class Space>
 apps::Index iterate(const Options& options, Simulation<Model, Space>& simulation, const NormSink& on_norm) {
   const bool may_stop = options.common.comm != apps::Comm::none;
@@ -51,7 +51,7 @@ apps::Index iterate(const Options& options, Simulation<Model, Space>& simulation
   return options.iterations;
 }
 
-/// What Simulation needs to know.
+/// The parameters of Simulation.
 inline apps::Setup setup(const Options& options) { return {options.problem().mesh(), {}, options.iterations}; }
 
 /// This rank's part of a run.

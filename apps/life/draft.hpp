@@ -8,7 +8,7 @@
 
 namespace life {
 
-/// A pattern while its file is read: the lines that are left, the world that it is for, and what was found so far.
+/// A pattern while its file is read: the lines that are left, the size of the world, and the result so far.
 class Draft {
  public:
   /// @param text  the whole file, which outlives this
@@ -25,7 +25,7 @@ class Draft {
   void take_rule(std::string_view text);
   /// Sets the size of the pattern. @throws apps::UsageError if the world is smaller
   void take_size(Index nx, Index ny);
-  /// The world, as far as is known.
+  /// The world, as far as it is known.
   Torus world() const;
 
   Pattern pattern;
@@ -40,10 +40,10 @@ class Draft {
 
 bool is_space(char c);
 
-/// Without the spaces at both ends.
+/// `text` without the spaces at both ends.
 std::string_view trimmed(std::string_view text);
 
-/// "X Y", each no further from 0 than kLargestSide. False if it is anything else.
+/// Reads "X Y", each no further from 0 than kLargestSide. Returns false for anything else.
 bool read_point(std::string_view text, Point& point);
 
 void read_rle(Draft& draft);

@@ -27,16 +27,16 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
   if (apps::is_refused_by_any(context, fault)) return 2;
   const bool first = context.rank() == 0;
   life::Solution solution;
-  life::Chronicle chronicle(options, world, context.size());
+  life::StepFiles step_files(options, world, context.size());
   {
     life::Simulation<Space> simulation(context, options.common, life::setup(options, world), life::Model(world.rule),
                                        space);
     if (first) life::print_header(options, world);
     solution = life::solve(
         simulation, options, world, life::reports_field(options, world),
-        [&](life::Index generation, std::span<const life::Cell> cells) { chronicle.write(generation, cells); });
+        [&](life::Index generation, std::span<const life::Cell> cells) { step_files.write(generation, cells); });
   }
-  chronicle.close();
+  step_files.close();
   return first ? life::report(options, world, solution) : 0;
 }
 

@@ -12,8 +12,8 @@ namespace life {
 
 /// One generation of any rule that counts neighbours, 16 or more cells at a time.
 ///
-/// A row is updated by the sum of the nine cells around and including each cell. A sum of k stands for a dead cell with
-/// k live neighbours or for a live one with k - 1; a Case says what becomes of each.
+/// A row is updated by the sum of the nine cells around and including each cell. A sum of k is a dead cell with k live
+/// neighbours or a live one with k - 1; a Case has the result for each of the two.
 class Model {
  public:
   using Value = Cell;
@@ -61,7 +61,7 @@ class Model {
     for (std::size_t i = 2; i < count_; i += 2) apply<true>(in, sums, out, n, cases_[i], cases_[i + 1]);
   }
 
-  // Two cases in one pass: as many as Conway's rule has.
+  // Two cases in one pass, because Conway's rule has two.
   template <bool kAdd>
   static constexpr void apply(const Cell* __restrict in, const Cell* __restrict sums, Cell* __restrict out, Index n,
                               const Case& one, const Case& two) {

@@ -110,7 +110,7 @@ World make_world(const Options& options) {
     world.seed = options.seed;
   }
   const Point at = options.at.value_or(Point{(nx - pattern.nx) / 2, (ny - pattern.ny) / 2});
-  // The remainders are what keeps the sums from overflowing.
+  // The remainders prevent an overflow of the sums.
   for (Point& cell : world.cells) cell = {cell.x + at.x % nx, cell.y + at.y % ny};
   return world;
 }

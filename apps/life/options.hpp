@@ -18,7 +18,7 @@ struct Options {
   std::optional<Index> ny;
   Index generations = 100;
   std::string pattern;      ///< file to read; empty: cells at random
-  std::optional<Point> at;  ///< where the pattern's upper left corner goes; unset: in the middle
+  std::optional<Point> at;  ///< place of the pattern's upper left corner; unset: in the middle
   double density = 0.3;     ///< of random cells
   std::uint64_t seed = 1;
   std::optional<StatedRule> rule;  ///< unset: the pattern's, else B3/S23
@@ -26,7 +26,7 @@ struct Options {
   apps::FrameOptions frames;
 };
 
-/// The options of CabanaGhost's Game of Life and our own.
+/// Parses the options of CabanaGhost's Game of Life and those of this program.
 apps::Parsed parse(int argc, const char* const* argv, Options& options);
 
 /// The world that the options describe; reads the pattern. @throws apps::UsageError

@@ -21,7 +21,7 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-/// How many cells a world has along x or y if nothing says more.
+/// The number of cells of a world along x or y if no option and no file gives one.
 inline constexpr Index kUsualSide = 128;
 
 /// Properties of a world that the command line sets. They override those of a pattern's file.
@@ -39,12 +39,12 @@ Torus sides(const Chosen& chosen, const std::optional<StatedRule>& of_file);
 struct Pattern {
   Index nx = 0;
   Index ny = 0;
-  std::optional<StatedRule> rule = {};  ///< if the file names one; where one was chosen, its torus alone counts
+  std::optional<StatedRule> rule = {};  ///< if the file names one; if another was chosen, only its torus counts
   std::vector<Point> cells = {};        ///< the live ones
 };
 
-/// Reads a pattern in one of the formats that Life programs exchange; its first lines tell which. Line ends may be
-/// those of any system.
+/// Reads a pattern in one of the formats that Life programs exchange. The first lines of the file decide which format
+/// it is. Line ends may be those of any system.
 ///
 /// * Run-length encoded (conwaylife.com/wiki/Run_Length_Encoded): comment lines that start with '#'; "#r" there names
 ///   a rule. A header "x = 3, y = 3, rule = B3/S23" that may be missing. Then counts and tags (b or . dead, o or A

@@ -21,7 +21,7 @@ std::string contents(std::istream& in, const std::string& name) {
 
 using Format = void (*)(Draft&);
 
-// Told from the first line that is not empty: names of files say less.
+// Recognised by the first line that is not empty: names of files are less reliable.
 Format format_of(Draft& draft) {
   std::string_view line;
   while (draft.next(line) && trimmed(line).empty()) continue;

@@ -7,8 +7,8 @@
 
 namespace life {
 
-/// The whole world after so many generations, row by row, computed on one thread by plain loops that know nothing of
-/// blocks, halos and Kokkos: what every parallel run is compared with.
+/// The whole world after so many generations, row by row, computed on one thread by plain loops without blocks, halos
+/// and Kokkos: the reference for every parallel run.
 std::vector<Cell> live_serially(const World& world, Index generations);
 
 }  // namespace life

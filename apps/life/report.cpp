@@ -34,7 +34,7 @@ bool reports_field(const Options& options, const World& world) {
   return apps::needs_field(options.common, world.updates(options.generations)) || !options.rle.empty();
 }
 
-void Chronicle::write(Index generation, std::span<const Cell> cells) {
+void StepFiles::write(Index generation, std::span<const Cell> cells) {
   if (options_.frames.writes(generation))
     Files{apps::numbered(options_.common.image, generation), apps::numbered(options_.common.field, generation),
           apps::numbered(options_.rle, generation)}
@@ -44,7 +44,7 @@ void Chronicle::write(Index generation, std::span<const Cell> cells) {
   movie_->add(cells);
 }
 
-void Chronicle::close() {
+void StepFiles::close() {
   if (movie_) movie_->close();
 }
 

@@ -11,18 +11,19 @@
 
 namespace life {
 
-/// What a run is about, in a line.
+/// Prints the problem in one line.
 void print_header(const Options& options, const World& world);
 
-/// Whether `report` needs the whole field: to compare it, or to write it.
+/// True if `report` needs the whole field, to compare or to write it.
 bool reports_field(const Options& options, const World& world);
 
-/// What is written of the generations on the way, at rank 0.
-class Chronicle {
+/// Writes the files of generations during the run, at rank 0.
+class StepFiles {
  public:
-  Chronicle(const Options& options, const World& world, int ranks) : options_(options), world_(world), ranks_(ranks) {}
+  StepFiles(const Options& options, const World& world, int ranks) : options_(options), world_(world), ranks_(ranks) {}
 
-  /// Pictures, fields and patterns go to the files asked for, numbered, and frames to the movie.
+  /// Writes pictures, fields and patterns to the files that the options name, with the generation in their names, and a
+  /// frame to the movie.
   void write(Index generation, std::span<const Cell> cells);
   /// Ends the movie.
   void close();
@@ -34,7 +35,8 @@ class Chronicle {
   std::optional<apps::Movie> movie_;
 };
 
-/// Rank 0's last duties: says how the run went, compares it with the serial run, and writes the files asked for.
+/// Called by rank 0 at the end: prints the results, compares the field with the serial run, and writes the files that
+/// the options name.
 /// @returns the exit code of the program: 1 if the fields differ.
 int report(const Options& options, const World& world, Solution& solution);
 

@@ -40,14 +40,14 @@ class Reader {
     read_body(line);
   }
 
-  // "#r B36/S23", the rule. "#R X Y" is where the pattern was, which is --at's business here.
+  // "#r B36/S23" is the rule. "#R X Y" is the place of the pattern, which --at decides here.
   void read_mark(std::string_view line) {
     if (line.size() < 3 || (line[1] != 'r' && line[1] != 'R') || !is_space(line[2])) return;
     Point position;
     if (!read_point(line.substr(2), position)) draft_.take_rule(trimmed(line.substr(2)));
   }
 
-  // "x = 3, y = 3, rule = B3/S23"; the rule is last, because its own grid suffix may have commas in it.
+  // "x = 3, y = 3, rule = B3/S23". The rule is last, because its grid suffix may have commas in it.
   void read_header(std::string_view line) {
     has_header_ = true;
     bool has_y = false;

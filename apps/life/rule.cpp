@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned kMostNeighbours = 8;
 
-// The digits at the start of `text`, which it loses, as bits.
+// Removes the digits at the start of `text` and returns them as bits.
 std::uint16_t take_counts(std::string_view& text) {
   unsigned counts = 0;
   while (!text.empty() && text[0] >= '0' && text[0] <= '8') {

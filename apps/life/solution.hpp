@@ -9,11 +9,11 @@
 
 namespace life {
 
-/// What a run of the program ends with.
+/// Result of a run of the program.
 struct Solution {
   apps::Result result;
   std::uint64_t population = 0;  ///< live cells of all ranks
-  std::vector<Cell> cells;       ///< the whole field at rank 0, if it was asked for
+  std::vector<Cell> cells;       ///< the whole field at rank 0, if it was requested
 };
 
 }  // namespace life

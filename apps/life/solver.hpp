@@ -13,10 +13,10 @@
 
 namespace life {
 
-/// Takes the fields that a run is to write or to show on its way, at rank 0.
+/// Receives, at rank 0, the fields that a run writes or shows before its end.
 using FieldSink = std::function<void(Index generation, std::span<const Cell> cells)>;
 
-/// Live cells of a block.
+/// The number of live cells of a block.
 inline std::uint64_t count_alive(const Cell* cells, const apps::Box& block, Index pitch) {
   std::uint64_t alive = 0;
   for (Index y = 0; y < block.ny; ++y)
@@ -27,7 +27,7 @@ inline std::uint64_t count_alive(const Cell* cells, const apps::Box& block, Inde
 template <class Space>
 using Simulation = apps::Simulation<Model, Space>;
 
-/// What Simulation needs to know.
+/// The parameters of Simulation.
 inline apps::Setup setup(const Options& options, const World& world) { return {world.mesh(), {}, options.generations}; }
 
 /// This rank's part of a run.

@@ -9,7 +9,7 @@
 namespace life {
 namespace {
 
-// Cells anywhere; the pattern's corner is that of the smallest rectangle around them and the dead cells drawn with
+// Cells at any place. The pattern's corner is that of the smallest rectangle around them and the dead cells drawn with
 // them.
 class Canvas {
  public:
@@ -17,7 +17,7 @@ class Canvas {
 
   void move_to(const Point& at) { at_ = at; }
 
-  // A row of '.', and of '*' or 'O', and goes to the next. An empty one is dead.
+  // Adds a row of '.', and of '*' or 'O', and moves to the next row. An empty row is dead.
   void add_row(std::string_view row) {
     for (; !row.empty(); row.remove_prefix(1), ++at_.x) {
       if (row[0] != '.' && row[0] != '*' && row[0] != 'O')
@@ -49,7 +49,7 @@ std::string_view without_end(std::string_view line) {
   return line;
 }
 
-// A line of Life 1.05 or 1.06 that starts with '#': a rule, or one that only people read.
+// A line of Life 1.05 or 1.06 that starts with '#': a rule, or a comment.
 void read_mark(Draft& draft, std::string_view line) {
   const char kind = line.size() > 1 ? line[1] : ' ';
   if (kind == 'R')

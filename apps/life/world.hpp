@@ -9,16 +9,16 @@
 
 namespace life {
 
-/// A torus and what lives on it at the start.
+/// A torus and its live cells at the start.
 struct World {
   Index nx = 0;
   Index ny = 0;
   Rule rule;
-  std::vector<Point> cells;  ///< live cells; beyond an edge they come back at the other side
-  double density = 0;        ///< the part of all cells that are made alive at random
+  std::vector<Point> cells;  ///< live cells; a place beyond an edge wraps around
+  double density = 0;        ///< the fraction of all cells that is made alive at random
   std::uint64_t seed = 0;
 
-  /// How often a cell is updated in so many generations.
+  /// Number of updates of a cell in so many generations.
   double updates(Index generations) const {
     return static_cast<double>(nx) * static_cast<double>(ny) * static_cast<double>(generations);
   }
@@ -27,7 +27,7 @@ struct World {
 };
 
 /// Sets the cells of one box of the world; `origin` is the box's first cell. Every cell has a random number of its own,
-/// so that the world is the same however it is divided.
+/// so that the world is the same for any division.
 void populate(const World& world, const apps::Box& box, Cell* origin, Index pitch);
 
 }  // namespace life

@@ -26,7 +26,7 @@ def field_of(path):
 
 
 def plane_of(cells):
-    """As --image shows it: of three dimensions the plane at a quarter of z."""
+    """The plane that --image shows: in three dimensions the one at a quarter of z."""
     return cells[len(cells) // 4] if cells.ndim == 3 else cells
 
 
@@ -52,7 +52,7 @@ def growth_of(paths):
 
 
 def scale_of(values):
-    """How values become colours: cells dead or alive; around zero; or from zero up."""
+    """The colours of values: cells dead or alive; around zero; or from zero up."""
     low, high = float(values.min()), float(values.max())
     if values.dtype.kind == "u":
         return {"cmap": pyplot.matplotlib.colors.ListedColormap([DEAD, "#dcfac8"]), "vmin": 0, "vmax": 1}

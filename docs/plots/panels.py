@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures have in common: rows of the bench in, two panels out, the values above and the ratios below."""
+"""Common code of the figures: draws rows of the bench as two panels, the values above and the ratios below."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ matplotlib.rcParams.update({"svg.hashsalt": "sluice", "svg.fonttype": "none", "f
 from matplotlib import pyplot, ticker  # noqa: E402  (the backend is chosen first)
 
 OURS = {"color": "black", "linewidth": 2, "marker": "o", "zorder": 3}
-# The text and the look of the most frequent rivals. The colours are those of Okabe and Ito, which colour-blind people tell apart; the
+# The text and the look of the most frequent rivals. The colours are those of Okabe and Ito, which colour-blind people can distinguish; the
 # markers differ too.
 LINES = {"floor": ("floor: memcpy\nand a flag", {"color": "gray", "linestyle": "--", "marker": ""}),
          "mpi": ("MPI send,\nreceive", {"color": "#0072B2", "marker": "s"}),
@@ -58,7 +58,7 @@ def is_a(value, kinds):
 
 
 def fault_of(row, benches, needs):
-    """Why a row cannot be drawn; None: it can."""
+    """The reason why a row cannot be drawn; None if it can."""
     if not isinstance(row, dict):
         return "a row is no object"
     for field, kinds in (FIELDS | dict.fromkeys(needs, NUMBER)).items():
@@ -85,7 +85,7 @@ def rows_of(path, benches, needs):
 
 
 def groups_of(rows, more=()):
-    """Yields for each line what tells it from the others of these rows, and its rows."""
+    """Yields for each line the text that distinguishes it from the other lines of these rows, and its rows."""
     keys = KEYS + tuple(more)
     groups = {}
     for row in rows:
@@ -118,7 +118,7 @@ def names_of_rivals(rows):
 
 
 def shown_rivals(rows, usual, against):
-    """The rivals that get a line: those of --against, else the usual ones of this figure, or all where it has none of these."""
+    """The rivals that get a line: those of --against, else the usual ones of this figure, or all if it has none of these."""
     there = names_of_rivals(rows)
     if against == ["all"]:
         return there
@@ -151,7 +151,7 @@ def spread(wanted, heights):
 
 
 def label_lines(figure, panel, labels):
-    """Writes at the right end of each line what it is: `labels` are (where it ends, text, colour)."""
+    """Writes the label of each line at its right end: `labels` are (height of the end, text, colour)."""
     figure.canvas.draw()  # sizes are known from here on
     inches = panel.get_window_extent().height / figure.dpi
     ends = [panel.transAxes.inverted().transform(panel.transData.transform((1, end)))[1] for end, _, _ in labels]
@@ -176,7 +176,7 @@ def scale_axes(values, ratios, at, x_text):
 
 
 def draw(rows, out, title, x_of, x_label, y_label, x_text=None, more=(), usual=(), against=None):
-    """One figure: `x_of(row)` gives where a row stands."""
+    """One figure: `x_of(row)` is the place of a row on the x axis."""
     rows = sorted(rows, key=x_of)
     figure, (values, ratios) = pyplot.subplots(2, 1, sharex=True, figsize=SIZE, height_ratios=(3, 2))
     head = source_of(rows[0], more)
@@ -234,7 +234,7 @@ def by_size(about, bench, title, y_label, usual=()):
     """The script of a figure of rows that differ in their bytes."""
 
     def figures(rows):
-        rows = [row for row in rows if row["bytes"] > 0]  # of nothing there is no place on a logarithmic axis
+        rows = [row for row in rows if row["bytes"] > 0]  # a logarithmic axis has no place for 0
         for words, some in groups_of(rows, ("metric",)):
             metric = [] if some[0]["metric"] in title.lower() else [some[0]["metric"]]
             yield words, some, {"title": title, "more": metric, "x_of": lambda row: row["bytes"], "x_label": "message (bytes)", "x_text": bytes_text,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The latency of pairs of ranks that talk at once against their number."""
+"""The latency of pairs of ranks that communicate at once against their number."""
 
 import panels
 

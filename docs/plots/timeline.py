@@ -8,10 +8,10 @@ import pathlib
 import panels
 from panels import pyplot, refuse
 
-# Who waits is pale. Names that are none of the library's get the rest of the colours, the most frequent first.
+# Waits are pale. Names of the program's own slices get the rest of the colours, the most frequent first.
 COLOURS = {"put": "C0", "post": "C9", "post credit": "lightblue", "release": "C8", "wait": "lightgray", "wait for credit": "mistyrose",
            "wait for source": "thistle", "host waits": "khaki", "synchronize": "khaki"}
-GROUPS = {"start", "wait for all", "wait for credits", "release all"}  # what a plan does: its parts are drawn
+GROUPS = {"start", "wait for all", "wait for credits", "release all"}  # of a plan: its parts are drawn
 OTHERS = ["C1", "C2", "C3", "C4", "C5", "C6"]
 BAR = 0.8  # of the height of a track
 MARGIN = 0.02  # of the steps, before and after them
@@ -72,7 +72,7 @@ def place_of(event):
 
 
 def levels_of(slices):
-    """Yields each slice of a track with the number of those that it lies in."""
+    """Yields each slice of a track with the number of slices that contain it."""
     open_until = []
     for piece in sorted(slices, key=lambda one: (one["ts"], -one["dur"])):
         while open_until and open_until[-1] <= piece["ts"]:

@@ -41,7 +41,7 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
     conflicts("%clang@:13")
 
     def setup_run_environment(self, env):
-        # The library looks for libfabric.so.1 where the loader does; nothing has its path.
+        # The library looks for libfabric.so.1 in the loader's paths; no file contains its path.
         if self.spec.satisfies("+ofi"):
             env.prepend_path("LD_LIBRARY_PATH", self.spec["libfabric"].prefix.lib)
 
@@ -57,7 +57,7 @@ class Sluice(CMakePackage, CudaPackage, ROCmPackage):
             self.define_from_variant("SLUICE_ENABLE_HIP", "rocm"),
             self.define("SLUICE_ENABLE_TESTS", self.run_tests and self.spec.satisfies("+apps")),
         ]
-        # A GPU that is named gets code of its own; the defaults of the build know the usual ones.
+        # Code for the named GPUs; the defaults of the build have the usual ones.
         if self.spec.satisfies("+cuda"):
             args.append(self.define("SLUICE_NVCC", self.spec["cuda"].prefix.bin.nvcc))
             if self.spec.variants["cuda_arch"].value[0] != "none":

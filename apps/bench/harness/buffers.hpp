@@ -13,7 +13,7 @@ namespace bench {
 inline constexpr std::size_t kPage = 4096;
 inline std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-/// malloc'ed memory on pages of its own, every byte written: what MPI calls user memory.
+/// malloc'ed memory on pages of its own, every byte written: MPI calls this user memory.
 class Pages {
  public:
   explicit Pages(std::size_t bytes);
@@ -26,11 +26,11 @@ class Pages {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-/// Memory that the library allocates where the streams of the command line find it: a GPU's for a GPU's.
+/// Memory of the library for the streams of the command line: in a GPU for a GPU's stream.
 sluice::Memory allocate(const Case& one_case, std::size_t bytes);
 
-/// Slots of a channel in the memory that the command line asks for. A slot of an empty message has one byte, since no
-/// memory has none.
+/// Slots of a channel in the memory that the command line names. A slot of an empty message has one byte, because no
+/// memory is empty.
 class Slots {
  public:
   Slots(const Case& one_case, int depth);
@@ -41,20 +41,20 @@ class Slots {
   sluice::Slice slice_;
 };
 
-/// Reads `bytes` bytes as a program does that needs all of them.
+/// Reads `bytes` bytes, as a program that needs all of them.
 inline std::uint64_t sum(const std::byte* payload, std::size_t bytes) {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < bytes; ++i) total += static_cast<std::uint64_t>(payload[i]);
   return total;
 }
 
-/// Keeps the compiler from leaving out what made `value`.
+/// Prevents the compiler from removing the computation of `value`.
 template <class T>
 void keep(const T& value) {
   asm volatile("" : : "r,m"(value) : "memory");
 }
 
-/// What every target does with a payload that it has: read it, if --touch says so.
+/// Called by every target with a payload that it has received: with --touch it reads the payload.
 inline void use(const Case& one_case, const std::byte* payload) {
   if (one_case.options.touch) keep(sum(payload, one_case.bytes));
 }

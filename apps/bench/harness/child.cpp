@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Below the time after which the peer's rank gives up waiting for this one.
+// Shorter than the time after which the peer's rank stops waiting for this one.
 constexpr milliseconds kLongestSilence{30000};
 constexpr milliseconds kLongestEnd{5000};
 
@@ -28,7 +28,7 @@ void check(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
 }
 
-/// Appends what comes next. Nothing comes any more, or for too long: false.
+/// Appends the next bytes to `text`. Returns false at the end of the input, or if none arrive within `limit`.
 bool read_some(int socket, milliseconds limit, std::string& text) {
   pollfd ready{socket, POLLIN, 0};
   if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return false;
@@ -68,28 +68,28 @@ Child::~Child() {
 }
 
 std::string Child::end() {
-  ::kill(process_, SIGKILL);  // unless it has ended itself
+  ::kill(process_, SIGKILL);  // no effect if it has ended itself
   int status = 0;
   ::waitpid(std::exchange(process_, -1), &status, 0);
   if (WIFSIGNALED(status)) return "by signal " + std::to_string(WTERMSIG(status));
   return "with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-void Child::tell(const std::string& line) const {
+void Child::write_line(const std::string& line) const {
   const std::string text = line + "\n";
-  // A line is shorter than what a socket holds. Who has ended hears nothing, and says nothing.
+  // A line fits into a socket's buffer. A process that has ended reads no line and sends none.
   static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));
 }
 
-std::string Child::hear() {
+std::string Child::read_line() {
   for (;;) {
-    if (const auto end = heard_.find('\n'); end != std::string::npos) {
-      std::string line = heard_.substr(0, end);
-      heard_.erase(0, end + 1);
+    if (const auto end = received_.find('\n'); end != std::string::npos) {
+      std::string line = received_.substr(0, end);
+      received_.erase(0, end + 1);
       return line;
     }
     const auto began = std::chrono::steady_clock::now();
-    if (read_some(socket_, kLongestSilence, heard_)) continue;
+    if (read_some(socket_, kLongestSilence, received_)) continue;
     if (std::chrono::steady_clock::now() - began >= kLongestSilence)
       throw std::runtime_error("it said nothing for 30 s");
     throw std::runtime_error("it has ended, " + end());

@@ -8,27 +8,27 @@
 
 namespace bench {
 
-/// A process that answers lines with lines, on its standard input and output.
+/// A process that reads lines on its standard input and answers with lines on its standard output.
 class Child {
  public:
   /// @throws std::system_error if it cannot be started.
   explicit Child(const std::vector<std::string>& command);
-  /// Lets it end, and ends it if it does not.
+  /// Gives the process time to end, and kills it if it does not.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  void tell(const std::string& line) const;
-  /// @throws std::runtime_error if it has ended, or says nothing for half a minute.
-  std::string hear();
+  void write_line(const std::string& line) const;
+  /// @throws std::runtime_error if the process has ended, or sends nothing for half a minute.
+  std::string read_line();
 
  private:
-  /// How it has ended, or is made to end.
+  /// Ends the process if it still runs, and returns how it has ended.
   std::string end();
 
-  pid_t process_ = -1;  // none: it has ended
+  pid_t process_ = -1;  // -1: it has ended
   int socket_ = -1;
-  std::string heard_;  // and not yet returned
+  std::string received_;  // received, and not yet returned
 };
 
 }  // namespace bench

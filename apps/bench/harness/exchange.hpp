@@ -8,7 +8,7 @@
 
 namespace bench {
 
-/// Gives `mine` to the peer and returns what it gave; both call it at once. For set-up: it opens two channels and
+/// Sends `mine` to the peer and returns the peer's value; both call it at once. For set-up: it opens two channels and
 /// closes them.
 template <class T>
 requires std::is_trivially_copyable_v<T> T exchange(sluice::Context& context, sluice::Rank peer, const T& mine) {
@@ -21,7 +21,7 @@ requires std::is_trivially_copyable_v<T> T exchange(sluice::Context& context, sl
   T theirs;
   std::memcpy(&theirs, in.wait({}).data(), sizeof(T));
   in.release({});
-  // Closed together, the next exchange finds nothing of this one.
+  // Both are closed before the next exchange, which must not match a channel of this one.
   out.close();
   in.close();
   return theirs;

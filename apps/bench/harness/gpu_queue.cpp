@@ -8,8 +8,8 @@
 
 namespace bench {
 
-/// Of CUDA's driver or HIP's runtime, whose functions for streams, events, graphs and kernels take the same arguments.
-/// Handles are pointers in both; a result is 0, or an error.
+/// Functions of CUDA's driver or HIP's runtime for streams, events, graphs and kernels, which take the same arguments
+/// in both. Handles are pointers in both; a result is 0, or an error.
 struct GpuCalls {
   int (*stream_create)(void** stream, unsigned flags);
   int (*stream_destroy)(void* stream);
@@ -37,13 +37,13 @@ struct GpuCalls {
 
 namespace {
 
-// In both.
+// The same values in CUDA and HIP.
 constexpr unsigned kNonBlocking = 1;     // of a stream: it waits for no default stream
-constexpr int kCaptureOfThisThread = 1;  // which may then do nothing that could wait for a stream; others may
+constexpr int kCaptureOfThisThread = 1;  // only this thread may then do nothing that could wait for a stream
 
 class Library {
  public:
-  // Sluice loads the one that it was built for; of another version, handles would mean nothing to it.
+  // Sluice loads the version that it was built for; another version could not use its handles.
   Library(std::initializer_list<const char*> names) {
     for (const char* name : names) {
       if (handle_ == nullptr) handle_ = ::dlopen(name, RTLD_NOW | RTLD_NOLOAD);
@@ -53,7 +53,7 @@ class Library {
 
   template <class Function>
   void get(Function& function, const std::string& name) const {
-    // CUDA has a suffix where a function's arguments have changed once; then the plain name has the old ones.
+    // CUDA adds a suffix to a function whose arguments have changed once; the plain name then has the old arguments.
     void* found = ::dlsym(handle_, (name + "_v2").c_str());
     if (found == nullptr) found = ::dlsym(handle_, name.c_str());
     if (found == nullptr) throw std::runtime_error("the driver has no " + name);
@@ -85,7 +85,7 @@ GpuCalls cuda_calls() {
   library.get(calls.launch_kernel, "cuLaunchKernel");
   library.get(calls.cuda_retain, "cuDevicePrimaryCtxRetain");
   library.get(calls.cuda_set_current, "cuCtxSetCurrent");
-  // The primary context is the process's, and lives until it ends.
+  // The primary context belongs to the process, and lives until the process ends.
   calls.use_device = [](const GpuCalls& cuda, int device) {
     void* context = nullptr;
     const int result = cuda.cuda_retain(&context, device);

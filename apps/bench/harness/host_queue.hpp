@@ -24,7 +24,7 @@ class HostQueue final : public Queue {
   static constexpr long kMost = 200;
 
  private:
-  static constexpr long kItems = 65536;  // as a stream has that nobody sized
+  static constexpr long kItems = 65536;  // the default capacity of a HostStream
   static constexpr long kGateAndStamps = 3;
 
   void begin() override {

@@ -9,7 +9,7 @@
 namespace bench {
 namespace {
 
-// The clock takes about 20 ns to read: less than a fiftieth of anything that is timed by itself.
+// Reading the clock takes about 20 ns: less than a fiftieth of anything that is timed by itself.
 constexpr double kShortestSampleNs = 1000;
 constexpr long kBatch = 100;
 
@@ -18,8 +18,8 @@ constexpr double kEstimateNs = 2e6;
 constexpr long kMostUnits = 20000;
 constexpr long kFewestSamples = 3;
 
-// Units of a sample, the same for all contenders. A round is no longer than it need be for the slowest of them: kernels
-// that wait for each other may have to wait for slices of time.
+// Units of a sample, the same for all contenders. A round is no longer than the slowest of them needs: kernels that
+// wait for each other may have to wait for time slices.
 long units_of_sample(const Budget& budget, std::span<const double> unit_ns) {
   const auto [shortest, longest] = std::ranges::minmax(unit_ns);
   const long fill_round = std::max(std::lround(kRoundNs / longest), 1L);
@@ -27,7 +27,7 @@ long units_of_sample(const Budget& budget, std::span<const double> unit_ns) {
   return budget.iterations > 0 ? std::min(units, budget.iterations) : units;
 }
 
-// Units of a round, as a number of samples. Of the units asked for, those that fill no sample are left out.
+// Number of samples in a round. Requested units that fill no whole sample are left out.
 long samples_of_round(const Budget& budget, long batch, double unit_ns) {
   if (budget.iterations > 0) return budget.iterations / batch;
   const double units = std::clamp(kRoundNs / unit_ns, 1.0, static_cast<double>(kMostUnits));
@@ -43,7 +43,8 @@ std::vector<double> run_round(Contender& contender, long batch, long samples) {
 
 bool times(int rank, int pairs) { return rank % 2 == 0 && rank < 2 * pairs; }
 
-// The samples of all ranks that time, on rank 0. Rank 0 alone, as in benches of two ranks, needs no messages for it.
+// Collects the samples of all measuring ranks on rank 0. If only rank 0 measures, as in benches of two ranks, no
+// messages are needed.
 std::vector<double> pool(Team& team, int pairs, std::vector<double> mine) {
   const std::size_t bytes = mine.size() * sizeof(double);
   std::vector<std::size_t> bytes_of;
@@ -62,10 +63,10 @@ std::vector<double> pool(Team& team, int pairs, std::vector<double> mine) {
 
 double estimate(Team& team, Contender& contender) {
   for (long count = 1;; count *= 4) {
-    // The shortest of three: another process may have had the core, and the first pays for what is touched for the
-    // first time.
+    // The shortest of three: another process may have had the core, and the first run touches memory for the first
+    // time.
     double taken = std::numeric_limits<double>::max();
-    double longest = 0;  // by the clock: what counts may be little of it
+    double longest = 0;  // by the clock, which may be much more than the measured time
     for (int i = 0; i < 3; ++i) {
       team.collectives.barrier();
       double mine = 0;

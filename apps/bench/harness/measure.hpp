@@ -18,14 +18,14 @@ struct Team {
   apps::Collectives& collectives;
 };
 
-/// How much is measured.
+/// The amount of measuring.
 struct Budget {
   int rounds = 20;
-  long iterations = 0;  ///< units a round, in whole samples; 0: as many as fill about 10 ms
-  long batch = 0;  ///< at most so many units of a sample, as many as fill a round; 0: one, or many where one is short
+  long iterations = 0;  ///< units of a round, in whole samples; 0: as many as fill about 10 ms
+  long batch = 0;       ///< at most so many units of a sample, as many as fill a round; 0: one, or many if one is short
 };
 
-/// What one contender took, in nanoseconds per unit; on rank 0.
+/// The times of one contender, in nanoseconds per unit; on rank 0.
 struct Timing {
   std::string name;
   std::string what;
@@ -38,13 +38,13 @@ struct Measurement {
 };
 
 /// Runs every entry `budget.rounds` times, one after the other and in the opposite order every second round, and
-/// returns what they took. All ranks call it with the same entries; after it, nothing of them is in flight.
+/// returns their times. All ranks call it with the same entries; after it, no message of them is in flight.
 Measurement measure(Team& team, std::span<Entry> entries, const Budget& budget);
 
-/// Nanoseconds per unit as a short run has them, the same on all ranks: how long rank 0 took.
+/// Nanoseconds per unit in a short run: the time of rank 0, the same on all ranks.
 double estimate(Team& team, Contender& contender);
 
-/// "iteration", or how many are the mean of one sample.
+/// "iteration", or the number of iterations whose mean is a sample.
 std::string sample_text(long batch);
 
 }  // namespace bench

@@ -31,7 +31,8 @@ const char* name_in(const std::map<std::string, T>& names, T value) {
   return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
 }
 
-// A text option that `parse_text` turns into a value; what that refuses is a wrong argument of the option.
+// A text option that `parse_text` turns into a value; an exception of parse_text becomes a wrong argument of the
+// option.
 template <class ParseText>
 void add_text(CLI::App& app, const std::string& flag, const std::string& help, const std::string& text,
               ParseText parse_text) {

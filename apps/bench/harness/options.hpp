@@ -13,13 +13,13 @@ namespace bench {
 
 enum class StreamChoice { inline_, host, cuda, hip };
 enum class MemoryChoice { allocated, user };
-/// Of a CSV file: all that is known; or those of the data that CUP-ECS keeps of ping-pongs.
+/// Columns of a CSV file: all values, or those of CUP-ECS's data of ping-pongs.
 enum class CsvColumns { sluice, cup_ecs };
 
 const char* name(StreamChoice stream);
 const char* name(MemoryChoice memory);
 
-/// The command line. What is unset, or 0, is chosen by the bench.
+/// The command line. The bench chooses values that are unset or 0.
 struct Options {
   std::string bench;
   std::string backend;  ///< allowed backends; empty: the library chooses
@@ -28,7 +28,7 @@ struct Options {
   std::vector<std::size_t> sizes;  ///< of messages, in bytes
   int depth = 0;
   int window = 0;
-  int rails = 0;  ///< 0: as the library chooses
+  int rails = 0;  ///< 0: the library chooses
   long iterations = 0;
   int rounds = 20;
   int neighbours = 4;
@@ -42,7 +42,7 @@ struct Options {
   CsvColumns columns = CsvColumns::sluice;
 };
 
-/// `names`: the benches, for the check and the help. Prints nothing.
+/// `names`: the benches, for the check and the help text. Prints nothing.
 apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options);
 
 inline bool of_gpu(std::optional<StreamChoice> stream) {
@@ -50,10 +50,10 @@ inline bool of_gpu(std::optional<StreamChoice> stream) {
 }
 
 /// "MIN:MAX" or "SIZE" as the powers of two between them, with 0 in front if MIN is 0.
-/// @throws apps::UsageError for what is none of these, or holds no power of two.
+/// @throws apps::UsageError for any other text, and for a range without a power of two.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
-/// "tcp" of `--backend ofi:tcp`; empty where the library may choose another backend.
+/// "tcp" of `--backend ofi:tcp`; empty if the library may choose another backend.
 std::string_view ofi_provider(const Options& options);
 
 /// "a,b" as {"a", "b"}, without empty ones.

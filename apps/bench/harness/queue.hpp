@@ -17,7 +17,7 @@ inline double now_ns() {
   return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// How long `work()` takes, in nanoseconds.
+/// The time that `work()` takes, in nanoseconds.
 template <class Work>
 double timed(Work work) {
   const double start = now_ns();
@@ -25,17 +25,17 @@ double timed(Work work) {
   return now_ns() - start;
 }
 
-/// Who drives the steps of a contender, and what of them counts.
+/// The driver of a contender's steps, and the time that is measured.
 enum class Drive {
   in_order,      ///< the calling thread, in program order
   ahead,         ///< a stream, everything enqueued ahead and the host asleep
   stepwise,      ///< a stream, and the host synchronises with it after every step
-  enqueue,       ///< a stream; what counts is the time that the host takes to enqueue a step
-  enqueue_put,   ///< the same, of its put alone
-  enqueue_wait,  ///< of its wait
+  enqueue,       ///< a stream; measured is the time that the host takes to enqueue a step
+  enqueue_put,   ///< a stream; measured is the time that the host takes to enqueue the step's put
+  enqueue_wait,  ///< the same for its wait
   enqueue_release,
   replayed,       ///< a graph that a stream replays, everything enqueued ahead and the host asleep
-  enqueue_replay  ///< likewise; what counts is the time that the host takes to enqueue a step
+  enqueue_replay  ///< a graph; measured is the time that the host takes to enqueue its launch
 };
 inline constexpr std::array kDriveNames = {"in_order",        "ahead",       "stepwise",
                                            "enqueue",         "enqueue_put", "enqueue_wait",
@@ -43,7 +43,7 @@ inline constexpr std::array kDriveNames = {"in_order",        "ahead",       "st
 
 inline bool replays(Drive drive) { return drive == Drive::replayed || drive == Drive::enqueue_replay; }
 
-/// A stream that a contender fills while a gate holds it, so that what runs is enqueued ahead and the host asleep.
+/// A stream that a contender fills while a gate holds it, so that everything is enqueued ahead while the host sleeps.
 class Queue {
  public:
   using Synchronize = std::function<void(sluice::Stream)>;
@@ -53,15 +53,15 @@ class Queue {
   virtual ~Queue() = default;
 
   virtual sluice::Stream stream() = 0;
-  /// Calls it in the order of the stream, by a thread that may use no GPU.
+  /// Calls `work` in the order of the stream, in a thread that may use no GPU.
   virtual void run(std::function<void()> work) = 0;
   void synchronize() { synchronize_(stream()); }
 
-  /// Steps that do not count: meanwhile the gates of all ranks open.
+  /// Steps that are not measured: meanwhile the gates of all ranks open.
   static constexpr long kLeadIn = 10;
 
-  /// Captures the steps to be replayed, if it is driven so: `period` of them, after which a channel is at the slot
-  /// where it began. Before another rank's kernels wait for this one, for which the driver might wait.
+  /// Captures the steps to be replayed, if the drive is `replayed`: `period` of them, after which a channel is at the
+  /// slot at which it began. Call it before another rank's kernels wait for this rank: the driver might wait for them.
   template <class Step>
   void prepare(Drive drive, Step step, long period) {
     if (!replays(drive)) return;
@@ -71,8 +71,8 @@ class Queue {
     });
   }
 
-  /// Does `step()` `count` times, driven so: anything but in_order. What is replayed must have been prepared.
-  /// @returns how long that took, or what counts of it, in nanoseconds.
+  /// Runs `step()` `count` times with this drive, which is not in_order. Replayed steps must have been prepared.
+  /// @returns the measured time, in nanoseconds.
   template <class Step>
   double drive(Drive drive, long count, Step step) {
     drive_ = drive;
@@ -99,8 +99,8 @@ class Queue {
   }
 
   /// Enqueues `lead_in()` and `work()` behind the gate, opens it and sleeps until all has run.
-  /// @returns what `work()` took on the stream, in nanoseconds. It does not count how long the gates of all ranks take
-  /// to open, if `lead_in()` waits for the other ranks.
+  /// @returns the time of `work()` on the stream, in nanoseconds. It excludes the time in which the gates of all ranks
+  /// open, if `lead_in()` waits for the other ranks.
   template <class LeadIn, class Work>
   double time_ahead(LeadIn lead_in, Work work) {
     {
@@ -114,7 +114,7 @@ class Queue {
     return between_ns();
   }
 
-  /// A verb of a step, which may be the one that counts.
+  /// A verb of a step, which may be the measured one.
   template <class Work>
   void verb(Drive which, Work work) {
     if (drive_ != which) return work();
@@ -122,8 +122,8 @@ class Queue {
   }
 
  protected:
-  /// `items`: what the stream may hold. `items_per_step`: at most so many does a step enqueue; each verb of a channel
-  /// is one. The same on both sides of a channel, since it decides how many steps have their turn at once.
+  /// `items`: the capacity of the stream. `items_per_step`: the largest number of items that a step enqueues; each verb
+  /// of a channel is one. The same on both sides of a channel, because it decides how many steps are enqueued at once.
   Queue(long items, long items_per_step, long most, Synchronize synchronize)
       : lead_in_(std::clamp(items / items_per_step / 2, 1L, kLeadIn)),
         most_(std::clamp(items / items_per_step - lead_in_, 1L, most)), synchronize_(std::move(synchronize)) {}
@@ -131,18 +131,18 @@ class Queue {
   /// Steps enqueued at once.
   long steps() const { return lead_in_ + most_; }
 
-  /// In the order of the stream: what follows counts, or no more.
+  /// Marks, in the order of the stream, the begin and the end of the measured work.
   virtual void begin() = 0;
   virtual void end() = 0;
-  /// The time between them, once they have passed.
+  /// The time between begin and end, after both have completed.
   virtual double between_ns() = 0;
 
-  /// Makes a graph of what `work` enqueues, which is not done; and enqueues that graph.
+  /// Makes a graph of the operations that `work` enqueues, which are not executed; and enqueues that graph.
   virtual void capture(const std::function<void()>& work) = 0;
   virtual void launch_graph() = 0;
 
  private:
-  /// Enqueues `step()` `count` times behind the gate, in parts that the queue holds, after the steps of a lead-in.
+  /// Enqueues `step()` `count` times behind the gate, in parts that fit into the queue, after the steps of a lead-in.
   template <class Step>
   double run_ahead(long count, Step step) {
     const auto steps = [&](long some) {
@@ -151,10 +151,10 @@ class Queue {
     return in_parts(count, [&](long part) { return time_ahead([&] { steps(lead_in_); }, [&] { steps(part); }); });
   }
 
-  /// Launches whole graphs. @returns what `count` of their steps took.
+  /// Launches whole graphs. @returns the time of `count` of their steps.
   double replay(long count) {
     if (!std::exchange(launched_, true)) {
-      launch_graph();  // the first launch may wait for the stream, which must not stand still then
+      launch_graph();  // the first launch may wait for the stream, so no gate may hold it then
       synchronize();
     }
     const long launches = (count + period_ - 1) / period_;
@@ -163,7 +163,7 @@ class Queue {
     return taken * static_cast<double>(count) / static_cast<double>(launches * period_);
   }
 
-  /// @returns what it takes the host to enqueue `step()` `count` times, while the stream stands still.
+  /// @returns the time that the host takes to enqueue `step()` `count` times, while a gate holds the stream.
   template <class Step>
   double time_enqueue(long count, Step step) {
     return in_parts(count, [&](long part) {
@@ -179,7 +179,7 @@ class Queue {
     });
   }
 
-  // The stream stands still while there is one.
+  // Holds the stream as long as it lives.
   class Gate {
    public:
     explicit Gate(Queue& queue) : open_(queue.open_) {
@@ -208,7 +208,7 @@ class Queue {
   const long most_;
   const Synchronize synchronize_;
   Drive drive_ = Drive::in_order;
-  double verb_ns_ = 0;  // of the verb that counts
+  double verb_ns_ = 0;  // of the measured verb
   long period_ = 1;
   bool launched_ = false;
   std::atomic<bool> open_{true};

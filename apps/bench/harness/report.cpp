@@ -89,7 +89,7 @@ std::vector<std::string> rival_names(const std::vector<Row>& rows) {
   return names;
 }
 
-// Four significant digits, as a person compares them.
+// Four significant digits.
 std::string number(double value) {
   const double size = value < 0 ? -value : value;
   return fmt::format("{:.{}f}", value, size < 10 ? 3 : size < 100 ? 2 : size < 1000 ? 1 : 0);

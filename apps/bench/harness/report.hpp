@@ -11,7 +11,7 @@
 
 namespace bench {
 
-/// All that was measured of one contender, where its unit is a round trip.
+/// All measured round trips of one contender, if its unit is a round trip.
 struct RoundTrips {
   long count = 0;
   double seconds = 0;
@@ -34,32 +34,32 @@ struct Row {
   bool touch = false;
   std::string fired_by;
   int ranks = 0;
-  std::optional<int> pairs;  ///< of ranks that take part; unset: no matter of pairs
+  std::optional<int> pairs;  ///< of ranks that take part; unset: the bench has no pairs
   std::string launch;
   std::size_t bytes = 0;
   int depth = 0;
   int window = 0;
-  std::optional<int> rails = 1;  ///< unset: as the library chose for each put
+  std::optional<int> rails = 1;  ///< unset: the library chose for each put
   std::string metric;
   std::string unit;
   Summary summary;
   int rounds = 0;
-  std::string sample;                 ///< what one sample is
-  std::string settings;               ///< of the library, where the bench is about them; empty: no matter
+  std::string sample;                 ///< what a sample is
+  std::string settings;               ///< of the library, if the bench varies them; else empty
   std::optional<double> floor_drift;  ///< how much the floor moved between rounds; unset: no floor was run
   std::vector<RivalResult> rivals;
   std::optional<RoundTrips> round_trips = {};
 };
 
 struct Gpu {
-  std::string model;   ///< empty: none is used
+  std::string model;   ///< empty: no GPU is used
   std::string driver;  ///< its version
 };
 
-/// Those of the vendor whose streams these are; none for streams that are no GPU's.
+/// The GPUs of the vendor whose streams these are; none for other streams.
 std::vector<Gpu> gpus_for(StreamChoice stream);
 
-/// The machine and the build that a row is of.
+/// The machine and the build of a row.
 struct Machine {
   std::string version;
   std::string cpu;
@@ -68,8 +68,8 @@ struct Machine {
 };
 Machine this_machine(const Gpu& gpu);
 
-/// Prints rows as they come, in columns, with a header whenever it or what the rows share changes; and writes them to
-/// files, which are whole after each row: a later one may never come.
+/// Prints rows in columns as soon as they are added, with a header whenever it or the common settings change. Also
+/// writes them to files, which are complete after each row, because no later row may follow.
 class Report {
  public:
   /// Without files, it prints only.
@@ -81,7 +81,7 @@ class Report {
 
   std::string to_json() const;
   std::string to_csv() const;
-  /// A line for each contender of a row that is about round trips: all that it ran, and the seconds they took.
+  /// A line for each contender of a row of round trips: their number and their seconds in all.
   std::string to_cup_ecs() const;
 
  private:
@@ -89,13 +89,13 @@ class Report {
   const std::string json_;
   const std::string csv_;
   const CsvColumns columns_;
-  std::string header_;  // the last that was printed
+  std::string header_;  // the last header printed
   std::vector<Row> rows_;
 };
 
-/// The columns of a row, and their header: size, ours, its spread, then each rival and the ratio.
+/// The columns of a row, and their header: size, Sluice's time, its spread, then each rival and the ratio.
 std::string header_text(const Row& row);
-/// What rows under one header have in common, for people.
+/// The common settings of the rows under one header, for people.
 std::string settings_text(const Row& row);
 std::string row_text(const Row& row);
 

@@ -26,7 +26,7 @@ void pin(int rank) {
     throw std::runtime_error("--pin: this rank may not choose its core");
 }
 
-// Memory that both map has no rails to choose from.
+// Mapped memory has no rails to choose from.
 bool one_rail(const apps::Names& backends) {
   const auto is_mapped = [](const std::string& backend) { return backend == "threads" || backend == "shm"; };
   return !backends.empty() && std::ranges::all_of(backends, is_mapped);
@@ -64,7 +64,7 @@ Session::Session(sluice::Context& context_in, const Options& options_in, double 
     : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
   if (options.pin) pin(context.rank());
   const std::vector<Gpu> gpus = gpus_for(options.stream.value());
-  // Neighbours on one machine have a GPU each, as far as there are so many.
+  // Neighbours on one machine get a GPU each, if there are enough.
   if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
   if (context.rank() != 0) return;
   const Gpu gpu = gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_));
@@ -79,7 +79,7 @@ Team& Session::team() {
   return *team_;
 }
 
-void Session::part() {
+void Session::close_team() {
   team_.reset();
   collectives_.reset();
 }
@@ -114,7 +114,7 @@ const std::string& Session::launch() {
   return launch_;
 }
 
-apps::Description Session::all_say(const std::string& description) {
+apps::Description Session::description_of_all(const std::string& description) {
   return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
 }
 
@@ -141,7 +141,7 @@ Row Session::row(const Case& one_case, const Metric& metric, const apps::Descrip
 
 Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
              const Measurement& measured) {
-  Row row = session.row(one_case, metric, session.all_say(description));
+  Row row = session.row(one_case, metric, session.description_of_all(description));
   if (session.context.rank() != 0) return row;
   const Timing& ours = measured.timings.front();
   row.summary = summarise(convert(ours.rounds, metric));

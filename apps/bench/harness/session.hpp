@@ -20,15 +20,15 @@
 
 namespace bench {
 
-/// What a unit's time says: the value of a metric.
+/// How the time of a unit becomes the value of a metric.
 struct Metric {
   std::string name;
   std::string unit;
   std::function<double(double unit_ns)> of;
-  bool of_round_trips = false;  ///< a unit is one
+  bool of_round_trips = false;  ///< a unit is a round trip
 };
 
-/// What is resident in memory of this process, in bytes.
+/// Resident memory of this process, in bytes.
 double resident_bytes();
 
 /// One rank's share of a run.
@@ -40,25 +40,25 @@ class Session {
   /// The ranks together. The first call, by all ranks, opens channels between them.
   Team& team();
 
-  /// Closes what `team` opened, on all ranks: a rank may then leave without being lost to the others.
-  void part();
+  /// Closes the channels that `team` opened, on all ranks: then no rank that ends is lost to the others.
+  void close_team();
 
   bool on_host_stream() const { return options.stream == StreamChoice::host; }
   Drive drive() const { return options.stream == StreamChoice::inline_ ? Drive::in_order : Drive::ahead; }
-  /// Units of a sample: all that are enqueued at once, where the host sleeps meanwhile.
+  /// Units of a sample: all that are enqueued at once, if the host sleeps meanwhile.
   long batch() const;
   Budget budget() const { return {options.rounds, options.iterations, batch()}; }
 
-  /// A case of this rank and the one it is paired with: 0 and 1, 2 and 3, ...
+  /// A case of this rank and its partner: 0 and 1, 2 and 3, ...
   Case pair_case(std::size_t bytes, int default_depth);
 
   /// How this run was started; the same on all ranks.
   const std::string& launch();
 
-  /// Backends and firers of the channels of all ranks, at rank 0. All ranks call it.
-  apps::Description all_say(const std::string& description);
+  /// The names after "backend" and "fired by" of the channels of all ranks, at rank 0. All ranks call it.
+  apps::Description description_of_all(const std::string& description);
 
-  /// A row with what is known before it is measured.
+  /// A row with the values that are known before the measurement.
   Row row(const Case& one_case, const Metric& metric, const apps::Description& said);
 
   sluice::Context& context;
@@ -74,11 +74,11 @@ class Session {
   RivalPrograms programs_;
 };
 
-/// Measures ours against the rivals of the column, and what else is to stand beside it, and reports a row.
+/// Measures Sluice against the rivals of the column and the further entries, and reports a row.
 void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
                  const Budget& budget, std::vector<Entry> beside = {});
 
-/// The row of a measurement whose first entry is ours.
+/// The row of a measurement whose first entry is Sluice.
 Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
              const Measurement& measured);
 

@@ -7,27 +7,27 @@
 
 namespace bench {
 
-/// The value below which a fraction `p` in [0, 1] of the values lies, interpolated between neighbours. Not of an empty
-/// list.
+/// The value below which a fraction `p` in [0, 1] of the values lies, interpolated between neighbours. The list must
+/// not be empty.
 double percentile(std::span<const double> values, double p);
 double median(std::span<const double> values);
 
-/// The middle of what the rounds say, and the spread of all samples.
+/// The median of the rounds, and the spread of all samples.
 struct Summary {
-  double p50 = 0;  ///< median over rounds of the rounds' medians: a round disturbed by others counts once
+  double p50 = 0;  ///< median over rounds of the rounds' medians: a disturbed round counts once
   double p10 = 0;  ///< of all samples
   double p99 = 0;  ///< of all samples
   std::size_t samples = 0;
 };
 
-/// What was measured: samples by round. No round is empty.
+/// Samples by round. No round is empty.
 using Rounds = std::vector<std::vector<double>>;
 
 std::vector<double> medians(const Rounds& rounds);
 Summary summarise(const Rounds& rounds);
 
-/// Median over rounds of theirs / ours, each round's medians compared with each other only: what changes slowly on the
-/// machine changes both.
+/// Median over rounds of theirs / ours. The medians of each round are compared with each other only, because a slow
+/// change of the machine changes both.
 double ratio(const Rounds& theirs, const Rounds& ours);
 
 /// By how much the rounds' medians differ, as a fraction of the smaller: between the 10th and the 90th percentile of

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ping-pong that a kernel does by itself, with channels in it: one block on each side. Compiled for CUDA, for HIP,
-// and, by tests, for the host.
+// A ping-pong that a kernel does by itself, with channels inside the kernel: one block on each side. Compiled for CUDA,
+// for HIP, and, by tests, for the host.
 #pragma once
 
 #include <sluice/device.hpp>
@@ -16,10 +16,10 @@ struct KernelPingPongArgs {
   std::uint64_t bytes;
   std::uint64_t rounds;
   std::uint64_t first;   ///< 1: of the two sides, the one that begins
-  std::uint64_t* wrong;  ///< becomes what a verb has returned that was not ok
+  std::uint64_t* wrong;  ///< receives the result of a verb that was not ok
 };
 
-/// As on a stream, the answer goes out before the release.
+/// As on a stream, the answer is sent before the release.
 template <class Group>
 SLUICE_DEVICE void ping_pong(const Group& group, const KernelPingPongArgs& args) {
   const auto is_ok = [&](sluice::DeviceResult result) {

@@ -15,34 +15,35 @@ inline constexpr long kItemsPerStep = 4;
 
 struct Ours {
   std::unique_ptr<Contender> contender;
-  std::string description;  ///< what its channels say about themselves, a line each
+  std::string description;  ///< the descriptions of its channels, a line each
 };
 
-/// Of a contender that describes itself.
+/// Adds the description that `made` gives of itself.
 template <class Made>
 Ours described(std::unique_ptr<Made> made) {
   std::string description = made->describe();
   return {std::move(made), std::move(description)};
 }
 
-/// Put, wait, release, in both directions in turn. The answer goes out before the release, which so costs the round
-/// trip nothing.
+/// Put, wait, release, in both directions in turn. The answer is sent before the release, so the release does not add
+/// to the round trip.
 Ours make_ping_pong(const Case& one_case);
 
-/// The same by a plan of a sender and a receiver, which can be captured.
+/// A ping-pong by a plan of a sender and a receiver, which can be captured.
 Ours make_plan_ping_pong(const Case& one_case);
 
-/// The same by a kernel on each side, which holds the channels.
+/// A ping-pong by a kernel on each side, which holds the channels.
 Ours make_kernel_ping_pong(const Case& one_case);
 
-/// Windows of puts, each waited for and released, and an empty put back after each window.
+/// Windows of puts, each put waited for and released, and an empty put back after each window.
 Ours make_flood(const Case& one_case);
 
 /// A plan with `neighbours` senders and as many receivers: start, wait, release. The neighbours are the ranks at
-/// distances 1, 2, ... on a ring, over and over; with two ranks all of them are the other one.
+/// distances 1, 2, ... on a ring, several times around if necessary; with two ranks all of them are the other rank.
 Ours make_halo(const Case& one_case);
 
-/// At most so much does a step of a plan with so many neighbours enqueue; or a graph of such steps, if it is replayed.
+/// The largest number of items that a step of a plan with so many neighbours enqueues; or a graph of such steps, if it
+/// is replayed.
 long items_of_plan(const Case& one_case, int neighbours);
 
 /// The ranks on the ring to which, and from which, the k-th message of a halo goes.
@@ -56,7 +57,7 @@ Neighbour neighbour(const sluice::Context& context, int k);
 /// program order.
 Ours make_overlap(const Case& one_case);
 
-/// Nothing but the computing.
+/// The computing alone.
 std::unique_ptr<Contender> make_compute(const Case& one_case);
 
 /// Computes for about `ns` nanoseconds without touching memory.

@@ -67,7 +67,7 @@ class Compute : public Contender {
   const double ns_;
 };
 
-// A chain of multiplications: what its length takes hardly depends on what else the core does.
+// A chain of multiplications: its time hardly depends on other work of the core.
 void chain(long length) {
   double value = 1;
   for (long i = 0; i < length; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views that have gaps between their elements, moved by Sluice and by MPI. Kokkos is in the files behind this, and in
-// no others.
+// Views that have gaps between their elements, moved by Sluice and by MPI. Only the files that implement this header
+// include Kokkos.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"
@@ -17,16 +17,16 @@ inline constexpr int kCubeSide = 200;
 inline constexpr int kCubeFaces = 6;
 inline constexpr std::size_t kFaceBytes = sizeof(double) * kCubeSide * kCubeSide;
 
-/// Empty, or why there is nothing of all this in the program.
+/// The reason why this program has no packing; empty if it has.
 std::string why_no_packing();
 
-/// Kokkos, started for `bench` if that needs it; it ends with what is returned.
+/// Starts Kokkos if `bench` needs it; Kokkos ends when the result is destroyed.
 std::shared_ptr<void> start_kokkos(const std::string& bench);
 
 /// A round trip of `bytes` bytes of ints, every second one of a View at both ends.
 Ours make_column_ping_pong(const Case& one_case);
-/// All faces of a cube go out, each to a neighbour, and as many come in, into Views without gaps. The neighbours are
-/// those of `make_halo`.
+/// All faces of a cube are sent, each to a neighbour, and as many are received, into Views without gaps. The neighbours
+/// are those of `make_halo`.
 Ours make_face_exchange(const Case& one_case);
 
 enum class MpiPacking {
@@ -34,7 +34,7 @@ enum class MpiPacking {
   by_datatype,  ///< persistent requests of MPI_Type_vector
 };
 
-/// @throws apps::UsageError where MPI does not run, or the program was built without it or without Kokkos.
+/// @throws apps::UsageError if MPI does not run, or if the program was built without it or without Kokkos.
 std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking packing, const Case& one_case);
 std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking packing, const Case& one_case);
 

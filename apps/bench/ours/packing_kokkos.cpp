@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sluice's own contenders that pack.
+// Sluice's contenders that pack.
 #include "apps/bench/ours/packing.hpp"
 #include "apps/bench/ours/packing_views.hpp"
 

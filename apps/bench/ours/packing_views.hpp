@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is packed, and the contenders that know whether it arrived.
+// The Views that are packed, and contenders that check whether they arrived.
 #pragma once
 
 #include "apps/bench/ours/ours.hpp"
@@ -17,7 +17,7 @@
 
 namespace bench {
 
-/// Every second int of a View at each end: what goes out, and what comes in.
+/// Every second int of a View at each end: the View that is sent, and the one that is received.
 template <class Exec>
 class Columns {
  public:
@@ -40,7 +40,7 @@ class Columns {
     exec.fence("sluice-bench: stamped");
   }
 
-  /// Whether that of `rank` came in, and nothing else.
+  /// Returns true if the column of `rank` was received, and nothing else was changed.
   bool arrived(const Exec& exec, sluice::Rank rank) const {
     int wrong = 0;
     Kokkos::parallel_reduce("sluice-bench: check", Kokkos::RangePolicy<Exec>(exec, 0, items()),
@@ -73,8 +73,8 @@ class Columns {
   const Column in;
 };
 
-/// A cube of doubles, its six faces, and Views of their size for those of the neighbours. Of the faces the first two
-/// lie without gaps, of the last two each element by itself.
+/// A cube of doubles, its six faces, and Views of their size for the neighbours' faces. The first two faces have no
+/// gaps; in the last two each element lies by itself.
 template <class Exec>
 class Cube {
  public:
@@ -100,7 +100,7 @@ class Cube {
     exec.fence("sluice-bench: stamped");
   }
 
-  /// Whether face number `k` of the cube of `rank` is in the ghosts of that number.
+  /// Returns true if face number `k` of the cube of `rank` is in the ghosts of that number.
   bool arrived(const Exec& exec, std::size_t k, sluice::Rank rank) const {
     int wrong = 0;
     Kokkos::parallel_reduce("sluice-bench: check", Kokkos::RangePolicy<Exec>(exec, 0, kCubeSide),
@@ -133,11 +133,11 @@ class Cube {
   std::array<Ghosts, kCubeFaces> ghosts;
 };
 
-/// A ping-pong of columns, however they are moved.
+/// A ping-pong of columns, moved by a derived class.
 template <class Exec>
 class ColumnPingPong : public Contender {
  public:
-  // Before a channel is open: a peer may then put at once, into the View itself.
+  // Fills the Views before a channel is open: a peer may then put at once, into the View itself.
   ColumnPingPong(const Case& one_case, const Exec& exec) : case_(one_case), exec_(exec), columns_(one_case.bytes) {
     columns_.stamp(exec_, case_.context.rank());
   }
@@ -151,7 +151,7 @@ class ColumnPingPong : public Contender {
     });
   }
 
-  /// A first round trip. @throws std::runtime_error if what came in is not what the peer had
+  /// A first round trip. @throws std::runtime_error if the received column is not the peer's
   void check() {
     go_round();
     if (!columns_.arrived(exec_, case_.peer)) throw std::runtime_error("packing: a column did not arrive as it was");
@@ -161,7 +161,7 @@ class ColumnPingPong : public Contender {
  protected:
   virtual void send() = 0;
   virtual void receive() = 0;
-  virtual void release() {}  ///< what came in may be overwritten
+  virtual void release() {}  ///< the received View may be overwritten
 
   const Case case_;
   const Exec exec_;
@@ -175,7 +175,7 @@ class ColumnPingPong : public Contender {
   }
 };
 
-/// Steps in which all faces go out and come in.
+/// Steps in which all faces are sent and received.
 template <class Exec>
 class FaceExchange : public Contender {
  public:
@@ -192,7 +192,7 @@ class FaceExchange : public Contender {
     });
   }
 
-  /// A first step. @throws std::runtime_error if what came in is not what the neighbours had
+  /// A first step. @throws std::runtime_error if the received faces are not the neighbours'
   void check() {
     move();
     for (std::size_t k = 0; k < kCubeFaces; ++k) {
@@ -204,14 +204,14 @@ class FaceExchange : public Contender {
 
  protected:
   virtual void move() = 0;
-  virtual void release() {}  ///< likewise
+  virtual void release() {}  ///< the received Views may be overwritten
 
   const Case case_;
   const Exec exec_;
   const Cube<Exec> cube_;
 };
 
-/// A contender of which it was seen that it moves what it is to move. All ranks of the case call it.
+/// Makes a contender and checks it once. All ranks of the case call it.
 template <template <class Exec> class Made, class Exec, class... More>
 std::unique_ptr<Made<Exec>> make_checked(const Case& one_case, const Exec& exec, const More&... more) {
   auto made = std::make_unique<Made<Exec>>(one_case, exec, more...);

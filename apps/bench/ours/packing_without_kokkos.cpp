@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for what packs, in a build without Kokkos.
+// Stands in for the packing contenders in a build without Kokkos.
 #include "apps/bench/ours/packing.hpp"
 #include "apps/common/usage_error.hpp"
 

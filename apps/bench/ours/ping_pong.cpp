@@ -100,7 +100,7 @@ class OnStream : public Contender {
   Pair pair_;
 };
 
-// Only what a plan enqueues can be captured.
+// Only operations of a plan can be captured.
 class ByPlan : public Contender {
  public:
   explicit ByPlan(const Case& one_case)
@@ -144,7 +144,7 @@ class InKernel : public Contender {
               .first = one_case.first ? 1U : 0U,
               .wrong = &wrong()} {
     wrong() = 0;
-    launch(0);  // the first may wait for the stream, which must not stand still then
+    launch(0);  // the first launch may wait for the stream, which must not be held then
     queue_->synchronize();
   }
   std::string describe() const { return pair_.describe(); }

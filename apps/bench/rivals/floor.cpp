@@ -17,15 +17,16 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 
-// Lets the other side run where both share a core; on cores of their own a wait ends long before.
+// Lets the other side run if both share a core; on cores of their own a wait ends much earlier.
 constexpr int kSpinsBeforeYield = 100000;
 
 using Counter = std::atomic<std::uint64_t>;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-/// What a rank shares: counters with a line each, then the target. The source is memory of the kind that ours has:
-/// pages of the same file, or malloc'ed. Both begin as ours do, on a line, or from a page's size on with a page.
+/// Memory that a rank shares: counters with a line each, then the target. The source is memory of the same kind as
+/// Sluice's: pages of the same file, or malloc'ed. Both begin as Sluice's do, at a line, or from a page's size on at a
+/// page.
 class FloorMemory {
  public:
   FloorMemory(const Case& one_case, std::size_t counters, std::size_t bytes)
@@ -98,7 +99,7 @@ class FloorPingPong : public Contender {
   std::uint64_t turn_ = 0;
 };
 
-// The target's counter 0 counts messages; the source's counter 0 credits and 1 answers.
+// The target's counter 0 counts messages; the source's counter 0 counts credits and counter 1 answers.
 class FloorFlood : public Contender {
  public:
   explicit FloorFlood(const Case& one_case)
@@ -150,9 +151,9 @@ class FloorFlood : public Contender {
   const std::byte* const my_target_;
   std::byte* const their_target_;
   std::uint64_t sent_ = 0;
-  std::uint64_t credit_ = 0;  // the last that was seen
+  std::uint64_t credit_ = 0;  // the last one seen
   std::uint64_t received_ = 0;
-  std::uint64_t seen_ = 0;  // messages that are there
+  std::uint64_t seen_ = 0;  // messages that have arrived
   std::uint64_t windows_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor: memory that both sides map, memcpy and a release store; an acquiring load that spins. No library.
+// The floor: memory that both sides map, memcpy and a release store; an acquiring load that spins. It uses no library.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"
@@ -10,8 +10,7 @@ namespace bench {
 
 std::unique_ptr<Contender> make_floor_ping_pong(const Case& one_case);
 
-/// A ring of `depth` slots: a counter of messages rises with each, and one of credits comes back for every half of the
-/// ring.
+/// A ring of `depth` slots: one counter rises with each message, and a counter of credits with every half of the ring.
 std::unique_ptr<Contender> make_floor_flood(const Case& one_case);
 
 }  // namespace bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the files of the MPI rivals.
+// Functions that the files of the MPI rivals share.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"

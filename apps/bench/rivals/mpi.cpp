@@ -14,11 +14,11 @@
 namespace bench {
 namespace {
 
-// What MPICH and Open MPI read when they start, and choose a network by.
+// MPICH and Open MPI read these when they start, and choose a network by them.
 constexpr std::array kNetworkVariables = {"MPIR_CVAR_CH4_NETMOD", "MPIR_CVAR_NOLOCAL", "FI_PROVIDER", "UCX_TLS",
                                           "OMPI_MCA_pml",         "OMPI_MCA_mtl",      "OMPI_MCA_btl"};
 
-// What `text` says between `label` and the end of the line, without blanks around it.
+// Returns the text between `label` and the end of the line, without blanks around it.
 std::string_view value_of(std::string_view text, std::string_view label) {
   const auto at = text.find(label);
   if (at == std::string_view::npos) return {};
@@ -28,7 +28,7 @@ std::string_view value_of(std::string_view text, std::string_view label) {
   return text;
 }
 
-// MPICH says a line for each of its settings; Open MPI's one line begins with its version.
+// MPICH prints a line for each of its settings; Open MPI's only line begins with its version.
 std::string version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> buffer{};
   int length = 0;

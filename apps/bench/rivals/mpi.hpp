@@ -9,17 +9,17 @@
 
 namespace bench {
 
-/// Whether MPI runs in this process.
+/// True if MPI runs in this process.
 bool under_mpi();
 
-/// Which MPI runs, and what its environment says about the network that it uses.
+/// The MPI that runs, and the variables of its environment that choose the network.
 std::string mpi_library();
 
 enum class MpiMode { send_recv, persistent, put_flush, put_flush_user, pscw, fence };
 
-/// @throws apps::UsageError where MPI does not run, or the program was built without it.
+/// @throws apps::UsageError if MPI does not run, or the program was built without it.
 std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Case& one_case);
-/// All modes but pscw and fence, whose ends of an epoch are not those of a message.
+/// All modes except pscw and fence, in which the end of an epoch is not the end of a message.
 std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Case& one_case);
 /// Persistent requests.
 std::unique_ptr<Contender> make_mpi_halo(const Case& one_case);

@@ -30,7 +30,7 @@ constexpr std::size_t kCounters = 2;
 constexpr std::size_t kLongestName = 512;
 constexpr std::size_t kFewestCompletions = 1024;
 
-// Lets the other side run where both share a core; on cores of their own a wait ends long before.
+// Lets the other side run if both share a core; on cores of their own a wait ends much earlier.
 constexpr int kPollsBeforeYield = 1000;
 
 // --- handles ---------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ void check(long status, const char* what) {
   if (status < 0) fail(what, -status);
 }
 
-// `open(&raw)` makes the object.
+// Makes the object that `open(&raw)` opens.
 template <class Object, class Open>
 Handle<Object> open(const char* what, Open open_it) {
   Object* raw = nullptr;
@@ -86,7 +86,7 @@ Info hints(const std::string& provider, OfiMode mode) {
   return wanted;
 }
 
-// The provider alone, or, if it only connects pairs, with the layer that makes endpoints for all peers of it.
+// The provider alone, or, if it only connects pairs, with the layer that makes endpoints for all its peers.
 Info find_provider(const std::string& provider, OfiMode mode) {
   for (const auto& name : {provider, provider + ";ofi_rxm"}) {
     fi_info* found = nullptr;
@@ -128,7 +128,7 @@ std::string unordered(const std::string& provider) {
 
 // --- a pair of endpoints ---------------------------------------------------------------------------------------------
 
-/// What the peer needs to write here.
+/// Address and key with which the peer writes here.
 struct Target {
   std::array<char, kLongestName> name;
   std::size_t name_bytes;
@@ -138,7 +138,7 @@ struct Target {
 
 using Counter = std::atomic<std::uint64_t>;
 
-/// An endpoint, and what it needs to be written to and to write.
+/// An endpoint, and the objects that it needs to write and to be written to.
 class Endpoint {
  public:
   Endpoint(const Case& one_case, OfiMode mode)
@@ -153,9 +153,10 @@ class Endpoint {
     info_->tx_attr->op_flags = 0;
     endpoint_ = open<fid_ep>("fi_endpoint",
                              [&](fid_ep** to) { return ::fi_endpoint(domain_.get(), info_.get(), to, nullptr); });
-    // No write here asks for a completion of its own: the source is never overwritten.
+    // No write here requests a completion of its own: the source is never overwritten.
     check(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
-    // Apart, since some providers take "selective" for remote data too, and drop it (test: bench_ofi on sockets).
+    // Bound separately, since some providers apply "selective" to remote data too, and drop it (test: bench_ofi on
+    // sockets).
     check(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_RECV), "fi_ep_bind");
     check(::fi_ep_bind(endpoint_.get(), &addresses_->fid, 0), "fi_ep_bind");
     check(::fi_enable(endpoint_.get()), "fi_enable");
@@ -167,7 +168,7 @@ class Endpoint {
   std::size_t inject_bytes() const { return info_->tx_attr->inject_size; }
 
   Handle<fid_mr> pin(std::byte* memory, std::size_t bytes) const {
-    constexpr std::uint64_t kKey = 1;  // unless the provider chooses: the only one of its domain
+    constexpr std::uint64_t kKey = 1;  // the only key of its domain, unless the provider chooses
     auto region = open<fid_mr>("fi_mr_reg", [&](fid_mr** to) {
       return ::fi_mr_reg(domain_.get(), memory, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, kKey, 0, to, nullptr);
     });
@@ -190,7 +191,7 @@ class Endpoint {
  private:
   bool asks_for(int mode) const { return (info_->domain_attr->mr_mode & mode) != 0; }
 
-  // In the order in which they are made: they close in the opposite one.
+  // In the order in which they are made; they close in reverse order.
   Info info_;
   Handle<fid_fabric> fabric_;
   Handle<fid_domain> domain_;
@@ -199,7 +200,7 @@ class Endpoint {
   Handle<fid_ep> endpoint_;
 };
 
-/// Two ranks that write to each other. What a rank has is pinned whole: counters with a line each, the target, the
+/// Two ranks that write to each other. All memory of a rank is pinned: counters with a line each, the target, the
 /// source.
 class Link {
  public:
@@ -242,7 +243,7 @@ class Link {
     }
   }
 
-  /// Returns when this rank's counter is at least so high, with its value.
+  /// Returns the value of this rank's counter as soon as it is at least `least`.
   std::uint64_t await(std::size_t counter, std::uint64_t least) {
     for (int polls = 0;; ++polls) {
       if (const std::uint64_t value = count(counter); value >= least) return value;
@@ -251,8 +252,8 @@ class Link {
     }
   }
 
-  /// Returns when the peer has called it as well. What this rank wrote last may need it to drive the provider until
-  /// then: providers that nobody drives move nothing (test: bench_ofi, large messages and sockets).
+  /// Returns when the peer has called it as well. Until then it drives the provider for the last writes of this rank:
+  /// some providers move nothing unless they are driven (test: bench_ofi, large messages and sockets).
   void settle() {
     done_.put({}, 0, 0);
     while (!their_done_.test()) progress();
@@ -303,7 +304,7 @@ class Link {
     }
   }
 
-  // Reading the queue is what makes the provider work.
+  // Reading the queue drives the provider.
   void progress() {
     std::array<fi_cq_data_entry, 16> done;
     const long found = ::fi_cq_read(endpoint_.completions(), done.data(), done.size());
@@ -334,7 +335,7 @@ class Link {
   sluice::Sender done_;
   sluice::Receiver their_done_;
   std::array<std::uint64_t, kCounters> raised_{};   // at the peer
-  std::array<std::uint64_t, kCounters> arrived_{};  // here, where they arrive as remote data
+  std::array<std::uint64_t, kCounters> arrived_{};  // here, if they arrive as remote data
 };
 
 // --- contenders ------------------------------------------------------------------------------------------------------
@@ -363,7 +364,8 @@ class OfiPingPong : public Contender {
   std::uint64_t turn_ = 0;
 };
 
-// The target's counter 0 counts messages; the source's counter 0 credits, each for half a ring, and 1 answers.
+// The target's counter 0 counts messages; the source's counter 0 counts credits, each for half a ring, and counter 1
+// answers.
 class OfiFlood : public Contender {
  public:
   OfiFlood(const Case& one_case, OfiMode mode)
@@ -410,9 +412,9 @@ class OfiFlood : public Contender {
   const std::uint64_t credit_every_;
   Link link_;
   std::uint64_t sent_ = 0;
-  std::uint64_t released_ = 0;  // by the credits that were seen
+  std::uint64_t released_ = 0;  // by the credits seen so far
   std::uint64_t received_ = 0;
-  std::uint64_t seen_ = 0;  // messages that are there
+  std::uint64_t seen_ = 0;  // messages that have arrived
   std::uint64_t windows_ = 0;
 };
 

@@ -14,10 +14,10 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kPayload = 64;  // the flag has the first line of the window for itself
+constexpr std::size_t kPayload = 64;  // the flag has the first line of the window
 constexpr int kPollsPerProbe = 16;
 
-/// A window with a flag and a payload in memory of MPI's, or of ours.
+/// A window with a flag and a payload in memory of MPI, or of this program.
 class Window {
  public:
   Window(const Case& one_case, std::size_t payload_bytes, bool user_memory) : peer_(one_case.peer) {
@@ -31,7 +31,7 @@ class Window {
       MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, world_.communicator(), static_cast<void*>(&memory_), &window_);
     }
     std::memset(memory_, 0, static_cast<std::size_t>(bytes));
-    // No peer's flag may come before the zero.
+    // The peer must not raise the flag before it is zero.
     MPI_Barrier(world_.communicator());
   }
   ~Window() { MPI_Win_free(&window_); }
@@ -49,14 +49,14 @@ class Window {
 
   void flush() const { MPI_Win_flush(peer_, window_); }
 
-  /// Raises the peer's flag, after everything that was flushed.
+  /// Raises the peer's flag, after all flushed puts.
   void raise(const std::uint64_t& value) const {
     MPI_Put(&value, 1, MPI_UINT64_T, peer_, 0, 1, MPI_UINT64_T, window_);
     flush();
   }
 
   /// Polls this rank's flag. Some MPIs move puts only while the target is inside MPI, and MPI_Win_sync does not count
-  /// as that; on those that write directly, a probe now and then costs the poll little.
+  /// as that; with MPIs that write directly, an occasional probe adds little to the poll.
   void await(std::uint64_t least) const {
     auto& flag = *reinterpret_cast<std::atomic<std::uint64_t>*>(memory_);
     for (int polls = 1;; ++polls) {
@@ -79,7 +79,7 @@ class Window {
   MPI_Win window_ = MPI_WIN_NULL;
 };
 
-/// An access epoch to all ranks for as long as it lives, as flushes need.
+/// An access epoch to all ranks as long as this object lives, which flushes need.
 class LockAll {
  public:
   explicit LockAll(const Window& window) : window_(window.get()) { MPI_Win_lock_all(MPI_MODE_NOCHECK, window_); }
@@ -177,7 +177,7 @@ class PscwPingPong : public Contender {
     expose();
   }
   ~PscwPingPong() override {
-    // Ends the exposure that nobody has used.
+    // Ends the unused exposure.
     MPI_Win_start(peer_, 0, window_.get());
     MPI_Win_complete(window_.get());
     MPI_Win_wait(window_.get());
@@ -200,7 +200,7 @@ class PscwPingPong : public Contender {
     window_.put(source_.data(), case_.bytes);
     MPI_Win_complete(window_.get());
   }
-  // Exposed again as soon as it was read: the peer's next start waits for nothing.
+  // Exposes again as soon as the message was read, so that the peer's next start does not wait.
   void take() {
     MPI_Win_wait(window_.get());
     use(case_, window_.payload());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's contenders that pack: as programs do by hand, with kernels, and as MPI does, by datatypes.
+// MPI's contenders that pack: with kernels, as programs do by hand, and by datatypes, as MPI does.
 #include "apps/bench/ours/packing.hpp"
 #include "apps/bench/ours/packing_views.hpp"
 #include "apps/bench/rivals/requests_mpi.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kTag = 0;
 
-/// `count` blocks of `length` elements of type `of`, whose begins are `stride` elements apart.
+/// `count` blocks of `length` elements of type `of`, which begin `stride` elements apart.
 class VectorType {
  public:
   VectorType(int count, int length, int stride, MPI_Datatype of) {
@@ -45,7 +45,7 @@ struct CopyRow {
   }
 };
 
-/// The kernel that a program packs or unpacks with.
+/// A kernel with which a program packs or unpacks.
 template <class Exec, class To, class From>
 void copy(const Exec& exec, const char* label, const To& to, const From& from) {
   Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec>(exec, 0, static_cast<int>(to.extent(0))),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for MPI's contenders that pack, in a build without it.
+// Stands in for MPI's packing contenders in a build without MPI.
 #include "apps/bench/ours/packing.hpp"
 #include "apps/common/usage_error.hpp"
 

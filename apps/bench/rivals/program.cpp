@@ -23,7 +23,7 @@ namespace {
 struct Names {
   const char* rival;
   const char* program;
-  const char* mode;  // for programs that are several rivals
+  const char* mode;  // for programs that contain several rivals
 };
 
 Names names(Program program) {
@@ -39,20 +39,20 @@ Names names(Program program) {
   return {"ucx", "rival-ucx", ""};
 }
 
-// Beside this program.
+// In the folder of this program.
 std::filesystem::path path(Program program) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / names(program).program;
 }
 
-// What a process answers: "give" something to the peer's, "done", "cannot" and why.
+// The answer of a process: "give" with a value for the peer's process, "done", or "cannot" and why.
 struct Answer {
   std::string word;
   std::string rest;
 };
 
-Answer hear(Child& child) {
+Answer read_answer(Child& child) {
   try {
-    const std::string line = child.hear();
+    const std::string line = child.read_line();
     const auto end = std::min(line.find(' '), line.size());
     return {line.substr(0, end), line.substr(std::min(end + 1, line.size()))};
   } catch (const std::runtime_error& error) {
@@ -60,7 +60,7 @@ Answer hear(Child& child) {
   }
 }
 
-// Both ranks know both answers.
+// Both ranks learn both answers.
 Answer answer_of_peer(const Case& one_case, const Answer& mine) {
   std::array<char, 1024> text{};
   const std::string line = mine.word + ' ' + mine.rest;
@@ -70,18 +70,18 @@ Answer answer_of_peer(const Case& one_case, const Answer& mine) {
   return {theirs.substr(0, theirs.find(' ')), theirs.substr(theirs.find(' ') + 1)};
 }
 
-/// Both processes do what they were told, and give each other what they need for it.
-/// @returns why one of them cannot; empty: both have done it.
+/// Lets both processes execute their order, and passes the values that they exchange.
+/// @returns the reason why one of them cannot; empty if both have succeeded.
 std::string settle(Child& child, const Case& one_case) {
   for (;;) {
-    const Answer mine = hear(child);
+    const Answer mine = read_answer(child);
     const Answer theirs = answer_of_peer(one_case, mine);
     for (const Answer& answer : {mine, theirs}) {
       if (answer.word == "cannot") return answer.rest;
     }
     if (mine.word != theirs.word) return "its ranks do not agree";
     if (mine.word == "done") return {};
-    child.tell("take " + theirs.rest);
+    child.write_line("take " + theirs.rest);
   }
 }
 
@@ -90,8 +90,8 @@ class ProgramContender : public Contender {
   ProgramContender(const char* rival, Child& child) : rival_(rival), child_(child) {}
 
   double run(long count) override {
-    child_.tell(fmt::format("run {}", count));
-    const Answer answer = hear(child_);
+    child_.write_line(fmt::format("run {}", count));
+    const Answer answer = read_answer(child_);
     if (answer.word != "done") throw std::runtime_error(fmt::format("the rival {}: {}", rival_, answer.rest));
     return std::stod(answer.rest);
   }
@@ -101,14 +101,14 @@ class ProgramContender : public Contender {
   Child& child_;
 };
 
-// It costs the start of a driver.
+// Called once, because it starts a driver.
 std::string check(Program program) {
   static std::mutex mutex;
   static std::map<Program, std::string> known;
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(program); found != known.end()) return found->second;
   Child child({path(program).string(), "check", names(program).mode});
-  const Answer answer = hear(child);
+  const Answer answer = read_answer(child);
   return known[program] = answer.word == "done" ? "" : answer.rest;
 }
 
@@ -125,7 +125,7 @@ std::string why_no_program(Program program, const Options& options) {
 
 struct RivalPrograms::Running {
   Program program;
-  std::unique_ptr<Child> child;  // null: it has turned out that it cannot
+  std::unique_ptr<Child> child;  // null: the rival has turned out to be unable to run
 };
 
 RivalPrograms::RivalPrograms() = default;
@@ -141,9 +141,9 @@ std::unique_ptr<Contender> RivalPrograms::make(Program program, const char* unit
     found = std::prev(running_.end());
   }
   if (found->child == nullptr) return nullptr;
-  found->child->tell(fmt::format("case {} {} {} {} {} {}", unit,
-                                 kDriveNames.at(static_cast<std::size_t>(one_case.drive)), one_case.bytes,
-                                 one_case.depth, one_case.window, one_case.neighbours));
+  found->child->write_line(fmt::format("case {} {} {} {} {} {}", unit,
+                                       kDriveNames.at(static_cast<std::size_t>(one_case.drive)), one_case.bytes,
+                                       one_case.depth, one_case.window, one_case.neighbours));
   if (const std::string why = settle(*found->child, one_case); !why.empty()) {
     found->child.reset();
     if (one_case.first) fmt::print("# {} is left out: {}\n", name_of.rival, why);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rivals on GPUs are programs of their own (apps/bench/rivals/programs), a process for each rank: what they need is
-// loaded there, not here, and may fail there. They take turns with the others like any contender.
+// Rivals on GPUs are programs of their own (apps/bench/rivals/programs), a process for each rank, so that their
+// libraries are loaded there and may fail there. They take turns with the others like any contender.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"
@@ -13,7 +13,7 @@ namespace bench {
 
 enum class Program { raw, raw_host, synchronised, nvshmem, nccl, nccl_put, ucx };
 
-/// Why this rival cannot run with this command line; empty: it can, as far as it can tell alone.
+/// The reason why this rival cannot run with this command line; empty if it can, as far as this rank knows.
 std::string why_no_program(Program program, const Options& options);
 
 /// The processes of a rank's rivals, each started when it is first needed.
@@ -24,9 +24,9 @@ class RivalPrograms {
   RivalPrograms(const RivalPrograms&) = delete;
   RivalPrograms& operator=(const RivalPrograms&) = delete;
 
-  /// Does `unit` ("ping_pong", "flood", "halo" or "kernel") of the case, with the peer's process of the same rival. Of
-  /// a rival there is one at a time.
-  /// @returns nullptr, on both ranks, where it turns out that it cannot: then, and later, it is left out.
+  /// Runs `unit` ("ping_pong", "flood", "halo" or "kernel") of the case, with the peer's process of the same rival. One
+  /// contender of a rival exists at a time.
+  /// @returns nullptr, on both ranks, if the rival turns out to be unable to: then, and later, it is left out.
   std::unique_ptr<Contender> make(Program program, const char* unit, const Case& one_case);
 
  private:

@@ -66,7 +66,7 @@ std::unique_ptr<Contender> program_kernel(const Case& one_case) {
 
 constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";
 
-// Empty: only such are allowed as go through memory that both ranks have mapped.
+// Empty: only backends for memory that both ranks have mapped are allowed.
 std::string network(const Options& options) {
   for (const auto& backend : split(options.backend)) {
     if (backend != "threads" && backend != "shm") return backend;
@@ -106,7 +106,7 @@ bool on_gpus(const Options& options) { return options.stream == StreamChoice::cu
 
 std::string no_library(const Options& /*options*/) { return {}; }
 
-/// What a rival that is a program can do besides ping-pongs and windows.
+/// The benches, besides ping-pongs and windows, that a rival program supports.
 struct Abilities {
   bool rate = false;
   bool stream = false;
@@ -123,7 +123,7 @@ Rival program_rival(const char* name, const char* what, Abilities can) {
           .what = what,
           .why_not = why_no<program>,
           .library = no_library,
-          .at_home = on_gpus,
+          .expected = on_gpus,
           .latency = kPingPong,
           .bandwidth = program_flood<program>,
           .rate = can.rate ? program_flood<program> : nullptr,
@@ -137,7 +137,7 @@ Rival program_rival(const char* name, const char* what, Abilities can) {
 
 constexpr Abilities kAll = {.rate = true, .stream = true, .halo = true, .replay = true, .enqueue_and_kernel = true};
 
-// Between memory that both map, which MPI it is does not change what it can do; on a network it has several ways.
+// Between mapped memory every MPI has the same means; on a network it has several ways.
 std::string mpi_on_network(const Options& options) { return ofi_provider(options).empty() ? "" : mpi_library(); }
 
 constexpr auto kFlag = OfiMode::flag;
@@ -149,14 +149,14 @@ constexpr auto kPutFlush = MpiMode::put_flush;
 constexpr auto kPutFlushUser = MpiMode::put_flush_user;
 
 // A put without a notification is no rival in a bench of notified messages: the one-sided modes have no rate. A fence,
-// and here a window, is the business of all ranks: the one-sided modes have no scale.
+// and here a window, involves all ranks: the one-sided modes have no scale.
 const std::vector<Rival>& table() {
   static const std::vector<Rival> rivals = {
       {.name = "floor",
        .what = "memory that both map: memcpy, a release store, a spinning acquire load; no library",
        .why_not = why_no_floor,
        .library = no_library,
-       .at_home = nowhere,
+       .expected = nowhere,
        .latency = make_floor_ping_pong,
        .bandwidth = make_floor_flood,
        .rate = make_floor_flood,
@@ -166,7 +166,7 @@ const std::vector<Rival>& table() {
        .what = "fi_write, then fi_inject_write of a flag that the target polls in memory; both directly on libfabric",
        .why_not = why_no_ofi_floor<kFlag>,
        .library = ofi_library,
-       .at_home = on_networks,
+       .expected = on_networks,
        .latency = ofi_ping_pong<kFlag>,
        .bandwidth = ofi_flood<kFlag>,
        .rate = ofi_flood<kFlag>},
@@ -174,7 +174,7 @@ const std::vector<Rival>& table() {
        .what = "as ofi_floor, with a completion queue that can be slept on (FI_WAIT_FD)",
        .why_not = why_no_ofi_floor<kFlagWait>,
        .library = ofi_library,
-       .at_home = on_networks,
+       .expected = on_networks,
        .latency = ofi_ping_pong<kFlagWait>,
        .bandwidth = ofi_flood<kFlagWait>,
        .rate = ofi_flood<kFlagWait>},
@@ -182,7 +182,7 @@ const std::vector<Rival>& table() {
        .what = "fi_writedata, whose remote data the target finds in its completion queue; directly on libfabric",
        .why_not = why_no_ofi_floor<kData>,
        .library = ofi_library,
-       .at_home = on_networks,
+       .expected = on_networks,
        .latency = ofi_ping_pong<kData>,
        .bandwidth = ofi_flood<kData>,
        .rate = ofi_flood<kData>},
@@ -190,7 +190,7 @@ const std::vector<Rival>& table() {
        .what = "MPI_Send and MPI_Recv; windows and overlap by MPI_Isend and MPI_Irecv",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .latency = ping_pong<kSendRecv>,
        .bandwidth = flood<kSendRecv>,
        .rate = flood<kSendRecv>,
@@ -200,7 +200,7 @@ const std::vector<Rival>& table() {
        .what = "MPI_Send_init, MPI_Recv_init and MPI_Startall, driven by the host",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .latency = ping_pong<kPersistent>,
        .bandwidth = flood<kPersistent>,
        .rate = flood<kPersistent>,
@@ -211,41 +211,41 @@ const std::vector<Rival>& table() {
        .what = "MPI_Put, flush, flag by MPI_Put, flush, into MPI_Win_allocate; windows have one flag at their end",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .latency = ping_pong<kPutFlush>,
        .bandwidth = flood<kPutFlush>},
       {.name = "mpi_put_flush_user",
        .what = "the same into malloc'ed memory, MPI_Win_create",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .latency = ping_pong<kPutFlushUser>,
        .bandwidth = flood<kPutFlushUser>},
       {.name = "mpi_pscw",
        .what = "MPI_Put between start and complete, post and wait, into MPI_Win_allocate",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .latency = ping_pong<MpiMode::pscw>},
       {.name = "mpi_fence",
        .what = "MPI_Put between fences, into MPI_Win_allocate",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .latency = ping_pong<MpiMode::fence>},
       {.name = "mpi_packed",
        .what =
            "kernels of Kokkos that pack, a fence, persistent requests, and where there are gaps kernels that unpack",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .packing = packed_column<MpiPacking::by_kokkos>,
        .packing_faces = packed_faces<MpiPacking::by_kokkos>},
       {.name = "mpi_datatype",
        .what = "persistent requests of MPI_Type_vector: MPI packs",
        .why_not = why_no_mpi,
        .library = mpi_on_network,
-       .at_home = nowhere,
+       .expected = nowhere,
        .packing = packed_column<MpiPacking::by_datatype>,
        .packing_faces = packed_faces<MpiPacking::by_datatype>},
       program_rival<Program::raw>("raw",
@@ -325,7 +325,7 @@ std::vector<const Rival*> rivals_for(const Options& options, RivalColumn column)
 std::vector<std::string> left_out(const Options& options, RivalColumn column) {
   std::vector<std::string> lines;
   for (const Rival& rival : table()) {
-    if (!rival.at_home(options) || rival.*column == nullptr || !asked(options, "all")) continue;
+    if (!rival.expected(options) || rival.*column == nullptr || !asked(options, "all")) continue;
     if (const std::string why = rival.why_not(options); !why.empty())
       lines.push_back(std::string(rival.name) + " is left out: " + why);
   }

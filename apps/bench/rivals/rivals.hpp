@@ -9,16 +9,16 @@
 
 namespace bench {
 
-/// nullptr, on all ranks: it turned out that it cannot, which a line says.
+/// Makes a contender. nullptr, on all ranks: it turned out that it cannot run, which a line reports.
 using Maker = std::unique_ptr<Contender> (*)(const Case& one_case);
 
-/// What Sluice is compared with, and how it does what each bench measures; nullptr: it has nothing comparable.
+/// A rival of Sluice, and its contender in each bench; nullptr: it has nothing comparable.
 struct Rival {
   const char* name;
   const char* what;
-  std::string (*why_not)(const Options& options);  ///< it cannot run with this command line; empty: it can
-  std::string (*library)(const Options& options);  ///< that it runs on, for people; empty: none, or no matter
-  bool (*at_home)(const Options& options);         ///< what it is made for: if it cannot run, a line says why
+  std::string (*why_not)(const Options& options);  ///< why it cannot run with this command line; empty: it can
+  std::string (*library)(const Options& options);  ///< its library, for people; empty: none
+  bool (*expected)(const Options& options);        ///< made for this setting: if it cannot run, a line says why
   Maker latency = nullptr;
   Maker bandwidth = nullptr;
   Maker rate = nullptr;
@@ -36,20 +36,20 @@ struct Rival {
 
 using RivalColumn = Maker Rival::*;
 
-/// What it does, and on which library.
+/// The rival's method, and its library.
 std::string what(const Rival& rival, const Options& options);
 
 /// @throws apps::UsageError for an unknown name, and for a rival that cannot run here or has nothing comparable.
 void check_rivals(const Options& options, RivalColumn column);
 
-/// The one below which nothing is, and whose drift says how quiet the machine was.
+/// True for the floor: no contender can be faster, and its drift shows how quiet the machine was.
 bool is_floor(const std::string& name);
 
-/// The rivals that the command line asks for and that do what `column` says, in the order of the table. One side of a
-/// bench may lack a rival that another has.
+/// The rivals that --against names and that have a contender in `column`, in the order of the table. One row of a bench
+/// may lack a rival that another row has.
 std::vector<const Rival*> rivals_for(const Options& options, RivalColumn column);
 
-/// Lines that say which rivals on the network that --backend names, or on GPUs, would belong here, but cannot run.
+/// Lines that name the rivals on the network of --backend, or on GPUs, that belong here but cannot run.
 std::vector<std::string> left_out(const Options& options, RivalColumn column);
 
 }  // namespace bench

@@ -7,9 +7,9 @@
 
 namespace bench {
 
-/// Zeroed memory that a pair of ranks shares, with nothing of the library in between: this rank's, and the peer's as it
-/// is seen here. Made by both at once; a channel carries no more than where it is. It is to be used no more when one of
-/// them destroys it.
+/// Zeroed memory that a pair of ranks shares without the library: this rank's, and the peer's as it is mapped here.
+/// Both make it at once; a channel carries only the name of the file. Neither may use it after one of them has
+/// destroyed it.
 class SharedPages {
  public:
   SharedPages(sluice::Context& context, sluice::Rank peer, std::size_t bytes);
@@ -24,7 +24,7 @@ class SharedPages {
   std::size_t bytes_;
   std::byte* mine_;
   std::byte* theirs_;
-  bool mapped_theirs_;  // not in threads of one process, which see each other's memory as it is
+  bool mapped_theirs_;  // false in threads of one process, which see each other's memory directly
 };
 
 }  // namespace bench

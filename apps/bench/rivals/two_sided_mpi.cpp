@@ -75,9 +75,9 @@ class PersistentPingPong : public Contender {
   Requests in_;
 };
 
-// What both kinds of floods share: the slots, which messages of a window use in turn, and the answer. More messages
-// than slots are received into the same memory at once, as benchmarks of MPI do: so all contenders need the same
-// caches.
+// Common parts of both floods: the slots, which the messages of a window use in turn, and the answer. If there are more
+// messages than slots, several are received into the same memory at once, as in benchmarks of MPI, so that all
+// contenders need the same caches.
 class TwoSidedFlood : public Contender {
  public:
   explicit TwoSidedFlood(const Case& one_case)

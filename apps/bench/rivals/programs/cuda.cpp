@@ -46,7 +46,7 @@ void Cuda::use(int device) const {
 }
 
 bool Cuda::ranks_take_turns() const {
-  constexpr auto kMpsEnabled = static_cast<CUdevice_attribute>(133);  // which the first headers of CUDA 12 do not name
+  constexpr auto kMpsEnabled = static_cast<CUdevice_attribute>(133);  // missing in the first headers of CUDA 12
   int devices = 0;
   int mps = 0;
   check(cuDeviceGetCount(&devices), "cuDeviceGetCount");
@@ -68,18 +68,18 @@ SharedMemory::SharedMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
   check(cuda.cuIpcGetMemHandle(&handle, mine_), "cuIpcGetMemHandle");
   handle = rank.exchange(handle);
   check(cuda.cuIpcOpenMemHandle(&theirs_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
-  rank.meet();  // a case begins when both can reach each other
+  rank.meet();  // a case begins when each rank can reach the other
 }
 
 SharedMemory::~SharedMemory() {
-  if (std::uncaught_exceptions() > 0) return;  // this process ends, and says why
+  if (std::uncaught_exceptions() > 0) return;  // this process ends, and prints the reason
   const Cuda& cuda = Cuda::here();
   cuda.cuIpcCloseMemHandle(theirs_);
   try {
     rank_.meet();
     cuda.cuMemFree(mine_);
   } catch (const std::runtime_error&) {
-    return;  // the run ends, and the other rank may have it open: it goes with this process
+    return;  // the run ends, and the other rank may have the memory open: the end of the process frees it
   }
 }
 
@@ -101,7 +101,7 @@ SharedHostMemory::SharedHostMemory(const Rank& rank, std::size_t bytes) : bytes_
   const int their_file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   mine_ = map(file);
   theirs_ = map(their_file);
-  rank.meet();  // both have opened the other's
+  rank.meet();  // both have opened the other's memory
   ::close(their_file);
   ::close(file);
 }
@@ -115,7 +115,7 @@ namespace {
 
 int stamp(int rank, int turn) { return 0x51 + 2 * turn + rank; }
 
-// What a rank puts is its stamp of this turn, and nobody's is there before.
+// A rank puts its stamp of this turn. Before the put no slot has that stamp.
 void stamp_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, int turn) {
   const Cuda& cuda = Cuda::here();
   const std::size_t bytes = static_cast<std::size_t>(one_case.slots()) * one_case.bytes;
@@ -139,9 +139,9 @@ void check_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slo
     throw std::runtime_error("what arrives is not what was put");
 }
 
-// A rival that cannot do it is left out before it counts; and what is done for the first time takes longer. One rank is
-// late, which the other must wait for. A graph finds the words as its last replay has left them.
-void prove(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
+// A rival that cannot run the case is left out before the measurement; and first runs take longer. One rank is late on
+// purpose, so the other must wait. A graph finds the words as its last replay has left them.
+void check_bytes(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
   constexpr std::chrono::milliseconds kLate{10};
   const int turns = bench::replays(one_case.drive) ? 2 : 1;
   for (int turn = 0; turn < turns; ++turn) {
@@ -166,7 +166,7 @@ class InKernel : public Runner {
  public:
   InKernel(std::unique_ptr<bench::GpuQueue> queue, std::unique_ptr<Kernel> kernel)
       : queue_(std::move(queue)), kernel_(std::move(kernel)) {
-    kernel_->launch(0);  // the first may wait for the stream
+    kernel_->launch(0);  // the first launch may wait for the stream
     queue_->synchronize();
   }
 
@@ -187,7 +187,7 @@ std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
   auto verbs = open(static_cast<CUstream>(queue->stream().handle()));
   const Verbs::Slots slots = verbs->slots();
   auto runner = run_on(one_case, rank, std::move(queue), std::move(verbs));
-  prove(one_case, rank, slots, *runner);
+  check_bytes(one_case, rank, slots, *runner);
   return runner;
 }
 
@@ -198,7 +198,7 @@ std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
   auto kernel = open(*queue);
   const Verbs::Slots slots = kernel->slots();
   auto runner = std::make_unique<InKernel>(std::move(queue), std::move(kernel));
-  prove(one_case, rank, slots, *runner);
+  check_bytes(one_case, rank, slots, *runner);
   return runner;
 }
 

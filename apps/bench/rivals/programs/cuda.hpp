@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver, taken from the machine at run time: the emulated one will do.
+// CUDA's driver, loaded at run time; the emulated driver works too.
 #pragma once
 
 #include "apps/bench/harness/gpu_queue.hpp"
@@ -42,7 +42,7 @@ namespace rivals {
 
 /// Its functions.
 struct Cuda {
-  /// The one of this process. @throws std::runtime_error where there is none, or no GPU.
+  /// The driver of this process. @throws std::runtime_error if there is none, or no GPU.
   static const Cuda& here();
 
 #define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;
@@ -50,9 +50,9 @@ struct Cuda {
 #undef SLUICE_DECLARE
   // NOLINTEND(bugprone-macro-parentheses)
 
-  /// Of the calling thread.
+  /// Makes `device` current in the calling thread.
   void use(int device) const;
-  /// Whether both ranks are on one GPU without MPS: then their kernels never run at once.
+  /// True if both ranks are on one GPU without MPS: then their kernels never run at once.
   bool ranks_take_turns() const;
 
  private:
@@ -62,8 +62,8 @@ struct Cuda {
 /// @throws std::runtime_error
 void check(CUresult result, const char* what);
 
-/// Memory of this rank's GPU, zeroed; and, as it is seen here, the other rank's of the same size. Both make it, and let
-/// go of it, at once.
+/// Memory of this rank's GPU, zeroed, and the other rank's memory of the same size, mapped here. Both ranks make it at
+/// the same time, and destroy it at the same time.
 class SharedMemory {
  public:
   SharedMemory(const Rank& rank, std::size_t bytes);
@@ -80,7 +80,7 @@ class SharedMemory {
   CUdeviceptr theirs_ = 0;
 };
 
-/// Memory of the hosts, zeroed, this rank's and the other's, which both have mapped.
+/// Memory of the hosts, zeroed: this rank's and the other's, which both have mapped.
 class SharedHostMemory {
  public:
   SharedHostMemory(const Rank& rank, std::size_t bytes);
@@ -97,11 +97,11 @@ class SharedHostMemory {
   void* theirs_ = nullptr;
 };
 
-/// Runs the unit of the case on a stream of its own, once it was seen to move what it should.
+/// Runs the unit of the case on a stream of its own, after a check that it moves the right bytes.
 std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open);
 
-/// A kernel that does a ping-pong by itself, one block of it on each side.
+/// A kernel that does a ping-pong by itself, with one block on each side.
 class Kernel {
  public:
   Kernel() = default;
@@ -110,11 +110,11 @@ class Kernel {
   virtual ~Kernel() = default;
 
   virtual Verbs::Slots slots() const = 0;
-  /// Enqueues one launch, with so many rounds in it.
+  /// Enqueues one launch with so many rounds.
   virtual void launch(long rounds) = 0;
 };
 
-/// Likewise, with a kernel, which needs that both ranks' run at once.
+/// Like on_stream, with a kernel; the kernels of both ranks must run at once.
 std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
                                   const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open);
 

@@ -20,7 +20,7 @@ void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess) throw std::runtime_error(std::string(what) + ": " + ncclGetErrorString(result));
 }
 
-// One for all cases, made with the first. It lives as long as the process.
+// One for all cases, made with the first; it lives as long as the process.
 ncclComm_t communicator(const rivals::Rank& rank) {
   static ncclComm_t made = nullptr;
   if (made != nullptr) return made;
@@ -32,7 +32,7 @@ ncclComm_t communicator(const rivals::Rank& rank) {
   return made;
 }
 
-/// What has been begun together goes out together.
+/// Calls of one group are sent together.
 template <class Calls>
 void grouped(Calls calls) {
   check(ncclGroupStart(), "ncclGroupStart");
@@ -40,7 +40,7 @@ void grouped(Calls calls) {
   check(ncclGroupEnd(), "ncclGroupEnd");
 }
 
-/// Two slots of each number, in memory that NCCL has registered where that is needed: the target's, then the source's.
+/// Two slots of each number, in memory that is registered with NCCL if that is needed: the target's, then the source's.
 class Memory {
  public:
   explicit Memory(const rivals::Case& one_case)
@@ -59,12 +59,12 @@ class Memory {
   char* source(int slot) const { return target(slot) + slots_ * bytes_; }
 
  private:
-  const std::size_t bytes_;  // of a message: NCCL has none that is empty
+  const std::size_t bytes_;  // of a message: NCCL has no empty ones
   const std::size_t slots_;
   void* data_ = nullptr;
 };
 
-// What is received was asked for: nothing needs credits.
+// Each message is received by a posted call, so no credits are needed.
 class SendRecv : public rivals::Verbs {
  public:
   SendRecv(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
@@ -138,7 +138,7 @@ class PutSignal : public rivals::Verbs {
   void release(int /*first*/, int /*count*/) override { signal(); }
   void notify() override { signal(); }
   void await_notice() override {
-    await(static_cast<int>(bursts_.size()) + 1);  // it comes after the releases of all that was put
+    await(static_cast<int>(bursts_.size()) + 1);  // it arrives after the releases of all puts
     while (!bursts_.empty()) give_back();
   }
 
@@ -179,7 +179,7 @@ void check_here(const rivals::Rank& rank) {
 #ifndef SLUICE_NCCL_PUTS
   if (rank.mode == "put") throw std::runtime_error("the NCCL that it was built with has no ncclPutSignal");
 #endif
-  // Two ranks on a GPU are refused unless asked for (NCCL 2.30).
+  // By default NCCL 2.30 refuses two ranks on one GPU.
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
 }

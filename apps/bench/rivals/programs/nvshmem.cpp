@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVSHMEM's operations on streams: a put with its signal, and waits; or the same by a kernel.
+// NVSHMEM's operations on streams: a put with its signal, and waits; or a kernel that calls NVSHMEM.
 #include "apps/bench/rivals/programs/cuda.hpp"
 #include "apps/bench/rivals/programs/nvshmem_ping_pong.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 using rivals::check;
 using rivals::Cuda;
 
-// Once for all cases.
+// Called once for all cases.
 void start(const rivals::Rank& rank) {
   static bool started = false;
   if (started) return;
@@ -38,7 +38,7 @@ void start(const rivals::Rank& rank) {
   started = true;
 }
 
-/// Of the symmetric heap: so many words, and the slots of the case, of the target and then of the source.
+/// Memory of the symmetric heap: so many words, and the slots of the case, first the target's and then the source's.
 class Memory {
  public:
   Memory(const rivals::Case& one_case, const rivals::Rank& rank, std::size_t words)
@@ -112,13 +112,13 @@ class PutSignal : public rivals::Verbs {
   std::uint64_t* credit(std::size_t slot) const { return signal(slots_) + slot; }
   std::uint64_t* notice() const { return credit(slots_); }
 
-  // As in raw.cpp: a graph cannot count, so whoever has waited takes the signal back.
+  // As in raw.cpp: a graph cannot count, so the waiting side resets the signal.
   std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
 
   void set(std::uint64_t* word, std::uint64_t value) {
     nvshmemx_signal_op_on_stream(word, value, NVSHMEM_SIGNAL_SET, peer_, stream_);
   }
-  // Where PEs share a GPU without MPS, NVSHMEM ends a program that waits on a stream.
+  // If PEs share a GPU without MPS, NVSHMEM ends a program that waits on a stream.
   void wait_for(std::uint64_t* word, std::uint64_t value) {
     if (!waits_by_driver_) return nvshmemx_signal_wait_until_on_stream(word, NVSHMEM_CMP_GE, value, stream_);
     check(
@@ -163,7 +163,7 @@ class PutSignalKernel : public rivals::Kernel {
   }
 
  private:
-  // A module learns from NVSHMEM where the heap is.
+  // NVSHMEM tells a module the address of the heap.
   static void* load() {
     const Cuda& cuda = Cuda::here();
     CUmodule module = nullptr;
@@ -192,7 +192,7 @@ std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals:
 
 void check_here(const rivals::Rank& /*rank*/) {
   static_cast<void>(Cuda::here());
-  // Both ranks are on this machine. With NCCL at hand, NVSHMEM would load it too.
+  // Both ranks are on this machine. If NCCL is installed, NVSHMEM would load it too.
   ::setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
   ::setenv("NVSHMEM_DISABLE_NCCL", "1", 0);
 }

@@ -6,18 +6,18 @@
 
 namespace rivals {
 
-/// Of a ping-pong that a kernel does by itself, on memory of the symmetric heap.
+/// Arguments of a ping-pong that a kernel does by itself, on memory of the symmetric heap.
 struct NvshmemPingPongArgs {
   static constexpr const char* kKernel = "nvshmem_ping_pong";
   char* target;
   const char* source;
   std::size_t slots;
   std::size_t bytes;      ///< of a slot
-  std::uint64_t* signal;  ///< the last round whose message is there
+  std::uint64_t* signal;  ///< the last round whose message has arrived
   int peer;
-  std::uint64_t before;  ///< rounds that were done before
+  std::uint64_t before;  ///< rounds of earlier launches
   std::uint64_t rounds;
-  bool first;  ///< of the two ranks, the one that begins
+  bool first;  ///< true for the rank that begins
 };
 
 }  // namespace rivals

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor: what the driver offers, and nothing else. Copies into memory that both processes have mapped, and a word
-// for each slot, written and waited for by the stream; those of several slots in one operation. Or a kernel that does
-// all of that. The words lie in the GPU's memory; in the mode "host" where Sluice has them, in memory of the hosts.
+// The floor: the driver's operations, and nothing else. Copies into memory that both processes have mapped, and a word
+// for each slot, which the stream writes and waits for; those of several slots in one operation. Or a kernel that does
+// all of that. The words lie in the GPU's memory; in the mode "host" they lie in memory of the hosts, as Sluice's do.
 #include "apps/bench/rivals/programs/cuda.hpp"
 #include "apps/bench/rivals/programs/raw_ping_pong.hpp"
 
@@ -24,7 +24,7 @@ constexpr std::size_t kAlignment = 4096;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// Where the words of this rank and of the other lie, for the stream.
+/// The words of this rank and of the other, at addresses that the stream uses.
 class Words {
  public:
   Words(const rivals::Rank& rank, const rivals::SharedMemory& gpus, std::size_t bytes)
@@ -110,8 +110,8 @@ class Raw : public rivals::Verbs {
   CUdeviceptr credit(CUdeviceptr memory, int slot) const { return signal(memory, slot) + slots_ * kWord; }
   CUdeviceptr notice(CUdeviceptr memory) const { return memory + 2 * slots_ * kWord; }
 
-  // A graph writes and awaits the same value each time; whoever has waited takes it back, before a message of its own
-  // lets the other rank come around to that slot.
+  // A graph writes and awaits the same value each time. The waiting rank resets the word before one of its own messages
+  // lets the other rank reuse that slot.
   std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
 
   void copy(std::size_t at) {
@@ -137,7 +137,7 @@ class Raw : public rivals::Verbs {
     gathered_.push_back(operation);
   }
 
-  // What was gathered, in the call that is the shortest way to it.
+  // Gives the gathered operations to the driver by its shortest call.
   void issue() {
     const CUstreamBatchMemOpParams& first = gathered_.front();
     if (gathered_.size() > 1) {
@@ -159,7 +159,7 @@ class Raw : public rivals::Verbs {
   const bool credits_;
   const bool replayed_;
   CUstream stream_;
-  const std::size_t target_;  // where it begins, behind a signal and a credit for each slot, and a notice
+  const std::size_t target_;  // where it begins, after a signal and a credit for each slot, and a notice
   const std::size_t source_;
   rivals::SharedMemory memory_;
   Words words_;
@@ -167,7 +167,7 @@ class Raw : public rivals::Verbs {
   std::vector<std::uint64_t> waited_;
   std::uint64_t notified_ = 0;
   std::uint64_t noticed_ = 0;
-  std::vector<CUstreamBatchMemOpParams> gathered_;  // operations that go together
+  std::vector<CUstreamBatchMemOpParams> gathered_;  // operations that are issued together
 };
 
 class RawKernel : public rivals::Kernel {
@@ -198,7 +198,7 @@ class RawKernel : public rivals::Kernel {
 
  private:
   using Args = rivals::RawPingPongArgs;
-  static constexpr std::size_t kTarget = kAlignment;  // where it begins, behind a page for the word
+  static constexpr std::size_t kTarget = kAlignment;  // where it begins, after a page for the word
 
   template <class T>
   static T* at(CUdeviceptr memory, std::size_t offset) {
@@ -207,7 +207,7 @@ class RawKernel : public rivals::Kernel {
 
   bench::GpuQueue& queue_;
   void* const kernel_;
-  const std::size_t source_;  // where it begins, behind the target
+  const std::size_t source_;  // where it begins, after the target
   rivals::SharedMemory memory_;
   Words words_;
   Args args_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ping-pong that a kernel does by itself: stores into memory that both processes have mapped, and a word that says
-// so. Compiled for GPUs, and for the host.
+// A ping-pong that a kernel does by itself: stores into memory that both processes have mapped, and a word that signals
+// them. Compiled for GPUs, and for the host.
 #pragma once
 
 #include <sluice/device.hpp>
@@ -16,14 +16,14 @@ struct RawPingPongArgs {
   std::byte* target;  ///< the other rank's
   std::uint64_t slots;
   std::uint64_t bytes;    ///< of a slot
-  std::uint64_t* raised;  ///< the other rank's: the last round whose message is there
+  std::uint64_t* raised;  ///< the other rank's: the last round whose message has arrived
   std::uint64_t* awaited;
-  std::uint64_t before;  ///< rounds that were done before
+  std::uint64_t before;  ///< rounds of earlier launches
   std::uint64_t rounds;
   std::uint64_t first;  ///< 1: of the two ranks, the one that begins
 };
 
-/// A message says that the last one was read: there are no credits.
+/// Each message shows that the last one was read, so there are no credits.
 template <class Group>
 SLUICE_DEVICE void ping_pong(const Group& group, const RawPingPongArgs& args) {
   const auto put = [&](std::uint64_t round) {

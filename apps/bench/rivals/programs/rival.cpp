@@ -19,7 +19,7 @@ namespace {
 constexpr auto kHex = "0123456789abcdef";
 constexpr std::size_t kLongestWhy = 200;
 
-// Where answers go. Standard output is for what libraries print, and goes to standard error.
+// The stream for answers. Libraries print on standard output, which is redirected to standard error.
 std::FILE* answers = nullptr;
 
 void answer(const std::string& line) {
@@ -57,7 +57,7 @@ Case read_case(std::istream& words) {
   return read;
 }
 
-// What standard input says, until it ends.
+// Executes the lines of standard input until it ends.
 void serve_lines(const Rival& rival, const Rank& rank) {
   std::unique_ptr<Runner> runner;
   for (std::string line; std::getline(std::cin, line);) {
@@ -114,10 +114,10 @@ class OnStream : public Runner {
     if (!first_) put();
   }
 
-  // Each rank puts step n+1 only after it has seen the other's step n, so two sets of slots need no credits.
+  // Each rank puts step n+1 only after it has received the other's step n, so two sets of slots need no credits.
   void halo() { verbs_->exchange(static_cast<int>(steps_ % case_.period()) * case_.neighbours, case_.neighbours); }
 
-  // Half of the ring at a time: while one half is read, the other one is filled.
+  // Half of the ring at a time: one half is read while the other one is filled.
   template <class Burst>
   void bursts(Burst burst) {
     const int half = std::max(case_.depth / 2, 1);
@@ -180,7 +180,7 @@ std::unique_ptr<Runner> run_on(const Case& one_case, const Rank& rank, std::uniq
 }
 
 int serve(int argc, char** argv, const Rival& rival) {
-  // Nobody would read what it answers, and its stream may be parked for ever.
+  // No process would read the answers, and the stream may be parked for ever.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   answers = ::fdopen(::dup(STDOUT_FILENO), "w");
   ::dup2(STDERR_FILENO, STDOUT_FILENO);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all rivals on GPUs share: a process for each of two ranks, which sluice-bench starts and talks with.
+// Code that all rivals on GPUs share: a process for each of two ranks, which sluice-bench starts and exchanges lines
+// with.
 #pragma once
 
 #include "apps/bench/harness/queue.hpp"
@@ -13,32 +14,32 @@
 
 namespace rivals {
 
-/// What is measured, as sluice-bench says it.
+/// A case, as sluice-bench sends it.
 struct Case {
   std::string unit;  ///< ping_pong, flood, halo, or kernel: a ping-pong that kernels do by themselves
   bench::Drive drive = bench::Drive::in_order;
   std::size_t bytes = 0;  ///< of a message
-  int depth = 1;          ///< slots of a rank's target, but for a halo
+  int depth = 1;          ///< slots of a rank's target, except in a halo
   int window = 1;         ///< messages of a flood before an answer
   int neighbours = 1;     ///< of a halo: all of them are the other rank
 
   int slots() const;
   /// Steps after which the next one uses the first slots again.
   int period() const;
-  /// Those from the first one that its unit has filled when it was done once.
+  /// Number of slots, from the first on, that one unit has filled.
   int filled() const;
-  /// Whether a sender could come around to a slot that is not free: else each message says by itself that one is.
+  /// True if a sender could reach a slot that is not free. Otherwise each message shows by itself that one is free.
   bool needs_credits() const;
 };
 
-/// This rank, and what it gives to the other one, by way of sluice-bench.
+/// This rank, and its exchange with the other one, by way of sluice-bench.
 class Rank {
  public:
   int rank = 0;
   int device = 0;    ///< its GPU
-  std::string mode;  ///< which of the rivals, where a program is several
+  std::string mode;  ///< the rival, if a program contains several
 
-  /// Both call it; each returns what the other gave.
+  /// Both ranks call it; each returns the other's value.
   template <class T>
   T exchange(const T& mine) const {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 256);
@@ -60,12 +61,12 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
   virtual ~Runner() = default;
-  /// Does the unit `count` times, together with the other rank. @returns how long that took, in nanoseconds.
+  /// Runs the unit `count` times, together with the other rank. @returns the time that this took, in nanoseconds.
   virtual double run(long count) = 0;
 };
 
-/// What a rival enqueues on its stream, for slots `first` to `first + count - 1` of a case. Messages arrive in the
-/// order of their puts.
+/// The operations that a rival enqueues on its stream, for slots `first` to `first + count - 1` of a case. Messages
+/// arrive in the order of their puts.
 class Verbs {
  public:
   Verbs() = default;
@@ -73,20 +74,20 @@ class Verbs {
   Verbs& operator=(const Verbs&) = delete;
   virtual ~Verbs() = default;
 
-  /// Where the slots lie in this rank's GPU, one behind the other.
+  /// The slots in this rank's GPU, contiguous.
   struct Slots {
     void* source;
     void* target;
   };
   virtual Slots slots() const = 0;
 
-  /// Moves the slots to the other rank's, each with its signal; where the case needs credits, once they are free.
+  /// Moves the slots to the other rank's, each with its signal; if the case needs credits, as soon as they are free.
   virtual void put(int first, int count) = 0;
-  /// Later work sees what the other rank put there.
+  /// Later work sees the bytes that the other rank put there.
   virtual void wait(int first, int count) = 0;
-  /// The other rank may put there again. Only where the case needs credits.
+  /// The other rank may put there again. Called only if the case needs credits.
   virtual void release(int first, int count) = 0;
-  /// Both at once, where both ranks do it.
+  /// A put and a wait together, in cases in which both ranks do both.
   virtual void exchange(int first, int count) {
     put(first, count);
     wait(first, count);
@@ -95,7 +96,7 @@ class Verbs {
   virtual void notify() = 0;
   virtual void await_notice() = 0;
 
-  /// The host takes part in every verb: nothing can be enqueued ahead.
+  /// True if the host takes part in every verb, so that nothing can be enqueued ahead.
   virtual bool driven_by_host() const { return false; }
 };
 
@@ -103,18 +104,19 @@ class Verbs {
 std::unique_ptr<Runner> run_on(const Case& one_case, const Rank& rank, std::unique_ptr<bench::Queue> queue,
                                std::unique_ptr<Verbs> verbs);
 
-/// A rival: whether it can run here (throws std::runtime_error if not), and how it does a case.
+/// A rival: checks whether it can run here (throws std::runtime_error if not), and makes the runner of a case.
 struct Rival {
   std::function<void(const Rank& rank)> check;
   std::function<std::unique_ptr<Runner>(const Case& one_case, const Rank& rank)> open;
 };
 
-/// The main of a rival: `check MODE` says whether it can run, `serve MODE RANK DEVICE` does what standard input says:
+/// The main of a rival: `check MODE` reports whether it can run, `serve MODE RANK DEVICE` executes the lines of
+/// standard input:
 ///
 ///     case UNIT DRIVE BYTES DEPTH WINDOW NEIGHBOURS    run COUNT
 ///
-/// and answers `done`, with nanoseconds after a run, or `cannot` and why. `give HEX` comes before that, as often as
-/// needed: it wants `take HEX` with what the other rank gave.
+/// and answers each with `done`, followed by nanoseconds after a run, or `cannot` and why. Before that it may send
+/// `give HEX` any number of times, and expects `take HEX` with the other rank's value.
 int serve(int argc, char** argv, const Rival& rival);
 
 }  // namespace rivals

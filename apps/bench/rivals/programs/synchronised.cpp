@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do without a library for it: a copy into the memory that both processes have mapped, the host waits for
-// its stream, and tells the other host by a counter in memory that both hosts share.
+// The way of programs without a library: a copy into memory that both processes have mapped, the host waits for its
+// stream, and signals the other host by a counter in memory that both hosts share.
 #include "apps/bench/rivals/programs/cuda.hpp"
 
 #include <sched.h>
@@ -14,7 +14,7 @@ namespace {
 using rivals::check;
 using rivals::Cuda;
 
-// Where both ranks share a core, the other one must come to run.
+// If both ranks share a core, the other one must get to run.
 constexpr int kSpinsBeforeYield = 10000;
 
 using Counter = std::atomic<std::uint64_t>;
@@ -77,7 +77,7 @@ class Synchronised : public rivals::Verbs {
   const bool credits_;
   CUstream stream_;
   rivals::SharedMemory memory_;        // the target, then the source
-  rivals::SharedHostMemory counters_;  // the other one's host reads those of this rank
+  rivals::SharedHostMemory counters_;  // each host reads the counters of the other rank
   std::uint64_t put_ = 0;
   std::uint64_t waited_ = 0;
   std::uint64_t notified_ = 0;

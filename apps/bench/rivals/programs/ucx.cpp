@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX: its own measuring program, ucx_perftest, which is looked for in PATH. Its figure is taken once for a case; it
-// takes no turns with the others.
+// UCX: its own measuring program, ucx_perftest, which is searched in PATH. It measures once for each case, and takes no
+// turns with the others.
 #include "apps/bench/rivals/programs/rival.hpp"
 
 #include <netinet/in.h>
@@ -18,11 +18,11 @@
 
 namespace {
 
-constexpr double kBytes = 1e9;  // that are moved, as far as these are 100 to 10000 messages
+constexpr double kBytes = 1e9;  // moved in all, if that is 100 to 10000 messages
 constexpr int kAttempts = 50;
 constexpr unsigned kBetweenUs = 200000;
 
-// A line of comma-separated figures, at the end of what it prints.
+// A line of comma-separated figures, the last line that it prints.
 constexpr std::size_t kOneWayUs = 3;
 constexpr std::size_t kMessagesPerSecond = 7;
 constexpr std::size_t kFigures = 8;
@@ -35,7 +35,7 @@ void check_here(const rivals::Rank& /*rank*/) {
   throw std::runtime_error("there is no ucx_perftest in PATH");
 }
 
-// One that was free a moment ago.
+// A port that was free a moment ago.
 int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -58,7 +58,7 @@ std::string command(const rivals::Case& one_case, const std::string& where) {
   return text.str();
 }
 
-/// What its last line says, in figures; none: it has failed.
+/// The figures of its last line; none if it has failed.
 std::vector<double> figures(std::FILE* output) {
   std::array<char, 1024> line{};
   std::vector<double> found;
@@ -71,7 +71,7 @@ std::vector<double> figures(std::FILE* output) {
   return found;
 }
 
-/// The server prints its figures to nobody.
+/// The server's figures are discarded.
 std::vector<double> measure(const rivals::Case& one_case, const rivals::Rank& rank) {
   if (rank.rank == 0) {
     const int port = free_port();
