@@ -329,7 +329,7 @@ int Registry::patience() {
   const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
   if (failing_.load()) at_most(kPoisonMs);
   for (const ChannelEnd* const end : streams_) {
-    if (end->gpus() != nullptr) at_most(static_cast<int>(end->services().ask_every.count()));
+    if (end->gpus() != nullptr) at_most(static_cast<int>(end->services().check_every.count()));
     if (end->gpus() != nullptr && end->closing.ours) at_most(kClosingMs);
     if (end->counted()) at_most(kKernelsMs);
   }
@@ -349,7 +349,7 @@ void Registry::serve() {
   advance_all();
   repeat_poison();
   const auto now = Clock::now();
-  for (ChannelEnd* const end : streams_) end->ask_for_stream(now);
+  for (ChannelEnd* const end : streams_) end->check_streams(now);
 }
 
 }  // namespace sluice::runtime

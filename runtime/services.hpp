@@ -36,7 +36,7 @@ struct Services {
   Failures& failures;
   const backends::Transports& transports;
   Limits limits;
-  std::chrono::milliseconds ask_every{};          ///< period of the engine's check of waits on GPU streams
+  std::chrono::milliseconds check_every{};        ///< period of the engine's check of waits on GPU streams
   Rank rank = 0;                                  ///< in the job
   base::trace::Track track = base::trace::kNone;  ///< the engine's, in the timeline
 };

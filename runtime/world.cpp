@@ -68,7 +68,7 @@ Limits limits_of(const base::Env& env, const Options& options) {
           options.connect_timeout.value_or(env.connect_timeout), env.warn};
 }
 
-std::chrono::milliseconds ask_every(const Limits& limits) {
+std::chrono::milliseconds check_every(const Limits& limits) {
   constexpr Timeout kOftenest = std::chrono::milliseconds(1);
   const Timeout rarest = std::min<Timeout>(base::step_of(limits.wait), std::chrono::seconds(10));
   Timeout shortest = limits.wait;
@@ -86,7 +86,7 @@ World::World(Place place, const base::Env& env, const Options& options)
                                                failures_,
                                                transports_,
                                                limits_of(env, options),
-                                               ask_every(limits_of(env, options)),
+                                               check_every(limits_of(env, options)),
                                                place_.rank},
       engine_(*this, {env.engine_cpu, env.engine_poll, place_.mailbox ? place_.mailbox.waker() : nullptr}) {
   device::nontemporal_min.store(env.nontemporal_min);

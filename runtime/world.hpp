@@ -22,7 +22,7 @@ namespace sluice::runtime {
 /// Why channels fail when sluice-run was killed.
 inline constexpr const char* kLauncherLost = "sluice-run is gone";
 
-class World final : public std::enable_shared_from_this<World>, private Engine::Desk {
+class World final : public std::enable_shared_from_this<World>, private Engine::SocketService {
  public:
   static std::shared_ptr<World> open(Place place, const base::Env& env, const Options& options);
   ~World() override;
@@ -38,7 +38,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
  private:
   World(Place place, const base::Env& env, const Options& options);
 
-  // Engine::Desk
+  // Engine::SocketService
   int prepare(std::vector<pollfd>& sockets) override;
   void serve(std::span<const pollfd> sockets) override;
 
