@@ -7,7 +7,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "runtime/engine.hpp"
-#include "runtime/failures.hpp"
+#include "runtime/failure.hpp"
 #include "runtime/kept.hpp"
 #include "runtime/registry.hpp"
 

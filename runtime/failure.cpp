@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/failure.hpp"
 
+#include <utility>
+
 namespace sluice::runtime {
 
 void Failure::poisons(const backends::Signal& word) {
@@ -34,6 +36,27 @@ std::optional<Error> Failure::get() const {
 void Failure::raise() const {
   const std::lock_guard lock(mutex_);
   throw Error(*first_);
+}
+
+void Failures::check() {
+  if (unthrown_count_.load(std::memory_order_acquire) == 0) return;
+  std::unique_lock lock(mutex_);
+  if (unthrown_.empty()) return;
+  const Error oldest = std::move(unthrown_.front());
+  unthrown_.pop_front();
+  unthrown_count_.store(unthrown_.size(), std::memory_order_release);
+  lock.unlock();
+  throw Error(oldest);
+}
+
+void Failures::notice(Notice notice) noexcept {
+  const std::lock_guard lock(mutex_);
+  notices_.push_back(std::move(notice));
+}
+
+std::vector<Notice> Failures::take_notices() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(notices_, {});
 }
 
 }  // namespace sluice::runtime

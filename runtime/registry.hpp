@@ -14,7 +14,7 @@
 
 #include "peers/peers.hpp"
 #include "runtime/channel.hpp"
-#include "runtime/failures.hpp"
+#include "runtime/failure.hpp"
 
 namespace sluice::runtime {
 

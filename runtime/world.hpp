@@ -13,7 +13,7 @@
 #include "peers/bootstrap.hpp"
 #include "peers/peers.hpp"
 #include "runtime/engine.hpp"
-#include "runtime/failures.hpp"
+#include "runtime/failure.hpp"
 #include "runtime/registry.hpp"
 #include "runtime/services.hpp"
 
