@@ -91,7 +91,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   }
   helper_ = sends() && rung_ == nullptr ? nullptr : services_->engine.helper();
   peer_depth_.store(static_cast<std::uint64_t>(remote.depth), std::memory_order_release);
-  if (put_ != nullptr && put_->obstacle) services_->registry.tell_way(*this, *put_->obstacle);
+  if (put_ != nullptr && put_->obstacle) services_->registry.send_way(*this, *put_->obstacle);
   undecided_ = put_ != nullptr && landing_ != nullptr && landing_->way() == backends::Landing::Way::undecided;
   if (!undecided_) begin_working();
   if (remote.final) peer_closed(*remote.final);
