@@ -120,25 +120,8 @@ struct detail::ContextAccess {
   static auto open(Context::Impl& in, const std::string& scope, Rank peer, Tag tag, Slice memory,
                    const ChannelOptions& options) {
     constexpr Role role = std::is_same_v<Core, SenderCore> ? Role::sender : Role::receiver;
-    check(in, peer, tag, memory, options);
-    runtime::Opening opening{{in.world_rank(peer), scope, tag, role},
-                             in.rank,
-                             peer,
-                             SliceAccess::own(std::move(memory)),
-                             options,
-                             std::string(options.name),
-                             shortened(options.contents)};
-    opening.options.name = opening.options.contents = {};
     const auto services = in.world->services();
-    if (options.stream && device::of_gpu(*options.stream)) {
-      const auto try_out = [&] {
-        device::Driver& driver = *device::driver(options.stream->kind());
-        const int gpu = driver.device_of(options.stream->handle());
-        services->try_out(driver, gpu);
-        return gpu;
-      };
-      opening.gpu = in.with_resources(try_out, Code::bad_argument, peer, tag, "its stream");
-    }
+    runtime::Opening opening = checked(in, scope, role, peer, tag, std::move(memory), options);
     const auto make = [&] { return base::make_here<Core>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
     services->registry.open(core);
@@ -147,6 +130,28 @@ struct detail::ContextAccess {
   static Context::Impl& of(Context& context) { return context.in(); }
 
  private:
+  static runtime::Opening checked(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
+                                  Slice memory, const ChannelOptions& options) {
+    check(in, peer, tag, memory, options);
+    memory = SliceAccess::own(std::move(memory));
+    runtime::Opening opening{{in.world_rank(peer), scope, tag, role},
+                             in.rank,
+                             peer,
+                             memory,
+                             options,
+                             std::string(options.name),
+                             shortened(options.contents)};
+    opening.options.name = opening.options.contents = {};
+    if (!options.stream || !device::of_gpu(*options.stream)) return opening;
+    const auto try_out = [&] {
+      device::Driver& driver = *device::driver(options.stream->kind());
+      const int gpu = driver.device_of(options.stream->handle());
+      in.world->services()->try_out(driver, gpu);
+      return gpu;
+    };
+    opening.gpu = in.with_resources(try_out, Code::bad_argument, peer, tag, "its stream");
+    return opening;
+  }
   static void check(Context::Impl& in, Rank peer, Tag tag, const Slice& memory, const ChannelOptions& options) {
     const auto bad = [&](const std::string& what) { return in.error(Code::bad_argument, peer, tag, what); };
     if (peer < 0 || peer >= in.size) {
