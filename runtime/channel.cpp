@@ -6,8 +6,6 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "runtime/engine.hpp"
-#include "runtime/failure.hpp"
 #include "runtime/kept.hpp"
 #include "runtime/registry.hpp"
 
@@ -22,7 +20,7 @@ std::pair<std::string, std::string> from_first_unlike_word(const std::string& a,
   return {a.substr(begin, kShown), b.substr(begin, kShown)};
 }
 
-/// What the two ends must agree on and do not; empty: they agree.
+/// Names a property in which the two ends must agree and do not; empty: there is none.
 std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
   const auto differ = [&](const std::string& here, const std::string& there) {
     return "the two ends disagree: " + here + " a slot here, " + there + " at rank " + std::to_string(end.opening.peer);

@@ -349,8 +349,8 @@ class ChannelEnd : public EndInfo,
   backends::Signal word_;                     // the one that the peer raises
   std::vector<backends::Signal> more_words_;  // of a striped channel, which rise with it
   bool stale_ = false;                        // the GPU's driver has other pages at the addresses of the slots
-  // What GPU streams wait for instead of a word that failures must not poison, or that rises too early: raised in the
-  // engine's turns to a sender's completed puts, or to the epochs that are in a receiver's slots. Null: not needed.
+  // Raised in the engine's turns to a sender's completed puts, or to the epochs that are in a receiver's slots: GPU
+  // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
   std::atomic<base::Progress*> visible_{nullptr};
   Failure failure_;
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <new>
-#include <system_error>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"

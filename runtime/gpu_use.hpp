@@ -36,8 +36,8 @@ class GpuUse {
 
   /// The stream raises the word after all work that it was given. False: the driver refused.
   bool raise_behind(Stream stream, base::Word& word, std::uint64_t value) const noexcept;
-  /// Where a bell fires the put, the stream writes a mark after all work that it was given. If the driver refuses the
-  /// mark, nothing waits for it.
+  /// If a bell fires the put, makes the stream write a mark after all work that it was given. Nothing waits for a mark
+  /// that the driver refuses.
   void mark_behind(Stream stream) noexcept;
   void mark(device::Lane lane) {
     if (marks_ != nullptr) lane.gpu->write(marks_->word, ++marked_);

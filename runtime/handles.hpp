@@ -11,10 +11,10 @@
 
 namespace sluice::detail {
 
-/// What an empty or moved-from handle throws.
+/// Thrown by an empty or moved-from handle.
 [[noreturn]] inline void throw_empty() { throw Error(Code::misuse, -1, -1, 0, 0, "the handle is empty"); }
 
-/// For the verbs of channels, which find a fork by themselves (ChannelEnd::bind).
+/// For the verbs of channels, which detect a fork themselves (ChannelEnd::bind).
 template <class Pointer>
 auto& not_empty(const Pointer& core) {
   if (core == nullptr) throw_empty();

@@ -4,7 +4,6 @@
 #include <sluice/plan.hpp>
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 

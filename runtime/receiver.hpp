@@ -18,7 +18,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
-  /// What kernels need to wait and release, with the word that they raise on misuse; once connected. None: they cannot.
+  /// Returns all that kernels need to wait and release; none if they cannot. They raise `fault` on misuse. Once
+  /// connected.
   std::optional<kernel::In> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
   DeviceReceiver on_device(Stream stream) { return DeviceReceiver(hand_to_kernels(*this, stream)); }
   /// From now on kernels wait and release. With the registry's mutex.
@@ -68,8 +69,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   std::uint64_t given_waits_ = 0;                   // to a GPU's stream
   std::atomic<std::uint64_t> waited_by_host_{0};    // by host forms, which may complete before an enqueued wait
 
-  // Where a GPU's stream waits for bytes that land outside the slots, the engine copies them. An epoch is requested by
-  // its wait, started, copied, and then `visible_` to the stream.
+  // Bytes that land outside the slots, and that a GPU's stream waits for, are copied in the engine's turns. An epoch is
+  // requested by its wait, started, copied, and then `visible_` to the stream.
   std::atomic<std::uint64_t> requested_{0};
   std::atomic<std::uint64_t> started_{0};
   std::atomic<base::Progress*> copied_{nullptr};  // unlike `visible_` never poisoned

@@ -2,8 +2,6 @@
 // The life of a put begins here: see `SenderCore::put`.
 #include <sluice/channel.hpp>
 
-#include <algorithm>
-
 #include "runtime/handles.hpp"
 #include "runtime/kept.hpp"
 #include "runtime/sender.hpp"

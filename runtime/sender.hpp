@@ -16,7 +16,7 @@ class SenderCore final : public runtime::ChannelEnd {
   void drain(std::optional<Timeout> timeout);
   bool credited();
   backends::Range whole() const noexcept { return {0, slot_bytes}; }
-  /// What kernels need for puts, with the word that they raise on misuse; once connected. None: kernels cannot put.
+  /// Returns all that kernels need for puts; none if they cannot put. They raise `fault` on misuse. Once connected.
   std::optional<kernel::Out> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
   DeviceSender on_device(Stream stream) { return DeviceSender(hand_to_kernels(*this, stream)); }
   /// From now on kernels put. With the registry's mutex.
@@ -29,7 +29,7 @@ class SenderCore final : public runtime::ChannelEnd {
     await_connected(lane);
     if (epoch > credit_seen_ + peer_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
   }
-  /// Until the source slot of `epoch` may be overwritten.
+  /// Waits until the source slot of `epoch` may be overwritten.
   void await_source(device::Lane lane, std::uint64_t epoch);
   // After the driver refused part of the last acquire, or put: it completes once the stream has done the rest.
   void acquire_refused(Stream stream) noexcept { gpu_use()->mark_behind(stream); }

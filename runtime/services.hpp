@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What channels and plans use of their rank.
+// The parts of a rank that channels and plans use.
 #pragma once
 
 #include <sluice/types.hpp>
 
 #include <chrono>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "backends/transport.hpp"
 #include "base/trace.hpp"

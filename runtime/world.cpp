@@ -158,7 +158,7 @@ bool World::serve_peers() {
   return served;
 }
 
-/// Descriptors may be closed meanwhile. After 5 s channels fail that cannot connect.
+/// The program may close descriptors meanwhile. After 5 s, channels that cannot connect fail.
 void World::go_without_descriptors() {
   const auto now = Clock::now();
   if (lacks_since_ == Clock::time_point{}) {
@@ -180,7 +180,7 @@ void World::serve(std::span<const pollfd> sockets) {
     if (!served) go_without_descriptors();
     complaint_.clear();
   } catch (const std::exception& reason) {
-    // Out of descriptors or memory: said once, and tried again a little later.
+    // Out of descriptors or memory: logged once, and tried again a little later.
     if (std::exchange(complaint_, reason.what()) != reason.what())
       base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
     lock.unlock();

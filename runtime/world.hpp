@@ -53,7 +53,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   Peers peers_;  // with the registry's mutex, as all that follows
   Registry registry_;
   std::string complaint_;                  // what could not be served last; empty: nothing
-  base::Clock::time_point lacks_since_{};  // a descriptor; the clock's beginning: none is lacking
+  base::Clock::time_point lacks_since_{};  // lacks a descriptor; the clock's beginning: lacks none
   std::string lack_;                       // while one is: how many are needed, and may be had
   int launcher_fd_;  // a pipe whose other end sluice-run holds; -1: there is none, or sluice-run was killed
   Services services_;
