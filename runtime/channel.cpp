@@ -156,12 +156,6 @@ void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
   if (!failed()) fail(Code::aborted, std::string("its host stream had stopped: ") + stream.stopped_by()->what());
 }
 
-std::optional<std::pair<Code, std::string>> ChannelEnd::failure() const {
-  const auto first = failure_.get();
-  if (!first) return std::nullopt;
-  return std::pair(first->code(), std::string(first->what()));
-}
-
 void ChannelEnd::refuse(std::uint64_t epoch) const {
   check();
   if (bound_ == kClosed) misuse(epoch, "the channel is closed here");

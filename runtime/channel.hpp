@@ -134,7 +134,7 @@ class ChannelEnd : public EndInfo,
   void close(std::optional<Timeout> timeout);
   bool close_within(base::Limit& limit);
   bool closed() const noexcept { return closed_; }
-  std::optional<std::pair<Code, std::string>> failure() const;
+  std::optional<Error> failure() const { return failure_.get(); }
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();

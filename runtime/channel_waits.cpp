@@ -88,6 +88,7 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   }
   device::reach(driver, word_.memory);
   for (const auto& word : more_words_) device::reach(driver, word.memory);
+  reach_progress(driver, done);
   reach_own(driver);
   done_parking.silence();
   if (rung_ != nullptr) {

@@ -281,16 +281,9 @@ void Engine::reach(backends::RungPut& put, device::Driver& driver) {
   arm_ahead(put);
 }
 
-void Engine::forget(backends::RungPut& put) {
-  {
-    const std::lock_guard turn(turn_);
-    std::erase(armed_ahead_, &put);
-  }
-  forget(put.posting);
-}
-
-void Engine::forget(const backends::Posting* posting) {
+void Engine::forget(const backends::Posting* posting, const backends::RungPut* put) {
   const std::lock_guard turn(turn_);
+  std::erase(armed_ahead_, put);
   std::erase(puts_, posting);
   credits_.remove(posting);
   watched_.fetch_sub(1);

@@ -59,7 +59,7 @@ class Engine final : public backends::Listener, public device::Helper {
   /// Like `watch`, for the credits of `depth` slots, which may leave a little later. `landed`: the last epoch that has
   /// arrived.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
-  void forget(backends::RungPut& put);
+  void forget(backends::RungPut& put) { forget(put.posting, &put); }
   void watch(Pollable& end);
   void forget(Pollable& end);
   void watch(backends::EngineAccess& access) { watch(access.bell(), &access); }
@@ -86,7 +86,7 @@ class Engine final : public backends::Listener, public device::Helper {
  private:
   /// `posting`: posted when the bell is rung; null: the bell only wakes the engine.
   void watch(backends::Doorbell& bell, backends::Posting* posting);
-  void forget(const backends::Posting* posting);
+  void forget(const backends::Posting* posting, const backends::RungPut* put = nullptr);
   void arm_ahead(backends::RungPut& put);
   void loop(base::trace::Track track);
   void helped() noexcept;

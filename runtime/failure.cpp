@@ -4,11 +4,19 @@
 #include <utility>
 
 namespace sluice::runtime {
+namespace {
+
+void poison_word(const backends::Signal& word) noexcept {
+  if (word.word->value.load(std::memory_order_relaxed) < base::kPoison)
+    base::raise(*word.word, base::kPoison, *word.parking);
+}
+
+}  // namespace
 
 void Failure::poisons(const backends::Signal& word) {
   const std::lock_guard lock(mutex_);
   words_.push_back(word);
-  if (first_) poison(word);
+  if (first_) poison_word(word);
 }
 
 bool Failure::record(const Error& error) noexcept {
@@ -18,14 +26,9 @@ bool Failure::record(const Error& error) noexcept {
   return true;
 }
 
-void Failure::poison(const backends::Signal& word) noexcept {
-  if (word.word->value.load(std::memory_order_relaxed) < base::kPoison)
-    base::raise(*word.word, base::kPoison, *word.parking);
-}
-
 void Failure::poison() const noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto& word : words_) poison(word);
+  for (const auto& word : words_) poison_word(word);
 }
 
 std::optional<Error> Failure::get() const {

@@ -31,8 +31,6 @@ class Failure {
   [[noreturn, gnu::cold]] void raise() const;
 
  private:
-  static void poison(const backends::Signal& word) noexcept;
-
   mutable std::mutex mutex_;
   std::optional<Error> first_;
   std::vector<backends::Signal> words_;

@@ -21,12 +21,10 @@ auto& not_empty(const Pointer& core) {
   return *core;
 }
 
-[[noreturn]] inline void throw_forked() { throw Error(Code::misuse, -1, -1, 0, 0, base::kForked); }
-
 /// For all other calls: also in a child of fork, which may not use what its parent made.
 template <class Pointer>
 auto& usable_here(const Pointer& core) {
-  if (!not_empty(core).origin.here()) throw_forked();
+  if (!not_empty(core).origin.here()) throw Error(Code::misuse, -1, -1, 0, 0, base::kForked);
   return *core;
 }
 

@@ -49,13 +49,9 @@ void abandon(std::shared_ptr<ChannelEnd> end) noexcept {
     end->close(limit);
   } catch (const std::exception& reason) {
     base::log(base::LogLevel::warn, std::string("kept what a channel still uses: ") + reason.what());
-    keep(std::move(end));
+    const std::lock_guard lock(g_kept->mutex);
+    g_kept->until_closed.push_back(std::move(end));
   }
-}
-
-void keep(std::shared_ptr<ChannelEnd> end) {
-  const std::lock_guard lock(g_kept->mutex);
-  g_kept->until_closed.push_back(std::move(end));
 }
 
 void reclaim() {

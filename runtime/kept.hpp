@@ -20,8 +20,6 @@ void begin_anew() noexcept;
 /// Closes the end of a destroyed handle. Keeps and logs an end that cannot be closed in time.
 void abandon(std::shared_ptr<ChannelEnd> end) noexcept;
 
-/// Keeps the end until `reclaim` can close it.
-void keep(std::shared_ptr<ChannelEnd> end);
 /// Closes and frees the kept ends that nothing uses any more.
 void reclaim();
 /// Keeps the end to the end of the process: streams may use it for that long.

@@ -208,9 +208,7 @@ void PlanCore::acquire(Stream stream) {
       if (core->rung() != nullptr && epoch > core->depth()) core->await_source(lane, epoch);
     }
   };
-  issue(stream, work, [&] {
-    for (const auto& out : out_) out.core->acquire_refused(stream);
-  });
+  issue(stream, work, out_, &SenderCore::acquire_refused);
   check_failures(stream);
 }
 
@@ -228,9 +226,7 @@ void PlanCore::start(Stream stream) {
     as_slice(lane, "wait for credits", [&] { await_credits(lane, start); });
     as_slice(lane, "start", [&] { put_all(lane, start); });
   };
-  issue(stream, work, [&] {
-    for (const auto& out : out_) out.core->put_refused(stream);
-  });
+  issue(stream, work, out_, &SenderCore::put_refused);
   check_failures(stream);
 }
 
@@ -270,9 +266,7 @@ void PlanCore::wait(Stream stream) {
       for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
     });
   };
-  issue(stream, work, [&] {
-    for (const auto& in : in_) in.core->wait_refused(stream);
-  });
+  issue(stream, work, in_, &ReceiverCore::wait_refused);
   check_failures(stream);
 }
 
@@ -289,9 +283,7 @@ void PlanCore::release(Stream stream) {
   const auto work = [this, release](device::Lane lane) {
     as_slice(lane, "release all", [&] { release_all(lane, release); });
   };
-  issue(stream, work, [&] {
-    for (const auto& in : in_) in.core->release_refused(stream);
-  });
+  issue(stream, work, in_, &ReceiverCore::release_refused);
 }
 
 void PlanCore::release_all(device::Lane lane, std::uint64_t release) {

@@ -47,36 +47,38 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   void share_bells();
   void check_for_kernels(const runtime::ChannelEnd& end) const;
   void prepare_kernels(Stream stream);
-  /// Like device::in_order; work that a host stream still has to do keeps the plan alive. `refused`: see `launch`.
-  template <class F, class Refused>
-  void issue(Stream stream, F work, Refused refused) {
+  /// Like device::in_order; work that a host stream still has to do keeps the plan alive. If the driver refuses it,
+  /// then `refused` of each row's end makes sure that nothing waits for it.
+  template <class F, class Row, class Core>
+  void issue(Stream stream, F work, const std::vector<Row>& rows, void (Core::*refused)(Stream) noexcept) {
     if (stream.kind() == Stream::Kind::program_order) {
       work(device::Lane{});
-    } else if (device::of_gpu(stream)) {
-      launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); }, refused);
-    } else {
+    } else if (!device::of_gpu(stream)) {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable {
         self->fail_if_stopped(lane);
         work(lane);
       });
+    } else if (!launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); })) {
+      for (const Row& row : rows) ((*row.core).*refused)(stream);
     }
   }
-  /// Work that the driver refuses fails all channels; `refused` then makes sure that nothing waits for it. If the
-  /// stream captures, the work was not to run at all, and only the graph is lost.
-  template <class F, class Refused>
-  void launch(F work, Refused refused) {
+  /// Work that the driver refuses fails all channels. If the stream captures, the work was not to run at all, and only
+  /// the graph is lost. Returns whether the driver took it.
+  template <class F>
+  bool launch(F work) {
     try {
       work();
+      return true;
     } catch (const device::GpuError& reason) {
       if (capture_ != 0) throw misuse(std::string("the graph that is captured must not be launched: ") + reason.what());
       for (auto* end : ends_) end->fail(Code::transport, reason.what());
-      refused();
+      return false;
     }
   }
   /// For kernels, which themselves count what the stream was given of them.
   template <class F>
   void launch(Stream stream, const char* name, F work) {
-    launch([&] { device::traced(stream, gpu_, name, std::move(work)); }, [] {});
+    (void)launch([&] { device::traced(stream, gpu_, name, std::move(work)); });
   }
   void await_credits(device::Lane lane, std::uint64_t start);
   void put_all(device::Lane lane, std::uint64_t start);

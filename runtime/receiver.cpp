@@ -90,7 +90,6 @@ void ReceiverCore::count_wait(device::Lane lane) {
 }
 
 void ReceiverCore::reach_own(device::Driver& driver) {
-  runtime::reach_progress(driver, done);
   runtime::reach_progress(driver, waited_.word);
   if (landing_ == nullptr || lands_in_target() || visible_ != nullptr) return;
   // A stream cannot copy what landed: it was given its work long before, when it was not known what would land where.
@@ -205,8 +204,6 @@ std::uint64_t ReceiverCore::complete(base::Limit& limit) {
   return last;
 }
 
-std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }
-
 std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check_free();
   check();
@@ -274,7 +271,7 @@ Receiver::~Receiver() { runtime::abandon(std::move(core_)); }
 Slice Receiver::wait(Stream stream) { return not_empty(core_).wait(stream); }
 void Receiver::release(Stream stream) { not_empty(core_).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return usable_here(core_).on_device(stream); }
-std::optional<Slice> Receiver::test() { return usable_here(core_).test(); }
+std::optional<Slice> Receiver::test() { return usable_here(core_).wait_for(Timeout::zero()); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return usable_here(core_).wait_for(timeout); }
 bool Receiver::connected() const {
   usable_here(core_).check();

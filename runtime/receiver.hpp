@@ -16,7 +16,6 @@ class ReceiverCore final : public runtime::ChannelEnd {
   void release(Stream stream);
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
-  std::optional<Slice> test();
   std::optional<Slice> wait_for(Timeout timeout);
   /// Returns all that kernels need to wait and release; none if they cannot. They raise `fault` on misuse. Once
   /// connected.

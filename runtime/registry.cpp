@@ -107,7 +107,7 @@ void Registry::announce(ChannelEnd& end) {
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
   writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth);
   writer.text(opening.contents).blob(key.bytes);
-  if (const auto failure = end.failure()) put_failure(writer, end, failure->first, failure->second);
+  if (const auto failure = end.failure()) put_failure(writer, end, failure->code(), failure->what());
   peers_.send(peer, {writer.take(), key.sent});
   end.announced = true;
   if (end.closing.ours) announce_closing(end);

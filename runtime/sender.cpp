@@ -10,7 +10,6 @@ namespace sluice::detail {
 
 /// A GPU's stream waits for its source on `visible_`, which failures poison, and not on `done`: closing reads that.
 void SenderCore::reach_own(device::Driver& driver) {
-  runtime::reach_progress(driver, done);
   if (rung_ != nullptr && visible_ == nullptr) let_engine_poll(driver, done.value.load(std::memory_order_acquire));
 }
 
