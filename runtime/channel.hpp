@@ -4,7 +4,6 @@
 
 #include <sluice/channel.hpp>
 #include <sluice/device.hpp>
-#include <sluice/error.hpp>
 
 #include <limits>
 #include <memory>
