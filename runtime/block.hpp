@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a slice owns.
+// The memory that slices share.
 #pragma once
 
 #include <sluice/memory.hpp>
@@ -15,8 +15,8 @@ namespace sluice::detail {
 struct Block : std::enable_shared_from_this<Block> {
   device::Allocation allocation;  ///< empty for the user's memory
   device::Extent extent;
-  Space space = Space::host;          ///< as asked for
-  bool gpus_here = false;             ///< when that was not the host's
+  Space space = Space::host;          ///< as the user chose
+  bool gpus_here = false;             ///< at that time, unless the memory is the host's
   std::shared_ptr<const void> world;  ///< the transports that pinned it; outlives the pins
   std::vector<std::shared_ptr<const void>> pins;
   Rank rank = -1;
@@ -30,7 +30,7 @@ struct SliceAccess {
   static Slice lend(const Slice& of, std::byte* data, std::size_t bytes) noexcept {
     return {{std::shared_ptr<const void>(), of.block_.get()}, data, bytes};
   }
-  /// The same bytes, owned.
+  /// Makes a lent slice own its memory.
   static Slice own(Slice lent) {
     if (lent.block_ != nullptr) lent.block_ = lent.block_->shared_from_this();
     return lent;

@@ -6,20 +6,34 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "runtime/engine.hpp"
-#include "runtime/failures.hpp"
 #include "runtime/kept.hpp"
 #include "runtime/registry.hpp"
 
 namespace sluice::runtime {
 namespace {
 
-/// Two texts from the first word on in which they differ, not all of it if that is long.
+/// The parts of two texts from the first word on in which they differ, cut off if long.
 std::pair<std::string, std::string> from_first_unlike_word(const std::string& a, const std::string& b) {
   constexpr std::size_t kShown = 80;
   const auto unlike = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
   const std::size_t begin = unlike == 0 ? 0 : a.rfind(' ', static_cast<std::size_t>(unlike) - 1) + 1;  // npos + 1: 0
   return {a.substr(begin, kShown), b.substr(begin, kShown)};
+}
+
+/// Names a property in which the two ends must agree and do not; empty: there is none.
+std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
+  const auto differ = [&](const std::string& here, const std::string& there) {
+    return "the two ends disagree: " + here + " a slot here, " + there + " at rank " + std::to_string(end.opening.peer);
+  };
+  const std::string& ours = end.opening.contents;
+  const std::string& theirs = remote.contents;
+  if (!ours.empty() && !theirs.empty() && ours != theirs) {
+    const auto [here, there] = from_first_unlike_word(ours, theirs);
+    return differ('"' + here + '"', '"' + there + '"');
+  }
+  if (remote.slot_bytes != end.slot_bytes)
+    return differ(std::to_string(end.slot_bytes) + " bytes", std::to_string(remote.slot_bytes));
+  return {};
 }
 
 }  // namespace
@@ -35,6 +49,7 @@ ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
 
 ChannelEnd::~ChannelEnd() {
   landing_.reset();  // first: it may raise the words
+  if (visible_ != nullptr) base::give_back(*visible_);
   services_->registry.give_back_word(opening.key.world_peer, word_);
   for (const auto& word : more_words_) services_->registry.give_back_word(opening.key.world_peer, word);
 }
@@ -52,29 +67,14 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
   return std::move(landed.key);
 }
 
-std::string ChannelEnd::disagreement(const RemoteEnd& remote) const {
-  const auto differ = [&](const std::string& here, const std::string& there) {
-    return "the two ends disagree: " + here + " a slot here, " + there + " at rank " + std::to_string(opening.peer);
-  };
-  const std::string& ours = opening.contents;
-  const std::string& theirs = remote.contents;
-  if (!ours.empty() && !theirs.empty() && ours != theirs) {
-    const auto [here, there] = from_first_unlike_word(ours, theirs);
-    return differ('"' + here + '"', '"' + there + '"');
-  }
-  if (remote.slot_bytes != slot_bytes)
-    return differ(std::to_string(slot_bytes) + " bytes", std::to_string(remote.slot_bytes));
-  return {};
-}
-
 void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   remote_id = remote.id;
-  if (const std::string why = disagreement(remote); !why.empty()) record(Code::mismatch, why, true);
+  if (const std::string why = disagreement(*this, remote); !why.empty()) record(Code::mismatch, why, true);
   if (remote.failure) peer_failed(remote.failure->first, remote.failure->second);
   try {
-    // The memory of an end that was closed before we knew of it may be gone.
+    // The memory of a peer's end that was closed before it was announced here may be freed already.
     if (!failed() && !closing.told() && (!remote.final || remote.final->wanted > 0))
-      put_ = link.prepare(source(), *this, std::move(remote.key));
+      put_ = link.prepare(sends() ? slots : backends::Slots{}, *this, std::move(remote.key));
   } catch (const std::exception& reason) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
   }
@@ -87,15 +87,16 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
       services_->engine.watch_credits(*rung_, opening.options.depth, *word_.word);
     }
   }
-  on_connect(remote.depth);
-  if (put_ != nullptr && put_->obstacle) services_->registry.tell_way(*this, *put_->obstacle);
+  helper_ = sends() && rung_ == nullptr ? nullptr : services_->engine.helper();
+  peer_depth_.store(static_cast<std::uint64_t>(remote.depth), std::memory_order_release);
+  if (put_ != nullptr && put_->obstacle) services_->registry.send_way(*this, *put_->obstacle);
   undecided_ = put_ != nullptr && landing_ != nullptr && landing_->way() == backends::Landing::Way::undecided;
   if (!undecided_) begin_working();
   if (remote.final) peer_closed(*remote.final);
 }
 
 void ChannelEnd::decide(const std::string& obstacle) {
-  if (!std::exchange(undecided_, false)) return;  // it has closed meanwhile
+  if (!std::exchange(undecided_, false)) return;  // the peer has closed meanwhile
   if (landing_ != nullptr) landing_->decide(obstacle);
   begin_working();
 }
@@ -103,14 +104,31 @@ void ChannelEnd::decide(const std::string& obstacle) {
 void ChannelEnd::begin_working() {
   reach_named_stream();
   if (!failed()) base::raise(connected_word_, 1, done_parking);
-  word_.parking->wake();  // who waits for what the peer has put may look at all of it now
+  word_.parking->wake();  // hosts that wait for earlier puts of the peer may look at all rails' words now
 }
 
 void ChannelEnd::peer_closed(const Final& final) {
-  // It may never tell, and nothing lands.
+  // The peer may never report how it reaches the target, and nothing lands.
   if (final.wanted == 0 && std::exchange(undecided_, false)) begin_working();
   closing.theirs = final;
-  on_peer_closed(final);
+  if (sends() && has_written(final)) shut_end();  // before a put can be refused: what is enqueued beyond moves nothing
+  lower_limit(last_possible(final));
+  base::heavy_fence();
+  word_.parking->wake();  // a host that waits for an epoch that will never be put
+}
+
+bool ChannelEnd::complete_without(const Final& final) {
+  shut_end();
+  if (!sends()) return landed(final.wanted);
+  // Credits that the peer's streams would still have given.
+  if (word_.word->value.load(std::memory_order_relaxed) < final.credited)
+    base::raise(*word_.word, final.credited, *word_.parking);
+  return true;
+}
+
+bool ChannelEnd::landed(std::uint64_t epoch) const noexcept {
+  const auto reached = [&](const backends::Signal& word) { return base::reached(*word.word, epoch); };
+  return reached(word_) && connected() && std::all_of(more_words_.begin(), more_words_.end(), reached);
 }
 
 void ChannelEnd::peer_lost(const std::string& what) noexcept {
@@ -138,15 +156,12 @@ void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
   if (!failed()) fail(Code::aborted, std::string("its host stream had stopped: ") + stream.stopped_by()->what());
 }
 
-std::optional<std::pair<Code, std::string>> ChannelEnd::failure() const {
-  const auto first = failure_.get();
-  if (!first) return std::nullopt;
-  return std::pair(first->code(), std::string(first->what()));
-}
-
 void ChannelEnd::refuse(std::uint64_t epoch) const {
   check();
-  misuse(epoch, bound_ == kClosed ? "the channel is closed here" : why_refused(epoch));
+  if (bound_ == kClosed) misuse(epoch, "the channel is closed here");
+  misuse(epoch, (sends() ? "put " : "epoch ") + std::to_string(epoch) + " will never " +
+                    (sends() ? "be credited" : "come") + ": rank " + std::to_string(opening.peer) +
+                    " has closed its end");
 }
 
 void ChannelEnd::count_for_plan() {
@@ -204,16 +219,16 @@ void ChannelEnd::close(std::optional<Timeout> timeout) {
 }
 
 bool ChannelEnd::close_within(base::Limit& limit) {
-  if (!await_kernels(limit)) return false;
+  if (!await_counts(&Epochs::kernels_have_begun, limit)) return false;
   bound_ = kClosed;
   epochs_.close_for_kernels();
   releases_.close_for_kernels();
   lower_limit(0);
-  if (!await_decided(limit)) return false;  // closing announces their number
+  if (!await_counts(&Epochs::is_decided, limit)) return false;  // closing announces the number of epochs
   if (!services_->registry.close(*this, limit)) return false;
   if (rung_ != nullptr) services_->engine.forget(*rung_);
   closed_ = true;
-  if (GpuUse* const use = gpu_use()) {  // all that was enqueued has passed
+  if (GpuUse* const use = gpu_use()) {  // all enqueued work has completed
     device::remove_user(*this);
     use->give_up();
     device::reap();

@@ -4,7 +4,6 @@
 
 #include <sluice/channel.hpp>
 #include <sluice/device.hpp>
-#include <sluice/error.hpp>
 
 #include <limits>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "device/traced.hpp"
 #include "runtime/closing.hpp"
 #include "runtime/end_info.hpp"
+#include "runtime/engine.hpp"
 #include "runtime/epochs.hpp"
 #include "runtime/failure.hpp"
 #include "runtime/gpu_use.hpp"
@@ -28,12 +28,12 @@
 
 namespace sluice::runtime {
 
-/// A word, for kernels.
+/// The word as kernels take it.
 inline std::uint64_t* as_kernels_see(base::Word& word) noexcept {
   return reinterpret_cast<std::uint64_t*>(&word.value);
 }
 
-/// The other end, as it was announced.
+/// The peer's end, as the peer announced it.
 struct RemoteEnd {
   std::uint64_t id = 0;
   std::uint64_t slot_bytes = 0;
@@ -44,11 +44,12 @@ struct RemoteEnd {
   std::optional<std::pair<Code, std::string>> failure;  ///< failed already
 };
 
-/// One end: its words, the put that it fires, and the landing of the peer's puts. The hot path reads and writes only
-/// what the verbs own; everything else is guarded by the registry's mutex.
+/// One end: its words, the put that it fires (a sender's put, a receiver's credit), and the landing of the peer's puts.
+/// The hot path reads and writes only what the verbs own; everything else is guarded by the registry's mutex.
 class ChannelEnd : public EndInfo,
                    public device::Watch,
                    public device::StreamUser,
+                   protected Engine::Pollable,
                    public std::enable_shared_from_this<ChannelEnd> {
   const std::shared_ptr<const Services> services_;  // first: the transports outlive what they made
 
@@ -57,52 +58,55 @@ class ChannelEnd : public EndInfo,
   ~ChannelEnd() override;
 
   // For the registry, with its mutex: opening.
-  /// The link to the peer is up: prepares where its puts land. Returns the key to announce.
+  /// Called once the link to the peer is ready. Prepares where the peer's puts land, and returns the key to announce.
   /// `more`: the signals of rails beyond the first.
   backends::Key land(backends::Link& link, std::vector<backends::Signal> more);
-  /// Where the peer's puts land; none: only a word.
-  virtual backends::Slots target() const = 0;
-  /// The peer's end is known: from here on the verbs work, unless the landing is undecided.
+  /// The slots that the peer's puts land in; none: they only raise a word.
+  backends::Slots target() const { return sends() ? backends::Slots{} : slots; }
+  /// Connects with the peer's end. From here on the verbs work, unless the landing is undecided.
   void connect(backends::Link& link, RemoteEnd remote);
-  /// The peer has told how it reaches the target: now they work.
+  /// The peer has reported how it reaches the target; from here on the verbs work.
   void decide(const std::string& obstacle);
 
   // For the registry, with its mutex: failing.
   void peer_lost(const std::string& what) noexcept;
   void peer_failed(Code code, const std::string& what) noexcept { record(code, what, false); }
-  /// This rank goes with the channel open: to the peer it is lost.
+  /// This rank ends with the channel open: the peer loses it.
   void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
     if (gpu_use() != nullptr && rung_ != nullptr) gpu_use()->forget_refused_rings(*rung_);
   }
-  /// A stream of a GPU cannot time out, so the engine checks its waits now and then.
-  void ask_for_stream(base::Clock::time_point now) noexcept;
+  /// A GPU's stream cannot time out, so the engine checks its waits now and then.
+  void check_streams(base::Clock::time_point now) noexcept;
 
   // For the registry, with its mutex: closing. See closing.hpp for the first six.
   virtual bool passed() const noexcept = 0;
-  virtual bool written() const noexcept = 0;
-  virtual bool has_written(const Final& final) const noexcept = 0;
-  virtual bool has_arrived(const Final& final) const noexcept = 0;
+  bool written() const noexcept { return fired(put_epochs().begun()); }
+  /// A sender's puts that the peer waits for; of a receiver's credits those that the sender still needs.
+  bool has_written(const Final& final) const noexcept {
+    return failed() || done.value.load(std::memory_order_acquire) + (sends() ? 0 : depth()) >= final.wanted;
+  }
+  bool has_arrived(const Final& final) const noexcept { return sends() || failed() || landed(final.wanted); }
   bool settled() const { return put_ == nullptr || put_->settled(); }
   bool disarmed(bool key_closed) const { return put_ == nullptr || put_->disarmed(key_closed); }
-  virtual Final final() const noexcept = 0;
+  Final final() const noexcept { return {epoch(), put_epochs().last()}; }
   void peer_closed(const Final& final);
-  /// Work was enqueued that the peer's closing has made impossible.
+  /// True if work is enqueued that will never complete, because the peer has closed.
   bool beyond_final() const noexcept { return closing.theirs && !failed() && epoch() > last_possible(*closing.theirs); }
-  /// Fails the end for that, once all work before it has completed.
+  /// Fails the end for such work, once all work before it has completed.
   virtual void refuse_enqueued() = 0;
-  /// The peer has died after it has closed: some of its writes have not arrived yet.
+  /// True if the peer closed and then died, and some of its writes have not arrived yet.
   bool behind() { return closing.theirs && !failed() && !complete_without(*closing.theirs); }
-  /// As Watch::set_shut, for kernels too: a put that has not begun when this returns touches nothing of the peer.
+  /// Like Watch::set_shut, for kernels too: a put that has not begun when this returns touches nothing of the peer.
   void shut_end() noexcept;
   /// Returns the mappings of the peer's memory, which the caller frees.
   backends::Held forget_peer() noexcept { return put_ == nullptr ? backends::Held() : put_->forget_peer(); }
-  /// Closes the key of the target. Returns whether the peer must be told.
+  /// Closes the key of the target. Returns whether the peer must be notified.
   bool close_key() { return landing_ != nullptr && landing_->close(); }
   /// Frees the landing; its signals rise no more.
   void drop_landing() noexcept {
-    stop_taking();
+    stop_polling();
     landing_.reset();
   }
 
@@ -117,7 +121,7 @@ class ChannelEnd : public EndInfo,
   device::Driver* gpus() const noexcept { return gpu_use() == nullptr ? nullptr : &gpu_use()->driver(); }
 
   // For the user's thread.
-  /// The last epoch enqueued: puts of a sender, waits of a receiver. Where kernels count: the last one begun for good.
+  /// The last enqueued put of a sender, or wait of a receiver. If kernels count: the last one that began for good.
   std::uint64_t epoch() const noexcept { return epochs_.last(); }
   void check() const {
     if (failed()) failure_.raise();
@@ -129,13 +133,15 @@ class ChannelEnd : public EndInfo,
   void close(std::optional<Timeout> timeout);
   bool close_within(base::Limit& limit);
   bool closed() const noexcept { return closed_; }
-  std::optional<std::pair<Code, std::string>> failure() const;
+  std::optional<Error> failure() const { return failure_.get(); }
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
   }
   std::string describe() const;
   virtual std::string state() const = 0;
+  /// Blocks the host until every put, or credit, has completed. Returns the last epoch that has.
+  virtual std::uint64_t complete(base::Limit& limit);
   const Services& services() const noexcept { return *services_; }
 
   // For plans. A channel is in one plan at most, from `join_plan` on; a committed plan drives it.
@@ -149,14 +155,13 @@ class ChannelEnd : public EndInfo,
     check();
     if (bound_ == kClosed) refuse_bound();
   }
-  /// Throws if the next epoch would be refused. A plan calls this for all its channels before it counts an epoch of
-  /// any.
+  /// Throws if the next epoch would be refused. A plan calls this for all its channels before it counts any epoch.
   void check_next() const {
     if (epoch() + 1 > limit_.load(std::memory_order_acquire)) refuse(epoch() + 1);
   }
-  /// Counts what was checked before. If the peer has closed in between, the engine has to look again.
+  /// Counts the epoch that was checked before. If the peer has closed in between, the engine has to look again.
   void count_for_plan();
-  /// Its put, if that is fired by a bell.
+  /// The put of this end, if a bell fires it.
   backends::RungPut* rung() const noexcept { return rung_; }
 
   // On the lane, for verbs and plans.
@@ -175,7 +180,7 @@ class ChannelEnd : public EndInfo,
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
   }
-  /// Once connected: the put or the credit of `epoch`. Without a peer it completes at once.
+  /// Fires the put or the credit of `epoch`, once connected. Without a peer it completes at once.
   void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
     if (connected() && put_ != nullptr) [[likely]] {
       if (rung_ != nullptr) await_armable(lane, epoch);
@@ -184,7 +189,7 @@ class ChannelEnd : public EndInfo,
       device::raise(lane, done, epoch, done_parking);
     }
   }
-  /// By the host: what can be armed ahead of the stream is. For a GPU's the engine does that.
+  /// The host arms what can be armed ahead of the stream. For a GPU's stream the engine does that.
   void announce(std::uint64_t epoch, backends::Range part) {
     if (connected() && rung_ != nullptr && gpu_use() == nullptr) (void)rung_->announce(epoch, part);
   }
@@ -203,22 +208,25 @@ class ChannelEnd : public EndInfo,
  protected:
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-  /// Called once the put is prepared.
-  virtual void on_connect(int remote_depth) = 0;
-  virtual void on_peer_closed(const Final& final) noexcept = 0;
-  /// The peer is gone after it had closed. Returns whether all that was to come from it has come.
-  virtual bool complete_without(const Final& final) = 0;
-  /// Of the epochs of a channel whose peer has closed.
-  virtual std::uint64_t last_possible(const Final& final) const noexcept = 0;
   /// The epoch whose word some enqueued work may be waiting for; 0: none.
   virtual std::uint64_t waits_for() const noexcept = 0;
-  /// All of this end that its stream will use, once connected.
+  /// Gives the driver all of this end that its streams will use, once connected.
   virtual void reach_own(device::Driver& driver) = 0;
-  /// The engine does not touch the landing any more.
-  virtual void stop_taking() noexcept = 0;
-  virtual backends::Slots source() const = 0;  ///< what our puts read; none: they only raise a word
-  /// Why an epoch beyond the limit is refused, when the peer has closed its end.
-  virtual std::string why_refused(std::uint64_t epoch) const = 0;
+
+  /// From now on the engine polls this end, which then raises `visible_`; `from`: the epochs that it has reached.
+  void let_engine_poll(device::Driver& driver, std::uint64_t from);
+  /// The engine does not touch this end any more. For destructors, and before the landing is freed.
+  void stop_polling() noexcept;
+
+  /// The epochs that the put of this end fires: puts of a sender, releases of a receiver.
+  Epochs& put_epochs() noexcept { return sends() ? epochs_ : releases_; }
+  const Epochs& put_epochs() const noexcept { return sends() ? epochs_ : releases_; }
+  /// The last epoch that a channel can reach after its peer has closed.
+  std::uint64_t last_possible(const Final& final) const noexcept {
+    return sends() ? final.credited + peer_depth_.load(std::memory_order_relaxed) : final.wanted;
+  }
+  /// The peer's put of `epoch` has arrived, on all rails.
+  bool landed(std::uint64_t epoch) const noexcept;
 
   /// Takes the number of the next epoch, unless it is refused.
   std::uint64_t begin() {
@@ -232,7 +240,7 @@ class ChannelEnd : public EndInfo,
     }
     return epoch;
   }
-  /// The stream of a call is of the kind that this channel is used with, in this process.
+  /// Checks that the stream is of the kind that this channel is used with, in this process.
   void bind(Stream stream) {
     if (bound_ != here_with(stream) || !device::usable(stream) || device::of_gpu(stream)) [[unlikely]]
       bind_slowly(stream);
@@ -250,24 +258,30 @@ class ChannelEnd : public EndInfo,
       refused();
     }
   }
-  /// Blocks the host: what follows cannot be given to a GPU's stream before.
+  /// Blocks the host: a GPU's stream cannot be given more before.
   void await_room(device::Lane lane, std::uint64_t last_done);
 
   /// From now on kernels count the epochs of this end in `epochs`, and what its put fires in `fired`, which are the
   /// same for a sender; they raise `fault` when they are used wrongly. With the registry's mutex.
   void let_kernels_count(kernel::Count& epochs, kernel::Count& fired, const std::uint64_t& fault);
-  /// Kernels on streams of this kind are to drive this end, if `by_kernel(ledger, driver, fault)` says how: then `use`
-  /// is called with that, and the registry's mutex. Returns it.
-  template <class ByKernel, class Use>
-  auto hand_to_kernels(Stream stream, ByKernel by_kernel, Use use) {
+  /// Makes kernels on streams of this kind drive this end, and returns what they need for that.
+  template <class Core>
+  auto hand_to_kernels(Core& core, Stream stream) {
+    constexpr std::size_t kLedger = 4096;  // what kernels count of one end
     begin_handing(stream);
     device::Driver* const driver = device::of_gpu(stream) ? device::driver(stream.kind()) : nullptr;
-    auto end = ready_for_kernels(driver, by_kernel);
-    if (!end) throw error(Code::unsupported, epoch(), "no kernel can drive this end: " + describe());
-    bound_ = kKernels;
-    const auto locked = lock_registry();
-    use(*end);
-    return *end;
+    try {
+      device::Ledger ledger(driver, kLedger);
+      const auto end = core.by_kernel(ledger, driver, *ledger.take<std::uint64_t>());
+      if (!end) throw error(Code::unsupported, epoch(), "no kernel can drive this end: " + describe());
+      ledger.keep();
+      bound_ = kKernels;
+      const auto locked = lock_registry();
+      core.let_kernels_drive(*end);
+      return *end;
+    } catch (const device::GpuError& reason) {
+      throw error(Code::out_of_resources, epoch(), reason.what());
+    }
   }
 
   const GpuUse* gpu_use() const noexcept { return gpu_.load(std::memory_order_acquire); }
@@ -279,29 +293,18 @@ class ChannelEnd : public EndInfo,
   }
   void firing_refused(Stream stream, std::uint64_t last) noexcept { gpu_use()->firing_refused(stream, done, last); }
 
-  /// Blocks the host until `last()` epochs have completed here. Returns how many those are.
-  template <class Last>
-  std::uint64_t complete_until(Last last, base::Limit& limit) {
-    check();
-    if (!await_kernels(limit)) not_drained();
-    const std::uint64_t epoch = last();
-    if (!await_done(epoch, limit)) not_drained();
-    check();
-    return epoch;
-  }
   base::Limit limit_of(std::optional<Timeout> timeout) const noexcept {
     return base::Limit(timeout.value_or(services_->limits.wait));
   }
-  bool await_done(std::uint64_t last, base::Limit& limit) const;
   bool await_landed(std::uint64_t last, base::Limit& limit) const;
   [[noreturn, gnu::cold]] void not_drained() const;
 
-  /// When a wait for an epoch says next that it still waits.
+  /// When a wait for an epoch warns next that it still waits.
   struct Warning {
     std::uint64_t epoch = 0;
     base::Clock::time_point at{};
   };
-  /// Blocks the host until `ready()`, up to `limit`, and says now and then that it still does.
+  /// Blocks the host until `ready()`, up to `limit`, and warns now and then that it still waits.
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit) const {
     Warning warning{epoch(), next_warning()};
@@ -311,7 +314,7 @@ class ChannelEnd : public EndInfo,
   template <class Ready>
   bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit, Warning& warning) const {
     const base::trace::Span slice("host waits", traced, epoch());
-    // Takes the engine's turns at first, as a stream that waits does.
+    // At first takes the engine's turns, as a waiting stream does.
     if (helper() != nullptr && device::help_until(*helper(), ready, limit.next())) return true;
     while (!base::wait_until(parking, ready, std::min(limit.next(), warning.at))) {
       if (base::Clock::now() >= warning.at) warn(warning);
@@ -319,7 +322,7 @@ class ChannelEnd : public EndInfo,
     }
     return true;
   }
-  /// Once, but not without having moved what can be moved.
+  /// Checks once. If not ready, takes a turn of the engine and checks again.
   template <class Ready>
   bool look(Ready ready) const {
     if (ready()) return true;
@@ -334,16 +337,20 @@ class ChannelEnd : public EndInfo,
 
   /// Epochs above this are refused: 0 once failed, the last that the peer allows once it has closed.
   std::atomic<std::uint64_t> limit_{kNoLimit};
-  Epochs epochs_;    // puts of a sender, waits of a receiver
-  Epochs releases_;  // of a receiver
+  Epochs epochs_;                             // puts of a sender, waits of a receiver
+  Epochs releases_;                           // of a receiver
+  std::atomic<std::uint64_t> peer_depth_{0};  // 0: not connected yet
 
   std::unique_ptr<backends::Put> put_;
-  backends::RungPut* rung_ = nullptr;  // the same, if it is one; set before `connected`
+  backends::RungPut* rung_ = nullptr;  // `put_`, if it is one; set before `connected`
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`
   backends::Signal word_;                     // the one that the peer raises
   std::vector<backends::Signal> more_words_;  // of a striped channel, which rise with it
   bool stale_ = false;                        // the GPU's driver has other pages at the addresses of the slots
+  // Raised in the engine's turns to a sender's completed puts, or to the epochs that are in a receiver's slots: GPU
+  // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
+  std::atomic<base::Progress*> visible_{nullptr};
   Failure failure_;
 
  private:
@@ -357,48 +364,36 @@ class ChannelEnd : public EndInfo,
   void reach_named_stream();
   [[noreturn, gnu::cold]] void refuse_bound() const;
   void begin_working();
-  /// In what the two ends are not alike that must be; empty: in nothing.
-  std::string disagreement(const RemoteEnd& remote) const;
+  /// Called if the peer has died after it had closed. Returns whether all of its writes have arrived.
+  bool complete_without(const Final& final);
   [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
   void record(Code code, const std::string& what, bool tell_peer) noexcept;
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
-  bool still_waits(const device::Wait& wait) const noexcept;
   void warn(Warning& warning) const;
   device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
-  void ask_for_gpu(base::Clock::time_point now) noexcept;
-  void hold_kernels() noexcept;
-  bool await_kernels(base::Limit& limit) const;
-  bool await_decided(base::Limit& limit) const;
+  void check_gpu(base::Clock::time_point now) noexcept;
+  void hold_kernels() noexcept { put_epochs().hold_kernels(failed()); }
+  bool await_counts(bool (Epochs::*known)() const noexcept, base::Limit& limit) const;
+  bool await_done(std::uint64_t last, base::Limit& limit) const;
   void begin_handing(Stream stream);
   std::unique_lock<std::mutex> lock_registry();
-  template <class ByKernel>
-  auto ready_for_kernels(device::Driver* driver, ByKernel by_kernel) {
-    constexpr std::size_t kLedger = 4096;  // what kernels count of one end
-    try {
-      device::Ledger ledger(driver, kLedger);
-      auto end = by_kernel(ledger, driver, *ledger.take<std::uint64_t>());
-      if (end) ledger.keep();
-      return end;
-    } catch (const device::GpuError& reason) {
-      throw error(Code::out_of_resources, epoch(), reason.what());
-    }
-  }
 
   static constexpr int kUnbound = -1;
   static constexpr int kPlanned = -2;  // a plan drives it
   static constexpr int kKernels = -3;  // kernels drive it
   static constexpr int kClosed = -4;   // closed here
   std::int64_t bound_ = kUnbound;
-  bool planned_ = false;  // a plan has it, committed or not
+  bool planned_ = false;  // in a plan, committed or not
   base::Word connected_word_;
-  bool undecided_ = false;  // the landing is, and the peer will tell
+  bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;
+  bool polled_ = false;  // by the engine
 
   std::unique_ptr<GpuUse> gpu_owner_;
-  std::atomic<GpuUse*> gpu_{nullptr};     // the same, once all is reached
-  const std::uint64_t* fault_ = nullptr;  // raised by kernels
-  std::uint64_t asked_for_ = 0;           // the epoch that a GPU's stream was seen to wait for
-  base::Lasted asked_for_so_long_;
+  std::atomic<GpuUse*> gpu_{nullptr};        // `gpu_owner_`, once the driver was given everything
+  const std::uint64_t* fault_ = nullptr;     // raised by kernels
+  std::uint64_t seen_epoch_ = 0;             // the epoch that the last check saw a GPU's stream wait for
+  base::Lasted seen_for_;                    // how long checks have seen it
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 };
 

@@ -38,7 +38,7 @@ void ChannelEnd::bind_slowly(Stream stream) {
   bound_ = here_with(stream);
 }
 
-/// Nothing can be mapped behind a parked stream, so all is mapped now.
+/// Everything is mapped now, because nothing can be mapped behind a parked stream.
 void ChannelEnd::bind_to_gpu(Stream stream) {
   device::Driver& driver = *device::driver(stream.kind());
   try {
@@ -53,7 +53,7 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
     }
     wait_connected({});
     if (put_ != nullptr && put_->fired_by == backends::Fired::by_nic) services_->try_out(driver, gpu);
-    const auto locked = lock_registry();  // the peer may be about to go
+    const auto locked = lock_registry();  // the peer may be about to close
     reach_from(driver, gpu);
     services_->engine.wake();
   } catch (const Error&) {
@@ -65,7 +65,7 @@ void ChannelEnd::bind_to_gpu(Stream stream) {
   }
 }
 
-/// The stream that was named at opening: then nothing is left to be mapped at its first use.
+/// Maps for the stream that the options name, so that its first use need not.
 void ChannelEnd::reach_named_stream() {
   const auto& stream = opening.options.stream;
   if (!stream || !device::of_gpu(*stream) || failed()) return;
@@ -76,7 +76,7 @@ void ChannelEnd::reach_named_stream() {
   }
 }
 
-/// Nothing of it is outstanding.
+/// Called while no work of this end is outstanding.
 void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   const device::OnDevice current(driver, gpu);
   auto use = std::make_unique<GpuUse>(driver, gpu, rung_);
@@ -88,11 +88,12 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   }
   device::reach(driver, word_.memory);
   for (const auto& word : more_words_) device::reach(driver, word.memory);
+  reach_progress(driver, done);
   reach_own(driver);
   done_parking.silence();
   if (rung_ != nullptr) {
     services_->engine.reach(*rung_, driver);
-  } else if (put_ != nullptr && !closing.told()) {  // else its memory may be gone, and nothing is put any more
+  } else if (put_ != nullptr && !closing.told()) {  // else the peer may have freed its memory, and nothing is put
     put_->reach_from(driver);
   }
   gpu_owner_ = std::move(use);
@@ -101,7 +102,22 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   device::add_user(*this);
 }
 
+void ChannelEnd::let_engine_poll(device::Driver& driver, std::uint64_t from) {
+  OwnedProgress visible = progress_for(driver);
+  visible->word.value.store(from);
+  failure_.poisons({&visible->word, &visible->parking, {}});
+  visible_ = visible.release();
+  polled_ = true;
+  services_->engine.watch(*this);
+}
+
+void ChannelEnd::stop_polling() noexcept {
+  if (std::exchange(polled_, false)) services_->engine.forget(*this);
+}
+
 void ChannelEnd::begin_handing(Stream stream) {
+  base::Limit limit = limit_of({});
+  complete(limit);
   bind(stream);
   wait_connected({});
   if (!passed()) misuse(epoch(), "work of this channel is enqueued and has not completed");
@@ -119,20 +135,12 @@ void ChannelEnd::let_kernels_count(kernel::Count& epochs, kernel::Count& fired, 
   services_->engine.wake();
 }
 
-void ChannelEnd::hold_kernels() noexcept { (sends() ? epochs_ : releases_).hold_kernels(failed()); }
-
-/// Waits until all eager work has begun; replays of graphs are not included. False: not within the limit.
-bool ChannelEnd::await_kernels(base::Limit& limit) const {
+/// Waits until kernels have counted so far that `known`; all of them have if kernels count nothing. False: not within
+/// the limit.
+bool ChannelEnd::await_counts(bool (Epochs::*known)() const noexcept, base::Limit& limit) const {
   if (!counted()) return true;
-  const auto ready = [&] { return (epochs_.kernels_have_begun() && releases_.kernels_have_begun()) || failed(); };
+  const auto ready = [&] { return ((epochs_.*known)() && (releases_.*known)()) || failed(); };
   return await_in_host(done_parking, ready, limit);
-}
-
-/// Once the end is closed: which epochs have begun is known for good. False: not within the limit.
-bool ChannelEnd::await_decided(base::Limit& limit) const {
-  if (!counted()) return true;
-  return await_in_host(
-      done_parking, [&] { return (epochs_.is_decided() && releases_.is_decided()) || failed(); }, limit);
 }
 
 bool ChannelEnd::await_done(std::uint64_t last, base::Limit& limit) const {
@@ -140,7 +148,7 @@ bool ChannelEnd::await_done(std::uint64_t last, base::Limit& limit) const {
   return await_in_host(done_parking, ready, limit);
 }
 
-/// An end that is shut counts as landed: its peer has closed, or it has failed.
+/// An end that is shut counts as landed: the peer has closed, or this end has failed.
 bool ChannelEnd::await_landed(std::uint64_t last, base::Limit& limit) const {
   if (!connected() || put_ == nullptr) return true;
   const auto ready = [&] { return shut() || put_->landed(last); };
@@ -153,13 +161,18 @@ void ChannelEnd::await_room(device::Lane lane, std::uint64_t last_done) {
   if (!await_done(last_done, limit)) fail(Code::timeout, "the host waited for room for one more epoch; " + state());
 }
 
+std::uint64_t ChannelEnd::complete(base::Limit& limit) {
+  check();
+  if (!await_counts(&Epochs::kernels_have_begun, limit)) not_drained();
+  const std::uint64_t last = put_epochs().last();
+  if (!await_done(last, limit)) not_drained();
+  check();
+  return last;
+}
+
 void ChannelEnd::not_drained() const {
   check();
   throw error(Code::timeout, epoch(), "not drained; " + state());
-}
-
-bool ChannelEnd::still_waits(const device::Wait& wait) const noexcept {
-  return wait.word == nullptr ? waits_for() == wait.epoch : !base::reached(*wait.word, wait.at_least);
 }
 
 Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit) noexcept {
@@ -167,7 +180,8 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
   limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
     const std::string text = state();  // first: it must not show the awaited signal (test: a_limit_ends_no_wait_*)
-    if (!still_waits(wait)) return Clock::duration::zero();
+    const bool over = wait.word == nullptr ? waits_for() != wait.epoch : base::reached(*wait.word, wait.at_least);
+    if (over) return Clock::duration::zero();
     base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "gives up; " + text).what());
     fail(Code::timeout,
          "waited " + base::duration_text(so_far) + " for epoch " + std::to_string(wait.epoch) + "; " + text);
@@ -176,8 +190,8 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
   const auto ask = std::min<Clock::duration>(limit - so_far, base::step_of(limit));
   if (limits.warn <= Timeout::zero()) return ask;
   const auto warnings = so_far / limits.warn;
-  if (warnings > warnings_)
-    base::log(base::LogLevel::warn, error(Code::timeout, wait.epoch, "still waiting; " + state()).what());
+  Warning warning{wait.epoch};
+  if (warnings > warnings_) warn(warning);
   warnings_ = warnings;
   return std::min<Clock::duration>(ask, (warnings + 1) * limits.warn - so_far);
 }
@@ -213,22 +227,22 @@ void ChannelEnd::wait_connected(base::Limit& limit, Timeout stated) {
   }
 }
 
-void ChannelEnd::ask_for_gpu(Clock::time_point now) noexcept {
+void ChannelEnd::check_gpu(Clock::time_point now) noexcept {
   GpuUse* const use = gpu_use();
   if (use == nullptr || use->lost() || passed() || !use->look_for_loss(now)) return;
   fail(Code::transport, device::kLost);
   use->lose();
 }
 
-void ChannelEnd::ask_for_stream(Clock::time_point now) noexcept {
-  ask_for_gpu(now);
+void ChannelEnd::check_streams(Clock::time_point now) noexcept {
+  check_gpu(now);
   if (fault_ != nullptr && kernel::load_acquire(*fault_) != 0)
     fail(Code::misuse, "kernels have come to another slot than the one they were captured or written for");
   const std::uint64_t epoch = failed() ? 0 : waits_for();
-  if (std::exchange(asked_for_, epoch) != epoch) asked_for_so_long_ = {};
+  if (std::exchange(seen_epoch_, epoch) != epoch) seen_for_ = {};
   if (epoch == 0) return;
-  asked_for_so_long_.look(services_->ask_every);
-  waited({.epoch = epoch}, asked_for_so_long_.so_far(), kForever);
+  seen_for_.look(services_->check_every);
+  waited({.epoch = epoch}, seen_for_.so_far(), kForever);
 }
 
 }  // namespace sluice::runtime

@@ -94,7 +94,7 @@ struct Closing {
 ///   written()           of that, what writes into the peer's memory
 ///   has_written(final)  the writes that a peer closed with `final` still needs have completed
 ///   has_arrived(final)  what the peer has written, closed with `final`, has arrived here
-///   settled()           every completed write is visible at the peer; asked again until it is
+///   settled()           every completed write is visible at the peer; called again until it returns true
 ///   disarmed(closed)    no armed put remains; one can be disposed of once the peer has closed its key. Asked once this
 ///                       end is closed, and all its work has completed
 /// and does: shut(), let_go(), close_key().

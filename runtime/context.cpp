@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <new>
-#include <system_error>
 
 #include "base/fork.hpp"
 #include "base/log.hpp"
@@ -20,28 +19,38 @@
 
 namespace sluice {
 
+using detail::ContextAccess;
 using runtime::Role;
 using runtime::World;
 
 namespace {
 
-/// What `take` returns; what it lacks becomes the error that `lacking` makes of it.
-template <class Take, class Lacking>
-auto with_resources(Take take, Lacking lacking) {
-  try {
-    return take();
-  } catch (const std::bad_alloc&) {
-    throw lacking("more memory than this machine has");
-  } catch (const std::runtime_error& reason) {  // of the system, or of a GPU's driver
-    throw lacking(reason.what());
-  }
-}
-
-/// What a slot holds, as the peer is told: all of it, or where a packet might not hold that, how it begins and a hash.
-std::string told(std::string_view contents) {
+/// The contents of a slot as they are sent to the peer. A packet may not hold long ones: those are cut, with a hash.
+std::string shortened(std::string_view contents) {
   constexpr std::size_t kMost = 65536;
   if (contents.size() <= kMost) return std::string(contents);
   return std::string(contents.substr(0, kMost)) + " ... hash:" + std::to_string(base::hash(contents));
+}
+
+/// A path of names that no other list of names spells.
+std::string inside(const std::string& scope, char kind, std::string_view name) {
+  return scope + kind + std::to_string(name.size()) + ":" + std::string(name);
+}
+
+std::shared_ptr<detail::Block> new_block(const std::shared_ptr<World>& world, Rank rank) {
+  auto block = base::make_here<detail::Block>();
+  block->world = world;
+  block->rank = rank;
+  return block;
+}
+
+void synchronize_gpu(Stream stream, Rank rank) {
+  try {
+    device::driver(stream.kind())->synchronize(stream.handle());
+  } catch (const device::GpuError& reason) {
+    throw Error(Code::transport, rank, -1, 0, 0, reason.what());
+  }
+  device::reap();
 }
 
 }  // namespace
@@ -64,6 +73,18 @@ struct Context::Impl {
 
   Rank world_rank(Rank member) const { return ranks.empty() ? member : ranks[static_cast<std::size_t>(member)]; }
   Error error(Code code, Rank peer, Tag tag, const std::string& what) const { return {code, rank, peer, tag, 0, what}; }
+  Error bad(const std::string& what) const { return error(Code::bad_argument, -1, 0, what); }
+  /// Returns what `take` returns. A lack of resources becomes an error of this kind, which begins with `what`.
+  template <class Take>
+  auto with_resources(Take take, Code code, Rank peer, Tag tag, const std::string& what) const {
+    try {
+      return take();
+    } catch (const std::bad_alloc&) {
+      throw error(code, peer, tag, what + ": more memory than this machine has");
+    } catch (const std::runtime_error& reason) {  // of the system, or of a GPU's driver
+      throw error(code, peer, tag, what + ": " + reason.what());
+    }
+  }
   void find_node() {
     const runtime::Place& place = world->place();
     const auto here = [&](Rank member) { return place.roster.same_host(place.rank, member); };
@@ -71,7 +92,7 @@ struct Context::Impl {
     node_size = static_cast<int>(std::count_if(ranks.begin(), ranks.end(), here));
   }
   std::string checked(std::string path) const {
-    if (path.size() > kMaxPath) throw error(Code::bad_argument, -1, 0, "scopes and sub-contexts are nested too deep");
+    if (path.size() > kMaxPath) throw bad("scopes and sub-contexts are nested too deep");
     return path;
   }
 };
@@ -95,36 +116,41 @@ struct detail::ContextAccess {
   static World& world(Context& context) { return *context.impl_->world; }
 
   template <class Core>
-  static std::shared_ptr<Core> open(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
-                                    Slice memory, const ChannelOptions& options) {
-    check(in, peer, tag, memory, options);
-    runtime::Opening opening{{in.world_rank(peer), scope, tag, role},
-                             in.rank,
-                             peer,
-                             SliceAccess::own(std::move(memory)),
-                             options,
-                             std::string(options.name),
-                             told(options.contents)};
-    opening.options.name = opening.options.contents = {};
-    if (options.stream && device::of_gpu(*options.stream)) {
-      opening.gpu = with_resources(
-          [&] {
-            device::Driver& driver = *device::driver(options.stream->kind());
-            const int gpu = driver.device_of(options.stream->handle());
-            in.world->services()->try_out(driver, gpu);
-            return gpu;
-          },
-          [&](const char* why) { return in.error(Code::bad_argument, peer, tag, std::string("its stream: ") + why); });
-    }
-    auto core = with_resources(
-        [&] { return base::make_here<Core>(in.world->services(), std::move(opening)); },
-        [&](const char* why) { return in.error(Code::out_of_resources, peer, tag, std::string("opening: ") + why); });
-    in.world->services()->registry.open(core);
-    return core;
+  static auto open(Context::Impl& in, const std::string& scope, Rank peer, Tag tag, Slice memory,
+                   const ChannelOptions& options) {
+    constexpr Role role = std::is_same_v<Core, SenderCore> ? Role::sender : Role::receiver;
+    const auto services = in.world->services();
+    runtime::Opening opening = checked(in, scope, role, peer, tag, std::move(memory), options);
+    const auto make = [&] { return base::make_here<Core>(services, std::move(opening)); };
+    auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
+    services->registry.open(core);
+    return ChannelAccess::make(std::move(core));
   }
   static Context::Impl& of(Context& context) { return context.in(); }
 
  private:
+  static runtime::Opening checked(Context::Impl& in, const std::string& scope, Role role, Rank peer, Tag tag,
+                                  Slice memory, const ChannelOptions& options) {
+    check(in, peer, tag, memory, options);
+    memory = SliceAccess::own(std::move(memory));
+    runtime::Opening opening{{in.world_rank(peer), scope, tag, role},
+                             in.rank,
+                             peer,
+                             memory,
+                             options,
+                             std::string(options.name),
+                             shortened(options.contents)};
+    opening.options.name = opening.options.contents = {};
+    if (!options.stream || !device::of_gpu(*options.stream)) return opening;
+    const auto try_out = [&] {
+      device::Driver& driver = *device::driver(options.stream->kind());
+      const int gpu = driver.device_of(options.stream->handle());
+      in.world->services()->try_out(driver, gpu);
+      return gpu;
+    };
+    opening.gpu = in.with_resources(try_out, Code::bad_argument, peer, tag, "its stream");
+    return opening;
+  }
   static void check(Context::Impl& in, Rank peer, Tag tag, const Slice& memory, const ChannelOptions& options) {
     const auto bad = [&](const std::string& what) { return in.error(Code::bad_argument, peer, tag, what); };
     if (peer < 0 || peer >= in.size) {
@@ -143,15 +169,6 @@ struct detail::ContextAccess {
   }
 };
 
-namespace {
-
-/// A path of names that no other list of names spells.
-std::string inside(const std::string& scope, char kind, std::string_view name) {
-  return scope + kind + std::to_string(name.size()) + ":" + std::string(name);
-}
-
-}  // namespace
-
 Rank Context::rank() const noexcept { return impl_ == nullptr ? -1 : impl_->rank; }
 int Context::size() const noexcept { return impl_ == nullptr ? 0 : impl_->size; }
 int Context::node_rank() const noexcept { return impl_ == nullptr ? -1 : impl_->node_rank; }
@@ -160,31 +177,11 @@ int Context::node_size() const noexcept { return impl_ == nullptr ? 0 : impl_->n
 Context::Impl& Context::in() const { return detail::usable_here(impl_); }
 Scope::Impl& Scope::in() const { return detail::usable_here(impl_); }
 
-namespace {
-
-std::shared_ptr<detail::Block> new_block(const std::shared_ptr<World>& world, Rank rank) {
-  auto block = base::make_here<detail::Block>();
-  block->world = world;
-  block->rank = rank;
-  return block;
-}
-
-void synchronize_gpu(Stream stream, Rank rank) {
-  try {
-    device::driver(stream.kind())->synchronize(stream.handle());
-  } catch (const device::GpuError& reason) {
-    throw Error(Code::transport, rank, -1, 0, 0, reason.what());
-  }
-  device::reap();
-}
-
-}  // namespace
-
 Memory Context::allocate(std::size_t bytes, Space space, int device) {
-  if (bytes == 0) throw in().error(Code::bad_argument, -1, 0, "0 bytes cannot be allocated");
+  if (bytes == 0) throw in().bad("0 bytes cannot be allocated");
   device::Driver* const gpus = space == Space::host ? nullptr : device::any_driver();
   if (device < -1 || device >= std::max(1, gpus == nullptr ? 0 : gpus->devices()))
-    throw in().error(Code::bad_argument, -1, 0, "there is no device " + std::to_string(device));
+    throw in().bad("there is no device " + std::to_string(device));
   const auto allocate = [&] {
     if (gpus != nullptr && space == Space::device)
       return device::allocate_on(*gpus, device < 0 ? gpus->current_device() : device, bytes);
@@ -193,9 +190,8 @@ Memory Context::allocate(std::size_t bytes, Space space, int device) {
     return memory;
   };
   auto block = new_block(in().world, in().rank);
-  block->allocation = with_resources(allocate, [&](const char* why) {
-    return in().error(Code::out_of_resources, -1, 0, "allocating " + std::to_string(bytes) + " bytes: " + why);
-  });
+  block->allocation =
+      in().with_resources(allocate, Code::out_of_resources, -1, 0, "allocating " + std::to_string(bytes) + " bytes");
   block->extent = block->allocation.extent();
   block->space = space;
   block->gpus_here = gpus != nullptr;
@@ -204,36 +200,31 @@ Memory Context::allocate(std::size_t bytes, Space space, int device) {
 }
 
 Region Context::region(void* memory, std::size_t bytes) {
-  if (memory == nullptr && bytes > 0) throw in().error(Code::bad_argument, -1, 0, "a region without memory");
+  if (memory == nullptr && bytes > 0) throw in().bad("a region without memory");
   auto block = new_block(in().world, in().rank);
-  block->allocation =
-      with_resources([&] { return device::adopt(memory, bytes); },
-                     [&](const char* why) {
-                       return in().error(Code::out_of_resources, -1, 0, std::string("the region's memory: ") + why);
-                     });
+  const auto adopt = [&] { return device::adopt(memory, bytes); };
+  block->allocation = in().with_resources(adopt, Code::out_of_resources, -1, 0, "the region's memory");
   block->extent = block->allocation.extent();
   block->pins = in().world->pin(block->extent);
   return Region(std::move(block));
 }
 
 Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
-  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
-      in(), in().scope, Role::sender, peer, tag, std::move(source), options));
+  return ContextAccess::open<detail::SenderCore>(in(), in().scope, peer, tag, std::move(source), options);
 }
 
 Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
-  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
-      in(), in().scope, Role::receiver, peer, tag, std::move(target), options));
+  return ContextAccess::open<detail::ReceiverCore>(in(), in().scope, peer, tag, std::move(target), options);
 }
 
 Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
-  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::SenderCore>(
-      detail::ContextAccess::of(in().context), in().scope, Role::sender, peer, tag, std::move(source), options));
+  Context::Impl& context = ContextAccess::of(in().context);
+  return ContextAccess::open<detail::SenderCore>(context, in().scope, peer, tag, std::move(source), options);
 }
 
 Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
-  return detail::ChannelAccess::make(detail::ContextAccess::open<detail::ReceiverCore>(
-      detail::ContextAccess::of(in().context), in().scope, Role::receiver, peer, tag, std::move(target), options));
+  Context::Impl& context = ContextAccess::of(in().context);
+  return ContextAccess::open<detail::ReceiverCore>(context, in().scope, peer, tag, std::move(target), options);
 }
 
 Plan Context::plan() {
@@ -241,7 +232,7 @@ Plan Context::plan() {
 }
 
 Scope Context::scope(std::string_view name) {
-  if (name.size() > kMaxName) throw in().error(Code::bad_argument, -1, 0, "a scope's name is too long");
+  if (name.size() > kMaxName) throw in().bad("a scope's name is too long");
   return Scope(std::make_shared<Scope::Impl>(Scope::Impl{*this, in().checked(inside(in().scope, '/', name))}));
 }
 
@@ -254,17 +245,14 @@ Context Context::sub(std::span<const Rank> ranks) {
   sub->rank = -1;
   std::string list;
   for (const Rank member : ranks) {
-    const auto bad = [&](const char* what) {
-      return in().error(Code::bad_argument, -1, 0, "a context of some ranks: rank " + std::to_string(member) + what);
-    };
-    if (member < 0 || member >= in().size) throw bad(" does not exist");
-    if (std::count(ranks.begin(), ranks.end(), member) > 1) throw bad(" is named twice");
+    const std::string named = "a context of some ranks: rank " + std::to_string(member);
+    if (member < 0 || member >= in().size) throw in().bad(named + " does not exist");
+    if (std::count(ranks.begin(), ranks.end(), member) > 1) throw in().bad(named + " is named twice");
     if (member == in().rank) sub->rank = static_cast<Rank>(sub->ranks.size());
     sub->ranks.push_back(in().world_rank(member));
     list += std::to_string(member) + ",";
   }
-  if (sub->rank < 0)
-    throw in().error(Code::bad_argument, -1, 0, "a context of some ranks is made by those ranks alone");
+  if (sub->rank < 0) throw in().bad("a context of some ranks is made by those ranks alone");
   sub->find_node();
   const std::lock_guard lock(in().mutex);
   sub->scope = in().checked(inside(in().scope, '#', list + std::to_string(in().subs[list]++)));
@@ -293,11 +281,11 @@ void Context::abort(std::string_view why) { in().world->abort(std::string(why));
 namespace runtime {
 
 Context open_context(Place place, const base::Env& env, const Options& options) {
-  return detail::ContextAccess::make(World::open(std::move(place), env, options));
+  return ContextAccess::make(World::open(std::move(place), env, options));
 }
 
 void end_context(Context& context, bool failed) noexcept {
-  World& world = detail::ContextAccess::world(context);
+  World& world = ContextAccess::world(context);
   if (failed) base::log(base::LogLevel::info, "rank " + std::to_string(context.rank()) + " ends with a failure");
   world.end();
 }

@@ -27,7 +27,7 @@ backends::AfterTurn Credits::post(bool may_hold) {
   const bool rung = put_off_.exchange(0) != 0 && turn_began_ != 0;
   const Ticks held_since = held_since_.load(std::memory_order_relaxed);
   const Ticks oldest = held_since != 0 ? held_since : turn_began_;
-  // What nobody said may wait does not: there would be no end to it.
+  // A credit that was not put off is never held: no limit would end that.
   may_hold = may_hold && oldest != 0 && Clock::duration(turn_began_ - oldest) < kHeldAtMost;
   auto left = backends::AfterTurn::nothing;
   bool posts = false;
@@ -42,7 +42,7 @@ backends::AfterTurn Credits::post(bool may_hold) {
     }
   }
   held_since_.store(holds ? oldest : 0, std::memory_order_relaxed);
-  // Also where it went along with a put.
+  // Also if a put took the credit along.
   if (rung && (posts || !holds)) learn(Clock::duration(turn_began_ - put_off_at_.load(std::memory_order_relaxed)));
   return left;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When credits leave that the engine posts: with or behind the next puts, and one for several.
+// Decides when the engine posts credits: with or behind the next puts, and one for several.
 #pragma once
 
 #include <atomic>
@@ -10,27 +10,27 @@
 
 namespace sluice::runtime {
 
-/// A credit that leaves before the put that its rank sends next is on the way of that put, and a message more. So it is
-/// put off to the next turn, which posts puts first; where such turns have come late, credits are not put off for a
-/// while. While fewer than half of the slots hold what has arrived and was not credited, a credit is held a little
-/// longer: the next one may tell of it.
+/// A credit that leaves before the next put of its rank delays that put and costs a message. So the credit is put off
+/// to the next turn, which posts puts first; after turns that ran late, credits are not put off for a while. While
+/// fewer than half of the slots hold epochs that arrived and were not credited, a credit is held a little longer: the
+/// next credit may cover it.
 class Credits {
  public:
-  /// `landed`: the last epoch that has arrived for which these are.
+  /// `landed`: the last epoch that has arrived and will need a credit.
   void add(backends::Posting& posting, int depth, const base::Word& landed) {
     rows_.push_back({&posting, static_cast<std::uint64_t>(depth), &landed});
   }
   void remove(const backends::Posting* posting);
 
-  /// One was rung for: whether it may wait for the next turn. Any thread.
+  /// Called when a credit was rung for. Returns whether it may wait for the next turn. Any thread.
   bool put_off() noexcept;
-  /// Something waits. Any thread.
+  /// True if some credit waits. Any thread.
   bool any_wait() const noexcept { return put_off_.load() != 0 || held_since_.load() != 0; }
 
-  // For who has the engine's turn.
-  /// Before puts are posted, some of which take credits along.
+  // For the thread that has the engine's turn.
+  /// Call it before puts are posted: some take credits along.
   void begin_turn() noexcept;
-  /// Posts what does not wait; returns what is left. `may_hold`: another turn comes soon.
+  /// Posts the credits that do not wait. `may_hold`: another turn comes soon.
   backends::AfterTurn post(bool may_hold);
 
  private:
@@ -48,8 +48,8 @@ class Credits {
   void learn(base::Clock::duration late) noexcept;
 
   std::vector<Row> rows_;
-  // Rung for and not looked at since. Counted by read-modify-writes on both sides: either the turn of an engine that
-  // is about to sleep sees the bell, or who rang sees that it is.
+  // Credits rung for since the last turn. Both sides count by read-modify-writes: either the turn of an engine that is
+  // about to sleep sees the bell, or the thread that rang sees that the engine is about to sleep.
   std::atomic<std::uint64_t> put_off_{0};
   std::atomic<Ticks> put_off_at_{0};  // the first of them
   std::atomic<Ticks> held_since_{0};  // 0: none is held

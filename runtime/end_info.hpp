@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What never changes of one end of a channel, and the errors that name it.
+// The facts of one end of a channel that never change, and the errors that name it.
 #pragma once
 
 #include <sluice/channel.hpp>
 #include <sluice/error.hpp>
 
+#include <compare>
 #include <cstdint>
 #include <string>
-#include <tuple>
 
 #include "base/fork.hpp"
 #include "base/trace.hpp"
@@ -17,15 +17,13 @@ namespace sluice::runtime {
 
 enum class Role : std::uint8_t { sender, receiver };
 
-/// What matches the two ends of a channel.
+/// Ends match if their keys do.
 struct ChannelKey {
   Rank world_peer = 0;
   std::string scope;
   Tag tag = 0;
   Role role = Role::sender;
-  bool operator<(const ChannelKey& other) const {
-    return std::tie(world_peer, scope, tag, role) < std::tie(other.world_peer, other.scope, other.tag, other.role);
-  }
+  auto operator<=>(const ChannelKey&) const = default;
 };
 
 /// An end as its owner opened it.

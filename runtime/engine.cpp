@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -21,7 +20,8 @@ using backends::Haste;
 
 namespace {
 
-// So long after others took a turn, at most, the engine's thread looks whether they still do.
+// The engine's thread checks this long after another thread's last turn, at the latest, whether others still take
+// turns.
 constexpr auto kAttended = std::chrono::microseconds(1000);
 constexpr auto kPutOffAfter = kAttended / 2;
 
@@ -31,8 +31,8 @@ int at_most(int patience, int limit) noexcept { return patience < 0 ? limit : st
 
 }  // namespace
 
-Engine::Engine(Desk& desk, Options options)
-    : desk_(desk), options_(std::move(options)),
+Engine::Engine(SocketService& service, Options options)
+    : service_(service), options_(std::move(options)),
       bell_(options_.bell != nullptr ? options_.bell : std::make_shared<base::Waker>()),
       alarm_(base::open_with_room([] { return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC); })) {
   if (!alarm_) base::throw_not_opened("timerfd_create");
@@ -71,13 +71,13 @@ void Engine::loop(base::trace::Track track) {
     sockets_.clear();
     sockets_.push_back({bell_->fd().get(), POLLIN, 0});
     sockets_.push_back({alarm_.get(), POLLIN, 0});
-    const int patience = desk_.prepare(sockets_);
+    const int patience = service_.prepare(sockets_);
     sleep(rest(patience));
-    desk_.serve(sockets_);
+    service_.serve(sockets_);
   }
 }
 
-/// Takes a turn if nobody else does. How long to sleep then; 0: something is under way.
+/// Takes a turn if no other thread does. Returns how long to sleep then; 0: something is under way.
 int Engine::rest(int patience) {
   const std::uint32_t helped = helped_.load(std::memory_order_relaxed);
   const bool attended = helped != helped_before_ && !listens_.load();
@@ -120,7 +120,7 @@ void Engine::sleep(int timeout_ms) {
       const auto got = read(own.fd, &count, sizeof count);
   }
   const bool alarmed = (sockets_[1].revents & POLLIN) != 0;
-  if (alarmed) helped_before_ = helped_.load(std::memory_order_relaxed);  // nobody has put it off: take over
+  if (alarmed) helped_before_ = helped_.load(std::memory_order_relaxed);  // no other thread has put it off: take over
 }
 
 /// The engine polls words without a pause at first, then the less often the longer nothing happens: it sees a change
@@ -132,14 +132,14 @@ base::Clock::duration Engine::until_next_look() const noexcept {
   return pause < kShortest ? kNoTime : std::min(pause, kLongest);
 }
 
-/// Or puts it off.
+/// Also puts off an alarm that is set.
 void Engine::set_alarm() noexcept {
   constexpr itimerspec kOnce{{}, {0, std::chrono::nanoseconds(kAttended).count()}};
   alarm_set_.store(base::Clock::now(), std::memory_order_relaxed);
   timerfd_settime(alarm_.get(), 0, &kOnce, nullptr);
 }
 
-/// Puts are under way: stay awake, but let who computes go first.
+/// Puts are under way: the engine stays awake, but lets threads that compute run first.
 void Engine::pause() const {
   if (options_.poll > base::Clock::duration::zero()) {
     std::this_thread::sleep_for(options_.poll);
@@ -161,7 +161,7 @@ void Engine::heard(Haste haste) noexcept {
 }
 
 void Engine::help() noexcept {
-  helped();  // who rang takes the turn itself if it is free: no change of thread
+  helped();  // the thread that rang takes the turn itself if it is free: no change of thread
   if (turn()) leave_to_thread();
 }
 
@@ -180,14 +180,14 @@ void Engine::helped() noexcept {
   if (attended_.load() && base::Clock::now() - alarm_set_.load(std::memory_order_relaxed) > kPutOffAfter) set_alarm();
 }
 
-/// What stays under way is the engine's thread to finish.
+/// The engine's thread finishes what stays under way.
 void Engine::leave_to_thread() noexcept {
   if (asleep_.load() && !attended_.load()) wake();
 }
 
 bool Engine::turn() noexcept {
   bool more = false;
-  // A bell that was rung during a turn is heard by it or by the next round of this loop, whoever runs it.
+  // A bell that rings during a turn is seen by that turn, or by the next round of this loop, in whichever thread.
   do {
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn.owns_lock()) return true;
@@ -217,16 +217,12 @@ bool Engine::work() {
     listens |= of_transport == AfterTurn::words;
     left = std::max(left, of_transport);
   }
-  for (auto* put : armed_ahead_) {
-    const AfterTurn of_put = put->arm_ahead();
-    listens |= of_put != AfterTurn::nothing;
-    left = std::max(left, of_put);
-  }
-  for (auto* taker : takers_) {
-    const AfterTurn of_taker = taker->take_landed();
-    listens |= of_taker != AfterTurn::nothing;
-    left = std::max(left, of_taker);
-  }
+  const auto note = [&](AfterTurn result) {
+    listens |= result != AfterTurn::nothing;
+    left = std::max(left, result);
+  };
+  for (auto* put : armed_ahead_) note(put->arm_ahead());
+  for (auto* end : ends_) note(end->poll());
   listens_.store(listens, std::memory_order_relaxed);
   const bool polled = left_.load(std::memory_order_relaxed) == AfterTurn::words;
   if (left == AfterTurn::words && !polled) begin_quiet();
@@ -261,21 +257,21 @@ void Engine::let_kernels_ring(backends::RungPut& put, const kernel::Count& epoch
   arm_ahead(put);
 }
 
-/// What is not the engine's to post.
+/// Unless the engine posts the put.
 void Engine::arm_ahead(backends::RungPut& put) {
   if (put.posting != nullptr) return;
   if (std::find(armed_ahead_.begin(), armed_ahead_.end(), &put) == armed_ahead_.end()) armed_ahead_.push_back(&put);
 }
 
-void Engine::watch(Taker& taker) {
+void Engine::watch(Pollable& end) {
   const std::lock_guard turn(turn_);
-  takers_.push_back(&taker);
+  ends_.push_back(&end);
   watched_.fetch_add(1);
 }
 
-void Engine::forget(Taker& taker) {
+void Engine::forget(Pollable& end) {
   const std::lock_guard turn(turn_);
-  std::erase(takers_, &taker);
+  std::erase(ends_, &end);
   watched_.fetch_sub(1);
 }
 
@@ -285,16 +281,9 @@ void Engine::reach(backends::RungPut& put, device::Driver& driver) {
   arm_ahead(put);
 }
 
-void Engine::forget(backends::RungPut& put) {
-  {
-    const std::lock_guard turn(turn_);
-    std::erase(armed_ahead_, &put);
-  }
-  forget(put.posting);
-}
-
-void Engine::forget(const backends::Posting* posting) {
+void Engine::forget(const backends::Posting* posting, const backends::RungPut* put) {
   const std::lock_guard turn(turn_);
+  std::erase(armed_ahead_, put);
   std::erase(puts_, posting);
   credits_.remove(posting);
   watched_.fetch_sub(1);

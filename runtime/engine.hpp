@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one loop that hears doorbells, posts, polls the transports, and serves the sockets. Asleep when there is
-// nothing to do.
+// The engine: one loop that watches doorbells, posts, polls the transports, and serves the sockets. It sleeps when
+// there is nothing to do.
 #pragma once
 
 #include <poll.h>
@@ -19,22 +19,22 @@ namespace sluice::runtime {
 
 class Engine final : public backends::Listener, public device::Helper {
  public:
-  /// What the engine's own thread does besides turns, for whoever owns the sockets.
-  class Desk {
+  /// Serves the sockets, in the engine's own thread between its turns.
+  class SocketService {
    public:
-    virtual ~Desk() = default;
-    /// Adds the sockets to wait for; returns how long at most, -1: no limit.
+    virtual ~SocketService() = default;
+    /// Adds the sockets to wait for; returns how long to wait at most (ms), -1: no limit.
     virtual int prepare(std::vector<pollfd>& sockets) = 0;
-    /// After the sleep, with what it has found out about the sockets.
+    /// Called after the sleep, with the events of the sockets.
     virtual void serve(std::span<const pollfd> sockets) = 0;
   };
 
-  /// Takes from its landing what a GPU's stream waits for.
-  class Taker {
+  /// An end whose progress a GPU's stream can only see if the engine raises a word.
+  class Pollable {
    public:
-    virtual ~Taker() = default;
-    /// In the engine's turn: what has landed.
-    virtual backends::AfterTurn take_landed() = 0;
+    virtual ~Pollable() = default;
+    /// Called in each turn of the engine: raises the word to what has been reached.
+    virtual backends::AfterTurn poll() = 0;
   };
 
   struct Options {
@@ -44,7 +44,7 @@ class Engine final : public backends::Listener, public device::Helper {
     std::shared_ptr<const base::Waker> bell = nullptr;
   };
 
-  Engine(Desk& desk, Options options);
+  Engine(SocketService& service, Options options);
   ~Engine() override;
 
   /// `track`: in the timeline.
@@ -52,28 +52,29 @@ class Engine final : public backends::Listener, public device::Helper {
   /// Ends the engine's thread. Idempotent; not from that thread.
   void stop();
 
-  /// From now on polled. Before `start`.
+  /// From now on the engine polls the transport. Call it before `start`.
   void add(backends::Transport& transport) { transports_.push_back(&transport); }
-  /// Hears its bell from now on; until `forget` has returned.
+  /// Watches the put's bell from now on, until `forget` has returned.
   void watch(backends::RungPut& put) { watch(put.bell(), put.posting); }
-  /// The same for credits of so many slots, which may leave a little later. `landed`: what has arrived in them.
+  /// Like `watch`, for the credits of `depth` slots, which may leave a little later. `landed`: the last epoch that has
+  /// arrived.
   void watch_credits(backends::RungPut& put, int depth, const base::Word& landed);
-  void forget(backends::RungPut& put);
-  void watch(Taker& taker);
-  void forget(Taker& taker);
+  void forget(backends::RungPut& put) { forget(put.posting, &put); }
+  void watch(Pollable& end);
+  void forget(Pollable& end);
   void watch(backends::EngineAccess& access) { watch(access.bell(), &access); }
   void forget(backends::EngineAccess& access) { forget(static_cast<backends::Posting*>(&access)); }
-  /// The put listens to `bell` from the next epoch on. Nothing of it is outstanding.
+  /// From the next epoch on, `bell` fires the put. Call it while no epoch is outstanding.
   void move(backends::RungPut& put, const std::shared_ptr<backends::Doorbell>& bell, std::uint64_t epochs);
 
-  /// The put is enqueued on streams of the driver's GPUs from now on: what is not the engine's to post it arms in its
-  /// turns. Nothing of it is outstanding.
+  /// From now on the put is enqueued on streams of the driver's GPUs: unless the engine posts it, the engine arms it in
+  /// its turns. Call it while no epoch is outstanding.
   void reach(backends::RungPut& put, device::Driver& driver);
 
-  /// Kernels ring its bell from now on (see RungPut): likewise.
+  /// Like `reach`, for a bell that kernels ring from now on (see RungPut).
   void let_kernels_ring(backends::RungPut& put, const kernel::Count& epochs);
 
-  /// For who waits: null while no turn can move anything.
+  /// Lets a waiting thread take turns; null while no turn can move anything.
   device::Helper* helper() noexcept { return watched_.load(std::memory_order_acquire) > 0 ? this : nullptr; }
 
   /// Makes the engine's thread look around.
@@ -83,9 +84,9 @@ class Engine final : public backends::Listener, public device::Helper {
   void look() noexcept override;
 
  private:
-  /// `posting`: what is to be posted when the bell is rung; null: nothing is.
+  /// `posting`: posted when the bell is rung; null: the bell only wakes the engine.
   void watch(backends::Doorbell& bell, backends::Posting* posting);
-  void forget(const backends::Posting* posting);
+  void forget(const backends::Posting* posting, const backends::RungPut* put = nullptr);
   void arm_ahead(backends::RungPut& put);
   void loop(base::trace::Track track);
   void helped() noexcept;
@@ -100,7 +101,7 @@ class Engine final : public backends::Listener, public device::Helper {
   void set_alarm() noexcept;
   void pause() const;
 
-  Desk& desk_;
+  SocketService& service_;
   Options options_;
   std::shared_ptr<const base::Waker> bell_;
   base::Fd alarm_;
@@ -113,7 +114,7 @@ class Engine final : public backends::Listener, public device::Helper {
   // thread leaves the work to them, and sleeps until an alarm that they keep putting off: two threads that poll for one
   // another on one core slow both down.
   std::mutex turn_;
-  std::atomic<bool> again_{false};    // a bell was rung while somebody else had the turn
+  std::atomic<bool> again_{false};    // a bell was rung while another thread had the turn
   std::atomic<bool> listens_{false};  // to words that a GPU's stream or kernel will change
   std::atomic<backends::AfterTurn> left_{backends::AfterTurn::nothing};  // after the last turn
   std::atomic<base::Clock::time_point> quiet_since_{};                   // words alone have been left since then
@@ -125,7 +126,7 @@ class Engine final : public backends::Listener, public device::Helper {
   std::vector<backends::Transport*> transports_;
   std::vector<backends::Posting*> puts_;
   std::vector<backends::RungPut*> armed_ahead_;
-  std::vector<Taker*> takers_;
+  std::vector<Pollable*> ends_;
   Credits credits_;
 };
 

@@ -13,7 +13,7 @@ namespace sluice::runtime {
 
 class Epochs {
  public:
-  /// The last one that was enqueued. Where kernels count: the last one that has begun for good.
+  /// The last enqueued epoch. If kernels count: the last one that began for good.
   std::uint64_t last() const noexcept {
     const kernel::Count* const count = by_kernels_.load(std::memory_order_acquire);
     return count == nullptr ? by_host() : kernel::load_acquire(count->entered);
@@ -25,15 +25,15 @@ class Epochs {
   }
   std::uint64_t by_host() const noexcept { return by_host_.load(std::memory_order_relaxed); }
 
-  /// By the host, in order. The fence is against the engine, which shuts the end and then looks at the epoch: one of
-  /// the two sees the other.
+  /// Called by the host, in order. The fence pairs with the engine, which shuts the end and then reads the epoch: one
+  /// of the two sees the other.
   void enqueue(std::uint64_t epoch) noexcept {
     by_host_.store(epoch, std::memory_order_relaxed);
     base::light_fence();
   }
   void withdraw(std::uint64_t epoch) noexcept { by_host_.store(epoch - 1, std::memory_order_relaxed); }
 
-  /// Kernels count from now on, from where the host is.
+  /// From now on kernels count, beginning at the host's epoch.
   void let_kernels_count(kernel::Count& count) noexcept {
     count.begun = count.entered = by_host();
     count.held = kernel::kOpen;
@@ -58,7 +58,7 @@ class Epochs {
     const kernel::Count* const count = by_kernels_;
     return count == nullptr || kernel::load_acquire(count->eager) >= count->launched;
   }
-  /// Once closed: it is known for good which epochs have begun.
+  /// True if it is known for good which epochs have begun. For an end that is closed.
   bool is_decided() const noexcept {
     kernel::Count* const count = by_kernels_;
     return count == nullptr || kernel::is_decided(*count);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/error.hpp>
 
+#include <iterator>
+
 namespace sluice {
 namespace {
 
@@ -17,18 +19,10 @@ std::string line(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, 
 }  // namespace
 
 const char* name(Code code) noexcept {
-  switch (code) {
-    case Code::bad_argument: return "bad_argument";
-    case Code::mismatch: return "mismatch";
-    case Code::misuse: return "misuse";
-    case Code::timeout: return "timeout";
-    case Code::peer_lost: return "peer_lost";
-    case Code::transport: return "transport";
-    case Code::unsupported: return "unsupported";
-    case Code::out_of_resources: return "out_of_resources";
-    case Code::aborted: return "aborted";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"bad_argument", "mismatch",    "misuse",           "timeout", "peer_lost",
+                                    "transport",    "unsupported", "out_of_resources", "aborted"};
+  const auto index = static_cast<std::size_t>(code);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 Error::Error(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, const std::string& what)

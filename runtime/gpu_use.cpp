@@ -8,8 +8,8 @@
 namespace sluice::runtime {
 namespace {
 
-/// While nothing of ours is parked yet, which the driver would wait for. Whoever needs the kernels hears why there are
-/// none: that is everybody where kernels wait.
+/// Loads them now, while no stream of ours is parked: the driver would wait for a parked stream. Only where kernels
+/// wait are they needed in any case, and an error.
 void load_kernels(device::Driver& driver, int gpu) {
   try {
     driver.load_kernels(gpu);
@@ -19,7 +19,7 @@ void load_kernels(device::Driver& driver, int gpu) {
   }
 }
 
-/// The driver is asked through this stream whether the GPU is lost.
+/// Opens the stream by which the driver is queried whether the GPU is lost.
 void open_own_stream(device::Driver& driver, int gpu) {
   try {
     (void)driver.own_stream(gpu);
@@ -34,22 +34,18 @@ void reach_progress(device::Driver& driver, base::Word& word) {
   device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
 }
 
+OwnedProgress progress_for(device::Driver& driver) {
+  OwnedProgress progress(&base::take_progress());
+  progress->parking.silence();
+  reach_progress(driver, progress->word);
+  return progress;
+}
+
 GpuUse::GpuUse(device::Driver& driver, int gpu, const backends::RungPut* rung)
     : driver_(driver), gpu_(gpu), rung_(rung) {
   load_kernels(driver, gpu);
   open_own_stream(driver, gpu);
-  if (rung == nullptr) return;
-  marks_ = &base::take_progress();
-  try {
-    reach_progress(driver, marks_->word);
-  } catch (...) {
-    base::give_back(*marks_);
-    throw;
-  }
-}
-
-GpuUse::~GpuUse() {
-  if (marks_ != nullptr) base::give_back(*marks_);
+  if (rung != nullptr) marks_ = progress_for(driver);
 }
 
 bool GpuUse::reach_slots(const device::Extent& memory, std::string& why_not) {
@@ -82,24 +78,23 @@ void GpuUse::firing_refused(Stream stream, base::Word& done, std::uint64_t last)
     return;
   }
   mark_behind(stream);
-  ring_refused_ = true;  // behind the mark, which is looked for from now on
+  ring_refused_ = true;  // after the mark, which `fired` waits for from now on
 }
 
 bool GpuUse::fired(std::uint64_t last, const base::Word& done) const noexcept {
   const bool refused = ring_refused_;
   if (lost_ && rung_ == nullptr) return true;
   if (!marks_passed()) return false;
-  // The stream has passed: what it has not rung for by now it never will, and whoever hears the bell says what has
-  // completed.
+  // The stream has completed its work: a ring that is missing now will never happen, and `done` counts the others.
   if (refused) last = std::min(last, rung_->epoch_of(rung_->bell().rung()));
   return done.value.load(std::memory_order_acquire) + refused_ >= last;
 }
 
-/// Nobody hears of work that a GPU does not do any more.
+/// Work that a lost GPU does not do completes in no other way.
 bool GpuUse::look_for_loss(base::Clock::time_point now) noexcept {
   constexpr auto kEvery = std::chrono::milliseconds(1);
-  if (lost_ || now < ask_at_) return false;
-  ask_at_ = now + kEvery;
+  if (lost_ || now < next_query_) return false;
+  next_query_ = now + kEvery;
   return driver_.lost(gpu_);
 }
 

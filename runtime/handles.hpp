@@ -11,22 +11,20 @@
 
 namespace sluice::detail {
 
-/// What an empty or moved-from handle throws.
+/// Thrown by an empty or moved-from handle.
 [[noreturn]] inline void throw_empty() { throw Error(Code::misuse, -1, -1, 0, 0, "the handle is empty"); }
 
-/// For the verbs of channels, which find a fork by themselves (ChannelEnd::bind).
+/// For the verbs of channels, which detect a fork themselves (ChannelEnd::bind).
 template <class Pointer>
 auto& not_empty(const Pointer& core) {
   if (core == nullptr) throw_empty();
   return *core;
 }
 
-[[noreturn]] inline void throw_forked() { throw Error(Code::misuse, -1, -1, 0, 0, base::kForked); }
-
 /// For all other calls: also in a child of fork, which may not use what its parent made.
 template <class Pointer>
 auto& usable_here(const Pointer& core) {
-  if (!not_empty(core).origin.here()) throw_forked();
+  if (!not_empty(core).origin.here()) throw Error(Code::misuse, -1, -1, 0, 0, base::kForked);
   return *core;
 }
 

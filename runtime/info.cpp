@@ -22,7 +22,7 @@ namespace {
 
 using base::json_text;
 
-// Empty: there is none.
+/// `null` for an empty text.
 std::string text_or_null(std::string_view text) { return text.empty() ? "null" : json_text(text); }
 
 std::string_view value_of(const base::Variable& variable) {
@@ -32,7 +32,15 @@ std::string_view value_of(const base::Variable& variable) {
 
 using backends::Report;
 
-/// What backends and providers have in common.
+/// The items' JSON, with `separator` between them.
+template <class Range, class ToJson>
+std::string joined(const Range& items, std::string_view separator, ToJson to_json) {
+  std::string json;
+  for (const auto& item : items) json += (json.empty() ? "" : std::string(separator)) + to_json(item);
+  return json;
+}
+
+/// The fields that backends and providers have in common.
 template <class Row>
 std::string json_of_row(const Row& row) {
   return "\"name\": " + json_text(row.name) + ", \"usable\": " + (row.why_not.empty() ? "true" : "false") +
@@ -49,20 +57,17 @@ std::string json_of(const base::Fact& value) {
 }
 
 std::string json_of(const Report::Facts& facts) {
-  std::string json;
-  for (const auto& [name, value] : facts) json += (json.empty() ? "" : ", ") + json_text(name) + ": " + json_of(value);
-  return json;
+  return joined(facts, ", ", [](const auto& fact) { return json_text(fact.first) + ": " + json_of(fact.second); });
 }
+
+std::string object_of(const Report::Facts& facts) { return "{" + json_of(facts) + "}"; }
 
 std::string json_of(const Report& report) {
-  std::string devices;
-  for (const Report::Facts& device : report.devices)
-    devices += (devices.empty() ? "\n      {" : ",\n      {") + json_of(device) + "}";
   return "{" + json_of_row(report) + (report.facts.empty() ? "" : ", ") + json_of(report.facts) + ", \"devices\": [" +
-         devices + "]}";
+         (report.devices.empty() ? "" : "\n      ") + joined(report.devices, ",\n      ", object_of) + "]}";
 }
 
-/// Of all vendors that have a driver here.
+/// The GPUs of all vendors that have a driver here.
 std::vector<base::Facts> gpus() {
   std::vector<base::Facts> all;
   for (device::Driver* driver : device::drivers()) {
@@ -71,29 +76,25 @@ std::vector<base::Facts> gpus() {
   return all;
 }
 
-std::string json_of_gpus() {
-  std::string json;
-  for (const base::Facts& gpu : gpus()) json += (json.empty() ? "\n    {" : ",\n    {") + json_of(gpu) + "}";
-  return json.empty() ? "[]" : "[" + json + "\n  ]";
-}
-
 std::string json_of(const base::Variable& variable) {
   return "{\"name\": " + json_text(variable.name) + ", \"kind\": " + json_text(base::name(variable.kind)) +
          ", \"default\": " + text_or_null(variable.default_value) + ", \"value\": " + text_or_null(value_of(variable)) +
          ", \"meaning\": " + json_text(variable.meaning) + "}";
 }
 
-template <class Range>
-std::string json_list(const Range& items) {
-  std::string json;
-  for (const auto& item : items) json += (json.empty() ? "\n    " : ",\n    ") + json_of(item);
-  return "[" + json + "\n  ]";
+constexpr auto kToJson = [](const auto& item) { return json_of(item); };
+
+template <class Range, class ToJson>
+std::string json_list(const Range& items, ToJson to_json) {
+  return "[\n    " + joined(items, ",\n    ", to_json) + "\n  ]";
 }
 
 std::string as_json() {
-  return "{\n  \"version\": " + json_text(SLUICE_VERSION) + ",\n  \"backends\": " + json_list(backends::backends()) +
-         ",\n  \"gpus\": " + json_of_gpus() + ",\n  \"providers\": " + json_list(backends::reports()) +
-         ",\n  \"variables\": " + json_list(base::variables()) + "\n}\n";
+  return "{\n  \"version\": " + json_text(SLUICE_VERSION) +
+         ",\n  \"backends\": " + json_list(backends::backends(), kToJson) +
+         ",\n  \"gpus\": " + json_list(gpus(), object_of) +
+         ",\n  \"providers\": " + json_list(backends::reports(), kToJson) +
+         ",\n  \"variables\": " + json_list(base::variables(), kToJson) + "\n}\n";
 }
 
 std::string padded(std::string_view text, std::size_t width) {
@@ -102,7 +103,7 @@ std::string padded(std::string_view text, std::size_t width) {
   return column;
 }
 
-/// Adds words to the last of some lines, and goes on in new ones with an indent where that gets too long.
+/// Adds words to the last line, and continues in new, indented lines where that gets too long.
 std::string wrapped(std::string lines, std::string_view words, std::size_t indent) {
   constexpr std::size_t kColumns = 100;
   std::size_t column = lines.size();
@@ -135,7 +136,7 @@ std::string text_of(const base::Fact& value) {
   return text == nullptr ? json_of(value) : *text;
 }
 
-/// What is known.
+/// Leaves out unknown facts.
 std::string text_of(const Report::Facts& facts) {
   std::string text;
   for (const auto& [name, value] : facts) {

@@ -41,7 +41,7 @@ void abandon(std::shared_ptr<ChannelEnd> end) noexcept {
   if (end == nullptr || !end->origin.here() || end->closed()) return;
   std::optional<Timeout> limit;
   if (std::uncaught_exceptions() > 0) {
-    // This rank is on its way out with the channel open: the peer is told that it is lost, and gets a moment to let go.
+    // This rank ends with the channel open: the peer loses it, and gets a moment to release the memory.
     end->leave("rank " + std::to_string(end->opening.rank) + " left with an exception");
     limit = time_to_leave(end->services().limits.connect);
   }
@@ -49,13 +49,9 @@ void abandon(std::shared_ptr<ChannelEnd> end) noexcept {
     end->close(limit);
   } catch (const std::exception& reason) {
     base::log(base::LogLevel::warn, std::string("kept what a channel still uses: ") + reason.what());
-    keep(std::move(end));
+    const std::lock_guard lock(g_kept->mutex);
+    g_kept->until_closed.push_back(std::move(end));
   }
-}
-
-void keep(std::shared_ptr<ChannelEnd> end) {
-  const std::lock_guard lock(g_kept->mutex);
-  g_kept->until_closed.push_back(std::move(end));
 }
 
 void reclaim() {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends that are in use after their handle was destroyed.
+// Ends that streams still use after the handle was destroyed.
 #pragma once
 
 #include <sluice/types.hpp>
 
 #include <memory>
-#include <optional>
 
 namespace sluice::runtime {
 
@@ -18,14 +17,12 @@ Timeout time_to_leave(Timeout most) noexcept;
 /// The thread has opened a channel: `time_to_leave` begins a new deadline.
 void begin_anew() noexcept;
 
-/// Closes the end of a destroyed handle. What cannot be closed in time is kept, and reported.
+/// Closes the end of a destroyed handle. Keeps and logs an end that cannot be closed in time.
 void abandon(std::shared_ptr<ChannelEnd> end) noexcept;
 
-/// Keeps the end until `reclaim` can close it.
-void keep(std::shared_ptr<ChannelEnd> end);
-/// Closes and frees what was kept, as far as nothing uses it any more.
+/// Closes and frees the kept ends that nothing uses any more.
 void reclaim();
-/// Streams may use it to the end of the process.
+/// Keeps the end to the end of the process: streams may use it for that long.
 void keep_for_ever(std::shared_ptr<ChannelEnd> end);
 
 }  // namespace sluice::runtime

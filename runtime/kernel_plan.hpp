@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that is driven by kernels of ours, because it is captured into graphs: what a graph replays cannot be told by
-// the host which epoch it is.
+// A plan that kernels of ours drive, because it is captured into graphs: the host cannot pass a replayed graph the
+// number of its epoch.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,31 @@
 
 namespace sluice::detail {
 
+/// Channels of a plan advance together: their epochs differ by a constant.
+struct PlanOut {
+  std::shared_ptr<SenderCore> core;
+  std::uint64_t first = 0;  ///< epoch before the plan's first start
+};
+struct PlanIn {
+  std::shared_ptr<ReceiverCore> core;
+  std::uint64_t first_wait = 0;
+  std::uint64_t first_release = 0;
+};
+
 class KernelPlan {
  public:
-  /// Makes all ready, once the channels are connected, bound to streams of the driver's GPUs and idle: behind a parked
-  /// stream it would be too late.
-  KernelPlan(device::Driver& driver, std::vector<std::shared_ptr<SenderCore>> out,
-             std::vector<std::shared_ptr<ReceiverCore>> in);
+  /// Prepares all that kernels need, once the channels are connected, bound to streams of the driver's GPUs and idle:
+  /// behind a parked stream it would be too late. Keeps references to the plan's channels.
+  KernelPlan(device::Driver& driver, const std::vector<PlanOut>& outs, const std::vector<PlanIn>& ins);
 
   /// Why kernels cannot drive the plan; empty: they can.
   const std::string& why_not() const noexcept { return why_not_; }
-  /// From now on they do: every epoch is taken from memory that they advance. With the world's mutex.
+  /// From now on kernels drive it: they count every epoch in memory. With the registry's mutex.
   void begin();
-  /// They do.
   bool begun() const noexcept { return begun_; }
 
-  // In the order of the stream. `step`: which start, or wait, it is for whoever uses the slots. `captured`: the stream
-  // captures it. @throws device::GpuError
+  // In the order of the stream. `step`: the number of the start, or wait, by which the user knows the slots.
+  // `captured`: the stream captures it. @throws device::GpuError
   void acquire(Stream stream, std::uint64_t step, bool captured);
   void start(Stream stream, std::uint64_t step, bool captured);
   void wait(Stream stream, std::uint64_t step, bool captured);
@@ -37,13 +46,9 @@ class KernelPlan {
 
  private:
   std::string prepare(device::Driver& driver);
-  template <class Args, class End>
-  Args args(std::span<const End> ends, std::uint64_t step, bool captured) const {
-    return Args{{ends.data(), ends.size(), step, captured ? 0U : 1U}};
-  }
 
-  std::vector<std::shared_ptr<SenderCore>> senders_;
-  std::vector<std::shared_ptr<ReceiverCore>> receivers_;
+  const std::vector<PlanOut>& senders_;
+  const std::vector<PlanIn>& receivers_;
   std::string why_not_;
   std::optional<device::Ledger> ledger_;
   std::uint64_t* fault_ = nullptr;

@@ -14,43 +14,58 @@ namespace {
 
 using backends::RungPut;
 
-/// Puts that can be fired by one bell get one. Returns the bells.
-std::vector<std::shared_ptr<backends::Doorbell>> fuse(runtime::Engine& engine,
-                                                      const std::vector<std::pair<RungPut*, std::uint64_t>>& puts) {
+using Bells = std::vector<std::shared_ptr<backends::Doorbell>>;
+
+/// Puts that can share a bell get one. Returns the bells. `first`: the epoch of each before the plan's first.
+template <class Row>
+Bells fuse(runtime::Engine& engine, const std::vector<Row>& rows, std::uint64_t Row::*first) {
   std::map<const void*, std::shared_ptr<backends::Doorbell>> bells;
-  for (const auto& [put, epochs] : puts) {
+  for (const Row& row : rows) {
+    RungPut* const put = row.core->rung();
+    if (put == nullptr) continue;
     auto& bell = bells[put->bell_kind()];
     if (bell == nullptr) bell = put->new_bell();
-    engine.move(*put, bell, epochs);
+    engine.move(*put, bell, row.*first);
   }
-  std::vector<std::shared_ptr<backends::Doorbell>> all;
+  Bells all;
   for (auto& [kind, bell] : bells) all.push_back(std::move(bell));
   return all;
 }
 
-/// On a GPU's stream bells stay apart: kernels come to each when its credit has come. They are written in one operation
-/// all the same, where the stream itself can write them.
-bool may_share(const RungPut* put, Stream stream) { return put != nullptr && !device::of_gpu(stream); }
-
-/// It is fired by a bell of the plan's.
+/// A bell of the plan fires it.
 bool is_fused(const RungPut* put) { return put != nullptr && put->shared(); }
+
+/// The put, or the credit, of `epoch`; if a bell of the plan fires it, this only arms it.
+void fire(device::Lane lane, runtime::ChannelEnd& end, std::uint64_t epoch, backends::Range part) {
+  if (!is_fused(end.rung())) return end.enqueue(lane, epoch, part);
+  end.await_armable(lane, epoch);
+  end.rung()->arm(epoch, part);
+}
+
+/// `work` as a slice of the timeline.
+template <class F>
+void as_slice(device::Lane lane, const char* name, F work) {
+  if (!base::trace::on()) [[likely]]
+    return work();
+  device::trace_slice(lane, name, {}, 0, 0, base::trace::Arrow::none, work);
+}
 
 }  // namespace
 
 PlanCore::~PlanCore() {
-  if (committed_) return;  // its channels were driven by it alone, and can only be closed
-  for (const auto& out : out_) out.core->leave_plan();
-  for (const auto& in : in_) in.core->leave_plan();
+  if (committed_) return;  // only the plan drove its channels: now they can only be closed
+  for (auto* end : ends_) end->leave_plan();
 }
 
 void PlanCore::check_adding() const {
   if (committed_) throw misuse("the plan is committed: no channel can be added");
 }
 
-void PlanCore::join(runtime::ChannelEnd& end) const {
+void PlanCore::join(runtime::ChannelEnd& end) {
   check_adding();
   if (&end.services() != services_.get()) throw misuse("the channel belongs to another context than the plan");
   end.join_plan();
+  ends_.push_back(&end);
 }
 
 void PlanCore::add(const std::shared_ptr<SenderCore>& sender) {
@@ -68,35 +83,28 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
   device::check_supported(stream, rank_);
   const Timeout stated = timeout.value_or(services_->limits.connect);
   base::Limit limit(stated);
-  for (auto& [core, first] : out_) core->wait_connected(limit, stated);
-  for (auto& in : in_) in.core->wait_connected(limit, stated);
-  for (auto& [core, first] : out_) core->complete(limit);
-  for (auto& in : in_) in.core->complete(limit);
-  for (auto& [core, first] : out_) core->check_bindable(stream);
-  for (auto& in : in_) in.core->check_bindable(stream);
+  for (auto* end : ends_) end->wait_connected(limit, stated);
+  for (auto* end : ends_) end->complete(limit);
+  for (auto* end : ends_) end->check_bindable(stream);
   if (device::of_gpu(stream)) {
-    for (auto& [core, first] : out_) core->bind_to_gpu(stream);
-    for (auto& in : in_) in.core->bind_to_gpu(stream);
+    for (auto* end : ends_) end->bind_to_gpu(stream);
   }
   // From here on nothing throws: a commit that failed may be tried again.
-  // One kernel does all small puts, whose signals wait for no large ones then.
   if (device::of_gpu(stream)) {
+    // Small puts come first: one kernel does them all, and their signals then wait for no large put.
     std::stable_sort(out_.begin(), out_.end(),
-                     [](const Out& a, const Out& b) { return a.core->slot_bytes < b.core->slot_bytes; });
+                     [](const PlanOut& a, const PlanOut& b) { return a.core->slot_bytes < b.core->slot_bytes; });
   }
-  for (auto& out : out_) {
-    out.core->drive_by_plan();
-    out.first = out.core->epoch();
-  }
+  for (auto* end : ends_) end->drive_by_plan();
+  for (auto& out : out_) out.first = out.core->epoch();
   for (auto& in : in_) {
-    in.core->drive_by_plan();
     in.first_wait = in.core->epoch();
     in.first_release = in.core->released();
   }
-  share_bells(stream);
   if (device::of_gpu(stream)) {
-    reach_bells(*device::driver(stream.kind()));
     prepare_kernels(stream);
+  } else {
+    share_bells();
   }
   stream_ = stream;
   committed_ = true;
@@ -105,45 +113,25 @@ void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
 /// A plan fails as a whole.
 void PlanCore::fail_if_stopped(device::Lane lane) noexcept {
   if (lane.host == nullptr || lane.host->stopped_by() == nullptr) return;
-  for (const auto& out : out_) out.core->fail_if_stopped(lane);
-  for (const auto& in : in_) in.core->fail_if_stopped(lane);
+  for (auto* end : ends_) end->fail_if_stopped(lane);
 }
 
-void PlanCore::share_bells(Stream stream) {
-  std::vector<std::pair<RungPut*, std::uint64_t>> puts;
-  std::vector<std::pair<RungPut*, std::uint64_t>> credits;
-  for (const auto& out : out_) {
-    if (may_share(out.core->rung(), stream)) puts.emplace_back(out.core->rung(), out.first);
-  }
-  for (const auto& in : in_) {
-    if (may_share(in.core->rung(), stream)) credits.emplace_back(in.core->rung(), in.first_release);
-  }
-  put_bells_ = fuse(services_->engine, puts);
-  credit_bells_ = fuse(services_->engine, credits);
-}
-
-void PlanCore::reach_bells(device::Driver& driver) {
-  try {
-    for (const auto& bell : put_bells_) bell->reach_from(driver);
-    for (const auto& bell : credit_bells_) bell->reach_from(driver);
-  } catch (const device::GpuError& reason) {
-    throw Error(Code::out_of_resources, rank_, -1, 0, 0, reason.what());
-  }
+/// On a GPU's stream bells stay apart: kernels ring each after its own credit. If the stream itself can write the
+/// bells, it still writes them in one operation.
+void PlanCore::share_bells() {
+  put_bells_ = fuse(services_->engine, out_, &PlanOut::first);
+  credit_bells_ = fuse(services_->engine, in_, &PlanIn::first_release);
 }
 
 void PlanCore::prepare_kernels(Stream stream) {
   device::Driver& driver = *device::driver(stream.kind());
-  std::vector<std::shared_ptr<SenderCore>> senders;
-  std::vector<std::shared_ptr<ReceiverCore>> receivers;
-  for (const auto& out : out_) senders.push_back(out.core);
-  for (const auto& in : in_) receivers.push_back(in.core);
   gpu_ = driver.device_of(stream.handle());
   const device::OnDevice current(driver, gpu_);
-  kernels_ = std::make_unique<KernelPlan>(driver, std::move(senders), std::move(receivers));
+  kernels_ = std::make_unique<KernelPlan>(driver, out_, in_);
 }
 
 /// A stream may begin to capture, or have ended, since it was last used.
-void PlanCore::look_at_capture(std::uint64_t now) {
+void PlanCore::update_capture(std::uint64_t now) {
   if (now == capture_) return;
   if (std::exchange(capture_, 0) != 0) end_capture();
   if (now == 0) return;
@@ -152,19 +140,18 @@ void PlanCore::look_at_capture(std::uint64_t now) {
   capture_ = now;
 }
 
-/// What was captured must leave every channel at the slot where it finds it.
+/// A captured graph must leave every channel at the slot where it finds it.
 void PlanCore::end_capture() {
   const Counts captured{counts_.starts - at_capture_.starts, counts_.waits - at_capture_.waits,
                         counts_.releases - at_capture_.releases};
   counts_ = at_capture_;
-  const auto check = [&](const runtime::ChannelEnd& end, std::uint64_t epochs) {
-    if (epochs % end.depth() == 0) return;
-    end.misuse(end.epoch(), "the graph that was captured last must not be launched: it moves a channel of " +
-                                std::to_string(end.opening.options.depth) + " slots on by " + std::to_string(epochs) +
-                                ", and a replay would find another slot than was captured");
-  };
-  for (const auto& out : out_) check(*out.core, captured.starts);
-  for (const auto& in : in_) check(*in.core, captured.waits);
+  for (const auto* end : ends_) {
+    const std::uint64_t epochs = end->sends() ? captured.starts : captured.waits;
+    if (epochs % end->depth() == 0) continue;
+    end->misuse(end->epoch(), "the graph that was captured last must not be launched: it moves a channel of " +
+                                  std::to_string(end->depth()) + " slots on by " + std::to_string(epochs) +
+                                  ", and a replay would find another slot than was captured");
+  }
 }
 
 void PlanCore::let_kernels_drive() {
@@ -175,7 +162,7 @@ void PlanCore::let_kernels_drive() {
   kernels_->begin();
 }
 
-/// As far as the host knows: what kernels have not begun yet is not counted.
+/// The host checks what it can: it does not count epochs that kernels have yet to begin.
 void PlanCore::check_for_kernels(const runtime::ChannelEnd& end) const {
   end.check_driven();
   if (capture_ == 0) end.check_next();
@@ -191,7 +178,7 @@ void PlanCore::check_stream(Stream stream) {
     throw misuse("the stream is of GPU " + std::to_string(now.device) + ", and the plan is used with streams of GPU " +
                  std::to_string(gpu_));
   }
-  look_at_capture(now.capture);
+  update_capture(now.capture);
 }
 
 device::StreamState PlanCore::state_of(Stream stream) {
@@ -207,8 +194,7 @@ device::StreamState PlanCore::state_of(Stream stream) {
 
 void PlanCore::check_failures(Stream stream) const {
   if (stream.kind() == Stream::Kind::host) return;
-  for (const auto& out : out_) out.core->check();
-  for (const auto& in : in_) in.core->check();
+  for (auto* end : ends_) end->check();
 }
 
 void PlanCore::acquire(Stream stream) {
@@ -222,9 +208,7 @@ void PlanCore::acquire(Stream stream) {
       if (core->rung() != nullptr && epoch > core->depth()) core->await_source(lane, epoch);
     }
   };
-  issue(stream, work, [&] {
-    for (const auto& out : out_) out.core->acquire_refused(stream);
-  });
+  issue(stream, work, out_, &SenderCore::acquire_refused);
   check_failures(stream);
 }
 
@@ -238,50 +222,34 @@ void PlanCore::start(Stream stream) {
   for (auto& [core, first] : out_) core->count_for_plan();
   const std::uint64_t start = ++counts_.starts;
   for (auto& [core, first] : out_) core->announce(core->epoch(), core->whole());
-  const auto work = [this, start](device::Lane lane) { fire(lane, start); };
-  issue(stream, work, [&] {
-    for (const auto& out : out_) out.core->put_refused(stream);
-  });
+  const auto work = [this, start](device::Lane lane) {
+    as_slice(lane, "wait for credits", [&] { await_credits(lane, start); });
+    as_slice(lane, "start", [&] { put_all(lane, start); });
+  };
+  issue(stream, work, out_, &SenderCore::put_refused);
   check_failures(stream);
 }
 
-void PlanCore::fire(device::Lane lane, std::uint64_t start) {
-  const std::span<const Out> outs(out_);
-  if (!base::trace::on()) [[likely]] {
-    await_credits(lane, outs, start);
-    return put_all(lane, outs, start);
-  }
-  using base::trace::Arrow;
-  device::trace_slice(lane, "wait for credits", {}, 0, 0, Arrow::none, [=, this] { await_credits(lane, outs, start); });
-  device::trace_slice(lane, "start", {}, 0, 0, Arrow::none, [=, this] { put_all(lane, outs, start); });
-}
-
-/// On a GPU's stream all in one operation. Else each put waits for its own.
-void PlanCore::await_credits(device::Lane lane, std::span<const Out> outs, std::uint64_t start) {
+/// On a GPU's stream in one operation. Elsewhere each put waits for its own credit.
+void PlanCore::await_credits(device::Lane lane, std::uint64_t start) {
   if (lane.gpu == nullptr) return;
-  for (const auto& [core, first] : outs) core->await_credit(lane, first + start);
+  for (const auto& [core, first] : out_) core->await_credit(lane, first + start);
 }
 
-void PlanCore::put_all(device::Lane lane, std::span<const Out> outs, std::uint64_t start) {
-  for (const auto& [core, first] : outs) {
+void PlanCore::put_all(device::Lane lane, std::uint64_t start) {
+  for (const auto& [core, first] : out_) {
     const std::uint64_t epoch = first + start;
     core->fail_if_stopped(lane);
     if (lane.gpu == nullptr) core->await_credit(lane, epoch);
     core->report_failure(lane);
     if (!base::trace::on()) [[likely]] {
-      put(lane, *core, epoch);
+      fire(lane, *core, epoch, core->whole());
     } else {
       device::trace_slice(lane, "put", core->traced, epoch, core->slot_bytes, base::trace::Arrow::begins,
-                          [lane, core = core.get(), epoch] { put(lane, *core, epoch); });
+                          [lane, core = core.get(), epoch] { fire(lane, *core, epoch, core->whole()); });
     }
   }
   for (auto& bell : put_bells_) bell->ring(lane);
-}
-
-void PlanCore::put(device::Lane lane, SenderCore& core, std::uint64_t epoch) {
-  if (!is_fused(core.rung())) return core.enqueue(lane, epoch, core.whole());
-  core.await_armable(lane, epoch);
-  core.rung()->arm(epoch, core.whole());
 }
 
 void PlanCore::wait(Stream stream) {
@@ -294,49 +262,37 @@ void PlanCore::wait(Stream stream) {
   for (auto& in : in_) in.core->count_for_plan();
   const std::uint64_t wait = ++counts_.waits;
   const auto work = [this, wait](device::Lane lane) {
-    const auto land_all = [this, lane, wait] {
+    as_slice(lane, "wait for all", [&] {
       for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
-    };
-    if (!base::trace::on()) [[likely]]
-      return land_all();
-    device::trace_slice(lane, "wait for all", {}, 0, 0, base::trace::Arrow::none, land_all);
+    });
   };
-  issue(stream, work, [&] {
-    for (const auto& in : in_) in.core->wait_refused(stream);
-  });
+  issue(stream, work, in_, &ReceiverCore::wait_refused);
   check_failures(stream);
 }
 
 void PlanCore::release(Stream stream) {
   check_stream(stream);
   for (auto& in : in_) in.core->check_driven();
-  if (kernels_drive()) {  // which look whether there was a wait
+  if (kernels_drive()) {  // they check themselves that there was a wait
     ++counts_.releases;
     return launch(stream, "release all", [&] { kernels_->release(stream, capture_ != 0); });
   }
   if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
-  const auto work = [this, release](device::Lane lane) { give_back(lane, release); };
-  issue(stream, work, [&] {
-    for (const auto& in : in_) in.core->release_refused(stream);
-  });
+  const auto work = [this, release](device::Lane lane) {
+    as_slice(lane, "release all", [&] { release_all(lane, release); });
+  };
+  issue(stream, work, in_, &ReceiverCore::release_refused);
 }
 
-void PlanCore::give_back(device::Lane lane, std::uint64_t release) {
-  if (!base::trace::on()) [[likely]]
-    return give_back_all(lane, release);
-  device::trace_slice(lane, "release all", {}, 0, 0, base::trace::Arrow::none,
-                      [this, lane, release] { give_back_all(lane, release); });
-}
-
-void PlanCore::give_back_all(device::Lane lane, std::uint64_t release) {
+void PlanCore::release_all(device::Lane lane, std::uint64_t release) {
   for (auto& in : in_) {
-    if (!is_fused(in.core->rung())) {
-      in.core->give_back(lane, in.first_release + release);
+    const std::uint64_t epoch = in.first_release + release;
+    if (is_fused(in.core->rung())) {
+      fire(lane, *in.core, epoch, {});
     } else {
-      in.core->await_armable(lane, in.first_release + release);
-      in.core->rung()->arm(in.first_release + release, {});
+      in.core->give_back(lane, epoch);
     }
   }
   for (auto& bell : credit_bells_) bell->ring(lane);
@@ -365,14 +321,15 @@ std::string PlanCore::describe() const {
            "driven by kernels, since it was captured: they copy, write words and wait for them; what a NIC fires is "
            "armed ahead";
   const bool by_kernels = device::of_gpu(stream_) && device::words_by_kernels();
-  const auto by_stream =
-      std::count_if(out_.begin(), out_.end(), [](const auto& out) { return out.core->rung() == nullptr; });
-  const auto own = std::count_if(out_.begin(), out_.end(), [](const auto& out) {
-    return out.core->rung() != nullptr && !is_fused(out.core->rung());
-  });
-  return text + "a start: " + std::to_string(by_stream) + " puts by the stream itself, " +
-         std::to_string(out_.size() - static_cast<std::size_t>(by_stream)) + " more behind " +
-         std::to_string(put_bells_.size() + static_cast<std::size_t>(own)) + " doorbells; " +
+  std::size_t rung = 0;
+  std::size_t bells = put_bells_.size();
+  for (const auto& out : out_) {
+    if (out.core->rung() == nullptr) continue;
+    ++rung;
+    bells += is_fused(out.core->rung()) ? 0 : 1;
+  }
+  return text + "a start: " + std::to_string(out_.size() - rung) + " puts by the stream itself, " +
+         std::to_string(rung) + " more behind " + std::to_string(bells) + " doorbells; " +
          (device::of_gpu(stream_) ? "each " + std::to_string(device::OperateArgs::kMost) + " of its words are " : "") +
          "queued as one " + (by_kernels ? "kernel" : "stream operation") +
          (device::of_gpu(stream_) ? ", as are those of a wait for all " : ", as is a wait for all ") +

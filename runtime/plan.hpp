@@ -4,7 +4,6 @@
 #include <sluice/plan.hpp>
 
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -34,81 +33,68 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   const base::Origin origin;
 
  private:
-  /// Channels that advance together: their epochs differ by a constant.
-  struct Out {
-    std::shared_ptr<SenderCore> core;
-    std::uint64_t first = 0;  ///< epoch before the plan's first start
-  };
-  struct In {
-    std::shared_ptr<ReceiverCore> core;
-    std::uint64_t first_wait = 0;
-    std::uint64_t first_release = 0;
-  };
-
   Error misuse(const std::string& what) const { return {Code::misuse, rank_, -1, 0, 0, what}; }
   void check_adding() const;
-  void join(runtime::ChannelEnd& end) const;
+  void join(runtime::ChannelEnd& end);
   void check_stream(Stream stream);
   device::StreamState state_of(Stream stream);
-  void look_at_capture(std::uint64_t now);
+  void update_capture(std::uint64_t now);
   void end_capture();
   void let_kernels_drive();
   bool kernels_drive() const noexcept { return kernels_ != nullptr && kernels_->begun(); }
   void check_failures(Stream stream) const;
   void fail_if_stopped(device::Lane lane) noexcept;
-  void share_bells(Stream stream);
+  void share_bells();
   void check_for_kernels(const runtime::ChannelEnd& end) const;
-  void reach_bells(device::Driver& driver);
   void prepare_kernels(Stream stream);
-  /// As device::in_order; work that a host stream still has keeps the plan alive. `refused`: see `launch`.
-  template <class F, class Refused>
-  void issue(Stream stream, F work, Refused refused) {
+  /// Like device::in_order; work that a host stream still has to do keeps the plan alive. If the driver refuses it,
+  /// then `refused` of each row's end makes sure that nothing waits for it.
+  template <class F, class Row, class Core>
+  void issue(Stream stream, F work, const std::vector<Row>& rows, void (Core::*refused)(Stream) noexcept) {
     if (stream.kind() == Stream::Kind::program_order) {
       work(device::Lane{});
-    } else if (device::of_gpu(stream)) {
-      launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); }, refused);
-    } else {
+    } else if (!device::of_gpu(stream)) {
       device::in_order(stream, [self = shared_from_this(), work](device::Lane lane) mutable {
         self->fail_if_stopped(lane);
         work(lane);
       });
+    } else if (!launch([&] { device::on_gpu(device::GpuCall(stream, gpu_), std::move(work)); })) {
+      for (const Row& row : rows) ((*row.core).*refused)(stream);
     }
   }
-  /// What the driver refuses fails all channels, unless it was only to be captured, and will never happen: `refused`
-  /// sees to it that it is not waited for.
-  template <class F, class Refused>
-  void launch(F work, Refused refused) {
+  /// Work that the driver refuses fails all channels. If the stream captures, the work was not to run at all, and only
+  /// the graph is lost. Returns whether the driver took it.
+  template <class F>
+  bool launch(F work) {
     try {
       work();
+      return true;
     } catch (const device::GpuError& reason) {
       if (capture_ != 0) throw misuse(std::string("the graph that is captured must not be launched: ") + reason.what());
-      for (const auto& out : out_) out.core->fail(Code::transport, reason.what());
-      for (const auto& in : in_) in.core->fail(Code::transport, reason.what());
-      refused();
+      for (auto* end : ends_) end->fail(Code::transport, reason.what());
+      return false;
     }
   }
-  /// The same for kernels, which count what the stream was given of them.
+  /// For kernels, which themselves count what the stream was given of them.
   template <class F>
   void launch(Stream stream, const char* name, F work) {
-    launch([&] { device::traced(stream, gpu_, name, std::move(work)); }, [] {});
+    (void)launch([&] { device::traced(stream, gpu_, name, std::move(work)); });
   }
-  void fire(device::Lane lane, std::uint64_t start);
-  void await_credits(device::Lane lane, std::span<const Out> outs, std::uint64_t start);
-  void put_all(device::Lane lane, std::span<const Out> outs, std::uint64_t start);
-  static void put(device::Lane lane, SenderCore& core, std::uint64_t epoch);
-  void give_back(device::Lane lane, std::uint64_t release);
-  void give_back_all(device::Lane lane, std::uint64_t release);
+  void await_credits(device::Lane lane, std::uint64_t start);
+  void put_all(device::Lane lane, std::uint64_t start);
+  void release_all(device::Lane lane, std::uint64_t release);
 
   std::shared_ptr<const runtime::Services> services_;
   Rank rank_;
   bool committed_ = false;
   Stream stream_;  // of this kind
-  int gpu_ = 0;    // and of this GPU, where it is a GPU's
-  std::vector<Out> out_;
-  std::vector<In> in_;
+  int gpu_ = 0;    // and of this GPU, if it is a GPU's
+  std::vector<PlanOut> out_;
+  std::vector<PlanIn> in_;
+  std::vector<runtime::ChannelEnd*> ends_;  // of both
   std::vector<std::shared_ptr<backends::Doorbell>> put_bells_;
   std::vector<std::shared_ptr<backends::Doorbell>> credit_bells_;
-  /// As far as the host knows: once the plan was captured that is right modulo the slots of every channel.
+  /// The host's counts: after the plan was captured they are right modulo the slots of every channel.
   struct Counts {
     std::uint64_t starts = 0;
     std::uint64_t waits = 0;

@@ -10,37 +10,25 @@
 
 namespace sluice::detail {
 
-using runtime::Final;
-
 ReceiverCore::~ReceiverCore() {
-  stop_taking();
-  if (taken_ != nullptr) base::give_back(*taken_);
-  if (brought_ != nullptr) base::give_back(*brought_);
-  base::give_back(landed_);
-}
-
-void ReceiverCore::stop_taking() noexcept {
-  if (std::exchange(takes_, false)) services().engine.forget(static_cast<runtime::Engine::Taker&>(*this));
-}
-
-std::string ReceiverCore::why_refused(std::uint64_t epoch) const {
-  return "epoch " + std::to_string(epoch) + " will never come: rank " + std::to_string(opening.peer) +
-         " has closed its end";
+  stop_polling();
+  if (copied_ != nullptr) base::give_back(*copied_);
+  base::give_back(waited_);
 }
 
 std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device::Driver* driver,
                                                   std::uint64_t& fault) {
   kernel::In in{};
   if (stale_ || more_words_.size() + 1 > kernel::In::kMostRails ||
-      (taken_ == nullptr && landing_ && !lands_in_target()))
+      (visible_ == nullptr && landing_ && !lands_in_target()))
     return std::nullopt;
   in.waits = ledger.take<kernel::Count>();
   in.releases = ledger.take<kernel::Count>();
-  in.signals[in.rails++] = runtime::as_kernels_see(taken_ == nullptr ? *word_.word : taken_.load()->word);
-  if (taken_ == nullptr) {
+  in.signals[in.rails++] = runtime::as_kernels_see(visible_ == nullptr ? *word_.word : visible_.load()->word);
+  if (visible_ == nullptr) {
     for (const auto& word : more_words_) in.signals[in.rails++] = runtime::as_kernels_see(*word.word);
   }
-  in.passed = runtime::as_kernels_see(landed_.word);
+  in.passed = runtime::as_kernels_see(waited_.word);
   in.target = opening.memory.data();
   in.slots = depth();
   in.slot_bytes = slot_bytes;
@@ -60,14 +48,8 @@ std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device
   return in;
 }
 
-DeviceReceiver ReceiverCore::on_device(Stream stream) {
-  complete({});
-  return DeviceReceiver(hand_to_kernels(
-      stream, [this](auto&... with) { return by_kernel(with...); }, [this](const auto& in) { let_kernels_wait(in); }));
-}
-
-void ReceiverCore::let_kernels_wait(const kernel::In& in) {
-  if (taken_ != nullptr) have_taken(kNoLimit);
+void ReceiverCore::let_kernels_drive(const kernel::In& in) {
+  if (visible_ != nullptr) request_copies(kNoLimit);
   let_kernels_count(*in.waits, *in.releases, *in.fault);
 }
 
@@ -90,92 +72,79 @@ void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
 }
 
 void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
-  if (lane.gpu != nullptr && taken_ != nullptr) {
-    have_taken(epoch);
-    lane.gpu->wait(taken_.load()->word, epoch);
-    return pass(lane);
+  if (lane.gpu != nullptr && visible_ != nullptr) {
+    request_copies(epoch);
+    lane.gpu->wait(visible_.load()->word, epoch);
+    return count_wait(lane);
   }
   if (epoch > signal_seen_) await_signal(lane, epoch);
   take(epoch);
   report_failure(lane);
-  pass(lane);
+  count_wait(lane);
 }
 
-void ReceiverCore::pass(device::Lane lane) {
-  std::atomic<std::uint64_t>& passed = landed_.word.value;
-  if (lane.gpu != nullptr) return lane.gpu->write(landed_.word, ++given_);
-  passed.store(passed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+void ReceiverCore::count_wait(device::Lane lane) {
+  if (lane.gpu != nullptr) return lane.gpu->write(waited_.word, ++given_waits_);
+  std::atomic<std::uint64_t>& waited = waited_.word.value;
+  waited.store(waited.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
 void ReceiverCore::reach_own(device::Driver& driver) {
-  runtime::reach_progress(driver, done);
-  runtime::reach_progress(driver, landed_.word);
-  if (landing_ == nullptr || lands_in_target() || takes_) return;
-  // How much has landed where is known when it has: a stream that was given its work long before cannot copy it.
+  runtime::reach_progress(driver, waited_.word);
+  if (landing_ == nullptr || lands_in_target() || visible_ != nullptr) return;
+  // A stream cannot copy what landed: it was given its work long before, when it was not known what would land where.
   const auto gpu = slots.memory.driver == nullptr ? std::nullopt : driver.find(slots.memory.data);
   if (gpu) landing_->reach_from(driver);
-  struct GiveBack {
-    void operator()(base::Progress* progress) const noexcept { base::give_back(*progress); }
-  };
-  std::unique_ptr<base::Progress, GiveBack> taken(&base::take_progress());
-  if (brought_ == nullptr) brought_ = &base::take_progress();
-  for (base::Progress* const progress : {taken.get(), brought_.load()}) {
-    progress->word.value.store(epoch());
-    progress->parking.silence();
-    runtime::reach_progress(driver, progress->word);
-  }
-  if (gpu) courier_.emplace(driver, gpu->device, brought_.load()->word);
-  to_take_.store(epoch());
-  taking_.store(epoch());
-  failure_.poisons({&taken->word, &taken->parking, {}});
-  taken_ = taken.release();
-  takes_ = true;
-  services().engine.watch(static_cast<runtime::Engine::Taker&>(*this));
+  if (copied_ == nullptr) copied_ = runtime::progress_for(driver).release();
+  copied_.load()->word.value.store(epoch());
+  if (gpu) courier_.emplace(driver, gpu->device, copied_.load()->word);
+  requested_.store(epoch());
+  started_.store(epoch());
+  let_engine_poll(driver, epoch());
 }
 
-void ReceiverCore::have_taken(std::uint64_t epoch) {
-  to_take_.store(epoch);
+void ReceiverCore::request_copies(std::uint64_t last) {
+  requested_.store(last);
   services().engine.heard(backends::Haste::now);
 }
 
-backends::AfterTurn ReceiverCore::take_landed() {
+backends::AfterTurn ReceiverCore::poll() {
   using backends::AfterTurn;
   if (courier_ && !courier_->has_said()) return AfterTurn::work;
-  const std::uint64_t last = to_take_.load();
-  const std::uint64_t first = taking_.load() + 1;
+  const std::uint64_t last = requested_.load();
+  const std::uint64_t first = started_.load() + 1;
   std::uint64_t next = first;
-  // Nobody reads the slot any more: its release has passed. The peer knew that before, but here nothing says so.
+  // Free once its release has completed. The peer may put before this end learns that.
   const auto is_free = [&] { return next <= depth() || base::reached(done, next - depth()); };
   for (; next <= last && landed(next) && is_free() && !failed(); ++next) {
-    taking_.store(next);  // first: who closes once the end has failed sees that, or is seen here
+    started_.store(next);  // first: either closing after a failure sees this, or this sees the failure
     if (failed_in_order()) {
-      taking_.store(next - 1);
+      started_.store(next - 1);
       break;
     }
-    take_for_stream(next);
+    copy_to_slot(next);
   }
   if (next > first) return AfterTurn::work;
   return next > last || failed() ? AfterTurn::nothing : AfterTurn::words;
 }
 
-void ReceiverCore::take_for_stream(std::uint64_t epoch) {
-  if (courier_) return take_by_courier(epoch);
+void ReceiverCore::copy_to_slot(std::uint64_t epoch) {
+  base::Progress& visible = *visible_.load();
+  if (courier_) {
+    return courier_->give(*this, epoch, [&](device::Lane lane) {
+      landing_->take(lane, *this, epoch);
+      lane.gpu->write(visible.word, epoch);
+    });
+  }
   landing_->take({}, *this, epoch);
-  if (!failed()) base::raise(taken_.load()->word, epoch, taken_.load()->parking);
-  base::raise(brought_.load()->word, epoch, brought_.load()->parking);
-}
-
-void ReceiverCore::take_by_courier(std::uint64_t epoch) {
-  courier_->give(*this, epoch, [&](device::Lane lane) {
-    landing_->take(lane, *this, epoch);
-    lane.gpu->write(taken_.load()->word, epoch);
-  });
+  if (!failed()) base::raise(visible.word, epoch, visible.parking);
+  base::raise(copied_.load()->word, epoch, copied_.load()->parking);
 }
 
 std::uint64_t ReceiverCore::waits_for() const noexcept {
-  const std::uint64_t next = waits_passed() + 1;
-  const base::Progress* const taken = taken_;
-  const bool came = taken == nullptr ? landed(next) : base::reached(taken->word, next);
+  const std::uint64_t next = waits_completed() + 1;
+  const base::Progress* const visible = visible_;
+  const bool came = visible == nullptr ? landed(next) : base::reached(visible->word, next);
   return next <= epoch() && !came ? next : 0;
 }
 
@@ -185,14 +154,9 @@ void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
     return word.word->value.load(std::memory_order_acquire);
   };
   std::uint64_t value = wait(word_);
-  if (value >= base::kPoison) return;  // before it was landed, perhaps
+  if (value >= base::kPoison) return;  // perhaps before the put landed
   for (const auto& word : more_words_) value = std::min(value, wait(word));
   if (value < base::kPoison) signal_seen_ = value;
-}
-
-bool ReceiverCore::landed(std::uint64_t epoch) const noexcept {
-  const auto reached = [&](const backends::Signal& word) { return base::reached(*word.word, epoch); };
-  return reached(word_) && connected() && std::all_of(more_words_.begin(), more_words_.end(), reached);
 }
 
 void ReceiverCore::take(std::uint64_t epoch) {
@@ -218,8 +182,8 @@ void ReceiverCore::release(Stream stream) {
 }
 
 void ReceiverCore::wait_refused(Stream stream) noexcept {
-  given_ = epoch() - refused_waits_ - by_host_;
-  if (!gpu_use()->raise_behind(stream, landed_.word, given_)) ++refused_waits_;
+  given_waits_ = epoch() - refused_waits_ - waited_by_host_;
+  if (!gpu_use()->raise_behind(stream, waited_.word, given_waits_)) ++refused_waits_;
 }
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
@@ -231,20 +195,14 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
                       [this, lane, epoch] { enqueue(lane, epoch, {}); });
 }
 
-void ReceiverCore::complete(std::optional<Timeout> timeout) {
-  base::Limit limit = limit_of(timeout);
-  complete(limit);
-}
-
-void ReceiverCore::complete(base::Limit& limit) {
-  complete_until([this] { return released(); }, limit);
-  if (brought_ == nullptr) return;  // a stream may have seen what was taken before its courier has said that it is over
-  const auto is_over = [this] { return brought() || failed(); };
-  if (!await_in_host(brought_.load()->parking, is_over, limit)) not_drained();
+std::uint64_t ReceiverCore::complete(base::Limit& limit) {
+  const std::uint64_t last = ChannelEnd::complete(limit);
+  if (copied_ == nullptr) return last;  // a stream may see a copy before the courier reports that it has completed
+  const auto ready = [this] { return all_copied() || failed(); };
+  if (!await_in_host(copied_.load()->parking, ready, limit)) not_drained();
   check();
+  return last;
 }
-
-std::optional<Slice> ReceiverCore::test() { return wait_for(Timeout::zero()); }
 
 std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check_free();
@@ -258,52 +216,39 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
     return await_in_host(parking, ready, limit, warning_);
   };
   bool came = in_time(*word_.parking, [&] { return landed(next); });
-  if (came && taken_ != nullptr && landed(next)) {
-    if (to_take_.load() < next) have_taken(next);  // ahead of its wait, which is counted when it is over
-    came = in_time(taken_.load()->parking, [&] { return base::reached(taken_.load()->word, next); });
+  if (came && visible_ != nullptr && landed(next)) {
+    if (requested_.load() < next) request_copies(next);  // before its wait is counted
+    came = in_time(visible_.load()->parking, [&] { return base::reached(visible_.load()->word, next); });
   }
   check();
   if (!came) return std::nullopt;
-  await_connected({});  // the peer may know of this end before this end knows of the peer
+  await_connected({});  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
-  if (taken_ == nullptr) take(next);
-  by_host_.store(by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (visible_ == nullptr) take(next);
+  waited_by_host_.store(waited_by_host_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   check();
   return slot(next, Stream::Kind::host);
 }
 
-void ReceiverCore::on_connect(int) { helper_ = services().engine.helper(); }
-
 bool ReceiverCore::passed() const noexcept {
-  const bool waited = waits_passed() >= epochs_.begun() && brought();
+  const bool waited = waits_completed() >= epochs_.begun() && all_copied();
   return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();
-}
-
-void ReceiverCore::on_peer_closed(const Final& final) noexcept {
-  lower_limit(last_possible(final));
-  base::heavy_fence();
-  word_.parking->wake();  // a host that waits for what will never come
 }
 
 void ReceiverCore::refuse_enqueued() {
   const std::uint64_t last = last_possible(*closing.theirs);
-  if (waits_passed() < last) return;
+  if (waits_completed() < last) return;
   fail(Code::misuse, "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
                          " closed its end after epoch " + std::to_string(last));
-}
-
-bool ReceiverCore::complete_without(const Final& final) {
-  shut_end();
-  return landed(final.wanted);
 }
 
 std::string ReceiverCore::state() const {
   const std::uint64_t signal = word_.word->value.load(std::memory_order_relaxed);
   return "enqueued " + std::to_string(epoch()) + " waits, landed " +
          (signal >= base::kPoison ? "poison" : std::to_string(signal)) +
-         (brought_ == nullptr ? "" : ", copied to the GPU " + std::to_string(brought_.load()->word.value.load())) +
-         ", waited " + std::to_string(waits_passed()) + ", released " + std::to_string(released()) + ", " +
+         (copied_ == nullptr ? "" : ", copied to the GPU " + std::to_string(copied_.load()->word.value.load())) +
+         ", waited " + std::to_string(waits_completed()) + ", released " + std::to_string(released()) + ", " +
          (connected() ? "connected" : "not connected");
 }
 
@@ -326,7 +271,7 @@ Receiver::~Receiver() { runtime::abandon(std::move(core_)); }
 Slice Receiver::wait(Stream stream) { return not_empty(core_).wait(stream); }
 void Receiver::release(Stream stream) { not_empty(core_).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return usable_here(core_).on_device(stream); }
-std::optional<Slice> Receiver::test() { return usable_here(core_).test(); }
+std::optional<Slice> Receiver::test() { return usable_here(core_).wait_for(Timeout::zero()); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return usable_here(core_).wait_for(timeout); }
 bool Receiver::connected() const {
   usable_here(core_).check();

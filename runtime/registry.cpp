@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the two ends of a channel find each other, and what ranks say of their ends.
+// How the two ends of a channel find each other, and the messages of ranks about their ends.
 #include "runtime/registry.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using base::Clock;
 
 constexpr std::size_t kMaxText = 4096;  // must fit into one packet
 
-constexpr auto kSeenBy = std::chrono::milliseconds(500);  // an arrival, once it has come
+constexpr auto kSeenBy = std::chrono::milliseconds(500);  // an arrival, after its bytes
 
 Error error_of(const Opening& opening, Code code, const std::string& what) {
   return {code, opening.rank, opening.peer, opening.key.tag, 0, what};
@@ -75,8 +75,7 @@ void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
   engine_.wake();
 }
 
-/// Prepares the memory that the peer's puts land in, and returns its key. If that fails, the end fails, and the key is
-/// empty.
+/// Prepares where the peer's puts land, and returns the key. On failure the end fails, and the key is empty.
 backends::Key Registry::land(Peer& peer, ChannelEnd& end) {
   if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
     end.fail(Code::transport,
@@ -94,7 +93,7 @@ backends::Key Registry::land(Peer& peer, ChannelEnd& end) {
   }
 }
 
-/// Tells the peer of this end, and matches it if the peer has told of its own.
+/// Announces the end to the peer, and connects it if the peer's end is announced.
 void Registry::announce(ChannelEnd& end) {
   const Opening& opening = end.opening;
   Peer& peer = peer_of(end);
@@ -108,33 +107,40 @@ void Registry::announce(ChannelEnd& end) {
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
   writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth);
   writer.text(opening.contents).blob(key.bytes);
-  if (const auto failure = end.failure()) put_failure(writer, end, failure->first, failure->second);
+  if (const auto failure = end.failure()) put_failure(writer, end, failure->code(), failure->what());
   peers_.send(peer, {writer.take(), key.sent});
   end.announced = true;
   if (end.closing.ours) announce_closing(end);
-  const auto theirs = waiting_there_.find(opening.key);
-  auto& ours = waiting_here_[opening.key];
-  // Ends are announced in the order of their opening, so the oldest that waits here is this one whenever one waits
-  // there.
-  if (theirs == waiting_there_.end() || theirs->second.empty() || ours.empty() || ours.front() != end.id) return;
-  RemoteEnd remote = std::move(theirs->second.front());
-  theirs->second.pop_front();
-  ours.pop_front();
-  match(end, std::move(remote));
+  match_oldest(opening.key);
 }
 
-void Registry::match(ChannelEnd& end, RemoteEnd remote) {
-  const ChannelKey& key = end.opening.key;
-  if (waiting_here_[key].empty()) waiting_here_.erase(key);
-  if (waiting_there_[key].empty()) waiting_there_.erase(key);
+/// Connects the oldest end that waits here with the oldest that waits at the peer, if both are announced. Ends are
+/// announced in the order of their opening, so no other ends can match.
+void Registry::match_oldest(const ChannelKey& key) {
+  const auto ours = waiting_here_.find(key);
+  const auto theirs = waiting_there_.find(key);
+  if (ours == waiting_here_.end() || theirs == waiting_there_.end()) return;
+  const std::uint64_t id = ours->second.front();
+  ChannelEnd* const end = end_here(id);  // null: closed before the peer opened its end, which knows that
+  if (end != nullptr && !end->announced) return;
+  RemoteEnd remote = std::move(theirs->second.front());
+  theirs->second.pop_front();
+  if (theirs->second.empty()) waiting_there_.erase(theirs);
+  std::erase(ours->second, id);
+  if (ours->second.empty()) waiting_here_.erase(ours);
+  if (end != nullptr) connect(*end, std::move(remote));
+}
+
+void Registry::connect(ChannelEnd& end, RemoteEnd remote) {
   Peer& peer = peer_of(end);
   by_peer_[{peer.rank, remote.id}] = &end;
-  // An end that has finished before it had a peer takes nothing of it.
-  if (end.closing.told()) tell_let_go(peer, remote.id);
+  // An end that has settled before it had a peer takes nothing of the peer.
+  if (end.closing.told()) send_let_go(peer, remote.id);
   if (remote.final) closing_.insert(&end);
   if (base::enabled(base::LogLevel::trace)) {
     base::log(base::LogLevel::trace, "rank " + std::to_string(end.opening.rank) + " connects with rank " +
-                                         std::to_string(end.opening.peer) + ", tag " + std::to_string(key.tag));
+                                         std::to_string(end.opening.peer) + ", tag " +
+                                         std::to_string(end.opening.key.tag));
   }
   end.connect(*peer.link, std::move(remote));  // last: from here on the user's loop may run, and count allocations
 }
@@ -147,7 +153,7 @@ void Registry::linked(Peer& peer) {
   for (ChannelEnd* end : waiting) announce(*end);
 }
 
-/// What a peer that is gone sent last may have arrived, and not been seen yet; if it has closed before, it has arrived.
+/// The last puts of a dead peer may have arrived and not been seen yet; if it had closed before, they have arrived.
 void Registry::see_all_of(const Peer& peer) {
   if (engine_.helper() == nullptr) return;
   const auto is_behind = [&](const auto& entry) {
@@ -175,7 +181,7 @@ void Registry::unsent() { engine_.wake(); }
 void Registry::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd> fds) {
   switch (kind) {
     case Kind::greeting:
-    case Kind::path: break;  // heard by the peers themselves
+    case Kind::path: break;  // handled in peers/
     case Kind::opening: return on_opening(peer, message, std::move(fds));
     case Kind::closing: return on_closing(peer, message);
     case Kind::failure: return on_failure(peer, message);
@@ -208,23 +214,8 @@ void Registry::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds
   if (!message.over()) remote.failure = get_failure(message);
   if (peer.link != nullptr) peer.link->arrived(remote.key);
   const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
-  auto& theirs = waiting_there_[key];
-  theirs.push_back(std::move(remote));
-  const auto ours = waiting_here_.find(key);
-  if (ours == waiting_here_.end() || ours->second.empty()) return;
-  const std::uint64_t id = ours->second.front();
-  ChannelEnd* const end = end_here(id);
-  if (end != nullptr && !end->announced) return;  // matched when it is
-  RemoteEnd first = std::move(theirs.front());
-  theirs.pop_front();
-  std::erase(ours->second, id);
-  if (end != nullptr) {
-    match(*end, std::move(first));
-  } else {
-    // Closed before the peer opened its end; the peer was told so.
-    if (ours->second.empty()) waiting_here_.erase(ours);
-    if (theirs.empty()) waiting_there_.erase(key);
-  }
+  waiting_there_[key].push_back(std::move(remote));
+  match_oldest(key);
 }
 
 ChannelEnd* Registry::end_here(std::uint64_t id) const {
@@ -255,10 +246,10 @@ void Registry::on_closing(Peer& peer, Reader& message) {
   }
   if (RemoteEnd* const waiting = waiting_end(peer, remote_id)) {
     waiting->final = final;
-    if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this side
-    waiting->key = {};                                  // nothing of it will ever be mapped
+    if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this end
+    waiting->key = {};                                  // its memory will never be mapped
   }
-  tell_let_go(peer, remote_id);
+  send_let_go(peer, remote_id);
 }
 
 void Registry::on_failure(Peer& peer, Reader& message) {
@@ -296,20 +287,21 @@ void Registry::send_failures() {
     if (end == nullptr || !end->announced || !notice.tell_peer) continue;
     Writer writer(Kind::failure);
     put_failure(writer.put(end->id), *end, notice.code, notice.what);
-    tell(peers_.at(end->opening.key.world_peer), writer);
+    peers_.send(peer_of(*end), {writer.take(), {}});
   }
 }
 
-void Registry::tell_way(const ChannelEnd& end, const std::string& obstacle) {
+void Registry::send_way(const ChannelEnd& end, const std::string& obstacle) {
   Writer writer(Kind::way);
-  tell(peers_.at(end.opening.key.world_peer), writer.put(end.remote_id).text(obstacle.substr(0, kMaxText)));
+  writer.put(end.remote_id).text(obstacle.substr(0, kMaxText));
+  peers_.send(peer_of(end), {writer.take(), {}});
 }
 
 void Registry::repeat_poison() {
   constexpr auto kPoisonEvery = std::chrono::milliseconds(10);
   if (!failing_.load() || Clock::now() < poison_due_) return;
   poison_due_ = Clock::now() + kPoisonEvery;
-  failing_.store(false);  // before the scan: what fails during it is not forgotten
+  failing_.store(false);  // before the scan: an end that fails during it is not forgotten
   bool any = false;
   for (auto& [id, end] : ends_) {
     if (!end->failed()) continue;
@@ -323,20 +315,20 @@ void Registry::repeat_poison() {
 int Registry::patience() {
   constexpr int kPoisonMs = 10;   // how often to repeat it
   constexpr int kKernelsMs = 10;  // how often to look at what kernels count
-  constexpr int kClosingMs = 10;  // how often to ask whether a GPU is lost whose work a closing end waits for
+  constexpr int kClosingMs = 10;  // how often to check whether a GPU is lost whose work a closing end waits for
   constexpr int kLookMax = 16;
   int patience = -1;
   const auto at_most = [&](int limit) { patience = patience < 0 ? limit : std::min(patience, limit); };
   if (failing_.load()) at_most(kPoisonMs);
   for (const ChannelEnd* const end : streams_) {
-    if (end->gpus() != nullptr) at_most(static_cast<int>(end->services().ask_every.count()));
+    if (end->gpus() != nullptr) at_most(static_cast<int>(end->services().check_every.count()));
     if (end->gpus() != nullptr && end->closing.ours) at_most(kClosingMs);
     if (end->counted()) at_most(kKernelsMs);
   }
-  if (!partings_.empty()) at_most(1);
+  if (!unmappings_.empty()) at_most(1);
   const auto waits = [](const ChannelEnd* end) { return end->beyond_final() || end->closing.waits(); };
   if (std::any_of(closing_.begin(), closing_.end(), waits)) {
-    at_most(look_ms_);  // for streams of ours, perhaps long
+    at_most(look_ms_);  // for work of our own streams, which may take long
     look_ms_ = std::min(2 * look_ms_, kLookMax);
   } else {
     look_ms_ = 1;
@@ -349,7 +341,7 @@ void Registry::serve() {
   advance_all();
   repeat_poison();
   const auto now = Clock::now();
-  for (ChannelEnd* const end : streams_) end->ask_for_stream(now);
+  for (ChannelEnd* const end : streams_) end->check_streams(now);
 }
 
 }  // namespace sluice::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of channels that are open in this rank: how the two ends of a channel find each other, and how they part.
+// The ends of channels that are open in this rank: how the two ends of a channel find each other, and how they close.
 #pragma once
 
 #include <condition_variable>
@@ -14,12 +14,12 @@
 
 #include "peers/peers.hpp"
 #include "runtime/channel.hpp"
-#include "runtime/failures.hpp"
+#include "runtime/failure.hpp"
 
 namespace sluice::runtime {
 
-/// Ends are owned by their handles; the registry has plain pointers, used under its mutex. All that is not called on
-/// the hot path of a channel is guarded by that mutex.
+/// Handles own the ends; the registry has plain pointers, used under its mutex. That mutex guards everything in a
+/// channel that is not on its hot path.
 class Registry final : public Peers::Handler {
  public:
   Registry(Engine& engine, Peers& peers, Failures& failures) : engine_(engine), peers_(peers), failures_(failures) {}
@@ -32,40 +32,41 @@ class Registry final : public Peers::Handler {
   // For the user's thread.
   /// Announces a new end, and matches it. @throws Error{Code::misuse} for a duplicate
   void open(const std::shared_ptr<ChannelEnd>& end);
-  /// Closes it: false if that was not possible within the limit, and may be tried again.
+  /// Closes the end. False: not possible within the limit; the caller may try again.
   bool close(ChannelEnd& end, base::Limit& limit);
-  /// The rank ends: what is still open fails, and is lost to the peers. Waits up to `limit` for them to let go.
+  /// Called when the rank ends: open ends fail, and the peers lose them. Waits up to `limit` until the peers release
+  /// the memory of this rank.
   void leave(const std::string& why, base::Limit& limit);
-  /// The end has failed: the engine repeats its poison and, if wanted, tells the peer. Any thread.
+  /// Called when an end has failed: the engine repeats its poison and, if wanted, notifies the peer. Any thread.
   void notice_failure(const ChannelEnd& end, Code code, const std::string& what, bool tell_peer) noexcept;
-  /// An epoch was enqueued that the peer's closing makes impossible.
+  /// Called when an epoch was enqueued that will never complete, because the peer has closed.
   void look_again(ChannelEnd& end);
 
   // With the mutex.
   void fail_all(Code code, const std::string& why);
-  /// Fails the ends that are opened later, too.
+  /// Like `fail_all`, and also fails the ends that are opened later.
   void doom(const std::string& why);
-  /// The end is used on a GPU's streams, or counted by kernels: the engine asks it now and then.
+  /// From now on the engine checks the end now and then: a GPU's streams use it, or kernels count its epochs.
   void watch_stream(ChannelEnd& end) { streams_.insert(&end); }
-  /// Tells the peer why its target cannot be reached; empty: it is.
-  void tell_way(const ChannelEnd& end, const std::string& obstacle);
+  /// Sends the peer the reason why its target cannot be reached; empty: it can.
+  void send_way(const ChannelEnd& end, const std::string& obstacle);
   /// How long the engine may sleep at most (ms); -1: no limit.
   int patience();
-  /// What the engine's thread does between turns.
+  /// Called by the engine's thread between turns.
   void serve();
-  /// Fails what waits for a connection that lacks a descriptor.
+  /// Fails the ends whose connection waits for a descriptor.
   void give_up_starving(const std::string& why);
   bool ended() const noexcept { return ended_; }
   /// After `serve`: wakes threads that close.
   void changed() noexcept { changed_.notify_all(); }
 
  private:
-  class ClosingEnd;
-  /// What is held of a peer's end, and is being let go of without the mutex.
-  struct Parting {
+  struct ClosingEnd;
+  /// Memory of a peer's end that is being unmapped without the mutex.
+  struct Unmapping {
     Rank peer;  // of the job
     std::uint64_t remote_id;
-    std::shared_ptr<std::atomic<bool>> over;
+    std::shared_ptr<std::atomic<bool>> done;
   };
 
   // Peers::Handler
@@ -83,19 +84,25 @@ class Registry final : public Peers::Handler {
   void on_failure(Peer& peer, Reader& message);
   backends::Key land(Peer& peer, ChannelEnd& end);
   void announce(ChannelEnd& end);
-  void match(ChannelEnd& end, RemoteEnd remote);
+  void match_oldest(const ChannelKey& key);
+  void connect(ChannelEnd& end, RemoteEnd remote);
   void see_all_of(const Peer& peer);
 
-  void tell(Peer& peer, Writer& message) { peers_.send(peer, {message.take(), {}}); }
-  void tell_let_go(Peer& peer, std::uint64_t remote_id);
+  template <class... Fields>
+  void send(Peer& peer, Kind kind, const Fields&... fields) {
+    Writer message(kind);
+    (message.put(fields), ...);
+    peers_.send(peer, {message.take(), {}});
+  }
+  void send_let_go(Peer& peer, std::uint64_t remote_id);
   void announce_closing(const ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
   void let_go(ChannelEnd& end);
-  void part(ChannelEnd& end);
+  void unmap_peer(ChannelEnd& end);
   void close_key(ChannelEnd& end);
   void advance_all();
-  bool is_over(ChannelEnd& end);
-  void end_partings();
+  bool try_to_close(ChannelEnd& end);
+  void end_unmappings();
   void forget(ChannelEnd& end);
 
   void send_failures();
@@ -113,9 +120,9 @@ class Registry final : public Peers::Handler {
   std::map<ChannelKey, std::uint64_t> open_;                       // not yet closed by their user
   std::map<ChannelKey, std::deque<std::uint64_t>> waiting_here_;   // not matched, oldest first, also if closed
   std::map<ChannelKey, std::deque<RemoteEnd>> waiting_there_;
-  std::set<ChannelEnd*> closing_;  // either end of whose channel is closed, or has let go
+  std::set<ChannelEnd*> closing_;  // their user or the peer has closed, or the peer has sent `let_go`
   std::set<ChannelEnd*> streams_;  // used on streams of GPUs, or counted by kernels
-  std::vector<Parting> partings_;
+  std::vector<Unmapping> unmappings_;
   std::string doom_;
   base::Clock::time_point poison_due_{};
   int look_ms_ = 1;  // until the next look at what closes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ends of a channel part: what closing.hpp decides is observed and done here.
+// How channels close: the registry observes the ends, and does what closing.hpp decides.
 #include <algorithm>
 #include <system_error>
 #include <thread>
@@ -22,28 +22,24 @@ constexpr auto kLook = std::chrono::milliseconds(1);  // how often a closing loo
 }  // namespace
 
 /// The End of `advance`.
-class Registry::ClosingEnd {
- public:
-  ClosingEnd(Registry& registry, ChannelEnd& end) : registry_(registry), end_(end) {}
+struct Registry::ClosingEnd {
+  Registry& registry;
+  ChannelEnd& end;
 
-  bool passed() const noexcept { return end_.passed(); }
-  bool written() const noexcept { return end_.written(); }
-  bool has_written(const Final& final) const noexcept { return end_.has_written(final); }
-  bool has_arrived(const Final& final) const noexcept { return end_.has_arrived(final); }
-  bool settled() { return end_.settled(); }
-  bool disarmed(bool key_closed) { return end_.disarmed(key_closed); }
-  void shut() noexcept { end_.shut_end(); }
-  void let_go() { registry_.let_go(end_); }
-  void close_key() { registry_.close_key(end_); }
-
- private:
-  Registry& registry_;
-  ChannelEnd& end_;
+  bool passed() const noexcept { return end.passed(); }
+  bool written() const noexcept { return end.written(); }
+  bool has_written(const Final& final) const noexcept { return end.has_written(final); }
+  bool has_arrived(const Final& final) const noexcept { return end.has_arrived(final); }
+  bool settled() { return end.settled(); }
+  bool disarmed(bool key_closed) { return end.disarmed(key_closed); }
+  void shut() noexcept { end.shut_end(); }
+  void let_go() { registry.let_go(end); }
+  void close_key() { registry.close_key(end); }
 };
 
 void Registry::begin_closing(ChannelEnd& end) {
   if (end.closing.ours) return;
-  send_failures();  // before the closing: a peer that hears of that first takes it for an ordinary one
+  send_failures();  // before the closing: a peer that reads that first takes it for an ordinary one
   end.closing.ours = end.final();
   closing_.insert(&end);
   open_.erase(end.opening.key);
@@ -51,13 +47,10 @@ void Registry::begin_closing(ChannelEnd& end) {
   if (end.announced) announce_closing(end);
 }
 
-void Registry::announce_closing(const ChannelEnd& end) {
-  Writer writer(Kind::closing);
-  tell(peers_.at(end.opening.key.world_peer), writer.put(end.id).put(*end.closing.ours));
-}
+void Registry::announce_closing(const ChannelEnd& end) { send(peer_of(end), Kind::closing, end.id, *end.closing.ours); }
 
-bool Registry::is_over(ChannelEnd& end) {
-  ClosingEnd closing(*this, end);
+bool Registry::try_to_close(ChannelEnd& end) {
+  ClosingEnd closing{*this, end};
   advance(end.closing, closing);
   return is_closed(end.closing, closing);
 }
@@ -65,29 +58,29 @@ bool Registry::is_over(ChannelEnd& end) {
 bool Registry::close(ChannelEnd& end, base::Limit& limit) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
-  while (!is_over(end) && !limit.over()) {
+  while (!try_to_close(end) && !limit.over()) {
     changed_.wait_until(lock, std::min(limit.next(), Clock::now() + kLook));
     if (ended_) end.closing.let_go();
   }
-  if (!is_over(end)) return false;
-  send_failures();  // of an end that has failed while it closed (test: GpuStaging.of_a_gpu_that_has_failed_*)
+  if (!try_to_close(end)) return false;
+  send_failures();  // if the end has failed while it closed (test: GpuStaging.of_a_gpu_that_has_failed_*)
   forget(end);
   return true;
 }
 
 void Registry::leave(const std::string& why, base::Limit& limit) {
-  std::vector<std::shared_ptr<ChannelEnd>> still_used;  // somebody may yet write into their memory
+  std::vector<std::shared_ptr<ChannelEnd>> still_used;  // peers or streams may still write into their memory
   {
     std::unique_lock lock(mutex_);
     if (ended_) return;
     for (auto& [id, end] : ends_) end->leave(why);
     for (auto& [id, end] : ends_) begin_closing(*end);
     engine_.wake();
-    const auto is_over_here = [this](auto& entry) { return is_over(*entry.second); };
-    while (!(partings_.empty() && std::all_of(ends_.begin(), ends_.end(), is_over_here)) && !limit.over())
+    const auto closed = [this](auto& entry) { return try_to_close(*entry.second); };
+    while (!(unmappings_.empty() && std::all_of(ends_.begin(), ends_.end(), closed)) && !limit.over())
       changed_.wait_for(lock, kLook);
     for (auto& [id, end] : ends_) {
-      if (!is_over(*end)) still_used.push_back(end->weak_from_this().lock());
+      if (!try_to_close(*end)) still_used.push_back(end->weak_from_this().lock());
       end->closing.let_go();
     }
     ended_ = true;
@@ -103,63 +96,60 @@ void Registry::look_again(ChannelEnd& end) {
 }
 
 void Registry::advance_all() {
-  end_partings();
+  end_unmappings();
   std::erase_if(closing_, [this](ChannelEnd* end) {
     if (end->beyond_final()) end->refuse_enqueued();
-    is_over(*end);
+    try_to_close(*end);
     return !end->closing.waits() && !end->beyond_final() && !end->counted();
   });
 }
 
-/// Nothing of this end touches the peer's memory any more. The peer is told as soon as nothing of it is held here.
+/// This end no longer touches the peer's memory. Notifies the peer once all of that memory is unmapped.
 void Registry::let_go(ChannelEnd& end) {
-  part(end);
-  if (end.remote_id != 0) tell_let_go(peer_of(end), end.remote_id);
+  unmap_peer(end);
+  if (end.remote_id != 0) send_let_go(peer_of(end), end.remote_id);
 }
 
-void Registry::tell_let_go(Peer& peer, std::uint64_t remote_id) {
-  const auto is = [&](const Parting& one) { return one.peer == peer.rank && one.remote_id == remote_id; };
-  if (std::any_of(partings_.begin(), partings_.end(), is)) return;  // told when that is over
-  Writer writer(Kind::let_go);
-  tell(peer, writer.put(remote_id));
+void Registry::send_let_go(Peer& peer, std::uint64_t remote_id) {
+  const auto is = [&](const Unmapping& one) { return one.peer == peer.rank && one.remote_id == remote_id; };
+  if (std::any_of(unmappings_.begin(), unmappings_.end(), is)) return;  // sent once the memory is unmapped
+  send(peer, Kind::let_go, remote_id);
 }
 
-/// What must wait for a GPU is let go of by a thread of its own, which knows nothing of this rank: the GPU may wait for
-/// what this rank, its engine or its user, does next (test: Pools.that_are_held_up_hold_up_nobody).
-void Registry::part(ChannelEnd& end) {
+/// A thread of its own unmaps memory whose unmapping waits for a GPU: that GPU may wait for what this rank, its engine
+/// or its user, does next (test: Pools.that_are_held_up_hold_up_nobody). The thread uses nothing of this rank.
+void Registry::unmap_peer(ChannelEnd& end) {
   backends::Held held = end.forget_peer();
   held.reached.clear();
   std::erase_if(held.mapped, [](const auto& mapping) { return !mapping->waits_for_gpu(); });
   if (held.mapped.empty()) return;
-  const auto over = std::make_shared<std::atomic<bool>>(false);
-  partings_.push_back({end.opening.key.world_peer, end.remote_id, over});
+  const auto done = std::make_shared<std::atomic<bool>>(false);
+  unmappings_.push_back({end.opening.key.world_peer, end.remote_id, done});
   try {
     const base::SignalsBlocked blocked;
-    std::thread([mapped = std::move(held.mapped), over]() mutable {
+    std::thread([mapped = std::move(held.mapped), done]() mutable {
       mapped.clear();
-      over->store(true);
+      done->store(true);
     }).detach();
   } catch (const std::system_error&) {
-    over->store(true);  // no more threads: this one has let go of it
+    done->store(true);  // no more threads: this one has unmapped it
   }
   engine_.wake();
 }
 
-void Registry::end_partings() {
+void Registry::end_unmappings() {
   const auto ended =
-      std::partition(partings_.begin(), partings_.end(), [](const auto& one) { return !one.over->load(); });
-  const std::vector<Parting> over(ended, partings_.end());
-  partings_.erase(ended, partings_.end());
-  for (const Parting& one : over) tell_let_go(peers_.at(one.peer), one.remote_id);
+      std::partition(unmappings_.begin(), unmappings_.end(), [](const auto& one) { return !one.done->load(); });
+  const std::vector<Unmapping> done(ended, unmappings_.end());
+  unmappings_.erase(ended, unmappings_.end());
+  for (const Unmapping& one : done) send_let_go(peers_.at(one.peer), one.remote_id);
 }
 
 /// The engine first reads the numbers of puts that have arrived. A number left unread would count for the next channel
 /// whose landing gets the index of this one (Closing.any_order_works).
 void Registry::close_key(ChannelEnd& end) {
   if (engine_.helper() != nullptr) engine_.look();
-  if (!end.close_key()) return;
-  Writer writer(Kind::gone);
-  tell(peer_of(end), writer.put(end.id));
+  if (end.close_key()) send(peer_of(end), Kind::gone, end.id);
 }
 
 void Registry::forget(ChannelEnd& end) {
@@ -168,7 +158,7 @@ void Registry::forget(ChannelEnd& end) {
   streams_.erase(&end);
   ends_.erase(end.id);
   by_peer_.erase({end.opening.key.world_peer, end.remote_id});
-  // The peer may look for this end later, and must find that it is over: its place in the queue stays.
+  // The place in the queue stays: the peer may open its end later, and must then find that this one has closed.
   const auto waiting = waiting_here_.find(end.opening.key);
   if (waiting != waiting_here_.end() && peer_of(end).lost) waiting_here_.erase(waiting);
 }

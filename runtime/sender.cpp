@@ -2,46 +2,24 @@
 // The life of a put begins here: see `SenderCore::put`.
 #include <sluice/channel.hpp>
 
-#include <algorithm>
-
 #include "runtime/handles.hpp"
 #include "runtime/kept.hpp"
 #include "runtime/sender.hpp"
 
 namespace sluice::detail {
 
-using runtime::Final;
-
-SenderCore::~SenderCore() {
-  stop_taking();
-  if (taken_ != nullptr) base::give_back(*taken_);
-}
-
-void SenderCore::stop_taking() noexcept {
-  if (std::exchange(takes_, false)) services().engine.forget(static_cast<runtime::Engine::Taker&>(*this));
-}
-
-/// A GPU's stream waits for its source on a word that failures may poison: `done` stays, since closing asks it.
+/// A GPU's stream waits for its source on `visible_`, which failures poison, and not on `done`: closing reads that.
 void SenderCore::reach_own(device::Driver& driver) {
-  runtime::reach_progress(driver, done);
-  if (rung_ == nullptr || takes_) return;
-  if (taken_ == nullptr) taken_ = &base::take_progress();  // not for the first time: the driver has refused it before
-  base::Progress& over = *taken_.load();
-  over.word.value.store(done.value.load(std::memory_order_acquire));
-  over.parking.silence();
-  runtime::reach_progress(driver, over.word);
-  failure_.poisons({&over.word, &over.parking, {}});
-  takes_ = true;
-  services().engine.watch(static_cast<runtime::Engine::Taker&>(*this));
+  if (rung_ != nullptr && visible_ == nullptr) let_engine_poll(driver, done.value.load(std::memory_order_acquire));
 }
 
-backends::AfterTurn SenderCore::take_landed() {
-  const std::uint64_t over = done.value.load(std::memory_order_acquire);
-  base::Progress& taken = *taken_.load();
+backends::AfterTurn SenderCore::poll() {
+  const std::uint64_t completed = done.value.load(std::memory_order_acquire);
+  base::Progress& visible = *visible_.load();
   if (failed()) return backends::AfterTurn::nothing;
-  const bool is_news = !base::reached(taken.word, over);
-  if (is_news) base::raise(taken.word, over, taken.parking);
-  if (over >= awaited_.load(std::memory_order_relaxed)) return backends::AfterTurn::nothing;
+  const bool is_news = !base::reached(visible.word, completed);
+  if (is_news) base::raise(visible.word, completed, visible.parking);
+  if (completed >= acquired_.load(std::memory_order_relaxed)) return backends::AfterTurn::nothing;
   return is_news ? backends::AfterTurn::work : backends::AfterTurn::words;
 }
 
@@ -50,7 +28,7 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
   kernel::Out out{};
   out.count = ledger.take<kernel::Count>();
   out.credit = runtime::as_kernels_see(*word_.word);
-  out.target_slots = target_depth_;
+  out.target_slots = peer_depth_;
   out.slot_bytes = slot_bytes;
   out.source = opening.memory.data();
   out.source_slots = depth();
@@ -73,12 +51,6 @@ std::optional<kernel::Out> SenderCore::by_kernel(device::Ledger& ledger, device:
   return out;
 }
 
-DeviceSender SenderCore::on_device(Stream stream) {
-  complete({});
-  return DeviceSender(hand_to_kernels(
-      stream, [this](auto&... with) { return by_kernel(with...); }, [this](const auto& out) { let_kernels_put(out); }));
-}
-
 Slice SenderCore::acquire(Stream stream) {
   bind(stream);
   check_next();
@@ -93,7 +65,7 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
     return check();
   }
   if (device::of_gpu(stream) && rung_ == nullptr) return check();  // the stream itself reads the source, in order
-  // An acquire is no put that closing would wait for: it keeps the channel's memory itself.
+  // Closing waits for puts, not for acquires, so the acquire itself keeps the channel's memory.
   issue(
       stream,
       [self = shared_from_this(), next](device::Lane lane) {
@@ -104,17 +76,12 @@ void SenderCore::acquire_on(Stream stream, std::uint64_t next) {
 
 std::uint64_t SenderCore::waits_for() const noexcept {
   const std::uint64_t next = done.value.load(std::memory_order_acquire) + 1;
-  const std::uint64_t credited = word_.word->value.load(std::memory_order_relaxed) + target_depth_.load();
+  const std::uint64_t credited = word_.word->value.load(std::memory_order_relaxed) + peer_depth_.load();
   if (next <= epoch() && credited < next) return next;
-  // Rung for, and not over: the acquire of the epoch that will use the slot again.
-  const bool rung = taken_ != nullptr && rung_->epoch_of(rung_->bell().rung()) >= next;
-  if (!rung || awaited_.load(std::memory_order_relaxed) < next) return 0;
+  // Rung for and not completed: the acquire waits for the epoch that will use the slot again.
+  const bool rung = visible_ != nullptr && rung_->epoch_of(rung_->bell().rung()) >= next;
+  if (!rung || acquired_.load(std::memory_order_relaxed) < next) return 0;
   return next + depth();
-}
-
-std::string SenderCore::why_refused(std::uint64_t epoch) const {
-  return "put " + std::to_string(epoch) + " will never be credited: rank " + std::to_string(opening.peer) +
-         " has closed its end";
 }
 
 void SenderCore::refuse_part(backends::Range part) const {
@@ -134,7 +101,7 @@ void SenderCore::put(Stream stream, backends::Range part) {
 }
 
 void SenderCore::look_for_credit(device::Lane lane, std::uint64_t epoch) {
-  const std::uint64_t depth = target_depth_.load(std::memory_order_relaxed);
+  const std::uint64_t depth = peer_depth_.load(std::memory_order_relaxed);
   const device::Wait credit{word_.word, epoch - depth, word_.parking, epoch, "wait for credit"};
   device::wait(lane, credit, *this, helper_);
   const std::uint64_t value = word_.word->value.load(std::memory_order_acquire);
@@ -147,7 +114,7 @@ bool SenderCore::credited() {
   const std::uint64_t next = epoch() + 1;
   const auto closed = [&] { return next > limit_.load(std::memory_order_acquire); };
   const bool is = look([&] {
-    const std::uint64_t depth = target_depth_.load(std::memory_order_acquire);
+    const std::uint64_t depth = peer_depth_.load(std::memory_order_acquire);
     return failed() || closed() || (connected() && (next <= depth || base::reached(*word_.word, next - depth)));
   });
   check();
@@ -158,39 +125,18 @@ bool SenderCore::credited() {
 void SenderCore::await_source(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   const std::uint64_t last = epoch - depth();
-  base::Progress* const taken = lane.gpu == nullptr ? nullptr : taken_.load();
-  if (taken != nullptr) awaited_.store(last, std::memory_order_relaxed);
-  const device::Wait free{taken == nullptr ? &done : &taken->word, last, &done_parking, epoch, "wait for source"};
+  base::Progress* const visible = lane.gpu == nullptr ? nullptr : visible_.load();
+  if (visible != nullptr) acquired_.store(last, std::memory_order_relaxed);
+  const device::Wait free{visible == nullptr ? &done : &visible->word, last, &done_parking, epoch, "wait for source"};
   device::wait(lane, free, *this, helper_);
   if (lane.gpu != nullptr) gpu_use()->mark(lane);
   report_failure(lane);
 }
 
-void SenderCore::complete(std::optional<Timeout> timeout) {
-  base::Limit limit = limit_of(timeout);
-  complete(limit);
-}
-
-void SenderCore::complete(base::Limit& limit) {
-  complete_until([this] { return epoch(); }, limit);
-}
-
 void SenderCore::drain(std::optional<Timeout> timeout) {
   base::Limit limit = limit_of(timeout);
-  const std::uint64_t last = complete_until([this] { return epoch(); }, limit);
-  if (!await_landed(last, limit)) not_drained();
+  if (!await_landed(complete(limit), limit)) not_drained();
   check();
-}
-
-void SenderCore::on_connect(int remote_depth) {
-  helper_ = rung_ == nullptr ? nullptr : services().engine.helper();
-  target_depth_.store(static_cast<std::uint64_t>(remote_depth), std::memory_order_release);
-}
-
-void SenderCore::on_peer_closed(const Final& final) noexcept {
-  if (has_written(final)) shut_end();  // before anybody finds a put refused: what is enqueued beyond moves nothing
-  lower_limit(last_possible(final));
-  base::heavy_fence();
 }
 
 void SenderCore::refuse_enqueued() {
@@ -199,20 +145,12 @@ void SenderCore::refuse_enqueued() {
                          " closed its end after crediting " + std::to_string(closing.theirs->credited));
 }
 
-bool SenderCore::complete_without(const Final& final) {
-  // Credits that the peer's streams would still have given.
-  shut_end();
-  if (word_.word->value.load(std::memory_order_relaxed) < final.credited)
-    base::raise(*word_.word, final.credited, *word_.parking);
-  return true;
-}
-
 std::string SenderCore::state() const {
   const std::uint64_t credit = word_.word->value.load(std::memory_order_relaxed);
   return "enqueued " + std::to_string(epoch()) + " puts, fired " +
          std::to_string(done.value.load(std::memory_order_relaxed)) + ", credited " +
          (credit >= base::kPoison ? "poison" : std::to_string(credit)) + " of depth " +
-         std::to_string(target_depth_.load(std::memory_order_relaxed)) + ", " +
+         std::to_string(peer_depth_.load(std::memory_order_relaxed)) + ", " +
          (connected() ? "connected" : "not connected");
 }
 

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What channels and plans use of their rank.
+// The parts of a rank that channels and plans use.
 #pragma once
 
 #include <sluice/types.hpp>
 
 #include <chrono>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "backends/transport.hpp"
 #include "base/trace.hpp"
@@ -36,7 +32,7 @@ struct Services {
   Failures& failures;
   const backends::Transports& transports;
   Limits limits;
-  std::chrono::milliseconds ask_every{};          ///< period of the engine's check of waits on GPU streams
+  std::chrono::milliseconds check_every{};        ///< period of the engine's check of waits on GPU streams
   Rank rank = 0;                                  ///< in the job
   base::trace::Track track = base::trace::kNone;  ///< the engine's, in the timeline
 };

@@ -68,7 +68,7 @@ Limits limits_of(const base::Env& env, const Options& options) {
           options.connect_timeout.value_or(env.connect_timeout), env.warn};
 }
 
-std::chrono::milliseconds ask_every(const Limits& limits) {
+std::chrono::milliseconds check_every(const Limits& limits) {
   constexpr Timeout kOftenest = std::chrono::milliseconds(1);
   const Timeout rarest = std::min<Timeout>(base::step_of(limits.wait), std::chrono::seconds(10));
   Timeout shortest = limits.wait;
@@ -86,7 +86,7 @@ World::World(Place place, const base::Env& env, const Options& options)
                                                failures_,
                                                transports_,
                                                limits_of(env, options),
-                                               ask_every(limits_of(env, options)),
+                                               check_every(limits_of(env, options)),
                                                place_.rank},
       engine_(*this, {env.engine_cpu, env.engine_poll, place_.mailbox ? place_.mailbox.waker() : nullptr}) {
   device::nontemporal_min.store(env.nontemporal_min);
@@ -158,7 +158,7 @@ bool World::serve_peers() {
   return served;
 }
 
-/// Descriptors may be closed meanwhile. After 5 s channels fail that cannot connect.
+/// The program may close descriptors meanwhile. After 5 s, channels that cannot connect fail.
 void World::go_without_descriptors() {
   const auto now = Clock::now();
   if (lacks_since_ == Clock::time_point{}) {
@@ -180,7 +180,7 @@ void World::serve(std::span<const pollfd> sockets) {
     if (!served) go_without_descriptors();
     complaint_.clear();
   } catch (const std::exception& reason) {
-    // Out of descriptors or memory: said once, and tried again a little later.
+    // Out of descriptors or memory: logged once, and tried again a little later.
     if (std::exchange(complaint_, reason.what()) != reason.what())
       base::log(base::LogLevel::error, "rank " + std::to_string(place_.rank) + ": " + reason.what());
     lock.unlock();

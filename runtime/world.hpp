@@ -13,7 +13,7 @@
 #include "peers/bootstrap.hpp"
 #include "peers/peers.hpp"
 #include "runtime/engine.hpp"
-#include "runtime/failures.hpp"
+#include "runtime/failure.hpp"
 #include "runtime/registry.hpp"
 #include "runtime/services.hpp"
 
@@ -22,7 +22,7 @@ namespace sluice::runtime {
 /// Why channels fail when sluice-run was killed.
 inline constexpr const char* kLauncherLost = "sluice-run is gone";
 
-class World final : public std::enable_shared_from_this<World>, private Engine::Desk {
+class World final : public std::enable_shared_from_this<World>, private Engine::SocketService {
  public:
   static std::shared_ptr<World> open(Place place, const base::Env& env, const Options& options);
   ~World() override;
@@ -38,7 +38,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
  private:
   World(Place place, const base::Env& env, const Options& options);
 
-  // Engine::Desk
+  // Engine::SocketService
   int prepare(std::vector<pollfd>& sockets) override;
   void serve(std::span<const pollfd> sockets) override;
 
@@ -53,7 +53,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   Peers peers_;  // with the registry's mutex, as all that follows
   Registry registry_;
   std::string complaint_;                  // what could not be served last; empty: nothing
-  base::Clock::time_point lacks_since_{};  // a descriptor; the clock's beginning: none is lacking
+  base::Clock::time_point lacks_since_{};  // lacks a descriptor; the clock's beginning: lacks none
   std::string lack_;                       // while one is: how many are needed, and may be had
   int launcher_fd_;  // a pipe whose other end sluice-run holds; -1: there is none, or sluice-run was killed
   Services services_;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house that a machine can check: who may include what, licence lines, READMEs, no paths of one machine, numbers, mutants.
+"""The rules of the house that a machine can check: includes, licence lines, READMEs, no paths of one machine, numbers, friends, mutants.
 
     tests/house.py [ROOT]      checks the tree; prints one line per finding and exits 1 if there is any
     tests/house.py --self-test plants a violation of every rule in a small tree and checks that it is found
@@ -36,6 +36,15 @@ OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
 # What prints numbers as the program's locale has it: with a decimal comma, or with points between thousands.
 LOCALISED = re.compile(r"(?<!\w)(v?[fs]n?printf|v?printf|\w*stringstream|\w*ofstream|cout|cerr|clog)\b")
+
+# Private parts are private: in the library only these have friends. In include/ friends keep the constructors of handles private.
+FRIENDS = [r"include/.*", r"device/(memory|gpu_call)\.hpp", r"peers/mailbox\.hpp"]
+INTRUSIVE = re.compile(r"\b(friend|dynamic_cast)\b")
+# Channels and plans know their rank by runtime/services.hpp alone.
+CHANNELS = re.compile(r"runtime/(channel|channel_waits|sender|receiver|plan)\.[ch]pp")
+SEAM = "backends/transport.hpp"
+SEAM_MOST = 30  # functions that a backend must write
+PURE_VIRTUAL = re.compile(r"\bvirtual\b[^;{]*=\s*0\s*;")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.MULTILINE)
 
@@ -76,6 +85,8 @@ def library_finding(source, header):
         return "include/ includes nothing of ours but itself"
     if floor == "base" and target != "base":
         return "base/ includes the standard library only"
+    if header == "runtime/world.hpp" and CHANNELS.fullmatch(source.as_posix()):
+        return "channels and plans know their rank by runtime/services.hpp alone"
     named = backend_of(header)
     if named and named != backend_of(source) and source.as_posix() != "backends/backends.cpp":
         return f"only backends/backends.cpp and the backend itself name backends/{named}"
@@ -190,6 +201,27 @@ def number_findings(root):
                 yield f"{path}:{number}: {found.group()} prints by the program's locale; base/text does not"
 
 
+def intrusive_findings(root):
+    """Friends and dynamic_cast in the library: both reach past a class's interface."""
+    for path in files(root, CODE):
+        if path.suffix not in CODE or path.parts[0] not in FLOORS:
+            continue
+        for number, line in enumerate((root / path).read_text().splitlines(), 1):
+            found = INTRUSIVE.search(line.split("//")[0])
+            allowed = found and found.group() == "friend" and any(re.fullmatch(p, path.as_posix()) for p in FRIENDS)
+            if found and not allowed:
+                yield f"{path}:{number}: {found.group()} in the library"
+
+
+def seam_findings(root):
+    """A seam that has grown."""
+    if not (root / SEAM).is_file():
+        return
+    count = len(PURE_VIRTUAL.findall(re.sub(r"//.*", "", (root / SEAM).read_text())))
+    if count > SEAM_MOST:
+        yield f"{SEAM}: {count} pure virtual functions; a backend is to write {SEAM_MOST} at most"
+
+
 def mutant_findings(root):
     """Mutants that no longer fit the sources or the tests."""
     if (root / mutants.LIST).is_file():
@@ -199,7 +231,7 @@ def mutant_findings(root):
 def findings(root):
     """All findings of all rules."""
     for rule in (include_findings, licence_findings, readme_findings, unlisted_findings,
-                 machine_findings, number_findings, mutant_findings):
+                 machine_findings, number_findings, intrusive_findings, seam_findings, mutant_findings):
         yield from rule(root)
 
 
@@ -253,6 +285,12 @@ PLANTS = [
     ("tests/mutants.toml", MUTANT.format(path="base/words.hpp", test="Words.fall"), "no test"),
     ("runtime/x.cpp", SPDX + 'std::snprintf(text, sizeof text, "%.1f s", seconds);\n', "prints by the program's locale"),
     ("base/x.hpp", SPDX + "std::ostringstream text;\n", "prints by the program's locale"),
+    ("runtime/x.hpp", SPDX + "friend class Registry;\n", "friend in the library"),
+    ("runtime/x.cpp", SPDX + "auto* end = dynamic_cast<End*>(&put);\n", "dynamic_cast in the library"),
+    ("include/sluice/x.hpp", SPDX + "auto* end = dynamic_cast<End*>(&put);\n", "dynamic_cast in the library"),
+    ("runtime/channel.hpp", SPDX + '#include "runtime/world.hpp"\n', "services.hpp alone"),
+    ("runtime/plan.cpp", SPDX + '#include "runtime/world.hpp"\n', "services.hpp alone"),
+    ("backends/transport.hpp", SPDX + 31 * "virtual int poll(\n    int) = 0;\n", "31 pure virtual functions"),
     ("docs/x.md", "look at /" + "home/someone/file\n", "path of one machine"),
 ]
 
@@ -265,6 +303,11 @@ GOOD = {
     "include/sluice/mpi.hpp": SPDX + "#include <sluice/types.hpp>\n#include <mpi.h>\n",
     "device/host.cpp": SPDX + '#include "base/words.hpp"\n#include <sluice/types.hpp>\n',
     "backends/backends.cpp": SPDX + '#include "backends/shm/transport.hpp"\n',
+    "backends/transport.hpp": SPDX + 30 * "virtual void poll() = 0;\n" + "int friends = 0;  // no friend\n",
+    "device/memory.hpp": SPDX + "friend Allocation allocate(std::size_t bytes);\n",
+    "runtime/world.cpp": SPDX + '#include "runtime/world.hpp"\n',
+    "runtime/plan.cpp": SPDX + '#include "runtime/services.hpp"\n',
+    "runtime/channel.hpp": SPDX,
     "backends/shm/transport.cpp": SPDX + '#include "backends/shm/transport.hpp"\n#include "device/gpu.hpp"\n',
     "runtime/engine.cpp": SPDX + '#include "backends/transport.hpp"\n',
     "apps/life/main.cpp": SPDX + '#include "apps/common/png.hpp"\n#include "apps/life/rle.hpp"\n#include <png.h>\n',

@@ -53,7 +53,7 @@ class Seam {
 
  private:
   /// Sleeps until the engine is woken.
-  class Desk final : public runtime::Engine::Desk {
+  class Desk final : public runtime::Engine::SocketService {
     int prepare(std::vector<pollfd>&) override { return -1; }
     void serve(std::span<const pollfd>) override {}
   };

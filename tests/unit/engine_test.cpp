@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 /// No sockets.
-class EmptyDesk final : public Engine::Desk {
+class EmptyDesk final : public Engine::SocketService {
  public:
   int prepare(std::vector<pollfd>&) override { return -1; }
   void serve(std::span<const pollfd>) override {}
@@ -39,7 +39,7 @@ class PolledTransport : public backends::Transport {
 };
 
 /// Counts how often the engine's thread wakes.
-class CountingDesk final : public Engine::Desk {
+class CountingDesk final : public Engine::SocketService {
  public:
   int prepare(std::vector<pollfd>&) override { return -1; }
   void serve(std::span<const pollfd>) override { ++wakes_; }
