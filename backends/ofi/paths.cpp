@@ -2,7 +2,6 @@
 #include "backends/ofi/paths.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -27,7 +26,6 @@ Paths::Paths(Station& station, Destination& there, Address ours, Address theirs,
       step_(std::min<Clock::duration>(patience_ / 16, milliseconds(500))), grades_(grades_of(ours_, theirs_, here)) {
   const std::lock_guard lock(station_.mutex);
   there_.routes.resize(theirs_.endpoints.size());
-  for (const auto& rail : station_.rails) rail->know(*this);
 }
 
 Paths::~Paths() {
@@ -114,15 +112,6 @@ void Paths::ended(Operation& operation, const std::string& why_not) {
   path->due = !path->arrived;
   path->why = why_not;
   path->next = Clock::now() + kTryAgain;
-}
-
-bool Paths::failed(void* context, const std::string& why) {
-  const auto path = std::ranges::find_if(paths_, [&](const Path& one) {
-    return one.probe != nullptr && one.probe->posted && &one.probe->context == context;
-  });
-  if (path == paths_.end()) return false;
-  path->route->rail->end(*path->probe, why);
-  return true;
 }
 
 /// A peer that was silent gets that time once more, up to a limit: the network sends again what was lost meanwhile,
@@ -219,9 +208,8 @@ void Paths::find_endpoints() {
 }
 
 Blob Paths::say_answer() const {
-  const std::uint64_t bytes = bytes_here();
-  Blob word(1 + sizeof bytes, std::byte{static_cast<std::uint8_t>(Word::answer)});
-  std::memcpy(word.data() + 1, &bytes, sizeof bytes);
+  Blob word = bytes_of(bytes_here());
+  word.insert(word.begin(), std::byte{static_cast<std::uint8_t>(Word::answer)});
   return word;
 }
 
@@ -324,7 +312,7 @@ void Paths::heard(const Blob& word) {
     case Word::question: asked_by_peer_ = true; return;
     case Word::answer:
       answered_ = true;
-      if (word.size() == 1 + sizeof bytes_there_) std::memcpy(&bytes_there_, word.data() + 1, sizeof bytes_there_);
+      bytes_there_ = value_in<std::uint64_t>(word, 1);
       return;
   }
 }
@@ -339,6 +327,7 @@ void Paths::hear_grades(const Blob& word) {
     path.pair = pair;
     path.probe = std::make_unique<Operation>();
     path.probe->owner = this;
+    station_.rails[pair.ours]->know(*path.probe);
     path.route = &there_.routes[pair.theirs];
     const EndpointAddress& there = theirs_.endpoints[pair.theirs];
     *path.route = {

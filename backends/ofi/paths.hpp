@@ -61,7 +61,6 @@ class Paths final : public PathFinder, private Owner {
   };
 
   void ended(Operation& operation, const std::string& why_not) override;
-  bool failed(void* context, const std::string& why) override;
   Clock::time_point next_call(Clock::time_point now) const;
   Clock::duration time_for_data() const;
   std::uint64_t bytes_here() const;

@@ -81,7 +81,7 @@ std::string notice_of(const Manner& manner) {
   const std::string landing = std::to_string(manner.index_bits) + " bits name the landing";
   switch (manner.notice) {
     case Notice::counter: return "the NIC counts what has landed";
-    case Notice::data:
+    case Notice::number:
       return "a number comes with each put: " + landing +
              (manner.epoch_bits == 0 ? "" : ", " + std::to_string(manner.epoch_bits) + " its epoch");
     case Notice::word: break;
@@ -89,13 +89,13 @@ std::string notice_of(const Manner& manner) {
   return "a second write raises the signal";
 }
 
-/// Who fires puts, and who does where that cannot be.
+/// How puts are fired, and how those that cannot be fired so.
 std::string fired_by(const Rail& rail) {
   if (!rail.triggers()) return "engine";
   return pages_work(rail) ? "NIC, rung by a store to its page; else engine" : "NIC, rung by the engine; else engine";
 }
 
-/// Who rings the NIC's page for a GPU's streams, and for its kernels.
+/// How the NIC's page is rung for a GPU's streams, and for its kernels.
 std::pair<Value, Value> rung_for_gpus_by(const Rail& rail) {
   device::Driver* const driver = device::any_driver();
   if (driver == nullptr || !rail.triggers() || !pages_work(rail)) return {};
@@ -119,7 +119,7 @@ std::string registration(std::uint64_t mode) {
   return text;
 }
 
-/// Whether the device reads and writes the memory of GPUs itself.
+/// True if the device reads and writes the memory of GPUs itself.
 bool takes_device_memory(const fi_info& device) {
   std::string why;
   const Info wanted = wanting(device, FI_HMEM);

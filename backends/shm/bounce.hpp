@@ -62,7 +62,7 @@ class BouncePut final : public StreamPut {
       : StreamPut(source, bounce, signal, watch, std::move(mapped), std::move(why_around)), slot_bytes_(slot_bytes),
         kernel_(kernel), bounce_max_(bounce_max) {}
 
-  /// They would have to know who moves the bytes, for each size.
+  /// Kernels would have to know for each size how the bytes are moved.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   std::string describe() const override;
 
