@@ -21,7 +21,7 @@ std::uint64_t epoch_of(std::uint64_t number, const Manner& manner, std::uint64_t
 
 // ---- the sender
 
-/// From here on the number goes behind the data: over `tcp`, one write that brings both was slower
+/// The number of a large put is a write of its own, behind the data: over `tcp`, one write that brings both was slower
 /// (docs/results/networks.md).
 bool RmaPut::number_goes_behind(std::size_t bytes) const noexcept {
   constexpr std::size_t kNumberBehind = 1024 * 1024;

@@ -148,9 +148,7 @@ void Paths::judge(std::vector<Blob>& words) {
     if (path.waits() && path.waited >= limit) end(path);
   }
   if (stage_ != Stage::trying || std::ranges::any_of(paths_, &Path::waits)) return;
-  std::uint8_t arrived = 0;
-  for (std::size_t i = 0; i < paths_.size(); ++i) arrived |= static_cast<std::uint8_t>(paths_[i].arrived << i);
-  words.push_back({std::byte{static_cast<std::uint8_t>(Word::arrived)}, std::byte{arrived}});
+  words.push_back(say_bits(Word::arrived, [](const Path& path) { return path.arrived; }));
   stage_ = Stage::told;
 }
 
@@ -232,7 +230,7 @@ void Paths::open_all(Clock::time_point now, std::vector<Blob>& words) {
   if (!names_there_) return;
   add(*names_there_);
   names_there_.reset();
-  words.push_back(say_known());
+  words.push_back(say_bits(Word::known, [](const Path& path) { return !path.dead; }));
 }
 
 /// False: later, since descriptors are lacking.
@@ -251,8 +249,7 @@ bool Paths::open(Path& path, Clock::time_point now) {
     path.route->from = rail.endpoint_to_peer();
     path.route->address = rail.add(theirs_.endpoints[path.pair.theirs].name);
   } catch (const std::runtime_error& reason) {
-    path.why = reason.what();
-    path.dead = true;
+    path.fail(reason.what());
   }
   return true;
 }
@@ -280,24 +277,22 @@ void Paths::add(const std::vector<Blob>& names) {
       if (names[i].empty()) throw std::runtime_error(kNotOpened);
       if (names[i] != theirs_.endpoints[path.pair.theirs].name) path.route->rail->add(names[i]);
     } catch (const std::runtime_error& reason) {
-      path.why = reason.what();
-      path.dead = true;
+      path.fail(reason.what());
     }
   }
 }
 
-Blob Paths::say_known() const {
-  std::uint8_t known = 0;
-  for (std::size_t i = 0; i < paths_.size(); ++i) known |= static_cast<std::uint8_t>(!paths_[i].dead << i);
-  return {std::byte{static_cast<std::uint8_t>(Word::known)}, std::byte{known}};
+/// One bit a path.
+Blob Paths::say_bits(Word kind, bool (*is)(const Path& path)) const {
+  std::uint8_t bits = 0;
+  for (std::size_t i = 0; i < paths_.size(); ++i) bits |= static_cast<std::uint8_t>(is(paths_[i]) << i);
+  return {std::byte{static_cast<std::uint8_t>(kind)}, std::byte{bits}};
 }
 
 void Paths::hear_known(std::uint8_t known_there) {
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     Path& path = paths_[i];
-    if (path.dead || (known_there >> i & 1) != 0) continue;
-    path.why = kNotOpened;
-    path.dead = true;
+    if (!path.dead && (known_there >> i & 1) == 0) path.fail(kNotOpened);
   }
   known_there_ = true;
 }

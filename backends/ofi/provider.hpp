@@ -39,7 +39,7 @@ std::vector<Unusable> unusable_providers();
 /// `cxi` goes by its own name, others are of `ofi`.
 std::string backend_name(const Provider& provider);
 
-/// Hints to `ask` libfabric with: the device, and these capabilities as well.
+/// Hints for libfabric: the device, and these capabilities as well.
 Info wanting(const fi_info& device, std::uint64_t caps);
 
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.

@@ -27,17 +27,6 @@ Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
   return ask(*hints, why);
 }
 
-/// With what can be had of write-after-write order, and of reads and atomics; the first of these is worth more.
-Info best_of(const fi_info& device, std::uint64_t basic) {
-  using Bits = std::initializer_list<std::uint64_t>;
-  for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
-    for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
-      if (Info info = with(device, order, basic | access)) return info;
-    }
-  }
-  return {};
-}
-
 /// Providers in software copy GPUs' memory in a way that waits for streams (of CUDA the legacy stream): a parked one
 /// would hold up what it waits for.
 bool is_a_nic(const fi_info& device) {
@@ -45,12 +34,18 @@ bool is_a_nic(const fi_info& device) {
   return bus != nullptr && bus->bus_type == FI_BUS_PCI;
 }
 
-/// With deferred work and GPUs' memory, where both can be had; then with the first that can.
+/// The device with the most that it offers, in this order: deferred work, GPUs' memory, write-after-write order, reads,
+/// atomics.
 Info best_of(const fi_info& device, bool triggers, bool gpus) {
+  using Bits = std::initializer_list<std::uint64_t>;
   const std::uint64_t work = triggers ? kTriggerCaps : 0;
   const std::uint64_t memory = gpus ? FI_HMEM : 0;
-  for (const std::uint64_t basic : {work | memory, work, memory, std::uint64_t{0}}) {
-    if (Info info = best_of(device, basic)) return info;
+  for (const std::uint64_t basic : Bits{work | memory, work, memory, 0}) {
+    for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
+      for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
+        if (Info info = with(device, order, basic | access)) return info;
+      }
+    }
   }
   return duplicate(device);
 }

@@ -65,6 +65,8 @@ Target target_of(const Key& key) {
   Target target{value_in<Place>(key.bytes), {}};
   if (target.rails < 1 || target.rails > Place::kMostRails || target.depth < 1) throw std::runtime_error("a bad key");
   const std::size_t keys = target.notice == Notice::counter ? target.rails * static_cast<std::size_t>(target.depth) : 0;
+  if (key.bytes.size() != sizeof(Place) + keys * sizeof(std::uint64_t))
+    throw std::runtime_error("a key of the wrong size");
   for (std::size_t i = 0; i < keys; ++i)
     target.keys.push_back(value_in<std::uint64_t>(key.bytes, sizeof(Place) + i * sizeof(std::uint64_t)));
   return target;
