@@ -9,7 +9,6 @@
 #include "backends/transport.hpp"
 #ifdef SLUICE_HAS_OFI
 #include "backends/ofi/leftovers.hpp"
-#include "backends/ofi/report.hpp"
 #include "backends/ofi/transport.hpp"
 #endif
 

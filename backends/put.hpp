@@ -227,10 +227,10 @@ class RungPut : public Put {
   /// A GPU's stream rings, or kernels do: nothing is armed on the lane.
   bool armed_by_engine() const noexcept { return armed_by_engine_; }
   bool moves_bytes() const noexcept { return whole_.bytes != 0; }
-  /// Epochs up to this one a GPU has come to that move nothing, unless they were armed: those that kernels have not
-  /// rung for, and, once the watch is shut and nothing is armed any more, all that were.
+  /// The last epoch that a GPU has reached without a ring (a kernel that was refused), or with a ring for which nothing
+  /// is armed any more, since the watch is shut. Epochs up to it move nothing, unless they were armed.
   std::uint64_t given_up() const noexcept;
-  /// What `epoch` moves: of those that are enqueued and not over, as far as they are kept.
+  /// The part of an epoch that is enqueued and has not completed, as far as parts are kept.
   Range part_of(std::uint64_t epoch) const noexcept { return parts_.empty() ? Range{} : parts_[epoch % parts_.size()]; }
   void keep_part(std::uint64_t epoch, Range part) noexcept {
     // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// THE seam: what a backend implements. Nothing here is optional; what is constant of a class is data, which its
-// constructor gives to its base. Backends whose peers share memory have more in common: on_host.hpp.
+// THE seam: the functions that a backend implements. Constants of a class are data, which its constructor gives to its
+// base. Backends whose peers share memory have more in common: on_host.hpp.
 #pragma once
 
 #include <sluice/types.hpp>
@@ -95,7 +95,8 @@ struct Held {
   device::Reached reached;  // last: taken back before it is unmapped
 };
 
-/// The receiving side of one direction: where a peer's puts land.
+/// The receiving side of one direction: where a peer's puts land. This class is for bytes that land in the target
+/// itself, so that nothing is left to do; derived classes do more.
 class Landing {
  public:
   enum class Way : std::uint8_t {
@@ -104,35 +105,24 @@ class Landing {
     undecided  ///< one of the two: the peer finds out whether it reaches the target, and `decide` is called
   };
 
+  explicit Landing(std::string how, Way way = Way::direct) : way_(way), how_(std::move(how)) {}
   virtual ~Landing() = default;
   Way way() const noexcept { return way_; }
   const std::string& describe() const noexcept { return how_; }
   /// Takes the `Put::obstacle` of the peer's put.
-  virtual void decide(const std::string& obstacle) = 0;
+  virtual void decide(const std::string& /*obstacle*/) {}
   /// From now on `take` may be on streams of the driver's GPUs. Once decided. @throws device::GpuError
-  virtual void reach_from(device::Driver& driver) = 0;
+  virtual void reach_from(device::Driver& /*driver*/) {}
   /// After a CPU has seen the signal of `epoch`: in the lane's order moves what landed elsewhere into the target, or
   /// fails the watch.
-  virtual void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) = 0;
+  virtual void take(device::Lane /*lane*/, device::Watch& /*watch*/, std::uint64_t /*epoch*/) {}
   /// The peer writes no more: closes the key that armed puts may still be fired at. Returns whether it did so now, so
   /// that the peer must be told.
-  virtual bool close() = 0;
+  virtual bool close() { return false; }
 
  protected:
-  Landing(Way way, std::string how) : way_(way), how_(std::move(how)) {}
-
   Way way_;
   std::string how_;
-};
-
-/// In the target itself, unless a derived class says otherwise: nothing is left to do here.
-class DirectLanding : public Landing {
- public:
-  explicit DirectLanding(std::string how, Way way = Way::direct) : Landing(way, std::move(how)) {}
-  void decide(const std::string&) override {}
-  void reach_from(device::Driver&) override {}
-  void take(device::Lane, device::Watch&, std::uint64_t) override {}
-  bool close() override { return false; }
 };
 
 /// A landing, and the key for the peer's `Link::prepare`.

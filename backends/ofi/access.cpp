@@ -20,9 +20,9 @@ Bounds bounds_of(const Rail& rail, const device::Extent& local, const Offered& o
 
 Offer offer_memory(Station& station, const device::Extent& memory) {
   check_offered(memory);
-  auto pin = std::make_shared<Pin>(station);
+  auto pin = new_pin(station);
   const std::lock_guard lock(station.mutex);
-  const auto& registered = pin->memory.emplace_back(station.rails.front()->registered(memory));
+  const auto& registered = pin->emplace_back(station.rails.front()->registered(memory));
   const Offered offered{registered->address(memory.data), registered->key(), memory.bytes};
   return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
 }
@@ -101,8 +101,7 @@ Posted RmaAccess::start(Flight& flight, const Request& request) {
     return rail_.write({here, request.local.bytes, desc}, there, {}, true, flight.operation);
   flight.operand = request.operand;
   flight.compare = request.compare;
-  const Change change{op_of(request.kind), &flight.operand, &flight.compare, flights_registered_->desc()};
-  return rail_.fetch(change, here, desc, there, flight.operation);
+  return rail_.fetch(op_of(request.kind), flight, flights_registered_->desc(), here, desc, there);
 }
 
 std::size_t RmaAccess::bytes_under_way() const {

@@ -206,7 +206,7 @@ std::string TriggeredPut::describe() const {
 
 CountedLanding::CountedLanding(Station& station, const Endpoints& endpoints, const Slots& target,
                                std::span<const Signal> signals)
-    : DirectLanding(station.provider + ": lands in the target itself, where arrivals are counted"), station_(station) {
+    : Landing(station.provider + ": lands in the target itself, where arrivals are counted"), station_(station) {
   const std::lock_guard lock(station.mutex);
   target_.index = station.arrivals.add(signals, target, endpoints);
   target_.slot_bytes = target.slot_bytes;

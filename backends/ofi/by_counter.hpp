@@ -54,7 +54,7 @@ class TriggeredPut final : public RungPut, private Mover {
 };
 
 /// Slots whose arrivals are counted.
-class CountedLanding final : public DirectLanding {
+class CountedLanding final : public Landing {
  public:
   /// With more slots than this they would take too many of the NIC's counters.
   static constexpr int kDeepest = 64;

@@ -7,7 +7,7 @@ namespace sluice::backends::ofi {
 
 RmaLanding::RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target,
                        std::span<const Signal> signals)
-    : DirectLanding({}), station_(station), signals_(signals.begin(), signals.end()) {
+    : Landing({}), station_(station), signals_(signals.begin(), signals.end()) {
   const std::lock_guard lock(station.mutex);
   const auto reached = [&](const auto& rail) { return rail->registered_if_reached(target.memory) != nullptr; };
   if (target.memory.bytes != 0 && !std::ranges::all_of(station.rails, reached)) staged_.emplace(target);

@@ -8,7 +8,7 @@
 
 namespace sluice::backends::ofi {
 
-class RmaLanding final : public DirectLanding {
+class RmaLanding final : public Landing {
  public:
   RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
   ~RmaLanding() override;

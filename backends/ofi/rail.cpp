@@ -281,28 +281,28 @@ Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& fr
   return posted(fi_readmsg(from.from, &piece.message, FI_COMPLETION), "fi_readmsg", operation);
 }
 
-Posted Rail::fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation) {
-  const fi_ioc operand{change.operand, 1};
-  const fi_ioc compare{change.compare, 1};
+Posted Rail::fetch(fi_op op, Flight& change, void* change_desc, std::byte* old, void* desc, const Remote& word) {
+  const fi_ioc operand{&change.operand, 1};
+  const fi_ioc compare{&change.compare, 1};
   fi_ioc result{old, 1};
-  void* words_desc = change.desc;
   const fi_rma_ioc target{word.address, 1, word.key};
   fi_msg_atomic message{};
   message.msg_iov = &operand;
-  message.desc = &words_desc;
+  message.desc = &change_desc;
   message.iov_count = 1;
   message.addr = word.peer;
   message.rma_iov = &target;
   message.rma_iov_count = 1;
   message.datatype = FI_UINT64;
-  message.op = change.op;
-  message.context = &operation.context;
-  if (change.op == FI_CSWAP) {
-    return posted(fi_compare_atomicmsg(word.from, &message, &compare, &words_desc, 1, &result, &desc, 1, FI_COMPLETION),
-                  "fi_compare_atomicmsg", operation);
+  message.op = op;
+  message.context = &change.operation.context;
+  if (op == FI_CSWAP) {
+    return posted(
+        fi_compare_atomicmsg(word.from, &message, &compare, &change_desc, 1, &result, &desc, 1, FI_COMPLETION),
+        "fi_compare_atomicmsg", change.operation);
   }
   return posted(fi_fetch_atomicmsg(word.from, &message, &result, &desc, 1, FI_COMPLETION), "fi_fetch_atomicmsg",
-                operation);
+                change.operation);
 }
 
 Posted Rail::posted(ssize_t code, const char* what, Operation& operation) {

@@ -71,12 +71,11 @@ struct Remote {
   std::uint64_t key = 0;
 };
 
-/// A change of one word. The operands are read until it has completed; `desc` describes both.
-struct Change {
-  fi_op op = FI_SUM;
-  std::uint64_t* operand = nullptr;
-  std::uint64_t* compare = nullptr;  ///< of FI_CSWAP
-  void* desc = nullptr;
+/// A request under way. libfabric keeps pointers into it.
+struct Flight {
+  Operation operation;
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;  ///< of FI_CSWAP
 };
 
 class Rail {
@@ -141,7 +140,7 @@ class Rail {
   /// @throws std::runtime_error
   Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);
   /// `old` receives the word as it was. @throws std::runtime_error
-  Posted fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation);
+  Posted fetch(fi_op op, Flight& change, void* change_desc, std::byte* old, void* desc, const Remote& word);
 
   /// Ends the operations that have completed, and calls `landed(number)` for the numbers that came with peers' writes.
   template <class Landed>

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/ofi/report.hpp"
-
 #include <algorithm>
 #include <exception>
 #include <optional>
 
 #include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/provider.hpp"
+#include "backends/ofi/transport.hpp"
 #include "base/text.hpp"
 
 namespace sluice::backends::ofi {

@@ -19,6 +19,13 @@ Station::~Station() {
   rails.clear();
 }
 
+std::shared_ptr<Pin> new_pin(Station& station) {
+  return {new Pin, [&station](const Pin* pin) {
+            const std::lock_guard lock(station.mutex);
+            delete pin;
+          }};
+}
+
 const Route& Destination::route(std::size_t endpoint) const {
   const Route& route = routes.at(endpoint);
   if (route.rail == nullptr)

@@ -28,13 +28,6 @@ struct Work {
   void* desc = nullptr;
 };
 
-/// A request under way. libfabric keeps pointers into it.
-struct Flight {
-  Operation operation;
-  std::uint64_t operand = 0;
-  std::uint64_t compare = 0;
-};
-
 /// End of the text of a failure that another device may mend.
 inline constexpr const char* kChosenBy = "SLUICE_NICS and SLUICE_INTERFACE choose devices";
 
@@ -106,19 +99,10 @@ struct Station {
   std::vector<std::unique_ptr<ArmedWork>> left_work;  // of destroyed puts; last: it uses all the others
 };
 
-/// Memory that stays registered on rails; null where a rail does not reach it.
-struct Pin {
-  explicit Pin(Station& of) : station(of) {}
-  Pin(const Pin&) = delete;
-  Pin& operator=(const Pin&) = delete;
-  ~Pin() {
-    const std::lock_guard lock(station.mutex);
-    memory.clear();
-  }
-
-  Station& station;
-  std::vector<std::shared_ptr<Registration>> memory;
-};
+/// Registrations of the same memory, by rail; null where a rail does not reach it.
+using Pin = std::vector<std::shared_ptr<Registration>>;
+/// Releases them with the station's mutex.
+std::shared_ptr<Pin> new_pin(Station& station);
 
 /// How an endpoint of a peer is reached.
 struct Route {

@@ -130,9 +130,9 @@ class OfiTransport final : public Transport {
 
   bool reaches(const Blob& peer, bool) const override { return unpack(peer).provider == station_.provider; }
   std::shared_ptr<const void> pin(const device::Extent& memory) override {
-    auto pin = std::make_shared<Pin>(station_);
+    auto pin = new_pin(station_);
     const std::lock_guard lock(station_.mutex);
-    for (const auto& rail : station_.rails) pin->memory.push_back(rail->registered_if_reached(memory));
+    for (const auto& rail : station_.rails) pin->push_back(rail->registered_if_reached(memory));
     return pin;
   }
   std::unique_ptr<Link> connect(Rank, const Blob& peer, bool here) override;

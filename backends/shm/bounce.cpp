@@ -32,7 +32,7 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
 }  // namespace
 
 BounceLanding::BounceLanding(const Slots& target, Way way)
-    : Landing(way, kLandsInTarget), target_(target), bounce_(target) {
+    : Landing(kLandsInTarget, way), target_(target), bounce_(target) {
   if (way == Way::around) how_ = text({});
 }
 

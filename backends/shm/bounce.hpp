@@ -41,7 +41,6 @@ class BounceLanding final : public Landing {
     if (bounce_) device::reach(driver, bounce_->memory.extent());
   }
   void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override;
-  bool close() override { return false; }
 
   Key key(const Signal& signal, Sent& sent) const;
 

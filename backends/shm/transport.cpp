@@ -54,7 +54,7 @@ class ShmLink final : public OnHostLink {
       }
     }
     const device::Segment* const slots = target.memory.segment;
-    return {std::make_unique<DirectLanding>(kLandsInTarget),
+    return {std::make_unique<Landing>(kLandsInTarget),
             pack(direct_target(target, signal),
                  {slots == signal.memory.segment ? nullptr : slots, signal.memory.segment}, sent_)};
   }

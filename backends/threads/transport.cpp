@@ -17,7 +17,7 @@ struct Place {
 class ThreadLink final : public OnHostLink {
  public:
   Landed land(const Slots& target, std::span<const Signal> signals) override {
-    return {std::make_unique<DirectLanding>("threads: lands in the target itself"),
+    return {std::make_unique<Landing>("threads: lands in the target itself"),
             {bytes_of(Place{target, signals.front()}), {}, {}}};
   }
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {

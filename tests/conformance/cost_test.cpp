@@ -192,7 +192,9 @@ TEST_P(Cost, verbs_take_no_lock_but_those_of_a_network) {
     const std::uint64_t most = one.ground.network ? 3 : 0;
     EXPECT_LE(of_puts, most);
     EXPECT_LE(of_releases, most);
-    if (!one.ground.network) EXPECT_EQ(of_waits, 0U);  // over a network, a wait polls
+    if (!one.ground.network) {  // over a network, a wait polls
+      EXPECT_EQ(of_waits, 0U);
+    }
   });
 }
 

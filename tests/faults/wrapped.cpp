@@ -332,9 +332,9 @@ class ArmedPut final : public RungPut {
 };
 
 /// Whose peer is told when it can be written to no more, as those of NICs tell it.
-class ToldLanding final : public DirectLanding {
+class ToldLanding final : public Landing {
  public:
-  using DirectLanding::DirectLanding;
+  using Landing::Landing;
   bool close() override { return std::exchange(open_, false); }
 
  private:
