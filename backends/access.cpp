@@ -22,7 +22,7 @@ std::string text_of(std::uint64_t offset, std::size_t bytes) {
   return std::to_string(bytes) + " bytes at offset " + std::to_string(offset);
 }
 
-/// What is wrong with it; empty: nothing.
+/// The text of the error; empty: there is none.
 std::string misuse(const Request& request, const Bounds& bounds) {
   if (request.atomic() && request.local.bytes != kWord) {
     return "the old value of an atomic takes 8 bytes, not " + std::to_string(request.local.bytes);
@@ -93,7 +93,7 @@ void MappedAccess::carry_out(device::Lane lane, const Request& request) {
 }
 
 void EngineAccess::enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) {
-  // Once the watch has failed, what is under way is still read: it stays as it is. What is rung for is not posted.
+  // Once the watch has failed, requests under way are still read, so they stay as they are. New ones are not posted.
   if (!watch_.shut() && taken(request, bounds_, watch_)) requests_[epoch % requests_.size()] = request;
   bell_.ring(lane);
 }

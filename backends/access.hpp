@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kinds of access that backends share. A MappedAccess is carried out by the stream itself; an EngineAccess is
-// posted by the engine once it hears the bell.
+// posted by the engine when its bell was rung.
 #pragma once
 
 #include <limits>
@@ -22,7 +22,7 @@ struct Bounds {
   std::string no_atomics{};                                       ///< why there are none; empty: there are
 };
 
-/// Whether the request is taken. If not, the watch has failed with the reason.
+/// Returns whether the request is allowed. If not, the watch has failed with the reason.
 bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
 
 /// Carried out by the stream.
@@ -60,7 +60,7 @@ class MappedAccess final : public StreamAccess {
   Mapped mapped_;
 };
 
-/// The engine hears its bell and posts it.
+/// Posted by the engine when its bell was rung.
 class EngineAccess : public Access, public Posting {
  public:
   /// `text`: what is done, apart from why there are no atomics.
@@ -77,7 +77,7 @@ class EngineAccess : public Access, public Posting {
   device::Watch& watch() noexcept { return watch_; }
 
  private:
-  /// Starts to carry the request out. False: busy, ask again next turn. Ends with `over`, now or in `poll`.
+  /// Starts to carry the request out. False: busy, to be called again next turn. Ends with `over`, now or in `poll`.
   virtual bool post(std::uint64_t epoch, const Request& request) = 0;
   std::uint64_t rung() const noexcept final { return bell_.word.value.load(std::memory_order_acquire); }
   bool post_share(std::size_t, std::uint64_t epoch) final { return post(epoch, requests_[epoch % requests_.size()]); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of backends: one row each, and the only file that names them.
 #include <algorithm>
-#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "backends/shm/transport.hpp"
@@ -9,7 +9,6 @@
 #include "backends/transport.hpp"
 #ifdef SLUICE_HAS_OFI
 #include "backends/ofi/leftovers.hpp"
-#include "backends/ofi/report.hpp"
 #include "backends/ofi/transport.hpp"
 #endif
 
@@ -34,7 +33,7 @@ std::vector<Backend> network() {
 }
 
 std::optional<Backend> find_in(const std::vector<Backend>& rows, std::string_view name) {
-  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Backend& one) { return one.name == name; });
+  const auto row = std::ranges::find(rows, name, &Backend::name);
   return row == rows.end() ? std::nullopt : std::optional(*row);
 }
 
@@ -42,8 +41,7 @@ std::optional<Backend> find_in(const std::vector<Backend>& rows, std::string_vie
 
 std::vector<Backend> backends() {
   std::vector<Backend> rows = local();
-  std::vector<Backend> more = network();
-  rows.insert(rows.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  for (Backend& row : network()) rows.push_back(std::move(row));
   return rows;
 }
 
@@ -54,11 +52,12 @@ std::optional<Backend> find_backend(std::string_view name) {
 
 std::vector<Backend> default_backends(bool other_hosts) {
   std::vector<Backend> rows;
-  const auto is = [](Reach reach) { return [reach](const Backend& row) { return row.reach == reach; }; };
-  std::copy_if(local().begin(), local().end(), std::back_inserter(rows), is(Reach::host));
+  for (const Backend& row : local()) {
+    if (row.reach == Reach::host) rows.push_back(row);
+  }
   if (!other_hosts) return rows;
   const std::vector<Backend> networks = network();
-  const auto best = std::find_if(networks.begin(), networks.end(), is(Reach::network));
+  const auto best = std::ranges::find(networks, Reach::network, &Backend::reach);
   if (best != networks.end()) rows.push_back(*best);
   return rows;
 }

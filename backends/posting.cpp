@@ -50,8 +50,8 @@ bool Posting::post_traced(std::size_t rail, std::uint64_t epoch) {
 }
 
 std::uint64_t Posting::last_allowed(std::size_t rail, std::uint64_t rung) const noexcept {
-  // With nothing under way, those that need not be posted are over at once. Further ahead, the least bits that tell of
-  // an epoch (ofi/manner.hpp) would take it for one that has been.
+  // With nothing under way, epochs that need not be posted complete at once. Further ahead, an epoch would be taken for
+  // an earlier one where its number has the fewest bits (ofi/manner.hpp).
   constexpr std::uint64_t kMostAhead = 1000;
   if (cumulative() && posted_.size() == 1 && posted_[rail] == done_) return std::min(rung, done_ + kMostAhead);
   return std::min<std::uint64_t>(rung, done_ + shares_over_.size());

@@ -142,7 +142,7 @@ void RungPut::let_kernels_ring(const kernel::Count& epochs) {
   epochs_ = &epochs;
 }
 
-/// Nor is early too early: a kernel rings when the credit has come, and the source is read after that.
+/// Early does no harm either: a kernel rings when it has the credit, and the source is read after that.
 AfterTurn RungPut::arm_ahead() {
   const std::uint64_t last = may_be_rung_.load(std::memory_order_acquire);
   const auto part = [&](std::uint64_t epoch) { return epochs_ != nullptr ? whole_ : part_of(epoch); };
@@ -152,7 +152,7 @@ AfterTurn RungPut::arm_ahead() {
   return ahead_ > before ? AfterTurn::work : AfterTurn::words;
 }
 
-/// Its end has failed, and nobody rings any more.
+/// Its end has failed, and is not rung for any more.
 void RungPut::forget_refused_rings() noexcept {
   const std::uint64_t rung = bell_->rung();
   bell_->rings.store(rung);
@@ -181,7 +181,7 @@ std::optional<ByKernel> EnginePut::by_kernel(device::Driver* driver) {
   return what;
 }
 
-/// Whatever their backend: the engine looks at the bell.
+/// One kind for all backends, since the engine looks at the bell.
 const void* EnginePut::bell_kind() const noexcept {
   static const char kind = 0;
   return &kind;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of put that backends share. What a put is, its class says: a MappedPut is done by the stream itself; a
-// RungPut was armed before and is fired by one 64-bit write; an EnginePut is a RungPut whose bell the engine hears.
+// The kinds of put that backends share: a MappedPut is done by the stream itself; a RungPut was armed before and is
+// fired by one 64-bit write; an EnginePut is a RungPut that the engine posts when its bell was rung.
 #pragma once
 
 #include <sluice/device.hpp>
@@ -36,7 +36,7 @@ class StreamCopy {
     }
     return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
   }
-  /// Whether kernels can do it: on the driver's GPUs, or on the host, which memory of a GPU is not for.
+  /// Whether kernels can copy: on the driver's GPUs; or on the host (null), unless GPU memory is involved.
   bool by_kernels(const device::Driver* driver) const noexcept {
     return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
   }
@@ -111,13 +111,14 @@ class MappedPut final : public StreamPut {
 void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch);
 inline void raise_signal(const Signal& signal, std::uint64_t epoch) { raise_signal({}, signal, epoch); }
 
-/// A GPU's stream will raise it: its driver is given what is mapped of the peer, where nobody will be woken for it.
+/// A GPU's stream will raise the signal: the driver is given the peer's mapped memory, and no thread there will be
+/// woken.
 void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Reached& reached);
 
-/// When what a bell fires has to leave. Credits may leave behind the next put, which somebody waits for.
+/// When the puts of a bell have to leave. Credits may leave behind the next put, which a peer waits for.
 enum class Haste : std::uint8_t { now, soon };
 
-/// Who must be awake when a bell was rung.
+/// Must be awake when a bell was rung.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -136,14 +137,14 @@ class Doorbell {
 
   /// In the lane's order: one ring more.
   virtual void ring(device::Lane lane);
-  /// Rings that the stream has come to.
+  /// Rings that the stream has executed.
   virtual std::uint64_t rung() const noexcept { return word.value.load(std::memory_order_acquire); }
   /// From now on streams of the driver's GPUs ring it.
   virtual void reach_from(device::Driver& driver) {
     device::reach_for_ever(driver, base::page_of(word), base::Progress::kPage);
   }
-  /// What kernels store 1 to when they ring, before they store the count to the word: a NIC's counter. Null: the word
-  /// is all.
+  /// The NIC's counter, to which kernels store 1 when they ring, before they store the count to the word. Null: they
+  /// store to the word alone.
   virtual std::uint64_t* counter_for_kernels() const noexcept { return nullptr; }
   /// From now on kernels ring it. It is not known how often they will, so the engine polls it for good.
   virtual void let_kernels_ring() noexcept { rings.store(std::numeric_limits<std::uint64_t>::max()); }
@@ -151,7 +152,7 @@ class Doorbell {
   virtual bool awaited() const noexcept {
     return word.value.load(std::memory_order_relaxed) < rings.load(std::memory_order_relaxed);
   }
-  /// From now on hears it. Nothing is outstanding.
+  /// Rings wake `listener` from now on. Nothing is outstanding.
   void listen(Listener* listener, Haste haste) noexcept {
     listener_ = listener;
     haste_ = haste;
@@ -188,11 +189,10 @@ class RungPut : public Put {
   /// On the lane: makes `epoch` ready to be fired by ring number `threshold(epoch)`. Epochs come in order. False: the
   /// watch is shut, and nothing is to be fired.
   virtual bool arm(std::uint64_t epoch, Range part) = 0;
-  /// Of epochs that are not over.
+  /// At most so many epochs that have not completed may be armed.
   virtual std::uint64_t most_armed() const noexcept = 0;
   static constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
-  /// The lane (for a GPU's, the host) waits until no more than this many epochs are not over before it enqueues one
-  /// more.
+  /// The lane (for a GPU's, the host) enqueues no epoch while more than so many have not completed.
   std::uint64_t most_enqueued() const noexcept;
 
   /// A bell that puts of the same `bell_kind` may share.
@@ -204,7 +204,7 @@ class RungPut : public Put {
   /// In the engine's turn: what a GPU's stream or kernels may ring for next is announced. Returns `words` or `work` if
   /// there is more, which cannot be yet.
   AfterTurn arm_ahead();
-  /// A GPU's stream has passed all that its driver took: what it has not rung for by now it never will.
+  /// A GPU's stream has executed all that its driver accepted: rings that are still missing will never happen.
   void forget_refused_rings() noexcept;
 
   /// From the next epoch on, rings of `bell` fire this put. Nothing is outstanding.
@@ -227,10 +227,10 @@ class RungPut : public Put {
   /// A GPU's stream rings, or kernels do: nothing is armed on the lane.
   bool armed_by_engine() const noexcept { return armed_by_engine_; }
   bool moves_bytes() const noexcept { return whole_.bytes != 0; }
-  /// Epochs up to this one a GPU has come to that move nothing, unless they were armed: those that kernels have not
-  /// rung for, and, once the watch is shut and nothing is armed any more, all that were.
+  /// The last epoch that a GPU has reached without a ring (a kernel that was refused), or with a ring for which nothing
+  /// is armed any more, since the watch is shut. Epochs up to it move nothing, unless they were armed.
   std::uint64_t given_up() const noexcept;
-  /// What `epoch` moves: of those that are enqueued and not over, as far as they are kept.
+  /// The part of an epoch that is enqueued and has not completed, as far as parts are kept.
   Range part_of(std::uint64_t epoch) const noexcept { return parts_.empty() ? Range{} : parts_[epoch % parts_.size()]; }
   void keep_part(std::uint64_t epoch, Range part) noexcept {
     // Once the end has failed no credit holds puts back, and what is under way is still read: it stays as it is.
@@ -260,7 +260,7 @@ class RungPut : public Put {
   const kernel::Count* epochs_ = nullptr;  // that kernels ring for
 };
 
-/// The engine hears its bell and posts it, on each of its rails.
+/// Posted by the engine when its bell was rung, on each of its rails.
 class EnginePut : public RungPut, public Posting {
  public:
   /// `depth` is the target's: no more epochs are under way.
@@ -278,8 +278,8 @@ class EnginePut : public RungPut, public Posting {
   std::shared_ptr<Doorbell> new_bell() final { return std::make_shared<Doorbell>(); }
   const void* bell_kind() const noexcept final;
 
-  /// Starts moving this rail's share of `part` of `epoch`. False: busy, ask again next turn. Ends with `over`, now or
-  /// in `poll`.
+  /// Starts moving this rail's share of `part` of `epoch`. False: busy, to be called again next turn. Ends with `over`,
+  /// now or in `poll`.
   virtual bool post(std::size_t rail, std::uint64_t epoch, Range part) = 0;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// THE seam: what a backend implements. Nothing here is optional; what is constant of a class is data, which its
-// constructor gives to its base. Backends whose peers share memory have more in common: on_host.hpp.
+// THE seam: the functions that a backend implements. Constants of a class are data, which its constructor gives to its
+// base. Backends whose peers share memory have more in common: on_host.hpp.
 #pragma once
 
 #include <sluice/types.hpp>
@@ -10,10 +10,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +31,27 @@
 namespace sluice::backends {
 
 using Blob = std::vector<std::byte>;
+
+template <class Value>
+Blob bytes_of(const Value& value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+/// The value whose bytes begin at `at`. @throws std::runtime_error if the blob ends before it does.
+template <class Value>
+Value value_in(const Blob& blob, std::size_t at = 0) {
+  Value value;
+  if (at > blob.size() || blob.size() - at < sizeof value)
+    throw std::runtime_error("a key or an address that is too short");
+  std::memcpy(&value, blob.data() + at, sizeof value);
+  return value;
+}
+/// The value whose bytes the blob is. @throws std::runtime_error for another size.
+template <class Value>
+Value value_of(const Blob& blob) {
+  if (blob.size() != sizeof(Value)) throw std::runtime_error("a key or an address of the wrong size");
+  return value_in<Value>(blob);
+}
 
 /// Lets a peer reach something of ours. Descriptors are borrowed when sent, and owned when received.
 struct Key {
@@ -63,16 +86,17 @@ struct Signal {
   device::Extent memory;
 };
 
-/// What is mapped of a peer, and what keeps it mapped.
+/// Mappings of a peer's memory, which stays mapped as long as they live.
 using Mapped = std::vector<std::shared_ptr<device::Mapping>>;
 
-/// That, and what GPUs were given of it.
+/// Mappings of a peer's memory, and the parts of it that GPUs' drivers were given.
 struct Held {
   Mapped mapped;
   device::Reached reached;  // last: taken back before it is unmapped
 };
 
-/// The receiving side of one direction: where a peer's puts land.
+/// The receiving side of one direction: where a peer's puts land. This class is for bytes that land in the target
+/// itself, so that nothing is left to do; derived classes do more.
 class Landing {
  public:
   enum class Way : std::uint8_t {
@@ -81,35 +105,24 @@ class Landing {
     undecided  ///< one of the two: the peer finds out whether it reaches the target, and `decide` is called
   };
 
+  explicit Landing(std::string how, Way way = Way::direct) : way_(way), how_(std::move(how)) {}
   virtual ~Landing() = default;
   Way way() const noexcept { return way_; }
   const std::string& describe() const noexcept { return how_; }
   /// Takes the `Put::obstacle` of the peer's put.
-  virtual void decide(const std::string& obstacle) = 0;
+  virtual void decide(const std::string& /*obstacle*/) {}
   /// From now on `take` may be on streams of the driver's GPUs. Once decided. @throws device::GpuError
-  virtual void reach_from(device::Driver& driver) = 0;
+  virtual void reach_from(device::Driver& /*driver*/) {}
   /// After a CPU has seen the signal of `epoch`: in the lane's order moves what landed elsewhere into the target, or
   /// fails the watch.
-  virtual void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) = 0;
+  virtual void take(device::Lane /*lane*/, device::Watch& /*watch*/, std::uint64_t /*epoch*/) {}
   /// The peer writes no more: closes the key that armed puts may still be fired at. Returns whether it did so now, so
   /// that the peer must be told.
-  virtual bool close() = 0;
+  virtual bool close() { return false; }
 
  protected:
-  Landing(Way way, std::string how) : way_(way), how_(std::move(how)) {}
-
   Way way_;
   std::string how_;
-};
-
-/// In the target itself, unless a derived class says otherwise: nothing is left to do here.
-class DirectLanding : public Landing {
- public:
-  explicit DirectLanding(std::string how, Way way = Way::direct) : Landing(way, std::move(how)) {}
-  void decide(const std::string&) override {}
-  void reach_from(device::Driver&) override {}
-  void take(device::Lane, device::Watch&, std::uint64_t) override {}
-  bool close() override { return false; }
 };
 
 /// A landing, and the key for the peer's `Link::prepare`.
@@ -118,15 +131,15 @@ struct Landed {
   Key key;
 };
 
-/// What a kernel writes that does a put itself.
+/// The words that a kernel writes when it does a put itself.
 struct ByKernel {
   Slots target;                      ///< as mapped here, unless it rings
-  base::Word* raised = nullptr;      ///< the peer's signal, or the doorbell of whoever moves the bytes
-  std::uint64_t ahead = 0;           ///< what is stored there is so much more than the epoch
-  bool rings = false;                ///< it is a doorbell, and whoever hears it raises `watch.done`
+  base::Word* raised = nullptr;      ///< the peer's signal, or a doorbell: its listener moves the bytes
+  std::uint64_t ahead = 0;           ///< the value stored there is so much more than the epoch
+  bool rings = false;                ///< it is a doorbell, whose listener raises `watch.done`
   bool armed = false;                ///< and fires whole slots that were armed, looking at nothing
   std::uint64_t* counter = nullptr;  ///< of a NIC, to which 1 is stored for each ring, before that is stored
-  std::uint64_t* parts = nullptr;    ///< where whoever hears it looks for offset and bytes of an epoch, which is there
+  std::uint64_t* parts = nullptr;    ///< where the listener looks for offset and bytes of an epoch, which is there
   std::uint64_t kept = 0;            ///< modulo this
 };
 
@@ -150,7 +163,7 @@ class Put {
   virtual void enqueue(device::Lane lane, std::uint64_t epoch, Range part) = 0;
   /// From now on it is enqueued on streams of the driver's GPUs. @throws device::GpuError
   virtual void reach_from(device::Driver& driver) = 0;
-  /// From now on kernels may do what `enqueue` does, on the driver's GPUs (null: on the host), and wake nobody who
+  /// From now on kernels may do what `enqueue` does, on the driver's GPUs (null: on the host). They wake no thread that
   /// sleeps for a word. Nothing: no kernel can. @throws device::GpuError
   virtual std::optional<ByKernel> by_kernel(device::Driver* driver) = 0;
   /// True once all epochs up to this one, which has completed here, are visible at the peer. Called again until then,
@@ -159,8 +172,8 @@ class Put {
   /// True once every write is visible at the peer, whose memory may then be freed. Called again until then, and only
   /// after all that was enqueued has completed here, with the watch shut: epochs that follow move nothing.
   virtual bool settled() = 0;
-  /// The memory of the peer goes: nothing of it is touched from now on. What is enqueued moves nothing. Returns what
-  /// was held of it, for the caller to let go of.
+  /// The memory of the peer will be unmapped, and is not touched from now on. Enqueued epochs move nothing. Returns the
+  /// mappings, for the caller to destroy.
   virtual Held forget_peer() noexcept = 0;
   /// True once no armed put remains. One that nothing has fired can be disposed of once the peer has closed its key
   /// (`key_closed`), so that it writes nothing. Called again until then, and only when no epoch can follow.
@@ -172,7 +185,7 @@ class Put {
       : fired_by(by), by_bell(same), obstacle(std::move(why)) {}
 };
 
-/// What is asked of memory that a peer offers. An atomic moves one word of 8 bytes, whose old value goes to `local`.
+/// A request to memory that a peer offers. An atomic moves one word of 8 bytes, whose old value goes to `local`.
 struct Request {
   enum class Kind : std::uint8_t { put, get, fetch_add, swap, compare_swap };
 
@@ -194,9 +207,9 @@ struct Offer {
 
 /// Memory that a peer offers, as we reach it.
 ///
-/// Atomics are atomic with one another, whoever asks, if all come through the same backend. Nothing else is promised:
-/// not with puts, and on networks not with the CPU of the owner, whose NIC need not take part in its coherence
-/// (fi_atomic(3)); an owner that changes such words asks a link to itself.
+/// Atomics of all ranks are atomic with one another if they come through the same backend. They are not atomic with
+/// puts; nor, on networks, with the CPU of the owner, whose NIC need not take part in its coherence (fi_atomic(3)). So
+/// an owner changes such words through a link to itself.
 class Access {
  public:
   virtual ~Access() = default;
@@ -237,8 +250,8 @@ class Link {
   virtual std::size_t rails(const Slots& target) const = 0;
   /// `signals`: one a rail. All of them rise with every epoch.
   virtual Landed land(const Slots& target, std::span<const Signal> signals) = 0;
-  /// A key has come from the peer, in the order in which its landings and offers gave them, and may wait long for its
-  /// `prepare` or `access`.
+  /// A key has arrived from the peer, in the order in which its landings and offers gave them, and may wait long for
+  /// its `prepare` or `access`.
   virtual void arrived(Key& key) = 0;
   /// @throws std::exception if the peer's memory cannot be reached.
   virtual std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) = 0;
@@ -274,13 +287,13 @@ class Transport {
   virtual std::shared_ptr<const void> pin(const device::Extent& memory) = 0;
   /// `here`: as for `reaches`.
   virtual std::unique_ptr<Link> connect(Rank peer, const Blob& address, bool here) = 0;
-  /// Streams of the driver's current GPU will fire puts. What takes long to find out for that is found out now, once:
-  /// any thread may call it, and only its caller waits.
+  /// Streams of the driver's current GPU will fire puts. Tries out, once, what takes seconds for that. Any thread may
+  /// call it, and only its caller waits.
   virtual void try_out(device::Driver& driver) = 0;
-  /// Moves what is under way. Called within the engine's turn only.
+  /// Advances the operations under way. Called within the engine's turn only.
   virtual AfterTurn poll() = 0;
-  /// Nothing is under way: adds what tells the engine that there is something to poll for. Returns how many
-  /// milliseconds it may sleep at most. Called within the engine's turn only.
+  /// Nothing is under way: adds descriptors that become readable when there is something to poll for. Returns how many
+  /// milliseconds the engine may sleep at most. Called within the engine's turn only.
   virtual int rest(std::vector<pollfd>& tellers) = 0;
   static constexpr int kNoLimit = -1;
 
@@ -290,7 +303,7 @@ class Transport {
   Blob address_;  // set by the constructor
 };
 
-/// What the user may set for all backends.
+/// Settings for all backends, which the user may change.
 struct Settings {
   std::size_t bounce_max = 0;
   int level = 4;                       ///< support level: no more of the provider is used than this
@@ -306,7 +319,7 @@ struct Settings {
   std::chrono::nanoseconds patience = std::chrono::seconds(30);  ///< with a peer that cannot be reached
 };
 
-/// Where a backend's ranks may be, and so when it is chosen without being named.
+/// How far a backend reaches, and so when it is chosen without being named.
 enum class Reach : std::uint8_t {
   host,     ///< this host: always open
   network,  ///< other hosts: the first of these is open if there are any
@@ -328,10 +341,10 @@ std::vector<Backend> backends();
 /// The one of this name, if there is one. Looks for network providers only if no other has it.
 std::optional<Backend> find_backend(std::string_view name);
 
-/// What a job opens that names none: all for this host, and the best of those for others if it has `other_hosts`.
+/// The backends of a job that names none: all for this host, and the best of those for others if it has `other_hosts`.
 std::vector<Backend> default_backends(bool other_hosts);
 
-/// What sluice-info says of a provider of networks. Facts are shown in their order; one without a value is not known.
+/// A network provider as sluice-info shows it. Facts are shown in their order; one without a value is not known.
 struct Report {
   using Facts = base::Facts;
 
@@ -352,7 +365,7 @@ void remove_leftovers() noexcept;
 /// Adds a row before the others, for tests that wrap a backend. Not thread-safe: before any context.
 void register_backend(const Backend& backend);
 
-/// What is open in a rank, by name of its backend.
+/// The open transports of a rank, by name of their backend.
 using Transports = std::vector<std::pair<std::string, std::unique_ptr<Transport>>>;
 
 }  // namespace sluice::backends

@@ -2,7 +2,6 @@
 #include "backends/ofi/access.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 namespace sluice::backends::ofi {
@@ -21,21 +20,18 @@ Bounds bounds_of(const Rail& rail, const device::Extent& local, const Offered& o
 
 Offer offer_memory(Station& station, const device::Extent& memory) {
   check_offered(memory);
-  auto pin = std::make_shared<Pin>(station);
+  auto pin = new_pin(station);
   const std::lock_guard lock(station.mutex);
-  const auto& registered = pin->memory.emplace_back(station.rails.front()->registered(memory));
+  const auto& registered = pin->emplace_back(station.rails.front()->registered(memory));
   const Offered offered{registered->address(memory.data), registered->key(), memory.bytes};
-  Key key;
-  key.bytes.resize(sizeof offered);
-  std::memcpy(key.bytes.data(), &offered, sizeof offered);
-  return {std::move(key), station.provider + ": offered in place", std::move(pin)};
+  return {{bytes_of(offered), {}, {}}, station.provider + ": offered in place", std::move(pin)};
 }
 
 RmaAccess::RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
                      const Offered& offered)
     : EngineAccess(bounds_of(*there.route(0).rail, local, offered), depth, watch,
                    station.provider + ": posted by the engine"),
-      station_(station), there_(there), rail_(*there.route(0).rail),
+      Mover(station, there, watch), rail_(*there.route(0).rail),
       local_(local), offered_{there.route(0).from, there.route(0).address, offered.address, offered.key},
       flights_(static_cast<std::size_t>(depth)) {
   if (!rail_.reads()) throw std::runtime_error(station.provider + " cannot read the memory of peers");
@@ -43,12 +39,14 @@ RmaAccess::RmaAccess(Station& station, Destination& there, const device::Extent&
   if (local.bytes != 0) local_registered_ = rail_.registered(local);
   flights_registered_ =
       rail_.registered({reinterpret_cast<std::byte*>(flights_.data()), flights_.size() * sizeof(Flight), nullptr});
-  for (Flight& flight : flights_) flight.operation.owner = this;
-  rail_.know(*this);
-  there.know(*this);
+  for (Flight& flight : flights_) {
+    flight.operation.owner = this;
+    rail_.know(flight.operation);
+  }
+  join();
 }
 
-/// What is under way is nobody's any more: `each(epoch)`.
+/// Nothing waits for the operations under way any more: `each(epoch)`.
 template <class Each>
 void RmaAccess::give_up(Each each) {
   for (Flight& flight : flights_) {
@@ -60,17 +58,15 @@ void RmaAccess::give_up(Each each) {
 
 RmaAccess::~RmaAccess() {
   const std::lock_guard lock(station_.mutex);
-  std::erase(station_.attended, static_cast<Attended*>(this));
-  rail_.forget(*this);
-  there_.forget(*this);
   give_up([](std::uint64_t) {});
+  leave();
   const auto under_way = [](const Flight& flight) { return flight.operation.posted; };
-  if (std::any_of(flights_.begin(), flights_.end(), under_way)) keep_flights();
+  if (std::ranges::any_of(flights_, under_way)) keep_flights();
   local_registered_.reset();
   flights_registered_.reset();
 }
 
-/// The provider may still use them.
+/// The provider may still use the flights, and the memory.
 void RmaAccess::keep_flights() {
   rail_.disown(*local_registered_);
   rail_.disown(*flights_registered_);
@@ -80,7 +76,7 @@ void RmaAccess::keep_flights() {
 
 bool RmaAccess::post(std::uint64_t epoch, const Request& request) {
   const std::lock_guard lock(station_.mutex);
-  if (!suspicion_.none() || loss_.raised()) return false;  // the rest waits for the verdict too
+  if (suspicious() || lost()) return false;  // the rest waits for the verdict too
   try {
     Flight& flight = flights_[epoch % flights_.size()];
     flight.operation.epoch = epoch;
@@ -105,25 +101,7 @@ Posted RmaAccess::start(Flight& flight, const Request& request) {
     return rail_.write({here, request.local.bytes, desc}, there, {}, true, flight.operation);
   flight.operand = request.operand;
   flight.compare = request.compare;
-  const Change change{op_of(request.kind), &flight.operand, &flight.compare, flights_registered_->desc()};
-  return rail_.fetch(change, here, desc, there, flight.operation);
-}
-
-void RmaAccess::suspect(const std::string& why) {
-  if (!suspicion_.none() || loss_.raised()) return;
-  suspicion_.raise(why);
-  station_.attend_to(*this);
-}
-
-void RmaAccess::peer_lost() {
-  loss_.raise();
-  station_.attend_to(*this);
-}
-
-void RmaAccess::path_lost(const Route& route, const std::string& why) {
-  if (&route != &there_.routes.front()) return;
-  watch().fail(Code::transport, why);
-  peer_lost();
+  return rail_.fetch(op_of(request.kind), flight, flights_registered_->desc(), here, desc, there);
 }
 
 std::size_t RmaAccess::bytes_under_way() const {
@@ -132,24 +110,15 @@ std::size_t RmaAccess::bytes_under_way() const {
 }
 
 void RmaAccess::ended(Operation& operation, const std::string& why_not) {
-  if (why_not.empty() || loss_.raised()) return over(operation.epoch);
+  if (why_not.empty() || lost()) return over(operation.epoch);
   suspect("a request over " + station_.provider + " failed: " + why_not);
   lost_.push_back(operation.epoch);
 }
 
-bool RmaAccess::failed(void* context, const std::string& why) {
-  const auto flight = std::find_if(flights_.begin(), flights_.end(), [&](const Flight& one) {
-    return &one.operation.context == context && one.operation.posted;
-  });
-  if (flight == flights_.end()) return false;
-  rail_.end(flight->operation, why);
-  return true;
-}
-
 bool RmaAccess::attend() {
-  if (loss_.over()) give_up([this](std::uint64_t epoch) { over(epoch); });
+  if (gives_up()) give_up([this](std::uint64_t epoch) { over(epoch); });
   if (!watch().failed()) {
-    if (!suspicion_.none()) suspicion_.judge(watch());
+    judge();
     return true;
   }
   for (const std::uint64_t epoch : lost_) over(epoch);

@@ -7,8 +7,8 @@
 
 namespace sluice::backends::ofi {
 
-/// Offered memory as the peer gets to know it: where the owner's first endpoint finds it. All of a rank's is reached
-/// there, since what two NICs change need not be atomic.
+/// Offered memory as the peer gets to know it, at the owner's first endpoint. All offers of a rank are reached there,
+/// since changes by two NICs need not be atomic.
 struct Offered {
   std::uint64_t address = 0;
   std::uint64_t key = 0;
@@ -17,7 +17,7 @@ struct Offered {
 
 Offer offer_memory(Station& station, const device::Extent& memory);
 
-class RmaAccess final : public EngineAccess, private Owner, private Attended, private Mover {
+class RmaAccess final : public EngineAccess, private Mover {
  public:
   /// @throws std::runtime_error if the provider cannot read.
   RmaAccess(Station& station, Destination& there, const device::Extent& local, int depth, device::Watch& watch,
@@ -27,29 +27,22 @@ class RmaAccess final : public EngineAccess, private Owner, private Attended, pr
  private:
   bool post(std::uint64_t epoch, const Request& request) override;
   void ended(Operation& operation, const std::string& why_not) override;
-  bool failed(void* context, const std::string& why) override;
   bool attend() override;
-  void peer_lost() override;
-  void path_lost(const Route& route, const std::string& why) override;
+  bool uses(const Route& route) const noexcept override { return &route == &there_.routes.front(); }
   std::size_t bytes_under_way() const override;
   template <class Each>
   void give_up(Each each);
   Posted start(Flight& flight, const Request& request);
-  void suspect(const std::string& why);
   void keep_flights();
 
-  Station& station_;
-  Destination& there_;
   Rail& rail_;
   device::Extent local_;
   Remote offered_;
   std::vector<Flight> flights_;  // by epoch mod depth
   std::shared_ptr<Registration> local_registered_;
   std::shared_ptr<Registration> flights_registered_;
-  std::vector<std::uint64_t> lost_;  // epochs whose end waits for the verdict
+  std::vector<std::uint64_t> lost_;  // epochs that have failed, and wait for the verdict
   Refusals refused_;
-  Suspicion suspicion_;
-  Loss loss_;
 };
 
 }  // namespace sluice::backends::ofi

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/address.hpp"
 
-#include <cstring>
-#include <stdexcept>
+#include <span>
 
 namespace sluice::backends::ofi {
 namespace {
 
-void append(Blob& blob, const void* data, std::size_t bytes) {
-  const auto length = static_cast<std::uint32_t>(bytes);
-  const auto* const from = static_cast<const std::byte*>(data);
-  blob.insert(blob.end(), reinterpret_cast<const std::byte*>(&length), reinterpret_cast<const std::byte*>(&length + 1));
-  blob.insert(blob.end(), from, from + bytes);
+void append_text(Blob& blob, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  append(blob, Blob(bytes.begin(), bytes.end()));
 }
-
-void append(Blob& blob, const std::string& text) { append(blob, text.data(), text.size()); }
 
 /// The pieces of a blob, one after another.
 class Pieces {
@@ -23,9 +18,9 @@ class Pieces {
 
   bool left() const noexcept { return at_ < blob_.size(); }
   Blob next() {
-    std::uint32_t length = 0;
-    take(&length, sizeof length);
-    if (blob_.size() - at_ < length) throw std::runtime_error(kTooEarly);
+    const auto length = value_in<std::uint32_t>(blob_, at_);
+    at_ += sizeof length;
+    if (blob_.size() - at_ < length) throw std::runtime_error("an address, or a list of names, that ends too early");
     const auto first = blob_.begin() + static_cast<std::ptrdiff_t>(at_);
     at_ += length;
     return {first, first + length};
@@ -34,24 +29,8 @@ class Pieces {
     const Blob piece = next();
     return {reinterpret_cast<const char*>(piece.data()), piece.size()};
   }
-  template <class Value>
-  Value next_value() {
-    Value value{};
-    const Blob piece = next();
-    if (piece.size() != sizeof value) throw std::runtime_error(kTooEarly);
-    std::memcpy(&value, piece.data(), sizeof value);
-    return value;
-  }
 
  private:
-  static constexpr const char* kTooEarly = "an address, or a list of names, that ends too early";
-
-  void take(void* to, std::size_t bytes) {
-    if (blob_.size() - at_ < bytes) throw std::runtime_error(kTooEarly);
-    std::memcpy(to, blob_.data() + at_, bytes);
-    at_ += bytes;
-  }
-
   const Blob& blob_;
   std::size_t at_;
 };
@@ -69,7 +48,11 @@ std::string EndpointAddress::text() const {
   return ip.version == 0 ? device : device + " (" + base::address_text(ip) + ")";
 }
 
-void append(Blob& blob, const Blob& piece) { append(blob, piece.data(), piece.size()); }
+void append(Blob& blob, const Blob& piece) {
+  const Blob length = bytes_of(static_cast<std::uint32_t>(piece.size()));
+  blob.insert(blob.end(), length.begin(), length.end());
+  blob.insert(blob.end(), piece.begin(), piece.end());
+}
 
 std::vector<Blob> pieces(const Blob& blob, std::size_t at) {
   std::vector<Blob> all;
@@ -79,13 +62,13 @@ std::vector<Blob> pieces(const Blob& blob, std::size_t at) {
 
 Blob pack(const Address& address) {
   Blob blob;
-  append(blob, address.provider);
+  append_text(blob, address.provider);
   for (const EndpointAddress& endpoint : address.endpoints) {
     const Numbers numbers{endpoint.ip, endpoint.flushes, endpoint.flushes_key};
-    append(blob, endpoint.device);
-    append(blob, endpoint.network);
+    append_text(blob, endpoint.device);
+    append_text(blob, endpoint.network);
     append(blob, endpoint.name);
-    append(blob, &numbers, sizeof numbers);
+    append(blob, bytes_of(numbers));
   }
   return blob;
 }
@@ -98,7 +81,7 @@ Address unpack(const Blob& blob) {
     endpoint.device = pieces.next_text();
     endpoint.network = pieces.next_text();
     endpoint.name = pieces.next();
-    const auto numbers = pieces.next_value<Numbers>();
+    const auto numbers = value_of<Numbers>(pieces.next());
     endpoint.ip = numbers.ip;
     endpoint.flushes = numbers.flushes;
     endpoint.flushes_key = numbers.flushes_key;

@@ -6,7 +6,7 @@
 namespace sluice::backends::ofi {
 namespace {
 
-// Of rdma/fi_cxi_ext.h, libfabric 1.21 and later.
+// From rdma/fi_cxi_ext.h, libfabric 1.21 and later.
 constexpr const char* kCounterOps = "cxi_counter_ops";
 struct CounterOps {
   int (*set_wb_buffer)(fid*, void* buffer, std::size_t bytes);

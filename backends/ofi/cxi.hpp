@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What HPE's Slingshot NICs offer beyond libfabric: counters with a page that anybody may store to, a GPU stream too,
-// and a limit on armed work. The small ABI is stated here, since its header is rarely installed.
+// Offers of HPE's Slingshot NICs beyond libfabric: counters with a page that threads and GPU streams may store to, and
+// a limit on armed work. The small ABI is stated here, since its header is rarely installed.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace sluice::backends::ofi {
 /// A counter's page. A store of 8 bytes adds its value to the counter: it is never read, and never stored a total to.
 struct CounterPage {
   std::atomic<std::uint64_t>* add = nullptr;
-  /// An emulated one is memory, where two stores in a row are one to who looks later: each waits until the one before
+  /// An emulated page is memory, whose reader may see two stores in a row as one: each store waits until the one before
   /// is taken. Hardware counts every store.
   bool paced = false;
 };

@@ -12,8 +12,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -35,20 +35,13 @@ std::vector<std::string> names() {
 
 std::string path_of(const std::string& name) { return std::string(kFolder) + "/" + name; }
 
-/// The name of an endpoint's own file, "PID:UID:NUMBER", with which the names of all its files begin; empty: of none.
-std::string endpoint_of(std::string_view name) {
-  std::size_t at = 0;
-  for (int part = 0; part < 3; ++part) {
-    if (part > 0) {
-      if (!name.substr(at).starts_with(':')) return {};
-      ++at;
-    }
-    const std::size_t end = std::min(name.find_first_not_of("0123456789", at), name.size());
-    if (end == at) return {};
-    at = end;
-  }
-  const bool whole = at == name.size() || name[at] == '_';
-  return whole ? std::string(name.substr(0, at)) : std::string();
+/// The name of an endpoint's own file, "PID:UID:NUMBER", with which the names of all its files begin; empty: it is the
+/// file of no endpoint.
+std::string endpoint_of(const std::string& name) {
+  int length = 0;  // stays, unless all of it matches
+  (void)std::sscanf(name.c_str(), "%*[0-9]:%*[0-9]:%*[0-9]%n", &length);
+  const std::string own = name.substr(0, static_cast<std::size_t>(length));
+  return own == name || name[own.size()] == '_' ? own : std::string();
 }
 
 bool process_lives(const std::string& endpoint) {

@@ -36,7 +36,7 @@ Order nearest_first(std::span<const Candidate> devices, const Standpoint& from) 
   const auto near = static_cast<std::size_t>(end_of_run(order.begin()) - order.begin());
   for (auto run = order.begin(); run != order.end();) {
     const auto end = end_of_run(run);
-    // What is somewhere unknown is not known to be as good.
+    // Devices whose place is unknown keep their order: nothing says that they are equally good.
     if (rated[*run].nearness) std::rotate(run, run + from.node_rank % (end - run), end);
     run = end;
   }

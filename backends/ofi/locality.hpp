@@ -32,7 +32,7 @@ struct Standpoint {
   int node_rank = 0;              ///< among the ranks of its host
 };
 
-/// What the machine looks like. Taking a look costs milliseconds.
+/// The topology of this machine. Reading it takes milliseconds.
 class Topology {
  public:
   /// How much of the way to the top of the machine a device shares with the GPU, and with the cores taken together.

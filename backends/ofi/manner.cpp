@@ -7,7 +7,7 @@
 namespace sluice::backends::ofi {
 
 bool Manner::has_room(std::uint64_t index, int depth) const noexcept {
-  if (notice != Notice::data || index >> index_bits != 0) return false;
+  if (notice != Notice::number || index >> index_bits != 0) return false;
   // Half of the numbers are of epochs that have been.
   return epoch_bits == 0 || epoch_bits > 31 || depth < 1 << (epoch_bits - 1);
 }
@@ -33,7 +33,7 @@ bool in_order(const fi_info& info) noexcept {
 
 std::size_t data_bytes(const fi_info& info) noexcept {
   const char* const name = info.fabric_attr->prov_name;
-  // What cxi says is true of messages. It refuses writes that carry data (cxip_rma.c).
+  // cxi reports the size for messages. It refuses writes that carry data (cxip_rma.c).
   const bool messages_only = name != nullptr && std::string_view(name).ends_with("cxi");
   return messages_only ? 0 : info.domain_attr->cq_data_size;
 }
@@ -50,7 +50,7 @@ Manner choose_manner(const fi_info& info, int level) noexcept {
   }
   level = std::min(level, data_level(info));
   if (level == 0) return manner;
-  manner.notice = Notice::data;
+  manner.notice = Notice::number;
   if (level == 1) {
     manner.index_bits = data_bytes(info) == 1 ? 8 : 16;
   } else {
@@ -62,7 +62,7 @@ Manner choose_manner(const fi_info& info, int level) noexcept {
 
 Manner half() noexcept {
   Manner manner;
-  manner.notice = Notice::data;
+  manner.notice = Notice::number;
   manner.index_bits = 20;
   manner.epoch_bits = kHalfBits - manner.index_bits;
   return manner;

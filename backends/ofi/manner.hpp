@@ -10,17 +10,18 @@
 
 namespace sluice::backends::ofi {
 
-/// Why a signal is never seen before its data, for each class of provider:
+/// How the receiver learns that a put has landed, and why a signal is never seen before its data:
 ///
-/// `data`   The put carries a number; the provider shows it to the receiver once all bytes are in place (fi_rma(3),
-///          FI_REMOTE_CQ_DATA). The receiver raises the signal. Nothing need be ordered: the number names the epoch.
-///          Where it has no room for that (level 1), puts of a channel arrive in order, or go one at a time.
-///          With write-after-write order the number of a large put is a write of its own, behind it.
-/// `word`   A second write raises the signal itself. With write-after-write order it follows the data at once;
-///          without, once the data is known to be delivered (FI_DELIVERY_COMPLETE).
+/// `number`  The put carries a number; the provider shows it to the receiver once all bytes are in place (fi_rma(3),
+///           FI_REMOTE_CQ_DATA). The receiver raises the signal. Nothing need be ordered: the number names the epoch.
+///           If it has no room for that (level 1), puts of a channel arrive in order, or go one at a time.
+///           With write-after-write order the number of a large put is a write of its own, behind it.
+///           File: by_number.cpp.
+/// `word`    A second write raises the signal itself. With write-after-write order it follows the data at once;
+///           without, once the data is known to be delivered (FI_DELIVERY_COMPLETE). File: by_word.cpp.
 /// `counter` A counter bound to a slot of the receiver counts what has arrived there (FI_RMA_EVENT). Slots are used in
-///          turn, so the counts name the epochs. Nothing need be ordered.
-enum class Notice : std::uint8_t { data, word, counter };
+///           turn, so the counts name the epochs. Nothing need be ordered. File: by_counter.cpp.
+enum class Notice : std::uint8_t { number, word, counter };
 
 struct Manner {
   Notice notice = Notice::word;
@@ -32,16 +33,16 @@ struct Manner {
   std::uint64_t number(std::uint64_t index, std::uint64_t epoch) const noexcept {
     return index | (epoch_bits == 0 ? 0 : (epoch & ((std::uint64_t{1} << epoch_bits) - 1)) << index_bits);
   }
-  /// Whether a landing of this number and depth can be told of in so few bits.
+  /// True if the number has enough bits for a landing of this index and depth.
   bool has_room(std::uint64_t index, int depth) const noexcept;
   /// A number has room for two of `half()`: for a credit that goes with a put.
   bool takes_two() const noexcept { return index_bits + epoch_bits == 63; }
 };
 
-/// What each of two in one number has.
+/// The layout of each of two numbers in one.
 Manner half() noexcept;
 inline constexpr int kHalfBits = 31;
-inline constexpr std::uint64_t kTwo = std::uint64_t{1} << 63;  ///< the bit that tells
+inline constexpr std::uint64_t kTwo = std::uint64_t{1} << 63;  ///< the bit that marks such a number
 inline std::uint64_t two_in_one(std::uint64_t first, std::uint64_t second) noexcept {
   return kTwo | second << kHalfBits | first;
 }
@@ -49,7 +50,7 @@ inline std::uint64_t two_in_one(std::uint64_t first, std::uint64_t second) noexc
 /// How many bytes may travel with a write.
 std::size_t data_bytes(const fi_info& info) noexcept;
 
-/// What deferred work and counted memory need.
+/// Capabilities for deferred work and counted memory.
 inline constexpr std::uint64_t kTriggerCaps = FI_TRIGGER | FI_RMA_EVENT;
 
 /// The support level of a provider: 4: work is fired and counted without a thread of ours, 3: 64 bits travel with a

@@ -21,8 +21,8 @@ void write_by_kernel(void* word, Launcher launch) {
   launch(device::Launch{device::Kernel::write, &one});
 }
 
-/// One ring, in the way of `ringer`, in the order of `stream`. An emulated page, where two stores in a row are one, is
-/// rung by who can wait.
+/// Rings once by `ringer`, in the order of `stream`. A host function alone rings an emulated page, where each store has
+/// to wait for the one before.
 void ring_once(Ringer ringer, device::Driver& driver, int gpu, void* stream, void* seen_by_gpus, CounterPage& page) {
   if (page.paced && ringer != Ringer::host_function) throw device::GpuError("the page is emulated");
   switch (ringer) {
@@ -78,7 +78,8 @@ Ringers choose_ringers(device::Driver& driver, const Rail& rail, std::mutex& mut
   return {works(Ringer::host_function) ? Ringer::host_function : Ringer::engine, false};
 }
 
-/// With the station's mutex, as all of libfabric. What was not tried out, behind a parked stream, the engine rings.
+/// With the station's mutex, as all of libfabric. The engine rings where no ringer was tried out, because a stream was
+/// parked.
 void PageBell::reach_from(device::Driver& driver) {
   TickBell::reach_from(driver);
   if (driver_ != nullptr) return;
@@ -96,7 +97,7 @@ PageBell::~PageBell() {
   if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
 }
 
-/// What streams still have to ring goes the way it went before: to the page, or by the word.
+/// Streams that still have to ring do it as before: to the page, or by the word.
 void PageBell::let_kernels_ring() noexcept {
   const std::uint64_t by_streams = rings.load();
   if (driver_ == nullptr) word.value.store(by_streams);  // all of it is rung

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bell that is a page of the NIC's: who rings it for a stream.
+// A bell that is a page of the NIC's, and the ways to ring it for a stream.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class PageBell final : public TickBell {
   bool awaited() const noexcept override { return rung_by_engine() && TickBell::awaited(); }
 
  private:
-  /// Whoever rings only writes the word.
+  /// Streams and kernels only write the word, and the engine rings the page.
   bool rung_by_engine() const noexcept {
     return by_kernels_ ? for_kernels_ == nullptr : driver_ != nullptr && ringer_ == Ringer::engine;
   }
@@ -44,10 +44,10 @@ class PageBell final : public TickBell {
   Ringer ringer_ = Ringer::engine;
   device::Driver* driver_ = nullptr;
   void* seen_by_gpus_ = nullptr;
-  // Where kernels ring, of the host until GPUs reach it; null: nowhere, the engine rings for them. So it does on an
-  // emulated page, where two stores in a row are one: a kernel cannot wait.
+  // The address at which kernels ring, as the host sees it until GPUs reach it. Null: the engine rings for them, as on
+  // an emulated page, where two stores in a row are one: a kernel cannot wait.
   std::uint64_t* for_kernels_ = page_.paced ? nullptr : reinterpret_cast<std::uint64_t*>(page_.add);
-  bool by_kernels_ = false;  // they do, and nobody else
+  bool by_kernels_ = false;  // kernels ring, and nothing else does
 };
 
 }  // namespace sluice::backends::ofi

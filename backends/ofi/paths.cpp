@@ -2,7 +2,6 @@
 #include "backends/ofi/paths.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -27,7 +26,6 @@ Paths::Paths(Station& station, Destination& there, Address ours, Address theirs,
       step_(std::min<Clock::duration>(patience_ / 16, milliseconds(500))), grades_(grades_of(ours_, theirs_, here)) {
   const std::lock_guard lock(station_.mutex);
   there_.routes.resize(theirs_.endpoints.size());
-  for (const auto& rail : station_.rails) rail->know(*this);
 }
 
 Paths::~Paths() {
@@ -116,15 +114,6 @@ void Paths::ended(Operation& operation, const std::string& why_not) {
   path->next = Clock::now() + kTryAgain;
 }
 
-bool Paths::failed(void* context, const std::string& why) {
-  const auto path = std::ranges::find_if(paths_, [&](const Path& one) {
-    return one.probe != nullptr && one.probe->posted && &one.probe->context == context;
-  });
-  if (path == paths_.end()) return false;
-  path->route->rail->end(*path->probe, why);
-  return true;
-}
-
 /// A peer that was silent gets that time once more, up to a limit: the network sends again what was lost meanwhile,
 /// after longer and longer pauses.
 void Paths::count_time(Clock::time_point now, std::vector<Blob>& words) {
@@ -159,9 +148,7 @@ void Paths::judge(std::vector<Blob>& words) {
     if (path.waits() && path.waited >= limit) end(path);
   }
   if (stage_ != Stage::trying || std::ranges::any_of(paths_, &Path::waits)) return;
-  std::uint8_t arrived = 0;
-  for (std::size_t i = 0; i < paths_.size(); ++i) arrived |= static_cast<std::uint8_t>(paths_[i].arrived << i);
-  words.push_back({std::byte{static_cast<std::uint8_t>(Word::arrived)}, std::byte{arrived}});
+  words.push_back(say_bits(Word::arrived, [](const Path& path) { return path.arrived; }));
   stage_ = Stage::told;
 }
 
@@ -219,9 +206,8 @@ void Paths::find_endpoints() {
 }
 
 Blob Paths::say_answer() const {
-  const std::uint64_t bytes = bytes_here();
-  Blob word(1 + sizeof bytes, std::byte{static_cast<std::uint8_t>(Word::answer)});
-  std::memcpy(word.data() + 1, &bytes, sizeof bytes);
+  Blob word = bytes_of(bytes_here());
+  word.insert(word.begin(), std::byte{static_cast<std::uint8_t>(Word::answer)});
   return word;
 }
 
@@ -244,7 +230,7 @@ void Paths::open_all(Clock::time_point now, std::vector<Blob>& words) {
   if (!names_there_) return;
   add(*names_there_);
   names_there_.reset();
-  words.push_back(say_known());
+  words.push_back(say_bits(Word::known, [](const Path& path) { return !path.dead; }));
 }
 
 /// False: later, since descriptors are lacking.
@@ -263,8 +249,7 @@ bool Paths::open(Path& path, Clock::time_point now) {
     path.route->from = rail.endpoint_to_peer();
     path.route->address = rail.add(theirs_.endpoints[path.pair.theirs].name);
   } catch (const std::runtime_error& reason) {
-    path.why = reason.what();
-    path.dead = true;
+    path.fail(reason.what());
   }
   return true;
 }
@@ -292,24 +277,22 @@ void Paths::add(const std::vector<Blob>& names) {
       if (names[i].empty()) throw std::runtime_error(kNotOpened);
       if (names[i] != theirs_.endpoints[path.pair.theirs].name) path.route->rail->add(names[i]);
     } catch (const std::runtime_error& reason) {
-      path.why = reason.what();
-      path.dead = true;
+      path.fail(reason.what());
     }
   }
 }
 
-Blob Paths::say_known() const {
-  std::uint8_t known = 0;
-  for (std::size_t i = 0; i < paths_.size(); ++i) known |= static_cast<std::uint8_t>(!paths_[i].dead << i);
-  return {std::byte{static_cast<std::uint8_t>(Word::known)}, std::byte{known}};
+/// One bit a path.
+Blob Paths::say_bits(Word kind, bool (*is)(const Path& path)) const {
+  std::uint8_t bits = 0;
+  for (std::size_t i = 0; i < paths_.size(); ++i) bits |= static_cast<std::uint8_t>(is(paths_[i]) << i);
+  return {std::byte{static_cast<std::uint8_t>(kind)}, std::byte{bits}};
 }
 
 void Paths::hear_known(std::uint8_t known_there) {
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     Path& path = paths_[i];
-    if (path.dead || (known_there >> i & 1) != 0) continue;
-    path.why = kNotOpened;
-    path.dead = true;
+    if (!path.dead && (known_there >> i & 1) == 0) path.fail(kNotOpened);
   }
   known_there_ = true;
 }
@@ -324,7 +307,7 @@ void Paths::heard(const Blob& word) {
     case Word::question: asked_by_peer_ = true; return;
     case Word::answer:
       answered_ = true;
-      if (word.size() == 1 + sizeof bytes_there_) std::memcpy(&bytes_there_, word.data() + 1, sizeof bytes_there_);
+      bytes_there_ = value_in<std::uint64_t>(word, 1);
       return;
   }
 }
@@ -339,6 +322,7 @@ void Paths::hear_grades(const Blob& word) {
     path.pair = pair;
     path.probe = std::make_unique<Operation>();
     path.probe->owner = this;
+    station_.rails[pair.ours]->know(*path.probe);
     path.route = &there_.routes[pair.theirs];
     const EndpointAddress& there = theirs_.endpoints[pair.theirs];
     *path.route = {

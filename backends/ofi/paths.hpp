@@ -58,10 +58,13 @@ class Paths final : public PathFinder, private Owner {
     Clock::duration granted{};  // for silence of the peer
 
     bool waits() const noexcept { return !dead && !arrived; }
+    void fail(const char* reason) {
+      why = reason;
+      dead = true;
+    }
   };
 
   void ended(Operation& operation, const std::string& why_not) override;
-  bool failed(void* context, const std::string& why) override;
   Clock::time_point next_call(Clock::time_point now) const;
   Clock::duration time_for_data() const;
   std::uint64_t bytes_here() const;
@@ -73,7 +76,7 @@ class Paths final : public PathFinder, private Owner {
   Blob say_opened() const;
   void hear_opened(const Blob& word);
   void add(const std::vector<Blob>& names);
-  Blob say_known() const;
+  Blob say_bits(Word kind, bool (*is)(const Path& path)) const;
   void hear_known(std::uint8_t known_there);
   void count_time(Clock::time_point now, std::vector<Blob>& words);
   void post_probes(Clock::time_point now);

@@ -35,7 +35,7 @@ Info empty_hints() {
   return hints;
 }
 
-/// What every provider must offer, and what is said of one that does not. The rest is looked at in what it offers.
+/// A need that every provider must meet, and the text for one that does not.
 struct Need {
   void (*add)(fi_info& hints);
   const char* why_not;
@@ -98,7 +98,7 @@ std::vector<unsigned> own_cores() {
   return cores;
 }
 
-/// Of the GPU that the calling thread uses, if there is any.
+/// The place of the GPU that the calling thread uses, if there is any.
 std::optional<PciAddress> own_gpu() {
   const auto drivers = device::drivers_in_use();
   if (drivers.empty()) return std::nullopt;

@@ -21,7 +21,8 @@ struct Provider {
   bool other_hosts = false;                             ///< reaches other hosts
 };
 
-/// What can write into the memory of others, in libfabric's order of preference. Found at the first call. Any thread.
+/// Providers that can write into the memory of others, in libfabric's order of preference. Found at the first call. Any
+/// thread.
 const std::vector<Provider>& providers();
 
 /// Why the provider `shm`, which needs no network, is not among them; empty: it is, or there is no libfabric.
@@ -38,7 +39,7 @@ std::vector<Unusable> unusable_providers();
 /// `cxi` goes by its own name, others are of `ofi`.
 std::string backend_name(const Provider& provider);
 
-/// Hints for `ask`: the device, and these capabilities as well.
+/// Hints for libfabric: the device, and these capabilities as well.
 Info wanting(const fi_info& device, std::uint64_t caps);
 
 /// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
@@ -47,7 +48,7 @@ Info ask(const fi_info& hints, std::string& why);
 /// The address of a device; version 0: it has no IP.
 base::Endpoint ip_of(const fi_info& device) noexcept;
 
-/// Where a device is, as far as libfabric says.
+/// The place of a device, as far as libfabric says.
 Candidate candidate(const fi_info& device);
 
 using Devices = std::vector<std::shared_ptr<const fi_info>>;

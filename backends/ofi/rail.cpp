@@ -17,25 +17,14 @@ namespace {
 // cxi keeps client keys below this for memory without remote events; others do not mind.
 constexpr std::uint64_t kFirstKey = 100;
 
-/// The device once more, with what else is wanted of it. No other order than that: rxm has no atomics where more is
-/// asked for.
+/// The device once more, with further capabilities, and exactly this order: rxm has no atomics where more order is
+/// wanted.
 Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
   std::string why;
   const Info hints = wanting(device, caps);
   hints->tx_attr->msg_order = order;
   hints->rx_attr->msg_order = order;
   return ask(*hints, why);
-}
-
-/// With what can be had of write-after-write order, and of reads and atomics; the first of these is worth more.
-Info best_of(const fi_info& device, std::uint64_t basic) {
-  using Bits = std::initializer_list<std::uint64_t>;
-  for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
-    for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
-      if (Info info = with(device, order, basic | access)) return info;
-    }
-  }
-  return {};
 }
 
 /// Providers in software copy GPUs' memory in a way that waits for streams (of CUDA the legacy stream): a parked one
@@ -45,12 +34,18 @@ bool is_a_nic(const fi_info& device) {
   return bus != nullptr && bus->bus_type == FI_BUS_PCI;
 }
 
-/// With deferred work and GPUs' memory, where both can be had; then with the first that can.
+/// The device with the most that it offers, in this order: deferred work, GPUs' memory, write-after-write order, reads,
+/// atomics.
 Info best_of(const fi_info& device, bool triggers, bool gpus) {
+  using Bits = std::initializer_list<std::uint64_t>;
   const std::uint64_t work = triggers ? kTriggerCaps : 0;
   const std::uint64_t memory = gpus ? FI_HMEM : 0;
-  for (const std::uint64_t basic : {work | memory, work, memory, std::uint64_t{0}}) {
-    if (Info info = best_of(device, basic)) return info;
+  for (const std::uint64_t basic : Bits{work | memory, work, memory, 0}) {
+    for (const std::uint64_t order : Bits{FI_ORDER_RMA_WAW, 0}) {
+      for (const std::uint64_t access : Bits{Rail::kReadCaps | FI_ATOMIC, Rail::kReadCaps, 0}) {
+        if (Info info = with(device, order, basic | access)) return info;
+      }
+    }
   }
   return duplicate(device);
 }
@@ -72,7 +67,7 @@ void check_room_for_endpoint() {
     throw std::runtime_error("no room for an endpoint of libfabric's shm: " + state_of_dev_shm());
 }
 
-/// What a write or a read of one piece hands to libfabric; it points into itself.
+/// The message of a write or a read of one piece, for libfabric; it points into itself.
 struct OnePiece {
   OnePiece(std::byte* here, std::size_t bytes, void* desc, const Remote& there, Operation& operation)
       : here_{here, bytes}, desc_(desc), there_{there.address, bytes, there.key} {
@@ -147,7 +142,7 @@ void Rail::look_for_atomics() {
 }
 
 fid_ep* Rail::endpoint_to_peer() {
-  // An endpoint of shm hears the answers of its peers in the order in which it asked: all would wait for the dead one.
+  // An endpoint of shm takes the answers of its peers in the order of its requests: all would wait for the dead one.
   if (!is_shm(*info_)) return endpoint_.get();
   endpoints_to_peers_.push_back(open_endpoint());
   return endpoints_to_peers_.back().get();
@@ -201,26 +196,22 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
     if (auto registration = one.lock(); registration != nullptr && registration->holds(whole.data, whole.bytes))
       return registration;
   }
-  fid_mr* const mr = register_whole(whole);
+  if (whole.driver != nullptr && (info_->caps & FI_HMEM) == 0)
+    throw std::runtime_error("the provider reaches no memory of GPUs");
+  fid_mr* const mr = register_memory(whole, FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0), 0);
   auto registration = std::make_shared<Registration>();
   registration->of_gpu = whole.driver != nullptr;
   registration->mr.reset(mr);
   registration->data = whole.data;
   registration->bytes = whole.bytes;
-  registration->by_offset = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0;
-  if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
+  registration->by_offset = by_offset();
+  if (binds_memory()) {
     check(fi_mr_bind(mr, &endpoint_->fid, 0), "fi_mr_bind");
     check(fi_mr_enable(mr), "fi_mr_enable");
   }
   registrations_.push_back(registration);
   if (shared && memory.segment->shared) kept_.push_back(registration);
   return registration;
-}
-
-fid_mr* Rail::register_whole(const device::Extent& memory) {
-  if (memory.driver != nullptr && (info_->caps & FI_HMEM) == 0)
-    throw std::runtime_error("the provider reaches no memory of GPUs");
-  return register_memory(memory, FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0), 0);
 }
 
 fid_mr* Rail::register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags) {
@@ -259,12 +250,12 @@ std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& 
 
 void Rail::disown(const Registration& registration) {
   const auto is = [&](const auto& kept) { return kept.get() == &registration; };
-  if (std::any_of(kept_.begin(), kept_.end(), is)) return;  // its memory does not go
+  if (std::ranges::any_of(kept_, is)) return;  // its memory stays
   std::erase_if(registrations_, [&](const auto& one) { return one.lock().get() == &registration; });
 }
 
 void Rail::close_endpoints() {
-  if ((info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) return;
+  if (binds_memory()) return;
   endpoints_to_peers_.clear();
   endpoint_.reset();
 }
@@ -290,28 +281,28 @@ Posted Rail::read(std::byte* to, std::size_t bytes, void* desc, const Remote& fr
   return posted(fi_readmsg(from.from, &piece.message, FI_COMPLETION), "fi_readmsg", operation);
 }
 
-Posted Rail::fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation) {
-  const fi_ioc operand{change.operand, 1};
-  const fi_ioc compare{change.compare, 1};
+Posted Rail::fetch(fi_op op, Flight& change, void* change_desc, std::byte* old, void* desc, const Remote& word) {
+  const fi_ioc operand{&change.operand, 1};
+  const fi_ioc compare{&change.compare, 1};
   fi_ioc result{old, 1};
-  void* words_desc = change.desc;
   const fi_rma_ioc target{word.address, 1, word.key};
   fi_msg_atomic message{};
   message.msg_iov = &operand;
-  message.desc = &words_desc;
+  message.desc = &change_desc;
   message.iov_count = 1;
   message.addr = word.peer;
   message.rma_iov = &target;
   message.rma_iov_count = 1;
   message.datatype = FI_UINT64;
-  message.op = change.op;
-  message.context = &operation.context;
-  if (change.op == FI_CSWAP) {
-    return posted(fi_compare_atomicmsg(word.from, &message, &compare, &words_desc, 1, &result, &desc, 1, FI_COMPLETION),
-                  "fi_compare_atomicmsg", operation);
+  message.op = op;
+  message.context = &change.operation.context;
+  if (op == FI_CSWAP) {
+    return posted(
+        fi_compare_atomicmsg(word.from, &message, &compare, &change_desc, 1, &result, &desc, 1, FI_COMPLETION),
+        "fi_compare_atomicmsg", change.operation);
   }
   return posted(fi_fetch_atomicmsg(word.from, &message, &result, &desc, 1, FI_COMPLETION), "fi_fetch_atomicmsg",
-                operation);
+                change.operation);
 }
 
 Posted Rail::posted(ssize_t code, const char* what, Operation& operation) {
@@ -332,6 +323,11 @@ void Rail::end(Operation& operation, const std::string& why_not) {
 void Rail::give_up(Operation& operation) {
   --under_way_;
   operation.owner = nullptr;
+  std::erase(operations_, &operation);
+}
+
+void Rail::forget(const Owner& owner) {
+  std::erase_if(operations_, [&](const Operation* one) { return one->owner == &owner; });
 }
 
 void Rail::end_failed() {
@@ -341,11 +337,15 @@ void Rail::end_failed() {
   check(count, "fi_cq_readerr");
   const std::string why = text_of(error.err);
   base::log(base::LogLevel::info, "libfabric: an operation has failed: " + why);
-  // Nobody gave a context to an inject, so what an error says of one is not to be trusted: owners look whether it is
-  // theirs. That the peer of a failed inject is gone is noticed otherwise.
-  for (Owner* const owner : owners_) {
-    if (owner->failed(error.op_context, why)) return;
-  }
+  // An inject has no context, so the error of a failed one may have any, which is compared and not used. The death of
+  // such a write's peer is noticed otherwise.
+  const auto is = [&](const Operation* one) {
+    return one->armed == nullptr ? one->posted && &one->context == error.op_context : one->armed == error.op_context;
+  };
+  const auto failed = std::ranges::find_if(operations_, is);
+  if (failed == operations_.end()) return;
+  if ((*failed)->armed != nullptr) return (*failed)->owner->ended(**failed, why);
+  end(**failed, why);
 }
 
 bool Rail::may_sleep() const {

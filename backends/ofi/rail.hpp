@@ -32,7 +32,7 @@ struct Registration {
   }
 };
 
-/// What a write reads.
+/// The source of a write.
 struct Local {
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
@@ -42,24 +42,23 @@ struct Local {
 
 struct Operation;
 
-/// Who posted operations, and hears of their end.
+/// Posts operations.
 class Owner {
  public:
   virtual ~Owner() = default;
-  /// Empty `why_not`: it is over.
+  /// The operation has completed; with a `why_not`, it has failed.
   virtual void ended(Operation& operation, const std::string& why_not) = 0;
-  /// What was posted with this context has failed. False: it is not of this owner.
-  virtual bool failed(void* context, const std::string& why) = 0;
 };
 
-/// Something on its way; its owner keeps it until it has ended.
+/// One write, read or atomic. Its owner keeps it until it has ended.
 struct Operation {
   fi_context2 context{};  // first: libfabric hands its address back
   Owner* owner = nullptr;
   std::uint64_t epoch = 0;
-  std::uint64_t rider = 0;  // which landing at the peer was told of as well, +1; 0: none
-  std::uint64_t value = 0;  // of a signal that is written itself: the network may read it until it has ended
+  std::uint64_t rider = 0;  // index + 1 of the landing whose credit travels along; 0: none
+  std::uint64_t value = 0;  // of a signal that is written itself: the network may read it until the write has ended
   bool posted = false;
+  const void* armed = nullptr;  // context of deferred work, of which the queue reports failures alone; null: none
 };
 
 enum class Posted : std::uint8_t { busy, under_way, over };
@@ -72,12 +71,11 @@ struct Remote {
   std::uint64_t key = 0;
 };
 
-/// A change of one word. What it needs is read until it is over; `desc` describes both.
-struct Change {
-  fi_op op = FI_SUM;
-  std::uint64_t* operand = nullptr;
-  std::uint64_t* compare = nullptr;  ///< of FI_CSWAP
-  void* desc = nullptr;
+/// A request under way. libfabric keeps pointers into it.
+struct Flight {
+  Operation operation;
+  std::uint64_t operand = 0;
+  std::uint64_t compare = 0;  ///< of FI_CSWAP
 };
 
 class Rail {
@@ -98,8 +96,12 @@ class Rail {
   bool reads() const noexcept { return (~info_->caps & kReadCaps) == 0; }
   /// Why it cannot change words of peers; empty: it can.
   const std::string& why_no_atomics() const noexcept { return why_no_atomics_; }
+  /// Remote addresses count from the start of the registered memory.
+  bool by_offset() const noexcept { return (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) == 0; }
+  /// Registered memory is bound to an endpoint.
+  bool binds_memory() const noexcept { return (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0; }
   const std::string& device() const noexcept { return device_; }
-  /// Of the network that the device is on; empty: not known.
+  /// The network that the device is on; empty: not known.
   std::string network() const;
   /// For the peers' `add`: of the endpoint that they write to, or of another.
   Blob name() const { return name(endpoint_.get()); }
@@ -111,54 +113,53 @@ class Rail {
   /// The registration that holds the memory, made if there is none. Ends with its last owner.
   /// @throws std::runtime_error
   std::shared_ptr<Registration> registered(const device::Extent& memory);
-  /// The same. Null: the provider does not reach this memory of the user's, so that it is staged.
+  /// Like `registered`. Null: the provider does not reach this memory of the user's, so that it is staged.
   std::shared_ptr<Registration> registered_if_reached(const device::Extent& memory);
-  /// What is still under way may use it; from now on nobody else does, since its memory may go.
+  /// Operations under way may still use it. It is given to no others from now on, since its memory may be freed.
   void disown(const Registration& registration);
   /// Not yet bound or enabled. @throws std::runtime_error
   fid_mr* register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags);
   std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
-  /// Bytes that anybody may overwrite: a peer's flush of its writes to us is one more write, and comes here. They are
-  /// known for as long as the rail is, since a flush may come when all landings are closed.
+  /// Bytes that peers may overwrite: a peer's flush of its writes to us is one more write, to these bytes. They exist
+  /// as long as the rail, since a flush may arrive when all landings are closed.
   const Registration& flushes() const noexcept { return *flushes_; }
 
-  /// Nothing is under way from now on, if the provider lets go of registered memory only after that.
+  /// Ends all operations, if the provider releases registered memory only then.
   void close_endpoints();
 
-  /// From now on, and until `forget`, it hears of what has failed.
-  void know(Owner& owner) { owners_.push_back(&owner); }
-  void forget(Owner& owner) { std::erase(owners_, &owner); }
-  /// `operation`, posted here, has ended.
-  void end(Operation& operation, const std::string& why_not);
-  /// Nobody waits for the end of `operation` any more.
+  /// `operation` may be posted here, and is matched with failures, until its owner is forgotten.
+  void know(Operation& operation) { operations_.push_back(&operation); }
+  void forget(const Owner& owner);
+  /// The end of `operation` is ignored from now on.
   void give_up(Operation& operation);
-  /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` hears of the end.
-  /// `delivered`: over means that it has arrived. @throws std::runtime_error
+  /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` will end.
+  /// `delivered`: the write completes when it has arrived. @throws std::runtime_error
   Posted write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                Operation& operation);
-  /// `operation` hears of the end. @throws std::runtime_error
+  /// @throws std::runtime_error
   Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);
-  /// The same; `old` takes the word as it was.
-  Posted fetch(const Change& change, std::byte* old, void* desc, const Remote& word, Operation& operation);
+  /// `old` receives the word as it was. @throws std::runtime_error
+  Posted fetch(fi_op op, Flight& change, void* change_desc, std::byte* old, void* desc, const Remote& word);
 
-  /// Hands what is over to the operations, and the numbers that came with peers' writes to `landed(number)`.
+  /// Ends the operations that have completed, and calls `landed(number)` for the numbers that came with peers' writes.
   template <class Landed>
   void poll(Landed landed);
   int under_way() const noexcept { return under_way_; }
 
   /// Readable when there may be something to poll for; -1: this provider has no such thing.
   int wait_fd() const noexcept { return wait_fd_; }
-  /// Nothing to poll for now: who waits for `wait_fd` may sleep.
+  /// Nothing to poll for now: the engine may sleep until `wait_fd` is readable.
   bool may_sleep() const;
 
  private:
   static constexpr std::size_t kAtOnce = 16;
   void open_queue();
   void look_for_atomics();
+  void end(Operation& operation, const std::string& why_not);
   Owned<fid_ep> open_endpoint() const;
   void end_failed();
-  /// What a call of this name has answered.
+  /// Takes the result of a call of this name.
   Posted posted(ssize_t code, const char* what, Operation& operation);
   ssize_t read(fi_cq_data_entry* entries) { return fi_cq_read(queue_.get(), entries, kAtOnce); }
 
@@ -175,9 +176,7 @@ class Rail {
   int wait_fd_ = -1;
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;
-  std::vector<Owner*> owners_;
-  fid_mr* register_whole(const device::Extent& memory);
-
+  std::vector<Operation*> operations_;
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
   bool stage_all_;

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backends/ofi/report.hpp"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <optional>
 
 #include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/provider.hpp"
+#include "backends/ofi/transport.hpp"
 #include "base/text.hpp"
 
 namespace sluice::backends::ofi {
@@ -40,28 +35,23 @@ Value pci_of(const Candidate& place) {
          base::hexadecimal(place.pci->device, 2) + '.' + base::hexadecimal(place.pci->function);
 }
 
+const fi_link_attr* link_of(const fi_info& device) { return device.nic == nullptr ? nullptr : device.nic->link_attr; }
+
 Value address_of(const fi_info& device) {
-  const auto* const socket = static_cast<const sockaddr*>(device.src_addr);
-  const fi_link_attr* const link = device.nic == nullptr ? nullptr : device.nic->link_attr;
-  char text[INET6_ADDRSTRLEN] = "";
-  if (socket != nullptr && device.addr_format == FI_SOCKADDR_IN) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(socket)->sin_addr, text, sizeof text);
-  } else if (socket != nullptr && device.addr_format == FI_SOCKADDR_IN6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(socket)->sin6_addr, text, sizeof text);
-  } else if (link != nullptr) {
-    return known(link->address);
-  }
-  return known(text);
+  const base::Endpoint ip = ip_of(device);
+  if (ip.version != 0) return base::address_text(ip);
+  const fi_link_attr* const link = link_of(device);
+  return known(link == nullptr ? nullptr : link->address);
 }
 
 Value speed_of(const fi_info& device) {
-  const fi_link_attr* const link = device.nic == nullptr ? nullptr : device.nic->link_attr;
+  const fi_link_attr* const link = link_of(device);
   if (link == nullptr || link->speed == 0) return {};
   return std::uint64_t{link->speed};
 }
 
 Value state_of(const fi_info& device) {
-  const fi_link_attr* const link = device.nic == nullptr ? nullptr : device.nic->link_attr;
+  const fi_link_attr* const link = link_of(device);
   if (link == nullptr || link->state == FI_LINK_UNKNOWN) return {};
   return std::string(link->state == FI_LINK_UP ? "up" : "down");
 }
@@ -81,7 +71,7 @@ std::string notice_of(const Manner& manner) {
   const std::string landing = std::to_string(manner.index_bits) + " bits name the landing";
   switch (manner.notice) {
     case Notice::counter: return "the NIC counts what has landed";
-    case Notice::data:
+    case Notice::number:
       return "a number comes with each put: " + landing +
              (manner.epoch_bits == 0 ? "" : ", " + std::to_string(manner.epoch_bits) + " its epoch");
     case Notice::word: break;
@@ -89,13 +79,13 @@ std::string notice_of(const Manner& manner) {
   return "a second write raises the signal";
 }
 
-/// Who fires puts, and who does where that cannot be.
+/// How puts are fired, and how those that cannot be fired so.
 std::string fired_by(const Rail& rail) {
   if (!rail.triggers()) return "engine";
   return pages_work(rail) ? "NIC, rung by a store to its page; else engine" : "NIC, rung by the engine; else engine";
 }
 
-/// Who rings the NIC's page for a GPU's streams, and for its kernels.
+/// How the NIC's page is rung for a GPU's streams, and for its kernels.
 std::pair<Value, Value> rung_for_gpus_by(const Rail& rail) {
   device::Driver* const driver = device::any_driver();
   if (driver == nullptr || !rail.triggers() || !pages_work(rail)) return {};
@@ -106,12 +96,9 @@ std::pair<Value, Value> rung_for_gpus_by(const Rail& rail) {
 }
 
 std::string registration(std::uint64_t mode) {
-  constexpr std::array<std::pair<std::uint64_t, const char*>, 6> kBits = {{{FI_MR_LOCAL, "local"},
-                                                                           {FI_MR_VIRT_ADDR, "virt_addr"},
-                                                                           {FI_MR_ALLOCATED, "allocated"},
-                                                                           {FI_MR_PROV_KEY, "prov_key"},
-                                                                           {FI_MR_ENDPOINT, "endpoint"},
-                                                                           {FI_MR_HMEM, "hmem"}}};
+  constexpr std::pair<std::uint64_t, const char*> kBits[] = {
+      {FI_MR_LOCAL, "local"},       {FI_MR_VIRT_ADDR, "virt_addr"}, {FI_MR_ALLOCATED, "allocated"},
+      {FI_MR_PROV_KEY, "prov_key"}, {FI_MR_ENDPOINT, "endpoint"},   {FI_MR_HMEM, "hmem"}};
   std::string text;
   for (const auto& [bit, name] : kBits) {
     if ((mode & bit) != 0) text += (text.empty() ? "" : " ") + std::string(name);
@@ -119,7 +106,7 @@ std::string registration(std::uint64_t mode) {
   return text;
 }
 
-/// Whether the device reads and writes the memory of GPUs itself.
+/// True if the device reads and writes the memory of GPUs itself.
 bool takes_device_memory(const fi_info& device) {
   std::string why;
   const Info wanted = wanting(device, FI_HMEM);

@@ -7,7 +7,8 @@
 
 namespace sluice::backends::ofi {
 
-class RmaPut final : public EnginePut, private Owner, private Attended, private Mover {
+/// The parts of a put that depend on its notice are in by_number.cpp, by_word.cpp and by_counter.cpp.
+class RmaPut final : public EnginePut, private Mover {
  public:
   RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);
   ~RmaPut() override;
@@ -20,7 +21,7 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
   std::string describe() const override;
 
  private:
-  /// What moves: the part, behind a header if the target is staged. Of that a rail's share, and of that a piece.
+  /// The part of an epoch, behind a header if the target is staged. `range`: a rail's share of that, or a piece of it.
   struct Message {
     std::uint64_t epoch = 0;
     Range part;
@@ -40,12 +41,12 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     Remote flushes;
     std::size_t piece_bytes = 0;  // at most, in one write
     Operations pieces;            // of an epoch, all but the last
-    Message cut;                  // what the pieces so far have left of it
+    Message cut;                  // the rest of it, behind the pieces posted so far
     Operations operations;        // by epoch mod depth
     std::unique_ptr<Operation> word_write;
     std::uint64_t signal_due = 0;  // ordered: the epoch whose data went ahead of its signal
     std::vector<bool> early;       // by epoch mod depth: delivered before an earlier one, or ended after a failure
-    std::uint64_t delivered = 0;   // and every epoch up to this one
+    std::uint64_t delivered = 0;   // epochs up to this one
     std::uint64_t writing = 0;     // the word that is on its way
     std::uint64_t written = 0;
     Refusals refused;
@@ -53,70 +54,70 @@ class RmaPut final : public EnginePut, private Owner, private Attended, private 
     bool flush_due = false;
     Refusals flush_refused;
 
-    const std::unique_ptr<Operation>& of(std::uint64_t epoch) const noexcept {
-      return operations[epoch % operations.size()];
-    }
+    Operation& of(std::uint64_t epoch) const noexcept { return *operations[epoch % operations.size()]; }
     bool is_piece(const Operation& operation) const noexcept { return among(operation, pieces); }
     bool owns(const Operation& operation) const noexcept {
       return &operation == word_write.get() || &operation == flush_write.get() || among(operation, operations) ||
              is_piece(operation);
     }
     static bool among(const Operation& one, const Operations& all) noexcept {
-      return std::any_of(all.begin(), all.end(), [&](const auto& other) { return other.get() == &one; });
+      return std::ranges::any_of(all, [&](const auto& other) { return other.get() == &one; });
     }
   };
 
+  static device::Extent extent_of(std::uint64_t& word) noexcept {
+    return {reinterpret_cast<std::byte*>(&word), sizeof word, nullptr};
+  }
   void ended(Operation& operation, const std::string& why_not) override;
-  bool failed(void* context, const std::string& why) override;
   bool attend() override;
-  void peer_lost() override;
-  void path_lost(const Route& route, const std::string& why) override;
+  bool uses(const Route& route) const noexcept override;
   std::size_t bytes_under_way() const override;
   void open(Lane& lane, const Route& route, const Place::OfRail& there);
   bool post_pieces(Lane& lane, Message& message);
   bool post_last(Lane& lane, const Message& message);
-  bool post_with_number(Lane& lane, const Message& message);
-  bool post_then_word(Lane& lane, const Message& message);
   bool post_ahead(Lane& lane, const Message& message);
   void followed(Lane& lane, std::uint64_t epoch);
-  /// Who may tell its epoch with a number that goes this way. Null: nobody has one to tell.
-  RmaPut* rider(const Lane& lane) const;
-  bool may_ride(const Lane& lane) const;
-  bool post_counted(Lane& lane, const Message& message);
-  bool post_delivered(Lane& lane, const Message& message);
-  Posted write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered);
   Posted write(Lane& lane, const Message& message, std::optional<std::uint64_t> number, bool delivered,
                Operation& operation);
   void fill(Stage& stage, std::byte* room, const Message& message);
-  Posted write_word(Lane& lane, std::uint64_t epoch, bool delivered);
-  void arrived(Lane& lane, std::uint64_t epoch);
   Range share(std::size_t rail, std::size_t bytes) const noexcept;
-  bool write_words();
-  void abandon(Lane& lane);
   void refused(Lane& lane, const std::string& why);
   void give_up(Lane& lane);
-  void leave(const Lane& lane, std::unique_ptr<Operation>& operation);
-  void leave(const Lane& lane, Operations& operations);
-  std::unique_ptr<Operation> new_operation();
+  void orphan(const Lane& lane, std::unique_ptr<Operation>& operation);
+  void orphan_posted(Lane& lane);
+  std::unique_ptr<Operation> new_operation(const Lane& lane);
   std::string failure_of(const Lane& lane, const std::string& why) const;
-  void suspect(const std::string& why);
+
+  // by_number.cpp
+  bool number_goes_behind(std::size_t bytes) const noexcept;
+  bool post_with_number(Lane& lane, const Message& message);
+  RmaPut* rider(const Lane& lane) const;
+  bool may_ride(const Lane& lane) const;
+
+  // by_word.cpp
+  bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
+  bool post_then_word(Lane& lane, const Message& message);
+  bool post_delivered(Lane& lane, const Message& message);
+  Posted write_word(Lane& lane, std::uint64_t epoch, bool delivered);
+  void arrived(Lane& lane, std::uint64_t epoch);
+  bool write_words();
+  void abandon_words(Lane& lane);
+
+  // by_counter.cpp
+  bool post_counted(Lane& lane, const Message& message);
+
+  // flush.cpp
   bool ask_landed(std::uint64_t epoch);
   bool post_flushes();
   bool post_flush(Lane& lane);
   void end_flush(const std::string& why_not);
-  /// Unordered, and the signal is a second write.
-  bool has_words_to_follow() const noexcept { return place_.notice == Notice::word && !station_.manner.ordered; }
 
-  Station& station_;
-  Destination& there_;
   Slots source_;
   Target place_;
   std::vector<Lane> lanes_;
-  Suspicion suspicion_;
-  Loss loss_;
-  std::uint64_t landed_ = 0;    // all epochs up to this one have landed, as flushes have told
-  std::uint64_t flushing_ = 0;  // those that the flushes under way will tell of
-  std::uint64_t asked_ = 0;     // those that somebody asks for
+  std::uint64_t landed_ = 0;    // epochs up to this one have landed, as flushes have shown
+  std::uint64_t flushing_ = 0;  // the same, once the flushes under way have completed
+  std::uint64_t asked_ = 0;     // the same, as callers want to know it
   std::size_t flushes_left_ = 0;
   std::string flush_failure_;
   bool draining_ = false;  // a flush that fails fails the channel

@@ -44,8 +44,8 @@ class Stage {
   /// Room for `bytes` at `at` of `epoch`, and whether they are there already, because a try to send them found the
   /// provider busy. Null: all pieces are on their way.
   std::pair<std::byte*, bool> room(std::uint64_t epoch, std::size_t at) noexcept;
-  /// Into that room. From a GPU's memory a stream of ours copies, and nobody waits for it; what its driver refuses
-  /// fails the watch.
+  /// Copies into that room. From a GPU's memory a stream of ours copies, and no thread waits for it; a copy that its
+  /// driver refuses fails the watch.
   void copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes);
   /// All that was copied is there, or never will be, and the watch has failed. Else the source is still read, and the
   /// room written.

@@ -19,6 +19,13 @@ Station::~Station() {
   rails.clear();
 }
 
+std::shared_ptr<Pin> new_pin(Station& station) {
+  return {new Pin, [&station](const Pin* pin) {
+            const std::lock_guard lock(station.mutex);
+            delete pin;
+          }};
+}
+
 const Route& Destination::route(std::size_t endpoint) const {
   const Route& route = routes.at(endpoint);
   if (route.rail == nullptr)
@@ -26,27 +33,49 @@ const Route& Destination::route(std::size_t endpoint) const {
   return route;
 }
 
+void Mover::leave() {
+  std::erase(station_.attended, this);
+  std::erase(there_.movers, this);
+  for (const auto& rail : station_.rails) rail->forget(*this);
+}
+
+void Mover::suspect(const std::string& why) {
+  if (suspicious() || lost()) return;
+  suspicion_ = why;
+  verdict_ = base::Clock::now() + kMoment;
+  station_.attend_to(*this);
+}
+
+void Mover::judge() {
+  if (suspicious() && base::Clock::now() >= verdict_) fails_.fail(Code::transport, suspicion_);
+}
+
+void Mover::peer_lost() {
+  given_up_at_ = base::Clock::now() + kMoment;
+  station_.attend_to(*this);
+}
+
+void Mover::path_lost(const Route& route, const std::string& why) {
+  if (!uses(route)) return;
+  fails_.fail(Code::transport, why);
+  peer_lost();  // as far as this mover goes
+}
+
 Key key_of(const Target& target) {
-  Key key;
-  const auto append = [&](const void* from, std::size_t bytes) {
-    const auto* const first = static_cast<const std::byte*>(from);
-    key.bytes.insert(key.bytes.end(), first, first + bytes);
-  };
-  append(static_cast<const Place*>(&target), sizeof(Place));
-  append(target.keys.data(), target.keys.size() * sizeof(std::uint64_t));
+  Key key{bytes_of(static_cast<const Place&>(target)), {}, {}};
+  const auto keys = std::as_bytes(std::span(target.keys));
+  key.bytes.insert(key.bytes.end(), keys.begin(), keys.end());
   return key;
 }
 
 Target target_of(const Key& key) {
-  Target target;
-  if (key.bytes.size() < sizeof(Place)) throw std::runtime_error("a key of the wrong size");
-  std::memcpy(static_cast<Place*>(&target), key.bytes.data(), sizeof(Place));
+  Target target{value_in<Place>(key.bytes), {}};
   if (target.rails < 1 || target.rails > Place::kMostRails || target.depth < 1) throw std::runtime_error("a bad key");
   const std::size_t keys = target.notice == Notice::counter ? target.rails * static_cast<std::size_t>(target.depth) : 0;
   if (key.bytes.size() != sizeof(Place) + keys * sizeof(std::uint64_t))
     throw std::runtime_error("a key of the wrong size");
-  target.keys.resize(keys);
-  if (keys != 0) std::memcpy(target.keys.data(), key.bytes.data() + sizeof(Place), keys * sizeof(std::uint64_t));
+  for (std::size_t i = 0; i < keys; ++i)
+    target.keys.push_back(value_in<std::uint64_t>(key.bytes, sizeof(Place) + i * sizeof(std::uint64_t)));
   return target;
 }
 

@@ -17,7 +17,7 @@ int height(hwloc_obj* object) {
   return steps;
 }
 
-// What looks into GPUs would wake them up, and wants seconds.
+// Components that look into GPUs would wake the GPUs up, and take seconds.
 constexpr const char* kNotNeeded[] = {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"};
 
 /// How many steps below the top of the machine their ways part. Buses count: a switch may hold a GPU and its NIC.

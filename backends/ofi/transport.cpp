@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "backends/ofi/access.hpp"
+#include "backends/ofi/by_counter.hpp"
 #include "backends/ofi/cxi.hpp"
 #include "backends/ofi/expected.hpp"
 #include "backends/ofi/landing.hpp"
@@ -17,7 +17,6 @@
 #include "backends/ofi/paths.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/rma.hpp"
-#include "backends/ofi/triggered.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "device/retire.hpp"
@@ -67,10 +66,7 @@ class OfiLink final : public Link {
   }
   Offer offer(const device::Extent& memory) override { return offer_memory(station_, memory); }
   std::unique_ptr<Access> access(const device::Extent& local, int depth, device::Watch& watch, Key key) override {
-    Offered offered;
-    if (key.bytes.size() != sizeof offered) throw std::runtime_error("a key of the wrong size");
-    std::memcpy(&offered, key.bytes.data(), sizeof offered);
-    return std::make_unique<RmaAccess>(station_, there_, local, depth, watch, offered);
+    return std::make_unique<RmaAccess>(station_, there_, local, depth, watch, value_of<Offered>(key.bytes));
   }
 
  private:
@@ -79,7 +75,7 @@ class OfiLink final : public Link {
     Key key = key_of(landing->place());
     return {std::move(landing), std::move(key)};
   }
-  /// What `make` makes; null if the NIC has too few counters left for it: then the engine does it.
+  /// Returns the result of `make`; null if the NIC has too few counters left for it: then the engine does it.
   template <class Make>
   static auto unless_short_of_counters(Make make) -> decltype(make()) {
     try {
@@ -92,11 +88,11 @@ class OfiLink final : public Link {
   /// The provider reaches it, and a slot is not larger than a message may be.
   bool in_one_write(const Slots& slots) const {
     const std::lock_guard lock(station_.mutex);
-    return std::all_of(station_.rails.begin(), station_.rails.end(), [&](const auto& rail) {
+    return std::ranges::all_of(station_.rails, [&](const auto& rail) {
       return slots.slot_bytes <= rail->largest_message() && rail->registered_if_reached(slots.memory) != nullptr;
     });
   }
-  /// Its arrivals are counted, or it is a word alone; they come in order, whoever rings; and the NIC has entries left.
+  /// True if arrivals are counted, or it is a word alone; they arrive in order; and the NIC has entries left.
   bool can_be_armed(const Place& place, const Slots& source) const {
     if (source.memory.bytes != 0 && !in_one_write(source)) return false;
     const std::lock_guard lock(station_.mutex);
@@ -128,16 +124,15 @@ class OfiTransport final : public Transport {
     near_ = near == devices.size() ? station_.rails.size() : near;
     station_.manner = choose_manner(station_.rails.front()->info(), settings.level);
     if (station_.manner.notice == Notice::counter) count_entries();
-    const auto& opened = station_.rails;
-    tells_ = std::all_of(opened.begin(), opened.end(), [](const auto& rail) { return rail->wait_fd() >= 0; });
+    tells_ = std::ranges::all_of(station_.rails, [](const auto& rail) { return rail->wait_fd() >= 0; });
     address_ = pack(own_address());
   }
 
   bool reaches(const Blob& peer, bool) const override { return unpack(peer).provider == station_.provider; }
   std::shared_ptr<const void> pin(const device::Extent& memory) override {
-    auto pin = std::make_shared<Pin>(station_);
+    auto pin = new_pin(station_);
     const std::lock_guard lock(station_.mutex);
-    for (const auto& rail : station_.rails) pin->memory.push_back(rail->registered_if_reached(memory));
+    for (const auto& rail : station_.rails) pin->push_back(rail->registered_if_reached(memory));
     return pin;
   }
   std::unique_ptr<Link> connect(Rank, const Blob& peer, bool here) override;
@@ -168,7 +163,7 @@ void OfiTransport::say_left_out(const Devices& devices) {
                                       " network devices at most: " + names + " (SLUICE_NICS chooses)");
 }
 
-/// What the NIC has is for all ranks on it.
+/// All ranks on a NIC share its entries.
 void OfiTransport::count_entries() {
   const Rail& rail = *station_.rails.front();
   station_.rings_by_page = pages_work(rail);
@@ -200,7 +195,7 @@ std::unique_ptr<Link> OfiTransport::connect(Rank, const Blob& peer, bool here) {
   return link;
 }
 
-/// Who rings a page for a GPU. Behind a parked stream nothing can be tried.
+/// Tries out how a page is rung for a GPU. Behind a parked stream nothing can be tried.
 void OfiTransport::try_out(device::Driver& driver) {
   const std::lock_guard one_at_a_time(trying_);
   const auto known = [&] {
@@ -228,7 +223,7 @@ AfterTurn OfiTransport::poll() {
     rails[i]->poll([&](std::uint64_t number) { station_.arrivals.landed(number, i); });
     left |= rails[i]->under_way() > 0 && !tells_;
   }
-  for (Attended* one : station_.attended) left |= one->attend();
+  for (Mover* one : station_.attended) left |= one->attend();
   for (TickBell* bell : station_.bells) {
     const bool was_rung = bell->look();
     if (!bell->awaited()) continue;
@@ -242,24 +237,20 @@ AfterTurn OfiTransport::poll() {
       std::partition(left_work.begin(), left_work.end(), [](const auto& work) { return !work->look(); });
   std::move(first_gone, left_work.end(), std::back_inserter(gone));
   left_work.erase(first_gone, left_work.end());
-  for (WrittenWord& word : station_.written_words) {
-    const std::uint64_t value = word.signal->word->value.load(std::memory_order_acquire);
-    if (value != std::exchange(word.seen, value)) word.signal->parking->wake();
-  }
+  station_.written_words.look();
   return left ? AfterTurn::work : awaits ? AfterTurn::words : AfterTurn::nothing;
 }
 
-// The descriptors are in no set of ours while nobody sleeps: each packet would wake the set.
+// The descriptors are in no set of ours while the engine is awake: each packet would wake the set.
 int OfiTransport::rest(std::vector<pollfd>& tellers) {
   constexpr int kLookMs = 1;  // where nothing tells
   const std::lock_guard lock(station_.mutex);
   if (!connected_) return kNoLimit;
   if (!tells_) return kLookMs;
   const auto& rails = station_.rails;
-  if (!std::all_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->may_sleep(); })) return 0;
+  if (!std::ranges::all_of(rails, [](const auto& rail) { return rail->may_sleep(); })) return 0;
   for (const auto& rail : rails) tellers.push_back({rail->wait_fd(), POLLIN, 0});
-  const bool under_way =
-      std::any_of(rails.begin(), rails.end(), [](const auto& rail) { return rail->under_way() > 0; });
+  const bool under_way = std::ranges::any_of(rails, [](const auto& rail) { return rail->under_way() > 0; });
   const bool look = under_way || !station_.written_words.empty() || !station_.counted.empty() ||
                     !station_.triggered.empty() || !station_.left_work.empty();
   return look ? kLookMs : kNoLimit;

@@ -9,4 +9,7 @@ namespace sluice::backends::ofi {
 /// A row for each provider, `ofi:<provider>`, best first.
 std::vector<Backend> rows();
 
+/// The providers as sluice-info shows them.
+std::vector<Report> reports();
+
 }  // namespace sluice::backends::ofi

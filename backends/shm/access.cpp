@@ -28,7 +28,7 @@ void KernelAccess::carry_out(device::Lane, const Request& request) {
 
 std::unique_ptr<Access> open_access(const device::Extent& local, pid_t pid, Mappings& mappings, device::Watch& watch,
                                     Key key) {
-  const Target target = unpack(key);
+  const auto target = value_in<Target>(key.bytes);
   if (!target.bounced) {
     Mapped mapped;
     device::Extent offered;

@@ -26,7 +26,7 @@ class KernelAccess final : public StreamAccess {
 };
 
 /// @throws std::runtime_error for memory that can be neither mapped nor copied by the kernel. `pid`: the peer's, 0 if
-/// the kernel lets nobody reach into it.
+/// the kernel does not let this process reach into it.
 std::unique_ptr<Access> open_access(const device::Extent& local, pid_t pid, Mappings& mappings, device::Watch& watch,
                                     Key key);
 

@@ -24,7 +24,7 @@ void write_header(device::Lane lane, std::byte* at, const BounceHeader& header) 
   for (std::size_t i = 0; i < words.size(); ++i) lane.gpu->write(reinterpret_cast<base::Word*>(at)[i], words[i]);
 }
 
-/// Of a GPU's memory: who has refused, and why.
+/// Why a GPU's memory is not mapped.
 std::string not_mapped(const char* where, const std::string& obstacle) {
   return obstacle.empty() ? "its driver gives to no other process" : where + (" (" + obstacle + ")");
 }
@@ -32,7 +32,7 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
 }  // namespace
 
 BounceLanding::BounceLanding(const Slots& target, Way way)
-    : Landing(way, kLandsInTarget), target_(target), bounce_(target) {
+    : Landing(kLandsInTarget, way), target_(target), bounce_(target) {
   if (way == Way::around) how_ = text({});
 }
 

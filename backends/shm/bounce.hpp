@@ -41,7 +41,6 @@ class BounceLanding final : public Landing {
     if (bounce_) device::reach(driver, bounce_->memory.extent());
   }
   void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override;
-  bool close() override { return false; }
 
   Key key(const Signal& signal, Sent& sent) const;
 
@@ -62,7 +61,7 @@ class BouncePut final : public StreamPut {
       : StreamPut(source, bounce, signal, watch, std::move(mapped), std::move(why_around)), slot_bytes_(slot_bytes),
         kernel_(kernel), bounce_max_(bounce_max) {}
 
-  /// They would have to know who moves the bytes, for each size.
+  /// Kernels would have to know for each size how the bytes are moved.
   std::optional<ByKernel> by_kernel(device::Driver*) override { return std::nullopt; }
   std::string describe() const override;
 

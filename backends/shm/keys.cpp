@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/keys.hpp"
 
-#include <cstring>
 #include <stdexcept>
 #include <type_traits>
 
@@ -25,12 +24,17 @@ struct Sending {
 };
 static_assert(std::is_trivially_copyable_v<Sending>);
 
-std::size_t sendings_in(const Key& key) { return (key.bytes.size() - sizeof(Target)) / sizeof(Sending); }
-
-Sending sending(const Key& key, std::size_t i) {
-  Sending sending;
-  std::memcpy(&sending, key.bytes.data() + sizeof(Target) + i * sizeof sending, sizeof sending);
-  return sending;
+/// The segments that came with a key, each with its descriptor; null: it has none.
+std::vector<std::pair<Sending, base::Fd*>> sendings_in(Key& key) {
+  std::vector<std::pair<Sending, base::Fd*>> all;
+  std::size_t descriptors = 0;
+  for (std::size_t at = sizeof(Target); at + sizeof(Sending) <= key.bytes.size(); at += sizeof(Sending)) {
+    const auto one = value_in<Sending>(key.bytes, at);
+    const bool has = one.by_descriptor && descriptors < key.received.size();
+    all.emplace_back(one, has ? &key.received[descriptors] : nullptr);
+    descriptors += one.by_descriptor ? 1 : 0;
+  }
+  return all;
 }
 
 /// Maps what came with a key, with the next of its descriptors if it needs one.
@@ -68,34 +72,18 @@ Target direct_target(const Slots& slots, const Signal& signal) {
 }
 
 Key pack(const Target& target, std::initializer_list<const device::Segment*> segments, Sent& sent) {
-  Key key;
-  std::vector<Sending> sendings;
+  Key key{bytes_of(target), {}, {}};
   for (const device::Segment* segment : segments) {
     if (segment == nullptr || (segment->shared && !sent.insert(segment->id).second)) continue;
-    sendings.emplace_back(*segment);
+    const Blob sending = bytes_of(Sending(*segment));
+    key.bytes.insert(key.bytes.end(), sending.begin(), sending.end());
     if (segment->share.fd) key.sent.push_back(segment->share.fd.get());
   }
-  const std::size_t bytes = sendings.size() * sizeof(Sending);
-  key.bytes.resize(sizeof target + bytes);
-  std::memcpy(key.bytes.data(), &target, sizeof target);
-  if (bytes != 0) std::memcpy(key.bytes.data() + sizeof target, sendings.data(), bytes);
   return key;
 }
 
-Target unpack(const Key& key) {
-  Target target;
-  if (key.bytes.size() < sizeof target) throw std::runtime_error("a key that is too short");
-  std::memcpy(&target, key.bytes.data(), sizeof target);
-  return target;
-}
-
 void Mappings::keep(Key& key) {
-  if (key.bytes.size() < sizeof(Target)) return;
-  std::size_t descriptor = 0;
-  for (std::size_t i = 0; i < sendings_in(key); ++i) {
-    const Sending one = sending(key, i);
-    base::Fd* const fd = one.by_descriptor && descriptor < key.received.size() ? &key.received[descriptor] : nullptr;
-    descriptor += one.by_descriptor ? 1 : 0;
+  for (const auto& [one, fd] : sendings_in(key)) {
     if (!one.keep || (own_ && one.vendor != Stream::Kind::host)) continue;
     try {
       auto mapping = map(one, fd);
@@ -113,11 +101,7 @@ void Mappings::keep(Key& key) {
 /// Maps the segment, which came with the key.
 std::shared_ptr<device::Mapping> Mappings::take(std::uint64_t segment, Key& key) {
   if (const auto why = not_mapped_.find(segment); why != not_mapped_.end()) throw std::runtime_error(why->second);
-  std::size_t descriptor = 0;
-  for (std::size_t i = 0; i < sendings_in(key); ++i) {
-    const Sending one = sending(key, i);
-    base::Fd* const fd = one.by_descriptor && descriptor < key.received.size() ? &key.received[descriptor] : nullptr;
-    descriptor += one.by_descriptor ? 1 : 0;
+  for (const auto& [one, fd] : sendings_in(key)) {
     if (one.segment == segment) return map(one, fd);
   }
   throw std::runtime_error("the descriptor of its segment did not come: too few may be open (ulimit -n)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a key of this backend holds, and the peer's segments mapped here.
+// The contents of this backend's keys, and the peer's segments mapped here.
 #pragma once
 
 #include <map>
@@ -29,7 +29,7 @@ struct Target {
   std::int32_t depth = 1;
   bool bounced = false;       ///< of an offer: cannot be mapped
   std::uint64_t address = 0;  ///< bounced: of the target in its owner's address space; 0: of a GPU
-  Where detour;               ///< bounce slots, for who cannot map `slots`; nowhere: there are none
+  Where detour;               ///< bounce slots, for a peer that cannot map `slots`; nowhere: there are none
   std::uint64_t detour_stride = 0;
   Where word;
   Where parking;
@@ -40,17 +40,16 @@ struct Target {
 using Sent = std::set<std::uint64_t>;
 
 Where where(const device::Extent& memory, const void* at);
-/// Where bytes land in the target itself.
+/// A landing in the target itself.
 Target direct_target(const Slots& slots, const Signal& signal);
 Key pack(const Target& target, std::initializer_list<const device::Segment*> segments, Sent& sent);
-Target unpack(const Key& key);
 
 /// The segments of one peer that are mapped here. A segment is mapped once, however many channels use it.
 class Mappings {
  public:
   /// `own`: the peer is in this process, where GPUs' memory is at the same address.
   explicit Mappings(bool own) : own_(own) {}
-  /// A key has come: maps the shared segments that came with it, which later keys count on.
+  /// Maps the shared segments that came with the key: later keys do not bring them again.
   void keep(Key& key);
   /// Takes the descriptors that came with `key`. `driver`: set to that of the GPU whose memory it is.
   std::byte* find(const Where& where, Key& key, Mapped& in_use, device::Driver** driver = nullptr);

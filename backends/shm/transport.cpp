@@ -4,7 +4,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <set>
 #include <stdexcept>
 
@@ -20,18 +19,15 @@ namespace {
 
 struct Address {
   std::int64_t pid = 0;
-  /// Where peers read the token, to learn whether the kernel lets them reach into this process, and that it is this
-  /// one.
+  /// The address at which peers read the token, to learn whether the kernel lets them reach into this process, and that
+  /// it is this one.
   std::uint64_t token_at = 0;
   std::uint64_t token = 0;
 };
 
 Address own_address() {
-  Address address;
-  address.pid = getpid();
-  address.token_at = reinterpret_cast<std::uintptr_t>(&base::process_token());
-  address.token = base::process_token();
-  return address;
+  const auto& token = base::process_token();
+  return {getpid(), reinterpret_cast<std::uintptr_t>(&token), token};
 }
 
 bool kernel_lets_us_reach(const Address& peer) {
@@ -58,7 +54,7 @@ class ShmLink final : public OnHostLink {
       }
     }
     const device::Segment* const slots = target.memory.segment;
-    return {std::make_unique<DirectLanding>(kLandsInTarget),
+    return {std::make_unique<Landing>(kLandsInTarget),
             pack(direct_target(target, signal),
                  {slots == signal.memory.segment ? nullptr : slots, signal.memory.segment}, sent_)};
   }
@@ -66,7 +62,7 @@ class ShmLink final : public OnHostLink {
   void arrived(Key& key) override { mappings_.keep(key); }
 
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
-    const Target target = unpack(key);
+    const auto target = value_in<Target>(key.bytes);
     Mapped mapped;
     Signal signal;
     signal.word = reinterpret_cast<base::Word*>(mappings_.find(target.word, key, mapped));
@@ -122,27 +118,15 @@ class ShmLink final : public OnHostLink {
   std::set<std::uint64_t> told_;  // segments that cannot be mapped
 };
 
-Blob pack(const Address& address) {
-  Blob blob(sizeof address);
-  std::memcpy(blob.data(), &address, sizeof address);
-  return blob;
-}
-
-Address unpack(const Blob& blob) {
-  Address address;
-  std::memcpy(&address, blob.data(), sizeof address);
-  return address;
-}
-
 class ShmTransport final : public OnHostTransport {
  public:
-  explicit ShmTransport(const Settings& settings) : OnHostTransport(pack(own_address())), settings_(settings) {}
+  explicit ShmTransport(const Settings& settings) : OnHostTransport(bytes_of(own_address())), settings_(settings) {}
 
   bool reaches(const Blob& peer, bool here) const override {
     return here && peer.size() == sizeof(Address);  // to other hosts no descriptors travel
   }
   std::unique_ptr<Link> connect(Rank rank, const Blob& peer, bool) override {
-    return std::make_unique<ShmLink>(rank, unpack(peer), settings_);
+    return std::make_unique<ShmLink>(rank, value_of<Address>(peer), settings_);
   }
 
  private:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hot path does not allocate, and makes no system call if the awaited words have arrived.
+// The hot path does not allocate, makes no system call if the awaited words have arrived, and takes no lock but those
+// that its backend needs.
 #include <algorithm>
+#include <mutex>
 #include <string>
 
 #include "tests/conformance/cases.hpp"
@@ -43,11 +45,15 @@ void step(Sender& sender, Receiver& receiver, Stream stream) {
   receiver.release(stream);
 }
 
-TEST(Counting, sees_an_allocation_and_a_system_call) {
+TEST(Counting, sees_an_allocation_a_lock_and_a_system_call) {
   if (!kSanitized) {
     const auto before = allocations();
     const std::string text(1000, 'x');
     EXPECT_EQ(allocations(), before + 1) << text.size();
+    std::mutex mutex;
+    const auto locks_before = locks();
+    { const std::lock_guard lock(mutex); }
+    EXPECT_EQ(locks(), locks_before + 1);
   }
   const SystemCalls calls = count_system_calls([] {
     begin_counting();
@@ -148,6 +154,47 @@ TEST_P(Cost, no_thread_allocates_on_the_hot_path) {
     const auto after = allocations();
     board().meet(context);
     EXPECT_EQ(after, before);
+  });
+}
+
+/// In shared memory: none. Over a network, the verb's thread may take the engine's turn, and libfabric wants one thread
+/// at a time: each post (of the put, and of a credit) locks the mutex of the backend's Station, as do the poll, and the
+/// arming of a put that the NIC fires. The slots are as many as the puts, so that no put waits for a credit.
+TEST_P(Cost, verbs_take_no_lock_but_those_of_a_network) {
+  run_peers(GetParam().peers(), [](Context& context) {
+    constexpr int kPuts = 60;
+    const Case& one = GetParam();
+    const Rank other = 1 - context.rank();
+    const Buffer source(context, one, kPuts * one.bytes);
+    const Buffer target(context, one, kPuts * one.bytes);
+    Sender sender = context.sender(other, kTag, source.all(), {.depth = kPuts});
+    Receiver receiver = context.receiver(other, kTag, target.all(), {.depth = kPuts});
+    sender.wait_connected();
+    receiver.wait_connected();
+    std::uint64_t of_puts = 0;
+    std::uint64_t of_waits = 0;
+    std::uint64_t of_releases = 0;
+    const auto count = [](std::uint64_t& most, const auto& verb) {
+      const auto before = locks();
+      verb();
+      most = std::max(most, locks() - before);
+    };
+    const auto receive = [&] {
+      count(of_waits, [&] { receiver.wait({}); });
+      count(of_releases, [&] { receiver.release({}); });
+    };
+    for (int i = 0; i < kPuts; ++i) {
+      if (context.rank() == 1) receive();
+      sender.acquire({});
+      count(of_puts, [&] { sender.put({}); });
+      if (context.rank() == 0) receive();
+    }
+    const std::uint64_t most = one.ground.network ? 3 : 0;
+    EXPECT_LE(of_puts, most);
+    EXPECT_LE(of_releases, most);
+    if (!one.ground.network) {  // over a network, a wait polls
+      EXPECT_EQ(of_waits, 0U);
+    }
   });
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/counting.hpp"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -16,11 +18,13 @@
 
 #include "tests/peers.hpp"
 
-// ---- allocations: malloc itself is replaced, by one that counts and calls glibc's
+// ---- allocations and locks: malloc and pthread_mutex_lock are replaced by functions that count and call glibc's
 
 namespace {
 std::atomic<std::uint64_t> g_allocations{0};
-}
+thread_local std::uint64_t g_locks = 0;
+std::atomic<int (*)(pthread_mutex_t*)> g_mutex_lock{nullptr};
+}  // namespace
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__) && defined(__GLIBC__)
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): the names are glibc's own
@@ -46,6 +50,19 @@ void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
   return libc_memalign(alignment, bytes);
 }
+
+extern const char __executable_start;  // of the program's own code, as the linker places it
+extern const char etext;
+int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  auto* lock = g_mutex_lock.load(std::memory_order_relaxed);
+  if (lock == nullptr) {
+    lock = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+    g_mutex_lock.store(lock, std::memory_order_relaxed);
+  }
+  const auto* const caller = static_cast<const char*>(__builtin_return_address(0));
+  if (caller >= &__executable_start && caller < &etext) ++g_locks;
+  return lock(mutex);
+}
 }
 // NOLINTEND(readability-inconsistent-declaration-parameter-name)
 #endif
@@ -53,6 +70,7 @@ void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
 namespace sluice::test {
 
 std::uint64_t allocations() noexcept { return g_allocations.load(std::memory_order_relaxed); }
+std::uint64_t locks() noexcept { return g_locks; }
 
 // ---- system calls: a parent traces each (ptrace), between two marker calls
 

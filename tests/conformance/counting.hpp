@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what a promise says does not happen: allocations of this process, and system calls of one of its threads.
+// Counts what a promise says does not happen: allocations of this process, and mutexes and system calls of one of its
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,11 @@ namespace sluice::test {
 /// Calls of operator new, malloc and their like in this process so far, by any thread. 0 for ever where a sanitizer
 /// replaces them.
 std::uint64_t allocations() noexcept;
+
+/// Mutexes that the calling thread has locked so far in the code of this program, of which Sluice is a part; libraries
+/// that it has loaded are not counted. An attempt that never waits (try_lock) is not counted either. Always 0 where a
+/// sanitizer replaces the functions.
+std::uint64_t locks() noexcept;
 
 /// The result of `counted_calls`.
 struct SystemCalls {

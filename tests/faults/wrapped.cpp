@@ -332,9 +332,9 @@ class ArmedPut final : public RungPut {
 };
 
 /// The peer learns when the landing can be written to no more, as with NICs.
-class ToldLanding final : public DirectLanding {
+class ToldLanding final : public Landing {
  public:
-  using DirectLanding::DirectLanding;
+  using Landing::Landing;
   bool close() override { return std::exchange(open_, false); }
 
  private:

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/ofi/arrivals.hpp"
+#include "backends/ofi/by_number.hpp"
 #include "backends/ofi/provider.hpp"
 
 namespace sluice::backends::ofi {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/ofi/arrivals.hpp"
+#include "backends/ofi/by_number.hpp"
 
 #include <string>
 
@@ -47,7 +47,7 @@ TEST(Manner, of_a_level_needs_no_more_than_that) {
   EXPECT_EQ(choose_manner(told.info, 0).notice, Notice::word);
   for (const auto& [level, bits] : {std::pair{1, 16}, {2, 32}, {3, 63}}) {
     const Manner manner = choose_manner(told.info, level);
-    EXPECT_EQ(manner.notice, Notice::data);
+    EXPECT_EQ(manner.notice, Notice::number);
     EXPECT_EQ(manner.index_bits + manner.epoch_bits, bits);
   }
 }

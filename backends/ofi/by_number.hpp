@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has landed here, told by the numbers that came with puts: raises the signals.
+// The receiver learns of a put by a number that travels with the data and arrives in the receiver's completion queue
+// (Notice::number). The engine raises the signal that the number names.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ struct Endpoints {
   std::vector<std::size_t> numbers;
   std::size_t near = 1;  ///< the first so many are as near as the first
 
-  /// Which of them the rail of a landing uses. Landings begin in turn at one of the near ones, so that those with few
+  /// The endpoint of a landing's rail. Landings begin in turn at one of the near endpoints, so that those with few
   /// rails use the nearest devices.
   std::size_t of(std::uint64_t index, std::size_t rail) const noexcept {
     return numbers[(index % near + rail) % numbers.size()];

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backends/ofi/by_number.hpp"
+
+#include <algorithm>
+
+#include "backends/ofi/rma.hpp"
+
+namespace sluice::backends::ofi {
+namespace {
+
+std::uint64_t bits(int count) noexcept { return (std::uint64_t{1} << count) - 1; }
+
+std::uint64_t epoch_of(std::uint64_t number, const Manner& manner, std::uint64_t seen) noexcept {
+  if (manner.epoch_bits == 0) return seen + 1;
+  const std::uint64_t mask = bits(manner.epoch_bits);
+  const std::uint64_t ahead = ((number >> manner.index_bits) - seen) & mask;
+  return ahead > mask / 2 ? seen : seen + ahead;
+}
+
+}  // namespace
+
+// ---- the sender
+
+/// The number of a large put is a write of its own, behind the data: over `tcp`, one write that brings both was slower
+/// (docs/results/networks.md).
+bool RmaPut::number_goes_behind(std::size_t bytes) const noexcept {
+  constexpr std::size_t kNumberBehind = 1024 * 1024;
+  return station_.manner.ordered && bytes >= kNumberBehind;
+}
+
+bool RmaPut::post_with_number(Lane& lane, const Message& message) {
+  const Manner& manner = station_.manner;
+  if (manner.epoch_bits == 0 && !manner.ordered && lane.of(message.epoch - 1).posted)
+    return false;  // the number does not name the epoch
+  const bool behind = number_goes_behind(message.range.bytes);
+  if (behind) {
+    if (lane.word_write->posted) return false;  // the last number is on its way
+    if (!post_ahead(lane, message)) return false;
+  }
+  Operation& operation = behind ? *lane.word_write : lane.of(message.epoch);
+  const Message signal = behind ? Message{message.epoch, message.part, {}} : message;
+  RmaPut* const with = rider(lane);
+  const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();  // 0 if that end has failed meanwhile
+  std::uint64_t number = manner.number(place_.index, message.epoch);
+  if (epoch_with != 0) {
+    const std::uint64_t credit = half().number(with->place_.index, epoch_with);
+    number = two_in_one(half().number(place_.index, message.epoch), credit);
+  }
+  const Posted posted = write(lane, signal, number, !manner.ordered, operation);
+  if (posted == Posted::busy) return false;
+  if (epoch_with != 0) {
+    with->posted_along(epoch_with);
+    operation.rider = with->place_.index + 1;
+  }
+  if (behind) {
+    followed(lane, message.epoch);
+  } else if (posted == Posted::over) {
+    over(message.epoch);
+  }
+  return true;
+}
+
+/// A credit whose number may travel with one that goes this way: it moves no bytes, and is for the same endpoint of the
+/// peer. In order alone: else the credit would complete before it has arrived. Null: no credit is due.
+RmaPut* RmaPut::rider(const Lane& lane) const {
+  const Manner& manner = station_.manner;
+  if (!manner.ordered || !manner.takes_two() || !half().has_room(place_.index, place_.depth)) return nullptr;
+  const auto one =
+      std::ranges::find_if(there_.riders, [&](const RmaPut* other) { return other != this && other->may_ride(lane); });
+  return one == there_.riders.end() ? nullptr : *one;
+}
+
+bool RmaPut::may_ride(const Lane& lane) const {
+  const Remote& mine = lanes_.front().word;
+  return mine.from == lane.word.from && mine.peer == lane.word.peer && !suspicious() && !lost() && next_along() != 0;
+}
+
+/// Without bytes, a later epoch says that all before it have arrived.
+bool RmaPut::cumulative() const noexcept {
+  return place_.slot_bytes == 0 && place_.notice == Notice::number && station_.manner.epoch_bits != 0;
+}
+
+// ---- the receiver
+
+std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target, const Endpoints& endpoints) {
+  auto free = std::find(landings_.begin(), landings_.end(), nullptr);
+  if (free == landings_.end()) free = landings_.insert(free, nullptr);
+  const auto index = static_cast<std::uint64_t>(free - landings_.begin());
+  *free = std::make_unique<Landing>();
+  (*free)->moves_bytes = target.slot_bytes != 0;
+  for (const Signal& signal : signals) {
+    std::vector<Lane>& lanes = (*free)->lanes;
+    lanes.push_back(
+        {signal, endpoints.of(index, lanes.size()), 0, std::vector<bool>(static_cast<std::size_t>(target.depth))});
+  }
+  return index;
+}
+
+void Arrivals::landed(std::uint64_t number, std::size_t endpoint) noexcept {
+  if (!manner_.takes_two() || (number & kTwo) == 0) return landed(number, manner_, endpoint);
+  landed(number & bits(kHalfBits), half(), endpoint);
+  landed(number >> kHalfBits & bits(kHalfBits), half(), endpoint);
+}
+
+void Arrivals::landed(std::uint64_t number, const Manner& manner, std::size_t endpoint) noexcept {
+  const std::uint64_t index = number & bits(manner.index_bits);
+  if (index >= landings_.size() || landings_[index] == nullptr) return;  // closed meanwhile: its peer has failed
+  Landing& landing = *landings_[index];
+  const auto lane = std::ranges::find(landing.lanes, endpoint, &Lane::endpoint);
+  if (lane != landing.lanes.end()) land(*lane, epoch_of(number, manner, lane->seen), landing.moves_bytes);
+}
+
+void Arrivals::land(Lane& lane, std::uint64_t epoch, bool moves_bytes) noexcept {
+  if (epoch <= lane.seen) return;
+  if (!moves_bytes) {
+    lane.seen = epoch;  // without bytes, a later epoch says that all before it have arrived
+  } else {
+    lane.early[epoch % lane.early.size()] = true;
+    const std::uint64_t before = lane.seen;
+    while (lane.early[(lane.seen + 1) % lane.early.size()]) {
+      ++lane.seen;
+      lane.early[lane.seen % lane.early.size()] = false;
+    }
+    if (lane.seen == before) return;
+  }
+  raise_signal(lane.signal, lane.seen);
+}
+
+}  // namespace sluice::backends::ofi
