@@ -19,6 +19,17 @@
 
 namespace sluice::kokkos::detail {
 
+/// Fails to compile, with a reason, unless kernels of `Exec` can move the View.
+template <class Exec, class View>
+constexpr bool check_view() {
+  static_assert(Kokkos::is_execution_space_v<Exec>, "an instance of an execution space of Kokkos is needed");
+  static_assert(Kokkos::is_view_v<View>, "a View of Kokkos is needed; of an mdspan, its view_of");
+  static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
+                "the execution space cannot reach the View: it is in other memory");
+  static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
+  return true;
+}
+
 /// In place of a message: the elements go to others of the same View.
 inline constexpr Index kMirror = -1;
 
@@ -70,15 +81,6 @@ Index rows_of_item(Index bytes) {
 template <class Exec>
 Index items_of(Index run, Index all_rows, Index rows) {
   return kByElement<Exec> ? run * all_rows : (all_rows + rows - 1) / rows;
-}
-
-template <class Exec>
-Index rows_of_item(const Box& box) {
-  return rows_of_item<Exec>(box.run() * box.element);
-}
-template <class Exec>
-Index items_of(const Box& box) {
-  return items_of<Exec>(box.run(), box.rows(), rows_of_item<Exec>(box));
 }
 
 /// What most types of 16 bytes are moved as in one access.
@@ -201,6 +203,49 @@ struct Move {
   }
 };
 
+/// Launches both kernels with nothing to do: a GPU loads a kernel at its first launch, and may then wait for streams
+/// that wait for a peer.
+template <template <class, Way> class Kernel, class Exec>
+void load_kernels(const Exec& exec) {
+  launch(exec, "sluice: load", 1, Kernel<Exec, Way::pack>{});
+  launch(exec, "sluice: load", 1, Kernel<Exec, Way::unpack>{});
+}
+
+template <Way kWay>
+inline constexpr const char* kLabel = kWay == Way::pack ? "sluice: pack" : "sluice: unpack";
+
+/// Packs one box, or unpacks it.
+template <class Exec, Way kWay>
+struct MoveBox {
+  Box box;
+  Index rows = 1;  ///< of an item
+  std::byte* packed = nullptr;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    if (packed != nullptr) move_item<Exec, kWay>(box, rows, 0, {packed}, item);
+  }
+};
+
+/// A box with the size of its kernels.
+template <class Exec>
+struct SizedBox {
+  explicit SizedBox(const Box& of)
+      : box(of), rows(rows_of_item<Exec>(of.run() * of.element)), items(items_of<Exec>(of.run(), of.rows(), rows)),
+        bytes(of.bytes()) {}
+
+  /// Enqueues the packing into `packed`, or the unpacking. Copies of `kept` live until the host has launched the
+  /// kernel.
+  template <Way kWay, class... Kept>
+  void move(const Queue<Exec>& queue, std::byte* packed, const Kept&... kept) const {
+    queue.move(kLabel<kWay>, items, bytes, MoveBox<Exec, kWay>{box, rows, packed}, kept...);
+  }
+
+  Box box;
+  Index rows;  ///< of an item
+  Index items;
+  Index bytes;
+};
+
 /// Pieces of several messages, moved by one kernel.
 template <class Exec>
 class Moves {
@@ -210,27 +255,22 @@ class Moves {
   Moves(const Exec& exec, std::vector<Piece> pieces, Table<Slot, Exec> slots, Index depth)
       : depth_(depth), slots_(std::move(slots)) {
     for (Piece& piece : pieces) {
+      const SizedBox<Exec> sized(piece.box);
       piece.first = items_;
-      piece.rows = rows_of_item<Exec>(piece.box);
-      items_ += items_of<Exec>(piece.box);
-      bytes_ += piece.box.bytes();
+      piece.rows = sized.rows;
+      items_ += sized.items;
+      bytes_ += sized.bytes;
     }
     pieces_ = table_of(exec, pieces);
   }
 
-  /// Launches both kernels with nothing to do: a GPU loads a kernel at its first launch, and may wait then for streams
-  /// that wait for a peer.
-  static void load(const Exec& exec) {
-    launch(exec, "sluice: load", 1, Move<Exec, Way::pack>{});
-    launch(exec, "sluice: load", 1, Move<Exec, Way::unpack>{});
-  }
-
+  /// Enqueues the kernel. `keep` lives until the host has launched it.
   template <Way kWay>
-  void enqueue(const Queue<Exec>& queue, const char* label, Index slot, const std::shared_ptr<const void>& keep,
-               const Shifts& shifts = {}) const {
+  void enqueue(const Queue<Exec>& queue, Index slot, const std::shared_ptr<const void>& keep,
+               const Shifts& shifts) const {
     const Move<Exec, kWay> move{pieces_.data(), static_cast<Index>(pieces_.extent(0)), slots_.data(), depth_, slot,
                                 shifts};
-    queue.move(label, items_, bytes_, move, keep, pieces_, slots_);
+    queue.move(kLabel<kWay>, items_, bytes_, move, keep, pieces_, slots_);
   }
 
  private:
