@@ -3,10 +3,10 @@
 #pragma once
 
 #include <sluice/context.hpp>
+#include <sluice/kokkos/ends.hpp>
 #include <sluice/kokkos/moves.hpp>
 #include <sluice/kokkos/posted.hpp>
 #include <sluice/kokkos/turns.hpp>
-#include <sluice/kokkos/waits.hpp>
 
 #include <Kokkos_Core.hpp>
 

@@ -149,15 +149,16 @@ class Packing {
           Side from, OwnGhosts own = OwnGhosts::with_others, Gapless gapless = Gapless::packed)
       : rank_(block.rank), depth_(depth), gapless_(gapless) {
     const Side to = from == Side::own ? Side::ghosts : Side::own;
-    std::vector<Message> sent = messages(block, from);
-    std::vector<Message> received = messages(block, to);
-    check_own(sent, block, views);
-    if (own == OwnGhosts::at_once) {
-      for (auto* all : {&sent, &received}) std::erase_if(*all, [&](const Message& one) { return one.peer == rank_; });
-    }
-    out_ = end_of(std::move(sent), block, views, from);
-    in_ = end_of(std::move(received), block, views, to);
-    if (own == OwnGhosts::at_once) add_mirrors(block, views, from);
+    const auto end_with = [&](Side side, bool own_message, bool others) {
+      std::vector<Message> all = messages(block, side);
+      std::erase_if(all, [&](const Message& one) { return !(one.peer == rank_ ? own_message : others); });
+      return end_of(std::move(all), block, views, side);
+    };
+    check_own(messages(block, from), block, views);
+    const bool unpacks_own = own == OwnGhosts::with_others;
+    out_ = end_with(from, unpacks_own, true);
+    in_ = end_with(to, unpacks_own, true);
+    if (!unpacks_own) add_mirrors(end_with(from, true, false), end_with(to, true, false));
     allocate(context, exec, out_, Slice());
     const auto to_own = std::ranges::find(out_.messages, rank_, &Message::peer);
     allocate(context, exec, in_, to_own != out_.messages.end() ? to_own->slots : Slice());
@@ -287,21 +288,12 @@ class Packing {
     }
   }
 
-  /// Adds what `pack` copies from one place of a View to another in place of a message to this rank itself.
-  void add_mirrors(const Block<D>& block, const std::tuple<Views...>& views, Side from) {
-    for (const Offset<D>& offset : block.stencil) {
-      if (block.grid.neighbour(block.rank, offset) != block.rank) continue;
-      Index number = 0;
-      const auto add = [&](const auto& view) {
-        const auto place = static_cast<std::size_t>(number);
-        const auto own =
-            detail::box_of(view, detail::range_of(block, view, place, detail::opposite<D>(offset), Side::own));
-        const auto ghosts = detail::box_of(view, detail::range_of(block, view, place, offset, Side::ghosts));
-        const auto& source = from == Side::own ? own : ghosts;
-        const Index distance = (from == Side::own ? ghosts : own).data - source.data;
-        out_.pieces.push_back({source, detail::kMirror, distance, number++});
-      };
-      std::apply([&](const auto&... view) { (add(view), ...); }, views);
+  /// Lists what `pack` copies from one place of a View to another: the pieces of the messages of this rank to itself,
+  /// which both ends have in the same order.
+  void add_mirrors(const End& source, const End& target) {
+    for (std::size_t p = 0; p < source.pieces.size(); ++p) {
+      const detail::Piece& one = source.pieces[p];
+      out_.pieces.push_back({one.box, detail::kMirror, target.pieces[p].box.data - one.box.data, one.view});
     }
   }
 

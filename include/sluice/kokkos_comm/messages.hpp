@@ -3,9 +3,9 @@
 #pragma once
 
 #include <sluice/kokkos/channel.hpp>
+#include <sluice/kokkos/ends.hpp>
 #include <sluice/kokkos/messages.hpp>
 #include <sluice/kokkos/turns.hpp>
-#include <sluice/kokkos/waits.hpp>
 
 #include <KokkosComm/KokkosComm.hpp>
 #include <Kokkos_Core.hpp>
