@@ -169,8 +169,8 @@ Shape shape_of(const kokkos::Stencil<Array::num_space_dim>& stencil, int width, 
   return {typeid(std::tuple<Array, Others...>), std::move(numbers)};
 }
 
-/// What Cabana::Grid::createHalo<sluice::cabana::CommSpace>(pattern, width, arrays...) makes, and StreamHalo extends: a
-/// halo of 1 to 8 arrays on a grid. `exec` is an execution space instance or a Queue, which may differ from call to
+/// A halo of 1 to 8 arrays on a grid, as Cabana::Grid::createHalo<sluice::cabana::CommSpace>(pattern, width, arrays...)
+/// makes it. `exec` is an execution space instance or a Queue, which may differ from call to
 /// call. The first gather, and the first scatter, with an instance of one execution space open channels, unless an
 /// earlier halo of the same shape has left its own: so all ranks make these calls in the same order. Copies are the
 /// same halo. One thread at a time.

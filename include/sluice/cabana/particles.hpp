@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Particles: Cabana's Halo and Distributor with CommSpace in place of Cabana::Mpi. MPI still finds out who sends what
-// to whom when one of them is made or built anew; gather, scatter and migrate move the particles through channels.
+// Particles: Cabana's Halo and Distributor with CommSpace in place of Cabana::Mpi. MPI still finds out which ranks
+// exchange which particles when one of them is made or built anew; gather, scatter and migrate move the particles
+// through channels.
 #pragma once
 
 #include <sluice/cabana/comm_space.hpp>
@@ -51,7 +52,7 @@ std::string particles_text(const Particles& particles) {
   }
 }
 
-/// What a kernel does with each particle of a message: copies it into the message, or out of it, or adds to it.
+/// The work of a kernel on each particle of a message: copy it into the message, copy it out, or add to it.
 enum class Action : std::uint8_t { load, store, add };
 
 /// The particles of an AoSoA, which lie in a message as tuples.

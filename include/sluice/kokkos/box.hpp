@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any View as one kind of thing: a box of elements at strides.
+// Box: the elements of any View, at strides.
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -32,7 +32,7 @@ namespace sluice::kokkos::detail {
 
 /// Elements of `element` bytes at strides of whole elements. Their order is that of memory, the smallest stride first:
 /// two Views of one layout and one shape list the same elements in the same order, whether or not they have gaps. Ends
-/// compare `contents_of` to find out whether that is so.
+/// compare `contents_of` to check that.
 struct Box {
   std::byte* data = nullptr;
   Index element = 0;
@@ -48,10 +48,10 @@ struct Box {
   }
   Index bytes() const { return count() * element; }
   bool contiguous() const { return rank == 0 || (rank == 1 && strides[0] == 1); }
-  /// Elements that lie behind one another.
+  /// The number of elements of a row, which lie one behind the other.
   KOKKOS_FUNCTION Index run() const { return rank > 0 && strides[0] == 1 ? extents[0] : 1; }
   KOKKOS_FUNCTION Index rows() const { return run() == 0 ? 0 : count() / run(); }
-  /// The dimension along which rows follow one another; `rank` if there is but one.
+  /// The dimension along which rows follow one another; `rank` if there is only one row.
   KOKKOS_FUNCTION int outer() const { return run() == 1 ? 0 : 1; }
 
   /// The element number `i`.
@@ -116,8 +116,7 @@ Box box_of(const View& view, const Range& range) {
   return box;
 }
 
-/// A type's kind and bytes, as numpy writes them; V: any other than bool, integer or floating point, of which no more
-/// is said.
+/// A type's kind and bytes, as numpy writes them; V is any type but bool, integers and floating point.
 template <class Value>
 std::string type_text() {
   const char kind = std::is_same_v<Value, bool>       ? 'b'
@@ -150,7 +149,7 @@ std::string contents_of(const View& view, const Range& range) {
   return kept.empty() ? text : text + ']';
 }
 
-/// All of a View.
+/// The range of all elements of a View.
 template <class View>
 Range whole_of(const View& view) {
   Range range;

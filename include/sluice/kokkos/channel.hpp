@@ -98,7 +98,7 @@ class ViewEnd {
 /// each put enqueues a kernel that packs the View into one of `depth` slots, and later work may write the View at once.
 ///
 /// Constructed like Context::sender or, given a scope, like Scope::sender: see the constructor of detail::ViewEnd.
-/// Keeps the View. Movable, not copyable; one thread at a time, in the order of its queue. What fails on the queue is
+/// Keeps the View. Movable, not copyable; one thread at a time, in the order of its queue. A failure on the queue is
 /// thrown by a later call, or by Context::synchronize.
 template <class Exec, class View>
 class ViewSender : public detail::ViewEnd<Exec, View, Sender> {

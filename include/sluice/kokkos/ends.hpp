@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the objects of this folder do with the ends of their channels: open, close, and wait for peers with limits.
+// Ends of channels, for the objects of this folder: opening, closing, and waiting for peers with limits.
 #pragma once
 
 #include <sluice/channel.hpp>

@@ -47,7 +47,7 @@ class HaloRoute {
         ends.push_back(open_named<End>("halo", name, scope, peer, 0, slots, options));
       };
     };
-    // Both ends of a pair are opened before anybody waits for a peer.
+    // All ends are opened before any of them waits for a peer.
     packing_.for_each_received(open_in(receivers_));
     packing_.for_each_sent(open_in(senders_));
     for (Sender& sender : senders_) plan_.add(sender);
@@ -199,8 +199,8 @@ class Halo {
   }
 
   /// `start` enqueues the first half of an exchange: it packs and puts. `finish` enqueues the other half of the oldest
-  /// exchange: it waits and unpacks. What is enqueued between them may do anything but access ghosts; it may write own
-  /// elements, as `start` has packed them, unless the halo moves in place.
+  /// exchange: it waits and unpacks. Work enqueued between them does not access ghosts; it may write own elements, as
+  /// `start` has packed them, unless the halo moves in place.
   /// @throws like `exchange`; `finish` throws Error{Code::misuse} if no exchange was started
   void start() { start(gather_->packing().own()); }
   void finish() {
@@ -246,8 +246,8 @@ class Halo {
     finish();
   }
 
-  /// Makes later calls use this queue. What the halo has enqueued stays in order: blocks the host until the queue
-  /// before has run everything. Kernels of the program on the two queues are not ordered.
+  /// Makes later calls use this queue. Blocks the host until the queue before has run everything, so that the exchanges
+  /// stay in order. Kernels of the program on the two queues are not ordered.
   /// @throws Error{Code::misuse} for a queue of another GPU, or a host stream in place of program order and vice versa
   void go_to(const Queue<Exec>& queue) { detail::replace(queue_, queue, context_.rank(), "halo", options_.name); }
 

@@ -28,7 +28,7 @@ namespace sluice::kokkos {
 
 /// Messages between ranks in the order of a queue. The n-th message sent to a peer is the n-th that the peer receives
 /// from this rank, and has the same size, type, extents and layout. Ends compare these only for messages that open a
-/// channel: the first one to or from a peer, and each that is larger than all before. Where they differ, both ends fail
+/// channel: the first one to or from a peer, and each that is larger than all before. If they differ, both ends fail
 /// with Code::mismatch. A message of 0 bytes is not sent: it completes at once. One thread at a time. Neither copied
 /// nor moved.
 ///
@@ -81,7 +81,7 @@ class Messages {
   Messages(const Messages&) = delete;
   Messages& operator=(const Messages&) = delete;
 
-  /// Posts a message to `peer`, and puts it if that blocks nobody. `pack(slot)` enqueues what writes the `bytes` bytes
+  /// Posts a message to `peer`, and puts it if that does not block. `pack(slot)` enqueues what writes the `bytes` bytes
   /// of `slot`, which is aligned to 64; this call or a later one calls it. If messages are unpacked early, any wait of
   /// this thread may call `pack`: what it refers to stays valid until `wait` has returned, and it waits for no other
   /// thread, nor on a GPU's stream for other messages.

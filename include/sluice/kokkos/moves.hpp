@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that packs or unpacks all boxes of all messages in one launch.
+// The kernels that pack and unpack: all boxes of all messages in one launch, or one box.
 #pragma once
 
 #include <sluice/kokkos/box.hpp>
@@ -30,10 +30,10 @@ constexpr bool check_view() {
   return true;
 }
 
-/// In place of a message: the elements go to others of the same View.
+/// Piece::message of elements that are copied to others of the same View, and not into a message.
 inline constexpr Index kMirror = -1;
 
-/// A box of elements, and where it is packed.
+/// A box of elements, and its place in a message.
 struct Piece {
   Box box;
   Index message = 0;
@@ -45,7 +45,7 @@ struct Piece {
 
 inline constexpr std::size_t kMostViews = 8;
 
-/// By how many bytes the Views of one call are away from those that the pieces were made of.
+/// The distances in bytes between the Views of one call and those that the pieces were made of.
 struct Shifts {
   Index of_view[kMostViews] = {};
 };
@@ -53,7 +53,7 @@ struct Shifts {
 /// Pieces begin at multiples of this many bytes in a message.
 inline constexpr Index kAligned = 16;
 
-/// The piece that a work item belongs to, of `count` that say in `first` how many items the ones before them are.
+/// Returns the piece of a work item. `first` of each piece is the number of its first item.
 template <class Part>
 KOKKOS_INLINE_FUNCTION const Part& with_item(const Part* pieces, Index count, Index item) {
   Index number = 0;
@@ -64,26 +64,26 @@ KOKKOS_INLINE_FUNCTION const Part& with_item(const Part* pieces, Index count, In
   return pieces[number];
 }
 
-/// What one call of a kernel copies: rows on the host, an element on a GPU.
+/// True if a work item is one element, as on a GPU; on the host it is some rows.
 template <class Exec>
 inline constexpr bool kByElement = !kOnHost<Exec>;
 
-/// As many bytes at most, if a row is no longer, that make up for a call.
+/// The size of a work item of the host, if a row is no longer: large enough to hide the cost of a call.
 inline constexpr Index kItemBytes = 4096;
 
-/// How many rows of these bytes are one item of work; on a GPU an element is one.
+/// Returns how many rows of `bytes` bytes are one work item.
 template <class Exec>
 Index rows_of_item(Index bytes) {
   return kByElement<Exec> ? 1 : std::max(Index{1}, kItemBytes / std::max(Index{1}, bytes));
 }
 
-/// How many items that makes of rows of `run` elements.
+/// Returns how many work items `all_rows` rows of `run` elements are.
 template <class Exec>
 Index items_of(Index run, Index all_rows, Index rows) {
   return kByElement<Exec> ? run * all_rows : (all_rows + rows - 1) / rows;
 }
 
-/// What most types of 16 bytes are moved as in one access.
+/// A word of 16 bytes: GPUs move it in one access.
 struct alignas(16) Pair {
   std::uint64_t low, high;
 };
@@ -94,7 +94,7 @@ KOKKOS_INLINE_FUNCTION void copy_words(std::byte* to, const std::byte* from, Ind
   for (Index i = 0; i < words; ++i) reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
 }
 
-/// One element, in words that are as aligned as its type.
+/// Copies one element, in words that are as aligned as its type.
 KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, Index bytes, Index word) {
   switch (word) {
     case 1: return copy_words<std::uint8_t>(to, from, bytes);
@@ -105,7 +105,7 @@ KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, I
   }
 }
 
-/// `count` rows of `bytes`, at these distances. Of a size known when this is compiled a copy is no call.
+/// Copies `count` rows of `bytes` bytes, at these distances. For a size that the compiler knows, memcpy is not called.
 template <class Bytes>
 void copy_rows_of(std::byte* to, Index to_step, const std::byte* from, Index from_step, Bytes bytes, Index count) {
   for (Index i = 0; i < count; ++i)
@@ -120,16 +120,16 @@ inline void copy_rows(std::byte* to, Index to_step, const std::byte* from, Index
   }
 }
 
-/// Where a message is packed. A View of pointers would be one of two dimensions.
+/// The memory that a message is packed in. A struct, as a View of pointers would have two dimensions.
 struct Slot {
   std::byte* data = nullptr;
 };
 
-/// A list where kernels of `Exec` can read it. A handle.
+/// A list in memory that kernels of `Exec` read. A handle.
 template <class T, class Exec>
 using Table = Kokkos::View<T*, typename Exec::memory_space>;
 
-/// Blocks the host until the list is there.
+/// Copies a list to where kernels read it. Blocks the host until that has happened.
 template <class T, class Exec>
 Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
   Table<T, Exec> table(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "sluice: table"), items.size());
@@ -144,15 +144,14 @@ Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
 
 enum class Way : std::uint8_t { pack, unpack };
 
-/// Where the elements of a box are packed, one behind the other; or, without that, how many bytes from each another is
-/// that it is copied to.
+/// The place of a box in a message, where its elements lie one behind the other; if `packed` is null, the distance in
+/// bytes from each element to the one that it is copied to.
 struct Place {
   std::byte* packed = nullptr;
   Index distance = 0;
 };
 
-/// Rows of a box that is `shift` bytes away, from `begin` on. Those that follow one another at one distance go in one
-/// loop.
+/// Moves the rows [begin, end) of a box that is `shift` bytes away. One loop moves rows at one distance.
 template <Way kWay>
 void move_rows(const Box& box, Index shift, const Place& place, Index begin, Index end) {
   const Index bytes = box.run() * box.element;
@@ -173,7 +172,7 @@ void move_rows(const Box& box, Index shift, const Place& place, Index begin, Ind
   }
 }
 
-/// Item number `item` of a box that is `shift` bytes away: an element, or as many rows as `rows_of_item` says.
+/// Moves item number `item` of a box that is `shift` bytes away: an element, or `rows` rows.
 template <class Exec, Way kWay>
 KOKKOS_FUNCTION void move_item(const Box& box, Index rows, Index shift, const Place& place, Index item) {
   if constexpr (kByElement<Exec>) {

@@ -22,7 +22,7 @@ inline void check_mpi(int result) {
   if (result != MPI_SUCCESS) throw Error(Code::transport, -1, -1, 0, 0, "a call of MPI failed");
 }
 
-/// Shared by all communicators of the same ranks in the same order.
+/// The context of all communicators with the same ranks in the same order, and what adaptors keep with it.
 struct Shared {
   explicit Shared(Context opened) : context(std::move(opened)) {}
 
@@ -122,7 +122,7 @@ void set_attribute(MPI_Comm handle, const std::shared_ptr<T>& value) {
   check_mpi(MPI_Comm_set_attr(handle, attribute<T>(), new std::shared_ptr<T>(value)));
 }
 
-/// The context of these ranks. The first call with a communicator, or with one that it is a duplicate of, is
+/// Returns the context of these ranks. The first call with a communicator, or with one that it is a duplicate of, is
 /// collective. A context is closed with the last communicator and halo of its ranks; the newest one stays until one of
 /// other ranks replaces it.
 inline std::shared_ptr<Shared> shared_by(MPI_Comm handle) {

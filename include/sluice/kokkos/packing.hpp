@@ -34,7 +34,7 @@ enum class OwnGhosts : std::uint8_t { with_others, at_once };
 template <std::size_t D>
 using Ranges = std::function<Range(std::size_t view, const Offset<D>& offset, Side side)>;
 
-/// Whether messages without gaps, of one View in one direction, are packed like others, or sent from the View and
+/// How messages without gaps, of one View in one direction, are moved: packed like others, or sent from the View and
 /// received in it.
 enum class Gapless : std::uint8_t { packed, in_place };
 
@@ -99,7 +99,7 @@ inline Index round_up(Index bytes, Index to) { return (bytes + to - 1) / to * to
 
 }  // namespace detail
 
-/// What a Halo packs, for programs that move the messages themselves, through MPI for example: one way of an exchange,
+/// Packs like a Halo, for programs that move the messages themselves, through MPI for example: one way of an exchange,
 /// from own elements to ghosts or back. It has the messages, each of `depth` slots, and the kernels that pack and
 /// unpack them. Both ends of a message have its elements in the same order. Views are as a Halo takes them.
 ///
@@ -131,7 +131,7 @@ class Packing {
   };
 
  public:
-  /// What one exchange moves: Views like those that the packing was made of.
+  /// The Views of one exchange, of the same shape as those that the packing was made of.
   struct Moved {
     detail::Shifts shifts;
     std::tuple<Views...> views;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way back of a halo: what ghosts have is combined into the elements that they mirror.
+// The way back of a halo: the values of ghosts are combined into the elements that they mirror.
 #pragma once
 
 #include <sluice/kokkos/moves.hpp>
@@ -45,7 +45,7 @@ struct Replace {
 
 namespace detail {
 
-/// What of a message is for a View: the elements of `range`, packed from `at` on in the order of memory.
+/// The elements of a View in a message: `range`, packed from `at` on in the order of memory.
 struct Part {
   Range range;
   Index message = 0;
@@ -237,7 +237,7 @@ struct Combine {
   }
 };
 
-/// What a View takes from the messages that come back.
+/// The kernels that combine received ghosts into one View.
 template <class Exec, class View>
 class Combines {
   using Value = typename View::value_type;
@@ -258,7 +258,7 @@ class Combines {
     sources_ = table_of(exec, sources);
   }
 
-  /// Launches the kernel with nothing to do: what that is for, Moves says.
+  /// Launches the kernel with nothing to do: see load_kernels.
   template <class Operation>
   static void load(const Exec& exec, Operation operation) {
     launch(exec, "sluice: load", 1, Combine<Exec, Value, Operation>{.operation = operation});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Kokkos does, in the timeline that SLUICE_TRACE asks for.
+// Kernels, regions and fences of Kokkos in the timeline of SLUICE_TRACE.
 #pragma once
 
 #include <sluice/trace.hpp>
@@ -15,7 +15,7 @@ namespace sluice::kokkos {
 
 namespace detail {
 
-/// Of the calling thread, the innermost last.
+/// The open spans of the calling thread, the innermost last.
 inline std::deque<Span>& open_spans() {
   thread_local std::deque<Span> spans;
   return spans;
@@ -29,7 +29,7 @@ inline void end_span() {
 
 inline void hear_kernels() {
   namespace tools = Kokkos::Tools::Experimental;
-  // Else Kokkos fences all of the device before and after each callback.
+  // Otherwise Kokkos fences the whole device before and after each callback.
   tools::set_request_tool_settings_callback(
       [](std::uint32_t, Kokkos_Tools_ToolSettings* settings) { settings->requires_global_fencing = false; });
   constexpr auto begin = [](const char* name, std::uint32_t, std::uint64_t*) { begin_span(name); };
@@ -49,10 +49,10 @@ inline void hear_kernels() {
 
 }  // namespace detail
 
-/// From now on Kokkos' patterns, regions and fences are slices of the timeline, on the track of the thread or
-/// HostStream that calls them: on a host space while they run, on a GPU's while they are enqueued. Before
-/// Kokkos::initialize. Does nothing where SLUICE_TRACE names no file, nor where KOKKOS_TOOLS_LIBS names a tool of
-/// Kokkos. Not for programs that are given one by --kokkos-tools-libs.
+/// Makes Kokkos' patterns, regions and fences slices of the timeline from now on, on the track of the thread or
+/// HostStream that calls them: on a host space for the time that they run, on a GPU's for the time of the launch.
+/// Called before Kokkos::initialize. Does nothing if SLUICE_TRACE names no file, or KOKKOS_TOOLS_LIBS names a tool of
+/// Kokkos. Not for programs that load a tool with --kokkos-tools-libs.
 inline void trace_kernels() {
   const char* const file = std::getenv("SLUICE_TRACE");
   const bool wanted = file != nullptr && *file != '\0';

@@ -113,7 +113,7 @@ class Channel {
     std::function<bool(Timeout)> wait_for;
   };
 
-  /// What a Channel consists of, at an address that its turns refer to.
+  /// The members of a Channel, at an address that its turns refer to.
   struct All {
     All(std::shared_ptr<kokkos::Messages<Exec>> made_with, int to, int from, int number)
         : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {}
