@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <any>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -308,12 +307,12 @@ class StreamHalo : public detail::GridHalo<MemorySpace> {
   /// Enqueues a gather, or a scatter, on the queue of this halo. @throws as `gather`
   template <class... Arrays>
   void enqueueGather(const Arrays&... arrays) {
-    const Keep kept(queue_, arrays...);
+    const Keep<Arrays...> kept{queue_, {arrays.view()...}};
     this->gather(queue_, arrays...);
   }
   template <class Operation, class... Arrays>
   void enqueueScatter(const Operation& operation, const Arrays&... arrays) {
-    const Keep kept(queue_, arrays...);
+    const Keep<Arrays...> kept{queue_, {arrays.view()...}};
     this->scatter(queue_, operation, arrays...);
   }
 
@@ -327,23 +326,18 @@ class StreamHalo : public detail::GridHalo<MemorySpace> {
  private:
   /// Keeps the arrays until the host stream has run everything that is enqueued in this object's lifetime.
   template <class... Arrays>
-  class Keep {
-   public:
-    Keep(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) : queue_(queue), views_(arrays.view()...) {}
+  struct Keep {
     ~Keep() {
-      if (!kokkos::detail::on_host_stream(queue_.stream())) return;
+      if (!kokkos::detail::on_host_stream(queue.stream())) return;
       try {
-        queue_.run([views = views_] {});
+        queue.run([views = views] {});
       } catch (...) {
-        new std::tuple(views_);  // never freed: what is enqueued may still use them
+        new std::tuple(views);  // never freed: what is enqueued may still use them
       }
     }
-    Keep(const Keep&) = delete;
-    Keep& operator=(const Keep&) = delete;
 
-   private:
-    const kokkos::Queue<Exec>& queue_;
-    std::tuple<typename Arrays::view_type...> views_;
+    const kokkos::Queue<Exec>& queue;
+    std::tuple<typename Arrays::view_type...> views;
   };
 
   kokkos::Queue<Exec> queue_;

@@ -225,13 +225,6 @@ class Movers {
   std::shared_ptr<bool> failed_;
 };
 
-/// Returns the Movers that all plans of the same ranks share, so that a new plan finds the channels open.
-template <class MemorySpace>
-std::shared_ptr<Movers<MemorySpace>> movers_of(MPI_Comm comm) {
-  const auto shared = kokkos::detail::shared_by(comm);
-  return shared->template keep<Movers<MemorySpace>>([&] { return std::make_shared<Movers<MemorySpace>>(*shared); });
-}
-
 /// Returns the messages of a plan: exported particles go to neighbours, and imported ones land from `first` on. The
 /// result refers to a list of the plan.
 template <class Plan>
@@ -321,11 +314,15 @@ class CommunicationPlan<MemorySpace, sluice::cabana::CommSpace> : public Communi
   auto& movers() const { return *movers_; }
 
  protected:
-  explicit CommunicationPlan(MPI_Comm comm)
-      : CommunicationPlan<MemorySpace, Mpi>(comm), movers_(sluice::cabana::detail::movers_of<MemorySpace>(comm)) {}
+  explicit CommunicationPlan(MPI_Comm comm) : CommunicationPlan<MemorySpace, Mpi>(comm) {
+    const auto shared = sluice::kokkos::detail::shared_by(comm);
+    movers_ = shared->template keep<Movers>([&] { return std::make_shared<Movers>(*shared); });
+  }
 
  private:
-  std::shared_ptr<sluice::cabana::detail::Movers<MemorySpace>> movers_;
+  using Movers = sluice::cabana::detail::Movers<MemorySpace>;
+
+  std::shared_ptr<Movers> movers_;  // shared by all plans of these ranks, so that a new plan finds the channels open
 };
 
 template <class MemorySpace, class BuildType, class AoSoAType>

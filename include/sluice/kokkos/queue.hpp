@@ -26,12 +26,11 @@ inline constexpr bool kOnHost<Kokkos::Experimental::HPX> = false;
 #endif
 
 /// False for Kokkos' Threads: only the thread that initialised Kokkos may launch their patterns.
-#ifdef KOKKOS_ENABLE_THREADS
-template <class Exec>
-inline constexpr bool kOnAnyThread = !std::is_same_v<Exec, Kokkos::Threads>;
-#else
 template <class Exec>
 inline constexpr bool kOnAnyThread = true;
+#ifdef KOKKOS_ENABLE_THREADS
+template <>
+inline constexpr bool kOnAnyThread<Kokkos::Threads> = false;
 #endif
 
 #ifdef KOKKOS_ENABLE_CUDA

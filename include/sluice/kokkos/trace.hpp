@@ -21,18 +21,16 @@ inline std::deque<Span>& open_spans() {
   return spans;
 }
 
-inline void begin_span(const std::string& name) { open_spans().emplace_back(name); }
-
 inline void end_span() {
   if (!open_spans().empty()) open_spans().pop_back();
 }
 
-inline void hear_kernels() {
+inline void trace_kernels_to_timeline() {
   namespace tools = Kokkos::Tools::Experimental;
   // Otherwise Kokkos fences the whole device before and after each callback.
   tools::set_request_tool_settings_callback(
       [](std::uint32_t, Kokkos_Tools_ToolSettings* settings) { settings->requires_global_fencing = false; });
-  constexpr auto begin = [](const char* name, std::uint32_t, std::uint64_t*) { begin_span(name); };
+  constexpr auto begin = [](const char* name, std::uint32_t, std::uint64_t*) { open_spans().emplace_back(name); };
   constexpr auto end = [](std::uint64_t) { end_span(); };
   tools::set_begin_parallel_for_callback(begin);
   tools::set_end_parallel_for_callback(end);
@@ -40,11 +38,12 @@ inline void hear_kernels() {
   tools::set_end_parallel_reduce_callback(end);
   tools::set_begin_parallel_scan_callback(begin);
   tools::set_end_parallel_scan_callback(end);
-  tools::set_begin_fence_callback(
-      [](const char* name, std::uint32_t, std::uint64_t*) { begin_span("fence: " + std::string(name)); });
+  tools::set_begin_fence_callback([](const char* name, std::uint32_t, std::uint64_t*) {
+    open_spans().emplace_back("fence: " + std::string(name));
+  });
   tools::set_end_fence_callback(end);
-  tools::set_push_region_callback([](const char* name) { begin_span(name); });
-  tools::set_pop_region_callback([] { end_span(); });
+  tools::set_push_region_callback([](const char* name) { open_spans().emplace_back(name); });
+  tools::set_pop_region_callback(end_span);
 }
 
 }  // namespace detail
@@ -56,7 +55,7 @@ inline void hear_kernels() {
 inline void trace_kernels() {
   const char* const file = std::getenv("SLUICE_TRACE");
   const bool wanted = file != nullptr && *file != '\0';
-  if (wanted && std::getenv("KOKKOS_TOOLS_LIBS") == nullptr) detail::hear_kernels();
+  if (wanted && std::getenv("KOKKOS_TOOLS_LIBS") == nullptr) detail::trace_kernels_to_timeline();
 }
 
 }  // namespace sluice::kokkos

@@ -50,6 +50,8 @@ namespace detail {
 
 /// The messages of a communicator, by the kind of execution space. Duplicates of a communicator have their own.
 struct CommMessages {
+  static constexpr bool kForDuplicates = false;
+
   std::string name;
   std::map<std::type_index, std::shared_ptr<void>> by_space;
 };
@@ -101,14 +103,6 @@ class Moving final : public Pending {
   One first_, second_;
 };
 
-}  // namespace detail
-}  // namespace sluice::kokkos_comm
-
-template <>
-inline constexpr bool sluice::kokkos::detail::kForDuplicates<sluice::kokkos_comm::detail::CommMessages> = false;
-
-namespace sluice::kokkos_comm::detail {
-
 /// Returns the messages that all communicators of this handle and this kind of space share. Collective for a handle
 /// that nothing was made with before.
 template <class Exec>
@@ -130,7 +124,8 @@ std::shared_ptr<kokkos::Messages<Exec>> messages_of(MPI_Comm handle, const kokko
   return std::static_pointer_cast<Messages>(one);
 }
 
-}  // namespace sluice::kokkos_comm::detail
+}  // namespace detail
+}  // namespace sluice::kokkos_comm
 
 template <>
 struct KokkosComm::Impl::is_communication_space<sluice::kokkos_comm::CommSpace> : std::true_type {};
@@ -183,9 +178,7 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
 
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  Communicator(Communicator&& other) noexcept
-      : comm_(std::exchange(other.comm_, MPI_COMM_NULL)), owned_(std::exchange(other.owned_, false)),
-        queue_(other.queue_), messages_(std::move(other.messages_)) {}
+  Communicator(Communicator&& other) noexcept : queue_(other.queue_) { *this = std::move(other); }
   Communicator& operator=(Communicator&& other) noexcept {
     std::swap(comm_, other.comm_);
     std::swap(owned_, other.owned_);
