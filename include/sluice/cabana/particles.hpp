@@ -255,6 +255,7 @@ class HaloMove : public Cabana::CommunicationData<Halo, Buffers> {
       : Base(halo, particles, overallocation) {
     reserve(halo, particles);
   }
+  /// The numbers of particles that this rank sends and receives, for the last halo or a given one.
   std::size_t totalSend() const { return totalSend(this->_comm_plan); }
   std::size_t totalReceive() const { return totalReceive(this->_comm_plan); }
   std::size_t totalSend(const Halo& halo) const { return kBack ? halo.totalNumImport() : halo.totalNumExport(); }

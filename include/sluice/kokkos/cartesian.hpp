@@ -24,11 +24,13 @@ struct Cartesian {
   std::array<bool, D> periodic = {};  ///< which dimensions wrap around
 
   bool operator==(const Cartesian&) const = default;
+  /// The number of blocks.
   int size() const {
     int all = 1;
     for (const int count : ranks) all *= count;
     return all;
   }
+  /// The place of a rank's block along each dimension, from 0 on.
   std::array<int, D> coordinates_of(Rank rank) const {
     std::array<int, D> at{};
     for (std::size_t k = D; k-- > 0; rank /= ranks[k]) at[k] = rank % ranks[k];

@@ -155,6 +155,7 @@ class Messages {
   /// last.
   static bool over(const Request& request) noexcept { return request.message == nullptr || request.message->completed; }
 
+  /// The context and the name that this was made with, and the queue of later calls.
   Context& context() noexcept { return context_; }
   const std::string& name() const noexcept { return name_; }
   const Queue<Exec>& queue() const noexcept { return queue_; }

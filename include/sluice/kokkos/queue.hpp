@@ -116,8 +116,10 @@ class Queue {
   /// True if the thread of a HostStream can run kernels of this space.
   static constexpr bool kTakesHostStreams = detail::kOnHost<Exec> && detail::kOnAnyThread<Exec>;
 
+  /// The instance's own stream on a GPU; on the host, program order.
   Queue(const Exec& exec)  // NOLINT(google-explicit-constructor): an instance is a queue
       : exec_(exec), stream_(detail::stream_of(exec)) {}
+  /// The host stream, whose thread runs the patterns of `exec`, a space of the host.
   Queue(const Exec& exec, HostStream& stream) : exec_(exec), stream_(Stream::host(stream)), host_(&stream) {
     static_assert(detail::kOnHost<Exec>, "an execution space of a GPU has a stream of its own: no HostStream");
     static_assert(detail::kOnAnyThread<Exec>, "Kokkos' Threads cannot run on the thread of a HostStream");
@@ -125,6 +127,7 @@ class Queue {
 
   const Exec& exec() const noexcept { return exec_; }
   Stream stream() const noexcept { return stream_; }
+  /// True if both are the same instance on the same stream.
   bool operator==(const Queue& other) const { return exec_ == other.exec_ && stream_ == other.stream_; }
 
   /// Blocks the host until everything enqueued before has run. `label`: of the fence in Kokkos' tools.

@@ -283,6 +283,7 @@ class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
 
 namespace KokkosComm {
 
+/// @see Request::wait, Request::test
 inline void wait(Request<sluice::kokkos_comm::CommSpace>& request) { request.wait(); }
 inline void wait(Request<sluice::kokkos_comm::CommSpace>&& request) { request.wait(); }
 inline bool test(Request<sluice::kokkos_comm::CommSpace>& request) { return request.test(); }

@@ -107,6 +107,7 @@ struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
 /// Later work on the handle's instance may overwrite what was sent, or reads what was received: on a GPU's stream the
 /// host does not wait for that. See sluice::kokkos::Messages::wait.
 inline void wait(Req<sluice::kokkos_comm::CommSpace> request) { request.wait(); }
+/// Waits for one request after another; the first failure ends that, and is thrown.
 inline void wait_all(std::vector<Req<sluice::kokkos_comm::CommSpace>>& requests) {
   for (const auto& request : requests) request.wait();
 }
