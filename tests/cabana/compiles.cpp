@@ -21,10 +21,11 @@ using Numbers = Kokkos::View<int*, Host>;
 
 }  // namespace
 
+// An instantiation leaves out inherited members, which is why bases stand beside those that derive from them.
+template class sluice::cabana::detail::GridHalo<Host>;
 template class sluice::cabana::StreamHalo<Exec, Host, CommSpace>;
 template class Cabana::Grid::Halo<Host, CommSpace>;
 template class Cabana::CommunicationPlan<Host, CommSpace>;
-// An instantiation leaves out inherited members, which is why bases stand beside those that derive from them.
 using OfParticles = Cabana::CommunicationDataAoSoA<Particles>;
 using OfPositions = Cabana::CommunicationDataSlice<Positions>;
 template class sluice::cabana::detail::HaloMove<Exported, OfParticles, false>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Particles: Cabana's Halo and Distributor with CommSpace in place of Cabana::Mpi. MPI still finds out who sends what
-// to whom when one of them is made or built anew; gather, scatter and migrate move the particles through channels.
+// Particles: Cabana's Halo and Distributor with CommSpace in place of Cabana::Mpi. MPI still finds out which ranks
+// exchange which particles when one of them is made or built anew; gather, scatter and migrate move the particles
+// through channels.
 #pragma once
 
 #include <sluice/cabana/comm_space.hpp>
@@ -38,64 +39,70 @@ std::string tuple_text(std::type_identity<Cabana::Tuple<Cabana::MemberTypes<Memb
   return ((' ' + member_text<Members>()) + ... + std::string());
 }
 
-/// How particles of an AoSoA lie in a message: as tuples.
+/// Describes particles for ChannelOptions::contents: each member of an AoSoA, or that of a slice.
+template <class Particles>
+std::string particles_text(const Particles& particles) {
+  if constexpr (Cabana::is_slice<Particles>::value) {
+    std::string member = ' ' + kokkos::detail::type_text<typename Particles::value_type>();
+    for (std::size_t d = 2; d < particles.viewRank(); ++d)
+      member += (d == 2 ? "[" : ",") + std::to_string(particles.extent(d));
+    return particles.viewRank() > 2 ? member + ']' : member;
+  } else {
+    return tuple_text(std::type_identity<typename Particles::tuple_type>());
+  }
+}
+
+/// The work of a kernel on each particle of a message: copy it into the message, copy it out, or add to it.
+enum class Action : std::uint8_t { load, store, add };
+
+/// The particles of an AoSoA, which lie in a message as tuples.
 template <class Particles, class = void>
 struct Packed {
   using Element = typename Particles::tuple_type;
 
   explicit Packed(const Particles& all) : particles(all) {}
   std::size_t bytes() const { return sizeof(Element); }
-  std::string text() const { return tuple_text(std::type_identity<Element>()); }
-  KOKKOS_FUNCTION void load(std::size_t from, std::byte* packed, std::size_t at) const {
-    reinterpret_cast<Element*>(packed)[at] = particles.getTuple(from);
-  }
-  KOKKOS_FUNCTION void store(std::size_t to, const std::byte* packed, std::size_t at) const {
-    particles.setTuple(to, reinterpret_cast<const Element*>(packed)[at]);
+  template <Action kAction>
+  KOKKOS_FUNCTION void move(std::size_t particle, std::byte* packed, std::size_t at) const {
+    static_assert(kAction != Action::add, "only the particles of a slice are added");
+    auto* const elements = reinterpret_cast<Element*>(packed);
+    if constexpr (kAction == Action::load)
+      elements[at] = particles.getTuple(particle);
+    else
+      particles.setTuple(particle, elements[at]);
   }
 
   Particles particles;
 };
 
-/// How particles of a slice lie in a message: their components, one particle after another. Does not keep the slice.
+/// The particles of a slice, which lie in a message as their components, one particle after another. Does not keep the
+/// slice.
 template <class Slice>
 struct Packed<Slice, std::enable_if_t<Cabana::is_slice<Slice>::value>> {
   using Element = typename Slice::value_type;
-  static constexpr std::size_t kMostExtents = 3;
 
   explicit Packed(const Slice& all) : data(all.data()), stride(all.stride(0)) {
-    for (std::size_t d = 2; d < all.viewRank(); ++d) components *= extents[dimensions++] = all.extent(d);
+    for (std::size_t d = 2; d < all.viewRank(); ++d) components *= all.extent(d);
   }
   std::size_t bytes() const { return components * sizeof(Element); }
-  std::string text() const {
-    std::string member = ' ' + kokkos::detail::type_text<Element>();
-    for (std::size_t d = 0; d < dimensions; ++d) member += (d == 0 ? "[" : ",") + std::to_string(extents[d]);
-    return dimensions > 0 ? member + ']' : member;
-  }
-  /// The first component of a particle; the others are `Slice::vector_length` elements apart.
-  KOKKOS_FUNCTION Element* first_of(std::size_t particle) const {
-    return data + Slice::index_type::s(particle) * stride + Slice::index_type::a(particle);
-  }
-  KOKKOS_FUNCTION void load(std::size_t from, std::byte* packed, std::size_t at) const {
+  template <Action kAction>
+  KOKKOS_FUNCTION void move(std::size_t particle, std::byte* packed, std::size_t at) const {
     auto* const values = reinterpret_cast<Element*>(packed) + at * components;
-    const Element* const mine = first_of(from);
-    for (std::size_t n = 0; n < components; ++n) values[n] = mine[n * Slice::vector_length];
-  }
-  KOKKOS_FUNCTION void store(std::size_t to, const std::byte* packed, std::size_t at) const {
-    const auto* const values = reinterpret_cast<const Element*>(packed) + at * components;
-    Element* const mine = first_of(to);
-    for (std::size_t n = 0; n < components; ++n) mine[n * Slice::vector_length] = values[n];
-  }
-  KOKKOS_FUNCTION void add(std::size_t to, const std::byte* packed, std::size_t at) const {
-    const auto* const values = reinterpret_cast<const Element*>(packed) + at * components;
-    Element* const mine = first_of(to);
-    for (std::size_t n = 0; n < components; ++n) Kokkos::atomic_add(&mine[n * Slice::vector_length], values[n]);
+    Element* const mine = data + Slice::index_type::s(particle) * stride + Slice::index_type::a(particle);
+    for (std::size_t n = 0; n < components; ++n) {
+      Element& component = mine[n * Slice::vector_length];
+      if constexpr (kAction == Action::load)
+        values[n] = component;
+      else if constexpr (kAction == Action::store)
+        component = values[n];
+      else
+        Kokkos::atomic_add(&component, values[n]);
+    }
   }
 
   Element* data;
   std::size_t stride;
   std::size_t components = 1;
-  std::size_t dimensions = 0;
-  std::size_t extents[kMostExtents] = {};
 };
 
 /// The particles of a message: entries of a plan's list, or without a list consecutive ones, from `first` on.
@@ -113,64 +120,40 @@ struct Turn {
   Chosen out, in;
 };
 
-struct Store {
-  template <class Particles>
-  KOKKOS_FUNCTION void operator()(const Particles& to, std::size_t at, const std::byte* packed, std::size_t i) const {
-    to.store(at, packed, i);
-  }
-};
-struct Add {
-  template <class Particles>
-  KOKKOS_FUNCTION void operator()(const Particles& to, std::size_t at, const std::byte* packed, std::size_t i) const {
-    to.add(at, packed, i);
-  }
-};
-
-template <class Particles>
-struct PackParticles {
-  Packed<Particles> from;
+template <class Particles, Action kAction>
+struct MoveParticles {
+  Packed<Particles> particles;
   Chosen which;
   std::byte* packed;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
     const auto at = static_cast<std::size_t>(i);
-    from.load(which.at(at), packed, at);
-  }
-};
-template <class Particles, class How>
-struct UnpackParticles {
-  Packed<Particles> to;
-  Chosen which;
-  const std::byte* packed;
-  How how;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    const auto at = static_cast<std::size_t>(i);
-    how(to, which.at(at), packed, at);
+    particles.template move<kAction>(which.at(at), packed, at);
   }
 };
 
-/// Moves particles between ranks, by one plan after another: one message to each neighbour that gets any. Those that
-/// stay pass through memory of the rank's own, so that they may go to where others come from.
+/// Moves particles between ranks, by one plan after another: one message to each neighbour that gets any. Particles
+/// that stay on a rank pass through memory of its own, so that they can replace particles that leave.
 template <class MemorySpace>
 class Movers {
  public:
   using Exec = typename MemorySpace::execution_space;
 
-  /// A depth of 1 will do, as `move` blocks: the rank that is behind all others waits for no credit.
+  /// A depth of 1 is enough, as `move` blocks: the rank that is behind all others waits for no credit.
   explicit Movers(kokkos::detail::Shared& shared)
       : messages_(shared.context, kokkos::Queue<Exec>(Exec()),
                   "cabana particles in " + std::string(MemorySpace::name()), 1),
         failed_(shared.failed) {}
 
-  /// Returns when `to` has all of it, and `from` may be overwritten. All ranks, in the same order. What fails is thrown
-  /// by later moves as well, which would else take messages of this one.
-  template <class Particles, class How>
-  void move(const std::vector<Turn>& turns, const Particles& from, const Particles& to, How how) {
+  /// Stores particles of `from` in `to`, or adds them. Returns when `to` has all of them, and `from` may be
+  /// overwritten. All ranks, in the same order. A failure is thrown by later moves as well, which would otherwise take
+  /// messages of this one.
+  template <Action kAction, class Particles>
+  void move(const std::vector<Turn>& turns, const Particles& from, const Particles& to) {
     const kokkos::detail::ToolRegion region("sluice: move particles");
     if (failure_) std::rethrow_exception(failure_);
     try {
-      exchange(turns, Packed<Particles>(from), Packed<Particles>(to), how);
+      exchange<kAction>(turns, from, to);
     } catch (...) {
       failure_ = std::current_exception();
       *failed_ = true;
@@ -179,57 +162,51 @@ class Movers {
   }
 
  private:
-  template <class Particles, class How>
-  void exchange(const std::vector<Turn>& turns, const Packed<Particles>& from, const Packed<Particles>& to, How how) {
+  template <Action kAction, class Particles>
+  void exchange(const std::vector<Turn>& turns, const Particles& from, const Particles& to) {
     const Rank self = messages_.context().rank();
-    const auto packing = [&](const Chosen& which, std::byte* packed) {
-      run("sluice: pack particles", which.count * from.bytes(), PackParticles<Particles>{from, which, packed});
-    };
-    const auto unpacking = [&](const Chosen& which, const std::byte* packed) {
-      run("sluice: unpack particles", which.count * to.bytes(),
-          UnpackParticles<Particles, How>{to, which, packed, how});
+    const Packed<Particles> out(from), in(to);
+    const auto contents_of = [](const Chosen& which, const Particles& particles) {
+      return [&] { return std::to_string(which.count) + " of" + particles_text(particles); };
     };
     // Closures refer to locals: all are called before this returns, or never, as `move` calls nothing after a failure.
     sent_.clear();
     received_.clear();
     for (const Turn& turn : turns) {
-      const std::size_t bytes = turn.out.count * from.bytes();
+      const std::size_t bytes = turn.out.count * out.bytes();
       if (turn.rank == self) {
-        packing(turn.out, staying(bytes));
+        run<Action::load>(out, turn.out, staying(bytes));
       } else {
-        const auto pack = [&packing, &turn](std::byte* packed) { packing(turn.out, packed); };
+        const auto pack = [this, &out, &turn](std::byte* packed) { run<Action::load>(out, turn.out, packed); };
         sent_.push_back(messages_.send(turn.rank, bytes, pack, contents_of(turn.out, from)));
       }
     }
     for (const Turn& turn : turns) {
       if (turn.rank == self) continue;
-      const auto unpack = [&unpacking, &turn](const std::byte* packed) { unpacking(turn.in, packed); };
-      received_.push_back(messages_.receive(turn.rank, turn.in.count * to.bytes(), unpack, contents_of(turn.in, to)));
+      const auto unpack = [this, &in, &turn](std::byte* packed) { run<kAction>(in, turn.in, packed); };
+      received_.push_back(messages_.receive(turn.rank, turn.in.count * in.bytes(), unpack, contents_of(turn.in, to)));
     }
     for (const auto& one : sent_) messages_.wait(one);  // before anything is overwritten
     auto next = received_.begin();
     for (const Turn& turn : turns) {  // one neighbour after another
       if (turn.rank == self)
-        unpacking(turn.in, staying_.data());
+        run<kAction>(in, turn.in, staying_.data());
       else
         messages_.wait(*next++);
     }
     if constexpr (!kokkos::detail::kOnHost<Exec>) messages_.queue().fence("sluice: particles have moved");
   }
 
-  /// Describes a message of these particles for ChannelOptions::contents: their number, and each member.
-  template <class Particles>
-  static auto contents_of(const Chosen& which, const Packed<Particles>& particles) {
-    return [&] { return std::to_string(which.count) + " of" + particles.text(); };
+  /// Enqueues the kernel that moves the particles of a message.
+  template <Action kAction, class Particles>
+  void run(const Packed<Particles>& particles, const Chosen& which, std::byte* packed) const {
+    messages_.queue().move(kAction == Action::load ? "sluice: pack particles" : "sluice: unpack particles",
+                           static_cast<std::int64_t>(which.count),
+                           static_cast<std::int64_t>(which.count * particles.bytes()),
+                           MoveParticles<Particles, kAction>{particles, which, packed});
   }
 
-  template <class Functor>
-  void run(const char* label, std::size_t bytes, const Functor& functor) const {
-    messages_.queue().move(label, static_cast<std::int64_t>(functor.which.count), static_cast<std::int64_t>(bytes),
-                           functor);
-  }
-
-  /// Memory for those that stay.
+  /// Returns memory for particles that stay on this rank.
   std::byte* staying(std::size_t bytes) {
     if (bytes > staying_.extent(0)) {
       staying_ =
@@ -248,15 +225,8 @@ class Movers {
   std::shared_ptr<bool> failed_;
 };
 
-/// Returns the Movers that all plans of the same ranks share, so that a new plan finds the channels open.
-template <class MemorySpace>
-std::shared_ptr<Movers<MemorySpace>> movers_of(MPI_Comm comm) {
-  const auto shared = kokkos::detail::shared_by(comm);
-  return shared->template keep<Movers<MemorySpace>>([&] { return std::make_shared<Movers<MemorySpace>>(*shared); });
-}
-
-/// Returns the messages of a plan: exported particles go to neighbours, and imported ones land from `first` on. Refers
-/// to a list of the plan.
+/// Returns the messages of a plan: exported particles go to neighbours, and imported ones land from `first` on. The
+/// result refers to a list of the plan.
 template <class Plan>
 std::vector<Turn> exports_of(const Plan& plan, std::size_t first) {
   const std::size_t* const list = plan.getExportSteering().data();
@@ -271,7 +241,7 @@ std::vector<Turn> exports_of(const Plan& plan, std::size_t first) {
 }
 
 /// Gather, or with `kBack` Scatter. Has the buffers of Cabana's base, and their sizes, for programs that use them;
-/// particles go through the memory of channels.
+/// particles go through the memory of channels. One thread at a time.
 template <class Halo, class Buffers, bool kBack>
 class HaloMove : public Cabana::CommunicationData<Halo, Buffers> {
   using Base = Cabana::CommunicationData<Halo, Buffers>;
@@ -285,11 +255,12 @@ class HaloMove : public Cabana::CommunicationData<Halo, Buffers> {
       : Base(halo, particles, overallocation) {
     reserve(halo, particles);
   }
+  /// The numbers of particles that this rank sends and receives, for the last halo or a given one.
   std::size_t totalSend() const { return totalSend(this->_comm_plan); }
   std::size_t totalReceive() const { return totalReceive(this->_comm_plan); }
   std::size_t totalSend(const Halo& halo) const { return kBack ? halo.totalNumImport() : halo.totalNumExport(); }
   std::size_t totalReceive(const Halo& halo) const { return kBack ? halo.totalNumExport() : halo.totalNumImport(); }
-  /// Later calls of `apply` are for these; see Cabana::Gather. @throws as the constructor
+  /// Makes later calls of `apply` move these particles; see Cabana::Gather. @throws as the constructor
   template <class... Overallocation>
   void reserve(const Halo& halo, const particle_data_type& particles, Overallocation... overallocation) {
     if (!Cabana::haloCheckValidSize(halo, particles))
@@ -302,11 +273,13 @@ class HaloMove : public Cabana::CommunicationData<Halo, Buffers> {
       for (Turn& turn : turns_) std::swap(turn.out, turn.in);
     }
   }
-  /// Blocks the host until this rank's ghosts are filled, or those of all ranks are added to their owners' particles.
-  /// Waits for work launched before on the default instance for their memory, and on no other. All ranks of the halo.
+  /// Blocks the host until this rank's ghosts are filled, or with `kBack` the ghosts of all ranks are added to their
+  /// owners' particles. Waits for work launched before on the default instance for their memory, and on no other. All
+  /// ranks of the halo call it.
+  /// @throws Error as kokkos::Messages; after a failure each later move on these ranks throws it again
   void apply() override {
     const auto& particles = this->_comm_data._particles;
-    this->_comm_plan.movers().move(turns_, particles, particles, std::conditional_t<kBack, Add, Store>());
+    this->_comm_plan.movers().template move<kBack ? Action::add : Action::store>(turns_, particles, particles);
   }
 
  private:
@@ -324,24 +297,33 @@ void check_sizes(const Distributor& distributor, const Particles& from, std::siz
                            std::to_string(to) + ", not " + std::to_string(distributor.totalNumImport()));
 }
 
+template <class Distributor, class Particles>
+void migrate(const Distributor& distributor, const Particles& from, const Particles& to) {
+  distributor.movers().template move<Action::store>(exports_of(distributor, 0), from, to);
+}
+
 }  // namespace sluice::cabana::detail
 
 namespace Cabana {
 
-/// The plan of MPI, whose particles take another way, which all plans on a communicator share: all ranks move particles
-/// by them in the same order, one thread at a time.
+/// The plan of MPI, whose particles go through channels, which all plans on a communicator share: all ranks move
+/// particles by these plans in the same order, one thread at a time.
 template <class MemorySpace>
 class CommunicationPlan<MemorySpace, sluice::cabana::CommSpace> : public CommunicationPlan<MemorySpace, Mpi> {
  public:
-  /// What moves particles.
+  /// The object that moves particles.
   auto& movers() const { return *movers_; }
 
  protected:
-  explicit CommunicationPlan(MPI_Comm comm)
-      : CommunicationPlan<MemorySpace, Mpi>(comm), movers_(sluice::cabana::detail::movers_of<MemorySpace>(comm)) {}
+  explicit CommunicationPlan(MPI_Comm comm) : CommunicationPlan<MemorySpace, Mpi>(comm) {
+    const auto shared = sluice::kokkos::detail::shared_by(comm);
+    movers_ = shared->template keep<Movers>([&] { return std::make_shared<Movers>(*shared); });
+  }
 
  private:
-  std::shared_ptr<sluice::cabana::detail::Movers<MemorySpace>> movers_;
+  using Movers = sluice::cabana::detail::Movers<MemorySpace>;
+
+  std::shared_ptr<Movers> movers_;  // shared by all plans of these ranks, so that a new plan finds the channels open
 };
 
 template <class MemorySpace, class BuildType, class AoSoAType>
@@ -367,9 +349,10 @@ class Scatter<Halo<MemorySpace, BuildType, sluice::cabana::CommSpace>, SliceType
   using Scatter::HaloMove::HaloMove;
 };
 
-/// Particles go to the ranks that the distributor was made with. Blocks the host until they are there. Waits for what
-/// was launched on `exec` before; what moves them runs on the default instance for their memory. All ranks.
-/// @throws std::runtime_error if the sizes are not the distributor's
+/// Copies the particles of `src` to `dst` on the ranks that the distributor names. Blocks the host until that has
+/// happened. Waits for work launched on `exec` before; the kernels that move particles run on the default instance for
+/// their memory. All ranks call it.
+/// @throws std::runtime_error if the sizes are not the distributor's; Error as kokkos::Messages
 template <class ExecutionSpace, class MemorySpace, class Particles>
 void migrate(
     const ExecutionSpace& exec, const Distributor<MemorySpace, sluice::cabana::CommSpace>& distributor,
@@ -377,11 +360,10 @@ void migrate(
     typename std::enable_if<(is_aosoa<Particles>::value || is_slice<Particles>::value), int>::type* = nullptr) {
   sluice::cabana::detail::check_sizes(distributor, src, dst.size());
   exec.fence("sluice: particles are about to move");
-  distributor.movers().move(sluice::cabana::detail::exports_of(distributor, 0), src, dst,
-                            sluice::cabana::detail::Store{});
+  sluice::cabana::detail::migrate(distributor, src, dst);
 }
 
-/// In place: the AoSoA has afterwards the size of what has come.
+/// Migrates in place: afterwards the AoSoA has the received particles alone, and their number as its size.
 template <class ExecutionSpace, class MemorySpace, class AoSoAType>
 void migrate(const ExecutionSpace& exec, const Distributor<MemorySpace, sluice::cabana::CommSpace>& distributor,
              AoSoAType& aosoa, typename std::enable_if<is_aosoa<AoSoAType>::value, int>::type* = nullptr) {
@@ -389,8 +371,7 @@ void migrate(const ExecutionSpace& exec, const Distributor<MemorySpace, sluice::
   sluice::cabana::detail::check_sizes(distributor, aosoa, come);
   exec.fence("sluice: particles are about to move");
   if (come > aosoa.size()) aosoa.resize(come);
-  distributor.movers().move(sluice::cabana::detail::exports_of(distributor, 0), aosoa, aosoa,
-                            sluice::cabana::detail::Store{});
+  sluice::cabana::detail::migrate(distributor, aosoa, aosoa);
   if (come < aosoa.size()) aosoa.resize(come);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any View as one kind of thing: a box of elements at strides.
+// Box: the elements of any View, at strides.
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace sluice::kokkos {
 
@@ -30,7 +32,7 @@ namespace sluice::kokkos::detail {
 
 /// Elements of `element` bytes at strides of whole elements. Their order is that of memory, the smallest stride first:
 /// two Views of one layout and one shape list the same elements in the same order, whether or not they have gaps. Ends
-/// compare `contents_of` to find out whether that is so.
+/// compare `contents_of` to check that.
 struct Box {
   std::byte* data = nullptr;
   Index element = 0;
@@ -46,10 +48,10 @@ struct Box {
   }
   Index bytes() const { return count() * element; }
   bool contiguous() const { return rank == 0 || (rank == 1 && strides[0] == 1); }
-  /// Elements that lie behind one another.
+  /// The number of elements of a row, which lie one behind the other.
   KOKKOS_FUNCTION Index run() const { return rank > 0 && strides[0] == 1 ? extents[0] : 1; }
   KOKKOS_FUNCTION Index rows() const { return run() == 0 ? 0 : count() / run(); }
-  /// The dimension along which rows follow one another; `rank` if there is but one.
+  /// The dimension along which rows follow one another; `rank` if there is only one row.
   KOKKOS_FUNCTION int outer() const { return run() == 1 ? 0 : 1; }
 
   /// The element number `i`.
@@ -68,32 +70,40 @@ struct Box {
   }
 };
 
-/// Elements at strides, before any dimension is dropped.
-struct Lattice {
-  int rank = 0;
-  std::array<Index, kMostRanks> extents{};
-  std::array<Index, kMostRanks> strides{};
-
-  bool empty() const { return std::find(extents.begin(), extents.begin() + rank, 0) != extents.begin() + rank; }
-  /// The dimensions of more than one element, or none, the smallest stride first. Returns how many they are.
-  int in_order(std::array<int, kMostRanks>& order) const {
-    int kept = 0;
-    for (int k = 0; k < rank; ++k) {
-      if (extents[k] != 1) order[kept++] = k;
-    }
-    std::stable_sort(order.begin(), order.begin() + kept, [this](int a, int b) { return strides[a] < strides[b]; });
-    return kept;
+inline bool is_empty(const Range& range, int rank) {
+  for (int k = 0; k < rank; ++k) {
+    if (range.begin[k] >= range.end[k]) return true;
   }
+  return false;
+}
+
+/// A dimension of a View, and its extent in a range.
+struct Dimension {
+  int number = 0;
+  Index extent = 0;
+  Index stride = 0;
 };
 
-/// With dimensions of one element dropped, the others by stride, and those without a gap between them as one.
-inline Box box_of(void* data, Index element, Index alignment, const Lattice& lattice) {
-  Box box{static_cast<std::byte*>(data), element, alignment};
-  std::array<int, kMostRanks> order{};
-  const int kept = lattice.in_order(order);
-  for (int i = 0; i < kept; ++i) {
-    const Index extent = lattice.extents[order[i]];
-    const Index stride = lattice.strides[order[i]];
+/// The dimensions of a View, the smallest stride first.
+template <class View>
+std::array<Dimension, View::rank()> by_stride(const View& view, const Range& range) {
+  std::array<Dimension, View::rank()> all;
+  for (int k = 0; k < static_cast<int>(View::rank()); ++k)
+    all[k] = {k, range.end[k] - range.begin[k], static_cast<Index>(view.stride(k))};
+  std::ranges::sort(all, {}, [](const Dimension& one) { return std::pair(one.stride, one.number); });
+  return all;
+}
+
+/// The box of a range. Drops dimensions of one element, and merges dimensions that have no gap between them.
+template <class View>
+Box box_of(const View& view, const Range& range) {
+  using Value = std::remove_const_t<typename View::value_type>;
+  auto* const data = const_cast<Value*>(view.data());
+  Box box{nullptr, sizeof(Value), alignof(Value)};
+  Index first = 0;
+  for (const auto& [number, extent, stride] : by_stride(view, range)) {
+    first += range.begin[number] * stride;
+    if (extent == 1) continue;
     const int last = box.rank - 1;
     if (last >= 0 && stride == box.strides[last] * box.extents[last]) {
       box.extents[last] *= extent;
@@ -102,31 +112,11 @@ inline Box box_of(void* data, Index element, Index alignment, const Lattice& lat
       box.strides[box.rank++] = stride;
     }
   }
+  box.data = reinterpret_cast<std::byte*>(data + first);
   return box;
 }
 
-template <class View>
-Lattice lattice_of(const View& view, const Range& range) {
-  Lattice lattice{.rank = static_cast<int>(View::rank())};
-  for (int k = 0; k < lattice.rank; ++k) {
-    lattice.extents[k] = range.end[k] - range.begin[k];
-    lattice.strides[k] = static_cast<Index>(view.stride(k));
-  }
-  return lattice;
-}
-
-/// What of a View a range names.
-template <class View>
-Box box_of(const View& view, const Range& range) {
-  const Lattice lattice = lattice_of(view, range);
-  Index first = 0;
-  for (int k = 0; k < lattice.rank; ++k) first += range.begin[k] * lattice.strides[k];
-  using Value = std::remove_const_t<typename View::value_type>;
-  return box_of(const_cast<Value*>(view.data()) + first, sizeof(Value), alignof(Value), lattice);
-}
-
-/// A type's kind and bytes, as numpy writes them; V: any other than bool, integer or floating point, of which no more
-/// is said.
+/// A type's kind and bytes, as numpy writes them; V is any type but bool, integers and floating point.
 template <class Value>
 std::string type_text() {
   const char kind = std::is_same_v<Value, bool>       ? 'b'
@@ -142,23 +132,24 @@ std::string type_text() {
 /// of one element are not counted, so that 5, 5x1 and 1x5 are the same: "f8[5]".
 template <class View>
 std::string contents_of(const View& view, const Range& range) {
-  const Lattice lattice = lattice_of(view, range);
-  std::array<int, kMostRanks> order{};
-  const int kept = lattice.in_order(order);
-  if (lattice.empty()) std::sort(order.begin(), order.begin() + kept);  // they have no order in memory
-  const auto number = [&](int dimension) {
-    return std::count_if(order.begin(), order.begin() + kept, [&](int other) { return other < dimension; });
+  const auto all = by_stride(view, range);
+  std::vector<Dimension> kept(all.begin(), all.end());
+  std::erase_if(kept, [](const Dimension& one) { return one.extent == 1; });
+  // Without elements there is no order in memory.
+  if (is_empty(range, View::rank())) std::ranges::sort(kept, {}, &Dimension::number);
+  const auto number_of = [&](const Dimension& one) {
+    return std::ranges::count_if(kept, [&](const Dimension& other) { return other.number < one.number; });
   };
   std::string text = type_text<std::remove_const_t<typename View::value_type>>();
-  for (int i = 0; i < kept; ++i) {
-    text += i == 0 ? '[' : ',';
-    if (kept > 1) text += "dim" + std::to_string(number(order[i])) + ':';
-    text += std::to_string(lattice.extents[order[i]]);
+  for (const Dimension& one : kept) {
+    text += &one == kept.data() ? '[' : ',';
+    if (kept.size() > 1) text += "dim" + std::to_string(number_of(one)) + ':';
+    text += std::to_string(one.extent);
   }
-  return kept == 0 ? text : text + ']';
+  return kept.empty() ? text : text + ']';
 }
 
-/// All of a View.
+/// The range of all elements of a View.
 template <class View>
 Range whole_of(const View& view) {
   Range range;

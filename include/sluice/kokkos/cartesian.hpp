@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Grids of blocks, one per rank, and which neighbours a stencil reads.
 #pragma once
 
 #include <sluice/types.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -22,17 +24,20 @@ struct Cartesian {
   std::array<bool, D> periodic = {};  ///< which dimensions wrap around
 
   bool operator==(const Cartesian&) const = default;
+  /// The number of blocks.
   int size() const {
     int all = 1;
     for (const int count : ranks) all *= count;
     return all;
   }
+  /// The place of a rank's block along each dimension, from 0 on.
   std::array<int, D> coordinates_of(Rank rank) const {
     std::array<int, D> at{};
     for (std::size_t k = D; k-- > 0; rank /= ranks[k]) at[k] = rank % ranks[k];
     return at;
   }
-  /// Who owns the block there, maybe the rank itself; nothing beyond an edge that does not wrap around.
+  /// The rank of the block at `offset` from that of `rank`, which may be `rank` itself; nothing beyond an edge that
+  /// does not wrap around.
   std::optional<Rank> neighbour(Rank rank, const Offset<D>& offset) const {
     const auto at = coordinates_of(rank);
     Rank there = 0;
@@ -46,41 +51,30 @@ struct Cartesian {
   }
 };
 
-/// The offsets whose ghosts a stencil reads.
+/// The offsets of the blocks that a block reads ghosts of.
 template <std::size_t D>
 using Stencil = std::vector<Offset<D>>;
 
-namespace detail {
-
-template <std::size_t D, class Wanted>
-Stencil<D> offsets(Wanted wanted) {
+/// Faces, edges and corners: 8 neighbours in 2-D, 26 in 3-D.
+template <std::size_t D>
+Stencil<D> full() {
   Stencil<D> all;
   int count = 1;
   for (std::size_t k = 0; k < D; ++k) count *= 3;
   for (int i = 0; i < count; ++i) {
     Offset<D> offset{};
-    int steps = 0;
-    for (std::size_t k = D, rest = static_cast<std::size_t>(i); k-- > 0; rest /= 3) {
-      offset[k] = static_cast<int>(rest % 3) - 1;
-      steps += offset[k] != 0;
-    }
-    if (wanted(steps)) all.push_back(offset);
+    for (int k = static_cast<int>(D), rest = i; k-- > 0; rest /= 3) offset[k] = rest % 3 - 1;
+    if (offset != Offset<D>{}) all.push_back(offset);
   }
   return all;
 }
 
-}  // namespace detail
-
-/// Along the axes alone: 4 neighbours in 2-D, 6 in 3-D.
+/// The neighbours along the axes alone: 4 in 2-D, 6 in 3-D.
 template <std::size_t D>
 Stencil<D> faces() {
-  return detail::offsets<D>([](int steps) { return steps == 1; });
-}
-
-/// Faces, edges and corners: 8 neighbours in 2-D, 26 in 3-D.
-template <std::size_t D>
-Stencil<D> full() {
-  return detail::offsets<D>([](int steps) { return steps > 0; });
+  Stencil<D> all = full<D>();
+  std::erase_if(all, [](const Offset<D>& offset) { return std::ranges::count(offset, 0) + 1 != D; });
+  return all;
 }
 
 }  // namespace sluice::kokkos

@@ -1,210 +1,176 @@
 // SPDX-License-Identifier: Apache-2.0
-// One View to one peer.
+// ViewSender and ViewReceiver: one View to one peer.
 #pragma once
 
 #include <sluice/context.hpp>
+#include <sluice/kokkos/ends.hpp>
 #include <sluice/kokkos/moves.hpp>
 
 #include <Kokkos_Core.hpp>
 
 #include <exception>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 namespace sluice::kokkos {
 
 namespace detail {
 
-template <class Exec, class View>
-constexpr bool check_view() {
-  static_assert(Kokkos::is_execution_space_v<Exec>, "an instance of an execution space of Kokkos is needed");
-  static_assert(Kokkos::is_view_v<View>, "a View of Kokkos is needed; of an mdspan, its view_of");
-  static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
-                "the execution space cannot reach the View: it is in other memory");
-  static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
-  return true;
-}
-
-/// A View with the end of a channel: the end uses the View's memory itself if that has no gaps and one slot is wanted,
-/// or no elements; else slots of its own, which a kernel packs or unpacks.
+/// A View and an end of a channel. In place, the slot is the View's own memory: for a View without gaps at depth 1, or
+/// without elements. Otherwise the slots are separate memory, which a kernel packs or unpacks.
 template <class Exec, class View, class End>
 class ViewEnd {
   static_assert(check_view<Exec, View>());
 
  public:
-  template <class Open>
-  ViewEnd(Context& context, const Queue<Exec>& queue, const View& view, ChannelOptions options, Open open)
-      : queue_(queue), view_(kept_for_a_peer(view)), depth_(options.depth) {
-    if (depth_ < 1)
-      throw Error(Code::bad_argument, context.rank(), -1, 0, 0, "a View's channel has a depth of 1 or more");
-    const Range whole = whole_of(view);
-    const Box box = box_of(view, whole);
-    const auto bytes = static_cast<std::size_t>(box.bytes());
-    const std::string contents = contents_of(view, whole);
+  /// Opens the end, on the context or on a scope of it, like Context::sender and Context::receiver: the peer need not
+  /// have opened its end. `options.depth` slots; `options.stream` and `options.contents` are replaced by the queue's
+  /// stream and by the View's type, extents and layout. With separate slots it launches two empty kernels.
+  /// @throws Error{Code::bad_argument} for a depth below 1; otherwise like Context::sender, Context::region (in place)
+  ///   and Context::allocate
+  ViewEnd(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view, ChannelOptions options = {})
+      : ViewEnd(context, context, queue, peer, tag, view, options) {}
+  template <class Where>
+  ViewEnd(Context& context, Where& scope, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
+          ChannelOptions options = {})
+      : queue_(queue), view_(kept_for_a_peer(view)), box_(box_of(view, whole_of(view))), depth_(options.depth) {
+    if (depth_ < 1) refuse(context, Code::bad_argument, "a View's channel has a depth of 1 or more");
+    const auto bytes = static_cast<std::size_t>(box_.bytes);
+    in_place_ = bytes == 0 || (box_.box.contiguous() && depth_ == 1);  // no elements: each epoch is a signal
+    if (in_place_) {
+      slots_ = context.region(box_.box.data, bytes).all();
+    } else {
+      slots_ =
+          context.allocate(bytes * static_cast<std::size_t>(depth_), kSpaceOf<Exec>, device_of(queue.exec())).all();
+      load_kernels<MoveBox>(queue.exec());
+    }
+    const std::string contents = contents_of(view, whole_of(view));
     options.stream = queue.stream();
     options.contents = contents;
-    in_place_ = bytes == 0 || (box.contiguous() && depth_ == 1);  // no elements: each epoch is a signal
-    if (in_place_) {
-      region_ = context.region(box.data, bytes);
-      end_ = open(region_.all(), options);
-      return;
-    }
-    memory_ = context.allocate(bytes * static_cast<std::size_t>(depth_), kSpaceOf<Exec>, device_of(queue.exec()));
-    std::vector<Slot> slots;
-    for (Index slot = 0; slot < depth_; ++slot) slots.push_back({memory_.data() + slot * box.bytes()});
-    moves_ = Moves<Exec>(queue.exec(), {{box}}, table_of(queue.exec(), slots), depth_);
-    Moves<Exec>::load(queue.exec());
-    kept_ = std::make_shared<const std::pair<Memory, View>>(memory_, view);
-    end_ = open(memory_.all(), options);
+    end_ = open<End>(scope, peer, tag, slots_, options);
   }
   ViewEnd(ViewEnd&&) noexcept = default;
   ViewEnd& operator=(ViewEnd&&) = delete;
   ~ViewEnd() {
-    if (in_place_ && view_ != nullptr && !closed()) static_cast<void>(view_.release());  // the peer may still use it
+    if (in_place_ && view_ != nullptr && !close_all(exceptions_, std::span(&end_, 1)))
+      static_cast<void>(view_.release());  // the peer may still access it
   }
 
+  /// The channel itself, to drain, close or describe it. Valid as long as this object stays where it is.
+  End& channel() noexcept { return end_; }
+
+ protected:
+  /// Enqueues the packing or unpacking of an epoch, unless it is in place.
   template <Way kWay>
-  void move(const char* label, Index slot) const {
-    if (!in_place_) moves_.template enqueue<kWay>(queue_, label, slot % depth_, kept_);
+  void move(std::uint64_t epoch) const {
+    if (in_place_) return;
+    std::byte* const slot = slots_.data() + static_cast<Index>(epoch) % depth_ * box_.bytes;
+    box_.template move<kWay>(queue_, slot, slots_, *view_);
   }
-
   Stream stream() const noexcept { return queue_.stream(); }
   bool in_place() const noexcept { return in_place_; }
-  End& end() noexcept { return end_; }
-  const End& end() const noexcept { return end_; }
 
  private:
-  /// Never freed where a peer may still use the View. tests/leaks.txt names it.
+  /// Not inlined: tests/leaks.txt names this function, as a View that a peer may still access is never freed.
   [[gnu::noinline]] static std::unique_ptr<View> kept_for_a_peer(const View& view) {
     return std::make_unique<View>(view);
   }
-  /// While an exception passes the end closes by itself, which tells the peer of it.
-  bool closed() noexcept {
-    if (std::uncaught_exceptions() > exceptions_) return false;
-    try {
-      end_.close();
-      return true;
-    } catch (...) {
-      return false;
-    }
-  }
+
   Queue<Exec> queue_;
   std::unique_ptr<View> view_;
+  SizedBox<Exec> box_;
   Index depth_;
   bool in_place_ = false;
   int exceptions_ = std::uncaught_exceptions();
-  Region region_;
-  Memory memory_;
-  std::shared_ptr<const void> kept_;  // what kernels use, as long as they are not launched
-  Moves<Exec> moves_;
+  Slice slots_;
   End end_;
 };
 
 }  // namespace detail
 
-/// The out-end of a channel that carries a View's elements, in the order of memory: the peer's View has the same layout
-/// and extents, dimensions of one element apart, else both ends fail with Code::mismatch (layout and extents replace
-/// `options.contents`). Element (i, j) lands at (i, j). A View may have no elements. Keeps the View. A later call, or
-/// Context::synchronize, throws the failures of the queue. Movable, not copyable; one thread at a time, in the order of
-/// its queue.
+/// The out-end of a channel that carries a View's elements in the order of memory: element (i, j) lands at (i, j). The
+/// peer's View has the same type, layout and extents, not counting dimensions of one element; else both ends fail with
+/// Code::mismatch. A View may have gaps, or no elements.
+///
+/// With options.depth 1 a View without gaps is sent in place: a put reads the View itself, until `acquire`. Otherwise
+/// each put enqueues a kernel that packs the View into one of `depth` slots, and later work may write the View at once.
+///
+/// Constructed like Context::sender or, given a scope, like Scope::sender: see the constructor of detail::ViewEnd.
+/// Keeps the View. Movable, not copyable; one thread at a time, in the order of its queue. A failure on the queue is
+/// thrown by a later call, or by Context::synchronize.
 template <class Exec, class View>
-class ViewSender {
+class ViewSender : public detail::ViewEnd<Exec, View, Sender> {
  public:
-  /// As Context::sender. With options.depth 1 a View without gaps is read in place; else each put packs it.
-  ViewSender(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
-             ChannelOptions options = {})
-      : ViewSender(context, context, queue, peer, tag, view, options) {}
-  /// As Scope::sender, of a scope of the context.
-  template <class Where>
-  ViewSender(Context& context, Where& scope, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
-             ChannelOptions options = {})
-      : view_(context, queue, view, options,
-              [&](const Slice& slots, const ChannelOptions& all) { return scope.sender(peer, tag, slots, all); }) {}
+  using detail::ViewEnd<Exec, View, Sender>::ViewEnd;
 
-  /// Later work on the queue may overwrite the View, which until then a put may read.
+  /// In place, enqueues a wait until every earlier put has read the View: later work on the queue may overwrite it.
+  /// With separate slots does nothing, as the kernel of `put` has read the View.
+  /// @throws Error recorded when the channel failed
   void acquire() {
     const detail::ToolRegion region("sluice: acquire");
-    if (view_.in_place()) view_.end().acquire(view_.stream());
+    if (this->in_place()) this->channel().acquire(this->stream());
   }
-  /// Enqueues: the peer gets what the View has at this point of the queue.
+  /// Enqueues a put of what the View has at this point of the queue. On a stream returns at once. In program order
+  /// blocks until the peer has opened its end and released the epoch `depth` puts ago.
+  /// @throws Error recorded when the channel failed; in program order Error{Code::timeout}
   void put() {
     const detail::ToolRegion region("sluice: put");
-    if (!view_.in_place()) view_.end().acquire(view_.stream());
-    view_.template move<detail::Way::pack>("sluice: pack", static_cast<detail::Index>(view_.end().epoch()) + 1);
-    view_.end().put(view_.stream());
+    Sender& end = this->channel();
+    if (!this->in_place()) end.acquire(this->stream());
+    this->template move<detail::Way::pack>(end.epoch() + 1);
+    end.put(this->stream());
   }
-
-  /// The channel itself: to drain, to close, to describe.
-  Sender& channel() noexcept { return view_.end(); }
-
- private:
-  detail::ViewEnd<Exec, View, Sender> view_;
 };
 
-/// The in-end: likewise.
+/// The in-end of such a channel: see ViewSender. With separate slots only the kernel that `wait` or `wait_for` enqueues
+/// writes the View. In place (options.depth 1, and a View without gaps) the peer may write the View at any time between
+/// the construction of this object and the first `wait`, and between each `release` and the next `wait`.
 template <class Exec, class View>
-class ViewReceiver {
+class ViewReceiver : public detail::ViewEnd<Exec, View, Receiver> {
   static_assert(!std::is_const_v<typename View::value_type>, "what is received is written: the elements are const");
 
  public:
-  ViewReceiver(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
-               ChannelOptions options = {})
-      : ViewReceiver(context, context, queue, peer, tag, view, options) {}
-  template <class Where>
-  ViewReceiver(Context& context, Where& scope, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
-               ChannelOptions options = {})
-      : view_(context, queue, view, options,
-              [&](const Slice& slots, const ChannelOptions& all) { return scope.receiver(peer, tag, slots, all); }) {}
+  using detail::ViewEnd<Exec, View, Receiver>::ViewEnd;
 
-  /// Enqueues a wait: later work on the queue finds the next epoch in the View. Before the first wait and after a
-  /// release the peer may be writing there.
+  /// Enqueues a wait for the next epoch and, with separate slots, its unpacking: later work on the queue reads that
+  /// epoch in the View. On a stream returns at once; in program order blocks until that has happened.
+  /// @throws Error recorded when the channel failed; in program order Error{Code::timeout}
   void wait() {
     const detail::ToolRegion region("sluice: wait");
-    view_.end().wait(view_.stream());
-    view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
+    this->channel().wait(this->stream());
+    this->template move<detail::Way::unpack>(this->channel().epoch());
   }
-  /// Blocks the host until the next epoch is here, then unpacks it as `wait` does. Returns false, and changes nothing,
-  /// if it does not come within the timeout.
+  /// Blocks the host until the next epoch lands, then enqueues its unpacking like `wait`. Returns false, and changes
+  /// nothing, if the epoch has not landed within `timeout`.
+  /// @throws Error recorded when the channel failed
   bool wait_for(Timeout timeout) {
-    const bool came = view_.end().wait_for(timeout).has_value();
-    if (came)
-      view_.template move<detail::Way::unpack>("sluice: unpack", static_cast<detail::Index>(view_.end().epoch()));
-    return came;
+    const bool landed = this->channel().wait_for(timeout).has_value();
+    if (landed) this->template move<detail::Way::unpack>(this->channel().epoch());
+    return landed;
   }
-  /// Enqueues: nobody reads that epoch any more; the peer may overwrite the View.
+  /// Enqueues the release of the oldest epoch that was waited for: once the queue has run what was enqueued before, the
+  /// peer may send another epoch. In place the peer then writes the View; with separate slots it writes a slot, and the
+  /// View keeps its elements until the next `wait`.
+  /// @throws Error recorded when the channel failed; Error{Code::misuse} if every epoch waited for was released
   void release() {
     const detail::ToolRegion region("sluice: release");
-    view_.end().release(view_.stream());
+    this->channel().release(this->stream());
   }
-
-  Receiver& channel() noexcept { return view_.end(); }
-
- private:
-  detail::ViewEnd<Exec, View, Receiver> view_;
 };
 
-/// `exec`: an instance of an execution space, or a Queue.
-template <class Exec, class View>
-auto sender(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
-            ChannelOptions options = {}) {
-  return ViewSender<Exec, View>(context, queue, peer, tag, view, options);
+/// Returns a ViewSender. `where`: an instance of an execution space, or a Queue.
+template <class Where, class View>
+auto sender(Context& context, const Where& where, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
+  const Queue queue(where);
+  return ViewSender<typename decltype(queue)::execution_space, View>(context, queue, peer, tag, view, options);
 }
-template <class Exec, class View>
-auto sender(Context& context, const Exec& exec, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
-  return ViewSender<Exec, View>(context, Queue<Exec>(exec), peer, tag, view, options);
-}
-template <class Exec, class View>
-auto receiver(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
-              ChannelOptions options = {}) {
-  return ViewReceiver<Exec, View>(context, queue, peer, tag, view, options);
-}
-template <class Exec, class View>
-auto receiver(Context& context, const Exec& exec, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
-  return ViewReceiver<Exec, View>(context, Queue<Exec>(exec), peer, tag, view, options);
+/// Returns a ViewReceiver. `where`: an instance of an execution space, or a Queue.
+template <class Where, class View>
+auto receiver(Context& context, const Where& where, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
+  const Queue queue(where);
+  return ViewReceiver<typename decltype(queue)::execution_space, View>(context, queue, peer, tag, view, options);
 }
 
 }  // namespace sluice::kokkos

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is an mdspan elsewhere, as a View.
+// view_of: an mdspan as a View.
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -9,7 +9,7 @@
 
 namespace sluice::kokkos {
 
-/// std::mdspan, where the standard library has it, Kokkos::mdspan, or one that has what theirs have.
+/// std::mdspan, where the standard library has it, Kokkos::mdspan, or a type with the same members.
 template <class T>
 concept Mdspan = requires(const T& span) {
   typename T::element_type;
@@ -32,9 +32,9 @@ struct Pointers<Element, 0> {
 
 }  // namespace detail
 
-/// The same elements as a View, which may go wherever a View may: into a channel's end, a Halo or Messages. It keeps
-/// nothing: the memory lives as long as these. An mdspan does not say in which memory it is; whoever calls this knows
-/// that the execution space reaches it.
+/// Returns a View of the elements of an mdspan, for a channel's end, a Halo or Messages. The View does not own the
+/// memory, which must outlive everything that uses the View. An mdspan does not say in which memory it is: the caller
+/// makes sure that the execution space reaches it.
 template <Mdspan Span>
 auto view_of(const Span& span) {
   using Element = typename Span::element_type;
@@ -44,7 +44,7 @@ auto view_of(const Span& span) {
   static_assert(std::is_same_v<std::remove_cvref_t<decltype(span.data_handle())>, Element*>,
                 "the accessor of the mdspan has no plain pointer");
   Kokkos::LayoutStride layout;
-  if constexpr (kRank > 0) {  // an mdspan of one element has no strides to ask for
+  if constexpr (kRank > 0) {  // an mdspan of rank 0 has no strides
     for (std::size_t k = 0; k < kRank; ++k) {
       layout.dimension[k] = static_cast<std::size_t>(span.extent(k));
       layout.stride[k] = static_cast<std::size_t>(span.stride(k));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that packs or unpacks all boxes of all messages in one launch.
+// The kernels that pack and unpack: all boxes of all messages in one launch, or one box.
 #pragma once
 
 #include <sluice/kokkos/box.hpp>
@@ -19,10 +19,21 @@
 
 namespace sluice::kokkos::detail {
 
-/// In place of a message: the elements go to others of the same View.
+/// Fails to compile, with a reason, unless kernels of `Exec` can move the View.
+template <class Exec, class View>
+constexpr bool check_view() {
+  static_assert(Kokkos::is_execution_space_v<Exec>, "an instance of an execution space of Kokkos is needed");
+  static_assert(Kokkos::is_view_v<View>, "a View of Kokkos is needed; of an mdspan, its view_of");
+  static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
+                "the execution space cannot reach the View: it is in other memory");
+  static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
+  return true;
+}
+
+/// Piece::message of elements that are copied to others of the same View, and not into a message.
 inline constexpr Index kMirror = -1;
 
-/// A box of elements, and where it is packed.
+/// A box of elements, and its place in a message.
 struct Piece {
   Box box;
   Index message = 0;
@@ -34,7 +45,7 @@ struct Piece {
 
 inline constexpr std::size_t kMostViews = 8;
 
-/// By how many bytes the Views of one call are away from those that the pieces were made of.
+/// The distances in bytes between the Views of one call and those that the pieces were made of.
 struct Shifts {
   Index of_view[kMostViews] = {};
 };
@@ -42,7 +53,7 @@ struct Shifts {
 /// Pieces begin at multiples of this many bytes in a message.
 inline constexpr Index kAligned = 16;
 
-/// The piece that a work item belongs to, of `count` that say in `first` how many items the ones before them are.
+/// Returns the piece of a work item. `first` of each piece is the number of its first item.
 template <class Part>
 KOKKOS_INLINE_FUNCTION const Part& with_item(const Part* pieces, Index count, Index item) {
   Index number = 0;
@@ -53,35 +64,26 @@ KOKKOS_INLINE_FUNCTION const Part& with_item(const Part* pieces, Index count, In
   return pieces[number];
 }
 
-/// What one call of a kernel copies: rows on the host, an element on a GPU.
+/// True if a work item is one element, as on a GPU; on the host it is some rows.
 template <class Exec>
 inline constexpr bool kByElement = !kOnHost<Exec>;
 
-/// As many bytes at most, if a row is no longer, that make up for a call.
+/// The size of a work item of the host, if a row is no longer: large enough to hide the cost of a call.
 inline constexpr Index kItemBytes = 4096;
 
-/// How many rows of these bytes are one item of work; on a GPU an element is one.
+/// Returns how many rows of `bytes` bytes are one work item.
 template <class Exec>
 Index rows_of_item(Index bytes) {
   return kByElement<Exec> ? 1 : std::max(Index{1}, kItemBytes / std::max(Index{1}, bytes));
 }
 
-/// How many items that makes of rows of `run` elements.
+/// Returns how many work items `all_rows` rows of `run` elements are.
 template <class Exec>
 Index items_of(Index run, Index all_rows, Index rows) {
   return kByElement<Exec> ? run * all_rows : (all_rows + rows - 1) / rows;
 }
 
-template <class Exec>
-Index rows_of_item(const Box& box) {
-  return rows_of_item<Exec>(box.run() * box.element);
-}
-template <class Exec>
-Index items_of(const Box& box) {
-  return items_of<Exec>(box.run(), box.rows(), rows_of_item<Exec>(box));
-}
-
-/// What most types of 16 bytes are moved as in one access.
+/// A word of 16 bytes: GPUs move it in one access.
 struct alignas(16) Pair {
   std::uint64_t low, high;
 };
@@ -92,7 +94,7 @@ KOKKOS_INLINE_FUNCTION void copy_words(std::byte* to, const std::byte* from, Ind
   for (Index i = 0; i < words; ++i) reinterpret_cast<Word*>(to)[i] = reinterpret_cast<const Word*>(from)[i];
 }
 
-/// One element, in words that are as aligned as its type.
+/// Copies one element, in words that are as aligned as its type.
 KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, Index bytes, Index word) {
   switch (word) {
     case 1: return copy_words<std::uint8_t>(to, from, bytes);
@@ -103,7 +105,7 @@ KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, I
   }
 }
 
-/// `count` rows of `bytes`, at these distances. Of a size known when this is compiled a copy is no call.
+/// Copies `count` rows of `bytes` bytes, at these distances. For a size that the compiler knows, memcpy is not called.
 template <class Bytes>
 void copy_rows_of(std::byte* to, Index to_step, const std::byte* from, Index from_step, Bytes bytes, Index count) {
   for (Index i = 0; i < count; ++i)
@@ -118,16 +120,16 @@ inline void copy_rows(std::byte* to, Index to_step, const std::byte* from, Index
   }
 }
 
-/// Where a message is packed. A View of pointers would be one of two dimensions.
+/// The memory that a message is packed in. A struct, as a View of pointers would have two dimensions.
 struct Slot {
   std::byte* data = nullptr;
 };
 
-/// A list where kernels of `Exec` can read it. A handle.
+/// A list in memory that kernels of `Exec` read. A handle.
 template <class T, class Exec>
 using Table = Kokkos::View<T*, typename Exec::memory_space>;
 
-/// Blocks the host until the list is there.
+/// Copies a list to where kernels read it. Blocks the host until that has happened.
 template <class T, class Exec>
 Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
   Table<T, Exec> table(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "sluice: table"), items.size());
@@ -142,15 +144,14 @@ Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
 
 enum class Way : std::uint8_t { pack, unpack };
 
-/// Where the elements of a box are packed, one behind the other; or, without that, how many bytes from each another is
-/// that it is copied to.
+/// The place of a box in a message, where its elements lie one behind the other; if `packed` is null, the distance in
+/// bytes from each element to the one that it is copied to.
 struct Place {
   std::byte* packed = nullptr;
   Index distance = 0;
 };
 
-/// Rows of a box that is `shift` bytes away, from `begin` on. Those that follow one another at one distance go in one
-/// loop.
+/// Moves the rows [begin, end) of a box that is `shift` bytes away. One loop moves rows at one distance.
 template <Way kWay>
 void move_rows(const Box& box, Index shift, const Place& place, Index begin, Index end) {
   const Index bytes = box.run() * box.element;
@@ -171,7 +172,7 @@ void move_rows(const Box& box, Index shift, const Place& place, Index begin, Ind
   }
 }
 
-/// Item number `item` of a box that is `shift` bytes away: an element, or as many rows as `rows_of_item` says.
+/// Moves item number `item` of a box that is `shift` bytes away: an element, or `rows` rows.
 template <class Exec, Way kWay>
 KOKKOS_FUNCTION void move_item(const Box& box, Index rows, Index shift, const Place& place, Index item) {
   if constexpr (kByElement<Exec>) {
@@ -201,6 +202,49 @@ struct Move {
   }
 };
 
+/// Launches both kernels with nothing to do: a GPU loads a kernel at its first launch, and may then wait for streams
+/// that wait for a peer.
+template <template <class, Way> class Kernel, class Exec>
+void load_kernels(const Exec& exec) {
+  launch(exec, "sluice: load", 1, Kernel<Exec, Way::pack>{});
+  launch(exec, "sluice: load", 1, Kernel<Exec, Way::unpack>{});
+}
+
+template <Way kWay>
+inline constexpr const char* kLabel = kWay == Way::pack ? "sluice: pack" : "sluice: unpack";
+
+/// Packs one box, or unpacks it.
+template <class Exec, Way kWay>
+struct MoveBox {
+  Box box;
+  Index rows = 1;  ///< of an item
+  std::byte* packed = nullptr;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    if (packed != nullptr) move_item<Exec, kWay>(box, rows, 0, {packed}, item);
+  }
+};
+
+/// A box with the size of its kernels.
+template <class Exec>
+struct SizedBox {
+  explicit SizedBox(const Box& of)
+      : box(of), rows(rows_of_item<Exec>(of.run() * of.element)), items(items_of<Exec>(of.run(), of.rows(), rows)),
+        bytes(of.bytes()) {}
+
+  /// Enqueues the packing into `packed`, or the unpacking. Copies of `kept` live until the host has launched the
+  /// kernel.
+  template <Way kWay, class... Kept>
+  void move(const Queue<Exec>& queue, std::byte* packed, const Kept&... kept) const {
+    queue.move(kLabel<kWay>, items, bytes, MoveBox<Exec, kWay>{box, rows, packed}, kept...);
+  }
+
+  Box box;
+  Index rows;  ///< of an item
+  Index items;
+  Index bytes;
+};
+
 /// Pieces of several messages, moved by one kernel.
 template <class Exec>
 class Moves {
@@ -210,27 +254,22 @@ class Moves {
   Moves(const Exec& exec, std::vector<Piece> pieces, Table<Slot, Exec> slots, Index depth)
       : depth_(depth), slots_(std::move(slots)) {
     for (Piece& piece : pieces) {
+      const SizedBox<Exec> sized(piece.box);
       piece.first = items_;
-      piece.rows = rows_of_item<Exec>(piece.box);
-      items_ += items_of<Exec>(piece.box);
-      bytes_ += piece.box.bytes();
+      piece.rows = sized.rows;
+      items_ += sized.items;
+      bytes_ += sized.bytes;
     }
     pieces_ = table_of(exec, pieces);
   }
 
-  /// Launches both kernels with nothing to do: a GPU loads a kernel at its first launch, and may wait then for streams
-  /// that wait for a peer.
-  static void load(const Exec& exec) {
-    launch(exec, "sluice: load", 1, Move<Exec, Way::pack>{});
-    launch(exec, "sluice: load", 1, Move<Exec, Way::unpack>{});
-  }
-
+  /// Enqueues the kernel. `keep` lives until the host has launched it.
   template <Way kWay>
-  void enqueue(const Queue<Exec>& queue, const char* label, Index slot, const std::shared_ptr<const void>& keep,
-               const Shifts& shifts = {}) const {
+  void enqueue(const Queue<Exec>& queue, Index slot, const std::shared_ptr<const void>& keep,
+               const Shifts& shifts) const {
     const Move<Exec, kWay> move{pieces_.data(), static_cast<Index>(pieces_.extent(0)), slots_.data(), depth_, slot,
                                 shifts};
-    queue.move(label, items_, bytes_, move, keep, pieces_, slots_);
+    queue.move(kLabel<kWay>, items_, bytes_, move, keep, pieces_, slots_);
   }
 
  private:

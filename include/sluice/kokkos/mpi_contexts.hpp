@@ -22,8 +22,10 @@ inline void check_mpi(int result) {
   if (result != MPI_SUCCESS) throw Error(Code::transport, -1, -1, 0, 0, "a call of MPI failed");
 }
 
-/// Shared by all communicators of the same ranks in the same order.
+/// The context of all communicators with the same ranks in the same order, and what adaptors keep with it.
 struct Shared {
+  static constexpr bool kForDuplicates = true;
+
   explicit Shared(Context opened) : context(std::move(opened)) {}
 
   Context context;
@@ -41,16 +43,9 @@ struct Shared {
   }
 };
 
-/// Drops `kept` when Kokkos is finalised, as its objects hold memory of Kokkos.
-inline std::shared_ptr<Shared> until_kokkos_ends(std::shared_ptr<Shared> made) {
-  Kokkos::push_finalize_hook([all = std::weak_ptr(made)] {
-    if (const auto still = all.lock()) still->kept.clear();
-  });
-  return made;
-}
-
 /// The contexts of this process, an attribute of MPI_COMM_SELF, which MPI_Finalize deletes first.
 struct Contexts {
+  static constexpr bool kForDuplicates = false;
   struct One {
     MPI_Group ranks;
     std::weak_ptr<Shared> shared;
@@ -83,20 +78,15 @@ struct Contexts {
   std::shared_ptr<Shared> last;  // stays open between one grid of a program and the next
 };
 
-/// True if a duplicate of a communicator shares its T.
-template <class T>
-inline constexpr bool kForDuplicates = true;
-template <>
-inline constexpr bool kForDuplicates<Contexts> = false;
-
-/// An attribute of communicators: a T.
+/// Returns the key of an attribute of communicators: a T, which duplicates of a communicator share if
+/// T::kForDuplicates.
 template <class T>
 int attribute() {
   static const int key = [] {
     int made = MPI_KEYVAL_INVALID;
     const auto copy = [](MPI_Comm, int, void*, void* from, void* to, int* flag) {
-      *flag = kForDuplicates<T> ? 1 : 0;
-      if (kForDuplicates<T>) *static_cast<void**>(to) = new std::shared_ptr<T>(*static_cast<std::shared_ptr<T>*>(from));
+      *flag = T::kForDuplicates ? 1 : 0;
+      if (T::kForDuplicates) *static_cast<void**>(to) = new std::shared_ptr<T>(*static_cast<std::shared_ptr<T>*>(from));
       return MPI_SUCCESS;
     };
     const auto forget = [](MPI_Comm, int, void* attribute, void*) {
@@ -122,7 +112,7 @@ void set_attribute(MPI_Comm handle, const std::shared_ptr<T>& value) {
   check_mpi(MPI_Comm_set_attr(handle, attribute<T>(), new std::shared_ptr<T>(value)));
 }
 
-/// The context of these ranks. The first call with a communicator, or with one that it is a duplicate of, is
+/// Returns the context of these ranks. The first call with a communicator, or with one that it is a duplicate of, is
 /// collective. A context is closed with the last communicator and halo of its ranks; the newest one stays until one of
 /// other ranks replaces it.
 inline std::shared_ptr<Shared> shared_by(MPI_Comm handle) {
@@ -139,7 +129,11 @@ inline std::shared_ptr<Shared> shared_by(MPI_Comm handle) {
   std::array<std::int64_t, 3> least{mine, -mine, -contexts->numbers};
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), static_cast<int>(least.size()), MPI_INT64_T, MPI_MIN, handle));
   if (least[0] == 0 || least[0] != -least[1]) {
-    shared = until_kokkos_ends(std::make_shared<Shared>(mpi::context(handle)));
+    shared = std::make_shared<Shared>(mpi::context(handle));
+    // Objects of adaptors hold memory of Kokkos.
+    Kokkos::push_finalize_hook([made = std::weak_ptr(shared)] {
+      if (const auto still = made.lock()) still->kept.clear();
+    });
     shared->number = 1 - least[2];
     contexts->numbers = shared->number;
     contexts->add(*ranks.release(), shared);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements of its Views a block exchanges with which rank, and where they are packed: whatever moves the
-// messages.
+// Packing: which elements of its Views a block exchanges with which rank, and where they are packed.
 #pragma once
 
 #include <sluice/context.hpp>
@@ -24,21 +23,22 @@
 
 namespace sluice::kokkos {
 
-/// Of an edge: own elements next to it, or the ghosts beyond.
+/// A side of a block's edge: own elements next to it, or the ghosts beyond.
 enum class Side : std::uint8_t { own, ghosts };
 
-/// When a rank that is its own neighbour, on a grid that wraps around, fills the ghosts that it owns itself: as those
-/// of others, by `unpack`; or at once, by `pack`.
+/// When a rank that is its own neighbour, on a grid that wraps around, fills the ghosts that it owns itself: with the
+/// ghosts from other ranks, by `unpack`; or at once, by `pack`.
 enum class OwnGhosts : std::uint8_t { with_others, at_once };
 
-/// Which elements of View number `view` lie in direction `offset`: see HaloOptions.
+/// Returns which elements of View number `view` lie in direction `offset`: see HaloOptions.
 template <std::size_t D>
 using Ranges = std::function<Range(std::size_t view, const Offset<D>& offset, Side side)>;
 
-/// Whether messages without gaps, of one View in one direction, are packed too, or go from the View and land in it.
+/// How messages without gaps, of one View in one direction, are moved: packed like others, or sent from the View and
+/// received in it.
 enum class Gapless : std::uint8_t { packed, in_place };
 
-/// A block of a grid.
+/// A rank's block of a grid.
 template <std::size_t D>
 struct Block {
   Rank rank = 0;
@@ -50,14 +50,14 @@ struct Block {
 
 namespace detail {
 
-/// From where a message in direction `offset` comes.
+/// The direction that a message in direction `offset` comes from.
 template <std::size_t D>
 Offset<D> opposite(Offset<D> offset) {
   for (int& step : offset) step = -step;
   return offset;
 }
 
-/// The elements in direction `offset`: own ones next to that edge, or the ghosts beyond it. Dimensions behind the first
+/// The elements in direction `offset`: own ones next to that edge, or the ghosts beyond it. Dimensions after the first
 /// D are whole.
 template <std::size_t D, class View>
 Range range_of(const View& view, Index width, const Offset<D>& offset, Side side) {
@@ -78,7 +78,7 @@ Range range_of(const View& view, Index width, const Offset<D>& offset, Side side
   return range;
 }
 
-/// The same of View number `number` of a block, which may say it itself.
+/// The elements of View number `number` in direction `offset`, by the block's own `ranges` if it has them.
 template <std::size_t D, class View>
 Range range_of(const Block<D>& block, const View& view, std::size_t number, const Offset<D>& offset, Side side) {
   return block.ranges ? block.ranges(number, offset, side) : range_of<D>(view, block.width, offset, side);
@@ -92,94 +92,109 @@ std::string name_of(const Offset<D>& offset) {
   return name;
 }
 
-/// A slot of its own cache lines: its two ends are written and read on different cores.
+/// Slots begin at multiples of a cache line, as different cores write and read neighbouring slots.
 inline constexpr Index kSlotAligned = 64;
 
 inline Index round_up(Index bytes, Index to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace detail
 
-/// What a Halo packs, for programs that move the messages themselves, through MPI for example: one way of an exchange,
-/// from own elements to ghosts or back. Its messages, each of `depth` slots, and the kernels that pack and unpack them.
-/// Both ends of a message have its elements in the same order. Views are as a Halo takes them.
+/// Packs like a Halo, for programs that move the messages themselves, through MPI for example: one way of an exchange,
+/// from own elements to ghosts or back. It has the messages, each of `depth` slots, and the kernels that pack and
+/// unpack them. Both ends of a message have its elements in the same order. Views are as a Halo takes them.
 ///
-/// `pack` and `unpack` only enqueue; nothing else orders a slot's use. A handle.
+/// `pack` and `unpack` only enqueue; the program orders the use of each slot. A handle: copies share the slots. One
+/// thread at a time, in the order of the queue.
 template <class Exec, std::size_t D, class... Views>
 class Packing {
   using Index = detail::Index;
   template <class T>
   using Table = detail::Table<T, Exec>;
 
-  /// What goes between this rank and a peer: the elements at these offsets of the one that has them as ghosts.
+  /// The elements that one rank gets from or sends to a peer, at these offsets of the rank that has them as ghosts.
   struct Message {
     Rank peer = 0;
-    std::vector<Offset<D>> offsets;
+    std::vector<Offset<D>> offsets = {};
+    Index bytes = 0;                // of a slot
+    std::byte* in_place = nullptr;  // the elements in the View, if they are not packed
+    Slice slots = {};               // one behind the other
+    std::string contents = {};
   };
 
-  /// One end of a way: its messages, where they are packed, and what is in them.
+  /// One end of a way: its messages, and the pieces of Views in them.
   struct End {
     std::vector<Message> messages;
     Memory memory;
-    std::vector<Slice> slices;        // of message m to another rank, or from it: its slots, one behind the other
     std::vector<detail::Slot> slots;  // of message m, slot s: [m * depth + s]
-    Index in_place = 0;               // how many messages are
     std::vector<detail::Piece> pieces;
     std::array<std::vector<detail::Part>, sizeof...(Views)> parts;  // of each View
-    std::vector<Index> bytes;                                       // of a slot of each message
-    std::vector<std::string> contents;
   };
 
  public:
-  /// What one exchange moves: Views like those that the packing was made of.
+  /// The Views of one exchange, of the same shape as those that the packing was made of.
   struct Moved {
     detail::Shifts shifts;
     std::tuple<Views...> views;
-    std::shared_ptr<const void> kept;  // what kernels use, as long as they are not launched
+    std::shared_ptr<const void> kept;  // lives until kernels that use it are launched
   };
 
+  /// Empty: nothing is moved.
   Packing() = default;
-  /// Blocks the host until its tables are where kernels read them, and the kernels are loaded.
+  /// Allocates the slots, copies tables to where kernels read them, and loads the kernels; blocks the host until then.
   /// @param from  whose elements are packed: own ones, for the peers' ghosts; or ghosts, for their owners
   /// @param gapless  the same at all ranks; in_place for a depth of 1, and for the Views given here alone
-  /// @throws Error with Code::mismatch if this rank is its own neighbour and its elements do not fit into its ghosts
+  /// @throws Error{Code::mismatch} if this rank is its own neighbour and its elements do not fit into its ghosts;
+  ///   otherwise like Context::allocate and Context::region
   Packing(Context& context, const Exec& exec, const Block<D>& block, Index depth, const std::tuple<Views...>& views,
           Side from, OwnGhosts own = OwnGhosts::with_others, Gapless gapless = Gapless::packed)
       : rank_(block.rank), depth_(depth), gapless_(gapless) {
     const Side to = from == Side::own ? Side::ghosts : Side::own;
-    std::vector<Message> sent = messages(block, from);
-    std::vector<Message> received = messages(block, to);
-    check_own(sent, block, views);
-    if (own == OwnGhosts::at_once) {
-      for (auto* all : {&sent, &received}) std::erase_if(*all, [&](const Message& one) { return one.peer == rank_; });
-    }
-    out_ = end_of(std::move(sent), block, views, from);
-    in_ = end_of(std::move(received), block, views, to);
-    if (own == OwnGhosts::at_once) add_mirrors(block, views, from);
-    allocate(context, exec, out_, nullptr);
-    allocate(context, exec, in_, &out_);
+    const auto end_with = [&](Side side, bool own_message, bool others) {
+      std::vector<Message> all = messages(block, side);
+      std::erase_if(all, [&](const Message& one) { return !(one.peer == rank_ ? own_message : others); });
+      return end_of(std::move(all), block, views, side);
+    };
+    check_own(messages(block, from), block, views);
+    const bool unpacks_own = own == OwnGhosts::with_others;
+    out_ = end_with(from, unpacks_own, true);
+    in_ = end_with(to, unpacks_own, true);
+    if (!unpacks_own) add_mirrors(end_with(from, true, false), end_with(to, true, false));
+    allocate(context, exec, out_, Slice());
+    const auto to_own = std::ranges::find(out_.messages, rank_, &Message::peer);
+    allocate(context, exec, in_, to_own != out_.messages.end() ? to_own->slots : Slice());
     own_ = {{}, views, std::make_shared<const Kept>(out_.memory, in_.memory, views)};
     slots_in_ = detail::table_of(exec, in_.slots);
     pack_ = detail::Moves<Exec>(exec, out_.pieces, detail::table_of(exec, out_.slots), depth);
     unpack_ = detail::Moves<Exec>(exec, in_.pieces, slots_in_, depth);
-    detail::Moves<Exec>::load(exec);
+    detail::load_kernels<detail::Move>(exec);
   }
 
-  /// The Views it was made of, and others of the same extents and strides.
+  /// The Views that the packing was made of.
   const Moved& own() const { return own_; }
+  /// Other Views of the same extents and strides, which the caller has checked.
   Moved others(const std::tuple<Views...>& views) const {
-    return {shifts_to(views, std::index_sequence_for<Views...>()), views,
+    const auto shift = [](const auto& to, const auto& from) {
+      return reinterpret_cast<std::intptr_t>(to.data()) - reinterpret_cast<std::intptr_t>(from.data());
+    };
+    const auto shifts = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return detail::Shifts{{shift(std::get<I>(views), std::get<I>(own_.views))...}};
+    };
+    return {shifts(std::index_sequence_for<Views...>()), views,
             std::make_shared<const Kept>(out_.memory, in_.memory, views)};
   }
 
+  /// Enqueues the kernel that packs the elements into slot number `slot`, below depth, of each message.
   void pack(const Queue<Exec>& queue, Index slot, const Moved& moved) const {
-    pack_.template enqueue<detail::Way::pack>(queue, "sluice: pack", slot, moved.kept, moved.shifts);
+    pack_.template enqueue<detail::Way::pack>(queue, slot, moved.kept, moved.shifts);
   }
+  /// Enqueues the kernel that unpacks this slot of each message.
   void unpack(const Queue<Exec>& queue, Index slot, const Moved& moved) const {
-    unpack_.template enqueue<detail::Way::unpack>(queue, "sluice: unpack", slot, moved.kept, moved.shifts);
+    unpack_.template enqueue<detail::Way::unpack>(queue, slot, moved.kept, moved.shifts);
   }
 
-  /// `f(peer, slots, contents)` for each message to another rank, or from one: its slots, one behind the other, and
-  /// what is in each in words, "direction/View:type[extents]" of each piece, the same at both ends: see ChannelOptions.
+  /// Calls `f(peer, slots, contents)` for each message to another rank, or from one: its slots, one behind the other,
+  /// and a description of a slot, "direction/View:type[extents]" of each piece, the same at both ends: see
+  /// ChannelOptions.
   template <class F>
   void for_each_sent(F f) const {
     for_each(out_, f);
@@ -189,30 +204,25 @@ class Packing {
     for_each(in_, f);
   }
 
-  /// There are no messages, nor anything that the rank copies itself.
+  /// True if there are no messages, nor anything that the rank copies itself.
   bool empty() const { return out_.messages.empty() && in_.messages.empty() && out_.pieces.empty(); }
 
-  /// How many messages to other ranks, and from them, are not packed.
-  Index sent_in_place() const { return out_.in_place; }
-  Index received_in_place() const { return in_.in_place; }
+  /// The numbers of messages to other ranks, and from them, that are not packed.
+  Index sent_in_place() const { return in_place_of(out_); }
+  Index received_in_place() const { return in_place_of(in_); }
 
-  /// A message goes from this rank to itself: it is unpacked where it was packed.
+  /// True if a message goes from this rank to itself: it is unpacked where it was packed.
   bool to_itself() const { return std::ranges::count(out_.messages, rank_, &Message::peer) > 0; }
 
-  /// What came, for kernels that combine it instead of unpacking.
+  /// The received pieces of a View, and the slots, for kernels that combine them instead of unpacking.
   const std::vector<detail::Part>& parts(std::size_t view) const { return in_.parts[view]; }
   const Table<detail::Slot>& slots() const { return slots_in_; }
 
  private:
   using Kept = std::tuple<Memory, Memory, std::tuple<Views...>>;
 
-  template <std::size_t... I>
-  detail::Shifts shifts_to(const std::tuple<Views...>& views, std::index_sequence<I...>) const {
-    const auto address = [](const auto& view) { return reinterpret_cast<std::intptr_t>(view.data()); };
-    return {{(address(std::get<I>(views)) - address(std::get<I>(own_.views)))...}};
-  }
-
-  /// With whom, in the order that both ends know: by the stencil of who has the ghosts.
+  /// The messages to or from each peer, in the order that both ends know: that of the stencil of the rank with the
+  /// ghosts.
   static std::vector<Message> messages(const Block<D>& block, Side side) {
     std::map<Rank, std::vector<Offset<D>>> by_peer;
     for (const Offset<D>& offset : block.stencil) {
@@ -220,18 +230,18 @@ class Packing {
       if (peer) by_peer[*peer].push_back(offset);
     }
     std::vector<Message> all;
-    for (auto& [peer, offsets] : by_peer) all.push_back({peer, std::move(offsets)});
+    for (auto& [peer, offsets] : by_peer) all.push_back({.peer = peer, .offsets = std::move(offsets)});
     return all;
   }
 
-  /// What the messages hold: for each offset, each View's elements.
+  /// Lists what the messages hold: for each offset, each View's elements.
   End end_of(std::vector<Message> messages, const Block<D>& block, const std::tuple<Views...>& views, Side side) const {
     End end;
     for (Message& message : messages) {
       const auto m = static_cast<Index>(end.messages.size());
       const auto first = end.pieces.size();
       Index at = 0;
-      std::string contents;
+      std::string& contents = message.contents;
       for (const Offset<D>& offset : message.offsets) {
         const Offset<D> seen = side == Side::own ? detail::opposite<D>(offset) : offset;
         const Index place = std::ranges::find(block.stencil, offset) - block.stencil.begin();
@@ -250,104 +260,77 @@ class Packing {
         };
         std::apply([&](const auto&... view) { (add(view), ...); }, views);
       }
-      if (at == 0) continue;  // nothing to send: the peer sees that, too
-      end.messages.push_back(std::move(message));
-      end.contents.push_back(std::move(contents));
-      // Of one piece: no more than that, at both ends, as either may have it in place.
+      if (at == 0) continue;  // nothing to send, at either end
+      // A message of one piece is no larger than the piece, at both ends, as either may have it in place.
       const bool alone = gapless_ == Gapless::in_place && end.pieces.size() == first + 1;
-      end.bytes.push_back(alone ? end.pieces.back().box.bytes() : detail::round_up(at, detail::kSlotAligned));
+      const detail::Box& last = end.pieces.back().box;
+      message.bytes = alone ? last.bytes() : detail::round_up(at, detail::kSlotAligned);
+      if (alone && last.contiguous() && message.peer != rank_) message.in_place = last.data;
+      end.messages.push_back(std::move(message));
     }
     for (auto& parts : end.parts) std::ranges::sort(parts, {}, &detail::Part::order);
     return end;
   }
 
-  /// Of each message to this rank itself: its own elements are like the ghosts, as channels find of others.
+  /// Compares the ends of each message to this rank itself, like channels do with those of other ranks.
   void check_own(const std::vector<Message>& messages, const Block<D>& block, const std::tuple<Views...>& views) const {
-    for (const Message& message : messages) {
-      if (message.peer != rank_) continue;
-      for (const Offset<D>& offset : message.offsets) {
-        const auto said = [&](Side side) {
-          const End end = end_of({{rank_, {offset}}}, block, views, side);
-          return end.contents.empty() ? std::string("nothing") : end.contents.front();
-        };
-        if (said(Side::own) != said(Side::ghosts))
-          throw Error(Code::mismatch, rank_, rank_, 0, 0,
-                      "a rank that is its own neighbour has \"" + said(Side::own) + "\" for ghosts of \"" +
-                          said(Side::ghosts) + "\" (direction/View:type[extents])");
-      }
-    }
-  }
-
-  /// What `pack` copies from one place of a View to another: what this rank would send to itself.
-  void add_mirrors(const Block<D>& block, const std::tuple<Views...>& views, Side from) {
-    for (const Offset<D>& offset : block.stencil) {
-      if (block.grid.neighbour(block.rank, offset) != block.rank) continue;
-      Index number = 0;
-      const auto add = [&](const auto& view) {
-        const auto place = static_cast<std::size_t>(number);
-        const auto own =
-            detail::box_of(view, detail::range_of(block, view, place, detail::opposite<D>(offset), Side::own));
-        const auto ghosts = detail::box_of(view, detail::range_of(block, view, place, offset, Side::ghosts));
-        const auto& source = from == Side::own ? own : ghosts;
-        const Index distance = (from == Side::own ? ghosts : own).data - source.data;
-        out_.pieces.push_back({source, detail::kMirror, distance, number++});
+    const auto own = std::ranges::find(messages, rank_, &Message::peer);
+    if (own == messages.end()) return;
+    for (const Offset<D>& offset : own->offsets) {
+      const auto contents = [&](Side side) {
+        const End end = end_of({{.peer = rank_, .offsets = {offset}}}, block, views, side);
+        return end.messages.empty() ? std::string("nothing") : end.messages.front().contents;
       };
-      std::apply([&](const auto&... view) { (add(view), ...); }, views);
+      if (contents(Side::own) != contents(Side::ghosts))
+        throw Error(Code::mismatch, rank_, rank_, 0, 0,
+                    "a rank that is its own neighbour has \"" + contents(Side::own) + "\" for ghosts of \"" +
+                        contents(Side::ghosts) + "\" (direction/View:type[extents])");
     }
   }
 
-  /// Where the messages of an end are packed. One of this rank to itself is unpacked where it was packed: `out` has it.
-  void allocate(Context& context, const Exec& exec, End& end, const End* out) const {
-    const std::vector<const detail::Piece*> gapless = gapless_pieces(end);
-    const auto of_its_own = [&](std::size_t m) {
-      return gapless[m] != nullptr || (out != nullptr && end.messages[m].peer == rank_);
+  /// Lists what `pack` copies from one place of a View to another: the pieces of the messages of this rank to itself,
+  /// which both ends have in the same order.
+  void add_mirrors(const End& source, const End& target) {
+    for (std::size_t p = 0; p < source.pieces.size(); ++p) {
+      const detail::Piece& one = source.pieces[p];
+      out_.pieces.push_back({one.box, detail::kMirror, target.pieces[p].box.data - one.box.data, one.view});
+    }
+  }
+
+  /// Gives each message of an end its slots: in the View itself, or `own` for that of this rank to itself, which is
+  /// unpacked where it was packed, or else in memory of the end.
+  void allocate(Context& context, const Exec& exec, End& end, const Slice& own) const {
+    const auto is_own = [&](const Message& one) { return one.peer == rank_ && own.data() != nullptr; };
+    const auto aligned = [&](const Message& one) {
+      const bool elsewhere = one.in_place != nullptr || is_own(one);
+      return elsewhere ? 0 : detail::round_up(one.bytes * depth_, detail::kSlotAligned);
     };
-    const auto bytes = [&](std::size_t m) { return detail::round_up(end.bytes[m] * depth_, detail::kSlotAligned); };
     Index all = 0;
-    for (std::size_t m = 0; m < end.messages.size(); ++m) all += of_its_own(m) ? 0 : bytes(m);
+    for (const Message& one : end.messages) all += aligned(one);
     if (all != 0)
       end.memory = context.allocate(static_cast<std::size_t>(all), detail::kSpaceOf<Exec>, detail::device_of(exec));
     Index at = 0;
-    for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      const auto size = static_cast<std::size_t>(end.bytes[m] * depth_);
-      if (gapless[m] != nullptr) {
-        end.slices.push_back(context.region(gapless[m]->box.data, size).all());
-      } else if (of_its_own(m)) {
-        end.slices.push_back(out->slices[place_of(*out, rank_)]);
-      } else {
-        end.slices.push_back(end.memory.slice(static_cast<std::size_t>(at), size));
-        at += bytes(m);
-      }
-      for (Index slot = 0; slot < depth_; ++slot) end.slots.push_back({end.slices.back().data() + slot * end.bytes[m]});
+    for (Message& one : end.messages) {
+      const auto size = static_cast<std::size_t>(one.bytes * depth_);
+      one.slots = one.in_place != nullptr ? context.region(one.in_place, size).all()
+                  : is_own(one)           ? own
+                                          : end.memory.slice(static_cast<std::size_t>(at), size);
+      at += aligned(one);
+      for (Index slot = 0; slot < depth_; ++slot) end.slots.push_back({one.slots.data() + slot * one.bytes});
     }
-    end.in_place = std::ranges::count_if(gapless, [](const auto* piece) { return piece != nullptr; });
     std::erase_if(end.pieces, [&](const detail::Piece& piece) {
-      return piece.message != detail::kMirror && gapless[static_cast<std::size_t>(piece.message)] != nullptr;
+      return piece.message != detail::kMirror &&
+             end.messages[static_cast<std::size_t>(piece.message)].in_place != nullptr;
     });
   }
 
-  static std::size_t place_of(const End& end, Rank peer) {
-    return static_cast<std::size_t>(std::ranges::find(end.messages, peer, &Message::peer) - end.messages.begin());
+  static Index in_place_of(const End& end) {
+    return std::ranges::count_if(end.messages, [](const Message& one) { return one.in_place != nullptr; });
   }
-
-  /// Of each message the one piece that it is and that needs no packing, or null.
-  std::vector<const detail::Piece*> gapless_pieces(const End& end) const {
-    std::vector<const detail::Piece*> found(end.messages.size(), nullptr);
-    if (gapless_ == Gapless::packed) return found;
-    std::vector<int> pieces(end.messages.size(), 0);
-    for (const detail::Piece& piece : end.pieces) {
-      if (piece.message == detail::kMirror) continue;
-      const auto m = static_cast<std::size_t>(piece.message);
-      const bool may = ++pieces[m] == 1 && piece.box.contiguous() && end.messages[m].peer != rank_;
-      found[m] = may ? &piece : nullptr;
-    }
-    return found;
-  }
-
   template <class F>
   void for_each(const End& end, F f) const {
-    for (std::size_t m = 0; m < end.messages.size(); ++m) {
-      if (end.messages[m].peer != rank_) f(end.messages[m].peer, end.slices[m], end.contents[m]);
+    for (const Message& one : end.messages) {
+      if (one.peer != rank_) f(one.peer, one.slots, one.contents);
     }
   }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Queue: an execution space instance as the stream that kernels and channels share.
 #pragma once
 
-#include <sluice/memory.hpp>
+#include <sluice/error.hpp>
 #include <sluice/stream.hpp>
+#include <sluice/types.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -15,21 +17,20 @@ namespace sluice::kokkos {
 
 namespace detail {
 
+/// True if an execution space runs patterns on the host, and each has run when its launch returns.
 template <class Exec>
 inline constexpr bool kOnHost = std::is_same_v<typename Exec::memory_space, Kokkos::HostSpace>;
 #ifdef KOKKOS_ENABLE_HPX
-/// Its patterns have not ended when they return.
 template <>
 inline constexpr bool kOnHost<Kokkos::Experimental::HPX> = false;
 #endif
 
-/// Kokkos' Threads let no thread but the one that has started Kokkos launch a pattern.
-#ifdef KOKKOS_ENABLE_THREADS
-template <class Exec>
-inline constexpr bool kOnAnyThread = !std::is_same_v<Exec, Kokkos::Threads>;
-#else
+/// False for Kokkos' Threads: only the thread that initialised Kokkos may launch their patterns.
 template <class Exec>
 inline constexpr bool kOnAnyThread = true;
+#ifdef KOKKOS_ENABLE_THREADS
+template <>
+inline constexpr bool kOnAnyThread<Kokkos::Threads> = false;
 #endif
 
 #ifdef KOKKOS_ENABLE_CUDA
@@ -44,11 +45,11 @@ Stream stream_of(const Exec&) {
   return Stream::program_order();
 }
 
-/// Memory of ours that its kernels reach.
+/// Sluice's memory that kernels of this execution space access.
 template <class Exec>
 inline constexpr Space kSpaceOf = kOnHost<Exec> ? Space::host : Space::device;
 
-/// The GPU of an instance; -1: none.
+/// The GPU of an instance, or -1 on the host.
 template <class Exec>
 int device_of(const Exec& exec) {
 #ifdef KOKKOS_ENABLE_CUDA
@@ -63,9 +64,9 @@ int device_of(const Exec& exec) {
 
 }  // namespace detail
 
-/// A range of 64-bit indices on an instance, for kernels of up to 4 KiB that the host never waits for. With other
-/// policies Kokkos keeps a kernel of more than 512 bytes in a place that a GPU has once: its launch waits until the
-/// last such kernel of the process has run.
+/// A range of 64-bit indices on an instance, for kernels of up to 4 KiB whose launch never blocks the host. With other
+/// policies Kokkos copies a kernel of more than 512 bytes into a buffer that each GPU has once: the launch blocks until
+/// the last such kernel of the process has run.
 template <class Exec>
 using LightPolicy = decltype(Kokkos::Experimental::require(
     std::declval<const Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>&>(),
@@ -73,13 +74,13 @@ using LightPolicy = decltype(Kokkos::Experimental::require(
 
 namespace detail {
 
-/// Kokkos::parallel_for over [0, count) on that instance.
+/// Kokkos::parallel_for over [0, count) on an instance.
 template <class Exec, class Functor>
 void launch(const Exec& exec, const std::string& label, std::int64_t count, const Functor& functor) {
   Kokkos::parallel_for(label, LightPolicy<Exec>(exec, 0, count), functor);
 }
 
-/// A region for Kokkos' tools. Without a tool the name is never made a string.
+/// A region for Kokkos' tools, like Kokkos::Profiling::ScopedRegion. Without a tool it makes no string of the name.
 class ToolRegion {
  public:
   explicit ToolRegion(const char* name) : told_(Kokkos::Tools::profileLibraryLoaded()) {
@@ -95,26 +96,30 @@ class ToolRegion {
   bool told_;
 };
 
-/// On the host a plain loop moves up to this many bytes: 0.2 us on a Xeon, where starting a pattern of OpenMP takes 0.5
-/// us with one thread and 1.2 us with two.
+/// On the host a plain loop moves up to this many bytes: the loop takes 0.2 us on a Xeon, where starting a pattern of
+/// OpenMP takes 0.5 us with one thread and 1.2 us with two.
 inline constexpr std::int64_t kFewBytes = 8192;
 
 }  // namespace detail
 
-/// Where kernels and channels meet in order: an execution space instance, as the stream that it is. A space of the host
-/// runs in program order, or on a HostStream, in whose thread its patterns then run. A handle: copies are cheap. The
-/// instance is shared, the host stream must outlive it.
+/// An execution space instance as a stream, on which kernels and channels run in order. On a GPU the stream is the
+/// instance's own. A space of the host runs in program order, or on a HostStream, whose thread then runs the patterns.
+///
+/// A handle: copies are cheap and share the instance. A HostStream must outlive its queues. Any thread may enqueue that
+/// may launch kernels on the instance.
 template <class Exec>
 class Queue {
   static_assert(Kokkos::is_execution_space_v<Exec>, "a Queue is made from an instance of an execution space of Kokkos");
 
  public:
   using execution_space = Exec;
-  /// Whether its kernels can run in the thread of a HostStream.
+  /// True if the thread of a HostStream can run kernels of this space.
   static constexpr bool kTakesHostStreams = detail::kOnHost<Exec> && detail::kOnAnyThread<Exec>;
 
+  /// The instance's own stream on a GPU; on the host, program order.
   Queue(const Exec& exec)  // NOLINT(google-explicit-constructor): an instance is a queue
       : exec_(exec), stream_(detail::stream_of(exec)) {}
+  /// The host stream, whose thread runs the patterns of `exec`, a space of the host.
   Queue(const Exec& exec, HostStream& stream) : exec_(exec), stream_(Stream::host(stream)), host_(&stream) {
     static_assert(detail::kOnHost<Exec>, "an execution space of a GPU has a stream of its own: no HostStream");
     static_assert(detail::kOnAnyThread<Exec>, "Kokkos' Threads cannot run on the thread of a HostStream");
@@ -122,16 +127,18 @@ class Queue {
 
   const Exec& exec() const noexcept { return exec_; }
   Stream stream() const noexcept { return stream_; }
+  /// True if both are the same instance on the same stream.
   bool operator==(const Queue& other) const { return exec_ == other.exec_ && stream_ == other.stream_; }
 
-  /// Blocks the host until all that was enqueued before has run. @throws on a host stream as HostStream::synchronize
+  /// Blocks the host until everything enqueued before has run. `label`: of the fence in Kokkos' tools.
+  /// @throws on a host stream as HostStream::synchronize
   void fence(const std::string& label) const {
     if (host_ != nullptr) return host_->synchronize();
     exec_.fence(label);
   }
 
-  /// Runs `work` of the host, which may launch kernels on `exec()`, after all that was enqueued before: on a host
-  /// stream in its thread, else at once.
+  /// Runs `work()` on the host, which may launch kernels on `exec()`: on a host stream the stream's thread runs it
+  /// after everything enqueued before; else the calling thread runs it before this returns.
   template <class F>
   void run(F work) const {
     if (host_ != nullptr) {
@@ -141,17 +148,16 @@ class Queue {
     }
   }
 
-  /// Kokkos::parallel_for over [0, count), in this order. No fence: patterns of host spaces have ended when they
-  /// return.
-  /// Copies of `kept` stay until the host has launched it.
+  /// Enqueues Kokkos::parallel_for over [0, count), without a fence; does nothing for a count of 0. In program order
+  /// the pattern has run at return. Copies of `kept` live until the host has launched the pattern.
   template <class Functor, class... Kept>
   void parallel_for(const std::string& label, std::int64_t count, const Functor& functor, const Kept&... kept) const {
     if (count == 0) return;
     if (host_ == nullptr) return detail::launch(exec_, label, count, functor);
     host_->run([exec = exec_, label, count, functor, kept...] { detail::launch(exec, label, count, functor); });
   }
-  /// Like parallel_for, for a kernel that moves `bytes` bytes in all. On the host a plain loop moves up to `kFewBytes`,
-  /// unless a tool of Kokkos is loaded, which shows patterns only.
+  /// Like parallel_for, for a kernel that moves `bytes` bytes in total. On the host a plain loop replaces the pattern
+  /// up to `kFewBytes`, unless a tool of Kokkos is loaded, which shows patterns only.
   template <class Functor, class... Kept>
   void move(const char* label, std::int64_t count, std::int64_t bytes, const Functor& functor,
             const Kept&... kept) const {
@@ -173,5 +179,25 @@ class Queue {
   Stream stream_;
   HostStream* host_ = nullptr;
 };
+
+namespace detail {
+
+inline bool in_program_order(const Stream& stream) noexcept { return stream.kind() == Stream::Kind::program_order; }
+inline bool on_host_stream(const Stream& stream) noexcept { return stream.kind() == Stream::Kind::host; }
+
+/// Replaces the queue of an object of the program's, "the `kind` 'name'". Blocks the host until the old queue has run
+/// everything.
+/// @throws Error{Code::misuse} for a queue of another GPU, or of another kind of stream
+template <class Exec>
+void replace(Queue<Exec>& old, const Queue<Exec>& queue, Rank rank, const char* kind, const std::string& name) {
+  if (queue == old) return;
+  if (queue.stream().kind() != old.stream().kind() || device_of(queue.exec()) != device_of(old.exec()))
+    throw Error(Code::misuse, rank, -1, 0, 0,
+                std::string("the ") + kind + " '" + name + "' was made for another GPU, or kind of stream");
+  old.fence(std::string("sluice: ") + kind + " goes to another instance");
+  old = queue;
+}
+
+}  // namespace detail
 
 }  // namespace sluice::kokkos

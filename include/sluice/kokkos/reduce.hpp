@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way back of a halo: what ghosts have is combined into the elements that they mirror.
+// The way back of a halo: the values of ghosts are combined into the elements that they mirror.
 #pragma once
 
 #include <sluice/kokkos/moves.hpp>
@@ -7,9 +7,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -47,7 +45,7 @@ struct Replace {
 
 namespace detail {
 
-/// What of a message is for a View: the elements of `range`, packed from `at` on in the order of memory.
+/// The elements of a View in a message: `range`, packed from `at` on in the order of memory.
 struct Part {
   Range range;
   Index message = 0;
@@ -60,13 +58,6 @@ struct Overlap {
   Range range;
   std::vector<std::size_t> parts;
 };
-
-inline bool is_empty(const Range& range, int rank) {
-  for (int k = 0; k < rank; ++k) {
-    if (range.begin[k] >= range.end[k]) return true;
-  }
-  return false;
-}
 
 inline Range common_of(Range range, const Range& other, int rank) {
   for (int k = 0; k < rank; ++k) {
@@ -163,20 +154,12 @@ struct Patch {
 /// neither in the View nor in any message.
 template <class View>
 Patch patch_of(const View& view, const Overlap& overlap, const std::vector<Part>& parts, std::vector<Source>& sources) {
-  std::array<int, kMostRanks> by_stride{};
-  const auto rank = static_cast<int>(View::rank());
-  std::iota(by_stride.begin(), by_stride.begin() + rank, 0);
-  std::stable_sort(by_stride.begin(), by_stride.begin() + rank,
-                   [&](int a, int b) { return view.stride(a) < view.stride(b); });
   Patch patch;
   std::vector<Source> mine;
   for (const std::size_t p : overlap.parts) mine.push_back({parts[p].message, parts[p].at, {}});
   std::vector<Index> packed(mine.size(), 1);  // the distance along the next dimension
   int kept = 0;
-  for (int i = 0; i < rank; ++i) {
-    const int k = by_stride[static_cast<std::size_t>(i)];
-    const auto stride = static_cast<Index>(view.stride(k));
-    const Index extent = overlap.range.end[k] - overlap.range.begin[k];
+  for (const auto& [k, extent, stride] : by_stride(view, overlap.range)) {
     patch.offset += overlap.range.begin[k] * stride;
     bool joins = kept > 0 && stride == patch.strides[kept - 1] * patch.extents[kept - 1];
     for (std::size_t s = 0; s < mine.size(); ++s)
@@ -254,7 +237,7 @@ struct Combine {
   }
 };
 
-/// What a View takes from the messages that come back.
+/// The kernels that combine received ghosts into one View.
 template <class Exec, class View>
 class Combines {
   using Value = typename View::value_type;
@@ -275,7 +258,7 @@ class Combines {
     sources_ = table_of(exec, sources);
   }
 
-  /// Launches the kernel with nothing to do: what that is for, Moves says.
+  /// Launches the kernel with nothing to do: see load_kernels.
   template <class Operation>
   static void load(const Exec& exec, Operation operation) {
     launch(exec, "sluice: load", 1, Combine<Exec, Value, Operation>{.operation = operation});

@@ -18,8 +18,8 @@
 namespace sluice::kokkos::detail {
 
 /// The messages that an object has not moved yet.
-/// enqueueable: puts to one peer, which can be enqueued, but make a GPU's stream wait for credit.
-/// blocked: some that cannot be moved or enqueued yet.
+/// enqueueable: only puts to one peer, which can be enqueued, but make a GPU's stream wait for credit.
+/// blocked: includes messages that cannot be moved or enqueued yet.
 enum class Unmoved : std::uint8_t { nothing, enqueueable, blocked };
 
 /// The turns of one object: each moves what the object has posted, without blocking. A call of one object takes its own
@@ -34,8 +34,8 @@ class Turns {
   Turns& operator=(const Turns&) = delete;
   ~Turns() { leave(); }
 
-  /// Called first by each call of the object: from now on the calling thread takes the turns. `stream`: what is moved
-  /// is enqueued there.
+  /// Called first by each call of the object: from now on the calling thread takes the turns. `stream`: the one that
+  /// the object enqueues on.
   void enlist(const Stream& stream) {
     if (thread_ == nullptr || thread_->id != &id_of_thread) {
       leave();
@@ -47,9 +47,9 @@ class Turns {
     }
     stream_ = stream;
   }
-  /// Takes turns. Returns true if a wait of this object would hold up nothing: in program order it holds up all that is
-  /// left, on a stream what is left to be enqueued there. A stream waits for credit only for the one thing that is left
-  /// there: so no put comes behind the credit of another peer that it was sent before.
+  /// Takes turns. Returns true if a wait of this object would delay no message: in program order a wait delays all that
+  /// are left, on a stream those left to be enqueued there. A stream waits for credit only if a single object has
+  /// messages left there: so no put waits for the credit of a later put to another peer.
   bool take() const {
     if (thread_ != nullptr && thread_->taking) return turn(false) == Unmoved::nothing;
     if (thread_ == nullptr || thread_->count.load(std::memory_order_relaxed) == 1) {
@@ -64,7 +64,8 @@ class Turns {
   }
 
  private:
-  /// A thread's objects. It alone appends and reads; other threads remove what they go on to use, or end.
+  /// The objects that a thread was the last to use. Only that thread appends and reads; other threads remove objects
+  /// that they use next, or destroy.
   struct Thread {
     explicit Thread(const char* of) : id(of) {}
     void changed() {
@@ -80,7 +81,7 @@ class Turns {
     bool taking = false;
   };
   static constinit inline thread_local char id_of_thread = 0;  // its address
-  /// Not thread_local: objects may be used when those of the thread have ended.
+  /// Not thread_local: objects may be used when the thread_local ones of the thread are destroyed.
   static std::shared_ptr<Thread> this_thread() {
     static std::mutex& mutex = *new std::mutex;
     static auto& threads = *new std::map<const char*, std::weak_ptr<Thread>>;

@@ -25,11 +25,11 @@
 
 namespace sluice::kokkos_comm {
 
-/// An operation that a Request refers to.
+/// The messages that a Request refers to.
 class Pending {
  public:
   virtual ~Pending() = default;
-  /// Returns true if `wait` would now return, or throw, without blocking.
+  /// Makes progress. Returns true if `wait` would now return, or throw, without blocking.
   virtual bool test() = 0;
   virtual void wait() = 0;
   virtual Context& context() = 0;
@@ -48,13 +48,15 @@ struct CommSpace {
 
 namespace detail {
 
-/// The messages of a communicator, by the kind of execution space: its duplicates have their own.
+/// The messages of a communicator, by the kind of execution space. Duplicates of a communicator have their own.
 struct CommMessages {
+  static constexpr bool kForDuplicates = false;
+
   std::string name;
   std::map<std::type_index, std::shared_ptr<void>> by_space;
 };
 
-/// The messages of all communicators of the same ranks. Its end, which is that of Kokkos, closes them.
+/// The messages of all communicators of the same ranks. The destructor closes them, when Kokkos is finalised.
 struct AllMessages {
   AllMessages() = default;
   AllMessages(const AllMessages&) = delete;
@@ -101,16 +103,8 @@ class Moving final : public Pending {
   One first_, second_;
 };
 
-}  // namespace detail
-}  // namespace sluice::kokkos_comm
-
-template <>
-inline constexpr bool sluice::kokkos::detail::kForDuplicates<sluice::kokkos_comm::detail::CommMessages> = false;
-
-namespace sluice::kokkos_comm::detail {
-
-/// All communicators of this handle and this kind of space share them. Collective where nothing was made with the
-/// handle before.
+/// Returns the messages that all communicators of this handle and this kind of space share. Collective for a handle
+/// that nothing was made with before.
 template <class Exec>
 std::shared_ptr<kokkos::Messages<Exec>> messages_of(MPI_Comm handle, const kokkos::Queue<Exec>& queue) {
   using Messages = kokkos::Messages<Exec>;
@@ -130,13 +124,15 @@ std::shared_ptr<kokkos::Messages<Exec>> messages_of(MPI_Comm handle, const kokko
   return std::static_pointer_cast<Messages>(one);
 }
 
-}  // namespace sluice::kokkos_comm::detail
+}  // namespace detail
+}  // namespace sluice::kokkos_comm
 
 template <>
 struct KokkosComm::Impl::is_communication_space<sluice::kokkos_comm::CommSpace> : std::true_type {};
 
-/// Ranks and an instance, or Queue. Those of one handle are one for messages, as in MPI: what one sends another
-/// receives, if their instances are of one kind. @see sluice::kokkos::Messages
+/// Ranks and an instance of an execution space, or a Queue. Communicators of one MPI handle share messages, as in MPI:
+/// what one sends another receives, if their instances are of one kind. Movable, not copyable; one thread at a time
+/// uses the communicators of a handle. @see sluice::kokkos::Messages
 template <KokkosComm::KokkosExecutionSpace Exec>
 class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   using Messages = sluice::kokkos::Messages<Exec>;
@@ -149,40 +145,32 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   using size_type = communication_space::size_type;
   using rank_type = communication_space::rank_type;
 
-  /// Wraps MPI's communicator, which must outlive this. Collective with the first one of its ranks.
+  /// Wraps MPI's communicator, which must outlive this object. Collective with the first one of its ranks.
   /// @throws sluice::Error as sluice::mpi::context
   [[nodiscard]] static Communicator from_raw(communicator_type comm, const Exec& exec = {}) {
     return Communicator(comm, Queue(exec), false);
   }
-  /// Of one that it makes, and frees. Collective. @return nothing for MPI_UNDEFINED as `color`
+  /// Makes MPI's communicator with MPI_Comm_split or MPI_Comm_dup; the result owns and frees it. Collective. Returns
+  /// nothing for MPI_UNDEFINED as `color`.
+  /// @throws sluice::Error as sluice::mpi::context
   [[nodiscard]] static std::optional<Communicator> split_from_raw(communicator_type comm, int color, int key,
                                                                   const Exec& exec = {}) {
-    communicator_type made = MPI_COMM_NULL;
-    MPI_Comm_split(comm, color, key, &made);
-    return owned(made, Queue(exec));
+    return owned(Queue(exec), MPI_Comm_split, comm, color, key);
   }
   [[nodiscard]] static std::optional<Communicator> duplicate_from_raw(communicator_type comm, const Exec& exec = {}) {
-    communicator_type made = MPI_COMM_NULL;
-    MPI_Comm_dup(comm, &made);
-    return owned(made, Queue(exec));
+    return owned(Queue(exec), MPI_Comm_dup, comm);
   }
-  /// @throws sluice::Error with Code::misuse without MPI
+  /// Like the functions above, with this object's communicator and instance.
+  /// @throws sluice::Error with Code::misuse without MPI; otherwise as sluice::mpi::context
   [[nodiscard]] std::optional<Communicator> split(int color, int key) {
-    check_mpi();
-    communicator_type made = MPI_COMM_NULL;
-    MPI_Comm_split(comm_, color, key, &made);
-    return owned(made, queue_);
+    return owned(queue_, MPI_Comm_split, mpi(), color, key);
   }
-  [[nodiscard]] std::optional<Communicator> duplicate() {
-    check_mpi();
-    communicator_type made = MPI_COMM_NULL;
-    MPI_Comm_dup(comm_, &made);
-    return owned(made, queue_);
-  }
+  [[nodiscard]] std::optional<Communicator> duplicate() { return owned(queue_, MPI_Comm_dup, mpi()); }
 
-  /// Without MPI, on a Queue, of a host stream for example.
-  /// @param name  those of one context that are there at once differ in it
+  /// Without MPI, on a Queue, of a host stream for example. Opens no channel.
+  /// @param name  communicators of one context that exist at the same time have different names
   /// @param depth  by how many messages a sender may be ahead of each peer
+  /// @throws sluice::Error with Code::bad_argument for a depth below 1
   [[nodiscard]] static Communicator from_context(const Queue& queue, sluice::Context context,
                                                  const std::string& name = "kokkos_comm", int depth = 4) {
     return Communicator(queue, std::make_shared<Messages>(context, queue, name, depth, Messages::Unpacks::early));
@@ -190,9 +178,7 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
 
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  Communicator(Communicator&& other) noexcept
-      : comm_(std::exchange(other.comm_, MPI_COMM_NULL)), owned_(std::exchange(other.owned_, false)),
-        queue_(other.queue_), messages_(std::move(other.messages_)) {}
+  Communicator(Communicator&& other) noexcept : queue_(other.queue_) { *this = std::move(other); }
   Communicator& operator=(Communicator&& other) noexcept {
     std::swap(comm_, other.comm_);
     std::swap(owned_, other.owned_);
@@ -206,31 +192,35 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   }
 
   const Exec& exec() const noexcept { return queue_.exec(); }
-  /// MPI_COMM_NULL: without MPI.
+  /// MPI_COMM_NULL without MPI.
   const communicator_type& comm() const noexcept { return comm_; }
   communicator_type& comm() noexcept { return comm_; }
   size_type size() const noexcept { return messages_->context().size(); }
   rank_type rank() const noexcept { return messages_->context().rank(); }
 
-  /// What sends and receives, on this instance.
+  /// The messages of this communicator, moved to this object's instance: see Messages::go_to.
   const std::shared_ptr<Messages>& messages() {
     messages_->go_to(queue_);
     return messages_;
   }
 
  private:
-  void check_mpi() const {
+  communicator_type mpi() const {
     if (comm_ == MPI_COMM_NULL)
       throw sluice::Error(sluice::Code::misuse, rank(), -1, 0, 0, "a Communicator without MPI is not split");
+    return comm_;
   }
   Communicator(communicator_type comm, const Queue& queue, bool owned)
       : comm_(comm), owned_(owned), queue_(queue),
         messages_(sluice::kokkos_comm::detail::messages_of<Exec>(comm, queue)) {}
   Communicator(const Queue& queue, std::shared_ptr<Messages> messages)
       : queue_(queue), messages_(std::move(messages)) {}
-  static std::optional<Communicator> owned(communicator_type comm, const Queue& queue) {
-    if (comm == MPI_COMM_NULL) return std::nullopt;
-    return Communicator(comm, queue, true);
+  template <class Make, class... Arguments>
+  static std::optional<Communicator> owned(const Queue& queue, Make make, communicator_type comm, Arguments... more) {
+    communicator_type made = MPI_COMM_NULL;
+    make(comm, more..., &made);
+    if (made == MPI_COMM_NULL) return std::nullopt;
+    return Communicator(made, queue, true);
   }
 
   communicator_type comm_ = MPI_COMM_NULL;
@@ -239,7 +229,8 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   std::shared_ptr<Messages> messages_;
 };
 
-/// What is under way. It keeps its Views. Destroying one that is not over does not wait for it.
+/// One or two messages. Keeps its Views until the messages complete. The destructor does not wait. Movable, not
+/// copyable.
 template <>
 class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
  public:
@@ -258,16 +249,17 @@ class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
   request_type* request_ptr() noexcept { return &request_; }
   const request_type* request_ptr() const noexcept { return &request_; }
 
-  /// Called once when `wait` or `test` finds it over, on the host: on a GPU that is before the instance has come there.
+  /// `wait`, or the `test` that returns true, calls `call` once on the host. On a GPU the instance may not have moved
+  /// the messages yet.
   void add_callback(std::function<void()>&& call) { callbacks_.push_back(std::move(call)); }
   template <KokkosView View>
   void extend_view_lifetime(const View& view) {
     add_callback([view] {});
   }
 
-  /// Later work on the instance may overwrite what was sent, or finds what was received: in program order it has
-  /// happened then; on a GPU's stream the host does not wait for that.
-  /// @throws what the messages have failed of: see sluice::kokkos::Messages
+  /// When this returns, later work on the instance may overwrite what was sent, or reads what was received: in program
+  /// order that has happened; on a GPU's stream the host does not wait for it.
+  /// @throws sluice::Error like sluice::kokkos::Messages::wait
   void wait() {
     if (request_) request_->wait();
     complete();
@@ -291,6 +283,7 @@ class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
 
 namespace KokkosComm {
 
+/// @see Request::wait, Request::test
 inline void wait(Request<sluice::kokkos_comm::CommSpace>& request) { request.wait(); }
 inline void wait(Request<sluice::kokkos_comm::CommSpace>&& request) { request.wait(); }
 inline bool test(Request<sluice::kokkos_comm::CommSpace>& request) { return request.test(); }
@@ -308,9 +301,9 @@ inline void wait_all(std::span<Request<sluice::kokkos_comm::CommSpace>> requests
   if (first) std::rethrow_exception(first);
 }
 
-/// Blocks the host until a request has completed. @return its place; nothing if all are empty. On a stream a receive
-/// completes when its wait is enqueued, which may be before the message lands.
-/// @throws sluice::Error with Code::timeout after SLUICE_TIMEOUT, which changes nothing
+/// Blocks the host until a request has completed, and returns its index; nothing if all are empty. On a stream a
+/// receive completes when its wait is enqueued, which may be before the message lands.
+/// @throws sluice::Error with Code::timeout after SLUICE_TIMEOUT, which changes nothing; like Request::wait
 inline std::optional<int> wait_any(std::span<Request<sluice::kokkos_comm::CommSpace>> requests) {
   using Clock = std::chrono::steady_clock;
   for (const auto begin = Clock::now();; std::this_thread::yield()) {
@@ -363,30 +356,17 @@ struct Exchange<sluice::kokkos_comm::CommSpace, Exec, SendView, RecvView> {
 }  // namespace Impl
 }  // namespace KokkosComm
 
-/// On the default instance of the default execution space, as KokkosComm's; elsewhere: sluice::kokkos_comm::Channel.
+/// A sluice::kokkos_comm::Channel on the default instance of the default execution space, which is the one that
+/// KokkosComm's own Channel uses.
 template <>
-class KokkosComm::Channel<sluice::kokkos_comm::CommSpace> {
-  using Space = sluice::kokkos_comm::CommSpace;
-  using Exec = Kokkos::DefaultExecutionSpace;
+class KokkosComm::Channel<sluice::kokkos_comm::CommSpace>
+    : public sluice::kokkos_comm::Channel<Kokkos::DefaultExecutionSpace> {
+  using Ends = Communicator<sluice::kokkos_comm::CommSpace, Kokkos::DefaultExecutionSpace>;
 
  public:
-  /// @param tag  those of one communicator that are there at once differ in it
-  explicit Channel(int dst, int src, int tag, MPI_Comm comm) {
-    auto ends = Communicator<Space, Exec>::from_raw(comm);
-    channel_ = std::make_unique<sluice::kokkos_comm::Channel<Exec>>(ends, dst, src, tag);
-  }
-  template <KokkosView View>
-  void sendinit(const View& view) {
-    channel_->sendinit(view);
-  }
-  template <MutKokkosView View>
-  void recvinit(const View& view) {
-    channel_->recvinit(view);
-  }
-  /// @see sluice::kokkos_comm::Channel
-  void start() { channel_->start(); }
-  void wait() { channel_->wait(); }
-
- private:
-  std::unique_ptr<sluice::kokkos_comm::Channel<Exec>> channel_;
+  /// Collective with the first use of the communicator's ranks.
+  /// @param tag  Channels of one communicator that exist at the same time have different tags
+  /// @throws sluice::Error as sluice::mpi::context
+  explicit Channel(int dst, int src, int tag, MPI_Comm comm)
+      : sluice::kokkos_comm::Channel<Kokkos::DefaultExecutionSpace>(Ends::from_raw(comm), dst, src, tag) {}
 };

@@ -24,7 +24,8 @@ struct CommSpace {};
 template <>
 struct KokkosComm::Impl::is_communication_space<sluice::kokkos_comm::CommSpace> : std::true_type {};
 
-/// A context and an instance, or Queue. Copies share what is under way. @see sluice::kokkos::Messages
+/// A context and an instance of an execution space, or a Queue. Copies share their messages and barriers. One thread at
+/// a time uses a handle and its copies. @see sluice::kokkos::Messages
 template <KokkosComm::KokkosExecutionSpace Exec>
 class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
  public:
@@ -32,14 +33,14 @@ class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
   using transport_type = sluice::kokkos_comm::CommSpace;
   using size_type = int;
 
-  /// @param name  those of one context that are there at once differ in it
+  /// Opens no channel. An instance converts to a Queue.
+  /// @param name  handles of one context that exist at the same time have different names, or are copies of one
   /// @param depth  by how many messages a sender may be ahead of each peer
+  /// @throws sluice::Error with Code::bad_argument for a depth below 1
   Handle(const sluice::kokkos::Queue<Exec>& queue, sluice::Context context, const std::string& name = "kokkos_comm",
          int depth = 4)
       : messages_(std::make_shared<Messages>(context, queue, name, depth, Messages::Unpacks::early)),
         barriers_(std::make_shared<Barriers>(context, queue, name + ", barrier", depth)) {}
-  Handle(const Exec& exec, sluice::Context context, const std::string& name = "kokkos_comm", int depth = 4)
-      : Handle(sluice::kokkos::Queue<Exec>(exec), std::move(context), name, depth) {}
 
   const Exec& space() const { return messages_->queue().exec(); }
   size_type size() const { return messages_->context().size(); }
@@ -55,7 +56,7 @@ class KokkosComm::Handle<Exec, sluice::kokkos_comm::CommSpace> {
   std::shared_ptr<Barriers> barriers_;
 };
 
-/// What is under way. Keeps its View until it has been waited for.
+/// One or two messages. Keeps its Views until the messages complete. Copies refer to the same messages.
 template <>
 class KokkosComm::Req<sluice::kokkos_comm::CommSpace> {
  public:
@@ -66,6 +67,7 @@ class KokkosComm::Req<sluice::kokkos_comm::CommSpace> {
       typename sluice::kokkos::Messages<Exec>::Request request)
       : wait_([messages = std::move(messages), request = std::move(request)] { messages->wait(request); }) {}
 
+  /// Does what Messages::wait does; nothing if empty. @throws like it
   void wait() const {
     if (wait_) wait_();
   }
@@ -92,9 +94,9 @@ struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
   }
 };
 
-/// Enqueued: later work on the instance runs when all ranks have come here. One that ran into the connect timeout, or
-/// found no memory for its channels, is tried again by the next one of this handle, or of its copies; after a channel's
-/// failure each of those throws it again.
+/// Enqueues a barrier: later work on the instance runs once all ranks have entered it. If a barrier fails with the
+/// connect timeout, or finds no memory for its channels, the next one of this handle or of its copies continues it. If
+/// a channel fails, each later barrier throws that failure.
 template <KokkosExecutionSpace Exec>
 struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
   explicit Barrier(Handle<Exec, sluice::kokkos_comm::CommSpace>&& handle) { handle.barriers()->pass(); }
@@ -102,9 +104,10 @@ struct Barrier<Exec, sluice::kokkos_comm::CommSpace> {
 
 }  // namespace Impl
 
-/// Later work on the handle's instance may overwrite what was sent, or finds what was received: on a GPU's stream the
-/// host does not wait for that.
+/// Later work on the handle's instance may overwrite what was sent, or reads what was received: on a GPU's stream the
+/// host does not wait for that. See sluice::kokkos::Messages::wait.
 inline void wait(Req<sluice::kokkos_comm::CommSpace> request) { request.wait(); }
+/// Waits for one request after another; the first failure ends that, and is thrown.
 inline void wait_all(std::vector<Req<sluice::kokkos_comm::CommSpace>>& requests) {
   for (const auto& request : requests) request.wait();
 }
@@ -113,7 +116,8 @@ inline void wait_all(std::vector<Req<sluice::kokkos_comm::CommSpace>>& requests)
 
 namespace sluice::kokkos_comm {
 
-/// Sends one View and receives another, from the same peer or any other: what a halo is made of. Wait for the request.
+/// Sends one View and receives another, from the same peer or any other. Wait for the request.
+/// @throws like Messages::send and Messages::receive
 template <class Exec, class SendView, class RecvView>
 KokkosComm::Req<CommSpace> exchange(KokkosComm::Handle<Exec, CommSpace>& handle, const SendView& send_view, int dest,
                                     const RecvView& recv_view, int src) {

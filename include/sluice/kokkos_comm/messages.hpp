@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What KokkosComm's interfaces of 2024 and of today are made of.
+// Barriers and Channel: shared by the adaptors of KokkosComm's interfaces of 2024 and of today.
 #pragma once
 
 #include <sluice/kokkos/channel.hpp>
+#include <sluice/kokkos/ends.hpp>
 #include <sluice/kokkos/messages.hpp>
+#include <sluice/kokkos/turns.hpp>
 
 #include <KokkosComm/KokkosComm.hpp>
 #include <Kokkos_Core.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <exception>
@@ -18,20 +19,23 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace sluice::kokkos_comm {
 
-/// Barriers of all ranks, one after another, in messages of their own: one of the program's is no answer to them.
-/// log2(ranks) rounds (Hensgen, Finkel and Manber, 1988).
+/// Barriers of all ranks, one after another, in Messages of their own, which no receive of the program can match.
+/// log2(ranks) rounds (Hensgen, Finkel and Manber, 1988). One thread at a time.
 template <class Exec>
 class Barriers {
  public:
   Barriers(Context& context, const kokkos::Queue<Exec>& queue, const std::string& name, int depth)
       : messages_(context, queue, name, depth, Messages::Unpacks::early) {}
 
-  /// Enqueues one; goes on with the one before if that has thrown.
+  /// Enqueues a barrier: later work on the queue runs once all ranks have entered it. In program order blocks
+  /// until then. After a timeout the next call continues the same barrier.
+  /// @throws like Messages::wait
   void pass() {
     const int size = messages_.context().size();
     const int rank = messages_.context().rank();
@@ -52,89 +56,75 @@ class Barriers {
   std::vector<typename Messages::Request> round_;
 };
 
-/// The same Views again and again, in channels of their own: the n-th `sendinit` to a rank meets the n-th `recvinit`
-/// from here there, of a Channel with the same tag. Views without gaps are sent and received in place. Keeps its Views.
-/// Movable, not copyable.
+/// Sends and receives the same Views again and again, in channels of its own: the n-th `sendinit` to a rank belongs to
+/// the n-th `recvinit` from this rank there, of a Channel with the same tag. Views without gaps are sent and received
+/// in place. Keeps its Views. Movable, not copyable. One thread at a time.
 template <class Exec>
 class Channel {
  public:
-  /// `Ends`: a Handle, or a Communicator.
+  /// Opens nothing yet. `Ends`: a Handle or a Communicator, whose queue as of now the Channel uses.
+  /// @param dest, src  the ranks that Views are sent to, and received from
+  /// @param tag  Channels of one Handle or Communicator that exist at the same time have different tags
   template <class Ends>
-  Channel(Ends& ends, int dest, int src, int tag) : all_(std::make_unique<All>(ends.messages(), dest, src, tag)) {}
+  Channel(Ends&& ends, int dest, int src, int tag) : all_(std::make_unique<All>(ends.messages(), dest, src, tag)) {}
 
-  /// @throws Error{Code::misuse} after the first `start`
+  /// Adds a View to be sent, or received into. @throws Error{Code::misuse} after the first `start`
   template <class View>
   void sendinit(const View& view) {
-    all_->template init<Out<View>, kokkos::ViewSender<Exec, View>>(view, all_->dest, all_->senders++, all_->out);
+    all_->template init<kokkos::ViewSender<Exec, View>>(view, all_->dest, all_->senders++, all_->out);
   }
   template <class View>
-  void recvinit(const View& view) {
-    all_->template init<In<View>, kokkos::ViewReceiver<Exec, View>>(view, all_->src, all_->receivers++, all_->in);
+  requires(!std::is_const_v<typename View::value_type>) void recvinit(const View& view) {
+    all_->template init<kokkos::ViewReceiver<Exec, View>>(view, all_->src, all_->receivers++, all_->in);
   }
 
-  /// Enqueues: what the Views to send have at this point of the queue is sent; those to be received into are the
-  /// peer's until `wait`. In program order what a peer has not started to receive yet, and on a GPU's stream what it
-  /// has not opened its channel for, is put by a later call: of this, or one that waits or tests, of the same thread,
-  /// with any communicator. The first time it opens channels, and if it receives, the host waits first for what the
-  /// queue has.
-  /// @throws Error{Code::misuse} before the `wait` for the last one; what a message to or from a peer has failed of
+  /// Enqueues the sending of what the Views to send have at this point of the queue; from now until `wait` the peer
+  /// writes the Views to receive into. A View whose peer has not started to receive (in program order), or has not
+  /// opened its channel (on a GPU's stream), is put by a later call instead: of this object, or one that waits or
+  /// tests, of the same thread, with any Communicator. The first `start` opens the channels; if it receives, the host
+  /// first blocks until the queue has run everything.
+  /// @throws Error{Code::misuse} before the `wait` for the last start; Error recorded when a channel failed
   void start() { all_->start(); }
-  /// Enqueues: later work on the queue finds what was received, and may overwrite what was sent.
-  /// @throws Error{Code::timeout} where peers do not come in time, which changes nothing: it can be called again
+  /// Blocks the host until everything is put and every wait is enqueued, in program order until everything has landed:
+  /// later work on the queue reads what was received, and may overwrite what was sent. Without a `start` does nothing.
+  /// @throws Error{Code::timeout} after the connect timeout for a peer that has not opened its channel, and after
+  ///   SLUICE_TIMEOUT; it changes nothing, so `wait` can be called again; Error recorded when a channel failed
   void wait() { all_->wait(); }
 
  private:
-  struct AnyOut {
-    virtual ~AnyOut() = default;
-    virtual Sender& end() = 0;
-    virtual void put() = 0;
-    virtual void acquire() = 0;
+  /// A View that is sent. Its functions are those of a ViewSender.
+  struct Out {
+    template <class View>
+    explicit Out(std::shared_ptr<kokkos::ViewSender<Exec, View>> view)
+        : end(&view->channel()), put([view] { view->put(); }), acquire([view] { view->acquire(); }) {}
+
+    Sender* end;
+    std::function<void()> put, acquire;
   };
-  template <class View>
-  struct Out final : AnyOut {
-    explicit Out(kokkos::ViewSender<Exec, View> made) : view(std::move(made)) {}
-    Sender& end() override { return view.channel(); }
-    void put() override { view.put(); }
-    void acquire() override {
-      try {
-        view.acquire();
-      } catch (const Error& reason) {
-        if (reason.code() != Code::misuse) throw;
-        static_cast<void>(
-            end().connected());  // throws what has failed; else the peer has taken all, and closed its end
-      }
-    }
-    kokkos::ViewSender<Exec, View> view;
-  };
-  struct AnyIn {
-    virtual ~AnyIn() = default;
-    virtual Receiver& end() = 0;
-    virtual void wait() = 0;
-    virtual bool wait_for(Timeout timeout) = 0;
-    virtual void release() = 0;
-  };
-  template <class View>
-  struct In final : AnyIn {
-    explicit In(kokkos::ViewReceiver<Exec, View> made) : view(std::move(made)) {}
-    Receiver& end() override { return view.channel(); }
-    void wait() override { view.wait(); }
-    bool wait_for(Timeout timeout) override { return view.wait_for(timeout); }
-    void release() override { view.release(); }
-    kokkos::ViewReceiver<Exec, View> view;
+  /// A View that is received into. Its functions are those of a ViewReceiver.
+  struct In {
+    template <class View>
+    explicit In(std::shared_ptr<kokkos::ViewReceiver<Exec, View>> view)
+        : end(&view->channel()), wait([view] { view->wait(); }), release([view] { view->release(); }),
+          wait_for([view](Timeout timeout) { return view->wait_for(timeout); }) {}
+
+    Receiver* end;
+    std::function<void()> wait, release;
+    std::function<bool(Timeout)> wait_for;
   };
 
+  /// The members of a Channel, at an address that its turns refer to.
   struct All {
     All(std::shared_ptr<kokkos::Messages<Exec>> made_with, int to, int from, int number)
         : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {}
     All(const All&) = delete;
     All& operator=(const All&) = delete;
 
-    template <class Made, class End, class View, class List>
+    template <class End, class View, class List>
     void init(const View& view, int peer, int number, List& list) {
       check(out.empty() && in.empty(), "is added to after its first start");
       opens.push_back([this, view, peer, number, &list](Scope& scope) {
-        list.push_back(
-            std::make_unique<Made>(End(ends->context(), scope, queue, peer, static_cast<Tag>(number), view)));
+        list.emplace_back(std::make_shared<End>(ends->context(), scope, queue, peer, static_cast<Tag>(number), view));
       });
     }
 
@@ -142,12 +132,12 @@ class Channel {
       enlist();
       check(!started, "starts again before its wait");
       if (!opens.empty()) {
-        // The Views to receive into are the peer's as soon as their channels are open.
+        // Peers may write the Views to receive into as soon as their channels are open.
         if (receivers > 0 && !in_program_order()) queue.fence("sluice: a Channel opens");
         Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
         for (; !opens.empty(); opens.pop_front()) opens.front()(scope);
       } else {
-        for (const auto& one : in) one->release();
+        for (const In& one : in) one.release();
       }
       started = true;
       unsent = out.size();
@@ -158,37 +148,40 @@ class Channel {
     void wait() {
       if (!started) return;
       enlist();
-      using Clock = std::chrono::steady_clock;
-      const auto begin = Clock::now();
-      for (Timeout turn = kShortTurn;; turn = std::min(2 * turn, kLongTurn)) {
-        push(false);  // which throws what has failed
+      const kokkos::detail::WaitLimits limits(ends->context());
+      for (Timeout turn = kokkos::detail::kShortTurn;; turn = std::min(2 * turn, kokkos::detail::kLongTurn)) {
+        push(false);  // throws what has failed
         const bool idle = turns.take();
         if (idle && !in_program_order()) {
-          for (; received < in.size() && enqueues(in[received]->end()); ++received) in[received]->wait();
+          for (; received < in.size() && enqueues(*in[received].end); ++received) in[received].wait();
         } else {
-          const Timeout sleep = unsent > 0 ? Timeout::zero() : idle ? turn : kShortTurn;
-          while (received < in.size() && in[received]->wait_for(sleep)) ++received;
+          const Timeout sleep = unsent > 0 ? Timeout::zero() : idle ? turn : kokkos::detail::kShortTurn;
+          while (received < in.size() && in[received].wait_for(sleep)) ++received;
         }
         if (unsent == 0 && received == in.size()) break;
-        check_time(Clock::now() - begin);
+        if (unsent > 0)
+          check_time(limits, *next_out().end);
+        else
+          check_time(limits, *in[received].end);
         if (unsent > 0 || !in_program_order()) std::this_thread::yield();
       }
-      for (const auto& one : out) one->acquire();
+      for (const Out& one : out) acquire(one);
       received = 0;
       started = false;
     }
-    void check_time(std::chrono::nanoseconds passed) {
-      const bool late = passed > ends->context().timeout();
-      const auto look_at = [&](auto& end) {
-        if (passed > ends->context().connect_timeout() && !end.connected()) end.wait_connected(Timeout::zero());
-        if (late)
-          throw Error(Code::timeout, ends->context().rank(), end.peer(), end.tag(), end.epoch() + 1,
-                      "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm");
-      };
-      if (unsent > 0)
-        look_at(out[out.size() - unsent]->end());
-      else if (received < in.size())
-        look_at(in[received]->end());
+    template <class End>
+    static void check_time(const kokkos::detail::WaitLimits& limits, End& end) {
+      limits.check(end,
+                   [&] { return "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm"; });
+    }
+    static void acquire(const Out& one) {
+      try {
+        one.acquire();
+      } catch (const Error& reason) {
+        if (reason.code() != Code::misuse) throw;
+        // Throws what has failed; otherwise the peer has received everything, and closed its end.
+        static_cast<void>(one.end->connected());
+      }
     }
 
     /// A turn's failure is thrown by the next call of this Channel.
@@ -204,48 +197,40 @@ class Channel {
     kokkos::detail::Unmoved push(bool stream_may_wait) {
       using kokkos::detail::Unmoved;
       if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
-      for (; unsent > 0; --unsent) {
-        AnyOut& next = *out[out.size() - unsent];
-        if (!ready(next.end(), stream_may_wait)) break;
-        next.put();
-      }
+      for (; unsent > 0 && kokkos::detail::can_put(queue.stream(), *next_out().end, stream_may_wait); --unsent)
+        next_out().put();
       const auto left = std::span(out).last(unsent);
       if (left.empty()) return Unmoved::nothing;
-      const bool can_be = std::ranges::all_of(left, [&](const auto& one) { return enqueues(one->end()); });
+      const bool can_be = std::ranges::all_of(left, [&](const Out& one) { return enqueues(*one.end); });
       return can_be && !in_program_order() ? Unmoved::enqueueable : Unmoved::blocked;
     }
-    bool ready(Sender& end, bool stream_may_wait) const {
-      if (queue.stream().kind() == Stream::Kind::host) return true;
-      return end.credited() || (stream_may_wait && !in_program_order() && end.connected());
-    }
+    const Out& next_out() const { return out[out.size() - unsent]; }
     /// On a host stream an operation waits for its peer by itself; on a GPU's the host would.
     template <class End>
-    bool enqueues(End& end) const {
-      return queue.stream().kind() == Stream::Kind::host || end.connected();
+    bool enqueues(const End& end) const {
+      return on_host_stream() || end.connected();
     }
 
-    /// On a host stream nothing is ever left.
+    /// On a host stream no View stays unsent.
     void enlist() {
-      if (queue.stream().kind() != Stream::Kind::host) turns.enlist(queue.stream());
+      if (!on_host_stream()) turns.enlist(queue.stream());
     }
-    bool in_program_order() const noexcept { return queue.stream().kind() == Stream::Kind::program_order; }
+    bool in_program_order() const noexcept { return kokkos::detail::in_program_order(queue.stream()); }
+    bool on_host_stream() const noexcept { return kokkos::detail::on_host_stream(queue.stream()); }
     void check(bool right, const char* what) const {
       if (!right)
         throw Error(Code::misuse, ends->context().rank(), dest, static_cast<Tag>(tag), 0,
                     std::string("a Channel of KokkosComm ") + what);
     }
 
-    static constexpr Timeout kShortTurn = std::chrono::microseconds(50);
-    static constexpr Timeout kLongTurn = std::chrono::milliseconds(2);
-
     std::shared_ptr<kokkos::Messages<Exec>> ends;
     kokkos::Queue<Exec> queue;
     int dest, src, tag;
     int senders = 0;
     int receivers = 0;
-    std::deque<std::function<void(Scope&)>> opens;  // of those to be opened
-    std::vector<std::unique_ptr<AnyOut>> out;
-    std::vector<std::unique_ptr<AnyIn>> in;
+    std::deque<std::function<void(Scope&)>> opens;  // of the ends that are not open yet
+    std::vector<Out> out;
+    std::vector<In> in;
     bool started = false;
     std::size_t unsent = 0;
     std::size_t received = 0;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends of channels, for the objects of this folder: opening, closing, and waiting for peers with limits.
+#pragma once
+
+#include <sluice/channel.hpp>
+#include <sluice/context.hpp>
+#include <sluice/error.hpp>
+#include <sluice/kokkos/queue.hpp>
+
+#include <chrono>
+#include <exception>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace sluice::kokkos::detail {
+
+[[noreturn]] inline void refuse(const Context& context, Code code, const std::string& why) {
+  throw Error(code, context.rank(), -1, 0, 0, why);
+}
+
+/// Opens an end of a channel: a Sender, or a Receiver. `where`: a Context, or a Scope.
+template <class End, class Where>
+End open(Where& where, Rank peer, Tag tag, const Slice& slots, const ChannelOptions& options) {
+  if constexpr (std::is_same_v<End, Sender>)
+    return where.sender(peer, tag, slots, options);
+  else
+    return where.receiver(peer, tag, slots, options);
+}
+
+/// Opens an end on the scope `name`, for "the `kind` 'name'" of the program. The likeliest reason for Code::misuse is a
+/// second object of that name, so the error says so.
+template <class End>
+End open_named(const std::string& kind, const std::string& name, Scope& scope, Rank peer, Tag tag, const Slice& slots,
+               const ChannelOptions& options) {
+  try {
+    return open<End>(scope, peer, tag, slots, options);
+  } catch (const Error& reason) {
+    if (reason.code() != Code::misuse) throw;
+    throw Error(Code::misuse, reason.rank(), reason.peer(), reason.tag(), 0,
+                "the " + kind + " '" + name +
+                    "' cannot open its channels; those that are open at once have names of their own (" +
+                    reason.what() + ")");
+  }
+}
+
+/// Closes ends before their owner frees memory that peers access. Returns false if peers may still access it: if an
+/// end cannot be closed, or while an exception passes (more than `exceptions` are uncaught), when the destructors of
+/// the ends tell the peers that this rank is lost.
+template <class... Ends>
+bool close_all(int exceptions, std::span<Ends>... ends) noexcept {
+  if ((ends.empty() && ...)) return true;
+  if (std::uncaught_exceptions() > exceptions) return false;
+  const auto close = [](auto all) {
+    for (auto& end : all) end.close();
+  };
+  try {
+    (close(ends), ...);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+/// True if a put would neither block the host nor, unless `stream_may_wait`, make a GPU's stream wait for credit. On a
+/// host stream a put waits for its peer in the stream's thread.
+inline bool can_put(const Stream& stream, Sender& sender, bool stream_may_wait) {
+  return on_host_stream(stream) || sender.credited() ||
+         (stream_may_wait && !in_program_order(stream) && sender.connected());
+}
+
+/// Between two turns a call that waits for a message blocks on it for this long: at first, and at most.
+inline constexpr Timeout kShortTurn = std::chrono::microseconds(50);
+inline constexpr Timeout kLongTurn = std::chrono::milliseconds(2);
+
+/// The limits of a call that waits for peers. The call begins when this is made.
+class WaitLimits {
+ public:
+  explicit WaitLimits(const Context& context) : context_(context) {}
+
+  /// `what()` says what the peer of `end` has not done.
+  /// @throws Error{Code::timeout} after the connect timeout if the peer has not opened its end, and with `what()` after
+  ///   the timeout if the call is `limited`
+  template <class End, class What>
+  void check(End& end, const What& what, bool limited = true) const {
+    const auto waited = std::chrono::steady_clock::now() - begin_;
+    if (waited > context_.connect_timeout() && !end.connected())
+      end.wait_connected(Timeout::zero());  // throws with the reason
+    if (limited && waited > context_.timeout())
+      throw Error(Code::timeout, context_.rank(), end.peer(), end.tag(), end.epoch() + 1, what());
+  }
+
+ private:
+  const Context& context_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// Gives a variable another value until this ends.
+template <class T>
+class Scoped {
+ public:
+  Scoped(T& variable, T value) : variable_(variable), before_(std::exchange(variable, value)) {}
+  ~Scoped() { variable_ = before_; }
+  Scoped(const Scoped&) = delete;
+  Scoped& operator=(const Scoped&) = delete;
+
+ private:
+  T& variable_;
+  T before_;
+};
+
+}  // namespace sluice::kokkos::detail
