@@ -9,11 +9,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 
 #include "base/log.hpp"

@@ -15,12 +15,10 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "base/words.hpp"
 
@@ -48,24 +46,18 @@ struct Socket {
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
+sa_family_t family_of(const Endpoint& endpoint) noexcept { return endpoint.version == 4 ? AF_INET : AF_INET6; }
+
 Socket socket_address(const Endpoint& endpoint) {
   Socket socket;
-  if (endpoint.version == 4) {
-    auto& in = reinterpret_cast<sockaddr_in&>(socket.bytes);
-    in.sin_family = AF_INET;
-    in.sin_port = htons(endpoint.port);
-    std::memcpy(&in.sin_addr, endpoint.address.data(), sizeof in.sin_addr);
-    socket.length = sizeof in;
-  } else {
-    auto& in = reinterpret_cast<sockaddr_in6&>(socket.bytes);
-    in.sin6_family = AF_INET6;
-    in.sin6_port = htons(endpoint.port);
-    in.sin6_scope_id = endpoint.zone;
-    std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
-    socket.length = sizeof in;
-  }
+  socket.length = endpoint.version == 4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  socket.get()->sa_family = family_of(endpoint);
+  reinterpret_cast<sockaddr_in&>(socket.bytes).sin_port = htons(endpoint.port);  // IPv6 has its port in the same place
+  if (endpoint.version == 6) reinterpret_cast<sockaddr_in6&>(socket.bytes).sin6_scope_id = endpoint.zone;
+  replace_address(*socket.get(), endpoint);
   return socket;
 }
+static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
 
 struct Interface {
   std::string name;
@@ -100,23 +92,22 @@ std::vector<Interface> interfaces() {
   return all;
 }
 
-// The address that is written so; version 0: no number.
+void set(const Fd& socket, int level, int option, int value) noexcept {
+  ::setsockopt(socket.get(), level, option, &value, sizeof value);
+}
+
+Fd new_socket(const Endpoint& endpoint) {
+  return Fd(::socket(family_of(endpoint), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
 Endpoint parse_address(const std::string& text) {
   Endpoint endpoint;
   if (::inet_pton(AF_INET, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 4;
   if (::inet_pton(AF_INET6, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 6;
   return endpoint;
 }
-
-void set(const Fd& socket, int level, int option, int value) noexcept {
-  ::setsockopt(socket.get(), level, option, &value, sizeof value);
-}
-
-Fd new_socket(const Endpoint& endpoint) {
-  return Fd(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-}
-
-}  // namespace
 
 Endpoint endpoint_of(const sockaddr* socket) noexcept {
   Endpoint endpoint;
@@ -246,7 +237,7 @@ bool interface_comes_up(bool without_carrier) {
 }
 
 bool usable(const Endpoint& endpoint) {
-  const Fd socket(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Fd socket(::socket(family_of(endpoint), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   Socket address = socket_address(endpoint);
   return !socket || ::bind(socket.get(), address.get(), address.length) == 0;
 }
@@ -263,7 +254,7 @@ struct RouteRequest {
     header.nlmsg_type = RTM_GETROUTE;
     header.nlmsg_flags = NLM_F_REQUEST;
     header.nlmsg_len = NLMSG_LENGTH(sizeof route);
-    route.rtm_family = to.version == 4 ? AF_INET : AF_INET6;
+    route.rtm_family = static_cast<unsigned char>(family_of(to));
     route.rtm_dst_len = route.rtm_src_len = bytes_of(to) * 8;
     add(RTA_DST, to);
     add(RTA_SRC, from);

@@ -25,6 +25,8 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 
+/// Reads an address in digits, without a port. Version 0: the text is none.
+Endpoint parse_address(const std::string& text);
 /// Version 0: no IP address.
 Endpoint endpoint_of(const sockaddr* socket) noexcept;
 /// Puts the address of `endpoint` into a socket address of the same version.

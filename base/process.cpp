@@ -11,7 +11,6 @@
 #include <fstream>
 #include <optional>
 #include <random>
-#include <string>
 #include <string_view>
 
 #include "base/fork.hpp"

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstddef>
 #include <ctime>
 #include <mutex>
 #include <new>
