@@ -2,7 +2,6 @@
 // The host implementation: a stream is a CPU thread.
 #include "device/gpu.hpp"
 
-#include <algorithm>
 #include <optional>
 
 #include "base/limit.hpp"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host_stream.hpp"
 
-#include <sluice/error.hpp>
-
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -11,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <new>
 #include <string>
 
 #include "base/signals.hpp"

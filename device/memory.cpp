@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <map>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>

@@ -109,11 +109,11 @@ std::optional<Listener> find(std::string_view which) {
   return under_nvidias() ? find_nvtx() : find_roctx(RTLD_NOLOAD);
 }
 
-struct Told {
+struct Chosen {
   std::mutex mutex;
   bool yes = false;
 };
-base::OnePerProcess<Told> g_told;
+base::OnePerProcess<Chosen> g_chosen;
 
 }  // namespace
 
@@ -125,17 +125,17 @@ bool has_nvtx() noexcept {
 #endif
 }
 
-void tell_profiler(std::string_view which) {
-  const std::lock_guard lock(g_told->mutex);
-  if (g_told->yes) return;
+void use_profiler(std::string_view which) {
+  const std::lock_guard lock(g_chosen->mutex);
+  if (g_chosen->yes) return;
   if (const auto listener = find(which)) {
-    base::trace::tell(*listener);
+    base::trace::listen(*listener);
   } else if (which == "nvtx") {
     throw std::invalid_argument("environment variable SLUICE_RANGES=nvtx: built without NVTX");
   } else if (which == "roctx") {
     throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
   }
-  g_told->yes = true;
+  g_chosen->yes = true;
 }
 
 }  // namespace sluice::device

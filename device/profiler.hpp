@@ -10,7 +10,7 @@ namespace sluice::device {
 /// ROCTX. Once that has been decided, later calls of the process do nothing.
 /// @param which  nvtx, roctx or none; auto: those of the profiler that this process runs under
 /// @throws std::invalid_argument where nvtx or roctx is named and is not there
-void tell_profiler(std::string_view which);
+void use_profiler(std::string_view which);
 
 /// Whether this build knows NVTX.
 bool has_nvtx() noexcept;

@@ -40,7 +40,7 @@ void Traced::begin(Lane lane, const char* name, const base::trace::Channel& chan
     span_.emplace(name, channel, epoch, bytes, arrow);
     return;
   }
-  told_.emplace(name, channel.label);
+  range_.emplace(name, channel.label);
   if (!base::trace::recording()) return;
   GpuCall& call = *lane.gpu;
   const auto at = base::trace::arrow_of(arrow, channel, epoch);

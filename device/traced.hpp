@@ -30,7 +30,7 @@ class Traced {
     if (call_ != nullptr) [[unlikely]]
       end();
     span_.reset();
-    told_.reset();
+    range_.reset();
   }
 
  private:
@@ -40,7 +40,7 @@ class Traced {
 
   GpuCall* call_ = nullptr;  // with the slice open
   std::optional<base::trace::Span> span_;
-  std::optional<base::trace::Told> told_;  // of a GPU's stream, while the host enqueues
+  std::optional<base::trace::Range> range_;  // of a GPU's stream, while the host enqueues
 };
 
 /// `work`, which is to hold copies, as a slice. Out of line, so that who is not traced carries nothing of it.
