@@ -25,8 +25,6 @@ struct alignas(cmsghdr) ControlBuffer {
   std::array<std::byte, CMSG_SPACE(kMaxPacketFds * sizeof(int))> bytes;
 };
 
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
-
 void attach(msghdr& message, ControlBuffer& control, std::span<const int> fds) {
   control.bytes.fill(std::byte{0});
   message.msg_control = control.bytes.data();
@@ -105,7 +103,7 @@ void fill_standard_descriptors() {
   for (int fd = 0; fd < kFirst; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
     // The lowest that is free: this one.
-    if (::open("/dev/null", O_RDWR) < 0) fail("cannot open /dev/null in place of a closed standard descriptor");
+    if (::open("/dev/null", O_RDWR) < 0) throw_errno("cannot open /dev/null in place of a closed standard descriptor");
   }
 }
 
@@ -130,6 +128,8 @@ std::string lack_of_descriptors(std::size_t more) {
   return "this process needs " + std::to_string(need) + " open files, and may have no more than " +
          std::to_string(now.rlim_max) + " (ulimit -Hn)";
 }
+
+void throw_errno(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
 void throw_not_opened(const std::string& what) {
   const int error = errno;
@@ -157,8 +157,7 @@ Fd::~Fd() {
 void write_all(int fd, std::string_view text, std::string_view where) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno != EINTR)
-      throw std::system_error(errno, std::generic_category(), "cannot write to " + std::string(where));
+    if (written < 0 && errno != EINTR) throw_errno("cannot write to " + std::string(where));
     text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
   }
 }
@@ -175,7 +174,7 @@ bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<c
   for (;;) {
     if (sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
     if (errno == EAGAIN) return false;
-    if (errno != EINTR) fail("cannot send to a peer");
+    if (errno != EINTR) throw_errno("cannot send to a peer");
   }
 }
 
@@ -183,7 +182,7 @@ std::optional<Packet> receive_packet(const Fd& socket) {
   Packet packet;
   const ssize_t length = peek(socket, packet.fds);
   if (length < 0 && errno == EAGAIN) return std::nullopt;
-  if (length < 0) fail("cannot receive from a peer");
+  if (length < 0) throw_errno("cannot receive from a peer");
   packet.closed = length == 0;
   if (packet.closed) return packet;
 
@@ -192,7 +191,7 @@ std::optional<Packet> receive_packet(const Fd& socket) {
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (receive(socket, message, 0) < 0) fail("cannot receive from a peer");
+  if (receive(socket, message, 0) < 0) throw_errno("cannot receive from a peer");
   return packet;
 }
 

@@ -64,6 +64,9 @@ Fd open_with_room(Open open) {
   return fd;
 }
 
+/// @throws std::system_error of errno
+[[noreturn]] void throw_errno(const std::string& what);
+
 /// @throws std::system_error of errno: what was to be opened, or that descriptors are lacking
 [[noreturn]] void throw_not_opened(const std::string& what);
 

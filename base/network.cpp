@@ -44,8 +44,6 @@ struct Socket {
   sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&bytes); }
 };
 
-[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
-
 sa_family_t family_of(const Endpoint& endpoint) noexcept { return endpoint.version == 4 ? AF_INET : AF_INET6; }
 
 Socket socket_address(const Endpoint& endpoint) {
@@ -72,7 +70,7 @@ struct Interface {
 // One for each address, in the order of the kernel. Link-local addresses are left out.
 std::vector<Interface> all_interfaces() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) fail("cannot list the network interfaces");
+  if (::getifaddrs(&list) != 0) throw_errno("cannot list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
   std::vector<Interface> all;
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
@@ -327,7 +325,7 @@ Fd listen_on(const Endpoint& endpoint) {
   if (socket && endpoint.version == 6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (socket) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // connections that have ended keep a port busy for a minute
   if (!socket || ::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {
-    fail("cannot listen at " + text_of(endpoint));
+    throw_errno("cannot listen at " + text_of(endpoint));
   }
   return socket;
 }
@@ -339,7 +337,7 @@ Fd listen_everywhere(std::uint16_t port) {
 
 Endpoint own_end(const Fd& socket) {
   Socket address;
-  if (::getsockname(socket.get(), address.get(), &address.length) != 0) fail("a socket without an address");
+  if (::getsockname(socket.get(), address.get(), &address.length) != 0) throw_errno("a socket without an address");
   return endpoint_of(address.get());
 }
 

@@ -27,10 +27,6 @@
 namespace sluice::base::trace {
 namespace {
 
-[[noreturn]] void cannot(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), "cannot " + what);
-}
-
 [[noreturn]] void refuse(const std::string& file, const std::string& why) {
   throw std::invalid_argument("environment variable SLUICE_TRACE=" + file + ": " + why);
 }
@@ -41,7 +37,7 @@ Fd open_to_write(const std::string& path) { return Fd(::open(path.c_str(), O_RDW
 Fd create(const std::string& path) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   // ENOENT: another process has merged all, and removed the folder.
-  if (!fd && errno != EEXIST && errno != ENOENT) cannot("create " + path);
+  if (!fd && errno != EEXIST && errno != ENOENT) throw_errno("cannot create " + path);
   return fd;
 }
 
@@ -59,17 +55,17 @@ class File {
  public:
   /// To read. @throws std::runtime_error if it is none of this job
   File(Fd fd, std::string path, const std::string& job) : path_(std::move(path)), fd_(std::move(fd)) {
-    if (!fd_) cannot("open " + path_);
+    if (!fd_) throw_errno("cannot open " + path_);
     if (!is_of(job)) throw std::runtime_error(path_ + " is no part of the timeline");
   }
 
   /// To write. Empties a file of another job. @param began  the origin of times in a new file
   File(Fd fd, std::string path, const std::string& job, const Moment& began)
       : path_(std::move(path)), fd_(std::move(fd)) {
-    if (!fd_) cannot("open " + path_);
+    if (!fd_) throw_errno("cannot open " + path_);
     if (is_of(job)) return;
     head_ = {job, began};
-    if (::ftruncate(fd_.get(), 0) != 0) cannot("write to " + path_);
+    if (::ftruncate(fd_.get(), 0) != 0) throw_errno("cannot write to " + path_);
     write_head();
     end_with("");
   }
@@ -88,7 +84,7 @@ class File {
       head_.part = part;
       write_head();
       // Some networks' file systems say only now that there is no room.
-      if (::fsync(fd_.get()) != 0) cannot("write to " + path_);
+      if (::fsync(fd_.get()) != 0) throw_errno("cannot write to " + path_);
     } catch (...) {
       head_ = before;
       write_head();
@@ -102,7 +98,7 @@ class File {
     std::string text(static_cast<std::size_t>(head_.end - kHeadSize), ' ');
     for (std::size_t got = 0; got < text.size();) {
       const auto more = ::pread(fd_.get(), &text[got], text.size() - got, kHeadSize + static_cast<off_t>(got));
-      if (more < 0 && errno != EINTR) cannot("read " + path_);
+      if (more < 0 && errno != EINTR) throw_errno("cannot read " + path_);
       if (more == 0) throw std::runtime_error(path_ + " is cut off");
       got += static_cast<std::size_t>(std::max<ssize_t>(more, 0));
     }
@@ -122,7 +118,7 @@ class File {
 
   bool is_of(const std::string& job) {
     std::array<char, kHeadSize + 1> text{};
-    if (::pread(fd_.get(), text.data(), kHeadSize, 0) < 0) cannot("read " + path_);
+    if (::pread(fd_.get(), text.data(), kHeadSize, 0) < 0) throw_errno("cannot read " + path_);
     std::array<char, 64> its_job{};
     std::array<char, 64> boot{};
     std::array<char, 64> part{};
@@ -152,11 +148,11 @@ class File {
   void end_with(const std::string& text) {
     write_at(head_.end, text + std::string(kLast));
     head_.end += std::ssize(text);
-    if (::ftruncate(fd_.get(), head_.end + std::ssize(kLast)) != 0) cannot("write to " + path_);
+    if (::ftruncate(fd_.get(), head_.end + std::ssize(kLast)) != 0) throw_errno("cannot write to " + path_);
   }
 
   void write_at(off_t place, std::string_view text) const {
-    if (::lseek(fd_.get(), place, SEEK_SET) < 0) cannot("write to " + path_);
+    if (::lseek(fd_.get(), place, SEEK_SET) < 0) throw_errno("cannot write to " + path_);
     write_all(fd_.get(), text, path_);
   }
 
@@ -227,7 +223,7 @@ void TimelineFile::add(const std::string& part, const Moment& began, const std::
     if (!fd && errno != ENOENT) break;
   }
   File(std::move(fd), being_written, job_, began).append(events, part);
-  if (::rename(being_written.c_str(), ready.c_str()) != 0) cannot("write to " + ready.string());
+  if (::rename(being_written.c_str(), ready.c_str()) != 0) throw_errno("cannot write to " + ready.string());
   merge();
 }
 

@@ -10,17 +10,17 @@
 namespace sluice::device {
 
 std::string Cuda::start() {
-  const CUresult result = calls_.cuInit(0);
+  const CUresult result = calls_.Init(0);
   if (result == CUDA_ERROR_NO_DEVICE) return "no NVIDIA GPU is here";
   if (result != CUDA_SUCCESS) return "cuInit failed with error " + std::to_string(static_cast<int>(result));
   int count = 0;
-  if (calls_.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) return "no NVIDIA GPU is here";
+  if (calls_.DeviceGetCount(&count) != CUDA_SUCCESS || count == 0) return "no NVIDIA GPU is here";
   for (int i = 0; i < count; ++i) {
+    CUuuid uuid{};
     Gpu& gpu = gpus_.emplace_back();
-    add_device();
-    if (calls_.cuDeviceGet(&gpu.device, i) != CUDA_SUCCESS ||
-        calls_.cuDeviceGetUuid(&gpu.uuid, gpu.device) != CUDA_SUCCESS)
+    if (calls_.DeviceGet(&gpu.device, i) != CUDA_SUCCESS || calls_.DeviceGetUuid(&uuid, gpu.device) != CUDA_SUCCESS)
       return "GPU " + std::to_string(i) + " does not answer";
+    add_device(uuid);
     // Host memory is then at one address for the processor and for the GPU.
     if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) == 0)
       return "GPU " + std::to_string(i) + " sees host memory at other addresses than the processor";
@@ -30,41 +30,18 @@ std::string Cuda::start() {
   return {};
 }
 
-void Cuda::check(CUresult result, const char* call) const {
-  if (result == CUDA_SUCCESS) return;
-  const char* text = nullptr;
-  if (calls_.cuGetErrorName(result, &text) != CUDA_SUCCESS) text = "an unknown error";
-  throw GpuError(std::string(call) + ": " + text);
-}
-
 int Cuda::attribute(int device, CUdevice_attribute which) const {
   int value = 0;
   const CUdevice gpu = gpus_[static_cast<std::size_t>(device)].device;
-  return calls_.cuDeviceGetAttribute(&value, which, gpu) == CUDA_SUCCESS ? value : 0;
+  return calls_.DeviceGetAttribute(&value, which, gpu) == CUDA_SUCCESS ? value : 0;
 }
 
 base::Facts Cuda::facts(int device) {
-  const Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
-  char model[128] = {};
-  char bus[32] = {};
-  std::size_t bytes = 0;
-  int version = 0;
-  check(calls_.cuDeviceGetName(model, sizeof model, gpu.device), "cuDeviceGetName");
-  check(calls_.cuDeviceGetPCIBusId(bus, sizeof bus, gpu.device), "cuDeviceGetPCIBusId");
-  check(calls_.cuDeviceTotalMem(&bytes, gpu.device), "cuDeviceTotalMem");
-  check(calls_.cuDriverGetVersion(&version), "cuDriverGetVersion");
   const auto has = [&](CUdevice_attribute which) { return attribute(device, which) != 0; };
-  return {{"vendor", std::string("cuda")},
-          {"device", static_cast<std::uint64_t>(device)},
-          {"model", std::string(model)},
-          {"bus", std::string(bus)},
-          {"memory_bytes", static_cast<std::uint64_t>(bytes)},
-          {"driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
-          {"word_operations", has(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)},
-          {"waits", std::string(words_by_kernels() ? "kernel" : "stream")},
-          {"flushes_remote_writes", has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)},
-          {"shared_by_descriptor", has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)},
-          {"dma_buf", has(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)}};
+  return facts_of(
+      device, gpus_.at(static_cast<std::size_t>(device)).device, has(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS),
+      has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES),
+      has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED), has(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED));
 }
 
 int Cuda::ordinal(CUdevice device) const {
@@ -72,15 +49,9 @@ int Cuda::ordinal(CUdevice device) const {
   return static_cast<int>(std::find_if(gpus_.begin(), gpus_.end(), is) - gpus_.begin());
 }
 
-std::optional<int> Cuda::ordinal(const std::array<std::byte, 16>& uuid) const {
-  const auto is = [&](const Gpu& gpu) { return std::memcmp(gpu.uuid.bytes, uuid.data(), uuid.size()) == 0; };
-  const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), is);
-  return gpu == gpus_.end() ? std::nullopt : std::optional(static_cast<int>(gpu - gpus_.begin()));
-}
-
 int Cuda::current_device() {
   CUdevice device = 0;
-  return calls_.cuCtxGetDevice(&device) == CUDA_SUCCESS ? ordinal(device) : 0;
+  return calls_.CtxGetDevice(&device) == CUDA_SUCCESS ? ordinal(device) : 0;
 }
 
 CUcontext Cuda::context(int device) {
@@ -90,7 +61,7 @@ CUcontext Cuda::context(int device) {
   const std::lock_guard lock(mutex_);
   known = gpu.context;
   if (known != nullptr) return known;
-  check(calls_.cuDevicePrimaryCtxRetain(&known, gpu.device), "cuDevicePrimaryCtxRetain");
+  require(calls_.DevicePrimaryCtxRetain, &known, gpu.device);
   if (home_ < 0) home_ = device;
   gpu.context = known;
   return known;
@@ -106,13 +77,12 @@ StreamState Cuda::look_at(void* stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t capture = 0;
   // The legacy stream cannot be captured; asking is an error while another stream is.
-  const CUresult asked =
-      calls_.cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, &capture, nullptr, nullptr, nullptr);
+  const CUresult asked = calls_.StreamGetCaptureInfo(handle(stream), &status, &capture, nullptr, nullptr, nullptr);
   // While a stream captures, asking for its id fails, and makes the capture invalid; then asking for its context fails.
   if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) throw InvalidCapture();
   if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return {look_up(stream), capture};
   unsigned long long id = 0;
-  check(calls_.cuStreamGetId(static_cast<CUstream>(stream), &id), "cuStreamGetId");
+  require(calls_.StreamGetId, handle(stream), &id);
   Known& last = known[id % known.size()];
   if (last.device < 0 || last.id != id) last = {id, look_up(stream)};
   return {last.device, 0};
@@ -121,11 +91,11 @@ StreamState Cuda::look_at(void* stream) {
 int Cuda::look_up(void* stream) {
   CUcontext own = nullptr;
   CUdevice device = 0;
-  check(calls_.cuStreamGetCtx(static_cast<CUstream>(stream), &own), "cuStreamGetCtx");
-  check(calls_.cuCtxPushCurrent(own), "cuCtxPushCurrent");
-  const CUresult result = calls_.cuCtxGetDevice(&device);
+  require(calls_.StreamGetCtx, handle(stream), &own);
+  require(calls_.CtxPushCurrent, own);
+  const CUresult result = calls_.CtxGetDevice(&device);
   CUcontext popped = nullptr;
-  calls_.cuCtxPopCurrent(&popped);
+  calls_.CtxPopCurrent(&popped);
   check(result, "cuCtxGetDevice");
   // That of no other GPU: a context takes memory, and a GPU may be another process's alone.
   if (context(ordinal(device)) == own) return ordinal(device);
@@ -135,15 +105,15 @@ int Cuda::look_up(void* stream) {
 void* Cuda::enter(int device) {
   CUcontext now = nullptr;
   CUcontext wanted = context(device);
-  check(calls_.cuCtxGetCurrent(&now), "cuCtxGetCurrent");
+  require(calls_.CtxGetCurrent, &now);
   if (now == wanted) return nullptr;
-  check(calls_.cuCtxPushCurrent(wanted), "cuCtxPushCurrent");
+  require(calls_.CtxPushCurrent, wanted);
   return wanted;
 }
 
 void Cuda::leave(void* entered) noexcept {
   CUcontext popped = nullptr;
-  if (entered != nullptr) calls_.cuCtxPopCurrent(&popped);
+  if (entered != nullptr) calls_.CtxPopCurrent(&popped);
 }
 
 void Cuda::operate(void* stream, std::span<const WordOp> ops) {
@@ -162,61 +132,23 @@ void Cuda::operate(void* stream, std::span<const WordOp> ops) {
         batch[i].writeValue.value64 = ops[i].value;
       }
     }
-    check(calls_.cuStreamBatchMemOp(static_cast<CUstream>(stream), static_cast<unsigned>(count), batch, 0),
-          "cuStreamBatchMemOp");
+    require(calls_.StreamBatchMemOp, handle(stream), static_cast<unsigned>(count), batch, 0);
     ops = ops.subspan(count);
   }
-}
-
-static_assert(CU_STREAM_CAPTURE_MODE_RELAXED == 2);
-
-int Cuda::exchange_capture_mode(int mode) noexcept {
-  auto exchanged = static_cast<CUstreamCaptureMode>(mode);
-  calls_.cuThreadExchangeStreamCaptureMode(&exchanged);
-  return exchanged;
-}
-
-void* Cuda::new_stream() {
-  CUstream stream = nullptr;
-  check(calls_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, kHighest), "cuStreamCreateWithPriority");
-  return stream;
 }
 
 /// Not by `Apart`: a context that has failed may refuse to be made current, too.
 bool Cuda::has_failed(int device, void* stream) noexcept {
   CUcontext popped = nullptr;
-  CUresult result = calls_.cuCtxPushCurrent(gpus_[static_cast<std::size_t>(device)].context);
-  if (result == CUDA_SUCCESS) {
-    const int mode = exchange_capture_mode(kRelaxed);
-    result = calls_.cuStreamQuery(static_cast<CUstream>(stream));
-    exchange_capture_mode(mode);
-    calls_.cuCtxPopCurrent(&popped);
-  }
-  return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-void* Cuda::load_module() {
-  CUmodule module = nullptr;
-  check(calls_.cuModuleLoadData(&module, cuda_kernels().data()), "cuModuleLoadData");
-  return module;
-}
-
-void* Cuda::find_function(void* module, const char* name) {
-  CUfunction function = nullptr;
-  check(calls_.cuModuleGetFunction(&function, static_cast<CUmodule>(module), name), "cuModuleGetFunction");
-  return function;
-}
-
-void Cuda::launch(void* function, void* stream, const Launch& what) {
-  void* parameters[] = {what.args};
-  check(calls_.cuLaunchKernel(static_cast<CUfunction>(function), what.blocks, what.rows, 1, what.threads, 1, 1, 0,
-                              static_cast<CUstream>(stream), parameters, nullptr),
-        "cuLaunchKernel");
+  const CUresult pushed = calls_.CtxPushCurrent(gpus_[static_cast<std::size_t>(device)].context.load());
+  if (pushed != CUDA_SUCCESS) return is_failure(pushed);
+  const bool failed = query_fails(stream);
+  calls_.CtxPopCurrent(&popped);
+  return failed;
 }
 
 void Cuda::zero(void* stream, const GpuMemory& memory) {
-  check(calls_.cuMemsetD8Async(address(memory.data), 0, memory.bytes, static_cast<CUstream>(stream)),
-        "cuMemsetD8Async");
+  require(calls_.MemsetD8Async, address(memory.data), 0, memory.bytes, handle(stream));
 }
 
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA's driver: memory of GPUs, how it goes to other processes, and host memory that GPUs reach.
-#include <cstring>
+#include <algorithm>
+#include <bit>
 
 #include "base/process.hpp"
 #include "device/cuda.hpp"
@@ -21,9 +22,9 @@ std::optional<GpuMemory> Cuda::find(const void* at) {
   GpuMemory memory;
   memory.device = about<int>(at, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
   const OnDevice current(*this, memory.device);
-  check(calls_.cuMemGetAddressRange(&data, &memory.bytes, address(at)), "cuMemGetAddressRange");
+  require(calls_.MemGetAddressRange, &data, &memory.bytes, address(at));
   memory.data = pointer(data);
-  // That of a piece of a pool may be the pool's: the next piece at its address would look like it.
+  // A piece of a pool may have the pool's id, so that the next piece at its address would look the same.
   if (about<CUmemoryPool>(at, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) == nullptr)
     memory.id = about<unsigned long long>(at, CU_POINTER_ATTRIBUTE_BUFFER_ID);
   return memory;
@@ -40,33 +41,33 @@ CUmemAllocationProp Cuda::shareable(int device) const {
   return wanted;
 }
 
-/// Memory that goes to other processes by a descriptor, where the driver has that; else as cudaMalloc's does.
+/// Allocates memory that other processes get by a descriptor, if the driver supports that; else memory like
+/// cudaMalloc's.
 GpuMemory Cuda::allocate(int device, std::size_t bytes) {
   const Apart apart(*this, device);
   if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0) {
     const CUmemAllocationProp wanted = shareable(device);
     std::size_t step = 0;
-    check(calls_.cuMemGetAllocationGranularity(&step, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-          "cuMemGetAllocationGranularity");
+    require(calls_.MemGetAllocationGranularity, &step, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     bytes = (bytes + step - 1) / step * step;
     CUmemGenericAllocationHandle handle = 0;
-    check(calls_.cuMemCreate(&handle, bytes, &wanted, 0), "cuMemCreate");
+    require(calls_.MemCreate, &handle, bytes, &wanted, 0);
     return place(handle, device, bytes, device);
   }
   CUdeviceptr data = 0;
-  check(calls_.cuMemAlloc(&data, bytes), "cuMemAlloc");
+  require(calls_.MemAlloc, &data, bytes);
   return {device, pointer(data), bytes};
 }
 
-/// Maps it where all GPUs that can reach it do, for `device`. The handle is not needed after that. `owner`: the GPU
-/// that it lies on; of one that is hidden from this process the driver names none that it has.
+/// Maps memory for `device` and all other GPUs that can access it, and releases the handle. `owner`: the GPU that the
+/// memory lies on, unless that GPU is hidden from this process.
 GpuMemory Cuda::place(CUmemGenericAllocationHandle handle, int device, std::size_t bytes, std::optional<int> owner) {
-  const Released released(calls_, handle);
+  const std::shared_ptr<void> released(nullptr, [&](void*) { calls_.MemRelease(handle); });
   CUdeviceptr at = 0;
-  check(calls_.cuMemAddressReserve(&at, bytes, 0, 0, 0), "cuMemAddressReserve");
+  require(calls_.MemAddressReserve, &at, bytes, 0, 0, 0);
   const GpuMemory memory{device, pointer(at), bytes, 0, GpuMemory::Got::mapped};
-  const CUresult mapped = calls_.cuMemMap(at, bytes, 0, handle, 0);
-  if (mapped != CUDA_SUCCESS) calls_.cuMemAddressFree(at, bytes);
+  const CUresult mapped = calls_.MemMap(at, bytes, 0, handle, 0);
+  if (mapped != CUDA_SUCCESS) calls_.MemAddressFree(at, bytes);
   check(mapped, "cuMemMap");
   try {
     grant(at, bytes, owner);
@@ -89,7 +90,7 @@ void Cuda::grant(CUdeviceptr at, std::size_t bytes, std::optional<int> owner) {
   bool any = false;
   for (int device = 0; device < devices(); ++device) {
     const CUmemAccessDesc access = access_of(device);
-    const CUresult result = calls_.cuMemSetAccess(at, bytes, &access, 1);
+    const CUresult result = calls_.MemSetAccess(at, bytes, &access, 1);
     any |= result == CUDA_SUCCESS;
     if (device == owner) check(result, "cuMemSetAccess");
   }
@@ -98,41 +99,39 @@ void Cuda::grant(CUdeviceptr at, std::size_t bytes, std::optional<int> owner) {
 
 void Cuda::free(const GpuMemory& memory) noexcept {
   on_device(memory.device, [&] {
-    if (memory.got != GpuMemory::Got::mapped) return check(calls_.cuMemFree(address(memory.data)), "cuMemFree");
-    await_streams();  // kernels may use it still; unmapping does not wait for them
+    if (memory.got != GpuMemory::Got::mapped) return require(calls_.MemFree, address(memory.data));
+    // Kernels may still use the memory, and unmapping does not wait for them. cuCtxSynchronize does, but ends each
+    // capture of a stream of the GPU. In the relaxed mode a capture allows a free (cuThreadExchangeStreamCaptureMode),
+    // which waits for all streams too (test: Gotchas.freeing_ends_no_capture).
+    CUdeviceptr probe = 0;
+    const bool full = calls_.MemAlloc(&probe, 1) != CUDA_SUCCESS;
+    if (full) require(calls_.CtxSynchronize);
+    if (!full) require(calls_.MemFree, probe);
     unmap(memory);
   });
 }
 
-/// As cuCtxSynchronize does, which would end each capture of a stream of the GPU. In the relaxed mode a free is allowed
-/// meanwhile (cuThreadExchangeStreamCaptureMode), and waits all the same (test: Gotchas.freeing_ends_no_capture).
-void Cuda::await_streams() {
-  CUdeviceptr probe = 0;
-  const bool full = calls_.cuMemAlloc(&probe, 1) != CUDA_SUCCESS;
-  if (full) check(calls_.cuCtxSynchronize(), "cuCtxSynchronize");
-  if (!full) check(calls_.cuMemFree(probe), "cuMemFree");
-}
-
 void Cuda::unmap(const GpuMemory& memory) noexcept {
   on_device(memory.device, [&] {
-    if (memory.got == GpuMemory::Got::pooled) return let_go(memory);
-    if (memory.got == GpuMemory::Got::opened)
-      return check(calls_.cuIpcCloseMemHandle(address(memory.data)), "cuIpcCloseMemHandle");
-    check(calls_.cuMemUnmap(address(memory.data), memory.bytes), "cuMemUnmap");
-    check(calls_.cuMemAddressFree(address(memory.data), memory.bytes), "cuMemAddressFree");
+    if (memory.got == GpuMemory::Got::pooled) return release_piece(memory);
+    if (memory.got == GpuMemory::Got::opened) return require(calls_.IpcCloseMemHandle, address(memory.data));
+    require(calls_.MemUnmap, address(memory.data), memory.bytes);
+    require(calls_.MemAddressFree, address(memory.data), memory.bytes);
   });
 }
 
 std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
   const Apart apart(*this, memory.device);
   GpuExport share;
-  GpuNames& names = share.names;
-  std::memcpy(names.device.data(), gpus_.at(static_cast<std::size_t>(memory.device)).uuid.bytes, names.device.size());
-  // In no other way: that would be the whole block that the piece lies in.
+  share.names.device = uuid(memory.device);
+  // Other names of a piece are those of the whole block that it lies in.
   if (auto* const pool = about<CUmemoryPool>(memory.data, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE); pool != nullptr)
     return share_piece(pool, memory, std::move(share));
   share.fd = descriptor_of(memory);
-  const bool by_handle = name_handle(memory, names);
+  CUipcMemHandle ipc{};
+  const bool by_handle = about<unsigned>(memory.data, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) != 0 &&
+                         calls_.IpcGetMemHandle(&ipc, address(memory.data)) == CUDA_SUCCESS;
+  if (by_handle) share.names.handle = std::bit_cast<GpuHandle>(ipc);
   if (!share.fd && !by_handle) return std::nullopt;
   return share;
 }
@@ -140,61 +139,46 @@ std::optional<GpuExport> Cuda::share(const GpuMemory& memory) {
 base::Fd Cuda::descriptor_of(const GpuMemory& memory) const {
   int fd = -1;
   CUmemGenericAllocationHandle handle = 0;
-  if (calls_.cuMemRetainAllocationHandle(&handle, memory.data) != CUDA_SUCCESS) return {};
-  const CUresult result = calls_.cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-  calls_.cuMemRelease(handle);
+  if (calls_.MemRetainAllocationHandle(&handle, memory.data) != CUDA_SUCCESS) return {};
+  const CUresult result = calls_.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  calls_.MemRelease(handle);
   return result == CUDA_SUCCESS ? base::Fd(fd) : base::Fd();
 }
 
-bool Cuda::name_handle(const GpuMemory& memory, GpuNames& names) const {
-  CUipcMemHandle ipc{};
-  if (about<unsigned>(memory.data, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) == 0 ||
-      calls_.cuIpcGetMemHandle(&ipc, address(memory.data)) != CUDA_SUCCESS)
-    return false;
-  static_assert(sizeof ipc.reserved == sizeof names.handle);
-  std::memcpy(names.handle.data(), ipc.reserved, names.handle.size());
-  return true;
-}
-
-/// First the pool, then what is in it. Nothing: the pool was not made to be shared, as a GPU's default pool is not.
+/// Exports the pool, then the piece. Empty: the pool was not made to be shared, as a GPU's default pool is not.
 std::optional<GpuExport> Cuda::share_piece(CUmemoryPool pool, const GpuMemory& memory, GpuExport share) {
   const std::lock_guard lock(pools_mutex_);
   int fd = -1;
   CUmemPoolPtrExportData piece{};
-  if (calls_.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+  if (calls_.MemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
     return std::nullopt;
   share.fd = base::Fd(fd);
-  if (calls_.cuMemPoolExportPointer(&piece, address(memory.data)) != CUDA_SUCCESS) return std::nullopt;
-  PoolPiece& name = share.names.piece;
-  name.process = base::process_token();
-  name.at = reinterpret_cast<std::uintptr_t>(memory.data);
-  static_assert(sizeof piece.reserved == sizeof name.data);
-  std::memcpy(name.data.data(), piece.reserved, name.data.size());
+  if (calls_.MemPoolExportPointer(&piece, address(memory.data)) != CUDA_SUCCESS) return std::nullopt;
+  share.names.piece = {base::process_token(), reinterpret_cast<std::uintptr_t>(memory.data),
+                       std::bit_cast<GpuHandle>(piece)};
   return share;
 }
 
 GpuMemory Cuda::map(const GpuExport& what, std::size_t bytes) {
-  // By the GPU that this process uses, whosever the memory is.
+  // The GPU that this process uses maps memory of every GPU.
   const int home = home_;
-  const int device = home >= 0 ? home : ordinal(what.names.device).value_or(0);
+  const int device = home >= 0 ? home : find_device(what.names.device).value_or(0);
   const Apart apart(*this, device);
   if (what.names.piece.at != 0) return import_piece(what, device, bytes);
   const bool by_handle = what.names.handle != GpuHandle{};
   if (what.fd) {
     try {
       CUmemGenericAllocationHandle handle = 0;
-      check(
-          calls_.cuMemImportFromShareableHandle(&handle, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-          "cuMemImportFromShareableHandle");
-      return place(handle, device, bytes, ordinal(what.names.device));
+      require(calls_.MemImportFromShareableHandle, &handle, as_handle(what.fd),
+              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+      return place(handle, device, bytes, find_device(what.names.device));
     } catch (const GpuError&) {
       if (!by_handle) throw;
     }
   }
-  CUipcMemHandle ipc{};
-  std::memcpy(ipc.reserved, what.names.handle.data(), what.names.handle.size());
+  const auto ipc = std::bit_cast<CUipcMemHandle>(what.names.handle);
   CUdeviceptr at = 0;
-  check(calls_.cuIpcOpenMemHandle(&at, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
+  require(calls_.IpcOpenMemHandle, &at, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   return {device, pointer(at), bytes, 0, GpuMemory::Got::opened};
 }
 
@@ -202,73 +186,66 @@ GpuMemory Cuda::import_piece(const GpuExport& what, int device, std::size_t byte
   std::unique_lock lock(pools_mutex_);
   const PoolPiece& name = what.names.piece;
   auto piece = imported_.end();
-  let_go_.wait(lock, [&] {
+  released_.wait(lock, [&] {
     piece = std::find_if(imported_.begin(), imported_.end(), [&](const auto& one) { return one.name == name; });
     return piece == imported_.end() || piece->users > 0;
   });
   if (piece == imported_.end()) {
     Imported fresh{name, import_pool(what)};
-    CUmemPoolPtrExportData data{};
-    std::memcpy(data.reserved, name.data.data(), name.data.size());
-    check(calls_.cuMemPoolImportPointer(&fresh.at, fresh.pool.get(), &data), "cuMemPoolImportPointer");
+    auto data = std::bit_cast<CUmemPoolPtrExportData>(name.data);
+    require(calls_.MemPoolImportPointer, &fresh.at, fresh.pool.get(), &data);
     piece = imported_.insert(imported_.end(), std::move(fresh));
   }
   ++piece->users;
   return {device, pointer(piece->at), bytes, 0, GpuMemory::Got::pooled};
 }
 
-/// With the mutex. Which pool it is the driver says, which gives one that is here already once more. Its owner could
-/// not: the handle there may be that of a pool that was destroyed, and of which there is memory still.
+/// With the mutex. The driver returns the same pool for each import of it. Its owner could not name the pool: the
+/// handle there may be that of a destroyed pool whose memory is still in use.
 std::shared_ptr<CUmemPoolHandle_st> Cuda::import_pool(const GpuExport& what) const {
   CUmemoryPool pool = nullptr;
-  check(
-      calls_.cuMemPoolImportFromShareableHandle(&pool, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-      "cuMemPoolImportFromShareableHandle");
+  require(calls_.MemPoolImportFromShareableHandle, &pool, as_handle(what.fd), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+          0);
   for (const Imported& one : imported_) {
     if (one.pool.get() == pool) return one.pool;
   }
-  std::shared_ptr<CUmemPoolHandle_st> owned(pool, [this](CUmemoryPool last) { calls_.cuMemPoolDestroy(last); });
-  let_in(pool, ordinal(what.names.device));
+  std::shared_ptr<CUmemPoolHandle_st> owned(pool, [this](CUmemoryPool last) { calls_.MemPoolDestroy(last); });
+  grant_pool(pool, find_device(what.names.device));
   return owned;
 }
 
-/// At first only the GPU that an imported pool lies on reaches it, whatever its owner has granted.
-void Cuda::let_in(CUmemoryPool pool, std::optional<int> owner) const {
+/// Lets all GPUs access an imported pool. At first only the GPU that the pool lies on has access, whatever its owner
+/// has granted.
+void Cuda::grant_pool(CUmemoryPool pool, std::optional<int> owner) const {
   bool any = owner.has_value();
   for (int device = 0; device < devices(); ++device) {
     if (device == owner) continue;
-    // Where it cannot be, the call may succeed and the import of a piece fail. Of a GPU that is hidden nobody can say.
+    // Without peer access, the call may succeed and the import of a piece fail. Nothing tells it of a hidden GPU.
     int can = 1;
     const CUmemAccessDesc access = access_of(device);
-    if (owner) calls_.cuDeviceCanAccessPeer(&can, access.location.id, access_of(*owner).location.id);
-    any |= can != 0 && calls_.cuMemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS;
+    if (owner) calls_.DeviceCanAccessPeer(&can, access.location.id, access_of(*owner).location.id);
+    any |= can != 0 && calls_.MemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS;
   }
   if (!any) throw GpuError("cuMemPoolSetAccess: no GPU of this process reaches the memory");
 }
 
-/// When it returns the owner may free the piece. In the order of a stream of ours: cuMemFree would wait for all others.
-/// That stream may be held up all the same; until it is there other pieces come and go.
-void Cuda::let_go(const GpuMemory& piece) {
+/// Once it returns, the owner may free the piece. Frees in the order of a stream of ours, because cuMemFree would wait
+/// for all streams. That stream may be held up too; meanwhile other pieces can be imported and released.
+void Cuda::release_piece(const GpuMemory& piece) {
   std::unique_lock lock(pools_mutex_);
   const auto is = [&](const Imported& one) { return one.at == address(piece.data) && one.users > 0; };
   const auto found = std::find_if(imported_.begin(), imported_.end(), is);
   if (found == imported_.end()) throw GpuError("memory of a pool that is not imported here");
   if (--found->users > 0) return;
-  const auto forget = [&] {
+  const std::shared_ptr<void> forget(nullptr, [&](void*) {
     if (!lock.owns_lock()) lock.lock();
     imported_.erase(found);  // and with the last piece the pool, which may be imported again from now on
-    let_go_.notify_all();
-  };
-  try {
-    aside(piece.device, [&](void* stream) {
-      check(calls_.cuMemFreeAsync(found->at, static_cast<CUstream>(stream)), "cuMemFreeAsync");
-      lock.unlock();
-    });
-  } catch (...) {
-    forget();
-    throw;
-  }
-  forget();
+    released_.notify_all();
+  });
+  aside(piece.device, [&](void* stream) {
+    require(calls_.MemFreeAsync, found->at, handle(stream));
+    lock.unlock();
+  });
 }
 
 std::size_t Cuda::reached(const void* at) {
@@ -282,22 +259,21 @@ std::size_t Cuda::reached(const void* at) {
 
 void Cuda::reach(void* pages, std::size_t bytes) {
   const Apart apart(*this, current_device());
-  check(calls_.cuMemHostRegister(pages, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-        "cuMemHostRegister");
+  require(calls_.MemHostRegister, pages, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
 void* Cuda::reach_registers(void* pages, std::size_t bytes) {
   const Apart apart(*this, current_device());
   constexpr unsigned kRegisters =
       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY;
-  check(calls_.cuMemHostRegister(pages, bytes, kRegisters), "cuMemHostRegister");
+  require(calls_.MemHostRegister, pages, bytes, kRegisters);
   CUdeviceptr at = 0;
-  check(calls_.cuMemHostGetDevicePointer(&at, pages, 0), "cuMemHostGetDevicePointer");
+  require(calls_.MemHostGetDevicePointer, &at, pages, 0);
   return pointer(at);
 }
 
 void Cuda::give_up(void* pages) noexcept {
-  on_device(std::max(home_.load(), 0), [&] { check(calls_.cuMemHostUnregister(pages), "cuMemHostUnregister"); });
+  on_device(std::max(home_.load(), 0), [&] { require(calls_.MemHostUnregister, pages); });
 }
 
 }  // namespace sluice::device

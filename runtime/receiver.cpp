@@ -140,7 +140,7 @@ void ReceiverCore::have_taken(std::uint64_t epoch) {
 
 backends::AfterTurn ReceiverCore::take_landed() {
   using backends::AfterTurn;
-  if (courier_ && !courier_->has_said()) return AfterTurn::work;
+  if (courier_ && !courier_->has_written()) return AfterTurn::work;
   const std::uint64_t last = to_take_.load();
   const std::uint64_t first = taking_.load() + 1;
   std::uint64_t next = first;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "device/courier.hpp"
+#include "device/copy_stream.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/engine.hpp"
 
@@ -87,7 +87,7 @@ class ReceiverCore final : public runtime::ChannelEnd, private runtime::Engine::
   std::atomic<std::uint64_t> to_take_{0};           // the last epoch that the engine is to take
   std::atomic<std::uint64_t> taking_{0};            // the last that it has begun to take
   std::atomic<base::Progress*> brought_{nullptr};   // and that is over, which poison does not touch
-  std::optional<device::Courier> courier_;          // who takes into a GPU's memory
+  std::optional<device::CopyStream> courier_;       // who takes into a GPU's memory
   std::atomic<std::uint64_t> by_host_{0};           // and those of host forms, which may pass before an enqueued one
   Warning warning_;                                 // of wait_for
 };
