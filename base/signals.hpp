@@ -5,8 +5,8 @@
 
 namespace sluice::base {
 
-/// Blocks signals while it lives, for a thread to inherit: a program's handlers never run in a thread of ours. Faults
-/// are left, which would end the process without a word from a sanitizer or a debugger.
+/// Blocks signals while it lives, so that a new thread inherits that: a program's handlers never run in a thread of
+/// ours. Faults are not blocked, because they would end the process without a report of a sanitizer or a debugger.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

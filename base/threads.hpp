@@ -6,8 +6,8 @@
 
 namespace sluice::base {
 
-/// The error of a thread that could not be started: `whose` it would have been, and what is missing.
-/// @param error  the errno that its start gave
+/// Returns the error for a thread that could not be started: its purpose `whose`, and the lacking resource.
+/// @param error  errno of the start
 std::system_error no_thread(const std::string& whose, int error);
 
 }  // namespace sluice::base

@@ -93,7 +93,7 @@ struct CudaCalls {
   SLUICE_CUDA_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
   static constexpr auto kLaunch = &CudaCalls::LaunchKernel;
-  // Of version 12.0; cuda.h may declare a later one.
+  // The function of version 12.0; cuda.h may declare a later one.
   Call<CUresult(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, std::size_t*)>
       StreamGetCaptureInfo{"cuStreamGetCaptureInfo"};
 

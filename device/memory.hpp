@@ -73,7 +73,7 @@ Allocation allocate(std::size_t bytes, bool populate);
 /// Allocates zeroed memory of a GPU, aligned to 256 bytes. @throws GpuError
 Allocation allocate_on(Driver& driver, int device, std::size_t bytes);
 
-/// Describes memory of the user, who keeps it. Peers can map a GPU's memory if its driver allows that.
+/// Describes memory of the user, and does not own it. Peers can map a GPU's memory if its driver allows that.
 Allocation adopt(void* data, std::size_t bytes);
 
 /// A peer's segment, mapped here.
