@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -124,74 +123,72 @@ void check_vendors(Env&, std::string_view text) {
 
 void accept(Env&, std::string_view) {}
 
-using Kind = VariableKind;
-
 // A default is read as a value would be, so that what is listed is what is used.
 constexpr Variable kTable[] = {
-    {"SLUICE_TIMEOUT", "", Kind::duration, set<&Env::timeout, duration>,
+    {"SLUICE_TIMEOUT", "", "duration", set<&Env::timeout, duration>,
      "how long to wait for a live peer before failing; time in which the waiting process is stopped does not "
      "count; unset: no limit"},
-    {"SLUICE_CONNECT_TIMEOUT", "60s", Kind::duration, set<&Env::connect_timeout, duration>,
+    {"SLUICE_CONNECT_TIMEOUT", "60s", "duration", set<&Env::connect_timeout, duration>,
      "how long opening, committing and closing may take"},
-    {"SLUICE_WARN", "60s", Kind::duration, set<&Env::warn, duration>,
+    {"SLUICE_WARN", "60s", "duration", set<&Env::warn, duration>,
      "a wait that lasts longer is logged, and again each time that this passes"},
-    {"SLUICE_PEER_TIMEOUT", "30s", Kind::duration, set<&Env::peer_timeout, duration>,
+    {"SLUICE_PEER_TIMEOUT", "30s", "duration", set<&Env::peer_timeout, duration>,
      "a rank of another host that cannot be reached for this long is lost"},
-    {"SLUICE_INTERFACE", "", Kind::word, set<&Env::interface, word>,
+    {"SLUICE_INTERFACE", "", "word", set<&Env::interface, word>,
      "the interface, by name or address, at which ranks of other hosts reach this host's, and which carries data "
      "unless SLUICE_NICS is set; unset: chosen"},
-    {"SLUICE_BACKENDS", "", Kind::list, set<&Env::backends, word>,
+    {"SLUICE_BACKENDS", "", "list", set<&Env::backends, word>,
      "the backends that may be used, separated by commas; unset: all"},
-    {"SLUICE_LOG", "warn", Kind::level, set<&Env::log, level>, "what is written to stderr: error, warn, info or trace"},
-    {"SLUICE_TRACE", "", Kind::word, set<&Env::trace, word>,
+    {"SLUICE_LOG", "warn", "level", set<&Env::log, level>, "what is written to stderr: error, warn, info or trace"},
+    {"SLUICE_TRACE", "", "word", set<&Env::trace, word>,
      "a file that gets a timeline of all ranks, which Perfetto and Chrome show; unset: none"},
-    {"SLUICE_RANGES", "auto", Kind::word, set<&Env::ranges, profiler>,
+    {"SLUICE_RANGES", "auto", "word", set<&Env::ranges, profiler>,
      "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
      "that the program runs under"},
-    {"SLUICE_BOUNCE_MAX", "2k", Kind::size, set<&Env::bounce_max, size>,
+    {"SLUICE_BOUNCE_MAX", "2k", "size", set<&Env::bounce_max, size>,
      "the largest part that goes through a bounce buffer when the target cannot be mapped"},
-    {"SLUICE_NONTEMPORAL_MIN", "8m", Kind::size, set<&Env::nontemporal_min, size>,
+    {"SLUICE_NONTEMPORAL_MIN", "8m", "size", set<&Env::nontemporal_min, size>,
      "the smallest copy that bypasses the cache"},
-    {"SLUICE_KERNEL_PUT_MAX", "16k", Kind::size, set<&Env::kernel_put_max, size>,
+    {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,
      "the largest part that a put on a GPU's stream copies by a kernel, with its signal, and not by the copy "
      "engine; 0: none"},
-    {"SLUICE_LEVEL", "4", Kind::number, set<&Env::level, level_of>,
+    {"SLUICE_LEVEL", "4", "number", set<&Env::level, level_of>,
      "no more of a network is used than this support level offers, 0 to 4"},
-    {"SLUICE_TRIGGER_ENTRIES", "", Kind::number, set<&Env::trigger_entries, number>,
+    {"SLUICE_TRIGGER_ENTRIES", "", "number", set<&Env::trigger_entries, number>,
      "how many of a NIC's trigger entries each rank may take, at most; what finds none left is posted by the "
      "engine; unset: its share of what the NIC says that it has"},
-    {"SLUICE_RAILS", "", Kind::number, set<&Env::rails, rails>,
+    {"SLUICE_RAILS", "", "number", set<&Env::rails, rails>,
      "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots"},
-    {"SLUICE_STAGING", "auto", Kind::word, set<&Env::stage_all, staging>,
+    {"SLUICE_STAGING", "auto", "word", set<&Env::stage_all, staging>,
      "auto: memory that a network cannot reach is staged through memory that it can; always: all of the user's is"},
-    {"SLUICE_NICS", "", Kind::list, set<&Env::nics, word>,
+    {"SLUICE_NICS", "", "list", set<&Env::nics, word>,
      "the network devices that may be used, best first, separated by commas; unset: by locality"},
-    {"SLUICE_GPUS", "", Kind::list, check_vendors,
+    {"SLUICE_GPUS", "", "list", check_vendors,
      "whose GPUs may be used: cuda, hip, or both separated by a comma, or none; unset: both"},
-    {"SLUICE_GPU_WAITS", "stream", Kind::word, check_waits,
+    {"SLUICE_GPU_WAITS", "stream", "word", check_waits,
      "who waits for words on GPUs' streams, and writes them: stream, its own operations; or kernel, kernels that "
      "poll and hold a multiprocessor meanwhile, for GPUs whose streams cannot"},
-    {"SLUICE_ENGINE_CPU", "", Kind::number, set<&Env::engine_cpu, core>,
+    {"SLUICE_ENGINE_CPU", "", "number", set<&Env::engine_cpu, core>,
      "the core that the engine's thread runs on; unset: any"},
-    {"SLUICE_ENGINE_POLL", "0s", Kind::duration, set<&Env::engine_poll, duration>,
+    {"SLUICE_ENGINE_POLL", "0s", "duration", set<&Env::engine_poll, duration>,
      "how long the engine sleeps between two looks at work under way; 0s: it only yields"},
-    {"SLUICE_RUN_IN", "", Kind::word, accept, "set by run: tells the process in which it was called"},
+    {"SLUICE_RUN_IN", "", "word", accept, "set by run: tells the process in which it was called"},
     // Only sluice-run sets the rest.
-    {"SLUICE_RANK", "", Kind::number, set<&Env::rank, number>, "set by sluice-run: this process's rank", true},
-    {"SLUICE_SIZE", "", Kind::number, set<&Env::size, number>, "set by sluice-run: the number of ranks", true},
-    {"SLUICE_THREADS", "", Kind::number, set<&Env::threads, number>,
+    {"SLUICE_RANK", "", "number", set<&Env::rank, number>, "set by sluice-run: this process's rank", true},
+    {"SLUICE_SIZE", "", "number", set<&Env::size, number>, "set by sluice-run: the number of ranks", true},
+    {"SLUICE_THREADS", "", "number", set<&Env::threads, number>,
      "set by sluice-run --threads: how many ranks to run as threads of this process", true},
-    {"SLUICE_JOB", "", Kind::word, set<&Env::job, word>,
+    {"SLUICE_JOB", "", "word", set<&Env::job, word>,
      "set by sluice-run: the name by which the ranks of a job find each other", true},
-    {"SLUICE_LISTEN_FD", "", Kind::number, set<&Env::listen_fd, number>,
+    {"SLUICE_LISTEN_FD", "", "number", set<&Env::listen_fd, number>,
      "set by sluice-run: the descriptor of the rank's listening socket", true},
-    {"SLUICE_HOSTS_FD", "", Kind::number, set<&Env::hosts_fd, number>,
+    {"SLUICE_HOSTS_FD", "", "number", set<&Env::hosts_fd, number>,
      "set by sluice-run --hosts: the descriptor of the table of all ranks", true},
-    {"SLUICE_TCP_FD", "", Kind::number, set<&Env::tcp_fd, number>,
+    {"SLUICE_TCP_FD", "", "number", set<&Env::tcp_fd, number>,
      "set by sluice-run --hosts: the descriptor of the rank's listening socket for other hosts", true},
-    {"SLUICE_REPORT_FD", "", Kind::number, set<&Env::report_fd, number>,
+    {"SLUICE_REPORT_FD", "", "number", set<&Env::report_fd, number>,
      "set by sluice-run: the descriptor of the page in which a process reports to it", true},
-    {"SLUICE_LAUNCHER_FD", "", Kind::number, set<&Env::launcher_fd, number>,
+    {"SLUICE_LAUNCHER_FD", "", "number", set<&Env::launcher_fd, number>,
      "set by sluice-run: the descriptor of a pipe whose other end it holds", true},
 };
 
@@ -207,12 +204,11 @@ bool left_to_users(std::string_view name) {
 
 // Variables that cmake/ and ./dev read (cmake/README.md).
 bool is_of_our_build(std::string_view name) {
-  static constexpr std::array<std::string_view, 9> kNames = {
-      "SLUICE_UNITY_BUILD", "SLUICE_LIBFABRIC_DIR",    "SLUICE_KOKKOS_KIND",
-      "SLUICE_NVCC",        "SLUICE_CUDA_INCLUDE_DIR", "SLUICE_CUDA_ARCHITECTURES",
-      "SLUICE_HIP_CLANG",   "SLUICE_HIP_INCLUDE_DIR",  "SLUICE_HIP_ARCHITECTURES"};
+  constexpr std::string_view kNames[] = {"SLUICE_UNITY_BUILD", "SLUICE_LIBFABRIC_DIR",    "SLUICE_KOKKOS_KIND",
+                                         "SLUICE_NVCC",        "SLUICE_CUDA_INCLUDE_DIR", "SLUICE_CUDA_ARCHITECTURES",
+                                         "SLUICE_HIP_CLANG",   "SLUICE_HIP_INCLUDE_DIR",  "SLUICE_HIP_ARCHITECTURES"};
   return name.starts_with("SLUICE_ENABLE_") || name.starts_with("SLUICE_SOURCE_") ||
-         std::ranges::find(kNames, name) != kNames.end();
+         std::ranges::count(kNames, name) > 0;
 }
 
 // Variables that Kubernetes sets for a service called sluice or sluice-NAME:
@@ -250,11 +246,6 @@ void read_entry(Env& env, std::string_view entry) {
 }
 
 }  // namespace
-
-const char* name(VariableKind kind) noexcept {
-  constexpr std::array kNames = {"duration", "size", "number", "list", "word", "level"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
 
 Env read_env() {
   Env env;

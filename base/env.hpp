@@ -14,26 +14,16 @@
 
 namespace sluice::base {
 
-/// Form of a variable's value.
-enum class VariableKind {
-  duration,  ///< "60s", "500ms", "2m"; a plain number is in seconds
-  size,      ///< "64k", "1m"; a plain number is in bytes
-  number,
-  list,  ///< words separated by commas
-  word,
-  level  ///< error, warn, info or trace
-};
-
-/// Returns the enumerator's name.
-const char* name(VariableKind kind) noexcept;
-
 struct Env;
 
 /// One row of the table.
 struct Variable {
   const char* name;
   const char* default_value;  ///< as it would be set; empty: none
-  VariableKind kind;
+  /// Form of a value: "duration" ("60s", "500ms", "2m"; a plain number is in seconds), "size" ("64k", "1m"; a plain
+  /// number is in bytes), "number", "list" (words separated by commas), "word", or "level" (error, warn, info or
+  /// trace).
+  const char* kind;
   void (*read)(Env&, std::string_view);  ///< throws for a bad value
   const char* meaning;
   bool launchers_own = false;  ///< set by sluice-run alone, for the processes that it starts

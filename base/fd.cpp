@@ -20,7 +20,7 @@ namespace sluice::base {
 
 namespace {
 
-// Room for the descriptors of one packet, aligned as the kernel wants it.
+// Room for the descriptors of one packet, with the kernel's alignment.
 struct alignas(cmsghdr) ControlBuffer {
   std::array<std::byte, CMSG_SPACE(kMaxPacketFds * sizeof(int))> bytes;
 };
@@ -51,13 +51,13 @@ std::vector<Fd> detach(msghdr& message) {
 ssize_t receive(const Fd& socket, msghdr& message, int flags) {
   for (;;) {
     const ssize_t bytes = recvmsg(socket.get(), &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // ECONNRESET is said once, before what the other end had sent: the next call gets that, or the end.
+    // ECONNRESET comes once, before the packets that the other end had sent: the next call gets those, or the end.
     if (bytes >= 0 || (errno != EINTR && errno != ECONNRESET)) return bytes;
   }
 }
 
-// The length of the next packet, which stays where it is, and copies of its descriptors; 0: the other end is gone; -1
-// with errno.
+// Returns the length of the next packet, which stays in the queue, and copies of its descriptors; 0: the other end is
+// closed; -1 with errno.
 ssize_t peek(const Fd& socket, std::vector<Fd>& fds) {
   std::byte ignored{};
   iovec part{&ignored, 1};
@@ -72,17 +72,17 @@ ssize_t peek(const Fd& socket, std::vector<Fd>& fds) {
   fds = detach(message);
   if ((message.msg_flags & MSG_CTRUNC) == 0) return length;
   fds.clear();
-  errno = EMFILE;  // what did not fit, the kernel leaves out without a word
+  errno = EMFILE;  // the kernel drops descriptors that do not fit, without an error
   return -1;
 }
 
-// The first descriptor that has no meaning.
+// The first descriptor without a fixed meaning.
 constexpr int kFirst = STDERR_FILENO + 1;
 
 // Room for descriptors that the program and its libraries open.
 constexpr std::size_t kSpare = 32;
 
-/// The lowest limit that leaves `more` numbers free: a limit is on numbers, not on how many are open.
+/// Returns the lowest limit that leaves `more` numbers free: the limit is on numbers, not on the count of open files.
 rlim_t limit_for(std::size_t more) noexcept {
   int number = 0;
   for (std::size_t free = 0; free < more; ++number) free += ::fcntl(number, F_GETFD) < 0 ? 1 : 0;
@@ -102,7 +102,7 @@ Fd::Fd(int fd) noexcept : fd_(fd) {
 void fill_standard_descriptors() {
   for (int fd = 0; fd < kFirst; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest that is free: this one.
+    // Opens the lowest free descriptor: this one.
     if (::open("/dev/null", O_RDWR) < 0) throw_errno("cannot open /dev/null in place of a closed standard descriptor");
   }
 }

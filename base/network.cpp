@@ -29,13 +29,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Linux cuts it to net.core.somaxconn.
+// Linux limits it to net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
 // TCP_RTO_MAX_MS of Linux 6.15, which older headers do not name.
 constexpr int kLongestRetry = 44;
 
-constexpr auto kLookAgain = milliseconds(20);  // whether an interface is up by now
+constexpr auto kLookAgain = milliseconds(20);  // between two checks of the interfaces
 
 struct Socket {
   sockaddr_storage bytes{};
@@ -67,7 +67,7 @@ struct Interface {
   bool running() const noexcept { return up() && (flags & IFF_RUNNING) != 0; }
 };
 
-// One for each address, in the order of the kernel. Link-local addresses are left out.
+// Returns an entry for each address, in the order of the kernel, without link-local addresses.
 std::vector<Interface> all_interfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) throw_errno("cannot list the network interfaces");
@@ -79,14 +79,6 @@ std::vector<Interface> all_interfaces() {
     endpoint.port = 0;
     all.push_back({one->ifa_name, one->ifa_flags, endpoint});
   }
-  return all;
-}
-
-// The ones that are up and have a carrier: IPv4 first.
-std::vector<Interface> interfaces() {
-  std::vector<Interface> all = all_interfaces();
-  std::erase_if(all, [](const Interface& one) { return !one.running(); });
-  std::ranges::stable_sort(all, {}, [](const Interface& one) { return one.endpoint.version; });
   return all;
 }
 
@@ -136,7 +128,6 @@ void replace_address(sockaddr& socket, const Endpoint& endpoint) noexcept {
   }
 }
 
-// As the system says it, with the zone.
 std::string address_text(const Endpoint& endpoint) {
   Socket socket = socket_address(endpoint);
   std::array<char, NI_MAXHOST> text{};
@@ -172,7 +163,7 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
     all.push_back(endpoint_of(one->ai_addr));
     all.back().port = port;
   }
-  // As RFC 8305 has it: one of each version in turn, so that a version without a way costs one attempt.
+  // One of each version in turn (RFC 8305), so that a version without a route costs one attempt.
   const auto other = std::ranges::stable_partition(
       all, [version = all.front().version](const Endpoint& one) { return one.version == version; });
   const std::span first(all.begin(), other.begin());
@@ -185,34 +176,28 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   return in_turn;
 }
 
-namespace {
-
-std::optional<Endpoint> find_own_address(const std::string& chosen) {
-  const std::vector<Interface> all = interfaces();
+Endpoint own_address(const std::string& chosen) {
+  constexpr auto kComesUpWithin = seconds(5);
+  const auto deadline = Clock::now() + kComesUpWithin;
   const Endpoint number = parse_address(chosen);
   const auto fits = [&](const Interface& one) {
     return chosen.empty() ? !one.loopback() : one.name == chosen || one.endpoint == number;
   };
-  const auto found = std::ranges::find_if(all, fits);
-  return found == all.end() ? std::nullopt : std::optional(found->endpoint);
-}
-
-}  // namespace
-
-Endpoint own_address(const std::string& chosen) {
-  constexpr auto kComesUpWithin = seconds(5);
-  const auto deadline = Clock::now() + kComesUpWithin;
-  auto found = find_own_address(chosen);
-  while (!found && interface_comes_up() && Clock::now() < deadline) {
-    std::this_thread::sleep_for(kLookAgain);
-    found = find_own_address(chosen);
+  for (;;) {
+    std::vector<Interface> all = all_interfaces();
+    std::erase_if(all, [](const Interface& one) { return !one.running(); });
+    std::ranges::stable_sort(all, {}, [](const Interface& one) { return one.endpoint.version; });  // IPv4 first
+    const auto found = std::ranges::find_if(all, fits);
+    if (found != all.end()) return found->endpoint;
+    if (interface_comes_up() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kLookAgain);
+      continue;
+    }
+    if (!chosen.empty())
+      throw std::invalid_argument("SLUICE_INTERFACE=" + chosen + ": no interface that is up has this name or address");
+    if (!all.empty()) return all.front().endpoint;
+    throw std::invalid_argument("no network interface is up, not even the loopback");
   }
-  if (found) return *found;
-  if (!chosen.empty())
-    throw std::invalid_argument("SLUICE_INTERFACE=" + chosen + ": no interface that is up has this name or address");
-  const std::vector<Interface> all = interfaces();
-  if (!all.empty()) return all.front().endpoint;
-  throw std::invalid_argument("no network interface is up, not even the loopback");
 }
 
 std::vector<Endpoint> addresses_of(const std::string& interface) {
@@ -269,7 +254,7 @@ struct RouteRequest {
   }
 };
 
-/// The number of the interface that a route leaves by; 0: it does not say.
+/// Returns the number of a route's outgoing interface; 0: the route has none.
 int interface_of(const rtmsg& route, std::size_t bytes) {
   const auto* attribute =
       reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
@@ -283,8 +268,8 @@ int interface_of(const rtmsg& route, std::size_t bytes) {
   return 0;
 }
 
-/// True if the source is an address of this interface. An address of the loopback belongs to every interface: it is the
-/// host's own, whichever interface leads to it.
+/// True if the source is an address of this interface. An address of the loopback belongs to every interface, because
+/// any of them may lead to this host.
 bool is_its_own(const Endpoint& source, int interface) {
   const std::vector<Interface> all = all_interfaces();
   return std::ranges::any_of(all, [&](const Interface& one) {
@@ -323,7 +308,7 @@ Fd listen_on(const Endpoint& endpoint) {
   Fd socket = new_socket(endpoint);
   Socket address = socket_address(endpoint);
   if (socket && endpoint.version == 6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (socket) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // connections that have ended keep a port busy for a minute
+  if (socket) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // ended connections keep a port busy for a minute
   if (!socket || ::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {
     throw_errno("cannot listen at " + text_of(endpoint));
   }
@@ -332,7 +317,7 @@ Fd listen_on(const Endpoint& endpoint) {
 
 Fd listen_everywhere(std::uint16_t port) {
   const Endpoint both{.port = port, .version = 6};
-  return listen_on(new_socket(both) ? both : Endpoint{.port = port, .version = 4});  // a kernel may be without IPv6
+  return listen_on(new_socket(both) ? both : Endpoint{.port = port, .version = 4});  // a kernel may lack IPv6
 }
 
 Endpoint own_end(const Fd& socket) {
@@ -346,7 +331,7 @@ Fd begin_connect(const Endpoint& endpoint) {
   if (!socket) return socket;
   Socket address = socket_address(endpoint);
   if (::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS) return socket;
-  const int error = errno;  // closing must not change what the caller is to see
+  const int error = errno;  // closing may change errno
   socket = Fd();
   errno = error;
   return socket;
@@ -360,15 +345,16 @@ void keep_alive(const Fd& socket, std::chrono::nanoseconds timeout) noexcept {
   const milliseconds limit = std::clamp(std::chrono::ceil<milliseconds>(timeout), milliseconds(1000),
                                         std::chrono::duration_cast<milliseconds>(std::chrono::hours(24)));
   const auto interval = std::max(std::chrono::ceil<seconds>(limit / 10), seconds(1));
-  // The last answer came up to one interval before the link went down, and the next question may come as long after
-  // it is up again.
+  // The last answer may be one interval old when the link goes down, and the next probe may come one interval after the
+  // link is up again.
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds(limit + 2 * interval).count()));
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(interval.count()));
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(interval.count()));
-  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // it is the user timeout that counts
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // the user timeout ends the connection
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // Else the pauses between retries double, up to the whole timeout: a link that is up again would not be noticed.
+  // Without this, the pauses between retries double, up to the whole timeout, so that a link that is up again would not
+  // be noticed.
   set(socket, IPPROTO_TCP, kLongestRetry, static_cast<int>(milliseconds(interval).count()));
 }
 
