@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver: memory of GPUs, how it goes to other processes, and host memory that GPUs reach.
+// CUDA's driver: memory of GPUs, its handles for other processes, and host memory that GPUs reach.
 #include <algorithm>
 #include <bit>
 #include <condition_variable>

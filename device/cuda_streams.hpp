@@ -34,7 +34,8 @@ class CudaStreams : public VendorDriver<CudaCalls> {
            CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
   }
 
-  /// Verbs ask each time: a thread remembers the streams that it used last by their ids, which no two ever share.
+  /// Verbs call this each time, so a thread caches the streams that it used last, by their ids, which are unique for
+  /// ever.
   StreamState look_at(void* stream) override {
     struct Known {
       unsigned long long id = 0;
@@ -43,9 +44,9 @@ class CudaStreams : public VendorDriver<CudaCalls> {
     static thread_local std::array<Known, 8> known;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t capture = 0;
-    // The legacy stream cannot be captured; asking is an error while another stream is.
+    // The legacy stream cannot be captured, and this call on it fails while another stream captures.
     const CUresult asked = calls_.StreamGetCaptureInfo(handle(stream), &status, &capture, nullptr, nullptr, nullptr);
-    // While a stream captures, asking for its id fails, and makes the capture invalid; then asking for its context
+    // On a stream that captures, a call for its id fails, and makes the capture invalid; then a call for its context
     // fails.
     if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) throw InvalidCapture();
     if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return {look_up(stream), capture};
@@ -105,8 +106,7 @@ class CudaStreams : public VendorDriver<CudaCalls> {
 
   int attribute(int device, CUdevice_attribute which) const {
     int value = 0;
-    const CUdevice gpu = device_handle(device);
-    return calls_.DeviceGetAttribute(&value, which, gpu) == CUDA_SUCCESS ? value : 0;
+    return calls_.DeviceGetAttribute(&value, which, device_handle(device)) == CUDA_SUCCESS ? value : 0;
   }
 
   std::atomic<int> home_{-1};  // the first GPU that was used
@@ -130,7 +130,7 @@ class CudaStreams : public VendorDriver<CudaCalls> {
       if (calls_.DeviceGet(&gpu.device, i) != CUDA_SUCCESS || calls_.DeviceGetUuid(&uuid, gpu.device) != CUDA_SUCCESS)
         return "GPU " + std::to_string(i) + " does not answer";
       add_device(uuid);
-      // Host memory is then at one address for the processor and for the GPU.
+      // With this attribute, the processor and the GPU have one address for host memory.
       if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) == 0)
         return "GPU " + std::to_string(i) + " sees host memory at other addresses than the processor";
       if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0 && !words_by_kernels())
@@ -166,12 +166,12 @@ class CudaStreams : public VendorDriver<CudaCalls> {
     CUcontext popped = nullptr;
     calls_.CtxPopCurrent(&popped);
     check(result, "cuCtxGetDevice");
-    // That of no other GPU: a context takes memory, and a GPU may be another process's alone.
+    // Creates no context on another GPU: a context takes memory, and a GPU may be reserved for another process.
     if (context(ordinal(device)) == own) return ordinal(device);
     throw GpuError("the stream is not of the primary context of a GPU, which the CUDA runtime uses");
   }
 
-  /// Not by `Apart`: a context that has failed may refuse to be made current, too.
+  /// Does without `Apart`, because a context that has failed may refuse to become current, too.
   bool has_failed(int device, void* stream) noexcept override {
     CUcontext popped = nullptr;
     const CUresult pushed = calls_.CtxPushCurrent(gpus_[static_cast<std::size_t>(device)].context.load());

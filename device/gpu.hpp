@@ -96,9 +96,8 @@ class Watch {
 
  protected:
   void set_failed() noexcept { state_.store(State::failed); }
-  /// Like `failed`, in the one order of all sequentially consistent operations. Of two threads, one stores and then
-  /// calls this, the other fails the end and then loads: either the first sees the failure, or the second sees the
-  /// store.
+  /// Like `failed`, in the one order of all sequentially consistent operations. If one thread stores and then calls
+  /// this, and another fails the end and then loads, the first sees the failure or the second sees the store.
   bool failed_in_order() const noexcept { return state_.load() == State::failed; }
   void set_shut() noexcept {
     State open = State::open;
