@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -227,15 +228,6 @@ void TimelineFile::add(const std::string& part, const Moment& began, const std::
   merge();
 }
 
-/// Owner of the file `merging`.
-struct TimelineFile::Merging {
-  const TimelineFile& file;
-  ~Merging() {
-    ::unlink(file.merging_.c_str());
-    ::rmdir(file.folder_.c_str());
-  }
-};
-
 void TimelineFile::merge_the_rest() const {
   constexpr std::chrono::seconds kPatience{5};
   const auto state = [this] {
@@ -270,7 +262,10 @@ void TimelineFile::merge() const {
     remove_merging_of_killed();
     Fd owner = create(merging_);
     if (!owner) return;
-    const Merging here{*this};
+    const std::shared_ptr<void> merging(nullptr, [this](void*) {
+      ::unlink(merging_.c_str());
+      ::rmdir(folder_.c_str());
+    });
     write_all(owner.get(), process_name(), merging_.string());
     owner = Fd();  // NFS keeps a file that is removed while it is open, under another name
     for (auto parts = ready(); !parts.empty(); parts = ready()) merge(parts);

@@ -53,8 +53,6 @@ class TimelineFile {
   void merge_the_rest() const;
 
  private:
-  struct Merging;
-
   void merge() const;
   void merge(std::vector<std::filesystem::path> parts) const;
   void remove_merging_of_killed() const;

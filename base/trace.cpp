@@ -152,6 +152,7 @@ struct Recorder {
     TimelineFile(path, job).add(hexadecimal(process_token(), 16) + '.' + std::to_string(++parts), began, text);
   }
 
+  /// Takes the events of all threads. With the mutex.
   std::vector<Event> take_all() {
     std::vector<Event> all;
     std::uint64_t missing = 0;

@@ -39,13 +39,9 @@ void copy_now_through_ours(Driver& gpus, std::byte* to, const std::byte* from, s
   std::byte* const ours = allocation.extent().data;
   for (std::size_t at = 0; at < bytes; at += kAtOnce) {
     const std::size_t some = std::min(bytes - at, kAtOnce);
-    if (to_gpu) {
-      std::memcpy(ours, from + at, some);
-      gpus.copy_now(to + at, ours, some);
-    } else {
-      gpus.copy_now(ours, from + at, some);
-      std::memcpy(to + at, ours, some);
-    }
+    if (to_gpu) std::memcpy(ours, from + at, some);
+    gpus.copy_now(to_gpu ? to + at : ours, to_gpu ? ours : from + at, some);
+    if (!to_gpu) std::memcpy(to + at, ours, some);
   }
 }
 

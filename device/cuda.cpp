@@ -44,18 +44,23 @@ class Cuda final : public CudaStreams {
   /// cudaMalloc's.
   GpuMemory allocate(int device, std::size_t bytes) override {
     const Apart apart(*this, device);
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 0) {
-      const CUmemAllocationProp wanted = shareable(device);
-      std::size_t step = 0;
-      require(calls_.MemGetAllocationGranularity, &step, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-      bytes = (bytes + step - 1) / step * step;
-      CUmemGenericAllocationHandle handle = 0;
-      require(calls_.MemCreate, &handle, bytes, &wanted, 0);
-      return place(handle, device, bytes, device);
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) == 0) {
+      CUdeviceptr data = 0;
+      require(calls_.MemAlloc, &data, bytes);
+      return {device, pointer(data), bytes};
     }
-    CUdeviceptr data = 0;
-    require(calls_.MemAlloc, &data, bytes);
-    return {device, pointer(data), bytes};
+    CUmemAllocationProp wanted{};
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    wanted.location = access_of(device).location;
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0)
+      wanted.allocFlags.gpuDirectRDMACapable = 1;
+    std::size_t step = 0;
+    require(calls_.MemGetAllocationGranularity, &step, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    bytes = (bytes + step - 1) / step * step;
+    CUmemGenericAllocationHandle handle = 0;
+    require(calls_.MemCreate, &handle, bytes, &wanted, 0);
+    return place(handle, device, bytes, device);
   }
 
   void free(const GpuMemory& memory) noexcept override {
@@ -163,17 +168,6 @@ class Cuda final : public CudaStreams {
     T value{};
     if (calls_.PointerGetAttribute(&value, which, address(at)) != CUDA_SUCCESS) value = {};
     return value;
-  }
-
-  CUmemAllocationProp shareable(int device) const {
-    CUmemAllocationProp wanted{};
-    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    wanted.location.id = device_handle(device);
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0)
-      wanted.allocFlags.gpuDirectRDMACapable = 1;
-    return wanted;
   }
 
   /// Maps memory for `device` and all other GPUs that can access it, and releases the handle. `owner`: the GPU that the
