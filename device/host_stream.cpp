@@ -11,7 +11,6 @@
 #include <csignal>
 #include <string>
 
-#include "base/signals.hpp"
 #include "base/threads.hpp"
 
 namespace sluice {
