@@ -89,7 +89,7 @@ struct CudaCalls {
   static constexpr auto kStream = &Stream::cuda;
   static constexpr auto kKernels = &cuda_kernels;
 
-#define SLUICE_DECLARE(name) Call<decltype(::cu##name)> name{"cu" #name};
+#define SLUICE_DECLARE(name) Call<decltype(::cu##name)> name{"cu" #name};  // NOLINT(bugprone-macro-parentheses): a name
   SLUICE_CUDA_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
   static constexpr auto kLaunch = &CudaCalls::LaunchKernel;

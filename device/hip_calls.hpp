@@ -65,7 +65,8 @@ struct HipCalls {
   static constexpr auto kStream = &Stream::hip;
   static constexpr auto kKernels = &hip_kernels;
 
-#define SLUICE_DECLARE(name, ...) Call<hipError_t(__VA_ARGS__)> name{"hip" #name};
+#define SLUICE_DECLARE(name, ...) \
+  Call<hipError_t(__VA_ARGS__)> name{"hip" #name};  // NOLINT(bugprone-macro-parentheses): a name
   SLUICE_HIP_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
   static constexpr auto kLaunch = &HipCalls::ModuleLaunchKernel;
