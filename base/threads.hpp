@@ -13,8 +13,8 @@ namespace sluice::base {
 /// @param error  errno of the start
 std::system_error no_thread(const std::string& whose, int error);
 
-/// Blocks signals while it lives, so that a new thread inherits that: a program's handlers never run in a thread of ours.
-/// Faults are not blocked, because they would end the process without a report of a sanitizer or a debugger.
+/// Blocks signals while it lives, so that a new thread inherits that: a program's handlers never run in a thread of
+/// ours. Faults are not blocked, because they would end the process without a report of a sanitizer or a debugger.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
