@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/env.hpp"
 
-#include <arpa/inet.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
 
+#include "base/network.hpp"
 #include "base/text.hpp"
 
 namespace sluice::base {
@@ -22,7 +24,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// What a bad value throws; the caller adds the variable's name and the value.
+// Thrown for a bad value; the caller adds the variable's name and the value.
 struct BadValue {
   const char* expected;
 };
@@ -36,217 +38,164 @@ std::pair<Number, std::string_view> split_unit(std::string_view text, const char
   return {number, text.substr(static_cast<std::size_t>(end - text.data()))};
 }
 
+/// Reads a number and the unit behind it: "250ms" is {250, 1e6}.
+template <class Number, std::size_t Units>
+std::pair<Number, Number> number_and_unit(std::string_view text,
+                                          const std::pair<std::string_view, Number> (&units)[Units],
+                                          const char* expected) {
+  const auto [number, name] = split_unit<Number>(text, expected);
+  for (const auto& [unit, factor] : units) {
+    if (unit == name) return {number, factor};
+  }
+  throw BadValue{expected};
+}
+
 nanoseconds duration(std::string_view text) {
   static constexpr const char* kExpected = "a time such as 60s, 500ms or 2m";
-  struct Unit {
-    std::string_view name;
-    double in_nanoseconds;
-  };
-  static constexpr std::array<Unit, 7> kUnits = {
-      {{"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
-  const auto [number, name] = split_unit<double>(text, kExpected);
-  const auto* const unit = std::ranges::find(kUnits, name, &Unit::name);
-  if (unit == kUnits.end()) throw BadValue{kExpected};
-  const double value = number * unit->in_nanoseconds;
+  static constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1e9},  {"ns", 1},   {"us", 1e3},  {"ms", 1e6},
+                                                                   {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+  const auto [number, unit] = number_and_unit(text, kUnits, kExpected);
+  const double value = number * unit;
   if (!std::isfinite(value) || value < 0 || value > 9e18) throw BadValue{kExpected};
   return nanoseconds(static_cast<std::int64_t>(value));
 }
 
 std::size_t size(std::string_view text) {
   static constexpr const char* kExpected = "a number of bytes such as 4096, 64k or 1m";
-  struct Unit {
-    std::string_view name;
-    int shift;
-  };
-  static constexpr std::array<Unit, 4> kUnits = {{{"", 0}, {"k", 10}, {"m", 20}, {"g", 30}}};
-  const auto [number, name] = split_unit<std::size_t>(text, kExpected);
-  const auto* const unit = std::ranges::find(kUnits, name, &Unit::name);
-  if (unit == kUnits.end() || number > std::numeric_limits<std::size_t>::max() >> unit->shift) {
-    throw BadValue{kExpected};
-  }
-  return number << unit->shift;
+  static constexpr std::pair<std::string_view, std::size_t> kUnits[] = {
+      {"", 1}, {"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}};
+  const auto [number, unit] = number_and_unit(text, kUnits, kExpected);
+  if (number > std::numeric_limits<std::size_t>::max() / unit) throw BadValue{kExpected};
+  return number * unit;
+}
+
+int number_between(std::string_view text, int least, int most, const char* expected) {
+  const auto [value, rest] = split_unit<int>(text, expected);
+  if (value < least || value > most || !rest.empty()) throw BadValue{expected};
+  return value;
 }
 
 int number(std::string_view text) {
-  static constexpr const char* kExpected = "a whole number, 0 or more";
-  const auto [value, rest] = split_unit<int>(text, kExpected);
-  if (value < 0 || !rest.empty()) throw BadValue{kExpected};
-  return value;
+  return number_between(text, 0, std::numeric_limits<int>::max(), "a whole number, 0 or more");
 }
 
-int level_of(std::string_view text) {
-  const int value = number(text);
-  constexpr int kBest = 4;
-  if (value > kBest) throw BadValue{"a whole number, 0 to 4"};
-  return value;
-}
+int level_of(std::string_view text) { return number_between(text, 0, 4, "a whole number, 0 to 4"); }
 
-int rails(std::string_view text) {
-  constexpr int kMost = 8;
-  const int value = number(text);
-  if (value < 1 || value > kMost) throw BadValue{"a whole number, 1 to 8"};
-  return value;
-}
+int rails(std::string_view text) { return number_between(text, 1, 8, "a whole number, 1 to 8"); }
 
 int core(std::string_view text) {
-  const int value = number(text);
-  if (value >= sysconf(_SC_NPROCESSORS_CONF)) throw BadValue{"the number of a core of this machine"};
-  return value;
+  const auto cores = static_cast<int>(sysconf(_SC_NPROCESSORS_CONF));
+  return number_between(text, 0, cores - 1, "the number of a core of this machine");
 }
 
-bool staging(std::string_view text) {
-  if (text != "auto" && text != "always") throw BadValue{"auto or always"};
-  return text == "always";
+std::string word(std::string_view text) { return std::string(text); }
+
+/// The position of the text in `words`.
+std::ptrdiff_t one_of(std::string_view text, std::initializer_list<std::string_view> words, const char* expected) {
+  const auto* const found = std::ranges::find(words, text);
+  if (found == words.end()) throw BadValue{expected};
+  return found - words.begin();
 }
+
+bool staging(std::string_view text) { return one_of(text, {"auto", "always"}, "auto or always") == 1; }
 
 std::string profiler(std::string_view text) {
-  if (text != "auto" && text != "nvtx" && text != "roctx" && text != "none")
-    throw BadValue{"auto, nvtx, roctx or none"};
-  return std::string(text);
-}
-
-void check_waits(std::string_view text) {
-  if (text != "stream" && text != "kernel") throw BadValue{"stream or kernel"};
-}
-
-void check_vendors(std::string_view text) {
-  for (const std::string_view word : words_of(text)) {
-    if (word != "cuda" && word != "hip" && word != "none") throw BadValue{"cuda, hip, both, or none"};
-  }
+  one_of(text, {"auto", "nvtx", "roctx", "none"}, "auto, nvtx, roctx or none");
+  return word(text);
 }
 
 LogLevel level(std::string_view text) {
-  static constexpr std::array<std::string_view, 4> kNames = {"error", "warn", "info", "trace"};
-  const auto* const found = std::ranges::find(kNames, text);
-  if (found == kNames.end()) throw BadValue{"error, warn, info or trace"};
-  return static_cast<LogLevel>(found - kNames.begin());
+  return LogLevel(one_of(text, {"error", "warn", "info", "trace"}, "error, warn, info or trace"));
 }
 
-struct Row {
-  Variable variable;
-  void (*read)(Env&, std::string_view);
-  bool launchers_own = false;
-};
+template <auto Member, auto Read>
+void set(Env& env, std::string_view text) {
+  env.*Member = Read(text);
+}
 
-using Kind = VariableKind;
+// Variables that other files read (device/drivers.cpp, base/process.cpp), once a process.
+void check_waits(Env&, std::string_view text) { one_of(text, {"stream", "kernel"}, "stream or kernel"); }
+
+void check_vendors(Env&, std::string_view text) {
+  for (const std::string_view vendor : words_of(text))
+    one_of(vendor, {"cuda", "hip", "none"}, "cuda, hip, both, or none");
+}
+
+void accept(Env&, std::string_view) {}
 
 // A default is read as a value would be, so that what is listed is what is used.
-constexpr std::array kTable = {
-    Row{{"SLUICE_TIMEOUT", "",
-         "how long to wait for a live peer before failing; time in which the waiting process is stopped does not "
-         "count; unset: no limit",
-         Kind::duration},
-        [](Env& env, std::string_view text) { env.timeout = duration(text); }},
-    Row{{"SLUICE_CONNECT_TIMEOUT", "60s", "how long opening, committing and closing may take", Kind::duration},
-        [](Env& env, std::string_view text) { env.connect_timeout = duration(text); }},
-    Row{{"SLUICE_WARN", "60s", "a wait that lasts longer is logged, and again each time that this passes",
-         Kind::duration},
-        [](Env& env, std::string_view text) { env.warn = duration(text); }},
-    Row{{"SLUICE_PEER_TIMEOUT", "30s", "a rank of another host that cannot be reached for this long is lost",
-         Kind::duration},
-        [](Env& env, std::string_view text) { env.peer_timeout = duration(text); }},
-    Row{{"SLUICE_INTERFACE", "",
-         "the interface, by name or address, at which ranks of other hosts reach this host's, and which carries data "
-         "unless SLUICE_NICS is set; unset: chosen",
-         Kind::word},
-        [](Env& env, std::string_view text) { env.interface = text; }},
-    Row{{"SLUICE_BACKENDS", "", "the backends that may be used, separated by commas; unset: all", Kind::list},
-        [](Env& env, std::string_view text) { env.backends = text; }},
-    Row{{"SLUICE_LOG", "warn", "what is written to stderr: error, warn, info or trace", Kind::level},
-        [](Env& env, std::string_view text) { env.log = level(text); }},
-    Row{{"SLUICE_TRACE", "", "a file that gets a timeline of all ranks, which Perfetto and Chrome show; unset: none",
-         Kind::word},
-        [](Env& env, std::string_view text) { env.trace = text; }},
-    Row{{"SLUICE_RANGES", "auto",
-         "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
-         "that the program runs under",
-         Kind::word},
-        [](Env& env, std::string_view text) { env.ranges = profiler(text); }},
-    Row{{"SLUICE_BOUNCE_MAX", "2k",
-         "the largest part that goes through a bounce buffer when the target cannot be mapped", Kind::size},
-        [](Env& env, std::string_view text) { env.bounce_max = size(text); }},
-    Row{{"SLUICE_NONTEMPORAL_MIN", "8m", "the smallest copy that bypasses the cache", Kind::size},
-        [](Env& env, std::string_view text) { env.nontemporal_min = size(text); }},
-    Row{{"SLUICE_KERNEL_PUT_MAX", "16k",
-         "the largest part that a put on a GPU's stream copies by a kernel, with its signal, and not by the copy "
-         "engine; 0: none",
-         Kind::size},
-        [](Env& env, std::string_view text) { env.kernel_put_max = size(text); }},
-    Row{{"SLUICE_LEVEL", "4", "no more of a network is used than this support level offers, 0 to 4", Kind::number},
-        [](Env& env, std::string_view text) { env.level = level_of(text); }},
-    Row{{"SLUICE_TRIGGER_ENTRIES", "",
-         "how many of a NIC's trigger entries each rank may take, at most; what finds none left is posted by the "
-         "engine; unset: its share of what the NIC says that it has",
-         Kind::number},
-        [](Env& env, std::string_view text) { env.trigger_entries = number(text); }},
-    Row{{"SLUICE_RAILS", "", "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots",
-         Kind::number},
-        [](Env& env, std::string_view text) { env.rails = rails(text); }},
-    Row{{"SLUICE_STAGING", "auto",
-         "auto: memory that a network cannot reach is staged through memory that it can; always: all of the user's is",
-         Kind::word},
-        [](Env& env, std::string_view text) { env.stage_all = staging(text); }},
-    Row{{"SLUICE_NICS", "", "the network devices that may be used, best first, separated by commas; unset: by locality",
-         Kind::list},
-        [](Env& env, std::string_view text) { env.nics = text; }},
-    Row{{"SLUICE_GPUS", "", "whose GPUs may be used: cuda, hip, or both separated by a comma, or none; unset: both",
-         Kind::list},
-        [](Env&, std::string_view text) { check_vendors(text); }},  // device/drivers.cpp reads it, once a process
-    Row{{"SLUICE_GPU_WAITS", "stream",
-         "who waits for words on GPUs' streams, and writes them: stream, its own operations; or kernel, kernels that "
-         "poll and hold a multiprocessor meanwhile, for GPUs whose streams cannot",
-         Kind::word},
-        [](Env&, std::string_view text) { check_waits(text); }},  // as SLUICE_GPUS
-    Row{{"SLUICE_ENGINE_CPU", "", "the core that the engine's thread runs on; unset: any", Kind::number},
-        [](Env& env, std::string_view text) { env.engine_cpu = core(text); }},
-    Row{{"SLUICE_ENGINE_POLL", "0s",
-         "how long the engine sleeps between two looks at work under way; 0s: it only yields", Kind::duration},
-        [](Env& env, std::string_view text) { env.engine_poll = duration(text); }},
-    Row{{"SLUICE_RUN_IN", "", "set by run: tells the process in which it was called", Kind::word},
-        [](Env&, std::string_view) {}},  // base/process.cpp reads it
-    Row{{"SLUICE_RANK", "", "set by sluice-run: this process's rank", Kind::number},
-        [](Env& env, std::string_view text) { env.rank = number(text); },
-        true},
-    Row{{"SLUICE_SIZE", "", "set by sluice-run: the number of ranks", Kind::number},
-        [](Env& env, std::string_view text) { env.size = number(text); },
-        true},
-    Row{{"SLUICE_THREADS", "", "set by sluice-run --threads: how many ranks to run as threads of this process",
-         Kind::number},
-        [](Env& env, std::string_view text) { env.threads = number(text); },
-        true},
-    Row{{"SLUICE_JOB", "", "set by sluice-run: the name by which the ranks of a job find each other", Kind::word},
-        [](Env& env, std::string_view text) { env.job = text; },
-        true},
-    Row{{"SLUICE_LISTEN_FD", "", "set by sluice-run: the descriptor of the rank's listening socket", Kind::number},
-        [](Env& env, std::string_view text) { env.listen_fd = number(text); },
-        true},
-    Row{{"SLUICE_HOSTS_FD", "", "set by sluice-run --hosts: the descriptor of the table of all ranks", Kind::number},
-        [](Env& env, std::string_view text) { env.hosts_fd = number(text); },
-        true},
-    Row{{"SLUICE_TCP_FD", "",
-         "set by sluice-run --hosts: the descriptor of the rank's listening socket for other hosts", Kind::number},
-        [](Env& env, std::string_view text) { env.tcp_fd = number(text); },
-        true},
-    Row{{"SLUICE_REPORT_FD", "", "set by sluice-run: the descriptor of the page in which a process reports to it",
-         Kind::number},
-        [](Env& env, std::string_view text) { env.report_fd = number(text); },
-        true},
-    Row{{"SLUICE_LAUNCHER_FD", "", "set by sluice-run: the descriptor of a pipe whose other end it holds",
-         Kind::number},
-        [](Env& env, std::string_view text) { env.launcher_fd = number(text); },
-        true},
+constexpr Variable kTable[] = {
+    {"SLUICE_TIMEOUT", "", "duration", set<&Env::timeout, duration>,
+     "how long to wait for a live peer before failing; time in which the waiting process is stopped does not "
+     "count; unset: no limit"},
+    {"SLUICE_CONNECT_TIMEOUT", "60s", "duration", set<&Env::connect_timeout, duration>,
+     "how long opening, committing and closing may take"},
+    {"SLUICE_WARN", "60s", "duration", set<&Env::warn, duration>,
+     "a wait that lasts longer is logged, and again each time that this passes"},
+    {"SLUICE_PEER_TIMEOUT", "30s", "duration", set<&Env::peer_timeout, duration>,
+     "a rank of another host that cannot be reached for this long is lost"},
+    {"SLUICE_INTERFACE", "", "word", set<&Env::interface, word>,
+     "the interface, by name or address, at which ranks of other hosts reach this host's, and which carries data "
+     "unless SLUICE_NICS is set; unset: chosen"},
+    {"SLUICE_BACKENDS", "", "list", set<&Env::backends, word>,
+     "the backends that may be used, separated by commas; unset: all"},
+    {"SLUICE_LOG", "warn", "level", set<&Env::log, level>, "what is written to stderr: error, warn, info or trace"},
+    {"SLUICE_TRACE", "", "word", set<&Env::trace, word>,
+     "a file that gets a timeline of all ranks, which Perfetto and Chrome show; unset: none"},
+    {"SLUICE_RANGES", "auto", "word", set<&Env::ranges, profiler>,
+     "the profiler that is told of puts, waits and the like: nvtx, NVIDIA's; roctx, AMD's; none; or auto, the one "
+     "that the program runs under"},
+    {"SLUICE_BOUNCE_MAX", "2k", "size", set<&Env::bounce_max, size>,
+     "the largest part that goes through a bounce buffer when the target cannot be mapped"},
+    {"SLUICE_NONTEMPORAL_MIN", "8m", "size", set<&Env::nontemporal_min, size>,
+     "the smallest copy that bypasses the cache"},
+    {"SLUICE_KERNEL_PUT_MAX", "16k", "size", set<&Env::kernel_put_max, size>,
+     "the largest part that a put on a GPU's stream copies by a kernel, with its signal, and not by the copy "
+     "engine; 0: none"},
+    {"SLUICE_LEVEL", "4", "number", set<&Env::level, level_of>,
+     "no more of a network is used than this support level offers, 0 to 4"},
+    {"SLUICE_TRIGGER_ENTRIES", "", "number", set<&Env::trigger_entries, number>,
+     "how many of a NIC's trigger entries each rank may take, at most; what finds none left is posted by the "
+     "engine; unset: its share of what the NIC says that it has"},
+    {"SLUICE_RAILS", "", "number", set<&Env::rails, rails>,
+     "over how many rails a channel is striped, 1 to 8; unset: by the size of its slots"},
+    {"SLUICE_STAGING", "auto", "word", set<&Env::stage_all, staging>,
+     "auto: memory that a network cannot reach is staged through memory that it can; always: all of the user's is"},
+    {"SLUICE_NICS", "", "list", set<&Env::nics, word>,
+     "the network devices that may be used, best first, separated by commas; unset: by locality"},
+    {"SLUICE_GPUS", "", "list", check_vendors,
+     "whose GPUs may be used: cuda, hip, or both separated by a comma, or none; unset: both"},
+    {"SLUICE_GPU_WAITS", "stream", "word", check_waits,
+     "who waits for words on GPUs' streams, and writes them: stream, its own operations; or kernel, kernels that "
+     "poll and hold a multiprocessor meanwhile, for GPUs whose streams cannot"},
+    {"SLUICE_ENGINE_CPU", "", "number", set<&Env::engine_cpu, core>,
+     "the core that the engine's thread runs on; unset: any"},
+    {"SLUICE_ENGINE_POLL", "0s", "duration", set<&Env::engine_poll, duration>,
+     "how long the engine sleeps between two looks at work under way; 0s: it only yields"},
+    {"SLUICE_RUN_IN", "", "word", accept, "set by run: tells the process in which it was called"},
+    // Only sluice-run sets the rest.
+    {"SLUICE_RANK", "", "number", set<&Env::rank, number>, "set by sluice-run: this process's rank", true},
+    {"SLUICE_SIZE", "", "number", set<&Env::size, number>, "set by sluice-run: the number of ranks", true},
+    {"SLUICE_THREADS", "", "number", set<&Env::threads, number>,
+     "set by sluice-run --threads: how many ranks to run as threads of this process", true},
+    {"SLUICE_JOB", "", "word", set<&Env::job, word>,
+     "set by sluice-run: the name by which the ranks of a job find each other", true},
+    {"SLUICE_LISTEN_FD", "", "number", set<&Env::listen_fd, number>,
+     "set by sluice-run: the descriptor of the rank's listening socket", true},
+    {"SLUICE_HOSTS_FD", "", "number", set<&Env::hosts_fd, number>,
+     "set by sluice-run --hosts: the descriptor of the table of all ranks", true},
+    {"SLUICE_TCP_FD", "", "number", set<&Env::tcp_fd, number>,
+     "set by sluice-run --hosts: the descriptor of the rank's listening socket for other hosts", true},
+    {"SLUICE_REPORT_FD", "", "number", set<&Env::report_fd, number>,
+     "set by sluice-run: the descriptor of the page in which a process reports to it", true},
+    {"SLUICE_LAUNCHER_FD", "", "number", set<&Env::launcher_fd, number>,
+     "set by sluice-run: the descriptor of a pipe whose other end it holds", true},
 };
 
-constexpr auto kVariables = [] {
-  std::array<Variable, kTable.size()> variables{};
-  std::ranges::transform(kTable, variables.begin(), &Row::variable);
-  return variables;
-}();
-
-const Row* find(std::string_view name) {
-  const auto* const row =
-      std::ranges::find(kTable, name, [](const Row& r) { return std::string_view(r.variable.name); });
-  return row == kTable.end() ? nullptr : row;
+const Variable* find(std::string_view name) {
+  const auto* const found =
+      std::ranges::find(kTable, name, [](const Variable& one) { return std::string_view(one.name); });
+  return found == std::end(kTable) ? nullptr : found;
 }
 
 bool left_to_users(std::string_view name) {
@@ -255,38 +204,30 @@ bool left_to_users(std::string_view name) {
 
 // Variables that cmake/ and ./dev read (cmake/README.md).
 bool is_of_our_build(std::string_view name) {
-  static constexpr std::array<std::string_view, 9> kNames = {
-      "SLUICE_UNITY_BUILD", "SLUICE_LIBFABRIC_DIR",    "SLUICE_KOKKOS_KIND",
-      "SLUICE_NVCC",        "SLUICE_CUDA_INCLUDE_DIR", "SLUICE_CUDA_ARCHITECTURES",
-      "SLUICE_HIP_CLANG",   "SLUICE_HIP_INCLUDE_DIR",  "SLUICE_HIP_ARCHITECTURES"};
+  constexpr std::string_view kNames[] = {"SLUICE_UNITY_BUILD", "SLUICE_LIBFABRIC_DIR",    "SLUICE_KOKKOS_KIND",
+                                         "SLUICE_NVCC",        "SLUICE_CUDA_INCLUDE_DIR", "SLUICE_CUDA_ARCHITECTURES",
+                                         "SLUICE_HIP_CLANG",   "SLUICE_HIP_INCLUDE_DIR",  "SLUICE_HIP_ARCHITECTURES"};
   return name.starts_with("SLUICE_ENABLE_") || name.starts_with("SLUICE_SOURCE_") ||
-         std::ranges::find(kNames, name) != kNames.end();
-}
-
-bool is_address(const std::string& text) {
-  std::array<unsigned char, sizeof(in6_addr)> bytes;
-  return ::inet_pton(AF_INET, text.c_str(), bytes.data()) == 1 ||
-         ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
+         std::ranges::count(kNames, name) > 0;
 }
 
 // Variables that Kubernetes sets for a service called sluice or sluice-NAME:
 // https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
-// The value is looked at too, so that a typo in a name of ours stays an error.
+// The value must fit too, so that a typo in one of our names stays an error.
 bool is_of_kubernetes(std::string_view name, std::string_view value) {
-  static constexpr std::array<std::string_view, 3> kProtocols = {"tcp", "udp", "sctp"};
   const bool named =
       name.ends_with("_SERVICE_HOST") || name.ends_with("_PORT") || name.find("_PORT_") != std::string_view::npos;
   const std::string_view protocol = value.substr(0, value.find("://"));
   const bool is_number = !value.empty() && value.find_first_not_of("0123456789") == std::string_view::npos;
-  return named &&
-         (std::ranges::find(kProtocols, protocol) != kProtocols.end() || is_number || is_address(std::string(value)));
+  const bool has_protocol = protocol == "tcp" || protocol == "udp" || protocol == "sctp";
+  return named && (has_protocol || is_number || parse_address(std::string(value)).version != 0);
 }
 
-void read_value(Env& env, const Row& row, std::string_view value) {
+void read_value(Env& env, const Variable& variable, std::string_view value) {
   try {
-    row.read(env, value);
+    variable.read(env, value);
   } catch (const BadValue& bad) {
-    throw std::invalid_argument("environment variable " + std::string(row.variable.name) + "=" + std::string(value) +
+    throw std::invalid_argument("environment variable " + std::string(variable.name) + "=" + std::string(value) +
                                 ": expected " + bad.expected);
   }
 }
@@ -297,7 +238,7 @@ void read_entry(Env& env, std::string_view entry) {
   const std::string_view name = entry.substr(0, equals);
   if (left_to_users(name)) return;
   const std::string_view value = entry.substr(std::min(equals + 1, entry.size()));
-  if (const Row* const row = find(name)) return read_value(env, *row, value);
+  if (const Variable* const known = find(name)) return read_value(env, *known, value);
   if (!is_of_our_build(name) && !is_of_kubernetes(name, value)) {
     throw std::invalid_argument("unknown environment variable " + std::string(name) + " (sluice-info lists them all)");
   }
@@ -306,37 +247,25 @@ void read_entry(Env& env, std::string_view entry) {
 
 }  // namespace
 
-const char* name(VariableKind kind) noexcept {
-  switch (kind) {
-    case Kind::duration: return "duration";
-    case Kind::size: return "size";
-    case Kind::number: return "number";
-    case Kind::list: return "list";
-    case Kind::word: return "word";
-    case Kind::level: return "level";
-  }
-  return "?";
-}
-
 Env read_env() {
   Env env;
-  for (const Row& row : kTable) {
-    if (*row.variable.default_value != '\0') read_value(env, row, row.variable.default_value);
+  for (const Variable& variable : kTable) {
+    if (*variable.default_value != '\0') read_value(env, variable, variable.default_value);
   }
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) read_entry(env, *entry);
   return env;
 }
 
-std::span<const Variable> variables() { return kVariables; }
+std::span<const Variable> variables() { return kTable; }
 
 bool launchers_own(std::string_view variable) noexcept {
-  const Row* const row = find(variable);
-  return row != nullptr && row->launchers_own;
+  const Variable* const known = find(variable);
+  return known != nullptr && known->launchers_own;
 }
 
 void forget_launcher() noexcept {
-  for (const Row& row : kTable) {
-    if (row.launchers_own) ::unsetenv(row.variable.name);
+  for (const Variable& variable : kTable) {
+    if (variable.launchers_own) ::unsetenv(variable.name);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of a device or a library, by name, in the order in which it is shown.
+// Facts about a device or a library, by name, in the order in which they are shown.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice::base {
 
-/// Without a value: not known.
+/// Without a value: unknown.
 using Fact = std::variant<std::monostate, bool, std::uint64_t, std::string>;
 using Facts = std::vector<std::pair<std::string, Fact>>;
 

@@ -9,11 +9,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 
 #include "base/log.hpp"
@@ -22,12 +20,10 @@ namespace sluice::base {
 
 namespace {
 
-// Room for the descriptors of one packet, aligned as the kernel wants it.
+// Room for the descriptors of one packet, with the kernel's alignment.
 struct alignas(cmsghdr) ControlBuffer {
   std::array<std::byte, CMSG_SPACE(kMaxPacketFds * sizeof(int))> bytes;
 };
-
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
 void attach(msghdr& message, ControlBuffer& control, std::span<const int> fds) {
   control.bytes.fill(std::byte{0});
@@ -55,13 +51,13 @@ std::vector<Fd> detach(msghdr& message) {
 ssize_t receive(const Fd& socket, msghdr& message, int flags) {
   for (;;) {
     const ssize_t bytes = recvmsg(socket.get(), &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    // ECONNRESET is said once, before what the other end had sent: the next call gets that, or the end.
+    // ECONNRESET comes once, before the packets that the other end had sent: the next call gets those, or the end.
     if (bytes >= 0 || (errno != EINTR && errno != ECONNRESET)) return bytes;
   }
 }
 
-// The length of the next packet, which stays where it is, and copies of its descriptors; 0: the other end is gone; -1
-// with errno.
+// Returns the length of the next packet, which stays in the queue, and copies of its descriptors; 0: the other end is
+// closed; -1 with errno.
 ssize_t peek(const Fd& socket, std::vector<Fd>& fds) {
   std::byte ignored{};
   iovec part{&ignored, 1};
@@ -76,17 +72,17 @@ ssize_t peek(const Fd& socket, std::vector<Fd>& fds) {
   fds = detach(message);
   if ((message.msg_flags & MSG_CTRUNC) == 0) return length;
   fds.clear();
-  errno = EMFILE;  // what did not fit, the kernel leaves out without a word
+  errno = EMFILE;  // the kernel drops descriptors that do not fit, without an error
   return -1;
 }
 
-// The first descriptor that has no meaning.
+// The first descriptor without a fixed meaning.
 constexpr int kFirst = STDERR_FILENO + 1;
 
 // Room for descriptors that the program and its libraries open.
 constexpr std::size_t kSpare = 32;
 
-/// The lowest limit that leaves `more` numbers free: a limit is on numbers, not on how many are open.
+/// Returns the lowest limit that leaves `more` numbers free: the limit is on numbers, not on the count of open files.
 rlim_t limit_for(std::size_t more) noexcept {
   int number = 0;
   for (std::size_t free = 0; free < more; ++number) free += ::fcntl(number, F_GETFD) < 0 ? 1 : 0;
@@ -106,8 +102,8 @@ Fd::Fd(int fd) noexcept : fd_(fd) {
 void fill_standard_descriptors() {
   for (int fd = 0; fd < kFirst; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest that is free: this one.
-    if (::open("/dev/null", O_RDWR) < 0) fail("cannot open /dev/null in place of a closed standard descriptor");
+    // Opens the lowest free descriptor: this one.
+    if (::open("/dev/null", O_RDWR) < 0) throw_errno("cannot open /dev/null in place of a closed standard descriptor");
   }
 }
 
@@ -132,6 +128,8 @@ std::string lack_of_descriptors(std::size_t more) {
   return "this process needs " + std::to_string(need) + " open files, and may have no more than " +
          std::to_string(now.rlim_max) + " (ulimit -Hn)";
 }
+
+void throw_errno(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
 void throw_not_opened(const std::string& what) {
   const int error = errno;
@@ -159,8 +157,7 @@ Fd::~Fd() {
 void write_all(int fd, std::string_view text, std::string_view where) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno != EINTR)
-      throw std::system_error(errno, std::generic_category(), "cannot write to " + std::string(where));
+    if (written < 0 && errno != EINTR) throw_errno("cannot write to " + std::string(where));
     text.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(written, 0)));
   }
 }
@@ -177,7 +174,7 @@ bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<c
   for (;;) {
     if (sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
     if (errno == EAGAIN) return false;
-    if (errno != EINTR) fail("cannot send to a peer");
+    if (errno != EINTR) throw_errno("cannot send to a peer");
   }
 }
 
@@ -185,7 +182,7 @@ std::optional<Packet> receive_packet(const Fd& socket) {
   Packet packet;
   const ssize_t length = peek(socket, packet.fds);
   if (length < 0 && errno == EAGAIN) return std::nullopt;
-  if (length < 0) fail("cannot receive from a peer");
+  if (length < 0) throw_errno("cannot receive from a peer");
   packet.closed = length == 0;
   if (packet.closed) return packet;
 
@@ -194,7 +191,7 @@ std::optional<Packet> receive_packet(const Fd& socket) {
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (receive(socket, message, 0) < 0) fail("cannot receive from a peer");
+  if (receive(socket, message, 0) < 0) throw_errno("cannot receive from a peer");
   return packet;
 }
 

@@ -13,20 +13,20 @@
 
 namespace sluice::base {
 
-/// Owns one file descriptor. It is never 0, 1 or 2, also where these were closed: lines written to standard error would
+/// Owns one file descriptor. It is never 0, 1 or 2, even if these are closed: lines written to standard error would
 /// land in it.
 class [[gnu::visibility("default")]] Fd {
  public:
   Fd() noexcept = default;
-  /// Takes `fd`, or a copy of it from 3 on, which is close-on-exec. Keeps errno where `fd` is -1; where there is no
-  /// descriptor left for the copy, the result is empty and errno says so.
+  /// Takes `fd`, or a copy of it from 3 on, which is close-on-exec. Keeps errno if `fd` is -1; if no descriptor is left
+  /// for the copy, the result is empty and errno tells that.
   explicit Fd(int fd) noexcept;
   Fd(Fd && other) noexcept : fd_(other.release()) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
 
   int get() const noexcept { return fd_; }
-  /// Gives it up: the caller closes it.
+  /// Gives the descriptor up: the caller closes it.
   int release() noexcept { return std::exchange(fd_, -1); }
   explicit operator bool() const noexcept { return fd_ >= 0; }
 
@@ -38,19 +38,19 @@ class [[gnu::visibility("default")]] Fd {
 /// @throws std::system_error if it cannot.
 void fill_standard_descriptors();
 
-/// Whether a call failed because this process or machine has no descriptor left.
+/// True for the errno of a call that failed because this process or machine has no descriptor left.
 inline bool lacks_descriptors(int error) noexcept { return error == EMFILE || error == ENFILE; }
 
-/// Writes all of it to a file or a pipe.
+/// Writes the whole text to a file or a pipe.
 /// @throws std::system_error "cannot write to WHERE: No space left on device"
 void write_all(int fd, std::string_view text, std::string_view where);
 
-/// Makes room for this many more descriptors: raises the soft limit of this process (`ulimit -Sn`) where it is too low,
-/// no further than to what is open, `more`, and 32 for the program. Says so at info. Any thread.
+/// Makes room for this many more descriptors: raises the soft limit of this process (`ulimit -Sn`) if it is too low, by
+/// no more than `more` and 32 for the program above the open ones. Logs that at info. Any thread.
 /// @returns false if the hard limit does not allow `more`.
 bool make_room_for_descriptors(std::size_t more);
 
-/// The text of an error: how many open files are needed, with `more`, and how many this process may have.
+/// Returns the text of an error: how many open files are needed, with `more`, and how many this process may have.
 std::string lack_of_descriptors(std::size_t more);
 
 /// Calls `open`, which returns a descriptor or -1; if no descriptor is left, makes room and calls it once more.
@@ -63,6 +63,9 @@ Fd open_with_room(Open open) {
   errno = error;
   return fd;
 }
+
+/// @throws std::system_error of errno
+[[noreturn]] void throw_errno(const std::string& what);
 
 /// @throws std::system_error of errno: what was to be opened, or that descriptors are lacking
 [[noreturn]] void throw_not_opened(const std::string& what);
@@ -84,19 +87,19 @@ inline constexpr std::size_t kMaxPacketFds = 253;
 
 /// Sends one packet on a connected SOCK_SEQPACKET socket, with copies of `fds`. Never raises SIGPIPE.
 /// @returns false if the socket's buffer is full: nothing was sent, try again when it is writable.
-/// @throws std::system_error (EPIPE or ECONNRESET: the other end is gone), std::invalid_argument for an empty packet,
+/// @throws std::system_error (EPIPE or ECONNRESET: the other end is closed), std::invalid_argument for an empty packet,
 /// which the other end could not tell from a closed socket, and for more than kMaxPacketFds descriptors.
 bool send_packet(const Fd& socket, std::span<const std::byte> bytes, std::span<const int> fds);
 
 struct Packet {
   std::vector<std::byte> bytes;
   std::vector<Fd> fds;  ///< close-on-exec
-  bool closed = false;  ///< the other end is gone, and everything that it sent has been received
+  bool closed = false;  ///< the other end is closed, and all of its packets were received
 };
 
 /// Receives one whole packet, however long. Never blocks.
-/// @returns nothing if there is no packet now.
-/// @throws std::system_error: with EMFILE if this process has no room for the packet's descriptors; the packet waits.
+/// @returns empty if there is no packet now.
+/// @throws std::system_error: with EMFILE if this process has no room for the packet's descriptors; the packet stays.
 std::optional<Packet> receive_packet(const Fd& socket);
 
 }  // namespace sluice::base

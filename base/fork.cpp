@@ -19,9 +19,9 @@ std::atomic<std::int64_t> g_last{0};  // of this process and its ancestors
 
 void wipe() { wiped_page.process.store(0); }
 
-/// No file backs a whole page of zeros, so the kernel can wipe it. Kernels before 4.14 and kernels with larger pages
-/// cannot: there a function of the C library's `fork` does it.
-void have_it_wiped() {
+/// Makes a child find zeros. No file backs a whole page of zeros, so the kernel can wipe it. Kernels before 4.14 and
+/// kernels with larger pages cannot: there a handler of the C library's `fork` does.
+void wipe_in_children() {
   const bool whole = ::sysconf(_SC_PAGESIZE) == static_cast<long>(sizeof wiped_page);
   if (whole && ::madvise(&wiped_page, sizeof wiped_page, MADV_WIPEONFORK) == 0) return;
   if (::pthread_atfork(nullptr, nullptr, wipe) != 0) throw std::bad_alloc();
@@ -31,7 +31,7 @@ void have_it_wiped() {
 
 std::int64_t this_process() {
   if (const std::int64_t known = process_if_known(); known != 0) return known;
-  have_it_wiped();  // first: no child may find the number
+  wipe_in_children();  // first: no child may find the number
   std::int64_t number = 0;
   const std::int64_t next = g_last.fetch_add(kStep) + kStep;
   return wiped_page.process.compare_exchange_strong(number, next) ? next : number;

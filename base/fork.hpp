@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -18,15 +17,15 @@ struct alignas(4096) WipedPage {
 };
 [[gnu::visibility("default")]] extern WipedPage wiped_page;
 
-/// The number of this process, which no ancestor has; 0 before the first call of `this_process`. Numbers are multiples
-/// of 16, so that a small number can be added to one.
+/// Returns the number of this process, which no ancestor has; 0 before the first call of `this_process`. Numbers are
+/// multiples of 16, so that a small number can be added to one.
 inline std::int64_t process_if_known() noexcept { return wiped_page.process.load(std::memory_order_relaxed); }
 
-/// The number of this process, given to it at the first call. Any thread. Takes no locks: a child might find them taken
-/// for ever. @throws std::bad_alloc
+/// Returns the number of this process, assigned at the first call. Any thread. Takes no locks, which a child might find
+/// locked for ever. @throws std::bad_alloc
 [[gnu::visibility("default")]] std::int64_t this_process();
 
-/// The process in which an object was made.
+/// The process that made an object.
 class Origin {
  public:
   Origin() : process_(this_process()) {}
@@ -41,8 +40,8 @@ class Origin {
 inline constexpr const char* kForked =
     "this process was forked after that: it may make ranks of its own, and not use its parent's";
 
-/// Deletes objects in the process that made them, and does nothing in a child: to destroy a copy would talk to the
-/// parent's peers, or wait for threads that do not run in the child.
+/// Deletes objects in the process that made them, and does nothing in a child: destroying a child's copy would send
+/// messages to the parent's peers, or wait for threads that do not run in the child.
 struct DeleteHere {
   template <class T>
   void operator()(T* object) const noexcept {
@@ -51,7 +50,7 @@ struct DeleteHere {
   Origin origin;
 };
 
-/// As std::make_shared, deleted by DeleteHere.
+/// Like std::make_shared, deleted by DeleteHere.
 template <class T, class... Arguments>
 std::shared_ptr<T> make_here(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), DeleteHere{});

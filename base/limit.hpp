@@ -34,13 +34,13 @@ inline Clock::duration step_of(Clock::duration limit) noexcept {
   return limit == Clock::duration::max() ? limit : std::clamp(limit / 16, kShortest, kLongest);
 }
 
-/// Saturates: far enough from now is never.
+/// Saturates: too late a deadline is never.
 inline Clock::time_point deadline_after(Clock::duration timeout) noexcept {
   const auto now = Clock::now();
   return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
 }
 
-/// A limit on one wait, or on several waits in a row. Time counts only as long as `over` is called.
+/// A limit on one wait, or on several waits in a row. Only time between calls of `over` counts.
 class Limit {
  public:
   explicit Limit(Clock::duration limit) noexcept : limit_(limit), step_(step_of(limit)) {}

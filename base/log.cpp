@@ -31,7 +31,7 @@ void log(LogLevel level, std::string_view line) {
 
 void write_line(std::string_view line) {
   const std::string text = std::string(line) + '\n';
-  // Nobody is left to be told if stderr cannot be written.
+  // There is no place to report that stderr cannot be written.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 

@@ -8,10 +8,10 @@ namespace sluice::base {
 
 enum class LogLevel { error, warn, info, trace };
 
-/// From now on lines up to this level are written. A process starts with `warn`.
+/// Makes `log` write lines up to this level. A process starts with `warn`.
 void set_level(LogLevel level) noexcept;
 
-/// Whether a line of this level would be written: ask before composing one.
+/// True if `log` writes lines of this level; to be called before composing one.
 bool enabled(LogLevel level) noexcept;
 
 /// Writes "sluice: warn: LINE" to stderr, in one write, so that the lines of several ranks never mix. Any thread.

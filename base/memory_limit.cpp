@@ -11,7 +11,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -26,16 +25,8 @@ namespace fs = std::filesystem;
 using Bytes = std::uint64_t;
 using Rows = std::map<std::string, Bytes>;
 
-/// The two generations of cgroups name their files and rows differently.
-struct Generation {
-  const char* limit;
-  const char* prefix;  ///< of the rows that count the groups below too
-};
-constexpr Generation kV2{"memory.max", ""};
-constexpr Generation kV1{"memory.limit_in_bytes", "total_"};
-
-/// Pages that no file backs, a segment's among them, locked pages, and memory of the kernel, which v1 does not list.
-/// The rows `anon` and `shmem` are not used: they count locked pages too.
+/// Rows of pages that no file backs, with those of segments, of locked pages, and of kernel memory, which v1 does not
+/// list. The rows `anon` and `shmem` are not used, because they count locked pages too.
 constexpr const char* kNotReclaimable[] = {"inactive_anon", "active_anon", "unevictable", "slab_unreclaimable",
                                            "kernel_stack",  "pagetables",  "percpu",      "sock",
                                            "vmalloc"};
@@ -62,7 +53,7 @@ Rows rows_of(const fs::path& file) {
 
 /// A mounted tree of cgroups.
 struct Mount {
-  Generation generation;
+  bool v1;
   std::string top;  ///< the group that is mounted
   fs::path at;
 };
@@ -78,27 +69,25 @@ std::vector<Mount> mounts(const std::string& root) {
     const auto right = words_of(std::string_view(line).substr(dash + 3), ' ');
     if (left.size() < 5 || right.size() < 3) continue;
     const bool first = right[0] == "cgroup" && std::ranges::count(words_of(right[2]), "memory") > 0;
-    if (first || right[0] == "cgroup2")
-      found.push_back({first ? kV1 : kV2, std::string(left[3]), root + std::string(left[4])});
+    if (first || right[0] == "cgroup2") found.push_back({first, std::string(left[3]), root + std::string(left[4])});
   }
   return found;
 }
 
-/// This process's group in each generation: lines "NUMBER:CONTROLLERS:PATH", without controllers in v2.
+/// Returns this process's group in the mounted tree. Lines "NUMBER:CONTROLLERS:PATH", without controllers in v2.
 std::string group_in(const Mount& mount, const std::string& root) {
-  const bool first = mount.generation.limit == kV1.limit;
   std::ifstream in(root + "/proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
     const std::size_t begin = std::min(line.find(':'), line.size() - 1) + 1;
     const std::size_t end = line.find(':', begin);
     if (end == std::string::npos) continue;
     const std::string controllers = "," + line.substr(begin, end - begin) + ",";
-    if (first ? controllers.find(",memory,") != std::string::npos : controllers == ",,") return line.substr(end + 1);
+    if (mount.v1 ? controllers.find(",memory,") != std::string::npos : controllers == ",,") return line.substr(end + 1);
   }
   return {};
 }
 
-/// The folders of the group and of those above it, as far as they can be seen.
+/// Returns the folders of the group and of all visible groups above it.
 std::vector<fs::path> folders(const Mount& mount, const std::string& root) {
   const fs::path group = fs::path(group_in(mount, root)).lexically_relative(mount.top);
   std::vector<fs::path> all;
@@ -110,11 +99,11 @@ std::vector<fs::path> folders(const Mount& mount, const std::string& root) {
   return all;
 }
 
-/// Bytes of the group that can still be swapped out.
+/// Returns how many bytes of the group can still be swapped out.
 Bytes swap_left(const fs::path& folder, const Mount& mount, Bytes limit, const std::string& root) {
   Rows memory = rows_of(root + "/proc/meminfo");
   const Bytes free = memory["SwapFree:"] * 1024;
-  if (mount.generation.limit == kV1.limit) {
+  if (mount.v1) {
     const Bytes with_swap = number_in(folder / "memory.memsw.limit_in_bytes").value_or(limit + free);
     return std::min(free, with_swap - std::min(with_swap, limit));
   }
@@ -124,17 +113,19 @@ Bytes swap_left(const fs::path& folder, const Mount& mount, Bytes limit, const s
 }
 
 std::string why_not_in(const fs::path& folder, const Mount& mount, Bytes bytes, const std::string& root) {
-  const auto limit = number_in(folder / mount.generation.limit);
+  const char* const name = mount.v1 ? "memory.limit_in_bytes" : "memory.max";
+  const auto limit = number_in(folder / name);
   constexpr Bytes kUnlimited = std::numeric_limits<std::int64_t>::max() / 2;
   if (!limit || *limit > kUnlimited) return {};
   Rows rows = rows_of(folder / "memory.stat");
   if (rows.empty()) return {};
   Bytes used = 0;
-  for (const char* const row : kNotReclaimable) used += rows[mount.generation.prefix + std::string(row)];
+  // Rows of v1 with the prefix count the groups below too.
+  for (const char* const row : kNotReclaimable) used += rows[(mount.v1 ? "total_" : "") + std::string(row)];
   const Bytes tables = bytes / 128;  // of pages, which the kernel counts too
   if (used + bytes + tables <= *limit + swap_left(folder, mount, *limit, root)) return {};
-  return "the limit of " + folder.string() + " is " + std::to_string(*limit) + " bytes (" + mount.generation.limit +
-         "), of which " + std::to_string(used) + " are in use and cannot be reclaimed";
+  return "the limit of " + folder.string() + " is " + std::to_string(*limit) + " bytes (" + name + "), of which " +
+         std::to_string(used) + " are in use and cannot be reclaimed";
 }
 
 }  // namespace

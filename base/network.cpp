@@ -15,12 +15,10 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "base/words.hpp"
 
@@ -31,13 +29,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Linux cuts it to net.core.somaxconn.
+// Linux limits it to net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
 // TCP_RTO_MAX_MS of Linux 6.15, which older headers do not name.
 constexpr int kLongestRetry = 44;
 
-constexpr auto kLookAgain = milliseconds(20);  // whether an interface is up by now
+constexpr auto kLookAgain = milliseconds(20);  // between two checks of the interfaces
 
 struct Socket {
   sockaddr_storage bytes{};
@@ -46,26 +44,18 @@ struct Socket {
   sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&bytes); }
 };
 
-[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+sa_family_t family_of(const Endpoint& endpoint) noexcept { return endpoint.version == 4 ? AF_INET : AF_INET6; }
 
 Socket socket_address(const Endpoint& endpoint) {
   Socket socket;
-  if (endpoint.version == 4) {
-    auto& in = reinterpret_cast<sockaddr_in&>(socket.bytes);
-    in.sin_family = AF_INET;
-    in.sin_port = htons(endpoint.port);
-    std::memcpy(&in.sin_addr, endpoint.address.data(), sizeof in.sin_addr);
-    socket.length = sizeof in;
-  } else {
-    auto& in = reinterpret_cast<sockaddr_in6&>(socket.bytes);
-    in.sin6_family = AF_INET6;
-    in.sin6_port = htons(endpoint.port);
-    in.sin6_scope_id = endpoint.zone;
-    std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
-    socket.length = sizeof in;
-  }
+  socket.length = endpoint.version == 4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  socket.get()->sa_family = family_of(endpoint);
+  reinterpret_cast<sockaddr_in&>(socket.bytes).sin_port = htons(endpoint.port);  // IPv6 has its port in the same place
+  if (endpoint.version == 6) reinterpret_cast<sockaddr_in6&>(socket.bytes).sin6_scope_id = endpoint.zone;
+  replace_address(*socket.get(), endpoint);
   return socket;
 }
+static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
 
 struct Interface {
   std::string name;
@@ -77,10 +67,10 @@ struct Interface {
   bool running() const noexcept { return up() && (flags & IFF_RUNNING) != 0; }
 };
 
-// One for each address, in the order of the kernel. Link-local addresses are left out.
+// Returns an entry for each address, in the order of the kernel, without link-local addresses.
 std::vector<Interface> all_interfaces() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) fail("cannot list the network interfaces");
+  if (::getifaddrs(&list) != 0) throw_errno("cannot list the network interfaces");
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
   std::vector<Interface> all;
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
@@ -92,31 +82,22 @@ std::vector<Interface> all_interfaces() {
   return all;
 }
 
-// The ones that are up and have a carrier: IPv4 first.
-std::vector<Interface> interfaces() {
-  std::vector<Interface> all = all_interfaces();
-  std::erase_if(all, [](const Interface& one) { return !one.running(); });
-  std::ranges::stable_sort(all, {}, [](const Interface& one) { return one.endpoint.version; });
-  return all;
+void set(const Fd& socket, int level, int option, int value) noexcept {
+  ::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
-// The address that is written so; version 0: no number.
+Fd new_socket(const Endpoint& endpoint) {
+  return Fd(::socket(family_of(endpoint), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+}  // namespace
+
 Endpoint parse_address(const std::string& text) {
   Endpoint endpoint;
   if (::inet_pton(AF_INET, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 4;
   if (::inet_pton(AF_INET6, text.c_str(), endpoint.address.data()) == 1) endpoint.version = 6;
   return endpoint;
 }
-
-void set(const Fd& socket, int level, int option, int value) noexcept {
-  ::setsockopt(socket.get(), level, option, &value, sizeof value);
-}
-
-Fd new_socket(const Endpoint& endpoint) {
-  return Fd(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-}
-
-}  // namespace
 
 Endpoint endpoint_of(const sockaddr* socket) noexcept {
   Endpoint endpoint;
@@ -147,7 +128,6 @@ void replace_address(sockaddr& socket, const Endpoint& endpoint) noexcept {
   }
 }
 
-// As the system says it, with the zone.
 std::string address_text(const Endpoint& endpoint) {
   Socket socket = socket_address(endpoint);
   std::array<char, NI_MAXHOST> text{};
@@ -183,7 +163,7 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
     all.push_back(endpoint_of(one->ai_addr));
     all.back().port = port;
   }
-  // As RFC 8305 has it: one of each version in turn, so that a version without a way costs one attempt.
+  // One of each version in turn (RFC 8305), so that a version without a route costs one attempt.
   const auto other = std::ranges::stable_partition(
       all, [version = all.front().version](const Endpoint& one) { return one.version == version; });
   const std::span first(all.begin(), other.begin());
@@ -196,34 +176,28 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   return in_turn;
 }
 
-namespace {
-
-std::optional<Endpoint> find_own_address(const std::string& chosen) {
-  const std::vector<Interface> all = interfaces();
+Endpoint own_address(const std::string& chosen) {
+  constexpr auto kComesUpWithin = seconds(5);
+  const auto deadline = Clock::now() + kComesUpWithin;
   const Endpoint number = parse_address(chosen);
   const auto fits = [&](const Interface& one) {
     return chosen.empty() ? !one.loopback() : one.name == chosen || one.endpoint == number;
   };
-  const auto found = std::ranges::find_if(all, fits);
-  return found == all.end() ? std::nullopt : std::optional(found->endpoint);
-}
-
-}  // namespace
-
-Endpoint own_address(const std::string& chosen) {
-  constexpr auto kComesUpWithin = seconds(5);
-  const auto deadline = Clock::now() + kComesUpWithin;
-  auto found = find_own_address(chosen);
-  while (!found && interface_comes_up() && Clock::now() < deadline) {
-    std::this_thread::sleep_for(kLookAgain);
-    found = find_own_address(chosen);
+  for (;;) {
+    std::vector<Interface> all = all_interfaces();
+    std::erase_if(all, [](const Interface& one) { return !one.running(); });
+    std::ranges::stable_sort(all, {}, [](const Interface& one) { return one.endpoint.version; });  // IPv4 first
+    const auto found = std::ranges::find_if(all, fits);
+    if (found != all.end()) return found->endpoint;
+    if (interface_comes_up() && Clock::now() < deadline) {
+      std::this_thread::sleep_for(kLookAgain);
+      continue;
+    }
+    if (!chosen.empty())
+      throw std::invalid_argument("SLUICE_INTERFACE=" + chosen + ": no interface that is up has this name or address");
+    if (!all.empty()) return all.front().endpoint;
+    throw std::invalid_argument("no network interface is up, not even the loopback");
   }
-  if (found) return *found;
-  if (!chosen.empty())
-    throw std::invalid_argument("SLUICE_INTERFACE=" + chosen + ": no interface that is up has this name or address");
-  const std::vector<Interface> all = interfaces();
-  if (!all.empty()) return all.front().endpoint;
-  throw std::invalid_argument("no network interface is up, not even the loopback");
 }
 
 std::vector<Endpoint> addresses_of(const std::string& interface) {
@@ -246,7 +220,7 @@ bool interface_comes_up(bool without_carrier) {
 }
 
 bool usable(const Endpoint& endpoint) {
-  const Fd socket(::socket(endpoint.version == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Fd socket(::socket(family_of(endpoint), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   Socket address = socket_address(endpoint);
   return !socket || ::bind(socket.get(), address.get(), address.length) == 0;
 }
@@ -263,7 +237,7 @@ struct RouteRequest {
     header.nlmsg_type = RTM_GETROUTE;
     header.nlmsg_flags = NLM_F_REQUEST;
     header.nlmsg_len = NLMSG_LENGTH(sizeof route);
-    route.rtm_family = to.version == 4 ? AF_INET : AF_INET6;
+    route.rtm_family = static_cast<unsigned char>(family_of(to));
     route.rtm_dst_len = route.rtm_src_len = bytes_of(to) * 8;
     add(RTA_DST, to);
     add(RTA_SRC, from);
@@ -280,7 +254,7 @@ struct RouteRequest {
   }
 };
 
-/// The number of the interface that a route leaves by; 0: it does not say.
+/// Returns the number of a route's outgoing interface; 0: the route has none.
 int interface_of(const rtmsg& route, std::size_t bytes) {
   const auto* attribute =
       reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
@@ -294,8 +268,8 @@ int interface_of(const rtmsg& route, std::size_t bytes) {
   return 0;
 }
 
-/// True if the source is an address of this interface. An address of the loopback belongs to every interface: it is the
-/// host's own, whichever interface leads to it.
+/// True if the source is an address of this interface. An address of the loopback belongs to every interface, because
+/// any of them may lead to this host.
 bool is_its_own(const Endpoint& source, int interface) {
   const std::vector<Interface> all = all_interfaces();
   return std::ranges::any_of(all, [&](const Interface& one) {
@@ -334,21 +308,21 @@ Fd listen_on(const Endpoint& endpoint) {
   Fd socket = new_socket(endpoint);
   Socket address = socket_address(endpoint);
   if (socket && endpoint.version == 6) set(socket, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (socket) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // connections that have ended keep a port busy for a minute
+  if (socket) set(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // ended connections keep a port busy for a minute
   if (!socket || ::bind(socket.get(), address.get(), address.length) != 0 || ::listen(socket.get(), kBacklog) != 0) {
-    fail("cannot listen at " + text_of(endpoint));
+    throw_errno("cannot listen at " + text_of(endpoint));
   }
   return socket;
 }
 
 Fd listen_everywhere(std::uint16_t port) {
   const Endpoint both{.port = port, .version = 6};
-  return listen_on(new_socket(both) ? both : Endpoint{.port = port, .version = 4});  // a kernel may be without IPv6
+  return listen_on(new_socket(both) ? both : Endpoint{.port = port, .version = 4});  // a kernel may lack IPv6
 }
 
 Endpoint own_end(const Fd& socket) {
   Socket address;
-  if (::getsockname(socket.get(), address.get(), &address.length) != 0) fail("a socket without an address");
+  if (::getsockname(socket.get(), address.get(), &address.length) != 0) throw_errno("a socket without an address");
   return endpoint_of(address.get());
 }
 
@@ -357,7 +331,7 @@ Fd begin_connect(const Endpoint& endpoint) {
   if (!socket) return socket;
   Socket address = socket_address(endpoint);
   if (::connect(socket.get(), address.get(), address.length) == 0 || errno == EINPROGRESS) return socket;
-  const int error = errno;  // closing must not change what the caller is to see
+  const int error = errno;  // closing may change errno
   socket = Fd();
   errno = error;
   return socket;
@@ -371,15 +345,16 @@ void keep_alive(const Fd& socket, std::chrono::nanoseconds timeout) noexcept {
   const milliseconds limit = std::clamp(std::chrono::ceil<milliseconds>(timeout), milliseconds(1000),
                                         std::chrono::duration_cast<milliseconds>(std::chrono::hours(24)));
   const auto interval = std::max(std::chrono::ceil<seconds>(limit / 10), seconds(1));
-  // The last answer came up to one interval before the link went down, and the next question may come as long after
-  // it is up again.
+  // The last answer may be one interval old when the link goes down, and the next probe may come one interval after the
+  // link is up again.
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(milliseconds(limit + 2 * interval).count()));
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(interval.count()));
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(interval.count()));
-  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // it is the user timeout that counts
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // the user timeout ends the connection
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // Else the pauses between retries double, up to the whole timeout: a link that is up again would not be noticed.
+  // Without this, the pauses between retries double, up to the whole timeout, so that a link that is up again would not
+  // be noticed.
   set(socket, IPPROTO_TCP, kLongestRetry, static_cast<int>(milliseconds(interval).count()));
 }
 

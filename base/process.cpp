@@ -11,7 +11,6 @@
 #include <fstream>
 #include <optional>
 #include <random>
-#include <string>
 #include <string_view>
 
 #include "base/fork.hpp"
@@ -29,7 +28,7 @@ struct Token {
 };
 OnePerProcess<Token> g_token;
 
-/// Names the name space of process numbers: " BOOT NUMBER ". Nothing if the system does not show it.
+/// Returns a name for the name space of process numbers: " BOOT NUMBER ". Empty if the system hides it.
 std::optional<std::string> reach_of_numbers() {
   const std::string boot = this_host().boot.data();
   struct stat numbers {};
@@ -45,8 +44,8 @@ const std::uint64_t& process_token() { return g_token->value; }
 
 bool first_run_in_process() {
   static constexpr const char* kVariable = "SLUICE_RUN_IN";
-  // Copies of the library have nothing in common but the environment. The kernel gives each program that is executed 16
-  // random bytes, which tell it from the program that started it; no more than their hash is shown.
+  // Copies of the library share only the environment. The kernel gives each executed program 16 random bytes, which
+  // differ from those of the program that started it. The variable shows only their hash.
   const auto* const random = reinterpret_cast<const char*>(::getauxval(AT_RANDOM));
   const std::string mark = std::to_string(hash(random == nullptr ? "" : std::string_view(random, 16)));
   const char* const seen = std::getenv(kVariable);
@@ -71,7 +70,7 @@ std::string process_name() {
 bool has_ended(const std::string& process_name) {
   const auto reach = reach_of_numbers();
   const auto at = reach ? process_name.find(*reach) : std::string::npos;
-  // The name may be half written.
+  // A part of the name may be missing: its process may have died while it wrote the name.
   if (at == std::string::npos || process_name.size() != at + reach->size() + kTokenDigits) return false;
   return ::kill(std::atoi(process_name.c_str()), 0) != 0 && errno == ESRCH;
 }

@@ -8,18 +8,18 @@
 
 namespace sluice::base {
 
-/// Tells this process from every other one, also from one that has its number in another name space: 64 random bits,
-/// which stay where they are.
+/// Returns a number that no other process has, not even one with the same process number in another name space: 64
+/// random bits, at an address that stays the same.
 const std::uint64_t& process_token();
 
 /// True for the first call in this process by any copy of this library: two plug-ins that are linked with an archive
-/// have a copy each. False in children of fork. It sets a variable, so no other thread may use the environment
-/// meanwhile.
+/// have a copy each. False in children of fork. Sets an environment variable, so no other thread may use the
+/// environment meanwhile.
 bool first_run_in_process();
 
-/// Tells a host from every other one: a machine, this boot of it, and a network name space. Abstract sockets do not
-/// cross name spaces, so that a container with a network of its own is a host of its own. A host that the
-/// system does not tell equals none but this process's.
+/// Identity of a host: a machine, this boot of it, and a network name space. Abstract sockets do not cross name spaces,
+/// so that a container with a network of its own is a host of its own. If the system does not tell, the host equals
+/// only this process's.
 struct Host {
   std::array<char, 40> boot{};
   std::uint64_t network = 0;
@@ -32,11 +32,11 @@ struct Host {
 
 [[gnu::visibility("default")]] Host this_host();
 
-/// A name of this process, to be passed to `has_ended` in another process.
+/// Returns a name of this process, for `has_ended` in another process.
 std::string process_name();
 
-/// True if the process that has this name has ended. False where that cannot be known: for a process of another host,
-/// or of another name space of process numbers, and for a text that is no such name.
+/// True if the process of this name has ended. False if that is unknown: for a process of another host, or of another
+/// name space of process numbers, and for a text that is no such name.
 bool has_ended(const std::string& process_name);
 
 }  // namespace sluice::base

@@ -13,7 +13,7 @@ namespace sluice::base {
 
 namespace {
 
-/// How many bytes the character of UTF-8 has that the text begins with. 0: it begins with none (Unicode 15, table 3-7).
+/// Returns the bytes of the UTF-8 character at the begin of the text; 0: there is none (Unicode 15, table 3-7).
 std::size_t character(std::string_view text) {
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(i < text.size() ? text[i] : '\0'); };
   const auto follows = [&](std::size_t i, unsigned least, unsigned most) { return at(i) >= least && at(i) <= most; };

@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
+// Starting threads of ours.
 #pragma once
+
+#include <signal.h>
 
 #include <string>
 #include <system_error>
 
 namespace sluice::base {
 
-/// The error of a thread that could not be started: `whose` it would have been, and what is missing.
-/// @param error  the errno that its start gave
+/// Returns the error for a thread that could not be started: its purpose `whose`, and the lacking resource.
+/// @param error  errno of the start
 std::system_error no_thread(const std::string& whose, int error);
+
+/// Blocks signals while it lives, so that a new thread inherits that: a program's handlers never run in a thread of
+/// ours. Faults are not blocked, because they would end the process without a report of a sanitizer or a debugger.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace sluice::base

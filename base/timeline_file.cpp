@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -27,57 +28,53 @@
 namespace sluice::base::trace {
 namespace {
 
-[[noreturn]] void cannot(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), "cannot " + what);
-}
-
 [[noreturn]] void refuse(const std::string& file, const std::string& why) {
   throw std::invalid_argument("environment variable SLUICE_TRACE=" + file + ": " + why);
 }
 
 Fd open_to_write(const std::string& path) { return Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)); }
 
-/// Empty if another process has created it.
+/// Creates a file. Returns an empty Fd if another process has created it.
 Fd create(const std::string& path) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   // ENOENT: another process has merged all, and removed the folder.
-  if (!fd && errno != EEXIST && errno != ENOENT) cannot("create " + path);
+  if (!fd && errno != EEXIST && errno != ENOENT) throw_errno("cannot create " + path);
   return fd;
 }
 
-/// "" if there is no such file.
+/// Returns the text of a file; "" if there is none.
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A timeline of one job, which one process writes to at a time. Its head says where the events end, and which part was
-/// added last. So nothing is lost or added twice where a process is killed while it adds a part: the next process adds
-/// the part again at the same place, or finds that it was added. It is valid JSON after each `append`, also after one
-/// that fails.
+/// A timeline of one job, which one process writes at a time. Its head tells the end of the events, and the part that
+/// was added last. So nothing is lost or added twice if a process is killed while it adds a part: the next process adds
+/// the part again at the same place, or finds that it was added. The file is valid JSON after each `append`, even after
+/// a failed one.
 class File {
  public:
-  /// To read. @throws std::runtime_error if it is none of this job
+  /// Opens a file to read. @throws std::runtime_error if it is of another job
   File(Fd fd, std::string path, const std::string& job) : path_(std::move(path)), fd_(std::move(fd)) {
-    if (!fd_) cannot("open " + path_);
+    if (!fd_) throw_errno("cannot open " + path_);
     if (!is_of(job)) throw std::runtime_error(path_ + " is no part of the timeline");
   }
 
-  /// To write. Empties a file of another job. @param began  the origin of times in a new file
+  /// Opens a file to write. Empties a file of another job. @param began  the origin of times in a new file
   File(Fd fd, std::string path, const std::string& job, const Moment& began)
       : path_(std::move(path)), fd_(std::move(fd)) {
-    if (!fd_) cannot("open " + path_);
+    if (!fd_) throw_errno("cannot open " + path_);
     if (is_of(job)) return;
     head_ = {job, began};
-    if (::ftruncate(fd_.get(), 0) != 0) cannot("write to " + path_);
+    if (::ftruncate(fd_.get(), 0) != 0) throw_errno("cannot write to " + path_);
     write_head();
     end_with("");
   }
 
-  /// The origin of its times.
+  /// Returns the origin of its times.
   const Moment& began() const noexcept { return head_.began; }
 
-  /// The name of the part that was added last.
+  /// Returns the name of the part that was added last.
   const std::string& last_part() const noexcept { return head_.part; }
 
   /// Returns once the events are on disk.
@@ -87,8 +84,8 @@ class File {
       if (!events.empty()) end_with((head_.end > kHeadSize ? ",\n" : "") + events);
       head_.part = part;
       write_head();
-      // Some networks' file systems say only now that there is no room.
-      if (::fsync(fd_.get()) != 0) cannot("write to " + path_);
+      // Some network file systems report only now that there is no room.
+      if (::fsync(fd_.get()) != 0) throw_errno("cannot write to " + path_);
     } catch (...) {
       head_ = before;
       write_head();
@@ -97,12 +94,12 @@ class File {
     }
   }
 
-  /// All events in it.
+  /// Returns all events.
   std::string events() const {
     std::string text(static_cast<std::size_t>(head_.end - kHeadSize), ' ');
     for (std::size_t got = 0; got < text.size();) {
       const auto more = ::pread(fd_.get(), &text[got], text.size() - got, kHeadSize + static_cast<off_t>(got));
-      if (more < 0 && errno != EINTR) cannot("read " + path_);
+      if (more < 0 && errno != EINTR) throw_errno("cannot read " + path_);
       if (more == 0) throw std::runtime_error(path_ + " is cut off");
       got += static_cast<std::size_t>(std::max<ssize_t>(more, 0));
     }
@@ -110,7 +107,7 @@ class File {
   }
 
  private:
-  static constexpr off_t kHeadSize = 512;  // filled up with spaces: it is written again in place
+  static constexpr off_t kHeadSize = 512;  // filled with spaces, so that it can be rewritten in place
   static constexpr std::string_view kLast = "\n]}\n";
 
   struct Head {
@@ -122,7 +119,7 @@ class File {
 
   bool is_of(const std::string& job) {
     std::array<char, kHeadSize + 1> text{};
-    if (::pread(fd_.get(), text.data(), kHeadSize, 0) < 0) cannot("read " + path_);
+    if (::pread(fd_.get(), text.data(), kHeadSize, 0) < 0) throw_errno("cannot read " + path_);
     std::array<char, 64> its_job{};
     std::array<char, 64> boot{};
     std::array<char, 64> part{};
@@ -148,15 +145,15 @@ class File {
     write_at(0, text);
   }
 
-  /// Adds the text to the events, and removes what is behind them.
+  /// Adds the text to the events, and removes the rest of the file.
   void end_with(const std::string& text) {
     write_at(head_.end, text + std::string(kLast));
     head_.end += std::ssize(text);
-    if (::ftruncate(fd_.get(), head_.end + std::ssize(kLast)) != 0) cannot("write to " + path_);
+    if (::ftruncate(fd_.get(), head_.end + std::ssize(kLast)) != 0) throw_errno("cannot write to " + path_);
   }
 
   void write_at(off_t place, std::string_view text) const {
-    if (::lseek(fd_.get(), place, SEEK_SET) < 0) cannot("write to " + path_);
+    if (::lseek(fd_.get(), place, SEEK_SET) < 0) throw_errno("cannot write to " + path_);
     write_all(fd_.get(), text, path_);
   }
 
@@ -183,7 +180,7 @@ std::string later(const std::string& events, Nanoseconds by) {
   return all.append(events, done);
 }
 
-/// A part that is being written has such a name.
+/// True for the name of a part that is not written completely.
 bool unready(const std::filesystem::path& path) { return path.filename().string().front() == '.'; }
 
 }  // namespace
@@ -218,7 +215,7 @@ void TimelineFile::check(const std::string& file) {
 void TimelineFile::add(const std::string& part, const Moment& began, const std::string& events) const {
   const std::filesystem::path ready = folder_ / part;
   const std::filesystem::path being_written = folder_ / ('.' + part);
-  // The process that merges the last part removes the folder, perhaps right after we have made it.
+  // The process that merges the last part removes the folder, perhaps right after this process has made it.
   constexpr int kTries = 1000;
   Fd fd;
   for (int i = 0; i < kTries && !fd; ++i) {
@@ -227,18 +224,9 @@ void TimelineFile::add(const std::string& part, const Moment& began, const std::
     if (!fd && errno != ENOENT) break;
   }
   File(std::move(fd), being_written, job_, began).append(events, part);
-  if (::rename(being_written.c_str(), ready.c_str()) != 0) cannot("write to " + ready.string());
+  if (::rename(being_written.c_str(), ready.c_str()) != 0) throw_errno("cannot write to " + ready.string());
   merge();
 }
-
-/// While it lives, this process merges.
-struct TimelineFile::Merging {
-  const TimelineFile& file;
-  ~Merging() {
-    ::unlink(file.merging_.c_str());
-    ::rmdir(file.folder_.c_str());
-  }
-};
 
 void TimelineFile::merge_the_rest() const {
   constexpr std::chrono::seconds kPatience{5};
@@ -263,7 +251,7 @@ void TimelineFile::merge_the_rest() const {
   ::rmdir(folder_.c_str());
 }
 
-/// Returns when no part is left, or another process is about to merge those that are.
+/// Merges until no part is left, or another process is about to merge the rest.
 void TimelineFile::merge() const {
   const auto ready = [this] {
     auto paths = left();
@@ -274,7 +262,10 @@ void TimelineFile::merge() const {
     remove_merging_of_killed();
     Fd owner = create(merging_);
     if (!owner) return;
-    const Merging here{*this};
+    const std::shared_ptr<void> merging(nullptr, [this](void*) {
+      ::unlink(merging_.c_str());
+      ::rmdir(folder_.c_str());
+    });
     write_all(owner.get(), process_name(), merging_.string());
     owner = Fd();  // NFS keeps a file that is removed while it is open, under another name
     for (auto parts = ready(); !parts.empty(); parts = ready()) merge(parts);
@@ -285,7 +276,7 @@ void TimelineFile::merge(std::vector<std::filesystem::path> parts) const {
   const auto open_part = [this](const std::filesystem::path& path) {
     return File(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path, job_);
   };
-  // Ranks begin at about the same time, in any order. None began before the file, as times below 0 are not shown.
+  // Ranks begin at about the same time, in any order. Viewers do not show times below 0, so the file begins before all.
   constexpr Nanoseconds kBefore = std::chrono::hours(24);
   const Moment first = open_part(parts.front()).began();
   File whole(open_to_write(file_), file_, job_, {first.of_boot, first.steady - kBefore, first.since_1970 - kBefore});
@@ -293,8 +284,8 @@ void TimelineFile::merge(std::vector<std::filesystem::path> parts) const {
     const File part = open_part(path);
     whole.append(later(part.events(), part.began().here() - whole.began().here()), path.filename());
   };
-  // This part is in the file: a process was killed before it removed the part. Must be removed before others are added,
-  // because the file has the name of the last part alone.
+  // A part of this name is in the file already: a process was killed before it removed the part. Remove it before
+  // others are added, because the file names only the last part.
   const auto added = std::ranges::find(parts, folder_ / whole.last_part());
   if (added != parts.end()) {
     std::filesystem::remove(*added);
@@ -309,20 +300,20 @@ void TimelineFile::merge(std::vector<std::filesystem::path> parts) const {
 void TimelineFile::remove_merging_of_killed() const {
   const std::string owner = text_of(merging_);
   if (!has_ended(owner)) return;
-  // By one process at a time: a second one would remove the `merging` of the next owner.
+  // One process at a time: a second process would remove the `merging` of the next owner.
   const std::filesystem::path removing = folder_ / ".removing";
   if (!create(removing)) return;
   if (text_of(merging_) == owner) ::unlink(merging_.c_str());
   ::unlink(removing.c_str());
 }
 
-/// The paths in the folder, sorted.
+/// Returns the paths in the folder, sorted.
 std::vector<std::filesystem::path> TimelineFile::left() const {
   std::vector<std::filesystem::path> paths;
   std::error_code error;
   for (std::filesystem::directory_iterator one(folder_, error), end; !error && one != end; one.increment(error))
     paths.push_back(one->path());
-  // NFS says ESTALE where another host has removed the folder meanwhile.
+  // NFS reports ESTALE if another host has removed the folder meanwhile.
   if (error.value() == ENOENT || error.value() == ESTALE) return {};
   if (error) throw std::system_error(error, "cannot read the folder " + folder_.string());
   std::ranges::sort(paths);

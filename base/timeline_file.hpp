@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of a timeline. Processes of one job, also on several hosts, write it together without locks of the file
-// system, which networks' file systems may lack, or have without effect.
+// system: network file systems may lack locks, or ignore them.
 #pragma once
 
 #include <chrono>
@@ -26,9 +26,9 @@ struct Moment {
 /// The form that times have in the file: "1234.567".
 std::string microseconds(Nanoseconds time);
 
-/// The timeline of a job, and the folder FILE.JOB.parts. Each process writes its events there, as parts: timelines of
-/// their own. One process at a time merges the parts into the file: the one that creates the file `merging` in the
-/// folder, with its name as a process in it. The folder is removed with the last part.
+/// The timeline of a job, and the folder FILE.JOB.parts. Each process writes its events there, as parts, which are
+/// timelines too. One process at a time merges the parts into the file: the process that creates the file `merging` in
+/// the folder, with its process name in it. It removes the folder with the last part.
 ///
 /// Every part is merged. A process that cannot create `merging` has put its part there before, and the process that
 /// removes `merging` looks for parts again afterwards.
@@ -36,25 +36,23 @@ class TimelineFile {
  public:
   TimelineFile(const std::string& file, const std::string& job);
 
-  /// @throws std::invalid_argument saying why the file or its folder cannot be written; "" can
+  /// @throws std::invalid_argument why the file or its folder cannot be written; never for ""
   static void check(const std::string& file);
 
-  /// Adds events, either to the file, or as a part that another process merges. They are on disk then. Replaces a file
-  /// of another job.
+  /// Adds events, either to the file, or as a part that another process merges. Returns once they are on disk. Replaces
+  /// a file of another job.
   /// @param part  a name that no other part of the job has
   /// @param began  the origin of their times
   /// @param events  lines of JSON that end with ",\n", but for the last
   /// @throws std::exception if they cannot be written
   void add(const std::string& part, const Moment& began, const std::string& events) const;
 
-  /// Adds what processes have left that were killed. Call it once all processes of the job have ended; other hosts may
-  /// do so at the same time.
-  /// @throws std::exception if something stays in the folder: events are missing in the file
+  /// Merges the parts that killed processes have left. To be called once all processes of the job have ended; other
+  /// hosts may call it at the same time.
+  /// @throws std::exception if a part stays in the folder, so that the file lacks events
   void merge_the_rest() const;
 
  private:
-  struct Merging;
-
   void merge() const;
   void merge(std::vector<std::filesystem::path> parts) const;
   void remove_merging_of_killed() const;

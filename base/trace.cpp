@@ -24,7 +24,7 @@
 namespace sluice::base::trace {
 namespace {
 
-/// An arrow of a slice that has another.
+/// One more arrow of a slice that has an arrow already.
 struct More {
   ArrowAt arrow;
   Track track;
@@ -42,7 +42,7 @@ struct Mark {
 
 using Event = std::variant<Slice, More, Mark>;
 
-/// What one thread has recorded: the last kMost events.
+/// The last kMost events of one thread.
 class Events {
  public:
   void add(const Event& event) {
@@ -71,236 +71,182 @@ class Events {
   std::uint64_t added_ = 0;
 };
 
-// This process or a parent has a timeline. A child of fork writes another file: it has its own job and tracks.
-std::atomic<bool> g_recorded{false};
+struct Row {
+  int rank;
+  std::string name;
+};
 
-/// All that the process has recorded. It is never destroyed: threads may outlive main.
-class Recorder {
- public:
-  void start(const std::string& file, const std::string& job) {
-    const std::lock_guard lock(file_mutex_);
-    if (!file_.empty()) return;
-    const std::string name = g_recorded.load() ? file + "." + std::to_string(::getpid()) : file;
-    TimelineFile::check(name);
-    const std::string whole = std::filesystem::absolute(name);  // a program may change its folder
-    began_ = Moment::now();
-    TimelineFile(whole, job).add(part_name(), began_, "");
-    g_recorded.store(true);
-    file_ = whole;
-    job_ = job;
-    recording_.store(true);
-    heard.store(true);
-    std::atexit([] { trace::flush(); });
-  }
+/// Writes events as JSON.
+struct Text {
+  const std::vector<Row>& tracks;
+  Nanoseconds began;
 
-  bool recording() const noexcept { return recording_.load(std::memory_order_relaxed); }
-  void give_up() noexcept { recording_.store(false); }
-
-  void flush() {
-    const std::lock_guard lock(file_mutex_);
-    if (file_.empty()) return;
-    const std::vector<Event> events = take_all();
-    if (!events.empty()) TimelineFile(file_, job_).add(part_name(), began_, text_of(events));
-  }
-
-  /// True for the first call.
-  bool lose() noexcept { return !lost_.exchange(true); }
-  bool lost() const noexcept { return lost_.load(); }
-
-  /// False for what a parent began: its tracks are others.
-  bool knows(Time begin) const noexcept { return begin >= made_; }
-
-  Track new_track(int rank, std::string_view name) {
-    const std::lock_guard lock(mutex_);
-    return add_track(rank, name);
-  }
-
-  Track track_of(std::string_view what, int rank, std::string_view name) {
-    const std::lock_guard lock(mutex_);
-    Track& track = named_[std::to_string(rank) + ' ' + std::string(what)];
-    if (track == kNone) track = add_track(rank, name);
-    return track;
-  }
-
-  const char* kept(std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    auto it = texts_.find(text);
-    if (it == texts_.end()) it = texts_.emplace(text).first;
-    return it->c_str();
-  }
-
-  int count(std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    return ++counts_[std::string(text)];
-  }
-
-  Events* take_events() {
-    const std::lock_guard lock(mutex_);
-    if (unused_.empty()) return events_.emplace_back(std::make_unique<Events>()).get();
-    Events* const events = unused_.back();
-    unused_.pop_back();
-    return events;
-  }
-
-  void give_back(Events* events) {
-    const std::lock_guard lock(mutex_);
-    unused_.push_back(events);
-  }
-
-  std::atomic<int> last_rank{0};  // of threads that are no rank's
-
- private:
-  struct Row {
-    int rank;
-    std::string name;
-  };
-
-  /// Of the same name and rank they are numbered.
-  Track add_track(int rank, std::string_view name) {
-    const int number = ++numbers_[{rank, std::string(name)}];
-    tracks_.push_back({rank, std::string(name) + (number == 1 ? "" : " " + std::to_string(number))});
-    return static_cast<Track>(tracks_.size());
-  }
-
-  std::string part_name() { return hexadecimal(process_token(), 16) + '.' + std::to_string(++parts_); }
-
-  std::string place(Track track, Time at) const {
-    const int rank = track == kNone ? 0 : rows_[track - 1].rank;
-    return "\"pid\":" + std::to_string(rank) + ",\"tid\":" + std::to_string(track) +
-           ",\"ts\":" + microseconds(at.time_since_epoch() - began_.steady);
-  }
-
-  static std::string arguments(const char* channel, std::uint64_t epoch, std::uint64_t bytes) {
-    std::string text;
-    if (*channel != '\0') text += ",\"channel\":" + json_text(channel);
-    if (epoch != 0) text += ",\"epoch\":" + std::to_string(epoch);
-    if (bytes != 0) text += ",\"bytes\":" + std::to_string(bytes);
-    return text.empty() ? "" : ",\"args\":{" + text.substr(1) + "}";
-  }
-
-  std::string text(const Slice& slice) const {
+  std::string operator()(const Slice& slice) const {
+    const More arrow{slice.arrow, slice.track, slice.begin, slice.end};
     return "{\"ph\":\"X\"," + place(slice.track, slice.begin) + ",\"dur\":" + microseconds(slice.end - slice.begin) +
-           ",\"cat\":\"sluice\",\"name\":" + json_text(slice.name) +
-           arguments(slice.channel, slice.epoch, slice.bytes) + "}" +
-           (slice.arrow.arrow == Arrow::none ? "" : ",\n" + text(slice.arrow, slice.track, slice.begin, slice.end));
+           ",\"cat\":\"sluice\",\"name\":" + json_text(slice.name) + arguments(slice) + "}" +
+           (slice.arrow.arrow == Arrow::none ? "" : ",\n" + (*this)(arrow));
   }
-  std::string text(const More& more) const { return text(more.arrow, more.track, more.begin, more.end); }
-  /// It is drawn to or from the slice in which its point of time lies.
-  std::string text(const ArrowAt& arrow, Track track, Time begin, Time end) const {
+
+  /// Viewers draw an arrow to or from the slice in which its point of time lies.
+  std::string operator()(const More& more) const {
     static constexpr std::array<const char*, 4> kPhases = {"", "s", "t", "f"};
-    return std::string("{\"ph\":\"") + kPhases.at(static_cast<std::size_t>(arrow.arrow)) +
-           (arrow.arrow == Arrow::begins ? "\"," : "\",\"bp\":\"e\",") +
-           place(track, arrow.arrow == Arrow::ends ? end : begin) + ",\"id\":\"0x" + hexadecimal(arrow.id) +
-           R"(","cat":"sluice","name":"message"})";
+    const Arrow arrow = more.arrow.arrow;
+    return std::string("{\"ph\":\"") + kPhases.at(static_cast<std::size_t>(arrow)) +
+           (arrow == Arrow::begins ? "\"," : "\",\"bp\":\"e\",") +
+           place(more.track, arrow == Arrow::ends ? more.end : more.begin) + ",\"id\":\"0x" +
+           hexadecimal(more.arrow.id) + R"(","cat":"sluice","name":"message"})";
   }
-  std::string text(const Mark& mark) const {
+
+  std::string operator()(const Mark& mark) const {
     return R"({"ph":"i","s":"t",)" + place(mark.track, mark.at) +
            ",\"cat\":\"sluice\",\"name\":" + json_text(mark.name) +
            ",\"args\":{\"channel\":" + json_text(mark.channel) + ",\"why\":" + json_text(mark.why) + "}}";
   }
 
-  std::vector<Event> take_all() {
-    const std::lock_guard lock(mutex_);
-    std::vector<Event> events;
-    std::uint64_t lost = 0;
-    for (const auto& one : events_) lost += one->take(events);
-    if (lost > 0) {
-      log(LogLevel::warn, file_ + " lacks the first " + std::to_string(lost) + " events: of a thread the last " +
-                              std::to_string(kMost) + " are kept");
-    }
-    rows_ = tracks_;
-    return events;
+ private:
+  std::string place(Track track, Time at) const {
+    const int rank = track == kNone ? 0 : tracks[track - 1].rank;
+    return "\"pid\":" + std::to_string(rank) + ",\"tid\":" + std::to_string(track) +
+           ",\"ts\":" + microseconds(at.time_since_epoch() - began);
   }
 
-  /// The names of tracks that the file has not, and the events.
-  std::string text_of(const std::vector<Event>& events) {
-    std::string all;
-    const auto line = [&all](const std::string& text) { all += (all.empty() ? "" : ",\n") + text; };
+  static std::string arguments(const Slice& slice) {
+    std::string text;
+    if (*slice.channel != '\0') text += ",\"channel\":" + json_text(slice.channel);
+    if (slice.epoch != 0) text += ",\"epoch\":" + std::to_string(slice.epoch);
+    if (slice.bytes != 0) text += ",\"bytes\":" + std::to_string(slice.bytes);
+    return text.empty() ? "" : ",\"args\":{" + text.substr(1) + "}";
+  }
+};
+
+// This process or a parent has a timeline. A child of fork writes another file: it has its own job and tracks.
+std::atomic<bool> g_recorded{false};
+
+/// All that the process has recorded. It is never destroyed: threads may outlive main.
+struct Recorder {
+  const Time made = Clock::now();
+  std::atomic<bool> recording{false};
+  std::atomic<bool> lost{false};
+  std::atomic<int> last_rank{0};  // of threads that are no rank's
+
+  std::mutex mutex;
+  std::vector<Row> tracks;
+  std::map<std::pair<int, std::string>, int> same;  // how many tracks of a rank have the same name
+  std::map<std::pair<int, std::string>, Track> by_key;
+  std::set<std::string> texts;
+  std::map<std::string, int> counts;
+  std::vector<std::unique_ptr<Events>> events;
+  std::vector<Events*> unused;
+
+  // While one thread writes, others record.
+  std::mutex file_mutex;
+  std::string file;
+  std::string job;
+  Moment began;
+  int parts = 0;
+  std::size_t rows_written = 0;
+  std::set<int> ranks_written;
+
+  void add_to_file(const std::string& path, const std::string& text) {
+    TimelineFile(path, job).add(hexadecimal(process_token(), 16) + '.' + std::to_string(++parts), began, text);
+  }
+
+  /// Takes the events of all threads. With the mutex.
+  std::vector<Event> take_all() {
+    std::vector<Event> all;
+    std::uint64_t missing = 0;
+    for (const auto& one : events) missing += one->take(all);
+    if (missing > 0) {
+      log(LogLevel::warn, file + " lacks the first " + std::to_string(missing) + " events: of a thread the last " +
+                              std::to_string(kMost) + " are kept");
+    }
+    return all;
+  }
+
+  /// Writes the names of tracks that the file lacks, and the events.
+  std::string text_of(const std::vector<Row>& rows, const std::vector<Event>& all) {
+    std::string text;
+    const auto line = [&text](const std::string& event) { text += (text.empty() ? "" : ",\n") + event; };
     const auto name = [&](const char* what, int rank, std::size_t track, const std::string& value) {
       line(std::string("{\"ph\":\"M\",\"name\":\"") + what + "\",\"pid\":" + std::to_string(rank) +
            ",\"tid\":" + std::to_string(track) + ",\"args\":{" + value + "}}");
     };
-    for (; rows_said_ < rows_.size(); ++rows_said_) {
-      const auto& [rank, text] = rows_[rows_said_];
-      if (ranks_said_.insert(rank).second) {
+    for (; rows_written < rows.size(); ++rows_written) {
+      const auto& [rank, track] = rows[rows_written];
+      if (ranks_written.insert(rank).second) {
         name("process_name", rank, 0, "\"name\":\"rank " + std::to_string(rank) + "\"");
         name("process_sort_index", rank, 0, "\"sort_index\":" + std::to_string(rank));
       }
-      name("thread_name", rank, rows_said_ + 1, "\"name\":" + json_text(text));
+      name("thread_name", rank, rows_written + 1, "\"name\":" + json_text(track));
     }
-    for (const Event& event : events) line(std::visit([&](const auto& what) { return text(what); }, event));
-    return all;
+    const Text text_of_event{rows, began.steady};
+    for (const Event& event : all) line(std::visit(text_of_event, event));
+    return text;
   }
-
-  const Time made_ = Clock::now();
-  std::atomic<bool> lost_{false};
-
-  // While one thread writes, others record.
-  std::mutex file_mutex_;
-  std::string file_;
-  std::string job_;
-  std::atomic<bool> recording_{false};
-  Moment began_;
-  int parts_ = 0;
-  std::vector<Row> rows_;  // tracks, as they were when it began to write
-  std::size_t rows_said_ = 0;
-  std::set<int> ranks_said_;
-
-  std::mutex mutex_;
-  std::vector<Row> tracks_;
-  std::map<std::pair<int, std::string>, int> numbers_;
-  std::map<std::string, Track> named_;
-  std::set<std::string, std::less<>> texts_;
-  std::map<std::string, int> counts_;
-  std::vector<std::unique_ptr<Events>> events_;
-  std::vector<Events*> unused_;
 };
 
 OnePerProcess<Recorder> g_recorder;
 
-/// What the recorder knows of a thread.
+/// Tracks of the same rank and name are numbered. With the mutex.
+Track add_track(int rank, std::string_view name) {
+  const int number = ++g_recorder->same[{rank, std::string(name)}];
+  g_recorder->tracks.push_back({rank, std::string(name) + (number == 1 ? "" : " " + std::to_string(number))});
+  return static_cast<Track>(g_recorder->tracks.size());
+}
+
+Events* take_events() {
+  const std::lock_guard lock(g_recorder->mutex);
+  auto& unused = g_recorder->unused;
+  if (unused.empty()) return g_recorder->events.emplace_back(std::make_unique<Events>()).get();
+  Events* const events = unused.back();
+  unused.pop_back();
+  return events;
+}
+
+struct GiveBack {
+  void operator()(Events* events) const {
+    if (!origin.here()) return;
+    const std::lock_guard lock(g_recorder->mutex);
+    g_recorder->unused.push_back(events);
+  }
+  Origin origin;
+};
+
+/// State of a thread. A child of fork begins with a new one.
 struct Thread {
   Origin origin;
-  Events* events = nullptr;
+  std::unique_ptr<Events, GiveBack> events;
   Track own = kNone;
   Track now = kNone;
   std::optional<int> rank;
 };
 
-struct ThreadUntilItEnds {
-  ThreadUntilItEnds() = default;
-  ThreadUntilItEnds(const ThreadUntilItEnds&) = delete;
-  ThreadUntilItEnds& operator=(const ThreadUntilItEnds&) = delete;
-  ~ThreadUntilItEnds() {
-    if (known.events != nullptr && known.origin.here()) g_recorder->give_back(known.events);
-  }
-  Thread known;
-};
-
-/// The calling one.
+/// Returns the state of the calling thread.
 Thread& thread() {
-  static thread_local ThreadUntilItEnds mine;
-  if (!mine.known.origin.here()) mine.known = Thread();
-  return mine.known;
+  static thread_local Thread mine;
+  if (!mine.origin.here()) mine = Thread();
+  return mine;
 }
 
 void record(const Event& event, Time begin) noexcept {
-  if (!g_recorder->recording() || !g_recorder->knows(begin)) return;
+  // Tracks of a parent are none of this process.
+  if (!recording() || begin < g_recorder->made) return;
   try {
     Thread& here = thread();
-    if (here.events == nullptr) here.events = g_recorder->take_events();
+    if (here.events == nullptr) here.events.reset(take_events());
     here.events->add(event);
   } catch (const std::bad_alloc&) {  // a timeline is not worth a program
-    g_recorder->give_up();
+    g_recorder->recording.store(false);
   }
 }
 
-// Set before anybody hears of slices.
-std::once_flag g_told_whom;
+// Set before slices are reported.
+std::once_flag g_listener_set;
 Listener g_listener;
 
 /// "put halo, to 1", cut off where it is long.
-std::array<char, 160> said(const char* name, const char* channel) noexcept {
+std::array<char, 160> text_of(const char* name, const char* channel) noexcept {
   std::array<char, 160> text{};
   auto* end = text.begin();
   for (const std::string_view part :
@@ -311,38 +257,68 @@ std::array<char, 160> said(const char* name, const char* channel) noexcept {
 
 }  // namespace
 
-void start(const std::string& file, const std::string& job) { g_recorder->start(file, job); }
+void start(const std::string& file, const std::string& job) {
+  Recorder& recorder = *g_recorder;
+  const std::lock_guard lock(recorder.file_mutex);
+  if (!recorder.file.empty()) return;
+  const std::string name = g_recorded.load() ? file + "." + std::to_string(::getpid()) : file;
+  TimelineFile::check(name);
+  const std::string whole = std::filesystem::absolute(name);  // a program may change its folder
+  recorder.began = Moment::now();
+  recorder.job = job;
+  recorder.add_to_file(whole, "");
+  g_recorded.store(true);
+  recorder.file = whole;
+  recorder.recording.store(true);
+  enabled.store(true);
+  std::atexit([] { trace::flush(); });
+}
 
-bool recording() noexcept { return g_recorder->recording(); }
+bool recording() noexcept { return g_recorder->recording.load(std::memory_order_relaxed); }
 
-void tell(const Listener& listener) {
-  std::call_once(g_told_whom, [&] {
+void listen(const Listener& listener) {
+  std::call_once(g_listener_set, [&] {
     g_listener = listener;
-    heard.store(true);
+    enabled.store(true);
   });
 }
 
-void tell_begin(const char* name, const char* channel) noexcept {
-  if (g_listener.begin != nullptr) g_listener.begin(said(name, channel).data());
+void begin_range(const char* name, const char* channel) noexcept {
+  if (g_listener.begin != nullptr) g_listener.begin(text_of(name, channel).data());
 }
 
-void tell_end() noexcept {
+void end_range() noexcept {
   if (g_listener.end != nullptr) g_listener.end();
 }
 
 void flush() noexcept {
+  Recorder& recorder = *g_recorder;
   try {
-    g_recorder->flush();
+    const std::lock_guard lock(recorder.file_mutex);
+    if (recorder.file.empty()) return;
+    std::unique_lock recorded(recorder.mutex);
+    const std::vector<Event> events = recorder.take_all();
+    const std::vector<Row> rows = recorder.tracks;
+    recorded.unlock();
+    if (!events.empty()) recorder.add_to_file(recorder.file, recorder.text_of(rows, events));
   } catch (const std::exception& reason) {
-    if (g_recorder->lose()) log(LogLevel::error, std::string("the timeline lacks events: ") + reason.what());
+    if (!recorder.lost.exchange(true)) log(LogLevel::error, std::string("the timeline lacks events: ") + reason.what());
   }
 }
 
-bool lost() noexcept { return g_recorder->lost(); }
+bool lost() noexcept { return g_recorder->lost.load(); }
 
-Track new_track(int rank, std::string_view name) { return g_recorder->new_track(rank, name); }
+Track new_track(int rank, std::string_view name) {
+  const std::lock_guard lock(g_recorder->mutex);
+  return add_track(rank, name);
+}
 
-Track track_of(std::string_view key, std::string_view name) { return g_recorder->track_of(key, rank(), name); }
+Track track_of(std::string_view key, std::string_view name) {
+  const std::lock_guard lock(g_recorder->mutex);
+  Track& track = g_recorder->by_key[{rank(), std::string(key)}];
+  if (track == kNone) track = add_track(rank(), name);
+  return track;
+}
 
 Track current() {
   Thread& here = thread();
@@ -364,12 +340,18 @@ void OnTrack::enter() noexcept { before_ = std::exchange(thread().now, track_); 
 
 void OnTrack::leave() const noexcept {
   Thread& here = thread();
-  if (here.now == track_) here.now = before_;  // not in a child that was forked meanwhile
+  if (here.now == track_) here.now = before_;  // false in a child that was forked meanwhile
 }
 
-const char* kept(std::string_view text) { return g_recorder->kept(text); }
+const char* kept(std::string_view text) {
+  const std::lock_guard lock(g_recorder->mutex);
+  return g_recorder->texts.emplace(text).first->c_str();
+}
 
-int count(std::string_view text) { return g_recorder->count(text); }
+int count(std::string_view text) {
+  const std::lock_guard lock(g_recorder->mutex);
+  return ++g_recorder->counts[std::string(text)];
+}
 
 void add(const Slice& slice) noexcept { record(slice, slice.begin); }
 
@@ -377,24 +359,24 @@ void add(const ArrowAt& arrow, const Slice& slice) noexcept {
   record(More{arrow, slice.track, slice.begin, slice.end}, slice.begin);
 }
 
-/// Both ends come to the same; numbers of 52 bits survive every reader.
+/// Both ends compute the same number. It has 52 bits, which every reader of JSON keeps.
 ArrowAt arrow_of(Arrow arrow, const Channel& channel, std::uint64_t epoch) noexcept {
   return {arrow, (channel.arrows + epoch) & ((std::uint64_t{1} << 52) - 1)};
 }
 
 void mark(const char* name, const Channel& channel, std::string_view why) noexcept {
-  if (g_listener.mark != nullptr) g_listener.mark(said(name, channel.label).data());
+  if (g_listener.mark != nullptr) g_listener.mark(text_of(name, channel.label).data());
   try {
     const Time now = Clock::now();
     record(Mark{name, channel.label, kept(why), current(), now}, now);
   } catch (const std::bad_alloc&) {
-    g_recorder->give_up();
+    g_recorder->recording.store(false);
   }
 }
 
 void Span::begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
                  Arrow arrow) {
-  told_.emplace(name, channel.label);
+  range_.emplace(name, channel.label);
   slice_.emplace(Slice{name,
                        channel.label,
                        epoch,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline that SLUICE_TRACE asks for: what was done when, in the trace format of Chrome and Perfetto. A slice lies
-// on a track, which is a stream, a thread or an engine of a rank; an arrow leads from the put to who waits for it.
+// The timeline of SLUICE_TRACE, in the trace format of Chrome and Perfetto. A slice is an operation with its begin and
+// end. It lies on a track: a stream, a thread or an engine of a rank. An arrow leads from a put to the wait for it.
 #pragma once
 
 #include "base/words.hpp"
@@ -16,31 +16,31 @@ namespace sluice::base::trace {
 
 using Time = Clock::time_point;
 
-/// Of each thread the last so many slices and arrows are kept.
+/// Most events of one thread that are kept: the last ones.
 inline constexpr std::size_t kMost = 1 << 17;
 
-/// Whether anybody hears of slices: the timeline, or a listener.
-inline std::atomic<bool> heard{false};
-inline bool on() noexcept { return heard.load(std::memory_order_relaxed); }
-/// Whether the timeline does.
+/// True if slices go to the timeline or to a listener.
+inline std::atomic<bool> enabled{false};
+inline bool on() noexcept { return enabled.load(std::memory_order_relaxed); }
+/// True if slices go to the timeline.
 bool recording() noexcept;
 
-/// Who else hears of slices and marks, at once and on the thread that makes them: a profiler.
+/// Functions of a profiler. The thread that makes a slice or a mark calls them at once.
 struct Listener {
   void (*begin)(const char* text) = nullptr;
   void (*end)() = nullptr;
   void (*mark)(const char* text) = nullptr;
 };
 
-/// From now on this process tells it. Before `start`; only the first call does anything.
-void tell(const Listener& listener);
+/// Sets the listener of this process. Call it before `start`; only the first call has an effect.
+void listen(const Listener& listener);
 
-/// From now on this process records, and adds what it has to `file` in `flush` and at its end. Only the first call of a
-/// process that succeeds does anything. How processes of the job share the file: see TimelineFile.
+/// Starts recording. `flush` adds the events to `file`, as does the end of the process. Only the first call that
+/// succeeds has an effect. Processes of the job share the file as TimelineFile describes.
 /// @throws std::invalid_argument as TimelineFile::check, std::system_error if the file cannot be written
 void start(const std::string& file, const std::string& job);
 
-/// Adds to the file what was recorded, and forgets it. Logs the first failure of the process.
+/// Adds the recorded events to the file, and forgets them. Logs the first failure of the process.
 void flush() noexcept;
 
 /// True once a flush of this process has failed to write an event.
@@ -50,16 +50,16 @@ using Track = std::uint32_t;
 inline constexpr Track kNone = 0;
 
 Track new_track(int rank, std::string_view name);
-/// The calling thread's rank has one track for what has this key.
+/// Returns the track that the calling thread's rank has for this key.
 Track track_of(std::string_view key, std::string_view name);
-/// That of the stream whose work the thread runs, else the thread's own.
+/// Returns the track of the stream whose work the calling thread runs, else the thread's own track.
 Track current();
-/// The calling thread is a rank's. Others belong to the rank that said so last.
+/// Makes the calling thread one of this rank. Threads without a call belong to the rank of the last call.
 void set_rank(int rank);
-/// Whose the calling thread is.
+/// Returns the rank of the calling thread.
 int rank();
 
-/// The thread runs a stream's work while this lives. kNone: nothing changes.
+/// While it lives, slices of the calling thread lie on a stream's track. kNone: has no effect.
 class OnTrack {
  public:
   explicit OnTrack(Track track) noexcept : track_(track) {
@@ -80,24 +80,24 @@ class OnTrack {
   Track before_ = kNone;
 };
 
-/// The text as it lives for ever.
+/// Returns a copy of the text that lives for ever.
 const char* kept(std::string_view text);
 
-/// How often this process has asked for this text, with this call.
+/// Counts the calls of this process with this text, this one too.
 int count(std::string_view text);
 
 /// One end of a channel.
 struct Channel {
   const char* label = "";
-  std::uint64_t arrows = 0;  ///< the same at both ends
-  Track engine = kNone;      ///< of its rank
+  std::uint64_t arrows = 0;  ///< first number of its arrows, the same at both ends
+  Track engine = kNone;      ///< track of its rank's engine
   bool sends = false;
 };
 
-/// What the arrow of an epoch has to do with a slice.
+/// Place of a slice on the arrow of its epoch.
 enum class Arrow : std::uint8_t { none, begins, passes, ends };
 
-/// An arrow that has to do with a slice of a track.
+/// An arrow at a slice.
 struct ArrowAt {
   Arrow arrow = Arrow::none;
   std::uint64_t id = 0;
@@ -116,26 +116,26 @@ struct Slice {
 };
 
 void add(const Slice& slice) noexcept;
-/// One more, of a slice that was added.
+/// Adds one more arrow to a slice that was added.
 void add(const ArrowAt& arrow, const Slice& slice) noexcept;
-/// A point of time on the calling thread's track.
+/// Adds a point of time to the calling thread's track.
 void mark(const char* name, const Channel& channel, std::string_view why) noexcept;
 
-/// What the listener, if there is one, hears of a slice: of a channel, or of none, which is "".
-[[gnu::cold]] void tell_begin(const char* name, const char* channel = "") noexcept;
-[[gnu::cold]] void tell_end() noexcept;
+/// Calls the listener, if any, at the begin and the end of a slice. `channel`: "" for a slice of none.
+[[gnu::cold]] void begin_range(const char* name, const char* channel = "") noexcept;
+[[gnu::cold]] void end_range() noexcept;
 
-/// From its making to its end.
-class Told {
+/// A range of the listener, as long as this lives.
+class Range {
  public:
-  Told(const char* name, const char* channel) noexcept { tell_begin(name, channel); }
-  Told(const Told&) = delete;
-  Told& operator=(const Told&) = delete;
-  ~Told() { tell_end(); }
+  Range(const char* name, const char* channel) noexcept { begin_range(name, channel); }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+  ~Range() { end_range(); }
 };
 
-/// A slice from its making to its end; where nobody hears of it, nothing. An arrow lies at its begin, or ends at its
-/// end.
+/// A slice from the constructor to the destructor; does nothing unless `on()`. An arrow lies at the begin of the slice,
+/// or ends at its end.
 class Span {
  public:
   explicit Span(const char* name, const Channel& channel = {}, std::uint64_t epoch = 0, std::uint64_t bytes = 0,
@@ -153,17 +153,17 @@ class Span {
     if (slice_) [[unlikely]]
       end();
   }
-  /// It was nothing. The listener has heard of it.
+  /// Discards the slice; the listener was already called.
   void forget() noexcept {
     slice_.reset();
-    told_.reset();
+    range_.reset();
   }
 
  private:
   [[gnu::cold]] void begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch,
                            std::uint64_t bytes, Arrow arrow);
   [[gnu::cold]] void end() noexcept;
-  std::optional<Told> told_;
+  std::optional<Range> range_;
   std::optional<Slice> slice_;
 };
 

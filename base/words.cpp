@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstddef>
 #include <ctime>
 #include <mutex>
 #include <new>
@@ -22,8 +21,8 @@
 namespace sluice::base {
 namespace {
 
-// Two ranks that run at the same time answer each other within the spin; a rank whose peer does not run must give up
-// its core soon. Spinning longer than a hop takes lets a pair that is on the cores together stay there (sluice-bench
+// Two ranks that run at the same time answer each other within the spin; a rank whose peer does not run must yield its
+// core soon. Because the spin is longer than a hop, a pair that is on the cores together stays there (sluice-bench
 // scale).
 constexpr int kPlainSpins = 400;  // without `pause`, which takes 140 cycles on current cores: as much as a hop
 constexpr int kPausedSpins = 64;  // about 3 us
@@ -37,7 +36,7 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, timeout, nullptr, 0);
 }
 
-/// Returns when `word` is not `seen` any more, at `deadline`, or early.
+/// Returns when `word` differs from `seen`, at `deadline`, or early.
 void sleep(std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock::time_point deadline) noexcept {
   if (deadline == Clock::time_point::max()) return futex(word, FUTEX_WAIT, seen, nullptr);
   const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
@@ -76,8 +75,8 @@ struct Pool {
 
 OnePerProcess<Pool> g_pool;  // never destroyed: see Progress
 
-/// One range of addresses, taken with the first, has all that most programs ever need. Not heap memory: at what comes
-/// there later, a GPU's driver may still have pages of the user's (device/reach).
+/// The first call reserves a range of addresses that is enough for most programs. Not heap memory, because at its
+/// addresses a GPU's driver may still have earlier pages of the user (device/reach).
 void* fresh_page() {
   constexpr std::size_t kPages = 4096;
   if (g_pool->pages_left == 0) {
@@ -100,7 +99,7 @@ Progress& take_progress() {
   auto& free = g_pool->free;
   if (free.empty()) {
     constexpr std::size_t kAtOnce = Progress::kPage / sizeof(Progress);
-    free.reserve(free.capacity() + kAtOnce);  // room for all there are: giving back never allocates
+    free.reserve(free.capacity() + kAtOnce);  // room for all, so that giving back never allocates
     auto* const fresh = static_cast<Progress*>(fresh_page());
     for (std::size_t i = 0; i < kAtOnce; ++i) free.push_back(new (fresh + i) Progress);
   }
@@ -136,7 +135,7 @@ void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_po
   parking.sleepers.fetch_add(1, std::memory_order_seq_cst);
   const std::uint32_t seen = parking.changes.load(std::memory_order_acquire);
   if (parking.silent.load(std::memory_order_seq_cst) != 0) deadline = std::min(deadline, Clock::now() + kSilentNap);
-  // Twice: by the end of the nap a raiser that did not see this sleeper has long made its word visible (Parking::wake).
+  // Two sleeps: a raiser that did not see this sleeper makes its word visible long before the nap ends (Parking::wake).
   if (!ready(argument)) sleep(parking.changes, seen, std::min(deadline, Clock::now() + kNap));
   if (!ready(argument)) sleep(parking.changes, seen, deadline);
   parking.sleepers.fetch_sub(1, std::memory_order_seq_cst);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words: the one thing that streams, peers, NICs and the engine have in common. Raising one, and waiting for one on a
-// CPU.
+// Words, by which streams, peers, NICs and the engine signal each other: raising a word, and waiting for one on a CPU.
 #pragma once
 
 #include <atomic>
@@ -19,19 +18,19 @@ struct Word {
 };
 static_assert(sizeof(Word) == 8 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// Stored (never added) into a word to release whoever waits for it. Above every epoch; positive in signed comparisons.
+/// Stored (never added) into a word to release all waits for it. Above every epoch; positive in signed comparisons.
 inline constexpr std::uint64_t kPoison = std::uint64_t{1} << 62;
 
-/// Where threads sleep until a word beside it is raised. Lies in the memory of the words, so that a raiser in another
-/// process finds it. It has a line of its own, which stays in the raiser's cache while nobody sleeps: raising costs no
-/// line more.
+/// A place for threads to sleep until a word beside it is raised. It lies in the memory of the words, so that a raiser
+/// in another process finds it. It has a cache line of its own, which stays in the raiser's cache while no thread
+/// sleeps, so that raising transfers no more lines.
 struct alignas(64) Parking {
   std::atomic<std::uint32_t> sleepers{0};
   std::atomic<std::uint32_t> changes{0};
-  /// Somebody raises words here who wakes nobody, a GPU: sleepers get up now and then to look.
+  /// 1 if the raiser, a GPU, wakes no thread: sleepers look at the word now and then.
   std::atomic<std::uint32_t> silent{0};
 
-  /// From now on raised by who wakes nobody.
+  /// Announces a raiser that wakes no thread.
   void silence() noexcept {
     if (silent.exchange(1, std::memory_order_seq_cst) == 0) wake_sleepers();
   }
@@ -59,21 +58,21 @@ inline void light_fence() noexcept {
   if (!kernel_has_fences.load(std::memory_order_relaxed)) full_fence();
 }
 
-/// After it, every thread of this process has passed a full fence.
+/// Makes every thread of this process pass a full fence.
 void heavy_fence() noexcept;
 
 /// Once a process, before `light_fence` is used. Idempotent, any thread.
 void prepare_fences() noexcept;
 
-/// Raises `word` and wakes who sleeps for it. Everything written before is visible to who sees the value.
+/// Raises `word` and wakes the threads that sleep for it. A reader that sees the value sees all earlier writes.
 inline void raise(Word& word, std::uint64_t value, Parking& parking) noexcept {
   word.value.store(value, std::memory_order_release);
   parking.wake();
 }
 
-/// A word with its own parking. Lies in memory that is used for nothing else ever after: who raised the word may still
-/// look for sleepers when its owner has given it back already, having seen it raised. Whole pages hold nothing else, so
-/// that a GPU can be given access to them.
+/// A word with its own parking. Its memory is never used for anything else: the owner may see the word raised and give
+/// it back while the raiser still looks for sleepers. Whole pages hold nothing else, so that a GPU can be given access
+/// to them.
 struct Progress {
   Word word;
   Parking parking;
@@ -84,7 +83,7 @@ static_assert(Progress::kPage % sizeof(Progress) == 0);
 Progress& take_progress();
 void give_back(Progress& progress) noexcept;
 
-/// The page of a Progress whose word this is.
+/// Returns the page of the Progress that has this word.
 inline void* page_of(Word& word) noexcept {
   return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(&word) & ~(Progress::kPage - 1));
 }
@@ -101,11 +100,10 @@ inline void pause() noexcept {
 #endif
 }
 
-/// How long who waits yields before it sleeps: waking takes 50 us, at most a twentieth of what was waited.
+/// Time that a wait yields before it sleeps: waking takes 50 us, at most a twentieth of the wait.
 inline constexpr auto kYielding = std::chrono::milliseconds(1);
 
-/// Spins, then yields. Returns true once `ready()`, false when it is time to sleep. Not for ever: until `deadline`, or
-/// about 1 ms.
+/// Spins, then yields, until `deadline` or for about 1 ms. Returns true once `ready()`, false when it is time to sleep.
 bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept;
 
 /// Sleeps until `parking` is woken, `ready()` holds, or `deadline`. May return early.

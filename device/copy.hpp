@@ -11,17 +11,18 @@
 
 namespace sluice::device {
 
-/// Copies of at least so many bytes go past the cache.
+/// Copies of at least this many bytes bypass the cache.
 inline std::atomic<std::size_t> nontemporal_min{std::numeric_limits<std::size_t>::max()};
 
-/// On a GPU's stream, copies of at most so many bytes are done by a kernel, which writes their words too. The setting
-/// of the process.
+/// On a GPU's stream, a kernel does copies of at most this many bytes, and writes their words too. The setting of the
+/// process.
 inline std::atomic<std::size_t> kernel_put_max{0};
 
-/// Complete when it returns: what is stored later is seen later.
+/// Completes before it returns: no reader sees a later store before the copy.
 void copy_past_cache(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
-/// Now, by the driver: one of the two is memory of a GPU. False: it refused, which has failed the watch.
+/// Copies now, by the driver: one side is a GPU's memory. Returns false if the driver refused, which has failed the
+/// watch.
 bool copy_now(Watch& watch, Driver& gpus, std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 /// Copies in the lane's order, choosing the way by size. Not for overlapping memory. `kernel_max`: on a GPU's stream,
@@ -36,7 +37,8 @@ inline void copy(Lane lane, std::byte* to, const std::byte* from, std::size_t by
   std::memcpy(to, from, bytes);
 }
 
-/// The same. `gpus`: the driver of the GPU whose memory either is. False: it refused, which has failed the watch.
+/// Copies in the lane's order. `gpus`: driver of the side that is a GPU's memory, if any. Returns false if the driver
+/// refused, which has failed the watch.
 inline bool copy(Lane lane, Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes, Driver* gpus,
                  std::size_t kernel_max = 0) {
   if (lane.gpu == nullptr && gpus != nullptr) [[unlikely]]

@@ -1,225 +1,306 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver: GPUs, their contexts, streams and kernels.
-#include "device/cuda.hpp"
-
-#include <cstring>
+// CUDA's driver: memory of GPUs, its handles for other processes, and host memory that GPUs reach.
+#include <algorithm>
+#include <bit>
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <optional>
 
 #include "base/fork.hpp"
+#include "base/process.hpp"
+#include "device/cuda_streams.hpp"
 #include "device/vendors.hpp"
 
 namespace sluice::device {
+namespace {
 
-std::string Cuda::start() {
-  const CUresult result = calls_.cuInit(0);
-  if (result == CUDA_ERROR_NO_DEVICE) return "no NVIDIA GPU is here";
-  if (result != CUDA_SUCCESS) return "cuInit failed with error " + std::to_string(static_cast<int>(result));
-  int count = 0;
-  if (calls_.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) return "no NVIDIA GPU is here";
-  for (int i = 0; i < count; ++i) {
-    Gpu& gpu = gpus_.emplace_back();
-    add_device();
-    if (calls_.cuDeviceGet(&gpu.device, i) != CUDA_SUCCESS ||
-        calls_.cuDeviceGetUuid(&gpu.uuid, gpu.device) != CUDA_SUCCESS)
-      return "GPU " + std::to_string(i) + " does not answer";
-    // Host memory is then at one address for the processor and for the GPU.
-    if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) == 0)
-      return "GPU " + std::to_string(i) + " sees host memory at other addresses than the processor";
-    if (attribute(i, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) == 0 && !words_by_kernels())
-      return "streams of GPU " + std::to_string(i) + " cannot wait for words of 64 bits" + kKernelsCan;
+void* as_handle(const base::Fd& fd) noexcept { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(fd.get())); }
+std::byte* pointer(CUdeviceptr address) noexcept { return reinterpret_cast<std::byte*>(address); }
+
+class Cuda final : public CudaStreams {
+ public:
+  bool kernels_reach(const void* at) override {
+    return at != nullptr && about<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == address(at);
   }
-  return {};
-}
 
-void Cuda::check(CUresult result, const char* call) const {
-  if (result == CUDA_SUCCESS) return;
-  const char* text = nullptr;
-  if (calls_.cuGetErrorName(result, &text) != CUDA_SUCCESS) text = "an unknown error";
-  throw GpuError(std::string(call) + ": " + text);
-}
+  std::optional<GpuMemory> find(const void* at) override {
+    if (about<CUmemorytype>(at, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) != CU_MEMORYTYPE_DEVICE ||
+        about<unsigned>(at, CU_POINTER_ATTRIBUTE_IS_MANAGED) != 0)
+      return std::nullopt;
+    CUdeviceptr data = 0;
+    GpuMemory memory;
+    memory.device = about<int>(at, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+    const OnDevice current(*this, memory.device);
+    require(calls_.MemGetAddressRange, &data, &memory.bytes, address(at));
+    memory.data = pointer(data);
+    // A piece of a pool may have the pool's id, so that the next piece at its address would look the same.
+    if (about<CUmemoryPool>(at, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) == nullptr)
+      memory.id = about<unsigned long long>(at, CU_POINTER_ATTRIBUTE_BUFFER_ID);
+    return memory;
+  }
 
-int Cuda::attribute(int device, CUdevice_attribute which) const {
-  int value = 0;
-  const CUdevice gpu = gpus_[static_cast<std::size_t>(device)].device;
-  return calls_.cuDeviceGetAttribute(&value, which, gpu) == CUDA_SUCCESS ? value : 0;
-}
+  /// Allocates memory that other processes get by a descriptor, if the driver supports that; else memory like
+  /// cudaMalloc's.
+  GpuMemory allocate(int device, std::size_t bytes) override {
+    const Apart apart(*this, device);
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) == 0) {
+      CUdeviceptr data = 0;
+      require(calls_.MemAlloc, &data, bytes);
+      return {device, pointer(data), bytes};
+    }
+    CUmemAllocationProp wanted{};
+    wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    wanted.location = access_of(device).location;
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED) != 0)
+      wanted.allocFlags.gpuDirectRDMACapable = 1;
+    std::size_t step = 0;
+    require(calls_.MemGetAllocationGranularity, &step, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    bytes = (bytes + step - 1) / step * step;
+    CUmemGenericAllocationHandle handle = 0;
+    require(calls_.MemCreate, &handle, bytes, &wanted, 0);
+    return place(handle, device, bytes, device);
+  }
 
-base::Facts Cuda::facts(int device) {
-  const Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
-  char model[128] = {};
-  char bus[32] = {};
-  std::size_t bytes = 0;
-  int version = 0;
-  check(calls_.cuDeviceGetName(model, sizeof model, gpu.device), "cuDeviceGetName");
-  check(calls_.cuDeviceGetPCIBusId(bus, sizeof bus, gpu.device), "cuDeviceGetPCIBusId");
-  check(calls_.cuDeviceTotalMem(&bytes, gpu.device), "cuDeviceTotalMem");
-  check(calls_.cuDriverGetVersion(&version), "cuDriverGetVersion");
-  const auto has = [&](CUdevice_attribute which) { return attribute(device, which) != 0; };
-  return {{"vendor", std::string("cuda")},
-          {"device", static_cast<std::uint64_t>(device)},
-          {"model", std::string(model)},
-          {"bus", std::string(bus)},
-          {"memory_bytes", static_cast<std::uint64_t>(bytes)},
-          {"driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10)},
-          {"word_operations", has(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)},
-          {"waits", std::string(words_by_kernels() ? "kernel" : "stream")},
-          {"flushes_remote_writes", has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)},
-          {"shared_by_descriptor", has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)},
-          {"dma_buf", has(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)}};
-}
+  void free(const GpuMemory& memory) noexcept override {
+    on_device(memory.device, [&] {
+      if (memory.got != GpuMemory::Got::mapped) return require(calls_.MemFree, address(memory.data));
+      // Kernels may still use the memory, and unmapping does not wait for them. cuCtxSynchronize does, but ends each
+      // capture of a stream of the GPU. In the relaxed mode a capture allows a free
+      // (cuThreadExchangeStreamCaptureMode), which waits for all streams too (test: Gotchas.freeing_ends_no_capture).
+      CUdeviceptr probe = 0;
+      const bool full = calls_.MemAlloc(&probe, 1) != CUDA_SUCCESS;
+      if (full) require(calls_.CtxSynchronize);
+      if (!full) require(calls_.MemFree, probe);
+      unmap(memory);
+    });
+  }
 
-int Cuda::ordinal(CUdevice device) const {
-  const auto is = [&](const Gpu& gpu) { return gpu.device == device; };
-  return static_cast<int>(std::find_if(gpus_.begin(), gpus_.end(), is) - gpus_.begin());
-}
+  void unmap(const GpuMemory& memory) noexcept override {
+    on_device(memory.device, [&] {
+      if (memory.got == GpuMemory::Got::pooled) return release_piece(memory);
+      if (memory.got == GpuMemory::Got::opened) return require(calls_.IpcCloseMemHandle, address(memory.data));
+      require(calls_.MemUnmap, address(memory.data), memory.bytes);
+      require(calls_.MemAddressFree, address(memory.data), memory.bytes);
+    });
+  }
 
-std::optional<int> Cuda::ordinal(const std::array<std::byte, 16>& uuid) const {
-  const auto is = [&](const Gpu& gpu) { return std::memcmp(gpu.uuid.bytes, uuid.data(), uuid.size()) == 0; };
-  const auto gpu = std::find_if(gpus_.begin(), gpus_.end(), is);
-  return gpu == gpus_.end() ? std::nullopt : std::optional(static_cast<int>(gpu - gpus_.begin()));
-}
+  std::optional<GpuExport> share(const GpuMemory& memory) override {
+    const Apart apart(*this, memory.device);
+    GpuExport share;
+    share.names.device = uuid(memory.device);
+    // Other names of a piece are those of the whole block that it lies in.
+    if (auto* const pool = about<CUmemoryPool>(memory.data, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE); pool != nullptr)
+      return share_piece(pool, memory, std::move(share));
+    share.fd = descriptor_of(memory);
+    CUipcMemHandle ipc{};
+    const bool by_handle = about<unsigned>(memory.data, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) != 0 &&
+                           calls_.IpcGetMemHandle(&ipc, address(memory.data)) == CUDA_SUCCESS;
+    if (by_handle) share.names.handle = std::bit_cast<GpuHandle>(ipc);
+    if (!share.fd && !by_handle) return std::nullopt;
+    return share;
+  }
 
-int Cuda::current_device() {
-  CUdevice device = 0;
-  return calls_.cuCtxGetDevice(&device) == CUDA_SUCCESS ? ordinal(device) : 0;
-}
-
-CUcontext Cuda::context(int device) {
-  Gpu& gpu = gpus_.at(static_cast<std::size_t>(device));
-  CUcontext known = gpu.context;
-  if (known != nullptr) return known;
-  const std::lock_guard lock(mutex_);
-  known = gpu.context;
-  if (known != nullptr) return known;
-  check(calls_.cuDevicePrimaryCtxRetain(&known, gpu.device), "cuDevicePrimaryCtxRetain");
-  if (home_ < 0) home_ = device;
-  gpu.context = known;
-  return known;
-}
-
-/// Verbs ask each time: a thread remembers the streams that it used last by their ids, which no two ever share.
-StreamState Cuda::look_at(void* stream) {
-  struct Known {
-    unsigned long long id = 0;
-    int device = -1;
-  };
-  static thread_local std::array<Known, 8> known;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuuint64_t capture = 0;
-  // The legacy stream cannot be captured; asking is an error while another stream is.
-  const CUresult asked =
-      calls_.cuStreamGetCaptureInfo(static_cast<CUstream>(stream), &status, &capture, nullptr, nullptr, nullptr);
-  // While a stream captures, asking for its id fails, and makes the capture invalid; then asking for its context fails.
-  if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) throw InvalidCapture();
-  if (asked == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return {look_up(stream), capture};
-  unsigned long long id = 0;
-  check(calls_.cuStreamGetId(static_cast<CUstream>(stream), &id), "cuStreamGetId");
-  Known& last = known[id % known.size()];
-  if (last.device < 0 || last.id != id) last = {id, look_up(stream)};
-  return {last.device, 0};
-}
-
-int Cuda::look_up(void* stream) {
-  CUcontext own = nullptr;
-  CUdevice device = 0;
-  check(calls_.cuStreamGetCtx(static_cast<CUstream>(stream), &own), "cuStreamGetCtx");
-  check(calls_.cuCtxPushCurrent(own), "cuCtxPushCurrent");
-  const CUresult result = calls_.cuCtxGetDevice(&device);
-  CUcontext popped = nullptr;
-  calls_.cuCtxPopCurrent(&popped);
-  check(result, "cuCtxGetDevice");
-  // That of no other GPU: a context takes memory, and a GPU may be another process's alone.
-  if (context(ordinal(device)) == own) return ordinal(device);
-  throw GpuError("the stream is not of the primary context of a GPU, which the CUDA runtime uses");
-}
-
-void* Cuda::enter(int device) {
-  CUcontext now = nullptr;
-  CUcontext wanted = context(device);
-  check(calls_.cuCtxGetCurrent(&now), "cuCtxGetCurrent");
-  if (now == wanted) return nullptr;
-  check(calls_.cuCtxPushCurrent(wanted), "cuCtxPushCurrent");
-  return wanted;
-}
-
-void Cuda::leave(void* entered) noexcept {
-  CUcontext popped = nullptr;
-  if (entered != nullptr) calls_.cuCtxPopCurrent(&popped);
-}
-
-void Cuda::operate(void* stream, std::span<const WordOp> ops) {
-  constexpr std::size_t kAtOnce = 64;  // the driver takes 255
-  CUstreamBatchMemOpParams batch[kAtOnce];
-  while (!ops.empty()) {
-    const std::size_t count = std::min(ops.size(), kAtOnce);
-    std::memset(batch, 0, count * sizeof batch[0]);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (ops[i].kind == WordOp::Kind::wait) {
-        batch[i].waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_64, address(ops[i].word), {}, CU_STREAM_WAIT_VALUE_GEQ, 0};
-        batch[i].waitValue.value64 = ops[i].value;
-      } else {
-        batch[i].writeValue = {
-            CU_STREAM_MEM_OP_WRITE_VALUE_64, address(ops[i].word), {}, CU_STREAM_WRITE_VALUE_DEFAULT, 0};
-        batch[i].writeValue.value64 = ops[i].value;
+  GpuMemory map(const GpuExport& what, std::size_t bytes) override {
+    // The GPU that this process uses maps memory of every GPU.
+    const int home = home_;
+    const int device = home >= 0 ? home : find_device(what.names.device).value_or(0);
+    const Apart apart(*this, device);
+    if (what.names.piece.at != 0) return import_piece(what, device, bytes);
+    const bool by_handle = what.names.handle != GpuHandle{};
+    if (what.fd) {
+      try {
+        CUmemGenericAllocationHandle handle = 0;
+        require(calls_.MemImportFromShareableHandle, &handle, as_handle(what.fd),
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        return place(handle, device, bytes, find_device(what.names.device));
+      } catch (const GpuError&) {
+        if (!by_handle) throw;
       }
     }
-    check(calls_.cuStreamBatchMemOp(static_cast<CUstream>(stream), static_cast<unsigned>(count), batch, 0),
-          "cuStreamBatchMemOp");
-    ops = ops.subspan(count);
+    const auto ipc = std::bit_cast<CUipcMemHandle>(what.names.handle);
+    CUdeviceptr at = 0;
+    require(calls_.IpcOpenMemHandle, &at, ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return {device, pointer(at), bytes, 0, GpuMemory::Got::opened};
   }
-}
 
-static_assert(CU_STREAM_CAPTURE_MODE_RELAXED == 2);
-
-int Cuda::exchange_capture_mode(int mode) noexcept {
-  auto exchanged = static_cast<CUstreamCaptureMode>(mode);
-  calls_.cuThreadExchangeStreamCaptureMode(&exchanged);
-  return exchanged;
-}
-
-void* Cuda::new_stream() {
-  CUstream stream = nullptr;
-  check(calls_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, kHighest), "cuStreamCreateWithPriority");
-  return stream;
-}
-
-/// Not by `Apart`: a context that has failed may refuse to be made current, too.
-bool Cuda::has_failed(int device, void* stream) noexcept {
-  CUcontext popped = nullptr;
-  CUresult result = calls_.cuCtxPushCurrent(gpus_[static_cast<std::size_t>(device)].context);
-  if (result == CUDA_SUCCESS) {
-    const int mode = exchange_capture_mode(kRelaxed);
-    result = calls_.cuStreamQuery(static_cast<CUstream>(stream));
-    exchange_capture_mode(mode);
-    calls_.cuCtxPopCurrent(&popped);
+  std::size_t reached(const void* at) override {
+    const bool known = about<CUmemorytype>(at, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) == CU_MEMORYTYPE_HOST ||
+                       about<unsigned>(at, CU_POINTER_ATTRIBUTE_IS_MANAGED) != 0;
+    if (!known) return 0;
+    const auto start = about<CUdeviceptr>(at, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+    const auto bytes = about<std::size_t>(at, CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+    return start <= address(at) && address(at) < start + bytes ? start + bytes - address(at) : 0;
   }
-  return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && result != CUDA_ERROR_OUT_OF_MEMORY;
-}
 
-void* Cuda::load_module() {
-  CUmodule module = nullptr;
-  check(calls_.cuModuleLoadData(&module, cuda_kernels().data()), "cuModuleLoadData");
-  return module;
-}
+  void reach(void* pages, std::size_t bytes) override {
+    const Apart apart(*this, current_device());
+    require(calls_.MemHostRegister, pages, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  }
 
-void* Cuda::find_function(void* module, const char* name) {
-  CUfunction function = nullptr;
-  check(calls_.cuModuleGetFunction(&function, static_cast<CUmodule>(module), name), "cuModuleGetFunction");
-  return function;
-}
+  void* reach_registers(void* pages, std::size_t bytes) override {
+    const Apart apart(*this, current_device());
+    constexpr unsigned kRegisters =
+        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY;
+    require(calls_.MemHostRegister, pages, bytes, kRegisters);
+    CUdeviceptr at = 0;
+    require(calls_.MemHostGetDevicePointer, &at, pages, 0);
+    return pointer(at);
+  }
 
-void Cuda::launch(void* function, void* stream, const Launch& what) {
-  void* parameters[] = {what.args};
-  check(calls_.cuLaunchKernel(static_cast<CUfunction>(function), what.blocks, what.rows, 1, what.threads, 1, 1, 0,
-                              static_cast<CUstream>(stream), parameters, nullptr),
-        "cuLaunchKernel");
-}
+  void give_up(void* pages) noexcept override {
+    on_device(std::max(home_.load(), 0), [&] { require(calls_.MemHostUnregister, pages); });
+  }
 
-void Cuda::zero(void* stream, const GpuMemory& memory) {
-  check(calls_.cuMemsetD8Async(address(memory.data), 0, memory.bytes, static_cast<CUstream>(stream)),
-        "cuMemsetD8Async");
-}
+ private:
+  /// A piece of another process's pool. It is imported once for all its mappings, and its pool once for all pieces: the
+  /// driver returns the same pool each time, and the first free of a piece that was imported twice may end both.
+  struct Imported {
+    PoolPiece name;
+    std::shared_ptr<CUmemPoolHandle_st> pool;
+    CUdeviceptr at = 0;
+    int users = 0;  // none: its free is under way
+  };
 
-namespace {
+  template <class T>
+  T about(const void* at, CUpointer_attribute which) const {
+    T value{};
+    if (calls_.PointerGetAttribute(&value, which, address(at)) != CUDA_SUCCESS) value = {};
+    return value;
+  }
+
+  /// Maps memory for `device` and all other GPUs that can access it, and releases the handle. `owner`: the GPU that the
+  /// memory lies on, unless that GPU is hidden from this process.
+  GpuMemory place(CUmemGenericAllocationHandle handle, int device, std::size_t bytes, std::optional<int> owner) {
+    const std::shared_ptr<void> released(nullptr, [&](void*) { calls_.MemRelease(handle); });
+    CUdeviceptr at = 0;
+    require(calls_.MemAddressReserve, &at, bytes, 0, 0, 0);
+    const GpuMemory memory{device, pointer(at), bytes, 0, GpuMemory::Got::mapped};
+    const CUresult mapped = calls_.MemMap(at, bytes, 0, handle, 0);
+    if (mapped != CUDA_SUCCESS) calls_.MemAddressFree(at, bytes);
+    check(mapped, "cuMemMap");
+    try {
+      grant(at, bytes, owner);
+    } catch (...) {
+      unmap(memory);
+      throw;
+    }
+    return memory;
+  }
+
+  CUmemAccessDesc access_of(int device) const {
+    CUmemAccessDesc all{};
+    all.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    all.location.id = device_handle(device);
+    all.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return all;
+  }
+
+  void grant(CUdeviceptr at, std::size_t bytes, std::optional<int> owner) {
+    bool any = false;
+    for (int device = 0; device < devices(); ++device) {
+      const CUmemAccessDesc access = access_of(device);
+      const CUresult result = calls_.MemSetAccess(at, bytes, &access, 1);
+      any |= result == CUDA_SUCCESS;
+      if (device == owner) check(result, "cuMemSetAccess");
+    }
+    if (!any) throw GpuError("cuMemSetAccess: no GPU of this process reaches the memory");
+  }
+
+  base::Fd descriptor_of(const GpuMemory& memory) const {
+    int fd = -1;
+    CUmemGenericAllocationHandle handle = 0;
+    if (calls_.MemRetainAllocationHandle(&handle, memory.data) != CUDA_SUCCESS) return {};
+    const CUresult result = calls_.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    calls_.MemRelease(handle);
+    return result == CUDA_SUCCESS ? base::Fd(fd) : base::Fd();
+  }
+
+  /// Exports the pool, then the piece. Empty: the pool was not made to be shared, as a GPU's default pool is not.
+  std::optional<GpuExport> share_piece(CUmemoryPool pool, const GpuMemory& memory, GpuExport share) {
+    const std::lock_guard lock(pools_mutex_);
+    int fd = -1;
+    CUmemPoolPtrExportData piece{};
+    if (calls_.MemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+      return std::nullopt;
+    share.fd = base::Fd(fd);
+    if (calls_.MemPoolExportPointer(&piece, address(memory.data)) != CUDA_SUCCESS) return std::nullopt;
+    share.names.piece = {base::process_token(), reinterpret_cast<std::uintptr_t>(memory.data),
+                         std::bit_cast<GpuHandle>(piece)};
+    return share;
+  }
+
+  GpuMemory import_piece(const GpuExport& what, int device, std::size_t bytes) {
+    std::unique_lock lock(pools_mutex_);
+    const PoolPiece& name = what.names.piece;
+    auto piece = imported_.end();
+    released_.wait(lock, [&] {
+      piece = std::find_if(imported_.begin(), imported_.end(), [&](const auto& one) { return one.name == name; });
+      return piece == imported_.end() || piece->users > 0;
+    });
+    if (piece == imported_.end()) {
+      Imported fresh{name, import_pool(what)};
+      auto data = std::bit_cast<CUmemPoolPtrExportData>(name.data);
+      require(calls_.MemPoolImportPointer, &fresh.at, fresh.pool.get(), &data);
+      piece = imported_.insert(imported_.end(), std::move(fresh));
+    }
+    ++piece->users;
+    return {device, pointer(piece->at), bytes, 0, GpuMemory::Got::pooled};
+  }
+
+  /// With the mutex. The driver returns the same pool for each import of it. Its owner could not name the pool: the
+  /// handle there may be that of a destroyed pool whose memory is still in use.
+  std::shared_ptr<CUmemPoolHandle_st> import_pool(const GpuExport& what) const {
+    CUmemoryPool pool = nullptr;
+    require(calls_.MemPoolImportFromShareableHandle, &pool, as_handle(what.fd),
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    for (const Imported& one : imported_) {
+      if (one.pool.get() == pool) return one.pool;
+    }
+    std::shared_ptr<CUmemPoolHandle_st> owned(pool, [this](CUmemoryPool last) { calls_.MemPoolDestroy(last); });
+    grant_pool(pool, find_device(what.names.device));
+    return owned;
+  }
+
+  /// Lets all GPUs access an imported pool. At first only the GPU that the pool lies on has access, whatever its owner
+  /// has granted.
+  void grant_pool(CUmemoryPool pool, std::optional<int> owner) const {
+    bool any = owner.has_value();
+    for (int device = 0; device < devices(); ++device) {
+      if (device == owner) continue;
+      // Without peer access, the call may succeed and the import of a piece fail. Nothing tells it of a hidden GPU.
+      int can = 1;
+      const CUmemAccessDesc access = access_of(device);
+      if (owner) calls_.DeviceCanAccessPeer(&can, access.location.id, access_of(*owner).location.id);
+      any |= can != 0 && calls_.MemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS;
+    }
+    if (!any) throw GpuError("cuMemPoolSetAccess: no GPU of this process reaches the memory");
+  }
+
+  /// Once it returns, the owner may free the piece. Frees in the order of a stream of ours, because cuMemFree would
+  /// wait for all streams. That stream may be held up too; meanwhile other pieces can be imported and released.
+  void release_piece(const GpuMemory& piece) {
+    std::unique_lock lock(pools_mutex_);
+    const auto is = [&](const Imported& one) { return one.at == address(piece.data) && one.users > 0; };
+    const auto found = std::find_if(imported_.begin(), imported_.end(), is);
+    if (found == imported_.end()) throw GpuError("memory of a pool that is not imported here");
+    if (--found->users > 0) return;
+    const std::shared_ptr<void> forget(nullptr, [&](void*) {
+      if (!lock.owns_lock()) lock.lock();
+      imported_.erase(found);  // and with the last piece the pool, which may be imported again from now on
+      released_.notify_all();
+    });
+    aside(piece.device, [&](void* stream) {
+      require(calls_.MemFreeAsync, found->at, handle(stream));
+      lock.unlock();
+    });
+  }
+
+  std::mutex pools_mutex_;  // for `imported_`, and calls that drivers do not take from several threads
+  std::condition_variable released_;
+  std::list<Imported> imported_;
+};
 
 base::OnePerProcess<Cuda> g_cuda;
 

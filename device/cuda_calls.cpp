@@ -14,15 +14,26 @@ std::string load(CudaCalls& calls) {
   if (library == nullptr) return "there is no CUDA driver (libcuda.so.1)";
   const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"));
   if (find == nullptr) return kTooOld;
-  const auto get = [&](const char* name, void** call) {
-    return find(name, call, kVersion, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) == CUDA_SUCCESS && *call != nullptr;
+  const auto get = [&](auto& call) {
+    void** const function = reinterpret_cast<void**>(&call.function);
+    return find(call.name, function, kVersion, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) == CUDA_SUCCESS &&
+           *function != nullptr;
   };
-#define SLUICE_GET(call) \
-  if (!get(#call, reinterpret_cast<void**>(&calls.call))) return kTooOld;
+#define SLUICE_GET(name) \
+  if (!get(calls.name)) return kTooOld;
   SLUICE_CUDA_CALLS(SLUICE_GET)
-  SLUICE_GET(cuStreamGetCaptureInfo)
+  SLUICE_GET(StreamGetCaptureInfo)
 #undef SLUICE_GET
   return {};
+}
+
+std::string CudaCalls::text_of(Result result) const {
+  const char* text = nullptr;
+  return GetErrorName(result, &text) == CUDA_SUCCESS ? text : "an unknown error";
+}
+
+std::string CudaCalls::version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 }  // namespace sluice::device

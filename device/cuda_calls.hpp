@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of CUDA's driver. They are taken at run time: a program that is linked with Sluice starts without it.
+// The functions of CUDA's driver, loaded at run time: a program that is linked with Sluice starts without the driver.
 #pragma once
 
 #include <cuda.h>
@@ -7,79 +7,101 @@
 #include <cstddef>
 #include <string>
 
+#include "device/vendor_driver.hpp"
+
 namespace sluice::device {
 
-// cuda.h defines these names as macros that choose a version of each; the driver is asked for the name itself.
-#define SLUICE_CUDA_CALLS(X)            \
-  X(cuInit)                             \
-  X(cuDriverGetVersion)                 \
-  X(cuGetErrorName)                     \
-  X(cuDeviceGetCount)                   \
-  X(cuDeviceGet)                        \
-  X(cuDeviceGetName)                    \
-  X(cuDeviceGetUuid)                    \
-  X(cuDeviceGetPCIBusId)                \
-  X(cuDeviceTotalMem)                   \
-  X(cuDeviceGetAttribute)               \
-  X(cuDeviceCanAccessPeer)              \
-  X(cuDevicePrimaryCtxRetain)           \
-  X(cuCtxGetCurrent)                    \
-  X(cuCtxGetDevice)                     \
-  X(cuCtxPushCurrent)                   \
-  X(cuCtxPopCurrent)                    \
-  X(cuStreamGetCtx)                     \
-  X(cuStreamGetId)                      \
-  X(cuStreamSynchronize)                \
-  X(cuStreamQuery)                      \
-  X(cuStreamBatchMemOp)                 \
-  X(cuThreadExchangeStreamCaptureMode)  \
-  X(cuMemcpyAsync)                      \
-  X(cuMemsetD8Async)                    \
-  X(cuMemAlloc)                         \
-  X(cuMemFree)                          \
-  X(cuMemFreeAsync)                     \
-  X(cuMemHostRegister)                  \
-  X(cuMemHostUnregister)                \
-  X(cuPointerGetAttribute)              \
-  X(cuMemGetAddressRange)               \
-  X(cuMemGetAllocationGranularity)      \
-  X(cuMemCreate)                        \
-  X(cuMemAddressReserve)                \
-  X(cuMemMap)                           \
-  X(cuMemSetAccess)                     \
-  X(cuMemRetainAllocationHandle)        \
-  X(cuMemExportToShareableHandle)       \
-  X(cuMemImportFromShareableHandle)     \
-  X(cuMemUnmap)                         \
-  X(cuMemRelease)                       \
-  X(cuMemAddressFree)                   \
-  X(cuMemPoolExportToShareableHandle)   \
-  X(cuMemPoolImportFromShareableHandle) \
-  X(cuMemPoolExportPointer)             \
-  X(cuMemPoolImportPointer)             \
-  X(cuMemPoolSetAccess)                 \
-  X(cuMemPoolDestroy)                   \
-  X(cuIpcGetMemHandle)                  \
-  X(cuIpcOpenMemHandle)                 \
-  X(cuIpcCloseMemHandle)                \
-  X(cuLaunchHostFunc)                   \
-  X(cuLaunchKernel)                     \
-  X(cuModuleLoadData)                   \
-  X(cuModuleGetFunction)                \
-  X(cuMemHostGetDevicePointer)          \
-  X(cuStreamCreateWithPriority)         \
-  X(cuCtxSynchronize)
+// Names without their prefix "cu". cuda.h defines the whole names as macros that choose a version of each function; the
+// driver is given the name itself.
+#define SLUICE_CUDA_CALLS(X)          \
+  X(Init)                             \
+  X(DriverGetVersion)                 \
+  X(GetErrorName)                     \
+  X(DeviceGetCount)                   \
+  X(DeviceGet)                        \
+  X(DeviceGetName)                    \
+  X(DeviceGetUuid)                    \
+  X(DeviceGetPCIBusId)                \
+  X(DeviceTotalMem)                   \
+  X(DeviceGetAttribute)               \
+  X(DeviceCanAccessPeer)              \
+  X(DevicePrimaryCtxRetain)           \
+  X(CtxGetCurrent)                    \
+  X(CtxGetDevice)                     \
+  X(CtxPushCurrent)                   \
+  X(CtxPopCurrent)                    \
+  X(StreamGetCtx)                     \
+  X(StreamGetId)                      \
+  X(StreamSynchronize)                \
+  X(StreamQuery)                      \
+  X(StreamBatchMemOp)                 \
+  X(ThreadExchangeStreamCaptureMode)  \
+  X(MemcpyAsync)                      \
+  X(MemsetD8Async)                    \
+  X(MemAlloc)                         \
+  X(MemFree)                          \
+  X(MemFreeAsync)                     \
+  X(MemHostRegister)                  \
+  X(MemHostUnregister)                \
+  X(PointerGetAttribute)              \
+  X(MemGetAddressRange)               \
+  X(MemGetAllocationGranularity)      \
+  X(MemCreate)                        \
+  X(MemAddressReserve)                \
+  X(MemMap)                           \
+  X(MemSetAccess)                     \
+  X(MemRetainAllocationHandle)        \
+  X(MemExportToShareableHandle)       \
+  X(MemImportFromShareableHandle)     \
+  X(MemUnmap)                         \
+  X(MemRelease)                       \
+  X(MemAddressFree)                   \
+  X(MemPoolExportToShareableHandle)   \
+  X(MemPoolImportFromShareableHandle) \
+  X(MemPoolExportPointer)             \
+  X(MemPoolImportPointer)             \
+  X(MemPoolSetAccess)                 \
+  X(MemPoolDestroy)                   \
+  X(IpcGetMemHandle)                  \
+  X(IpcOpenMemHandle)                 \
+  X(IpcCloseMemHandle)                \
+  X(LaunchHostFunc)                   \
+  X(LaunchKernel)                     \
+  X(ModuleLoadData)                   \
+  X(ModuleGetFunction)                \
+  X(MemHostGetDevicePointer)          \
+  X(StreamCreateWithPriority)         \
+  X(CtxSynchronize)
 
 struct CudaCalls {
-#define SLUICE_DECLARE(call) decltype(&::call) call = nullptr;  // NOLINT(bugprone-macro-parentheses): a name
+  using Result = CUresult;
+  using StreamHandle = CUstream;
+  using CaptureMode = CUstreamCaptureMode;
+  using Module = CUmodule;
+  using Function = CUfunction;
+  static constexpr const char* kName = "cuda";
+  static constexpr Stream::Kind kKind = Stream::Kind::cuda;
+  static constexpr Result kSuccess = CUDA_SUCCESS;
+  static constexpr Result kNotReady = CUDA_ERROR_NOT_READY;
+  static constexpr Result kOutOfMemory = CUDA_ERROR_OUT_OF_MEMORY;
+  static constexpr CaptureMode kRelaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+  static constexpr unsigned kNonBlocking = CU_STREAM_NON_BLOCKING;
+  static constexpr auto kStream = &Stream::cuda;
+  static constexpr auto kKernels = &cuda_kernels;
+
+#define SLUICE_DECLARE(name) Call<decltype(::cu##name)> name{"cu" #name};  // NOLINT(bugprone-macro-parentheses): a name
   SLUICE_CUDA_CALLS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
-  // As of that version; cuda.h may have a later one.
-  CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
-                                     std::size_t*) = nullptr;
+  static constexpr auto kLaunch = &CudaCalls::LaunchKernel;
+  // The function of version 12.0; cuda.h may declare a later one.
+  Call<CUresult(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, std::size_t*)>
+      StreamGetCaptureInfo{"cuStreamGetCaptureInfo"};
+
+  std::string text_of(Result result) const;
+  static std::string version_text(int version);
 };
 
-/// Returns why there are none; empty: all are there.
+/// Loads the functions. Returns why there are none; empty: all are there.
 std::string load(CudaCalls& calls);
 
 }  // namespace sluice::device

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vendor's driver, as we use it: one implementation a vendor, taken from the machine at run time, so that a program
-// starts and does without where there is none.
+// A vendor's driver: one implementation for each vendor, loaded at run time, so that programs also run on machines
+// without it.
 #pragma once
 
 #include <sluice/stream.hpp>
@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -29,19 +28,19 @@ class GpuError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A stream's capture has become invalid: there will be no graph.
+/// A stream's capture has become invalid, so that it yields no graph.
 class InvalidCapture : public GpuError {
  public:
   InvalidCapture() : GpuError("what the stream captures is invalid already: end the capture") {}
 };
 
-/// A stream, as its driver sees it now.
+/// State of a stream, from its driver.
 struct StreamState {
-  int device = 0;             ///< the GPU that it is of
-  std::uint64_t capture = 0;  ///< the number of the capture that it is in, which no other has; 0: none
+  int device = 0;             ///< the stream's GPU
+  std::uint64_t capture = 0;  ///< unique number of its current capture; 0: none
 };
 
-/// What a stream does with a 64-bit word, in memory that GPUs reach.
+/// An operation of a stream on a 64-bit word, in memory that GPUs reach.
 struct WordOp {
   enum class Kind : std::uint8_t { wait, write };
   Kind kind = Kind::wait;
@@ -49,7 +48,7 @@ struct WordOp {
   std::uint64_t value = 0;  ///< wait: at least this
 };
 
-/// A kernel of ours, and its arguments: the struct that kernels.hpp has for it.
+/// A kernel of ours, and its arguments: its struct in kernels.hpp.
 struct Launch {
   Kernel kernel = Kernel::write;
   void* args = nullptr;
@@ -58,7 +57,7 @@ struct Launch {
   unsigned rows = 1;     ///< in y
 };
 
-/// The threads of a block that has so many equal things to do: whole warps.
+/// Returns the threads of a block for this many equal tasks: whole warps.
 constexpr unsigned threads_for(std::size_t things) noexcept {
   constexpr std::size_t kWarp = 32;
   constexpr std::size_t kMost = 1024;
@@ -70,113 +69,112 @@ struct GpuMemory {
   int device = 0;
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  std::uint64_t id = 0;  ///< the driver's, in this process, never used again; 0: not asked for, or it has none
+  std::uint64_t id = 0;  ///< the driver's, unique in this process for ever; 0: none, or not looked up
   enum class Got : std::uint8_t {
     whole,   ///< from the driver, by one call
     mapped,  ///< by us, at an address of our choice
-    opened,  ///< by another process's handle
-    pooled,  ///< out of another process's pool: to unmap it waits for no stream
+    opened,  ///< with another process's handle
+    pooled,  ///< a piece of another process's pool: its unmapping waits for no stream
   };
   Got got = Got::whole;
 };
 
-/// What a driver calls memory towards other processes. Zeros: it has no such name.
+/// A driver's name of memory for other processes. Zeros: none.
 using GpuHandle = std::array<std::byte, 64>;
 
-/// A piece of a memory pool, as others name it. Address 0: the memory is from none.
+/// Name of a piece of a memory pool for other processes. Address 0: the memory is of no pool.
 struct PoolPiece {
   std::uint64_t process = 0;  ///< base::process_token() of its owner
-  std::uint64_t at = 0;       ///< in that process, which allocates nothing else there before all have let go of it
-  GpuHandle data{};           ///< for who has the pool
+  std::uint64_t at = 0;  ///< in that process, which reuses the address only after all others have unmapped the piece
+  GpuHandle data{};      ///< for processes that have imported the pool
 
   bool operator==(const PoolPiece& other) const { return process == other.process && at == other.at; }
 };
 
-/// The names of a GPU's memory: all that its driver has for it. They travel as they are.
+/// All names that a driver has for a GPU's memory. Processes send them as bytes.
 struct GpuNames {
   std::array<std::byte, 16> device{};  ///< which GPU, the same in all processes
   GpuHandle handle{};
   PoolPiece piece;
 };
 
-/// All ways in which another process gets at a GPU's memory; the one that maps it picks one.
+/// All ways in which another process can map a GPU's memory; that process picks one.
 struct GpuExport {
   GpuNames names;
-  base::Fd fd;  ///< of the memory, or of the pool that it is a piece of
+  base::Fd fd;  ///< of the memory, or of its pool
 };
 
-/// Any thread may call all of it. What fails throws GpuError.
+/// Any thread may call every function. A function that fails throws GpuError.
 class Driver {
  public:
   virtual ~Driver() = default;
   virtual Stream::Kind kind() const noexcept = 0;
   virtual const char* name() const noexcept = 0;
-  /// Empty: there is a GPU that streams of ours can be used on.
+  /// Returns why no GPU can be used; empty: one can.
   virtual const std::string& why_not() const noexcept = 0;
   virtual int devices() const noexcept = 0;
   virtual base::Facts facts(int device) = 0;
-  /// Of the calling thread.
+  /// Returns the calling thread's GPU.
   virtual int current_device() = 0;
 
-  /// Whether the GPU's streams see what a NIC has written into its memory once they see what that wrote later
-  /// elsewhere.
+  /// True if the GPU's streams that see a NIC's later write elsewhere see its earlier writes into the GPU's memory too.
   virtual bool orders_writes_of_others(int device) = 0;
 
-  // In the order of a stream. Between `enter` and `leave` the stream's GPU is the calling thread's current one.
+  // Operations in the order of a stream. Between `enter` and `leave` the stream's GPU is the calling thread's current
+  // one.
   /// @throws InvalidCapture
   virtual StreamState look_at(void* stream) = 0;
   int device_of(void* stream) { return look_at(stream).device; }
   virtual void* enter(int device) = 0;
   virtual void leave(void* entered) noexcept = 0;
-  /// In this order, and behind all that the stream was given before; what it wrote before is visible to who sees a word
-  /// written.
+  /// Enqueues the operations in this order. A reader that sees a written word sees all earlier writes of the stream.
   virtual void operate(void* stream, std::span<const WordOp> ops) = 0;
   virtual void copy(void* stream, void* to, const void* from, std::size_t bytes) = 0;
-  /// `device`: the stream's.
+  /// `device`: the stream's GPU.
   virtual void launch(int device, void* stream, const Launch& what) = 0;
-  /// What `launch` does at first use: a driver loads kernels when all streams are idle.
+  /// Loads the kernels, as the first `launch` would: a driver waits for that until all streams are idle.
   virtual void load_kernels(int device) = 0;
-  /// Whether that is done.
+  /// True once the kernels are loaded.
   virtual bool has_kernels(int device) const noexcept = 0;
-  /// Whether kernels on the calling thread's current GPU reach the memory there. Copies may where they do not.
+  /// True if kernels on the calling thread's current GPU reach the memory. Copies may reach more.
   virtual bool kernels_reach(const void* at) = 0;
-  /// Calls it in the stream's order, in a thread of the driver's, where no call of the driver is allowed.
+  /// Calls the function in the stream's order, in a thread of the driver, where calls of the driver are forbidden.
   virtual void call(void* stream, void (*function)(void*), void* argument) = 0;
   virtual void synchronize(void* stream) = 0;
 
-  /// Gives `work` a stream of ours that waits for no other, and returns when what it has enqueued has happened.
+  /// Gives `work` a stream of ours that waits for no other, and returns when the enqueued work has completed.
   virtual void aside(int device, const std::function<void(void* stream)>& work) = 0;
-  /// A stream of ours that waits for no other, for what nobody waits for meanwhile. Of a GPU it is always the same.
+  /// Returns a stream of ours that waits for no other, for work that no thread waits for; each GPU has one.
   virtual Stream own_stream(int device) = 0;
-  /// The driver says that the GPU's context has failed for good: nothing that its streams were given runs any more.
-  /// Asked of that stream; false where there is none yet.
+  /// True if the GPU's context has failed for good, so that its streams run nothing any more. The state of `own_stream`
+  /// tells; false before its first use.
   virtual bool lost(int device) noexcept = 0;
-  /// Copies now, whatever streams wait for.
+  /// Copies now, even while streams are parked.
   virtual void copy_now(void* to, const void* from, std::size_t bytes) = 0;
 
-  /// Null: it is no GPU's memory.
+  /// Empty: the address is in no GPU's memory.
   virtual std::optional<GpuMemory> find(const void* address) = 0;
-  /// At least so many bytes, of whatever.
+  /// Allocates at least so many bytes, which are not zeroed.
   virtual GpuMemory allocate(int device, std::size_t bytes) = 0;
-  /// Once all streams of its GPU are idle. Disturbs no capture.
+  /// Frees the memory once all streams of its GPU are idle. Disturbs no capture.
   virtual void free(const GpuMemory& memory) noexcept = 0;
-  /// Nothing: no other process can be given it.
+  /// Empty: no other process can map the memory.
   virtual std::optional<GpuExport> share(const GpuMemory& memory) = 0;
-  /// A piece of a pool is the same, and stays, however often it is mapped.
+  /// Maps another process's memory. All mappings of a piece of a pool are one, until the last is unmapped.
   virtual GpuMemory map(const GpuExport& what, std::size_t bytes) = 0;
   virtual void unmap(const GpuMemory& memory) noexcept = 0;
   virtual void zero(const GpuMemory& memory) = 0;
 
-  /// How much of host memory from there on the driver reaches without us; 0: none of it.
+  /// Returns how many bytes of host memory from there on the driver reaches without `reach`.
   virtual std::size_t reached(const void* at) = 0;
-  /// Pages of host memory.
+  /// Gives the driver pages of host memory.
   virtual void reach(void* pages, std::size_t bytes) = 0;
-  /// Pages of a device's registers. Returns where streams find them.
+  /// Gives the driver pages of a device's registers. Returns their address for streams.
   virtual void* reach_registers(void* pages, std::size_t bytes) = 0;
   virtual void give_up(void* pages) noexcept = 0;
 };
 
-/// A GPU is the calling thread's current one while this lives.
+/// While it lives, a GPU is the calling thread's current one.
 class OnDevice {
  public:
   OnDevice(Driver& driver, int device) : driver_(driver), entered_(driver.enter(device)) {}
@@ -189,17 +187,17 @@ class OnDevice {
   void* entered_;
 };
 
-/// The vendor's, loaded at first use; null: this build has none.
+/// Returns the vendor's driver, loaded at first use; null: this build has none.
 Driver* driver(Stream::Kind kind);
-/// The first that has a GPU; null: none has.
+/// Returns the first driver that has a GPU; null: none has.
 Driver* any_driver();
-/// Whether kernels of ours wait for words, and write them, in place of the streams' own operations (SLUICE_GPU_WAITS).
+/// True if kernels of ours wait for words, and write them, in place of the streams' own operations (SLUICE_GPU_WAITS).
 bool words_by_kernels();
-/// Behind why streams of a GPU cannot do it.
+/// End of the text why a GPU's streams cannot wait for words.
 inline constexpr const char* kKernelsCan = "; with SLUICE_GPU_WAITS=kernel kernels do it, which hold a multiprocessor";
-/// All of this build.
+/// Returns all drivers of this build.
 std::vector<Driver*> drivers();
-/// Those that this process uses already, and so may have memory of: a driver takes long to load.
+/// Returns the drivers that this process uses already, and so may have memory of: loading a driver takes long.
 std::vector<Driver*> drivers_in_use();
 
 }  // namespace sluice::device

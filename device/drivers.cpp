@@ -13,33 +13,29 @@ namespace sluice::device {
 namespace {
 
 struct Vendor {
-  const char* name;
+  std::string_view name;
   Stream::Kind kind;
   const char* library;
   Driver& (*driver)();
 };
 
-/// Those that the environment lets us use, once for the whole process.
-std::vector<Vendor> find_vendors() {
-  std::vector<Vendor> all = {
+/// Returns the vendors that the environment allows, the same in the whole process.
+const std::vector<Vendor>& vendors() {
+  static const std::vector<Vendor> allowed = [] {
+    std::vector<Vendor> all = {
 #ifdef SLUICE_HAS_CUDA
-      {"cuda", Stream::Kind::cuda, kCudaLibrary, cuda_driver},
+        {"cuda", Stream::Kind::cuda, kCudaLibrary, cuda_driver},
 #endif
 #ifdef SLUICE_HAS_HIP
-      {"hip", Stream::Kind::hip, kHipLibrary, hip_driver},
+        {"hip", Stream::Kind::hip, kHipLibrary, hip_driver},
 #endif
-  };
-  const char* const allowed = std::getenv("SLUICE_GPUS");
-  const auto words = base::words_of(allowed == nullptr ? "" : allowed);
-  if (words.empty()) return all;
-  std::erase_if(
-      all, [&](const Vendor& vendor) { return std::find(words.begin(), words.end(), vendor.name) == words.end(); });
-  return all;
-}
-
-const std::vector<Vendor>& vendors() {
-  static const std::vector<Vendor> all = find_vendors();
-  return all;
+    };
+    const char* const names = std::getenv("SLUICE_GPUS");
+    const auto words = base::words_of(names == nullptr ? "" : names);
+    if (!words.empty()) std::erase_if(all, [&](const Vendor& one) { return std::ranges::count(words, one.name) == 0; });
+    return all;
+  }();
+  return allowed;
 }
 
 }  // namespace
@@ -77,7 +73,7 @@ Driver* driver(Stream::Kind kind) {
 }
 
 Driver* any_driver() {
-  for (const Vendor& vendor : vendors()) {  // no more of them are loaded than it takes
+  for (const Vendor& vendor : vendors()) {  // loads no more drivers than needed
     if (vendor.driver().why_not().empty()) return &vendor.driver();
   }
   return nullptr;

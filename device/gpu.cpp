@@ -2,7 +2,6 @@
 // The host implementation: a stream is a CPU thread.
 #include "device/gpu.hpp"
 
-#include <algorithm>
 #include <optional>
 
 #include "base/limit.hpp"
@@ -13,7 +12,7 @@ namespace {
 
 using base::Clock;
 
-/// Sleeps until the word is reached or `watch` has something new to say; the stream's destructor can end it.
+/// Sleeps until the word is reached or `watch` has failed; the stream's destructor can end the sleep.
 void sleep_until(Lane lane, const Wait& wait, Clock::time_point deadline, Watch& watch) {
   if (lane.host != nullptr) lane.host->parked_at(wait.parking);
   const auto ready = [&] {
@@ -61,9 +60,9 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
     const auto now = Clock::now();
     const auto deadline = ask > Clock::time_point::max() - now ? Clock::time_point::max() : now + ask;
     sleep_until(lane, wait, deadline, watch);
-    // First of all: what is waited for may have come long ago, and each hop of a ping-pong ends here.
+    // First of all: the word may have been raised long ago, and each hop of a ping-pong ends here.
     if (over()) return;
-    // It may have arrived while the process stood still.
+    // A message may have arrived while the process stood still.
     if (helper != nullptr && Clock::now() >= deadline) helper->look();
     if (over()) return;
     lasted.look(ask);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream can do for us, whatever it is: the whole surface between the runtime and a GPU, vendor-free.
-// On a machine without a GPU a stream is a CPU thread, which does at once what it is asked to do.
+// The operations of a stream of any kind: the whole surface between the runtime and a GPU, vendor-free. On a machine
+// without a GPU a stream is a CPU thread, which does each operation at once.
 #pragma once
 
 #include <sluice/error.hpp>
 #include <sluice/stream.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -20,29 +19,29 @@
 
 namespace sluice::device {
 
-/// Where operations go, in order. On the CPU: the calling thread, which is the stream now; of a HostStream if `host` is
-/// set. With `gpu` they happen later, in the order of a GPU's stream, and nothing has happened when a verb returns.
+/// The stream that operations go to, in order. Without `gpu`: the calling thread, which is the stream now; the stream
+/// is a HostStream if `host` is set. With `gpu`: a GPU's stream, where nothing has happened yet when a verb returns.
 struct Lane {
   HostStream::Impl* host = nullptr;
   GpuCall* gpu = nullptr;
 };
 
-/// Runs while a CPU thread waits, so that it does the engine's work and no change of thread is needed.
+/// Does the engine's work in a CPU thread that waits, so that no change of thread is needed.
 class Helper {
  public:
   virtual ~Helper() = default;
-  /// One turn, unless somebody else is at it.
+  /// Runs one turn, unless another thread is running one.
   virtual void help() noexcept = 0;
-  /// One turn, also if that means to wait for somebody else's: what has arrived is seen.
+  /// Runs one turn, after another thread's if need be, so that all arrivals are seen.
   virtual void look() noexcept = 0;
 };
 
-/// Helps until `ready()`, for a while: to wake the engine for each part of a large message would halve the bandwidth of
-/// a network. Returns whether it came.
+/// Helps until `ready()`, for a limited time: waking the engine for each part of a large message would halve the
+/// bandwidth of a network. Returns the last `ready()`.
 template <class Ready>
 bool help_until(Helper& helper, Ready ready, base::Clock::time_point deadline) {
   constexpr auto kHelping = std::chrono::milliseconds(20);
-  constexpr auto kAlone = std::chrono::microseconds(50);  // then other threads of this core may be what is waited for
+  constexpr auto kAlone = std::chrono::microseconds(50);  // later the wait may be for other threads of this core
   const auto began = base::Clock::now();
   deadline = std::min(deadline, began + kHelping);
   for (auto now = began; now < deadline; now = base::Clock::now()) {
@@ -55,7 +54,7 @@ bool help_until(Helper& helper, Ready ready, base::Clock::time_point deadline) {
   return false;
 }
 
-/// Why an end fails that has work on a GPU whose context has failed (Driver::lost).
+/// Error of an end that has work on a GPU whose context has failed (Driver::lost).
 inline constexpr const char* kLost = "the GPU's context has failed: what its streams were given does not run any more";
 
 /// A wait for one word.
@@ -64,10 +63,10 @@ struct Wait {
   std::uint64_t at_least = 0;
   base::Parking* parking = nullptr;
   std::uint64_t epoch = 0;     // for the log
-  const char* what = nullptr;  // for the timeline: null if it is part of something that is in it
+  const char* what = nullptr;  // for the timeline; null: part of another slice
 };
 
-/// One end of a channel as its streams see it: whether to go on, and whom to tell.
+/// One end of a channel, for its streams: its state, and functions to report failures.
 class Watch {
  public:
   Watch() : done(progress_.word), done_parking(progress_.parking) {}
@@ -75,9 +74,9 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   virtual ~Watch() { base::give_back(progress_); }
 
-  /// Failed: waits end, puts move nothing.
+  /// True once the end has failed: waits end, puts move nothing.
   bool failed() const noexcept { return state_.load(std::memory_order_acquire) == State::failed; }
-  /// Puts move nothing: failed, or the peer has closed its end and needs no more.
+  /// True if puts move nothing: the end has failed, or the peer has closed its end.
   bool shut() const noexcept { return state_.load(std::memory_order_acquire) != State::open; }
 
   /// Records the failure, if it is the first, and releases every wait. Any thread.
@@ -90,15 +89,15 @@ class Watch {
   base::Progress& progress_ = base::take_progress();
 
  public:
-  /// Puts of this end that are over: the source may be overwritten, and the signal is raised (or never will be).
+  /// Count of this end's completed puts: the source may be overwritten, and the signal is raised (or never will be).
   base::Word& done;
   base::Parking& done_parking;
   base::trace::Channel traced;  ///< set before it is used
 
  protected:
   void set_failed() noexcept { state_.store(State::failed); }
-  /// As `failed`, in the one order of all sequentially consistent operations: who stores and then asks sees the
-  /// failure, or who has failed it and then loads sees the store.
+  /// Like `failed`, in the one order of all sequentially consistent operations. If one thread stores and then calls
+  /// this, and another fails the end and then loads, the first sees the failure or the second sees the store.
   bool failed_in_order() const noexcept { return state_.load() == State::failed; }
   void set_shut() noexcept {
     State open = State::open;
@@ -106,7 +105,7 @@ class Watch {
   }
 
  private:
-  /// One word: whoever is released by the failure finds its put shut.
+  /// One word, so that a put whose wait the failure ends finds the end shut.
   enum class State : std::uint8_t { open, shut, failed };
   std::atomic<State> state_{State::open};
 };
@@ -117,18 +116,18 @@ inline bool usable(Stream stream) noexcept {
   return stream.handle() != nullptr && static_cast<HostStream::Impl*>(stream.handle())->here();
 }
 
-/// Out of line, so that program order carries nothing of it.
+/// Out of line, so that program order carries none of its code.
 template <class F>
 [[gnu::noinline]] void on_host(HostStream::Impl* host, F work) {
   host->enqueue([work = std::move(work), host]() mutable { work(Lane{host}); });
 }
 
-/// Whether it is a GPU's.
+/// True for a GPU's stream.
 inline bool of_gpu(Stream stream) noexcept {
   return stream.kind() == Stream::Kind::cuda || stream.kind() == Stream::Kind::hip;
 }
 
-/// `work(lane)` gives its operations to the stream of `call`. @throws GpuError
+/// Runs `work(lane)`, which enqueues its operations on the stream of `call`. @throws GpuError
 template <class F>
 // NOLINTNEXTLINE(performance-unnecessary-value-param): program order would have to keep what is referred to in memory
 [[gnu::noinline]] void on_gpu(GpuCall&& call, F work) {
@@ -136,8 +135,8 @@ template <class F>
   call.issue();
 }
 
-/// Issues `work(lane)` in the order of `stream`: now in program order, later on a HostStream; on a GPU's the work gives
-/// its operations to the stream now.
+/// Issues `work(lane)` in the order of `stream`: in program order it runs now, on a HostStream later; on a GPU's stream
+/// it runs now and enqueues its operations.
 /// @throws GpuError
 template <class F>
 void in_order(Stream stream, F work) {
@@ -163,8 +162,8 @@ inline void wait(Lane lane, const Wait& wait, Watch& watch, Helper* helper) {
   wait_slowly(lane, wait, watch, helper);
 }
 
-/// In the lane's order: raises the word. Everything written before is visible to who sees the value. A GPU wakes nobody
-/// who sleeps for it: see base::Parking::silence.
+/// Raises the word in the lane's order. A reader that sees the value sees all earlier writes. A GPU wakes no sleeping
+/// thread: see base::Parking::silence.
 inline void raise(Lane lane, base::Word& word, std::uint64_t value, base::Parking& parking) {
   if (lane.gpu != nullptr) return lane.gpu->write(word, value);
   base::raise(word, value, parking);

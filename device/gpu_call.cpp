@@ -31,12 +31,8 @@ void GpuCall::begin_copy() {
 
 void GpuCall::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   begin_copy();
-  if (!any_in_parts()) return driver_.copy(stream_, to, from, bytes);
-  for_each_part(to, bytes, [&](std::size_t at, std::size_t part) {
-    for_each_part(from + at, part, [&](std::size_t inner, std::size_t some) {
-      driver_.copy(stream_, to + at + inner, from + at + inner, some);
-    });
-  });
+  for_each_part(to, from, bytes,
+                [&](std::size_t at, std::size_t some) { driver_.copy(stream_, to + at, from + at, some); });
 }
 
 void GpuCall::copy_by_host(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -56,7 +52,7 @@ void GpuCall::copy_by_host(std::byte* to, const std::byte* from, std::size_t byt
   static_cast<void>(what.release());
 }
 
-/// Not in parts: only the driver minds how it was given the memory, a kernel has addresses.
+/// Not in parts: pieces of memory matter to the driver's copies alone, not to a kernel's loads and stores.
 void GpuCall::copy_by_kernel(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (puts_ == SmallPutsArgs::kMostPuts) issue();
   small_.puts[puts_++] = {to, from, bytes, words_};
@@ -77,7 +73,7 @@ void GpuCall::launch_puts() {
   puts_ = words_ = largest_ = 0;
 }
 
-/// What was gathered of words: by the stream itself, unless the user wants kernels for it.
+/// Issues the gathered operations on words: as the stream's own, unless the user wants kernels for them.
 void GpuCall::operate() {
   if (!words_by_kernels()) return driver_.operate(stream_, {ops_.data(), count_});
   OperateArgs args;

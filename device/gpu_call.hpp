@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one call of ours gives to a GPU's stream. Operations on words are gathered, so that the stream gets as few
-// operations as possible.
+// The operations that one call of ours gives to a GPU's stream. It gathers operations on words, so that the stream gets
+// as few operations as possible.
 #pragma once
 
 #include <array>
@@ -15,17 +15,18 @@ namespace sluice::device {
 
 struct GpuSlice;
 
-/// While it lives the stream's GPU is the calling thread's current one. All of it throws GpuError.
+/// While it lives, the stream's GPU is the calling thread's current one. All functions throw GpuError.
 class GpuCall {
  public:
   explicit GpuCall(Stream stream) : GpuCall(stream, device::driver(stream.kind())->device_of(stream.handle())) {}
-  /// Where it is known of which GPU the stream is.
+  /// For callers that know the stream's GPU.
   GpuCall(Stream stream, int device)
       : driver_(*device::driver(stream.kind())), stream_(stream.handle()), device_(device), current_(driver_, device) {}
   GpuCall(const GpuCall&) = delete;
   GpuCall& operator=(const GpuCall&) = delete;
 
   Driver& driver() const noexcept { return driver_; }
+  void* stream() const noexcept { return stream_; }
   int device() const noexcept { return device_; }
 
   /// Later operations wait until the word is reached.
@@ -34,16 +35,17 @@ class GpuCall {
     add({WordOp::Kind::wait, const_cast<base::Word*>(&word), at_least});
     waits_ = true;
   }
-  /// Once all operations before have happened; of those that a kernel copies, the last. The processor may see it later
-  /// than the operations after it, none of which is a wait.
+  /// Writes once all operations before have happened; of copies by a kernel, only the last. The processor may see the
+  /// value later than the operations after it, none of which is a wait.
   void write(base::Word& word, std::uint64_t value);
-  /// The same where only the stream's own operation may do it: registers of a device.
+  /// Writes a register of a device, which only the stream's own operation may do.
   void write(void* word, std::uint64_t value);
-  /// By the copy engine.
+  /// Copies by the copy engine.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
-  /// By the host, when the stream comes to it: memory of the processor, all of it, which the driver need not have.
+  /// Copies by the host, in the stream's order: any host memory, also memory that the driver was not given.
   void copy_by_host(std::byte* to, const std::byte* from, std::size_t bytes);
-  /// By a kernel, which must reach both: one for all such copies in a row, with the words that are written next.
+  /// Copies by a kernel, which must reach both sides. One kernel makes all such copies in a row, and writes the words
+  /// behind them.
   void copy_by_kernel(std::byte* to, const std::byte* from, std::size_t bytes);
   void launch(const Launch& what) {
     issue();
@@ -53,14 +55,15 @@ class GpuCall {
     issue();
     driver_.call(stream_, function, argument);
   }
-  /// Gives the stream what was gathered; the last thing that is called.
+  /// Gives the stream the gathered operations. Must be the last call.
   void issue();
 
+  GpuSlice* slice = nullptr;  ///< of the timeline, under way (traced.cpp)
+
  private:
-  friend class Traced;
   static constexpr std::size_t kMost = OperateArgs::kMost;
-  /// Issues what must happen before a copy: a wait. Writes may leave behind later copies, in one operation with those
-  /// of other channels.
+  /// Issues operations that must precede a copy: waits. Writes may follow later copies, in one operation with the
+  /// writes of other channels.
   void begin_copy();
   void operate();
   void launch_puts();
@@ -73,8 +76,7 @@ class GpuCall {
   void* stream_;
   int device_;
   OnDevice current_;
-  GpuSlice* slice_ = nullptr;  // of the timeline, under way
-  // Gathered: operations on words, and then what a kernel does.
+  // Gathered: operations on words, and behind them the puts of a kernel.
   std::array<WordOp, kMost> ops_;
   std::size_t count_ = 0;
   bool waits_ = false;  // among them

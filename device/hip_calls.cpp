@@ -15,13 +15,16 @@ const char* const kHipLibrary = "libamdhip64.so." SLUICE_TEXT_OF(HIP_VERSION_MAJ
 std::string load(HipCalls& calls) {
   void* const library = dlopen(kHipLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::string("there is no HIP runtime (") + kHipLibrary + ")";
-#define SLUICE_GET(call, ...)                                                        \
-  calls.call = reinterpret_cast<hipError_t (*)(__VA_ARGS__)>(dlsym(library, #call)); \
-  if (calls.call == nullptr) return std::string("the HIP runtime has no ") + #call;
+  const auto get = [library](auto& call) {
+    call.function = reinterpret_cast<decltype(call.function)>(dlsym(library, call.name));
+    return call.function != nullptr;
+  };
+#define SLUICE_GET(call, ...) \
+  if (!get(calls.call)) return std::string("the HIP runtime has no ") + calls.call.name;
   SLUICE_HIP_CALLS(SLUICE_GET)
 #undef SLUICE_GET
-  calls.hipLaunchHostFunc = reinterpret_cast<decltype(calls.hipLaunchHostFunc)>(dlsym(library, "hipLaunchHostFunc"));
-  calls.hipStreamGetDevice = reinterpret_cast<decltype(calls.hipStreamGetDevice)>(dlsym(library, "hipStreamGetDevice"));
+  get(calls.LaunchHostFunc);
+  get(calls.StreamGetDevice);
   return {};
 }
 

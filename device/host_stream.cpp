@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/host_stream.hpp"
 
-#include <sluice/error.hpp>
-
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -11,10 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <new>
 #include <string>
 
-#include "base/signals.hpp"
 #include "base/threads.hpp"
 
 namespace sluice {
@@ -36,8 +32,8 @@ HostStream::Impl& usable(HostStream::Impl* impl) {
   return *impl;
 }
 
-// Where a stream and a host share a core, whoever waits gets what it waits for by giving the core away, not by spinning
-// (sluice-bench stream, the host that waits every step). Alone on its core, a thread that yields looks often enough.
+// If a stream and a host share a core, the one that waits must yield the core to the other, and not spin
+// (sluice-bench stream, the host that waits every step). Alone on its core, a thread that yields checks often enough.
 template <class Ready>
 bool yield_until(Ready ready) {
   const auto end = base::Clock::now() + base::kYielding;
@@ -56,7 +52,8 @@ HostStream::Impl::Impl(Options options) : timeout_(options.timeout), stops_(opti
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
   lap_shift_ = std::countr_zero(capacity);
-  // Fresh pages are zero, which is a valid empty ring, and come as they are first touched: a large queue costs nothing.
+  // Fresh pages are zero, which is a valid empty ring, and are mapped at first touch, so that a large queue costs
+  // nothing.
   void* memory =
       mmap(nullptr, ring_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
@@ -129,9 +126,9 @@ void HostStream::Impl::wait_for_work() {
   doze();
 }
 
-// While hosts run everything themselves, step after step, this thread would only be in their way: each enqueue would
-// wake it, to find nothing left. So it naps, for as long as they go on, and looks at the queue when nothing came of a
-// whole nap: work that no host runs is at most two naps late, once.
+// While hosts run all work themselves, step after step, this thread would only disturb them: each enqueue would wake
+// it, to find nothing left. So it naps while the hosts go on, and checks the queue after a whole nap in which no host
+// ran work: work that no host runs is at most two naps late, once.
 void HostStream::Impl::doze() {
   constexpr base::Clock::duration kShortestNap = std::chrono::microseconds(100);
   constexpr base::Clock::duration kLongestNap = std::chrono::microseconds(800);
@@ -144,7 +141,7 @@ void HostStream::Impl::doze() {
 template <class Ready>
 bool HostStream::Impl::sleep(State how, base::Clock::time_point until, Ready ready) {
   std::unique_lock lock(mutex_);
-  // Sequentially consistent, as are the stores of who brings work: either they see this, or `ready` sees their work.
+  // Sequentially consistent, like the stores of producers: either they see this state, or `ready` sees their work.
   state_.store(how, std::memory_order_seq_cst);
   const bool called =
       calls_.wait_until(lock, until, [&] { return state_.load(std::memory_order_relaxed) == State::awake || ready(); });
@@ -177,13 +174,13 @@ std::uint64_t HostStream::Impl::append(Work& work, Whose whose) {
   return position;
 }
 
-// Until a batch of items has run: to wake up for each one would change threads for each one.
+// Waits until a batch of items has run: a wait for each item would cost a change of threads for each.
 void HostStream::Impl::wait_for_room(std::uint64_t position) noexcept {
   const std::uint64_t head = (position - mask_ + batch() - 1) / batch() * batch();
   base::wait_until(room_, [&] { return head_.load(std::memory_order_acquire) >= head; });
 }
 
-// To block here would be for ever: nobody else makes room.
+// Does not block, which would be for ever: no other thread makes room.
 std::uint64_t HostStream::Impl::append_inside(Work& work, Whose whose) {
   auto position = tail_.load(std::memory_order_relaxed);
   while (is_free(position)) {
@@ -237,7 +234,7 @@ bool HostStream::Impl::run_late(Whose most) noexcept {
   return true;
 }
 
-/// Work of the library's own runs on a stopped stream too: it fails its channel, and counts what will not happen.
+/// The library's own work runs on a stopped stream too: it fails its channel, and counts skipped operations.
 void HostStream::Impl::run(Work& work, Whose whose) noexcept {
   if (whose == Whose::users && stopped_by_) return;
   if (track_ == base::trace::kNone) [[likely]]
@@ -266,7 +263,7 @@ void HostStream::Impl::parked_at(base::Parking* parking) noexcept {
   parked_at_ = parking;
 }
 
-// ---- Who synchronizes.
+// ---- Synchronizing.
 
 std::optional<Error> HostStream::Impl::synchronize() {
   const base::trace::Span slice("synchronize");
@@ -277,7 +274,7 @@ std::optional<Error> HostStream::Impl::synchronize() {
   return stopped_by;
 }
 
-/// In the order of the stream: what is enqueued behind it is run again.
+/// In the order of the stream: work behind this runs again.
 std::optional<Error> HostStream::Impl::go_on() noexcept {
   wait_failed_.store(false, std::memory_order_relaxed);
   return std::exchange(stopped_by_, std::nullopt);
@@ -290,7 +287,7 @@ bool HostStream::Impl::catch_up(std::uint64_t target, std::optional<Error>& stop
   if (done) stopped_by = go_on();
   current = outer;
   hand_back();
-  // What came meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
+  // Work that was enqueued meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
   if (has_work()) call(State::asleep);
   return done;
 }

@@ -36,8 +36,8 @@ struct HostStream::Impl {
   /// Any thread. Blocks while the queue is full, except from inside the stream.
   void push(Work work) { append(work, Whose::users); }
 
-  /// Work of the library itself, which any thread may run: a host that synchronizes runs it there and then, which saves
-  /// two changes of thread a step.
+  /// Enqueues work of the library itself, which any thread may run: a host that synchronizes runs it at once, which
+  /// saves two changes of thread a step.
   template <class F>
   void enqueue(F work) {
     Work item(std::move(work));
@@ -49,20 +49,20 @@ struct HostStream::Impl {
   /// @throws the first exception since the last call; Error{Code::misuse} from inside.
   std::optional<Error> synchronize();
 
-  /// Whether the calling thread runs this stream now.
+  /// True if the calling thread runs this stream now.
   bool inside() const noexcept { return current == this; }
 
   /// False in a child of fork, where no thread runs the stream.
   bool here() const noexcept { return origin_.here(); }
 
-  /// The destructor has begun: parked waits must end.
+  /// True once the destructor has begun: parked waits must end.
   bool ending() const noexcept { return ending_.load(std::memory_order_acquire); }
 
   Timeout timeout() const noexcept { return timeout_; }
 
   /// Reports that a wait on this stream has failed. From inside.
   void wait_failed(const Error& why) noexcept;
-  /// Since the last `synchronize`. Any thread.
+  /// True if a wait has failed since the last `synchronize`. Any thread.
   bool failed() const noexcept { return wait_failed_.load(std::memory_order_acquire); }
   /// Failure that stopped the stream; null: it has not stopped. From inside.
   const Error* stopped_by() const noexcept { return stopped_by_ ? &*stopped_by_ : nullptr; }
@@ -71,8 +71,8 @@ struct HostStream::Impl {
   void parked_at(base::Parking* parking) noexcept;
 
  private:
-  /// Whose work an item is. A user's callables all run in the stream's own thread, the library's in whatever thread is
-  /// at hand.
+  /// Owner of an item's work. A user's callables run in the stream's own thread, the library's work in any thread that
+  /// is at hand.
   enum class Whose : std::uint8_t { own, users };
 
   /// Dozing, the thread is woken for users' work only: it trusts hosts that synchronize to run the rest.
@@ -112,7 +112,7 @@ struct HostStream::Impl {
   void wait_for_room(std::uint64_t position) noexcept;
   std::uint64_t batch() const noexcept { return mask_ / 16 + 1; }  // a power of two
 
-  // What the one thread that runs the stream at a time does.
+  // Functions of the one thread that runs the stream.
   bool take_over() noexcept { return !taken_.exchange(true, std::memory_order_acquire); }
   void hand_back() noexcept { taken_.store(false, std::memory_order_seq_cst); }
   bool run_next(Whose most) noexcept;
@@ -135,7 +135,7 @@ struct HostStream::Impl {
   }
   void wake_up();
 
-  // Who synchronizes.
+  // Synchronizing.
   bool catch_up(std::uint64_t target, std::optional<Error>& stopped_by);
   bool run_own(std::uint64_t target) noexcept;
   std::optional<Error> wait_for_marker();
@@ -163,7 +163,7 @@ struct HostStream::Impl {
   alignas(64) std::atomic<State> state_{State::awake};  // what the stream's thread does
   std::atomic<std::uint32_t> caught_up_{0};             // times that a host ran everything, since the thread went idle
 
-  base::Parking room_;  // producers, until there is room again
+  base::Parking room_;  // where producers wait for room
   base::Word passed_;   // the position after the last marker that has run
   base::Parking passing_;
 

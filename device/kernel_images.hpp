@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled kernels, which are part of the library: what kernels.hpp describes, for the GPUs that the build was
-// asked for.
+// The compiled kernels of kernels.hpp, which are part of the library, for the GPUs that the build was configured for.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a GPU does for channels where its streams' own operations cannot, or take longer: what each kernel takes, and
-// its body, which is compiled for CUDA, for HIP and, by the tests, for the host. A kernel takes its arguments as one
-// struct, by value.
+// Kernels for the work on channels that a stream's own operations cannot do, or do more slowly: the arguments of each
+// kernel, and its body, which is compiled for CUDA, for HIP and, by the tests, for the host. A kernel takes its
+// arguments as one struct, by value.
 //
-// A plan that was captured is driven by these: a replay does again what was captured, so every epoch comes from memory
-// (kernel::Count). Nothing is copied but by a kernel that has looked whether it may be.
+// Captured plans consist of these kernels. A replay repeats the captured launches, so every epoch comes from memory
+// (kernel::Count), and a kernel copies only after it has checked that it may.
 #pragma once
 
 #include <sluice/device.hpp>
@@ -17,27 +17,26 @@ namespace sluice::device {
 /// Stores a word, for words that the stream's own operation cannot write (a NIC's doorbell, say). One block of one
 /// thread.
 struct WriteArgs {
-  static constexpr const char* kKernel = "sluice_write";
   std::uint64_t* word;
   std::uint64_t value;
 };
 
-/// What is stored in a word, or waited for.
+/// A value to store in a word, or to wait for.
 struct WordValue {
   std::uint64_t* word;
   std::uint64_t value;
 };
 
-/// One of those that a kernel makes in a row.
+/// One of several puts of a kernel.
 struct SmallPut {
   std::byte* to;
   const std::byte* from;
   std::uint64_t bytes;
-  std::uint64_t words_end;  ///< its words begin where those of the put before it end
+  std::uint64_t words_end;  ///< its words begin at the end of the previous put's words
 };
 
-/// Puts whose credits the stream has waited for: bytes, and the words that tell of them. A block for each put. All of
-/// it is in the arguments, which are sent along whole: nothing must be kept for the kernel.
+/// Puts whose credits the stream has waited for: bytes, and the words that signal them. A block for each put. The
+/// arguments hold everything, so that no memory must be kept for the kernel.
 template <std::size_t MostPuts>
 struct SmallPuts {
   static constexpr std::size_t kMostPuts = MostPuts;
@@ -45,67 +44,48 @@ struct SmallPuts {
   SmallPut puts[kMostPuts];
   WordValue words[kMostWords];
 };
-struct SmallPutsArgs : SmallPuts<32> {
-  static constexpr const char* kKernel = "sluice_small_puts";
-};
+struct SmallPutsArgs : SmallPuts<32> {};
 static_assert(sizeof(SmallPutsArgs) <= 4096);  // a kernel takes no more
 
-/// The same for a put alone, or those of a small plan: an eighth of the bytes for the driver to send.
-struct FewPutsArgs : SmallPuts<4> {
-  static constexpr const char* kKernel = "sluice_few_puts";
-};
+/// Like SmallPutsArgs, for one put or the puts of a small plan: the driver sends an eighth of the bytes.
+struct FewPutsArgs : SmallPuts<4> {};
 
-/// What a stream does with words where it is to do it by kernels: waits, each until its word is reached, and stores, in
+/// Operations on words, where kernels do them for the stream: waits, each until its word is reached, and stores, in
 /// their order. Poison ends every wait. One block of one thread.
 struct OperateArgs {
-  static constexpr const char* kKernel = "sluice_operate";
   static constexpr std::size_t kMost = 64;
   WordValue words[kMost];
   std::uint64_t count;
   std::uint64_t waits;  ///< a bit for each
 };
 
-/// Some ends of a plan that advance together. `step`: which start, or which wait, this is for whoever uses the slots,
-/// whose number counts modulo the slots; a channel that has not come there waits until it is failed for it.
+/// Some ends of a plan that advance together. `step`: number of this start, or of this wait, in the program that uses
+/// the slots. It counts modulo the slots; a channel that is at another slot waits until it has failed.
 template <class End>
 struct Ends {
   const End* ends;
   std::uint64_t count;
   std::uint64_t step;
-  std::uint64_t eager;  ///< 1: this is no part of a graph
+  std::uint64_t eager;  ///< 1: the launch is no part of a graph
 };
 
 /// Waits until the sources may be overwritten. One block.
-struct AcquireArgs : Ends<kernel::Out> {
-  static constexpr const char* kKernel = "sluice_acquire";
-};
+struct AcquireArgs : Ends<kernel::Out> {};
 
 /// The whole put of each sender. A block for each.
-struct PutArgs : Ends<kernel::Out> {
-  static constexpr const char* kKernel = "sluice_put";
-};
+struct PutArgs : Ends<kernel::Out> {};
 
-/// The same in three: waits for the credits (one block), copies (as many blocks as it pleases for each sender, in x),
-/// raises the signals (one block).
-struct BeginPutArgs : Ends<kernel::Out> {
-  static constexpr const char* kKernel = "sluice_begin_put";
-};
-struct CopyArgs : Ends<kernel::Out> {
-  static constexpr const char* kKernel = "sluice_copy";
-};
-struct EndPutArgs : Ends<kernel::Out> {
-  static constexpr const char* kKernel = "sluice_end_put";
-};
+/// The put of each sender as three kernels: waits for the credits (one block), copies (any number of blocks for each
+/// sender, in x), raises the signals (one block).
+struct BeginPutArgs : Ends<kernel::Out> {};
+struct CopyArgs : Ends<kernel::Out> {};
+struct EndPutArgs : Ends<kernel::Out> {};
 
 /// Waits for the next epoch of each receiver. One block.
-struct WaitArgs : Ends<kernel::In> {
-  static constexpr const char* kKernel = "sluice_wait";
-};
+struct WaitArgs : Ends<kernel::In> {};
 
 /// Gives back the oldest epoch of each receiver. One block.
-struct ReleaseArgs : Ends<kernel::In> {
-  static constexpr const char* kKernel = "sluice_release";
-};
+struct ReleaseArgs : Ends<kernel::In> {};
 
 }  // namespace sluice::device
 
@@ -133,8 +113,8 @@ SLUICE_DEVICE void small_put(const Block& block, const device::SmallPuts<Most>& 
     store_release(*args.words[i].word, args.words[i].value);
 }
 
-/// Whether the next epoch uses the slot that it is expected to. If not, that is told, and this returns when the channel
-/// has failed for it: whoever comes next has a wrong slot in hand.
+/// True if the next epoch uses the expected slot. Otherwise reports the fault, and returns when the channel has failed:
+/// the operations behind it would use a wrong slot.
 template <class End>
 SLUICE_DEVICE bool in_step(const End& end, const Count& count, std::uint64_t slots, std::uint64_t step,
                            const std::uint64_t& poisoned) {
@@ -148,7 +128,7 @@ SLUICE_DEVICE bool in_step(const Out& out, std::uint64_t step) {
   return in_step(out, *out.count, out.source_slots, step, *out.credit);
 }
 
-/// Calls it for each end, each by one of the block's threads.
+/// Calls `work` for each end, each in one of the block's threads.
 template <class Block, class End, class Work>
 SLUICE_DEVICE void for_each(const Block& block, const device::Ends<End>& args, Work work) {
   for (std::uint64_t i = block.index(); i < args.count; i += block.size()) work(args.ends[i]);

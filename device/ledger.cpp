@@ -17,7 +17,7 @@
 namespace sluice::device {
 namespace {
 
-/// Pages that nobody has kept, by who reaches them and how many they are.
+/// Pages without `keep`, by driver and size.
 struct Spare {
   std::mutex mutex;
   std::map<std::pair<Driver*, std::size_t>, std::vector<void*>> pages;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that kernels count in, and find what they need for it. Once they do it is never freed: a graph may be replayed
-// after all that it was captured for is gone, and then finds here that nothing is left to be done.
+// Memory for the counts and the arguments of kernels. Once kernels use it, it is never freed: a graph may be replayed
+// after its channels were destroyed, and then finds here that nothing is left to do.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@ class Driver;
 
 class Ledger {
  public:
-  /// Zeroed, and reached by the driver's GPUs; null: by kernels of the host. @throws GpuError, std::bad_alloc
+  /// Zeroed memory that the driver's GPUs reach; null: for kernels on the host. @throws GpuError, std::bad_alloc
   Ledger(Driver* driver, std::size_t bytes);
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
-  /// What was not kept is used again.
+  /// Memory without `keep` is used again.
   ~Ledger();
 
-  /// As many as fit into the bytes, aligned.
+  /// Takes aligned memory for `count` objects.
   template <class T>
   T* take(std::size_t count = 1) {
     static_assert(std::is_trivially_destructible_v<T>);
     return static_cast<T*>(take(count * sizeof(T), alignof(T)));
   }
-  /// Kernels have it now.
+  /// Kernels use the memory from now on.
   void keep() noexcept { kept_ = true; }
 
  private:

@@ -9,14 +9,14 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <list>
 #include <map>
-#include <mutex>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <tuple>
-#include <vector>
+#include <utility>
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
@@ -35,9 +35,7 @@ constexpr std::size_t kGpuSharedBytes = 4 * 1024 * 1024;  // a driver gives 2 Mi
 
 std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
-[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
-
-/// Before the kernel ends this process for it.
+/// Throws before the kernel would end this process for its use of memory.
 void check_memory(std::size_t bytes) {
   const std::string why = base::why_no_memory(bytes);
   if (!why.empty()) throw std::runtime_error(why);  // of a cgroup
@@ -48,18 +46,19 @@ base::Fd new_file(std::size_t bytes) {
   if (!why.empty()) throw std::runtime_error(why);  // of files
   base::Fd fd = base::open_with_room([] { return memfd_create("sluice", MFD_CLOEXEC); });
   if (!fd) base::throw_not_opened("memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("reserving " + std::to_string(bytes) + " bytes");
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    base::throw_errno("reserving " + std::to_string(bytes) + " bytes");
   return fd;
 }
 
 void populate_piece(std::byte* data, std::size_t bytes) {
   // Faults every page in now and reports a lack of memory as an error, where a later store would be killed by SIGBUS.
   if (madvise(data, bytes, MADV_POPULATE_WRITE) == 0) return;
-  if (errno != EINVAL) fail("populating " + std::to_string(bytes) + " bytes of shared memory");
+  if (errno != EINVAL) base::throw_errno("populating " + std::to_string(bytes) + " bytes of shared memory");
   for (std::size_t at = 0; at < bytes; at += kPage) static_cast<volatile std::byte*>(data)[at] = std::byte{0};
 }
 
-/// Others may take of the same limit meanwhile.
+/// Checks the limit before each piece: other processes may use up the same limit meanwhile.
 void populate_pages(std::byte* data, std::size_t bytes) {
   constexpr std::size_t kPiece = 32 << 20;
   for (std::size_t at = 0; at < bytes; at += kPiece) {
@@ -68,7 +67,7 @@ void populate_pages(std::byte* data, std::size_t bytes) {
   }
 }
 
-/// Not before its pages were taken back from GPUs.
+/// Unmaps memory, but not before the drivers have released its pages.
 void unmap_reached(std::byte* data, std::size_t bytes, Reached& reached) {
   if (reached.empty()) {
     munmap(data, bytes);
@@ -102,14 +101,14 @@ std::shared_ptr<Segment> new_segment(std::size_t bytes, bool populate) {
   check_memory(bytes);
   segment->share.fd = new_file(bytes);
   void* const data = map_fresh(bytes, MAP_SHARED | MAP_NORESERVE, segment->share.fd.get());
-  if (data == MAP_FAILED) fail("mapping " + std::to_string(bytes) + " bytes");
+  if (data == MAP_FAILED) base::throw_errno("mapping " + std::to_string(bytes) + " bytes");
   segment->data = static_cast<std::byte*>(data);
   segment->bytes = bytes;
   if (populate) populate_pages(segment->data, bytes);
   return registered(std::move(segment));
 }
 
-/// A GPU's memory that peers can map, if its driver says so.
+/// Makes a segment of a GPU's memory; null if its driver lets no peer map it.
 std::shared_ptr<Segment> describe(Driver& driver, const GpuMemory& memory) {
   auto share = driver.share(memory);
   if (!share) return nullptr;
@@ -138,26 +137,17 @@ class Heap {
   using Source = std::function<std::shared_ptr<Segment>(std::size_t)>;
   Heap(Source source, std::size_t segment_bytes) : source_(std::move(source)), segment_bytes_(segment_bytes) {}
 
-  std::byte* take(std::size_t bytes, std::size_t alignment, std::shared_ptr<Segment>& segment) {
-    const std::lock_guard lock(mutex_);
-    for (auto& pool : pools_) {
-      if (std::byte* data = take_from(pool, bytes, alignment)) {
-        segment = pool.segment;
-        return data;
-      }
-    }
-    auto fresh = source_(segment_bytes_);
-    fresh->shared = true;
-    pools_.push_back({fresh, {{0, segment_bytes_}}});
-    segment = std::move(fresh);
-    return take_from(pools_.back(), bytes, alignment);
-  }
-
-  void give_back(const Segment& segment, std::size_t offset, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    for (auto& pool : pools_) {
-      if (pool.segment.get() == &segment) merge_in(pool.free, offset, bytes);
-    }
+  /// Returns memory whose size is rounded up to the alignment.
+  Allocation take(std::size_t bytes, std::size_t alignment) {
+    const std::size_t rounded = round_up(bytes, alignment);
+    const auto [pool, offset] = find_room(rounded, alignment);
+    const auto give_back = [this, pool = pool, offset = offset, rounded](const void*) {
+      if (!origin_.here()) return;
+      const std::lock_guard lock(mutex_);
+      merge_in(pool->free, offset, rounded);
+    };
+    const Segment& segment = *pool->segment;
+    return {{segment.data + offset, bytes, &segment, segment.driver}, std::shared_ptr<const void>(nullptr, give_back)};
   }
 
  private:
@@ -167,17 +157,28 @@ class Heap {
     FreeList free;
   };
 
-  static std::byte* take_from(Pool& pool, std::size_t bytes, std::size_t alignment) {
-    for (auto it = pool.free.begin(); it != pool.free.end(); ++it) {
+  std::pair<Pool*, std::size_t> find_room(std::size_t bytes, std::size_t alignment) {
+    const std::lock_guard lock(mutex_);
+    for (Pool& pool : pools_) {
+      if (const auto offset = take_from(pool.free, bytes, alignment)) return {&pool, *offset};
+    }
+    auto segment = source_(segment_bytes_);
+    segment->shared = true;
+    Pool& fresh = pools_.emplace_back(Pool{std::move(segment), {{0, segment_bytes_}}});
+    return {&fresh, take_from(fresh.free, bytes, alignment).value()};
+  }
+
+  static std::optional<std::size_t> take_from(FreeList& free, std::size_t bytes, std::size_t alignment) {
+    for (auto it = free.begin(); it != free.end(); ++it) {
       const auto [offset, available] = *it;
       const std::size_t start = round_up(offset, alignment);
       if (start + bytes > offset + available) continue;
-      pool.free.erase(it);
-      if (start > offset) pool.free[offset] = start - offset;
-      if (start + bytes < offset + available) pool.free[start + bytes] = offset + available - start - bytes;
-      return pool.segment->data + start;
+      free.erase(it);
+      if (start > offset) free[offset] = start - offset;
+      if (start + bytes < offset + available) free[start + bytes] = offset + available - start - bytes;
+      return start;
     }
-    return nullptr;
+    return std::nullopt;
   }
 
   static void merge_in(FreeList& free, std::size_t offset, std::size_t bytes) {
@@ -196,10 +197,11 @@ class Heap {
     free[offset] = bytes;
   }
 
+  const base::Origin origin_;
   std::mutex mutex_;
   Source source_;
   std::size_t segment_bytes_;
-  std::vector<Pool> pools_;
+  std::list<Pool> pools_;
 };
 
 /// A child of fork shares the segments of its parent, and would be given the same bytes of them.
@@ -220,15 +222,29 @@ Heap& heap(Driver& driver, int device) {
   return *heap;
 }
 
-/// Memory of the user's that was described, by what the driver calls it. By its address too: HIP's id is perhaps that
-/// of the block from which a pool has cut it.
+/// Segments for memory of the user, by the driver's id, and by address too: HIP's id may be that of the block from
+/// which a pool has cut the memory.
 struct Described {
   std::mutex mutex;
   std::map<std::tuple<Driver*, std::uint64_t, std::byte*>, std::weak_ptr<Segment>> all;
 };
 base::OnePerProcess<Described> g_described;
 
+std::shared_ptr<Segment> described(Driver& driver, const GpuMemory& memory) {
+  if (memory.id == 0) return describe(driver, memory);
+  const std::lock_guard lock(g_described->mutex);
+  auto& known = g_described->all[{&driver, memory.id, memory.data}];
+  auto segment = known.lock();
+  if (segment == nullptr) known = segment = describe(driver, memory);
+  return segment;
+}
+
 base::OnePerProcess<std::mutex> g_reaching;
+
+Allocation whole(std::shared_ptr<Segment> segment, std::size_t bytes) {
+  const Extent extent{segment->data, bytes, segment.get(), segment->driver};
+  return {extent, std::move(segment)};
+}
 
 }  // namespace
 
@@ -260,70 +276,34 @@ Reached reach(Driver& driver, const Extent& memory) {
 }
 
 Allocation allocate(std::size_t bytes, bool populate) {
-  Allocation allocation;
+  if (bytes > kSmall) return whole(new_segment(round_up(bytes, kPage), populate), bytes);
   const std::size_t alignment = bytes >= kPage ? kPage : kLine;
-  if (bytes <= kSmall) {
-    const std::size_t rounded = round_up(bytes, alignment);
-    allocation.extent_.data = g_heaps->host.take(rounded, alignment, allocation.segment_);
-    std::memset(allocation.extent_.data, 0, rounded);
-    allocation.give_back_ = [rounded](const Extent& extent) {
-      g_heaps->host.give_back(*extent.segment, extent.offset(), rounded);
-    };
-  } else {
-    allocation.segment_ = new_segment(round_up(bytes, kPage), populate);
-    allocation.extent_.data = allocation.segment_->data;
-  }
-  allocation.extent_.bytes = bytes;
-  allocation.extent_.segment = allocation.segment_.get();
-  return allocation;
+  Allocation piece = g_heaps->host.take(bytes, alignment);
+  std::memset(piece.extent().data, 0, round_up(bytes, alignment));
+  return piece;
 }
 
 Allocation allocate_on(Driver& driver, int device, std::size_t bytes) {
-  Allocation allocation;
   const std::size_t rounded = round_up(bytes, kGpuLine);
-  if (bytes <= kGpuSmall) {
-    Heap& from = heap(driver, device);
-    allocation.extent_.data = from.take(rounded, kGpuLine, allocation.segment_);
-    allocation.give_back_ = [&from](const Extent& extent) {
-      from.give_back(*extent.segment, extent.offset(), round_up(extent.bytes, kGpuLine));
-    };
-  } else {
-    allocation.segment_ = new_segment_on(driver, device, rounded);
-    allocation.extent_.data = allocation.segment_->data;
-  }
-  allocation.extent_.bytes = bytes;
-  allocation.extent_.segment = allocation.segment_.get();
-  allocation.extent_.driver = &driver;
-  driver.zero({device, allocation.extent_.data, rounded});
-  return allocation;
+  Allocation memory = bytes <= kGpuSmall ? heap(driver, device).take(bytes, kGpuLine)
+                                         : whole(new_segment_on(driver, device, rounded), bytes);
+  driver.zero({device, memory.extent().data, rounded});
+  return memory;
 }
 
 Allocation adopt(void* data, std::size_t bytes) {
-  Allocation allocation;
-  allocation.extent_ = {static_cast<std::byte*>(data), bytes, nullptr, nullptr};
+  Extent extent{static_cast<std::byte*>(data), bytes};
   for (Driver* driver : drivers_in_use()) {
     const auto memory = driver->find(data);
     if (!memory) continue;
-    allocation.extent_.driver = driver;
+    extent.driver = driver;
     // Several allocations that look like one, side by side, cannot be mapped as one.
-    if (allocation.extent_.data + bytes > memory->data + memory->bytes) break;
-    if (memory->id == 0) {
-      allocation.segment_ = describe(*driver, *memory);
-      allocation.extent_.segment = allocation.segment_.get();
-      break;
-    }
-    const std::lock_guard lock(g_described->mutex);
-    auto& one = g_described->all[{driver, memory->id, memory->data}];
-    allocation.segment_ = one.lock();
-    if (allocation.segment_ == nullptr) one = allocation.segment_ = describe(*driver, *memory);
-    allocation.extent_.segment = allocation.segment_.get();
-    break;
+    if (extent.data + bytes > memory->data + memory->bytes) break;
+    const std::shared_ptr<Segment> segment = described(*driver, *memory);
+    extent.segment = segment.get();
+    return {extent, segment};
   }
-  return allocation;
-}
-
-Allocation::~Allocation() {
-  if (give_back_) give_back_(extent_);
+  return {extent, nullptr};
 }
 
 Mapping::Mapping(const GpuExport& share, std::size_t bytes, Driver* driver) : bytes_(bytes), driver_(driver) {
@@ -333,7 +313,7 @@ Mapping::Mapping(const GpuExport& share, std::size_t bytes, Driver* driver) : by
     return;
   }
   void* const data = map_fresh(bytes, MAP_SHARED | MAP_NORESERVE, share.fd.get());
-  if (data == MAP_FAILED) fail("mapping " + std::to_string(bytes) + " bytes of a peer");
+  if (data == MAP_FAILED) base::throw_errno("mapping " + std::to_string(bytes) + " bytes of a peer");
   data_ = static_cast<std::byte*>(data);
 }
 
@@ -347,7 +327,7 @@ void Mapping::reach_from(Driver& driver) {
 
 Mapping::~Mapping() {
   if (own_ != nullptr) return;
-  // Its owner may free it next, which must be later than here.
+  // The owner may free the memory next, which must not happen before this unmapping.
   if (gpu_.got == GpuMemory::Got::pooled) {
     driver_->unmap(gpu_);
   } else if (driver_ != nullptr) {

@@ -58,21 +58,15 @@ std::optional<Listener> find_nvtx() { return std::nullopt; }
 
 #endif
 
-/// Of ROCTX, whose header few machines have.
+/// Functions of ROCTX, whose header few machines have.
 struct Roctx {
   int (*push)(const char*) = nullptr;
   int (*pop)() = nullptr;
   void (*mark)(const char*) = nullptr;
-
-  bool whole() const { return push != nullptr && pop != nullptr && mark != nullptr; }
 };
+Roctx g_roctx;
 
-Roctx& roctx() {
-  static Roctx functions;
-  return functions;
-}
-
-/// The library that the profilers of today bring, or that of those before.
+/// Opens the library of today's profilers, or that of earlier ones.
 void* open_roctx(int flags) {
   static constexpr std::array<const char*, 3> kNames = {"librocprofiler-sdk-roctx.so.1",
                                                         "librocprofiler-sdk-roctx.so.0", "libroctx64.so.4"};
@@ -82,7 +76,7 @@ void* open_roctx(int flags) {
   return nullptr;
 }
 
-/// Names have no domain there: they say whose they are.
+/// ROCTX has no domains, so the names tell the library.
 std::string ours(const char* text) { return std::string("sluice: ") + text; }
 
 std::optional<Listener> find_roctx(int flags) {
@@ -91,51 +85,43 @@ std::optional<Listener> find_roctx(int flags) {
   const auto set = [library](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
   };
-  set(roctx().push, "roctxRangePushA");
-  set(roctx().pop, "roctxRangePop");
-  set(roctx().mark, "roctxMarkA");
-  if (!roctx().whole()) return std::nullopt;
-  return Listener{[](const char* text) { roctx().push(ours(text).c_str()); }, [] { roctx().pop(); },
-                  [](const char* text) { roctx().mark(ours(text).c_str()); }};
+  set(g_roctx.push, "roctxRangePushA");
+  set(g_roctx.pop, "roctxRangePop");
+  set(g_roctx.mark, "roctxMarkA");
+  if (g_roctx.push == nullptr || g_roctx.pop == nullptr || g_roctx.mark == nullptr) return std::nullopt;
+  return Listener{[](const char* text) { g_roctx.push(ours(text).c_str()); }, [] { g_roctx.pop(); },
+                  [](const char* text) { g_roctx.mark(ours(text).c_str()); }};
 }
-
-/// What NVIDIA's profilers set for the programs that they start.
-bool under_nvidias() { return std::getenv("NVTX_INJECTION64_PATH") != nullptr; }
 
 std::optional<Listener> find(std::string_view which) {
   if (which == "nvtx") return find_nvtx();
   if (which == "roctx") return find_roctx(0);
   if (which == "none") return std::nullopt;
-  return under_nvidias() ? find_nvtx() : find_roctx(RTLD_NOLOAD);
+  // NVIDIA's profilers set this variable for the programs that they start.
+  return std::getenv("NVTX_INJECTION64_PATH") != nullptr ? find_nvtx() : find_roctx(RTLD_NOLOAD);
 }
 
-struct Told {
+struct Choice {
   std::mutex mutex;
-  bool yes = false;
+  bool made = false;
 };
-base::OnePerProcess<Told> g_told;
+base::OnePerProcess<Choice> g_choice;
 
 }  // namespace
 
-bool has_nvtx() noexcept {
-#ifdef SLUICE_HAS_NVTX
-  return true;
-#else
-  return false;
-#endif
-}
+bool has_nvtx() noexcept { return find_nvtx().has_value(); }
 
-void tell_profiler(std::string_view which) {
-  const std::lock_guard lock(g_told->mutex);
-  if (g_told->yes) return;
+void use_profiler(std::string_view which) {
+  const std::lock_guard lock(g_choice->mutex);
+  if (g_choice->made) return;
   if (const auto listener = find(which)) {
-    base::trace::tell(*listener);
+    base::trace::listen(*listener);
   } else if (which == "nvtx") {
     throw std::invalid_argument("environment variable SLUICE_RANGES=nvtx: built without NVTX");
   } else if (which == "roctx") {
     throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
   }
-  g_told->yes = true;
+  g_choice->made = true;
 }
 
 }  // namespace sluice::device

@@ -6,13 +6,13 @@
 
 namespace sluice::device {
 
-/// From now on slices and marks (base/trace.hpp) are ranges and marks of NVIDIA's profilers, by NVTX, or of AMD's, by
-/// ROCTX. Once that has been decided, later calls of the process do nothing.
-/// @param which  nvtx, roctx or none; auto: those of the profiler that this process runs under
-/// @throws std::invalid_argument where nvtx or roctx is named and is not there
-void tell_profiler(std::string_view which);
+/// Makes slices and marks (base/trace.hpp) ranges and marks of NVIDIA's profilers, by NVTX, or of AMD's, by ROCTX. Only
+/// the first call of the process that succeeds has an effect.
+/// @param which  nvtx, roctx or none; auto: the profiler that this process runs under
+/// @throws std::invalid_argument if nvtx or roctx is named and not found
+void use_profiler(std::string_view which);
 
-/// Whether this build knows NVTX.
+/// True if this build has NVTX.
 bool has_nvtx() noexcept;
 
 }  // namespace sluice::device

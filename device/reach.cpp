@@ -27,7 +27,7 @@ struct Book {
   std::recursive_mutex mutex;
   std::map<Key, Given> given;
   std::atomic<bool> in_parts{false};
-  std::atomic<int> without_owner{0};  // of what is given
+  std::atomic<int> without_owner{0};  // pieces that a driver still has
 };
 base::OnePerProcess<Book> g_book;
 
@@ -37,8 +37,8 @@ struct ForEver {
 };
 base::OnePerProcess<ForEver> g_for_ever;
 
-/// Not with the mutex, which copies and allocations take: the driver may wait for all streams. Nobody owns what is
-/// stale.
+/// Without the mutex, which copies and allocations take: the driver may wait for all streams. Stale pages have no
+/// owner.
 void take_back(const Key& key) {
   key.first->give_up(reinterpret_cast<void*>(key.second));
   const std::lock_guard lock(g_book->mutex);
@@ -60,7 +60,8 @@ std::shared_ptr<const void> own(const Key& key, Given& given) {
   return {nullptr, [key](const void*) { leave(key); }};
 }
 
-/// The next piece from `at` on, at most to `end`: what is given already, or is given now. Moves `at` behind it.
+/// Adds the next piece from `at` on, at most to `end`: one that the driver has, or gets now. Moves `at` behind the
+/// piece.
 void add_piece(Driver& driver, std::uintptr_t& at, std::uintptr_t end, Reached& reached) {
   auto& given = g_book->given;
   const auto next = given.upper_bound({&driver, at});
@@ -91,10 +92,10 @@ Reached reach(Driver& driver, const void* data, std::size_t bytes) {
   Reached reached;
   reap();
   const std::lock_guard lock(g_book->mutex);
-  // An owner may have freed its memory, and others have come to its address.
+  // An owner may have freed its memory, whose addresses are used again.
   if (stale(data, std::max<std::size_t>(bytes, 1)))
     throw StalePages("the memory that was here before is still used by a parked stream");
-  // Pages that are shared with other memory are pieces of their own: they stay as long as that does, and no others.
+  // Pages that are shared with other memory are pieces of their own, so that only they stay as long as that memory.
   const std::uintptr_t whole_begin = first == begin ? begin : std::min(begin + kPage, end);
   const std::uintptr_t whole_end = last == end ? end : std::max(end - kPage, whole_begin);
   for (std::uintptr_t at = begin; at < end;) {
@@ -121,7 +122,7 @@ void* map_fresh(std::size_t bytes, int flags, int descriptor) {
   for (;;) {
     data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor, 0);
     if (data == MAP_FAILED || !stale(data, bytes)) break;
-    stale_ones.push_back(data);  // or it would be found again
+    stale_ones.push_back(data);  // kept, or mmap would return it again
   }
   const int why = errno;
   for (void* const one : stale_ones) munmap(one, bytes);
@@ -137,14 +138,16 @@ void reach_for_ever(Driver& driver, void* page, std::size_t bytes) {
 
 bool any_in_parts() noexcept { return g_book->in_parts.load(std::memory_order_relaxed); }
 
-void for_each_part(const void* data, std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& part) {
-  const auto first = reinterpret_cast<std::uintptr_t>(data);
+void for_each_given_part(const void* to, const void* from, std::size_t bytes,
+                         const std::function<void(std::size_t, std::size_t)>& part) {
   const std::lock_guard lock(g_book->mutex);
-  std::vector<std::size_t> cuts;
-  for (const auto& [key, given] : g_book->given) {
-    if (key.second > first && key.second < first + bytes) cuts.push_back(key.second - first);
+  std::vector<std::size_t> cuts{bytes};
+  for (const void* const side : {to, from}) {
+    const auto first = reinterpret_cast<std::uintptr_t>(side);
+    for (const auto& [key, given] : g_book->given) {
+      if (key.second > first && key.second < first + bytes) cuts.push_back(key.second - first);
+    }
   }
-  cuts.push_back(bytes);
   std::sort(cuts.begin(), cuts.end());
   std::size_t at = 0;
   for (const std::size_t cut : cuts) {

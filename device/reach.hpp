@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that the streams of GPUs use. Whole pages are given to the driver, once, however many pieces of memory
-// lie in them.
+// Host memory that the streams of GPUs use. The driver is given whole pages, each once for all pieces of memory that
+// lie in it.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace sluice::device {
 /// Bytes of a page of host memory.
 inline constexpr std::size_t kPage = 4096;
 
-/// Pages that a driver was given; taken back with the last owner.
+/// Owners of pages that a driver was given. The driver gives a page up with its last owner.
 using Reached = std::vector<std::shared_ptr<const void>>;
 
-/// The memory that was at these addresses before was freed, and its pages are not taken back yet: while a stream may be
-/// parked they cannot be. The driver uses them, whatever the processor finds there now.
+/// The memory that was at these addresses before was freed, but its driver has not given up the pages yet, which it
+/// cannot while a stream may be parked. The driver uses the old pages, whatever the processor finds there now.
 class StalePages : public GpuError {
  public:
   using GpuError::GpuError;
@@ -28,20 +28,26 @@ class StalePages : public GpuError {
 /// Any thread. @throws StalePages, GpuError
 Reached reach(Driver& driver, const void* data, std::size_t bytes);
 
-/// Whether a driver may use other pages there than the processor does.
+/// True if a driver may use other pages there than the processor does.
 bool stale(const void* data, std::size_t bytes);
 
-/// As mmap, for reading and writing, where nothing is stale. MAP_FAILED: errno says why.
+/// Like mmap, for reading and writing, at addresses that are not stale. MAP_FAILED: errno tells the reason.
 void* map_fresh(std::size_t bytes, int flags, int descriptor);
 
-/// For good: pages of words.
+/// Gives the driver pages of words that it keeps for ever.
 void reach_for_ever(Driver& driver, void* page, std::size_t bytes);
 
-/// Calls `part(offset, bytes)` for the parts of [data, data + bytes) that a driver was given in one piece each: no copy
-/// may go beyond one.
-void for_each_part(const void* data, std::size_t bytes, const std::function<void(std::size_t, std::size_t)>& part);
-
-/// Whether there is any memory that is given in more than one piece.
+/// True if a driver was given any memory in more than one piece.
 bool any_in_parts() noexcept;
+void for_each_given_part(const void* to, const void* from, std::size_t bytes,
+                         const std::function<void(std::size_t, std::size_t)>& part);
+
+/// Calls `part(offset, bytes)` for each part of a copy that a driver can do at once: on both sides, a part lies in one
+/// piece of memory that a driver was given.
+template <class Part>
+void for_each_part(const void* to, const void* from, std::size_t bytes, Part part) {
+  if (!any_in_parts()) return part(std::size_t{0}, bytes);
+  for_each_given_part(to, from, bytes, part);
+}
 
 }  // namespace sluice::device

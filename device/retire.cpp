@@ -15,7 +15,7 @@ struct Retired {
   std::mutex mutex;
   std::vector<const StreamUser*> users;
   std::vector<std::function<void()>> waiting;
-  std::recursive_mutex reaping;  // in order: pages are taken back before they are unmapped
+  std::recursive_mutex reaping;  // in order: drivers give pages up before they are unmapped
 
   bool any_parked() const {
     return std::any_of(users.begin(), users.end(), [](const auto* user) { return user->may_be_parked(); });

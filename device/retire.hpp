@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver does only once all streams of a GPU are idle (freeing memory, say) would wait for a parked stream, and
-// with it for a peer. So it is put off while any of ours may be parked.
+// Operations of a driver that wait until all streams of a GPU are idle (freeing memory, say) would wait for a parked
+// stream, and with it for a peer. So they are put off while a stream with our work may be parked.
 #pragma once
 
 #include <functional>
 
 namespace sluice::device {
 
-/// Who gives work to a GPU's streams.
+/// A part of the library that gives work to a GPU's streams.
 class StreamUser {
  public:
   virtual ~StreamUser() = default;
-  /// Whether some of it may not have run yet.
+  /// True if some of the work may not have run yet.
   virtual bool may_be_parked() const noexcept = 0;
 };
 
-// Any thread. A user is removed before it is gone.
+// Any thread. A user must be removed before it is destroyed.
 void add_user(const StreamUser& user);
 void remove_user(const StreamUser& user) noexcept;
 
-/// Calls `free` now, or as soon as nothing may be parked any more and one of these two is called again.
+/// Calls `free` now, or in the first call of `retire` or `reap` after no stream may be parked any more.
 void retire(std::function<void()> free);
 void reap();
-/// Whether work of any user may not have run yet.
+/// True if work of any user may not have run yet.
 bool any_parked();
 
 }  // namespace sluice::device

@@ -12,7 +12,7 @@ namespace sluice::device {
 using base::Clock;
 using base::trace::Slice;
 
-/// A slice whose times a GPU's stream finds out.
+/// A slice whose times are taken in the order of a GPU's stream.
 struct GpuSlice {
   Slice slice;
   std::vector<base::trace::ArrowAt> more;  // arrows
@@ -40,27 +40,27 @@ void Traced::begin(Lane lane, const char* name, const base::trace::Channel& chan
     span_.emplace(name, channel, epoch, bytes, arrow);
     return;
   }
-  told_.emplace(name, channel.label);
+  range_.emplace(name, channel.label);
   if (!base::trace::recording()) return;
   GpuCall& call = *lane.gpu;
   const auto at = base::trace::arrow_of(arrow, channel, epoch);
-  if (call.slice_ != nullptr) {
-    if (arrow != Arrow::none) call.slice_->more.push_back(at);
+  if (call.slice != nullptr) {
+    if (arrow != Arrow::none) call.slice->more.push_back(at);
     return;
   }
-  const std::string stream = std::to_string(reinterpret_cast<std::uintptr_t>(call.stream_));
-  const std::string key = std::string(call.driver_.name()) + ' ' + std::to_string(call.device_) + ' ' + stream;
+  const std::string stream = std::to_string(reinterpret_cast<std::uintptr_t>(call.stream()));
+  const std::string key = std::string(call.driver().name()) + ' ' + std::to_string(call.device()) + ' ' + stream;
   const auto track = base::trace::track_of(key, "GPU stream");
   auto slice = std::make_unique<GpuSlice>(GpuSlice{{name, channel.label, epoch, bytes, at, track}, {}, false});
-  slice->again = call.driver_.look_at(call.stream_).capture != 0;
+  slice->again = call.driver().look_at(call.stream()).capture != 0;
   call.call(note_begin, slice.get());
-  call.slice_ = slice.release();
+  call.slice = slice.release();
   call_ = &call;
 }
 
 void Traced::end() {
   call_->issue();
-  call_->call(note_end, std::exchange(call_->slice_, nullptr));
+  call_->call(note_end, std::exchange(call_->slice, nullptr));
   call_ = nullptr;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices of the timeline (base/trace.hpp) on a stream, whatever it is.
+// Slices of the timeline (base/trace.hpp) on any kind of stream.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace sluice::device {
 
-/// What the lane does from its making until `over` is a slice. On a GPU's stream it lies where the stream comes to it:
-/// two functions of the host, before and behind, look at the clock, unless only a profiler hears of it, which knows
-/// that by itself. There a slice in another is not seen, only its arrow is.
+/// A slice: the work of the lane from the constructor to `over`. On a GPU's stream the slice has the times at which the
+/// stream does the work: two functions of the host, before and behind it, read the clock, unless only a profiler
+/// records it, which measures by itself. A slice inside another on a GPU's stream is left out, except for its arrow.
 class Traced {
  public:
   using Arrow = base::trace::Arrow;
@@ -22,15 +22,15 @@ class Traced {
   }
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
-  /// What was left by an exception has no end, and is not seen.
+  /// A slice that an exception leaves has no end, and is left out.
   ~Traced() = default;
 
-  /// @throws GpuError: all that was gathered is given to the stream first
+  /// Ends the slice. Gives the stream the gathered operations first. @throws GpuError
   void over() {
     if (call_ != nullptr) [[unlikely]]
       end();
     span_.reset();
-    told_.reset();
+    range_.reset();
   }
 
  private:
@@ -40,10 +40,10 @@ class Traced {
 
   GpuCall* call_ = nullptr;  // with the slice open
   std::optional<base::trace::Span> span_;
-  std::optional<base::trace::Told> told_;  // of a GPU's stream, while the host enqueues
+  std::optional<base::trace::Range> range_;  // of a GPU's stream, while the host enqueues
 };
 
-/// `work`, which is to hold copies, as a slice. Out of line, so that who is not traced carries nothing of it.
+/// Runs `work`, which must hold copies, as a slice. Out of line, so that code without tracing stays small.
 template <class F>
 [[gnu::noinline, gnu::cold]] void trace_slice(Lane lane, const char* name, const base::trace::Channel& channel,
                                               std::uint64_t epoch, std::uint64_t bytes, base::trace::Arrow arrow,
@@ -53,7 +53,7 @@ template <class F>
   slice.over();
 }
 
-/// What `work` gives to a GPU's stream is a slice.
+/// Runs `work`, whose operations on a GPU's stream become a slice.
 template <class F>
 void traced(Stream stream, int gpu, const char* name, F work) {
   if (!base::trace::on()) [[likely]]

@@ -154,7 +154,7 @@ base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
   base::trace::TimelineFile::check(env.trace);
-  device::tell_profiler(env.ranges);
+  device::use_profiler(env.ranges);
   return env;
 }
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <system_error>
 
-#include "base/signals.hpp"
 #include "base/threads.hpp"
 
 namespace sluice::runtime {

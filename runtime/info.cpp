@@ -77,7 +77,7 @@ std::vector<base::Facts> gpus() {
 }
 
 std::string json_of(const base::Variable& variable) {
-  return "{\"name\": " + json_text(variable.name) + ", \"kind\": " + json_text(base::name(variable.kind)) +
+  return "{\"name\": " + json_text(variable.name) + ", \"kind\": " + json_text(variable.kind) +
          ", \"default\": " + text_or_null(variable.default_value) + ", \"value\": " + text_or_null(value_of(variable)) +
          ", \"meaning\": " + json_text(variable.meaning) + "}";
 }

@@ -110,7 +110,7 @@ void ReceiverCore::request_copies(std::uint64_t last) {
 
 backends::AfterTurn ReceiverCore::poll() {
   using backends::AfterTurn;
-  if (courier_ && !courier_->has_said()) return AfterTurn::work;
+  if (courier_ && !courier_->has_written()) return AfterTurn::work;
   const std::uint64_t last = requested_.load();
   const std::uint64_t first = started_.load() + 1;
   std::uint64_t next = first;

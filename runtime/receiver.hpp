@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "device/courier.hpp"
+#include "device/copy_stream.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/engine.hpp"
 
@@ -73,7 +73,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   std::atomic<std::uint64_t> requested_{0};
   std::atomic<std::uint64_t> started_{0};
   std::atomic<base::Progress*> copied_{nullptr};  // unlike `visible_` never poisoned
-  std::optional<device::Courier> courier_;        // copies into a GPU's memory
+  std::optional<device::CopyStream> courier_;        // copies into a GPU's memory
   Warning warning_;                               // of wait_for
 };
 

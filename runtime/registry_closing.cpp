@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/fork.hpp"
-#include "base/signals.hpp"
+#include "base/threads.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/kept.hpp"
 #include "runtime/registry.hpp"

@@ -213,7 +213,7 @@ TEST(Env, every_variable_says_what_it_means) {
   for (const sluice::base::Variable& variable : sluice::base::variables()) {
     EXPECT_TRUE(std::string(variable.name).starts_with("SLUICE_"));
     EXPECT_FALSE(std::string(variable.meaning).empty()) << variable.name;
-    EXPECT_NE(std::string(sluice::base::name(variable.kind)), "?") << variable.name;
+    EXPECT_FALSE(std::string(variable.kind).empty()) << variable.name;
   }
 }
 
