@@ -37,8 +37,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|home|root|Users|scratch)/[\w.]")
 # What prints numbers as the program's locale has it: with a decimal comma, or with points between thousands.
 LOCALISED = re.compile(r"(?<!\w)(v?[fs]n?printf|v?printf|\w*stringstream|\w*ofstream|cout|cerr|clog)\b")
 
-# Private parts are private: in the library only these have friends. In include/ friends keep the constructors of handles private.
-FRIENDS = [r"include/.*", r"device/(memory|gpu_call)\.hpp", r"peers/mailbox\.hpp"]
+# Private parts are private. In include/ friends keep the constructors of handles private.
+FRIENDS = [r"include/.*"]
 INTRUSIVE = re.compile(r"\b(friend|dynamic_cast)\b")
 # Channels and plans know their rank by runtime/services.hpp alone.
 CHANNELS = re.compile(r"runtime/(channel|channel_waits|sender|receiver|plan)\.[ch]pp")
@@ -304,7 +304,7 @@ GOOD = {
     "device/host.cpp": SPDX + '#include "base/words.hpp"\n#include <sluice/types.hpp>\n',
     "backends/backends.cpp": SPDX + '#include "backends/shm/transport.hpp"\n',
     "backends/transport.hpp": SPDX + 30 * "virtual void poll() = 0;\n" + "int friends = 0;  // no friend\n",
-    "device/memory.hpp": SPDX + "friend Allocation allocate(std::size_t bytes);\n",
+    "include/sluice/memory.hpp": SPDX + "friend struct detail::MemoryAccess;\n",
     "runtime/world.cpp": SPDX + '#include "runtime/world.hpp"\n',
     "runtime/plan.cpp": SPDX + '#include "runtime/services.hpp"\n',
     "runtime/channel.hpp": SPDX,
