@@ -21,7 +21,7 @@ failures() {
 suite() {
   local preset=$1 target=$2 log=$logs/test-$1.log status=0 start=$SECONDS built more=()
   shift 2
-  [ "$target" != all ] || more=(plots)  # which are tested
+  [ "$preset" != release ] || [ $# -gt 0 ] || more=(plots)  # all tests, also of the figures
   { setup_preset "$preset" "${more[@]}" && build "$preset" "$target"; } || { printf '%-8s build failed\n' "$preset" >>"$logs/summary" && return 1; }
   built=$((SECONDS - start))
   say "test: $preset: ctest $*"
