@@ -113,7 +113,8 @@ void set(Env& env, std::string_view text) {
   env.*Member = Read(text);
 }
 
-// Variables that other files read (device/drivers.cpp, base/process.cpp), once a process.
+// Variables that other files read (device/drivers.cpp, base/process.cpp, include/sluice/kokkos/trace.hpp), once a
+// process.
 void check_waits(Env&, std::string_view text) { one_of(text, {"stream", "kernel"}, "stream or kernel"); }
 
 void check_vendors(Env&, std::string_view text) {

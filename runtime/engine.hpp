@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one loop that watches doorbells, posts, polls the transports, and serves the sockets. It sleeps when
-// there is nothing to do.
+// The engine: one loop that watches doorbells, posts, polls the transports, and serves the sockets. Its
+// thread sleeps when there is nothing to do, or other threads take the turns.
 #pragma once
 
 #include <poll.h>
@@ -94,6 +94,7 @@ class Engine final : public backends::Listener, public device::Helper {
   // These return whether the engine's thread must be awake. While it polls words it wakes by itself.
   bool turn() noexcept;
   bool work();
+  /// How long the thread may sleep (ms); 0: not at all, -1: until it is woken.
   int rest(int patience);
   void begin_quiet() noexcept { quiet_since_.store(base::Clock::now(), std::memory_order_relaxed); }
   base::Clock::duration until_next_look() const noexcept;
