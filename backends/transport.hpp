@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -33,23 +34,23 @@ namespace sluice::backends {
 using Blob = std::vector<std::byte>;
 
 template <class Value>
-Blob bytes_of(const Value& value) {
+requires std::is_trivially_copyable_v<Value> Blob bytes_of(const Value& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));
   return {bytes.begin(), bytes.end()};
 }
 /// The value whose bytes begin at `at`. @throws std::runtime_error if the blob ends before it does.
 template <class Value>
-Value value_in(const Blob& blob, std::size_t at = 0) {
+requires std::is_trivially_copyable_v<Value> Value value_in(const Blob& blob, std::size_t at = 0) {
   Value value;
   if (at > blob.size() || blob.size() - at < sizeof value)
-    throw std::runtime_error("a key or an address that is too short");
+    throw std::runtime_error("a message of the backend that is too short");
   std::memcpy(&value, blob.data() + at, sizeof value);
   return value;
 }
 /// The value whose bytes the blob is. @throws std::runtime_error for another size.
 template <class Value>
 Value value_of(const Blob& blob) {
-  if (blob.size() != sizeof(Value)) throw std::runtime_error("a key or an address of the wrong size");
+  if (blob.size() != sizeof(Value)) throw std::runtime_error("a message of the backend of the wrong size");
   return value_in<Value>(blob);
 }
 

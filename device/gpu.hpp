@@ -76,7 +76,7 @@ class Watch {
 
   /// True once the end has failed: waits end, puts move nothing.
   bool failed() const noexcept { return state_.load(std::memory_order_acquire) == State::failed; }
-  /// True if puts move nothing: the end has failed, or the peer has closed its end.
+  /// True if puts move nothing: the end has failed, or no more puts are needed (closing.hpp).
   bool shut() const noexcept { return state_.load(std::memory_order_acquire) != State::open; }
 
   /// Records the failure, if it is the first, and releases every wait. Any thread.

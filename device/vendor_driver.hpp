@@ -87,8 +87,8 @@ class VendorDriver : public Driver {
   using Result = typename Calls::Result;
   using Uuid = std::array<std::byte, 16>;
 
-  /// While it lives, a GPU is current, and calls that a capture forbids do not end a capture of this thread: they are
-  /// not part of it.
+  /// While it lives, a GPU is current, and calls of this thread that a capture would forbid end no capture, of whatever
+  /// thread: they are not part of it.
   class Apart {
    public:
     Apart(VendorDriver& driver, int device)

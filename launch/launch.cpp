@@ -274,7 +274,7 @@ class Job {
       switch (message.get<Note>()) {
         case Note::failure: {
           const auto code = message.get<int>();
-          const auto consequence = message.get<bool>();
+          const bool consequence = message.get<std::uint8_t>() != 0;
           fail({message.text(), code, consequence});
           break;
         }

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <mutex>
@@ -13,18 +15,27 @@ namespace sluice::runtime {
 struct LineEnd::Queue {
   std::mutex mutex;
   std::deque<base::Packet> packets;
+  std::array<std::atomic<bool>, 2> destroyed{};  // the sending end, the receiving end
 };
 
+bool LineEnd::hung_up() const noexcept { return other_end_->load(std::memory_order_acquire); }
+
 std::pair<LineEnd, LineEnd> LineEnd::make_line(const SharedWaker& sender, const SharedWaker& receiver) {
-  const auto rung_at_the_end = [](const SharedWaker& waker) {
-    return SharedWaker(waker.get(), [waker](const base::Waker* other) { other->ring(); });
+  const auto queue = std::make_shared<Queue>();
+  auto& [sending_destroyed, receiving_destroyed] = queue->destroyed;
+  // Released by the end of a rank, so that a peer which finds it sees all that the rank has done before.
+  const auto rung_at_the_end = [&](const SharedWaker& waker, std::atomic<bool>& destroyed) {
+    return SharedWaker(waker.get(), [waker, queue, &destroyed](const base::Waker* other) {
+      destroyed.store(true, std::memory_order_release);
+      other->ring();
+    });
   };
   std::pair<LineEnd, LineEnd> line;
-  line.first.queue_ = line.second.queue_ = std::make_shared<Queue>();
-  line.first.other_rank_ = rung_at_the_end(receiver);
-  line.second.other_rank_ = rung_at_the_end(sender);
-  line.first.other_end_ = line.second.other_rank_;
-  line.second.other_end_ = line.first.other_rank_;
+  line.first.queue_ = line.second.queue_ = queue;
+  line.first.other_rank_ = rung_at_the_end(receiver, sending_destroyed);
+  line.second.other_rank_ = rung_at_the_end(sender, receiving_destroyed);
+  line.first.other_end_ = &receiving_destroyed;
+  line.second.other_end_ = &sending_destroyed;
   return line;
 }
 

@@ -4,6 +4,7 @@
 
 #include <sluice/types.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -24,6 +25,10 @@ class LineEnd {
   /// Makes a line between the ranks that these wakers wake. The first end sends, the second receives.
   static std::pair<LineEnd, LineEnd> make_line(const SharedWaker& sender, const SharedWaker& receiver);
 
+  LineEnd() noexcept = default;
+  LineEnd(LineEnd&&) noexcept = default;  // no copies, which would keep the end open
+  LineEnd& operator=(LineEnd&&) noexcept = default;
+
   explicit operator bool() const noexcept { return queue_ != nullptr; }
   /// Sends copies, and wakes the other rank. Returns false if the other end is closed.
   /// @throws std::system_error if this process has no room for the copies of the descriptors
@@ -31,14 +36,14 @@ class LineEnd {
   /// The next packet, if there is one. `closed`: the other end is closed, and every packet has been received.
   std::optional<base::Packet> receive();
   /// The other end is closed.
-  bool hung_up() const noexcept { return other_end_.expired(); }
+  bool hung_up() const noexcept;
 
  private:
   struct Queue;
 
   std::shared_ptr<Queue> queue_;
-  SharedWaker other_rank_;                      // rung when this end is destroyed
-  std::weak_ptr<const base::Waker> other_end_;  // expired: destroyed
+  SharedWaker other_rank_;                        // rung when this end is destroyed
+  const std::atomic<bool>* other_end_ = nullptr;  // in the queue: destroyed
 };
 
 /// Receives the lines to one rank. Peers cannot connect to a mailbox that has been destroyed: the rank has ended. An
@@ -47,6 +52,10 @@ class Mailbox {
  public:
   /// Makes the mailboxes of all ranks of one process. @throws std::system_error
   static std::vector<Mailbox> of_threads(int ranks);
+
+  Mailbox() noexcept = default;
+  Mailbox(Mailbox&&) noexcept = default;  // no copies, which would hide the end of the rank
+  Mailbox& operator=(Mailbox&&) noexcept = default;
 
   explicit operator bool() const noexcept { return own_ != nullptr; }
   /// Rung when a line or a packet arrives for the rank.

@@ -69,8 +69,9 @@ class Reader {
   }
   /// Reads a blob as values of T.
   template <class T>
-  std::vector<T> list() {
+  requires std::is_trivially_copyable_v<T> std::vector<T> list() {
     const auto bytes = next(get<std::uint32_t>());
+    if (bytes.size() % sizeof(T) != 0) throw std::runtime_error("a list that ends within a value");
     std::vector<T> values(bytes.size() / sizeof(T));
     std::copy_n(bytes.data(), values.size() * sizeof(T), reinterpret_cast<std::byte*>(values.data()));
     return values;

@@ -159,7 +159,7 @@ struct detail::ContextAccess {
     if (options.depth < 1) throw bad("a depth of " + std::to_string(options.depth) + "; it must be 1 or more");
     if (options.rails < 0) throw bad("a negative number of rails");
     if (options.rails > 1)
-      throw in.error(Code::unsupported, peer, tag, "no backend of this version has more than one rail");
+      throw in.error(Code::unsupported, peer, tag, "a channel cannot choose its rails; SLUICE_RAILS does");
     if (memory.bytes() % static_cast<std::size_t>(options.depth) != 0) {
       throw bad("a slice of " + std::to_string(memory.bytes()) + " bytes is not " + std::to_string(options.depth) +
                 " slots of equal size");

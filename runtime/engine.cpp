@@ -125,10 +125,10 @@ void Engine::sleep(int timeout_ms) {
 /// The engine polls words without a pause at first, then the less often the longer nothing happens: it sees a change
 /// after a sixty-fourth of the quiet time at most, and within 0.2 ms.
 base::Clock::duration Engine::until_next_look() const noexcept {
-  constexpr base::Clock::duration kShortest = std::chrono::microseconds(50);  // that a thread can sleep
-  constexpr base::Clock::duration kLongest = std::chrono::microseconds(200);
+  constexpr base::Clock::duration kShortestPause = std::chrono::microseconds(50);  // that a thread can sleep
+  constexpr base::Clock::duration kLongestPause = std::chrono::microseconds(200);
   const auto pause = (base::Clock::now() - quiet_since_.load(std::memory_order_relaxed)) / 64;
-  return pause < kShortest ? kNoTime : std::min(pause, kLongest);
+  return pause < kShortestPause ? kNoTime : std::min(pause, kLongestPause);
 }
 
 /// Also puts off an alarm that is set.

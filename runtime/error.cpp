@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sluice/error.hpp>
 
+#include <cstddef>
 #include <iterator>
 
 namespace sluice {
@@ -21,6 +22,7 @@ std::string line(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, 
 const char* name(Code code) noexcept {
   constexpr const char* kNames[] = {"bad_argument", "mismatch",    "misuse",           "timeout", "peer_lost",
                                     "transport",    "unsupported", "out_of_resources", "aborted"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Code::aborted) + 1);
   const auto index = static_cast<std::size_t>(code);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

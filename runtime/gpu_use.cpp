@@ -8,8 +8,8 @@
 namespace sluice::runtime {
 namespace {
 
-/// Loads them now, while no stream of ours is parked: the driver would wait for a parked stream. Only where kernels
-/// wait are they needed in any case, and an error.
+/// Loads them now, while no stream of ours is parked: the driver would wait for a parked stream. A failure is an error
+/// only where kernels wait; elsewhere the first use that needs a kernel reports it.
 void load_kernels(device::Driver& driver, int gpu) {
   try {
     driver.load_kernels(gpu);

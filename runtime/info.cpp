@@ -86,7 +86,7 @@ constexpr auto kToJson = [](const auto& item) { return json_of(item); };
 
 template <class Range, class ToJson>
 std::string json_list(const Range& items, ToJson to_json) {
-  return "[\n    " + joined(items, ",\n    ", to_json) + "\n  ]";
+  return std::empty(items) ? "[]" : "[\n    " + joined(items, ",\n    ", to_json) + "\n  ]";
 }
 
 std::string as_json() {

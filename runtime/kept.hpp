@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends that streams still use after the handle was destroyed.
+// Ends that streams or the peer still use after the handle was destroyed.
 #pragma once
 
 #include <sluice/types.hpp>

@@ -64,16 +64,19 @@ void PlanCore::check_adding() const {
 void PlanCore::join(runtime::ChannelEnd& end) {
   check_adding();
   if (&end.services() != services_.get()) throw misuse("the channel belongs to another context than the plan");
+  ends_.reserve(ends_.size() + 1);
   end.join_plan();
   ends_.push_back(&end);
 }
 
 void PlanCore::add(const std::shared_ptr<SenderCore>& sender) {
+  out_.reserve(out_.size() + 1);  // the plan keeps what has joined it
   join(*sender);
   out_.push_back({sender});
 }
 
 void PlanCore::add(const std::shared_ptr<ReceiverCore>& receiver) {
+  in_.reserve(in_.size() + 1);
   join(*receiver);
   in_.push_back({receiver});
 }
@@ -223,8 +226,8 @@ void PlanCore::start(Stream stream) {
   const std::uint64_t start = ++counts_.starts;
   for (auto& [core, first] : out_) core->announce(core->epoch(), core->whole());
   const auto work = [this, start](device::Lane lane) {
-    as_slice(lane, "wait for credits", [&] { await_credits(lane, start); });
-    as_slice(lane, "start", [&] { put_all(lane, start); });
+    as_slice(lane, "wait for credits", [=, this] { await_credits(lane, start); });
+    as_slice(lane, "start", [=, this] { put_all(lane, start); });
   };
   issue(stream, work, out_, &SenderCore::put_refused);
   check_failures(stream);
@@ -256,13 +259,13 @@ void PlanCore::wait(Stream stream) {
   check_stream(stream);
   if (kernels_drive()) {
     for (const auto& in : in_) check_for_kernels(*in.core);
-    return launch(stream, "wait for all", [&] { kernels_->wait(stream, ++counts_.waits, capture_ != 0); });
+    return launch(stream, "wait for all", [=, this] { kernels_->wait(stream, ++counts_.waits, capture_ != 0); });
   }
   for (auto& in : in_) in.core->check_next();
   for (auto& in : in_) in.core->count_for_plan();
   const std::uint64_t wait = ++counts_.waits;
   const auto work = [this, wait](device::Lane lane) {
-    as_slice(lane, "wait for all", [&] {
+    as_slice(lane, "wait for all", [=, this] {
       for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
     });
   };
@@ -275,13 +278,13 @@ void PlanCore::release(Stream stream) {
   for (auto& in : in_) in.core->check_driven();
   if (kernels_drive()) {  // they check themselves that there was a wait
     ++counts_.releases;
-    return launch(stream, "release all", [&] { kernels_->release(stream, capture_ != 0); });
+    return launch(stream, "release all", [=, this] { kernels_->release(stream, capture_ != 0); });
   }
   if (counts_.releases >= counts_.waits) throw misuse("release without a wait");
   const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
   const auto work = [this, release](device::Lane lane) {
-    as_slice(lane, "release all", [&] { release_all(lane, release); });
+    as_slice(lane, "release all", [=, this] { release_all(lane, release); });
   };
   issue(stream, work, in_, &ReceiverCore::release_refused);
 }

@@ -97,7 +97,7 @@ void ReceiverCore::reach_own(device::Driver& driver) {
   if (gpu) landing_->reach_from(driver);
   if (copied_ == nullptr) copied_ = runtime::progress_for(driver).release();
   copied_.load()->word.value.store(epoch());
-  if (gpu) courier_.emplace(driver, gpu->device, copied_.load()->word);
+  if (gpu) copy_stream_.emplace(driver, gpu->device, copied_.load()->word);
   requested_.store(epoch());
   started_.store(epoch());
   let_engine_poll(driver, epoch());
@@ -110,7 +110,7 @@ void ReceiverCore::request_copies(std::uint64_t last) {
 
 backends::AfterTurn ReceiverCore::poll() {
   using backends::AfterTurn;
-  if (courier_ && !courier_->has_written()) return AfterTurn::work;
+  if (copy_stream_ && !copy_stream_->has_written()) return AfterTurn::work;
   const std::uint64_t last = requested_.load();
   const std::uint64_t first = started_.load() + 1;
   std::uint64_t next = first;
@@ -130,8 +130,8 @@ backends::AfterTurn ReceiverCore::poll() {
 
 void ReceiverCore::copy_to_slot(std::uint64_t epoch) {
   base::Progress& visible = *visible_.load();
-  if (courier_) {
-    return courier_->give(*this, epoch, [&](device::Lane lane) {
+  if (copy_stream_) {
+    return copy_stream_->give(*this, epoch, [&](device::Lane lane) {
       landing_->take(lane, *this, epoch);
       lane.gpu->write(visible.word, epoch);
     });
@@ -197,7 +197,7 @@ void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
 
 std::uint64_t ReceiverCore::complete(base::Limit& limit) {
   const std::uint64_t last = ChannelEnd::complete(limit);
-  if (copied_ == nullptr) return last;  // a stream may see a copy before the courier reports that it has completed
+  if (copied_ == nullptr) return last;  // a stream may see a copy before the copy stream reports that it has completed
   const auto ready = [this] { return all_copied() || failed(); };
   if (!await_in_host(copied_.load()->parking, ready, limit)) not_drained();
   check();

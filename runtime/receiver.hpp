@@ -72,9 +72,9 @@ class ReceiverCore final : public runtime::ChannelEnd {
   // requested by its wait, started, copied, and then `visible_` to the stream.
   std::atomic<std::uint64_t> requested_{0};
   std::atomic<std::uint64_t> started_{0};
-  std::atomic<base::Progress*> copied_{nullptr};  // unlike `visible_` never poisoned
-  std::optional<device::CopyStream> courier_;        // copies into a GPU's memory
-  Warning warning_;                               // of wait_for
+  std::atomic<base::Progress*> copied_{nullptr};   // unlike `visible_` never poisoned
+  std::optional<device::CopyStream> copy_stream_;  // copies into a GPU's memory
+  Warning warning_;                                // of wait_for
 };
 
 }  // namespace sluice::detail

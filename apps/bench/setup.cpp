@@ -10,7 +10,7 @@
 namespace bench {
 namespace {
 
-constexpr sluice::Tag kTag = 0;
+constexpr sluice::Tag kSetupTag = 0;
 constexpr sluice::Tag kManyTags = 1000;
 constexpr int kMany = 64;
 constexpr int kMostPeers = 16;
@@ -53,7 +53,7 @@ class OpenAndClose : public Contender {
     double taken = 0;
     for (long i = 0; i < count; ++i) {
       const double start = now_ns();
-      BothWays link(case_.context, case_.peer, case_.peer, kTag, case_.bytes);
+      BothWays link(case_.context, case_.peer, case_.peer, kSetupTag, case_.bytes);
       link.wait_connected();
       const double connected = now_ns();
       link.close();
@@ -109,7 +109,7 @@ int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<B
   std::set<sluice::Rank> peers;
   for (int distance = 2; distance <= context.size() - 2 && static_cast<int>(peers.size()) < kMostPeers; ++distance) {
     const Neighbour ranks = at_distance(context, distance);
-    links.emplace_back(context, ranks.to, ranks.from, kTag + 2, bytes);
+    links.emplace_back(context, ranks.to, ranks.from, kSetupTag + 2, bytes);
     peers.insert({ranks.to, ranks.from});
   }
   for (BothWays& link : links) link.wait_connected();
@@ -134,7 +134,7 @@ struct Memory {
 Memory measure_memory(Session& session, std::size_t bytes) {
   sluice::Context& context = session.context;
   const Neighbour next = at_distance(context, 1);
-  BothWays ring(context, next.to, next.from, kTag + 1, bytes);
+  BothWays ring(context, next.to, next.from, kSetupTag + 1, bytes);
   wait_for_ring(context, ring);
   Memory memory;
   memory.ranks = resident_bytes() - session.resident_at_start;

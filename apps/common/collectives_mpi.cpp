@@ -8,7 +8,7 @@
 namespace apps {
 namespace {
 
-constexpr int kGatherTag = 1;
+constexpr int kMpiGatherTag = 1;
 constexpr std::size_t kMostBytes = std::size_t{1} << 24;  // counts are ints
 
 class MpiCollectives : public Collectives {
@@ -24,14 +24,14 @@ class MpiCollectives : public Collectives {
     MPI_Comm_rank(world_.communicator(), &rank);
     if (rank != 0) {
       for (std::size_t at = 0; at < mine.size(); at += kMostBytes)
-        MPI_Send(mine.data() + at, count(mine.size() - at), MPI_BYTE, 0, kGatherTag, world_.communicator());
+        MPI_Send(mine.data() + at, count(mine.size() - at), MPI_BYTE, 0, kMpiGatherTag, world_.communicator());
       return;
     }
     sink(0, mine);
     for (int from = 1; from < static_cast<int>(bytes_of.size()); ++from) {
       std::vector<std::byte> all(bytes_of[from]);
       for (std::size_t at = 0; at < all.size(); at += kMostBytes)
-        MPI_Recv(all.data() + at, count(all.size() - at), MPI_BYTE, from, kGatherTag, world_.communicator(),
+        MPI_Recv(all.data() + at, count(all.size() - at), MPI_BYTE, from, kMpiGatherTag, world_.communicator(),
                  MPI_STATUS_IGNORE);
       sink(from, all);
     }

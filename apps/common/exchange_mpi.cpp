@@ -13,7 +13,7 @@ namespace apps {
 
 namespace {
 
-constexpr int kHaloTag = 0;
+constexpr int kMpiHaloTag = 0;
 
 int byte_count(const Link& link) { return static_cast<int>(link.bytes()); }
 
@@ -42,10 +42,10 @@ class PersistentExchange : public Exchange {
     check_lengths(world_, links);
     for (int slot = 0; slot < kSlots; ++slot) {
       for (const Link& link : links.in)
-        MPI_Recv_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+        MPI_Recv_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kMpiHaloTag, world_.communicator(),
                       &receives_[slot].emplace_back());
       for (const Link& link : links.out)
-        MPI_Send_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+        MPI_Send_init(link.slot(slot), byte_count(link), MPI_BYTE, link.peer, kMpiHaloTag, world_.communicator(),
                       &sends_[slot].emplace_back());
     }
     // Two messages of a pair match in the order of their receives, and the first exchange uses slot 1.
@@ -103,10 +103,10 @@ class RequestExchange : public Exchange {
   int acquire() override { return 0; }
   void put() override {
     for (const Link& link : links_.in)
-      MPI_Irecv(link.slot(0), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+      MPI_Irecv(link.slot(0), byte_count(link), MPI_BYTE, link.peer, kMpiHaloTag, world_.communicator(),
                 &requests_.emplace_back());
     for (const Link& link : links_.out)
-      MPI_Isend(link.slot(0), byte_count(link), MPI_BYTE, link.peer, kHaloTag, world_.communicator(),
+      MPI_Isend(link.slot(0), byte_count(link), MPI_BYTE, link.peer, kMpiHaloTag, world_.communicator(),
                 &requests_.emplace_back());
   }
   void wait() override {

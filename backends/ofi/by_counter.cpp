@@ -161,7 +161,7 @@ std::uint64_t TriggeredPut::completed() {
 
 bool TriggeredPut::look() {
   queue_armed();
-  const bool failed = work_->failures() > 0 && disposed_ == 0;
+  const bool failed = work_->failures() > 0 && disposed_ == 0 && !gives_up();
   if (failed && !suspicious())
     suspect("a write over " + station_.provider + " from " + route_->text + " failed" +
             (work_->why().empty() ? "" : ": " + work_->why()) + " (" + kChosenBy + ")");

@@ -306,8 +306,8 @@ void Paths::heard(const Blob& word) {
     case Word::arrived: arrived_there_ = std::to_integer<std::uint8_t>(word.back()); return;
     case Word::question: asked_by_peer_ = true; return;
     case Word::answer:
+      bytes_there_ = value_of<std::uint64_t>({word.begin() + 1, word.end()});
       answered_ = true;
-      bytes_there_ = value_in<std::uint64_t>(word, 1);
       return;
   }
 }

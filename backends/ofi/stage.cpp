@@ -43,7 +43,7 @@ Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces, const device::Exte
     const auto gpu = source.driver->find(source.data);
     if (!gpu) throw device::GpuError("the memory to send is no GPU's any more");
     device::reach(*source.driver, memory_.extent());
-    courier_.emplace(*source.driver, gpu->device, copied_.word);
+    copy_stream_.emplace(*source.driver, gpu->device, copied_.word);
   } catch (...) {
     base::give_back(copied_);
     throw;
@@ -51,8 +51,8 @@ Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces, const device::Exte
 }
 
 void Stage::copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (!courier_) return device::copy({}, to, from, bytes);
-  courier_->give(watch, ++copies_, [&](device::Lane lane) { device::copy(lane, to, from, bytes); });
+  if (!copy_stream_) return device::copy({}, to, from, bytes);
+  copy_stream_->give(watch, ++copies_, [&](device::Lane lane) { device::copy(lane, to, from, bytes); });
 }
 
 std::pair<std::byte*, bool> Stage::room(std::uint64_t epoch, std::size_t at) noexcept {

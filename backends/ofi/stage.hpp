@@ -49,7 +49,7 @@ class Stage {
   void copy(device::Watch& watch, std::byte* to, const std::byte* from, std::size_t bytes);
   /// All that was copied is there, or never will be, and the watch has failed. Else the source is still read, and the
   /// room written.
-  bool copied(device::Watch& watch) noexcept { return !courier_ || courier_->has_completed(watch, copies_); }
+  bool copied(device::Watch& watch) noexcept { return !copy_stream_ || copy_stream_->has_completed(watch, copies_); }
   /// The piece of `room` is on its way with `operation`.
   void sent(const Operation& operation) noexcept;
 
@@ -63,8 +63,8 @@ class Stage {
   std::shared_ptr<Registration> registered_;
   std::vector<Piece> pieces_;
   base::Progress& copied_ = base::take_progress();
-  std::optional<device::CopyStream> courier_;  // of a GPU's memory
-  std::uint64_t copies_ = 0;                   // given to it
+  std::optional<device::CopyStream> copy_stream_;  // of a GPU's memory
+  std::uint64_t copies_ = 0;                       // given to it
   std::size_t next_ = 0;
   std::pair<std::uint64_t, std::size_t> filled_{};  // epoch and offset of what is in the next piece; epoch 0: nothing
 };

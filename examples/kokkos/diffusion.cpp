@@ -47,7 +47,7 @@ void diffuse(sluice::Context& context) {
   Kokkos::parallel_for(
       "spark", Kokkos::RangePolicy<Exec>(exec, 0, 1), KOKKOS_LAMBDA(int) { now(1, 1) = first ? 1000.0 : 0.0; });
 
-  // Each field has a halo of its own: a halo is made for one View.
+  // Each field has a halo of its own. One halo, and exchange(next), would do.
   const sluice::kokkos::Cartesian<2> grid{.ranks = {context.size(), 1}, .periodic = {true, true}};
   const sluice::kokkos::HaloOptions<2> faces{.stencil = sluice::kokkos::faces<2>(), .name = "now"};
   const sluice::kokkos::HaloOptions<2> others{.stencil = sluice::kokkos::faces<2>(), .name = "next"};

@@ -63,10 +63,13 @@ struct ChannelOptions {
 ///
 /// @par Failures
 ///   A failed channel stays failed. The failure ends all waits of the channel at both ends: later work on the streams
-///   runs, but puts move nothing. It is recorded, and `Context::check` or `Context::synchronize` throws it once. Every
-///   later call of the channel throws it too, except `close`, `describe`, `peer`, `tag` and `epoch`. In program order,
-///   `acquire`, `put` and `wait` themselves throw a failure that ends their wait, for example {Code::timeout}. On a
-///   GPU's stream, `put` and `wait` throw {Code::transport} if the driver refuses the work.
+///   runs. In program order, on a HostStream and in the engine, puts then move nothing. A put that is enqueued on a
+///   GPU's stream, or armed at a NIC, may still move its bytes. Until `Context::check` or `Context::synchronize`
+///   returns without an error, results of the streams are undefined. It is recorded, and `Context::check` or
+///   `Context::synchronize` throws it once. Every later call of the channel throws it too, except `close`, `describe`,
+///   `peer`, `tag` and `epoch`. In program order, `acquire`, `put` and `wait` themselves throw a failure that ends
+///   their wait, for example {Code::timeout}. On a GPU's stream, `put` and `wait` throw {Code::transport} if the driver
+///   refuses the work.
 ///
 /// @par Threads
 ///   One thread at a time, which may be the thread of a HostStream.

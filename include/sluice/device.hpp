@@ -35,8 +35,8 @@ SLUICE_DEVICE DeviceResult result_of(std::uint64_t epoch) {
 
 }  // namespace kernel
 
-/// A sender inside kernels, made by `Sender::on_device`. Pass it by value. It is valid until the Sender is closed;
-/// after that its verbs return `closed`.
+/// A sender inside kernels, made by `Sender::on_device`. Pass it by value. A kernel that still runs when the
+/// Sender is closed gets `closed`; no kernel may use the handle later.
 ///
 /// A group of threads makes each call: all threads of the group call it with the same arguments. `Group` is
 /// kernel::Thread, kernel::Warp or kernel::Block, or a type of yours with the same members. Only one group drives a

@@ -14,11 +14,12 @@ enum class Code {
   bad_argument,  ///< a value that can never work; nothing was changed
   mismatch,      ///< the two ends of a channel disagree about the bytes or the contents of a slot
   misuse,        ///< a call that the order of calls forbids
-  timeout,       ///< a limit of time was exceeded. A call that blocked the host has changed nothing and may be tried
-                 ///< again. A wait on a stream, or in program order, has failed its channel
-  peer_lost,     ///< the peer died, or ended with the channel open
-  transport,     ///< a backend or a GPU's driver failed to move data
-  unsupported,   ///< this build or machine cannot do it
+  timeout,    ///< a limit of time was exceeded. `close` may only be called again. Other calls that block the host, and
+              ///< a first verb that waits for its peer, have changed nothing. A longer wait of a connected channel, on
+              ///< a stream or in program order, has failed the channel
+  peer_lost,  ///< the peer died, or ended with the channel open
+  transport,  ///< a backend or a GPU's driver failed to move data
+  unsupported,       ///< this build or machine cannot do it
   out_of_resources,  ///< memory, descriptors or queue entries ran out
   aborted            ///< `Context::abort` was called, or a stream stopped or was destroyed, here or at the peer
 };

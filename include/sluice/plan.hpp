@@ -48,7 +48,7 @@ class SLUICE_EXPORT Plan {
   /// Adds a channel, which stays the caller's. It may have been used before. If the plan is destroyed before `commit`,
   /// the channel is free again.
   /// @throws Error{Code::misuse} after `commit`; if the channel is in a plan already, of another rank or another
-  ///   `mpi::context`, closed, or driven by kernels; if a handle is empty. Else the failure of the channel.
+  ///   `mpi::context`, closed, or driven by kernels; if a handle is empty.
   Plan& add(Sender& sender);
   Plan& add(Receiver& receiver);
 

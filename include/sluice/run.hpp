@@ -29,7 +29,7 @@ using Body = std::function<void(Context&)>;
 /// Runs `body` once for each rank of this process, and returns when these have ended. Under `sluice-run` the process is
 /// one rank, or has all ranks as threads. Under an MPI launcher it is one rank, and must be linked with `Sluice::mpi`.
 /// Started by itself it is the only rank. `run` may be called once in each process, even if several plug-ins contain a
-/// copy of the library.
+/// copy of the library, and not in a child of fork (`run_threads` may).
 ///
 /// A rank may call `exit` in the body. `exit(0)` is a failure if the rank has channels open or if other ranks of its
 /// process still run: one line on stderr names the rank, and the exit code is 1.

@@ -51,8 +51,8 @@ void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
   return libc_memalign(alignment, bytes);
 }
 
-extern const char __executable_start;  // of the program's own code, as the linker places it
-extern const char etext;
+extern const char program_begin asm("__executable_start");  // of the program's own code, as the linker places it
+extern const char program_end asm("etext");
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
   auto* lock = g_mutex_lock.load(std::memory_order_relaxed);
   if (lock == nullptr) {
@@ -60,7 +60,7 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
     g_mutex_lock.store(lock, std::memory_order_relaxed);
   }
   const auto* const caller = static_cast<const char*>(__builtin_return_address(0));
-  if (caller >= &__executable_start && caller < &etext) ++g_locks;
+  if (caller >= &program_begin && caller < &program_end) ++g_locks;
   return lock(mutex);
 }
 }

@@ -18,7 +18,7 @@
 namespace emucxi::test {
 namespace {
 
-constexpr std::size_t kBytes = 8192;
+constexpr std::size_t kSlotBytes = 8192;
 constexpr std::size_t kSlots = 4;
 constexpr std::uint64_t kPuts = 100;
 /// Memory that the two processes share besides the fabric.
@@ -67,10 +67,10 @@ class Side {
     // A slot is free when the peer has checked what was last put from it.
     ASSERT_TRUE(eventually([&] { return other_.checked.load() + kSlots >= put; }));
     std::vector<std::byte>& source = sources_[put % kSlots];
-    source = payload(kBytes, stamp(put, self_));
+    source = payload(kSlotBytes, stamp(put, self_));
     if (work_.size() == kSlots) work_.pop_front();
     Deferred& work = work_.emplace_back(rig_, trigger_, put, done_.get());
-    work.write(source, target_, put % kSlots * kBytes).to(peer_, kKey);
+    work.write(source, target_, put % kSlots * kSlotBytes).to(peer_, kKey);
     ASSERT_EQ(work.queue(), 0);
     ASSERT_TRUE(eventually([&] { return doorbell_->load() == 0; }));
     doorbell_->store(1);
@@ -79,7 +79,7 @@ class Side {
 
   void receive(std::uint64_t put) {
     ASSERT_TRUE(reaches(arrived_, put));
-    const std::span slot = std::span(target_.bytes).subspan(put % kSlots * kBytes, kBytes);
+    const std::span slot = std::span(target_.bytes).subspan(put % kSlots * kSlotBytes, kSlotBytes);
     expect_payload(slot, stamp(put, 1 - self_));
     std::ranges::fill(slot, std::byte{0xee});
     mine_.checked.store(put);
@@ -92,7 +92,7 @@ class Side {
   Handle<fid_cntr> trigger_ = rig_.counter();
   Handle<fid_cntr> done_ = rig_.counter();
   Handle<fid_cntr> arrived_ = rig_.counter();
-  Target target_{rig_, kSlots* kBytes, kKey, arrived_.get()};
+  Target target_{rig_, kSlots* kSlotBytes, kKey, arrived_.get()};
   std::array<std::vector<std::byte>, kSlots> sources_;
   std::deque<Deferred> work_;
   std::atomic<std::uint64_t>* doorbell_ = nullptr;
@@ -141,7 +141,7 @@ TEST(Processes, a_put_to_one_that_is_killed_fails_and_others_go_on) {
   Shared::Side& victim = (*shared).sides[1];
   const pid_t child = start([&] {
     const Rig rig;
-    const Target target(rig, kBytes, kKey);
+    const Target target(rig, kSlotBytes, kKey);
     std::size_t bytes = victim.name.size();
     fi_getname(&rig.endpoint->fid, victim.name.data(), &bytes);
     victim.ready.store(true);
@@ -152,8 +152,8 @@ TEST(Processes, a_put_to_one_that_is_killed_fails_and_others_go_on) {
 
   Rig rig;
   const auto trigger = rig.counter(), done = rig.counter();
-  const Target mine(rig, kBytes, kKey);
-  const auto source = payload(kBytes, 1);
+  const Target mine(rig, kSlotBytes, kKey);
+  const auto source = payload(kSlotBytes, 1);
   fi_addr_t peer = FI_ADDR_UNSPEC;
   ASSERT_EQ(fi_av_insert(rig.addresses.get(), victim.name.data(), 1, &peer, 0, nullptr), 1);
   // The first tells that the peer is reached; the second finds it stopped, and never comes to its end.

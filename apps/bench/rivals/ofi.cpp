@@ -206,7 +206,9 @@ class Link {
  public:
   Link(const Case& one_case, OfiMode mode, std::size_t payload_bytes)
       : mode_(mode), bytes_(one_case.bytes), target_at_(payload_bytes >= kPage ? kPage : kCounters * kCounterLine),
-        source_at_(whole_pages(target_at_ + payload_bytes)), memory_(source_at_ + payload_bytes),
+        source_at_(whole_pages(target_at_ + payload_bytes)),
+        memory_(source_at_ + std::max(payload_bytes, kCounterLine)),  // memory of 0 bytes cannot be registered
+
         endpoint_(one_case, mode), scope_(one_case.context.scope("sluice-bench libfabric")),
         done_memory_(one_case.context.allocate(2)),
         done_(scope_.sender(one_case.peer, tag(), done_memory_.slice(0, 1))),

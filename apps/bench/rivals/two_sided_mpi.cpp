@@ -14,7 +14,7 @@
 namespace bench {
 namespace {
 
-constexpr int kTag = 0;
+constexpr int kMpiTag = 0;
 constexpr int kAnswer = 1;
 
 int count_of(const Case& one_case) { return static_cast<int>(one_case.bytes); }
@@ -34,9 +34,9 @@ class SendRecvPingPong : public Contender {
   }
 
  private:
-  void send() { MPI_Send(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator()); }
+  void send() { MPI_Send(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator()); }
   void receive() {
-    MPI_Recv(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator(), MPI_STATUS_IGNORE);
+    MPI_Recv(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator(), MPI_STATUS_IGNORE);
     use(case_, target_.data());
   }
 
@@ -50,8 +50,8 @@ class PersistentPingPong : public Contender {
  public:
   explicit PersistentPingPong(const Case& one_case)
       : case_(one_case), source_(one_case.bytes), target_(one_case.bytes) {
-    out_.add_send(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator());
-    in_.add_receive(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator());
+    out_.add_send(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator());
+    in_.add_receive(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator());
   }
 
   double run(long count) override {
@@ -122,9 +122,9 @@ class SendRecvFlood : public TwoSidedFlood {
     for (int message = 0; message < case_.window; ++message) {
       MPI_Request& request = requests_[static_cast<std::size_t>(message)];
       if (case_.first) {
-        MPI_Isend(slot(message), count_of(case_), MPI_BYTE, case_.peer, kTag, communicator(), &request);
+        MPI_Isend(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator(), &request);
       } else {
-        MPI_Irecv(slot(message), count_of(case_), MPI_BYTE, case_.peer, kTag, communicator(), &request);
+        MPI_Irecv(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator(), &request);
       }
     }
     MPI_Waitall(case_.window, requests_.data(), MPI_STATUSES_IGNORE);
@@ -138,9 +138,9 @@ class PersistentFlood : public TwoSidedFlood {
   explicit PersistentFlood(const Case& one_case) : TwoSidedFlood(one_case) {
     for (int message = 0; message < case_.window; ++message) {
       if (case_.first) {
-        requests_.add_send(slot(message), count_of(case_), MPI_BYTE, case_.peer, kTag, communicator());
+        requests_.add_send(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator());
       } else {
-        requests_.add_receive(slot(message), count_of(case_), MPI_BYTE, case_.peer, kTag, communicator());
+        requests_.add_receive(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator());
       }
     }
   }
@@ -195,8 +195,8 @@ class SendRecvOverlap : public Contender {
  private:
   void step() {
     MPI_Request requests[2];
-    MPI_Irecv(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator(), &requests[0]);
-    MPI_Isend(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kTag, world_.communicator(), &requests[1]);
+    MPI_Irecv(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator(), &requests[0]);
+    MPI_Isend(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator(), &requests[1]);
     compute(case_.compute_ns);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     use(case_, target_.data());

@@ -112,9 +112,10 @@ class ViewSender : public detail::ViewEnd<Exec, View, Sender> {
     const detail::ToolRegion region("sluice: acquire");
     if (this->in_place()) this->channel().acquire(this->stream());
   }
-  /// Enqueues a put of what the View has at this point of the queue. On a stream returns at once. In program order
-  /// blocks until the peer has opened its end and released the epoch `depth` puts ago.
-  /// @throws Error recorded when the channel failed; in program order Error{Code::timeout}
+  /// Enqueues a put of what the View has at this point of the queue. On a stream returns at once, but on a GPU's the
+  /// first call blocks until the peer has opened its end. In program order blocks until the peer has opened its end and
+  /// released the epoch that was in the peer's slot before.
+  /// @throws as Sender::put
   void put() {
     const detail::ToolRegion region("sluice: put");
     Sender& end = this->channel();
@@ -123,6 +124,9 @@ class ViewSender : public detail::ViewEnd<Exec, View, Sender> {
     end.put(this->stream());
   }
 };
+
+template <class Where, class Exec, class View>
+ViewSender(Where&, const Queue<Exec>&, Rank, Tag, const View&, ChannelOptions = {}) -> ViewSender<Exec, View>;
 
 /// The in-end of such a channel: see ViewSender. With separate slots only the kernel that `wait` or `wait_for` enqueues
 /// writes the View. In place (options.depth 1, and a View without gaps) the peer may write the View at any time between
@@ -135,8 +139,9 @@ class ViewReceiver : public detail::ViewEnd<Exec, View, Receiver> {
   using detail::ViewEnd<Exec, View, Receiver>::ViewEnd;
 
   /// Enqueues a wait for the next epoch and, with separate slots, its unpacking: later work on the queue reads that
-  /// epoch in the View. On a stream returns at once; in program order blocks until that has happened.
-  /// @throws Error recorded when the channel failed; in program order Error{Code::timeout}
+  /// epoch in the View. On a stream returns at once, but on a GPU's the first call blocks until the peer has opened its
+  /// end; in program order blocks until the epoch is in the View.
+  /// @throws as Receiver::wait
   void wait() {
     const detail::ToolRegion region("sluice: wait");
     this->channel().wait(this->stream());
@@ -160,17 +165,18 @@ class ViewReceiver : public detail::ViewEnd<Exec, View, Receiver> {
   }
 };
 
+template <class Where, class Exec, class View>
+ViewReceiver(Where&, const Queue<Exec>&, Rank, Tag, const View&, ChannelOptions = {}) -> ViewReceiver<Exec, View>;
+
 /// Returns a ViewSender. `where`: an instance of an execution space, or a Queue.
 template <class Where, class View>
 auto sender(Context& context, const Where& where, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
-  const Queue queue(where);
-  return ViewSender<typename decltype(queue)::execution_space, View>(context, queue, peer, tag, view, options);
+  return ViewSender(context, Queue(where), peer, tag, view, options);
 }
 /// Returns a ViewReceiver. `where`: an instance of an execution space, or a Queue.
 template <class Where, class View>
 auto receiver(Context& context, const Where& where, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
-  const Queue queue(where);
-  return ViewReceiver<typename decltype(queue)::execution_space, View>(context, queue, peer, tag, view, options);
+  return ViewReceiver(context, Queue(where), peer, tag, view, options);
 }
 
 }  // namespace sluice::kokkos

@@ -35,7 +35,7 @@ class HaloRoute {
 
   HaloRoute(const Context& context, const Queue<Exec>& queue, const std::string& name, const Block<D>& block, int depth,
             bool in_place, const std::tuple<Views...>& views, Side from)
-      : context_(context), depth_(depth), plan_(context_.plan()), moved_(static_cast<std::size_t>(depth)) {
+      : HaloRoute(context, depth) {  // so that the destructor runs if an end is refused
     if (in_place) used_ = std::make_unique<std::tuple<Views...>>(views);
     packing_ = Packing(context_, queue.exec(), block, depth, views, from, OwnGhosts::with_others,
                        in_place ? Gapless::in_place : Gapless::packed);
@@ -102,6 +102,9 @@ class HaloRoute {
   }
 
  private:
+  HaloRoute(const Context& context, int depth)
+      : context_(context), depth_(depth), moved_(static_cast<std::size_t>(depth)), plan_(context_.plan()) {}
+
   /// A failure in the middle of an exchange leaves a part done that cannot be done again, so each later call throws it.
   template <class Work>
   void attempt(Work work) {
@@ -118,10 +121,10 @@ class HaloRoute {
   std::unique_ptr<std::tuple<Views...>> used_;  // the Views that messages are sent from and land in, if they do
   int exceptions_ = std::uncaught_exceptions();
   Packing packing_;
+  std::vector<Moved> moved_;  // in each slot; freed after the channels have closed
   std::vector<Sender> senders_;
   std::vector<Receiver> receivers_;
   Plan plan_;
-  std::vector<Moved> moved_;  // in each slot
   bool committed_ = false;
   Index epoch_ = 0;
   Index waited_ = 0;
@@ -191,8 +194,7 @@ class Halo {
   /// Enqueues an exchange: ghosts get what their owners have at this point of the owners' queues. The first call
   /// commits.
   /// @throws Error{Code::misuse} if `depth` exchanges were started and not finished; Error that an earlier call threw
-  /// in
-  ///   the middle of an exchange; in program order Error{Code::timeout} and those of the channels
+  ///   in the middle of an exchange; in program order Error{Code::timeout} and those of the channels
   void exchange() {
     start();
     finish();

@@ -154,7 +154,10 @@ class Queue {
   void parallel_for(const std::string& label, std::int64_t count, const Functor& functor, const Kept&... kept) const {
     if (count == 0) return;
     if (host_ == nullptr) return detail::launch(exec_, label, count, functor);
-    host_->run([exec = exec_, label, count, functor, kept...] { detail::launch(exec, label, count, functor); });
+    host_->run([exec = exec_, label, count, functor, kept...] {
+      (static_cast<void>(kept), ...);
+      detail::launch(exec, label, count, functor);
+    });
   }
   /// Like parallel_for, for a kernel that moves `bytes` bytes in total. On the host a plain loop replaces the pattern
   /// up to `kFewBytes`, unless a tool of Kokkos is loaded, which shows patterns only.
@@ -168,7 +171,10 @@ class Queue {
           for (std::int64_t i = 0; i < end; ++i) each(i);
         };
         if (host_ == nullptr) return loop(count, functor);
-        return host_->run([loop, count, functor, kept...] { loop(count, functor); });
+        return host_->run([loop, count, functor, kept...] {
+          (static_cast<void>(kept), ...);
+          loop(count, functor);
+        });
       }
     }
     parallel_for(label, count, functor, kept...);

@@ -70,11 +70,12 @@ class Channel {
 
   /// Adds a View to be sent, or received into. @throws Error{Code::misuse} after the first `start`
   template <class View>
+  requires Kokkos::is_view_v<View>
   void sendinit(const View& view) {
     all_->template init<kokkos::ViewSender<Exec, View>>(view, all_->dest, all_->senders++, all_->out);
   }
   template <class View>
-  requires(!std::is_const_v<typename View::value_type>) void recvinit(const View& view) {
+  requires(Kokkos::is_view_v<View> && !std::is_const_v<typename View::value_type>) void recvinit(const View& view) {
     all_->template init<kokkos::ViewReceiver<Exec, View>>(view, all_->src, all_->receivers++, all_->in);
   }
 
