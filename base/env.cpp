@@ -130,7 +130,7 @@ constexpr Variable kTable[] = {
      "how long to wait for a live peer before failing; time in which the waiting process is stopped does not "
      "count; unset: no limit"},
     {"SLUICE_CONNECT_TIMEOUT", "60s", "duration", set<&Env::connect_timeout, duration>,
-     "how long opening, committing and closing may take"},
+     "how long connecting, committing and closing may take"},
     {"SLUICE_WARN", "60s", "duration", set<&Env::warn, duration>,
      "a wait that lasts longer is logged, and again each time that this passes"},
     {"SLUICE_PEER_TIMEOUT", "30s", "duration", set<&Env::peer_timeout, duration>,
