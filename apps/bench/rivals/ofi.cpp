@@ -53,7 +53,7 @@ using Handle = std::unique_ptr<Object, Close>;
   throw std::runtime_error(std::string("libfabric: ") + what + ": " + ::fi_strerror(static_cast<int>(code)));
 }
 
-void check(long status, const char* what) {
+void check_call(long status, const char* what) {
   if (status < 0) fail(what, -status);
 }
 
@@ -61,7 +61,7 @@ void check(long status, const char* what) {
 template <class Object, class Open>
 Handle<Object> open(const char* what, Open open_it) {
   Object* raw = nullptr;
-  check(open_it(&raw), what);
+  check_call(open_it(&raw), what);
   return Handle<Object>(raw);
 }
 
@@ -154,12 +154,12 @@ class Endpoint {
     endpoint_ = open<fid_ep>("fi_endpoint",
                              [&](fid_ep** to) { return ::fi_endpoint(domain_.get(), info_.get(), to, nullptr); });
     // No write here requests a completion of its own: the source is never overwritten.
-    check(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
+    check_call(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
     // Bound separately, since some providers apply "selective" to remote data too, and drop it (test: bench_ofi on
     // sockets).
-    check(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_RECV), "fi_ep_bind");
-    check(::fi_ep_bind(endpoint_.get(), &addresses_->fid, 0), "fi_ep_bind");
-    check(::fi_enable(endpoint_.get()), "fi_enable");
+    check_call(::fi_ep_bind(endpoint_.get(), &completions_->fid, FI_RECV), "fi_ep_bind");
+    check_call(::fi_ep_bind(endpoint_.get(), &addresses_->fid, 0), "fi_ep_bind");
+    check_call(::fi_enable(endpoint_.get()), "fi_enable");
   }
 
   fid_ep* get() const { return endpoint_.get(); }
@@ -173,8 +173,8 @@ class Endpoint {
       return ::fi_mr_reg(domain_.get(), memory, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, kKey, 0, to, nullptr);
     });
     if (asks_for(FI_MR_ENDPOINT)) {
-      check(::fi_mr_bind(region.get(), &endpoint_->fid, 0), "fi_mr_bind");
-      check(::fi_mr_enable(region.get()), "fi_mr_enable");
+      check_call(::fi_mr_bind(region.get(), &endpoint_->fid, 0), "fi_mr_bind");
+      check_call(::fi_mr_enable(region.get()), "fi_mr_enable");
     }
     return region;
   }
@@ -182,7 +182,7 @@ class Endpoint {
   Target target(const Handle<fid_mr>& region, const std::byte* memory) const {
     Target mine{};
     mine.name_bytes = mine.name.size();
-    check(::fi_getname(&endpoint_->fid, mine.name.data(), &mine.name_bytes), "fi_getname");
+    check_call(::fi_getname(&endpoint_->fid, mine.name.data(), &mine.name_bytes), "fi_getname");
     mine.base = asks_for(FI_MR_VIRT_ADDR) ? reinterpret_cast<std::uintptr_t>(memory) : 0;
     mine.key = ::fi_mr_key(region.get());
     return mine;
