@@ -60,7 +60,7 @@ class Job {
     while ((children_left() && !unseen_left_) || !partners_.empty()) {
       wait_for_events();
       while (const auto arrived = signals_.next()) arrived->ssi_signo == SIGCHLD ? reap() : pass_on(*arrived);
-      for (std::size_t next = 0; next < partners_.size();) hear(partners_[next++]);  // `hear` may clear them
+      for (std::size_t next = 0; next < partners_.size();) hear(partners_[next++]);  // may clear the list
       if (Clock::now() >= kill_ignoring_at_) kill_those_that_ignore();
       if (deadline_ && Clock::now() >= deadline_->at) kill_the_rest(std::exchange(deadline_, {})->why);
       report_end();

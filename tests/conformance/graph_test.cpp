@@ -573,7 +573,7 @@ TEST_P(GpuKernels, of_a_thread_drive_channels) { expect_relays(GetParam(), Relay
 /// Or ring for what is not in their reach.
 TEST_P(GpuKernels, write_into_the_slots_of_the_peer) { expect_relays(GetParam(), RelayArgs::kInPlace, 128); }
 
-/// Nothing around the part changes; a part may be empty. Where a NIC fires, parts are refused.
+/// Nothing around the part changes; a part may be empty. Parts are refused if a NIC fires the put.
 TEST_P(GpuKernels, put_parts) { expect_relays(GetParam(), RelayArgs::kOfParts, 128); }
 
 TEST_P(GpuKernelsOfOneSlot, that_wait_are_released_by_an_abort) {

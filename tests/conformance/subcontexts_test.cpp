@@ -18,8 +18,8 @@ class Subcontexts : public testing::TestWithParam<Case> {
   }
 };
 
-/// Every rank sends to its right neighbour in `context`; `who` distinguishes this use of the tag from others.
-void ring(Context& context, const Case& one, Tag tag, std::uint64_t who) {
+/// Every rank sends to its right neighbour in `context`; `use` distinguishes this use of the tag from others.
+void ring(Context& context, const Case& one, Tag tag, std::uint64_t use) {
   const int size = context.size();
   const Rank right = (context.rank() + 1) % size;
   const Rank left = (context.rank() + size - 1) % size;
@@ -29,10 +29,10 @@ void ring(Context& context, const Case& one, Tag tag, std::uint64_t who) {
   Receiver receiver = context.receiver(left, tag, target.all());
   EXPECT_EQ(sender.peer(), right);
   EXPECT_EQ(receiver.peer(), left);
-  fill(source.bytes(), {context.rank(), tag, who});
+  fill(source.bytes(), {context.rank(), tag, use});
   sender.put({});
   receiver.wait({});
-  EXPECT_EQ(difference(target.bytes(), {left, tag, who}), "");
+  EXPECT_EQ(difference(target.bytes(), {left, tag, use}), "");
   receiver.release({});
 }
 

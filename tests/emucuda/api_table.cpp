@@ -168,7 +168,7 @@ CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint
   if (!name || !function || (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   *function = nullptr;
-  // Of several versions the last that is old enough; none for a later version than the driver's own.
+  // The newest row that `version` includes; none if `version` is newer than the driver's.
   for (const Row& row : kRows) {
     if (std::strcmp(row.name, name) != 0) continue;
     if (!*function) *result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
