@@ -2,7 +2,9 @@
 // Slices of the timeline (base/trace.hpp) on any kind of stream.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/trace.hpp"
 #include "device/gpu.hpp"
@@ -43,7 +45,6 @@ class Traced {
   std::optional<base::trace::Range> range_;  // of a GPU's stream, while the host enqueues
 };
 
-/// Runs `work`, which must hold copies, as a slice. Out of line, so that code without tracing stays small.
 template <class F>
 [[gnu::noinline, gnu::cold]] void trace_slice(Lane lane, const char* name, const base::trace::Channel& channel,
                                               std::uint64_t epoch, std::uint64_t bytes, base::trace::Arrow arrow,
@@ -53,15 +54,26 @@ template <class F>
   slice.over();
 }
 
+/// Runs `work`, which must hold copies, as a slice. Its traced form is out of line, so that the other stays small.
+template <class F>
+void as_slice(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
+              std::uint64_t bytes, base::trace::Arrow arrow, F work) {
+  if (!base::trace::on()) [[likely]]
+    return work();
+  trace_slice(lane, name, channel, epoch, bytes, arrow, std::move(work));
+}
+template <class F>
+void as_slice(Lane lane, const char* name, F work) {
+  as_slice(lane, name, {}, 0, 0, base::trace::Arrow::none, std::move(work));
+}
+
 /// Runs `work`, whose operations on a GPU's stream become a slice.
 template <class F>
 void traced(Stream stream, int gpu, const char* name, F work) {
   if (!base::trace::on()) [[likely]]
     return work();
   GpuCall call(stream, gpu);
-  Traced slice(Lane{nullptr, &call}, name);
-  work();
-  slice.over();
+  as_slice(Lane{nullptr, &call}, name, std::move(work));
 }
 
 }  // namespace sluice::device

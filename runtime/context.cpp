@@ -115,16 +115,18 @@ struct detail::ContextAccess {
   }
   static World& world(Context& context) { return *context.impl_->world; }
 
-  template <class Core>
-  static auto open(Context::Impl& in, const std::string& scope, Rank peer, Tag tag, Slice memory,
-                   const ChannelOptions& options) {
-    constexpr Role role = std::is_same_v<Core, SenderCore> ? Role::sender : Role::receiver;
+  template <class Handle>
+  static Handle open(Context::Impl& in, const std::string& scope, Rank peer, Tag tag, Slice memory,
+                     const ChannelOptions& options) {
+    constexpr bool sends = std::is_same_v<Handle, Sender>;
+    constexpr Role role = sends ? Role::sender : Role::receiver;
+    using Core = std::conditional_t<sends, SenderCore, ReceiverCore>;
     const auto services = in.world->services();
     runtime::Opening opening = checked(in, scope, role, peer, tag, std::move(memory), options);
     const auto make = [&] { return base::make_here<Core>(services, std::move(opening)); };
     auto core = in.with_resources(make, Code::out_of_resources, peer, tag, "opening");
     services->registry.open(core);
-    return ChannelAccess::make(std::move(core));
+    return ChannelAccess::make<Handle>(std::move(core));
   }
   static Context::Impl& of(Context& context) { return context.in(); }
 
@@ -210,21 +212,21 @@ Region Context::region(void* memory, std::size_t bytes) {
 }
 
 Sender Context::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
-  return ContextAccess::open<detail::SenderCore>(in(), in().scope, peer, tag, std::move(source), options);
+  return ContextAccess::open<Sender>(in(), in().scope, peer, tag, std::move(source), options);
 }
 
 Receiver Context::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
-  return ContextAccess::open<detail::ReceiverCore>(in(), in().scope, peer, tag, std::move(target), options);
+  return ContextAccess::open<Receiver>(in(), in().scope, peer, tag, std::move(target), options);
 }
 
 Sender Scope::sender(Rank peer, Tag tag, Slice source, ChannelOptions options) {
   Context::Impl& context = ContextAccess::of(in().context);
-  return ContextAccess::open<detail::SenderCore>(context, in().scope, peer, tag, std::move(source), options);
+  return ContextAccess::open<Sender>(context, in().scope, peer, tag, std::move(source), options);
 }
 
 Receiver Scope::receiver(Rank peer, Tag tag, Slice target, ChannelOptions options) {
   Context::Impl& context = ContextAccess::of(in().context);
-  return ContextAccess::open<detail::ReceiverCore>(context, in().scope, peer, tag, std::move(target), options);
+  return ContextAccess::open<Receiver>(context, in().scope, peer, tag, std::move(target), options);
 }
 
 Plan Context::plan() {

@@ -29,10 +29,11 @@ auto& usable_here(const Pointer& core) {
 }
 
 struct ChannelAccess {
-  static Sender make(std::shared_ptr<SenderCore> core) { return Sender(std::move(core)); }
-  static Receiver make(std::shared_ptr<ReceiverCore> core) { return Receiver(std::move(core)); }
-  static const std::shared_ptr<SenderCore>& core(const Sender& sender) { return sender.core_; }
-  static const std::shared_ptr<ReceiverCore>& core(const Receiver& receiver) { return receiver.core_; }
+  template <class Handle>
+  static Handle make(std::shared_ptr<runtime::ChannelEnd> end) {
+    return Handle(std::move(end));
+  }
+  static const std::shared_ptr<runtime::ChannelEnd>& end(const Channel& channel) { return channel.end_; }
 };
 
 struct PlanAccess {

@@ -42,14 +42,6 @@ void fire(device::Lane lane, runtime::ChannelEnd& end, std::uint64_t epoch, back
   end.rung()->arm(epoch, part);
 }
 
-/// `work` as a slice of the timeline.
-template <class F>
-void as_slice(device::Lane lane, const char* name, F work) {
-  if (!base::trace::on()) [[likely]]
-    return work();
-  device::trace_slice(lane, name, {}, 0, 0, base::trace::Arrow::none, work);
-}
-
 }  // namespace
 
 PlanCore::~PlanCore() {
@@ -69,16 +61,16 @@ void PlanCore::join(runtime::ChannelEnd& end) {
   ends_.push_back(&end);
 }
 
-void PlanCore::add(const std::shared_ptr<SenderCore>& sender) {
+void PlanCore::add(std::shared_ptr<SenderCore> sender) {
   out_.reserve(out_.size() + 1);  // the plan keeps what has joined it
   join(*sender);
-  out_.push_back({sender});
+  out_.push_back({std::move(sender)});
 }
 
-void PlanCore::add(const std::shared_ptr<ReceiverCore>& receiver) {
+void PlanCore::add(std::shared_ptr<ReceiverCore> receiver) {
   in_.reserve(in_.size() + 1);
   join(*receiver);
-  in_.push_back({receiver});
+  in_.push_back({std::move(receiver)});
 }
 
 void PlanCore::commit(Stream stream, std::optional<Timeout> timeout) {
@@ -226,8 +218,8 @@ void PlanCore::start(Stream stream) {
   const std::uint64_t start = ++counts_.starts;
   for (auto& [core, first] : out_) core->announce(core->epoch(), core->whole());
   const auto work = [this, start](device::Lane lane) {
-    as_slice(lane, "wait for credits", [=, this] { await_credits(lane, start); });
-    as_slice(lane, "start", [=, this] { put_all(lane, start); });
+    device::as_slice(lane, "wait for credits", [=, this] { await_credits(lane, start); });
+    device::as_slice(lane, "start", [=, this] { put_all(lane, start); });
   };
   issue(stream, work, out_, &SenderCore::put_refused);
   check_failures(stream);
@@ -245,12 +237,8 @@ void PlanCore::put_all(device::Lane lane, std::uint64_t start) {
     core->fail_if_stopped(lane);
     if (lane.gpu == nullptr) core->await_credit(lane, epoch);
     core->report_failure(lane);
-    if (!base::trace::on()) [[likely]] {
-      fire(lane, *core, epoch, core->whole());
-    } else {
-      device::trace_slice(lane, "put", core->traced, epoch, core->slot_bytes, base::trace::Arrow::begins,
-                          [lane, core = core.get(), epoch] { fire(lane, *core, epoch, core->whole()); });
-    }
+    device::as_slice(lane, "put", core->traced, epoch, core->slot_bytes, base::trace::Arrow::begins,
+                     [lane, core = core.get(), epoch] { fire(lane, *core, epoch, core->whole()); });
   }
   for (auto& bell : put_bells_) bell->ring(lane);
 }
@@ -265,7 +253,7 @@ void PlanCore::wait(Stream stream) {
   for (auto& in : in_) in.core->count_for_plan();
   const std::uint64_t wait = ++counts_.waits;
   const auto work = [this, wait](device::Lane lane) {
-    as_slice(lane, "wait for all", [=, this] {
+    device::as_slice(lane, "wait for all", [=, this] {
       for (auto& in : in_) in.core->land(lane, in.first_wait + wait);
     });
   };
@@ -284,7 +272,7 @@ void PlanCore::release(Stream stream) {
   const std::uint64_t release = ++counts_.releases;
   for (auto& in : in_) in.core->announce(in.core->begin_release(), {});
   const auto work = [this, release](device::Lane lane) {
-    as_slice(lane, "release all", [=, this] { release_all(lane, release); });
+    device::as_slice(lane, "release all", [=, this] { release_all(lane, release); });
   };
   issue(stream, work, in_, &ReceiverCore::release_refused);
 }
@@ -343,24 +331,26 @@ std::string PlanCore::describe() const {
 
 namespace sluice {
 
-using detail::ChannelAccess;
 using detail::usable_here;
 
-Plan::Plan() noexcept = default;
-Plan::Plan(std::shared_ptr<detail::PlanCore> core) noexcept : core_(std::move(core)) {}
-Plan::Plan(Plan&&) noexcept = default;
-Plan& Plan::operator=(Plan&&) noexcept = default;
-Plan::~Plan() = default;
+namespace {
+
+template <class Core>
+std::shared_ptr<Core> core_of(const Channel& channel) {
+  const auto& end = detail::ChannelAccess::end(channel);
+  usable_here(end);
+  return std::static_pointer_cast<Core>(end);
+}
+
+}  // namespace
 
 Plan& Plan::add(Sender& sender) {
-  usable_here(ChannelAccess::core(sender));
-  usable_here(core_).add(ChannelAccess::core(sender));
+  usable_here(core_).add(core_of<detail::SenderCore>(sender));
   return *this;
 }
 
 Plan& Plan::add(Receiver& receiver) {
-  usable_here(ChannelAccess::core(receiver));
-  usable_here(core_).add(ChannelAccess::core(receiver));
+  usable_here(core_).add(core_of<detail::ReceiverCore>(receiver));
   return *this;
 }
 
@@ -369,11 +359,9 @@ void Plan::acquire(Stream stream) { usable_here(core_).acquire(stream); }
 void Plan::start(Stream stream) { usable_here(core_).start(stream); }
 void Plan::wait(Stream stream) { usable_here(core_).wait(stream); }
 void Plan::release(Stream stream) { usable_here(core_).release(stream); }
-Slice Plan::slot(const Sender& sender) const {
-  return usable_here(core_).slot(usable_here(ChannelAccess::core(sender)));
-}
+Slice Plan::slot(const Sender& sender) const { return usable_here(core_).slot(*core_of<detail::SenderCore>(sender)); }
 Slice Plan::slot(const Receiver& receiver) const {
-  return usable_here(core_).slot(usable_here(ChannelAccess::core(receiver)));
+  return usable_here(core_).slot(*core_of<detail::ReceiverCore>(receiver));
 }
 std::string Plan::describe() const { return usable_here(core_).describe(); }
 

@@ -19,8 +19,8 @@ class PlanCore final : public std::enable_shared_from_this<PlanCore> {
   PlanCore& operator=(const PlanCore&) = delete;
   ~PlanCore();
 
-  void add(const std::shared_ptr<SenderCore>& sender);
-  void add(const std::shared_ptr<ReceiverCore>& receiver);
+  void add(std::shared_ptr<SenderCore> sender);
+  void add(std::shared_ptr<ReceiverCore> receiver);
   void commit(Stream stream, std::optional<Timeout> timeout);
   void acquire(Stream stream);
   void start(Stream stream);

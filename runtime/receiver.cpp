@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "runtime/handles.hpp"
-#include "runtime/kept.hpp"
 #include "runtime/receiver.hpp"
 
 namespace sluice::detail {
@@ -65,10 +64,8 @@ Slice ReceiverCore::wait(Stream stream) {
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   await_connected(lane);
-  if (!base::trace::on()) [[likely]]
-    return await_and_take(lane, epoch);
-  device::trace_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
-                      [this, lane, epoch] { await_and_take(lane, epoch); });
+  device::as_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
+                   [this, lane, epoch] { await_and_take(lane, epoch); });
 }
 
 void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
@@ -189,10 +186,8 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   await_connected(lane);
-  if (!base::trace::on()) [[likely]]
-    return enqueue(lane, epoch, {});
-  device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
-                      [this, lane, epoch] { enqueue(lane, epoch, {}); });
+  device::as_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
+                   [this, lane, epoch] { enqueue(lane, epoch, {}); });
 }
 
 std::uint64_t ReceiverCore::complete(base::Limit& limit) {
@@ -259,29 +254,16 @@ namespace sluice {
 using detail::not_empty;
 using detail::usable_here;
 
-Receiver::Receiver() noexcept = default;
-Receiver::Receiver(std::shared_ptr<detail::ReceiverCore> core) noexcept : core_(std::move(core)) {}
-Receiver::Receiver(Receiver&&) noexcept = default;
-Receiver& Receiver::operator=(Receiver&& other) noexcept {
-  if (this != &other) runtime::abandon(std::exchange(core_, std::move(other.core_)));
-  return *this;
-}
-Receiver::~Receiver() { runtime::abandon(std::move(core_)); }
+namespace {
 
-Slice Receiver::wait(Stream stream) { return not_empty(core_).wait(stream); }
-void Receiver::release(Stream stream) { not_empty(core_).release(stream); }
-DeviceReceiver Receiver::on_device(Stream stream) { return usable_here(core_).on_device(stream); }
-std::optional<Slice> Receiver::test() { return usable_here(core_).wait_for(Timeout::zero()); }
-std::optional<Slice> Receiver::wait_for(Timeout timeout) { return usable_here(core_).wait_for(timeout); }
-bool Receiver::connected() const {
-  usable_here(core_).check();
-  return core_->connected();
-}
-void Receiver::wait_connected(std::optional<Timeout> timeout) { usable_here(core_).wait_connected(timeout); }
-void Receiver::close(std::optional<Timeout> timeout) { usable_here(core_).close(timeout); }
-Rank Receiver::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }
-Tag Receiver::tag() const noexcept { return core_ == nullptr ? 0 : core_->opening.key.tag; }
-std::uint64_t Receiver::epoch() const noexcept { return core_ == nullptr ? 0 : core_->epoch(); }
-std::string Receiver::describe() const { return usable_here(core_).describe(); }
+detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<detail::ReceiverCore&>(end); }
+
+}  // namespace
+
+Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stream); }
+void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
+DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
+std::optional<Slice> Receiver::test() { return wait_for(Timeout::zero()); }
+std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #include <sluice/channel.hpp>
 
 #include "runtime/handles.hpp"
-#include "runtime/kept.hpp"
 #include "runtime/sender.hpp"
 
 namespace sluice::detail {
@@ -161,32 +160,19 @@ namespace sluice {
 using detail::not_empty;
 using detail::usable_here;
 
-Sender::Sender() noexcept = default;
-Sender::Sender(std::shared_ptr<detail::SenderCore> core) noexcept : core_(std::move(core)) {}
-Sender::Sender(Sender&&) noexcept = default;
-Sender& Sender::operator=(Sender&& other) noexcept {
-  if (this != &other) runtime::abandon(std::exchange(core_, std::move(other.core_)));
-  return *this;
-}
-Sender::~Sender() { runtime::abandon(std::move(core_)); }
+namespace {
 
-Slice Sender::acquire(Stream stream) { return not_empty(core_).acquire(stream); }
-void Sender::put(Stream stream) { not_empty(core_).put(stream, core_->whole()); }
+detail::SenderCore& sender(runtime::ChannelEnd& end) { return static_cast<detail::SenderCore&>(end); }
+
+}  // namespace
+
+Slice Sender::acquire(Stream stream) { return sender(not_empty(end_)).acquire(stream); }
+void Sender::put(Stream stream) { put(stream, 0, not_empty(end_).slot_bytes); }
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
-  not_empty(core_).put(stream, {offset, bytes});
+  sender(not_empty(end_)).put(stream, {offset, bytes});
 }
-DeviceSender Sender::on_device(Stream stream) { return usable_here(core_).on_device(stream); }
-void Sender::drain(std::optional<Timeout> timeout) { usable_here(core_).drain(timeout); }
-bool Sender::connected() const {
-  usable_here(core_).check();
-  return core_->connected();
-}
-bool Sender::credited() { return usable_here(core_).credited(); }
-void Sender::wait_connected(std::optional<Timeout> timeout) { usable_here(core_).wait_connected(timeout); }
-void Sender::close(std::optional<Timeout> timeout) { usable_here(core_).close(timeout); }
-Rank Sender::peer() const noexcept { return core_ == nullptr ? -1 : core_->opening.peer; }
-Tag Sender::tag() const noexcept { return core_ == nullptr ? 0 : core_->opening.key.tag; }
-std::uint64_t Sender::epoch() const noexcept { return core_ == nullptr ? 0 : core_->epoch(); }
-std::string Sender::describe() const { return usable_here(core_).describe(); }
+DeviceSender Sender::on_device(Stream stream) { return sender(usable_here(end_)).on_device(stream); }
+void Sender::drain(std::optional<Timeout> timeout) { sender(usable_here(end_)).drain(timeout); }
+bool Sender::credited() { return sender(usable_here(end_)).credited(); }
 
 }  // namespace sluice

@@ -11,17 +11,20 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace sluice {
 
 class DeviceReceiver;
 class DeviceSender;
 
+namespace runtime {
+class ChannelEnd;
+}
+
 namespace detail {
-class SenderCore;
-class ReceiverCore;
 struct ChannelAccess;
-}  // namespace detail
+}
 
 /// Options of one end of a channel. The texts are copied.
 struct ChannelOptions {
@@ -38,6 +41,51 @@ struct ChannelOptions {
   /// A description of what a slot holds, in words of the program's, for example "3 doubles". If both ends have one and
   /// they differ, both ends fail with Code::mismatch. Beyond 64 KiB a hash is compared.
   std::string_view contents = {};
+};
+
+/// What a Sender and a Receiver have in common. If made without arguments they are empty: then `peer` is -1, `tag` and
+/// `epoch` are 0, and all other calls throw Error{Code::misuse}.
+class SLUICE_EXPORT Channel {
+ public:
+  /// True if the peer has opened its end and the two ends are connected. Does not block.
+  /// @throws the failure of the channel; Error{Code::misuse} if the handle is empty.
+  bool connected() const;
+  /// Blocks the host until `connected`.
+  /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse} if the handle is empty; else the failure of the
+  ///   channel, for example {Code::mismatch}.
+  void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
+
+  /// Closes this end: no verb follows. Blocks the host until the memory of its slots may be freed, that is, until every
+  /// enqueued put, wait and release has completed, puts have arrived, and the peer no longer uses this end. Epochs that
+  /// a Receiver has not waited for are dropped. The peer need not close at the same time. Closing a closed channel does
+  /// nothing. `close` works on a failed channel too, and does not throw its failure.
+  /// @throws Error{Code::timeout}: the memory is still in use, and only `close` may be called again; {Code::misuse} if
+  ///   the handle is empty.
+  void close(std::optional<Timeout> timeout = kContextTimeout);
+
+  Rank peer() const noexcept;
+  Tag tag() const noexcept;
+  /// Number of puts of a Sender, or waits of a Receiver, that are enqueued; if kernels drive the channel, that have
+  /// begun.
+  std::uint64_t epoch() const noexcept;
+  /// One line for people: the backend, the path of the bytes, what fires the puts (stream, NIC or engine), and why
+  /// nothing better was possible. @throws Error{Code::misuse} if the handle is empty.
+  std::string describe() const;
+
+ protected:
+  friend struct detail::ChannelAccess;
+  Channel() noexcept = default;
+  explicit Channel(std::shared_ptr<runtime::ChannelEnd> end) noexcept : end_(std::move(end)) {}
+  Channel(Channel&&) noexcept = default;
+  /// Closes the channel that was here, as the destructor does.
+  Channel& operator=(Channel&&) noexcept;
+  /// Closes the channel, and waits up to the connect timeout. If the memory is still in use then, Sluice logs that and
+  /// keeps it until nothing uses it; memory of a Region must stay for as long, so call `close` for it. If an exception
+  /// is unwinding the stack, the peer's end fails with Code::peer_lost, and all channels of the thread together wait
+  /// for at most 5 s.
+  ~Channel();
+
+  std::shared_ptr<runtime::ChannelEnd> end_;
 };
 
 /// The sending end of a persistent one-way channel. Movable, not copyable.
@@ -73,19 +121,8 @@ struct ChannelOptions {
 ///
 /// @par Threads
 ///   One thread at a time, which may be the thread of a HostStream.
-class SLUICE_EXPORT Sender {
+class SLUICE_EXPORT Sender : public Channel {
  public:
-  /// Empty. `peer` is -1, `tag` and `epoch` are 0; all other calls throw Error{Code::misuse}.
-  Sender() noexcept;
-  Sender(Sender&&) noexcept;
-  /// Closes the channel that was here, as the destructor does.
-  Sender& operator=(Sender&&) noexcept;
-  /// Closes the channel, and waits up to the connect timeout. If the memory is still in use then, Sluice logs that and
-  /// keeps it until nothing uses it; memory of a Region must stay for as long, so call `close` for it. If an exception
-  /// is unwinding the stack, the peer's end fails with Code::peer_lost, and all channels of the thread together wait
-  /// for at most 5 s.
-  ~Sender();
-
   /// Returns the source slot of the next put. Later work on `stream` runs only when that slot may be overwritten: every
   /// earlier put from it has been sent. In program order that is so when the call returns.
   /// @throws Error see "Errors of verbs".
@@ -115,14 +152,6 @@ class SLUICE_EXPORT Sender {
   ///   channel.
   void drain(std::optional<Timeout> timeout = kContextTimeout);
 
-  /// True if the peer has opened its end and the two ends are connected. Does not block.
-  /// @throws the failure of the channel; Error{Code::misuse} if the handle is empty.
-  bool connected() const;
-  /// Blocks the host until `connected`.
-  /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse} if the handle is empty; else the failure of the
-  ///   channel, for example {Code::mismatch}.
-  void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
-
   /// Gives this end to kernels (sluice/device.hpp), which alone drive it from now on. They run on streams of the kind
   /// and the device of `stream`; on a HostStream and in program order, any function is a kernel. Blocks the host until
   /// the ends are connected and all earlier puts have been sent.
@@ -130,40 +159,15 @@ class SLUICE_EXPORT Sender {
   ///   process that cannot be mapped. Else see "Errors of verbs". After an error the channel is used as before.
   DeviceSender on_device(Stream stream);
 
-  /// Closes this end: no put follows. Blocks the host until the source memory may be freed, that is, until every
-  /// enqueued put has arrived and the peer no longer uses this end. The peer need not close at the same time. Closing a
-  /// closed channel does nothing. `close` works on a failed channel too, and does not throw its failure.
-  /// @throws Error{Code::timeout}: the memory is still in use, and only `close` may be called again; {Code::misuse} if
-  ///   the handle is empty.
-  void close(std::optional<Timeout> timeout = kContextTimeout);
-
-  Rank peer() const noexcept;
-  Tag tag() const noexcept;
-  /// Number of puts that are enqueued; if kernels drive the channel, that have begun.
-  std::uint64_t epoch() const noexcept;
-  /// One line for people: the backend, the path of the bytes, what fires the puts (stream, NIC or engine), and why
-  /// nothing better was possible. @throws Error{Code::misuse} if the handle is empty.
-  std::string describe() const;
-
  private:
   friend struct detail::ChannelAccess;
-  explicit Sender(std::shared_ptr<detail::SenderCore> core) noexcept;
-
-  std::shared_ptr<detail::SenderCore> core_;
+  using Channel::Channel;
 };
 
 /// The receiving end of a persistent one-way channel. Movable, not copyable. The verbs are `wait` and `release`. Their
 /// errors, failures and threads are those of a Sender.
-class SLUICE_EXPORT Receiver {
+class SLUICE_EXPORT Receiver : public Channel {
  public:
-  /// Empty. `peer` is -1, `tag` and `epoch` are 0; all other calls throw Error{Code::misuse}.
-  Receiver() noexcept;
-  Receiver(Receiver&&) noexcept;
-  /// Closes the channel that was here, as the destructor does.
-  Receiver& operator=(Receiver&&) noexcept;
-  /// As the destructor of a Sender.
-  ~Receiver();
-
   /// Enqueues a wait for the next epoch, and returns its slot. Later work on the stream sees every byte of that epoch.
   /// In program order that is so when the call returns. After a partial put the other bytes of the slot are unchanged.
   /// The sender does not touch the slot before its `release`.
@@ -186,31 +190,13 @@ class SLUICE_EXPORT Receiver {
   /// @throws Error as `test`.
   std::optional<Slice> wait_for(Timeout timeout);
 
-  /// As those of a Sender, with the same errors.
-  bool connected() const;
-  void wait_connected(std::optional<Timeout> timeout = kContextTimeout);
-
   /// Gives this end to kernels, as Sender::on_device does.
   /// @throws Error as Sender::on_device; {Code::misuse} also if an enqueued wait has not completed.
   DeviceReceiver on_device(Stream stream);
 
-  /// Closes this end: no wait and no release follow. Blocks the host until the target memory may be freed, that is,
-  /// until all enqueued waits and releases have completed and the peer no longer uses this end. Epochs without a wait
-  /// are dropped. Else as Sender::close.
-  void close(std::optional<Timeout> timeout = kContextTimeout);
-
-  Rank peer() const noexcept;
-  Tag tag() const noexcept;
-  /// Number of waits that are enqueued; if kernels drive the channel, that have begun.
-  std::uint64_t epoch() const noexcept;
-  /// As Sender::describe.
-  std::string describe() const;
-
  private:
   friend struct detail::ChannelAccess;
-  explicit Receiver(std::shared_ptr<detail::ReceiverCore> core) noexcept;
-
-  std::shared_ptr<detail::ReceiverCore> core_;
+  using Channel::Channel;
 };
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace sluice {
 
@@ -17,7 +18,8 @@ struct PlanAccess;
 
 /// Many channels that are driven together, by as few stream operations as possible. `commit` makes all choices. From
 /// then on only the plan drives its channels, and after the plan is destroyed they can only be closed. The channels
-/// must outlive the plan. Movable, not copyable.
+/// must outlive the plan. Movable, not copyable. `Context::plan` makes a plan; another one is empty, and all its calls
+/// throw Error{Code::misuse}.
 ///
 /// @par Errors of verbs (`acquire`, `start`, `wait`, `release`)
 ///   - {Code::misuse}: the handle is empty, or the HostStream was moved from; this is a child of fork; the plan is not
@@ -39,11 +41,9 @@ struct PlanAccess;
 ///   nothing. Plans with a target that cannot be mapped, in memory of another process, cannot be captured.
 class SLUICE_EXPORT Plan {
  public:
-  /// Empty: all calls throw Error{Code::misuse}. `Context::plan` makes a plan.
-  Plan() noexcept;
-  Plan(Plan&&) noexcept;
-  Plan& operator=(Plan&&) noexcept;
-  ~Plan();
+  Plan() noexcept = default;
+  Plan(Plan&&) noexcept = default;
+  Plan& operator=(Plan&&) noexcept = default;
 
   /// Adds a channel, which stays the caller's. It may have been used before. If the plan is destroyed before `commit`,
   /// the channel is free again.
@@ -88,7 +88,7 @@ class SLUICE_EXPORT Plan {
 
  private:
   friend struct detail::PlanAccess;
-  explicit Plan(std::shared_ptr<detail::PlanCore> core) noexcept;
+  explicit Plan(std::shared_ptr<detail::PlanCore> core) noexcept : core_(std::move(core)) {}
 
   std::shared_ptr<detail::PlanCore> core_;
 };

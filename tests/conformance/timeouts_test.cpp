@@ -155,7 +155,7 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
       return board().await(kGo, 1);
     }
     const Receiver receiver = context.receiver(0, kTag, buffer.all());
-    const auto& end = detail::ChannelAccess::core(receiver);
+    const auto& end = detail::ChannelAccess::end(receiver);
     base::Word word;
     word.value.store(1);
     EXPECT_EQ(end->waited({.word = &word, .at_least = 1, .epoch = 1}, 1h, kForever), 0s);
