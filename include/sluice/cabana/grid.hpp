@@ -286,7 +286,7 @@ class GridHalo {
 /// A grid halo in the order of one execution space instance, or Queue. It has the functions of detail::GridHalo, too.
 /// On a HostStream it keeps the arrays until what was enqueued has run. Neither copied nor moved. One thread at a time.
 template <class Exec, class MemorySpace, class Space = CommSpace>
-class StreamHalo : public detail::GridHalo<MemorySpace> {
+class StreamHalo : public detail::GridHalo<MemorySpace>, sluice::detail::NonCopyable {
   static_assert(std::is_same_v<Space, CommSpace>, "sluice::cabana has one communication space");
 
  public:
@@ -299,10 +299,8 @@ class StreamHalo : public detail::GridHalo<MemorySpace> {
   }
   /// The program may destroy a stream next, and with it what its channels run on: no later halo takes these over.
   ~StreamHalo() {
-    if (!kokkos::detail::in_program_order(queue_.stream())) this->close();
+    if (!queue_.in_program_order()) this->close();
   }
-  StreamHalo(const StreamHalo&) = delete;
-  StreamHalo& operator=(const StreamHalo&) = delete;
 
   /// Enqueues a gather, or a scatter, on the queue of this halo. @throws as `gather`
   template <class... Arrays>
@@ -328,7 +326,7 @@ class StreamHalo : public detail::GridHalo<MemorySpace> {
   template <class... Arrays>
   struct Keep {
     ~Keep() {
-      if (!kokkos::detail::on_host_stream(queue.stream())) return;
+      if (!queue.on_host_stream()) return;
       try {
         queue.run([views = views] {});
       } catch (...) {

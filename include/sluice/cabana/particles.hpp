@@ -150,7 +150,7 @@ class Movers {
   /// messages of this one.
   template <Action kAction, class Particles>
   void move(const std::vector<Turn>& turns, const Particles& from, const Particles& to) {
-    const kokkos::detail::ToolRegion region("sluice: move particles");
+    const auto region = kokkos::detail::tool_region("sluice: move particles");
     if (failure_) std::rethrow_exception(failure_);
     try {
       exchange<kAction>(turns, from, to);

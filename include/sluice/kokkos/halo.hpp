@@ -18,7 +18,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,7 +27,7 @@ namespace detail {
 
 /// One way of the exchange: from own elements to ghosts, or back.
 template <class Exec, std::size_t D, class... Views>
-class HaloRoute {
+class HaloRoute : sluice::detail::NonCopyable {
  public:
   using Packing = kokkos::Packing<Exec, D, Views...>;
   using Moved = typename Packing::Moved;
@@ -36,7 +35,7 @@ class HaloRoute {
   HaloRoute(const Context& context, const Queue<Exec>& queue, const std::string& name, const Block<D>& block, int depth,
             bool in_place, const std::tuple<Views...>& views, Side from)
       : HaloRoute(context, depth) {  // so that the destructor runs if an end is refused
-    if (in_place) used_ = std::make_unique<std::tuple<Views...>>(views);
+    if (in_place) used_ = std::make_shared<std::tuple<Views...>>(views);
     packing_ = Packing(context_, queue.exec(), block, depth, views, from, OwnGhosts::with_others,
                        in_place ? Gapless::in_place : Gapless::packed);
     Scope scope = context_.scope(name);
@@ -53,12 +52,10 @@ class HaloRoute {
     for (Sender& sender : senders_) plan_.add(sender);
     for (Receiver& receiver : receivers_) plan_.add(receiver);
   }
-  HaloRoute(const HaloRoute&) = delete;
-  HaloRoute& operator=(const HaloRoute&) = delete;
   ~HaloRoute() {
     plan_ = {};
     if (used_ != nullptr && !close_all(exceptions_, std::span(senders_), std::span(receivers_)))
-      static_cast<void>(used_.release());  // never freed, as peers may still access them
+      keep_for_peers(std::move(used_));
   }
 
   const Packing& packing() const noexcept { return packing_; }
@@ -68,7 +65,7 @@ class HaloRoute {
 
   void commit(const Queue<Exec>& queue, std::optional<Timeout> timeout) {
     if (committed_) return;
-    const ToolRegion region("sluice: halo commit");
+    const auto region = tool_region("sluice: halo commit");
     plan_.commit(queue.stream(), timeout);
     committed_ = true;
   }
@@ -118,7 +115,7 @@ class HaloRoute {
 
   Context context_;
   Index depth_;
-  std::unique_ptr<std::tuple<Views...>> used_;  // the Views that messages are sent from and land in, if they do
+  std::shared_ptr<const void> used_;  // the Views that messages are sent from and land in, if they do
   int exceptions_ = std::uncaught_exceptions();
   Packing packing_;
   std::vector<Moved> moved_;  // in each slot; freed after the channels have closed
@@ -149,13 +146,10 @@ class HaloRoute {
 /// of an exchange is thrown by each later call.
 template <class Exec, std::size_t D, class... Views>
 class Halo {
-  static_assert(Kokkos::is_execution_space_v<Exec>, "a Halo is made for an instance of an execution space of Kokkos");
+  static_assert((detail::check_view<Exec, Views, detail::Way::unpack>() && ...));
   static_assert(sizeof...(Views) > 0, "a Halo needs a View");
   static_assert(sizeof...(Views) <= detail::kMostViews, "a Halo takes eight Views at most");
-  static_assert((Kokkos::is_view_v<Views> && ...), "a Halo exchanges Views of Kokkos; of an mdspan, its view_of");
   static_assert(((Views::rank() >= D) && ...), "a View of a Halo has at least the grid's dimensions");
-  static_assert((!std::is_const_v<typename Views::value_type> && ...), "ghosts are written: the elements are const");
-  static_assert((detail::check_view<Exec, Views>() && ...));
 
  public:
   /// Opens the channels, without waiting for peers, and loads kernels; blocks the host until the instance has run what
@@ -206,7 +200,7 @@ class Halo {
   /// @throws like `exchange`; `finish` throws Error{Code::misuse} if no exchange was started
   void start() { start(gather_->packing().own()); }
   void finish() {
-    const detail::ToolRegion region("sluice: halo finish");
+    const auto region = detail::tool_region("sluice: halo finish");
     gather_->take(queue_, [this](Index slot) {
       gather_->packing().unpack(queue_, slot, gather_->moved(slot));
       if (options_.in_place)  // the ghosts are in use until the next start
@@ -251,7 +245,7 @@ class Halo {
   /// Makes later calls use this queue. Blocks the host until the queue before has run everything, so that the exchanges
   /// stay in order. Kernels of the program on the two queues are not ordered.
   /// @throws Error{Code::misuse} for a queue of another GPU, or a host stream in place of program order and vice versa
-  void go_to(const Queue<Exec>& queue) { detail::replace(queue_, queue, context_.rank(), "halo", options_.name); }
+  void go_to(const Queue<Exec>& queue) { detail::replace(queue_, queue, context_, "halo", options_.name); }
 
   /// Enqueues the way back: the value of each ghost is combined into its owner's, by Sum, Min, Max or Replace, in an
   /// order that only depends on the stencil. Ghosts stay unchanged. The first call opens separate channels, and waits
@@ -317,12 +311,12 @@ class Halo {
   }
 
   void start(const Moved& moved) {
-    const detail::ToolRegion region("sluice: halo start");
+    const auto region = detail::tool_region("sluice: halo start");
     gather_->send(queue_, moved);
   }
   template <class Operation>
   void scatter(Route& route, Operation operation, const Moved& moved) {
-    const detail::ToolRegion region("sluice: halo scatter");
+    const auto region = detail::tool_region("sluice: halo scatter");
     route.send(queue_, moved);
     route.take(queue_, [&](Index slot) {
       [&]<std::size_t... I>(std::index_sequence<I...>) {
