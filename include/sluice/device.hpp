@@ -38,8 +38,8 @@ SLUICE_DEVICE DeviceResult result_of(std::uint64_t epoch) {
 /// A sender inside kernels, made by `Sender::on_device`. Pass it by value. A kernel that still runs when the
 /// Sender is closed gets `closed`; no kernel may use the handle later.
 ///
-/// A group of threads makes each call: all threads of the group call it with the same arguments. `Group` is
-/// kernel::Thread, kernel::Warp or kernel::Block, or a type of yours with the same members. Only one group drives a
+/// A group of threads makes each call: all threads of the group call it with the same arguments. `group` is a
+/// kernel::Thread, kernel::Warp or kernel::Block, or of a type of yours with the same members. Only one group drives a
 /// channel at a time. Epochs are counted in memory that kernels advance, so one kernel continues where the last ended.
 ///
 /// A verb that waits polls, and its kernel keeps its multiprocessor meanwhile. The peer's work must be able to run
@@ -52,8 +52,7 @@ class DeviceSender {
 
   /// Waits until the source slot of the next put may be overwritten, then sets `slot` to it. With any result but `ok`,
   /// `slot` is unchanged.
-  template <class Group>
-  SLUICE_DEVICE DeviceResult acquire(const Group& group, std::byte*& slot, Polls polls = {}) const {
+  SLUICE_DEVICE DeviceResult acquire(const auto& group, std::byte*& slot, Polls polls = {}) const {
     const std::uint64_t next = group.from_first(group.index() == 0 ? kernel::await_source(out_, polls.most) : 0);
     if (kernel::result_of(next) == DeviceResult::ok) slot = out_.source + next % out_.source_slots * out_.slot_bytes;
     return kernel::result_of(next);
@@ -61,16 +60,13 @@ class DeviceSender {
 
   /// Puts the whole slot: waits until the receiver has released its slot, moves the bytes, raises the receiver's
   /// signal. The put includes everything that the group's threads have written to the slot before the call.
-  template <class Group>
-  SLUICE_DEVICE DeviceResult put(const Group& group, Polls polls = {}) const {
+  SLUICE_DEVICE DeviceResult put(const auto& group, Polls polls = {}) const {
     return put(group, 0, out_.slot_bytes, polls);
   }
 
   /// Puts `bytes` bytes from `offset` in the slot; 0 bytes only raise the signal. The range must lie inside the slot,
   /// which is not checked. Returns `refused` for less than a slot unless `moves_parts`.
-  template <class Group>
-  SLUICE_DEVICE DeviceResult put(const Group& group, std::uint64_t offset, std::uint64_t bytes,
-                                 Polls polls = {}) const {
+  SLUICE_DEVICE DeviceResult put(const auto& group, std::uint64_t offset, std::uint64_t bytes, Polls polls = {}) const {
     if (!moves_parts() && bytes != out_.slot_bytes) return DeviceResult::refused;
     const std::uint64_t epoch = begin(group, polls);
     if (kernel::result_of(epoch) != DeviceResult::ok) return kernel::result_of(epoch);
@@ -86,8 +82,7 @@ class DeviceSender {
   /// The first half of a put without a source: waits until the receiver has released its slot, then sets `slot` to the
   /// receiver's own slot, which the group writes directly. After `ok`, `signal` must follow. Returns `refused` unless
   /// `is_mapped`.
-  template <class Group>
-  SLUICE_DEVICE DeviceResult begin_put(const Group& group, std::byte*& slot, Polls polls = {}) const {
+  SLUICE_DEVICE DeviceResult begin_put(const auto& group, std::byte*& slot, Polls polls = {}) const {
     if (!is_mapped()) return DeviceResult::refused;
     const std::uint64_t epoch = begin(group, polls);
     if (kernel::result_of(epoch) == DeviceResult::ok) slot = target_of(epoch);
@@ -95,16 +90,14 @@ class DeviceSender {
   }
 
   /// The second half: raises the receiver's signal. The receiver then sees all that the group has written to the slot.
-  template <class Group>
-  SLUICE_DEVICE void signal(const Group& group) const {
+  SLUICE_DEVICE void signal(const auto& group) const {
     group.sync();
     if (group.index() == 0) kernel::end_put(out_, out_.count->begun, 0, out_.slot_bytes);
   }
 
   /// Like `put` of a whole slot, but only for channels whose bytes the engine or a NIC moves: waits until the receiver
   /// has released its slot, then rings the doorbell. Returns `refused` if `is_mapped`.
-  template <class Group>
-  SLUICE_DEVICE DeviceResult ring(const Group& group, Polls polls = {}) const {
+  SLUICE_DEVICE DeviceResult ring(const auto& group, Polls polls = {}) const {
     return is_mapped() ? DeviceResult::refused : put(group, polls);
   }
 
@@ -116,8 +109,7 @@ class DeviceSender {
   SLUICE_DEVICE bool moves_parts() const { return !out_.armed; }
 
  private:
-  template <class Group>
-  SLUICE_DEVICE std::uint64_t begin(const Group& group, Polls polls) const {
+  SLUICE_DEVICE std::uint64_t begin(const auto& group, Polls polls) const {
     group.sync();  // all of the group's writes to the slot come before the put
     return group.from_first(group.index() == 0 ? kernel::begin_put(out_, polls.most) : 0);
   }
@@ -138,8 +130,7 @@ class DeviceReceiver {
 
   /// Waits for the next epoch, then sets `slot` to its bytes, which stay there until `release`. With any result but
   /// `ok`, `slot` is unchanged.
-  template <class Group>
-  SLUICE_DEVICE DeviceResult wait(const Group& group, const std::byte*& slot, Polls polls = {}) const {
+  SLUICE_DEVICE DeviceResult wait(const auto& group, const std::byte*& slot, Polls polls = {}) const {
     const std::uint64_t epoch = group.from_first(group.index() == 0 ? kernel::begin_wait(in_, polls.most) : 0);
     group.sync();
     if (kernel::result_of(epoch) == DeviceResult::ok) slot = in_.target + epoch % in_.slots * in_.slot_bytes;
@@ -149,8 +140,7 @@ class DeviceReceiver {
   /// Gives back the oldest epoch that was waited for: the sender may overwrite its slot, which no thread of the group
   /// reads after this call. Returns `closed` also if only the peer has closed its end. A release without a wait returns
   /// `failed`, and the channel fails with Code::misuse.
-  template <class Group>
-  SLUICE_DEVICE DeviceResult release(const Group& group) const {
+  SLUICE_DEVICE DeviceResult release(const auto& group) const {
     group.sync();
     return kernel::result_of(group.from_first(group.index() == 0 ? kernel::give_back(in_) : 0));
   }

@@ -84,8 +84,8 @@ using Eight [[gnu::may_alias]] = std::uint64_t;
 using Four [[gnu::may_alias]] = std::uint32_t;
 
 /// Four loads before the first store: a load takes far longer than the loop.
-template <class Unit, class Group>
-SLUICE_DEVICE void copy_units(const Group& group, Unit* to, const Unit* from, std::uint64_t count) {
+template <class Unit>
+SLUICE_DEVICE void copy_units(const auto& group, Unit* to, const Unit* from, std::uint64_t count) {
   const std::uint64_t step = group.size();
   std::uint64_t i = group.index();
   for (; i + 3 * step < count; i += 4 * step) {
@@ -97,8 +97,8 @@ SLUICE_DEVICE void copy_units(const Group& group, Unit* to, const Unit* from, st
 
 /// Copies by units where both pointers are aligned to them, and by bytes before and after. The distance between the
 /// pointers is a multiple of the unit.
-template <class Unit, class Group>
-SLUICE_DEVICE void copy_by(const Group& group, std::byte* to, const std::byte* from, std::uint64_t bytes) {
+template <class Unit>
+SLUICE_DEVICE void copy_by(const auto& group, std::byte* to, const std::byte* from, std::uint64_t bytes) {
   const std::uint64_t to_aligned = (sizeof(Unit) - reinterpret_cast<std::uintptr_t>(to) % sizeof(Unit)) % sizeof(Unit);
   const std::uint64_t head = to_aligned < bytes ? to_aligned : bytes;
   const std::uint64_t units = (bytes - head) / sizeof(Unit);
@@ -110,8 +110,7 @@ SLUICE_DEVICE void copy_by(const Group& group, std::byte* to, const std::byte* f
 
 /// Copies memory that does not overlap, of any alignment. Each thread copies a share; all of it is there after
 /// `group.sync()`.
-template <class Group>
-SLUICE_DEVICE void copy(const Group& group, std::byte* to, const std::byte* from, std::uint64_t bytes) {
+SLUICE_DEVICE void copy(const auto& group, std::byte* to, const std::byte* from, std::uint64_t bytes) {
   const std::uintptr_t apart = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
   if (apart % 16 == 0) {
     copy_by<Sixteen>(group, to, from, bytes);
@@ -125,8 +124,7 @@ SLUICE_DEVICE void copy(const Group& group, std::byte* to, const std::byte* from
 }
 
 /// Polls until `reached()`, at most `polls` times. Returns the last result of `reached()`.
-template <class Reached>
-SLUICE_DEVICE bool poll(std::uint64_t polls, Reached reached) {
+SLUICE_DEVICE bool poll(std::uint64_t polls, auto reached) {
   for (std::uint64_t i = 0; !reached(); ++i) {
     if (i >= polls && polls != kUntilFailed) return false;
     pause();

@@ -24,6 +24,17 @@ inline constexpr std::optional<Timeout> kContextTimeout{};
 /// No limit. A dead peer still ends the wait.
 inline constexpr Timeout kForever = Timeout::max();
 
+namespace detail {
+
+/// Base of classes that are neither copied nor moved.
+struct NonCopyable {
+  NonCopyable() = default;
+  NonCopyable(const NonCopyable&) = delete;
+  NonCopyable& operator=(const NonCopyable&) = delete;
+};
+
+}  // namespace detail
+
 /// A kind of memory. Without a GPU, `pinned` and `device` are host memory too, and `describe()` of a channel says so.
 enum class Space {
   host,    ///< memory of the host

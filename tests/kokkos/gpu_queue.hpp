@@ -47,6 +47,8 @@ class Queue<test::OnGpu> {
 
   const test::OnGpu& exec() const noexcept { return exec_; }
   Stream stream() const noexcept { return exec_.gpu->stream(); }
+  bool in_program_order() const noexcept { return false; }
+  bool on_host_stream() const noexcept { return false; }
   bool operator==(const Queue& other) const { return exec_ == other.exec_; }
   void fence(const std::string& /*label*/) const { exec_.gpu->synchronize(); }
   template <class F>

@@ -189,7 +189,9 @@ TEST(Ranges, overlap_where_the_same_parts_do) {
   std::vector<kokkos::detail::Part> parts;
   const std::array<Index, 3> extents{9, 10, 11};
   const Kokkos::View<int***, Kokkos::HostSpace> view("field", 9, 10, 11);
-  for (const Offset<3>& offset : full<3>()) parts.push_back({kokkos::detail::range_of<3>(view, 2, offset, Side::own)});
+  const kokkos::Block<3> block{.grid = {}, .width = 2, .stencil = full<3>()};
+  for (const auto& offset : block.stencil)
+    parts.push_back({kokkos::detail::range_of(block, view, 0, offset, Side::own)});
   const auto all = kokkos::detail::overlaps_of(parts, 3);
   EXPECT_EQ(all.size(), 26U);
   for_each_index(extents, [&](const auto& at) {

@@ -31,13 +31,13 @@ void program(Context& context) {
   kokkos::sender(context, Queue(exec), 0, 0, view).put();
   Messages messages(context, exec, "messages");
   messages.wait(messages.receive(line, 0));
-#elif WRONG == 1   // a Halo exchanges Views of Kokkos; of an mdspan, its view_of
+#elif WRONG == 1   // a View of Kokkos is needed; of an mdspan, its view_of
   Halo(context, exec, grid, 1, matrix).exchange();
-#elif WRONG == 2   // a Halo exchanges Views of Kokkos; of an mdspan, its view_of
+#elif WRONG == 2   // a View of Kokkos is needed; of an mdspan, its view_of
   Halo(context, Queue(exec), grid, 1, kokkos::HaloOptions<2>{}, view, matrix).exchange();
-#elif WRONG == 3   // a Halo is made for an instance of an execution space of Kokkos
+#elif WRONG == 3   // an instance of an execution space of Kokkos is needed
   Halo(context, Stream(), grid, 1, view).exchange();
-#elif WRONG == 4   // ghosts are written: the elements are const
+#elif WRONG == 4   // what is received is written: the elements are const
   Halo(context, exec, grid, 1, constant).exchange();
 #elif WRONG == 5   // a View of a Halo has at least the grid's dimensions
   Halo(context, exec, grid, 1, line).exchange();

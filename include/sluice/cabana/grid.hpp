@@ -43,10 +43,7 @@ using Borrowed = Kokkos::View<typename View::data_type, typename View::array_lay
 template <class Exec, class... Arrays>
 using HaloOf = kokkos::Halo<Exec, kDimensions<Arrays...>, Borrowed<Arrays>...>;
 
-template <class Array>
-const auto& grid_of(const Array& array) {
-  return array.layout()->localGrid()->globalGrid();
-}
+const auto& grid_of(const auto& array) { return array.layout()->localGrid()->globalGrid(); }
 /// The blocks of the first of these arrays.
 template <class Array, class... Others>
 auto blocks_of(const Array& array, const Others&...) {
@@ -62,16 +59,14 @@ inline void check(bool right, const char* why) {
   if (!right) throw Error(Code::bad_argument, -1, -1, 0, 0, why);
 }
 
-template <class Array, class Other>
-bool have_same_neighbours(const Array& array, const Other& other) {
+bool have_same_neighbours(const auto& array, const auto& other) {
   int how = MPI_UNEQUAL;
   MPI_Comm_compare(grid_of(array).comm(), grid_of(other).comm(), &how);
   return (how == MPI_IDENT || how == MPI_CONGRUENT) && blocks_of(array) == blocks_of(other);
 }
 
 /// Returns the communicator of arrays that are moved together.
-template <class Array, class... Others>
-MPI_Comm comm_of(const Array& array, const Others&... others) {
+MPI_Comm comm_of(const auto& array, const auto&... others) {
   check((have_same_neighbours(array, others) && ...),
         "the arrays of a halo are on one communicator, in blocks with the same neighbours");
   return grid_of(array).comm();
@@ -81,8 +76,8 @@ template <std::size_t D>
 using SharedRanges = std::map<std::pair<kokkos::Offset<D>, kokkos::Side>, kokkos::Range>;
 
 /// Returns the elements of an array that are shared in each direction, as Cabana defines them.
-template <std::size_t D, class Array>
-SharedRanges<D> shared_ranges(const Array& array, const kokkos::Block<D>& block) {
+template <std::size_t D>
+SharedRanges<D> shared_ranges(const auto& array, const kokkos::Block<D>& block) {
   SharedRanges<D> ranges;
   const auto add = [&](const auto& space, const kokkos::Offset<D>& offset, kokkos::Side side) {
     kokkos::Range& range = ranges[{offset, side}];
@@ -119,7 +114,7 @@ using AllGridHalos = std::vector<std::shared_ptr<GridHalos>>;
 inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI_Comm handle, Shape shape) {
   constexpr std::ptrdiff_t kMostLeft = 8;
   constexpr unsigned char kLeft = 1, kFits = 2;
-  const auto kept = shared.keep<AllGridHalos>([] { return std::make_shared<AllGridHalos>(); });
+  const auto kept = shared.keep<AllGridHalos>();
   AllGridHalos& all = *kept;
   std::vector<unsigned char> says;
   for (const auto& one : all) {
@@ -127,10 +122,9 @@ inline std::shared_ptr<GridHalos> take_halos(kokkos::detail::Shared& shared, MPI
     const bool fits = left && one->reusable && one->shape == shape;
     says.push_back(static_cast<unsigned char>((left ? kLeft : 0) | (fits ? kFits : 0)));
   }
-  if (!all.empty()) {
+  if (!all.empty())
     kokkos::detail::check_mpi(
         MPI_Allreduce(MPI_IN_PLACE, says.data(), static_cast<int>(says.size()), MPI_UNSIGNED_CHAR, MPI_BAND, handle));
-  }
   const auto found = std::ranges::find_if(says, [](unsigned char said) { return (said & kFits) != 0; });
   if (found != says.end()) {
     const auto at = all.begin() + (found - says.begin());
@@ -216,13 +210,9 @@ class GridHalo {
   }
 
   /// @throws Error{Code::bad_argument} for arrays of several communicators
-  template <class... Arrays>
-  MPI_Comm getComm(const Arrays&... arrays) const {
-    return comm_of(arrays...);
-  }
+  MPI_Comm getComm(const auto&... arrays) const { return comm_of(arrays...); }
   /// @throws Error{Code::bad_argument} for arrays with ghosts of several widths
-  template <class Array, class... Others>
-  auto getLocalGrid(const Array& array, const Others&... others) const {
+  auto getLocalGrid(const auto& array, const auto&... others) const {
     const auto grid = array.layout()->localGrid();
     check(((grid->haloCellWidth() == others.layout()->localGrid()->haloCellWidth()) && ...),
           "the arrays have ghosts of several widths");
@@ -234,10 +224,9 @@ class GridHalo {
   template <class Exec, class... Arrays>
   HaloOf<Exec, Arrays...>& on(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) const {
     using Made = HaloOf<Exec, Arrays...>;
-    const std::pair<std::type_index, Stream::Kind> kind{typeid(Made), queue.stream().kind()};
-    auto found = halos_->halos.find(kind);
-    if (found == halos_->halos.end()) found = halos_->halos.emplace(kind, open(queue, arrays...)).first;
-    auto& halo = *static_cast<Made*>(found->second.get());
+    auto& kept = halos_->halos[{typeid(Made), queue.stream().kind()}];
+    if (!kept) kept = open(queue, arrays...);
+    auto& halo = *static_cast<Made*>(kept.get());
     halo.go_to(queue);
     return halo;
   }
@@ -249,8 +238,7 @@ class GridHalo {
   }
 
  private:
-  template <class F>
-  void use(F f) const {
+  void use(auto f) const {
     try {
       f();
     } catch (...) {
@@ -267,7 +255,7 @@ class GridHalo {
               block->grid == blocks_of(arrays...),
           "a halo moves arrays of the grid that it was made with");
     kokkos::HaloOptions<kD> options{.stencil = block->stencil,
-                                    .name = halos_->name + "." + std::to_string(halos_->halos.size())};
+                                    .name = halos_->name + "." + std::to_string(halos_->halos.size() - 1)};
     options.ranges = [all = std::vector{shared_ranges(arrays, *block)...}](
                          std::size_t view, const kokkos::Offset<kD>& offset, kokkos::Side side) {
       return all[view].at({offset, side});
@@ -286,7 +274,7 @@ class GridHalo {
 /// A grid halo in the order of one execution space instance, or Queue. It has the functions of detail::GridHalo, too.
 /// On a HostStream it keeps the arrays until what was enqueued has run. Neither copied nor moved. One thread at a time.
 template <class Exec, class MemorySpace, class Space = CommSpace>
-class StreamHalo : public detail::GridHalo<MemorySpace> {
+class StreamHalo : public detail::GridHalo<MemorySpace>, sluice::detail::NonCopyable {
   static_assert(std::is_same_v<Space, CommSpace>, "sluice::cabana has one communication space");
 
  public:
@@ -299,10 +287,8 @@ class StreamHalo : public detail::GridHalo<MemorySpace> {
   }
   /// The program may destroy a stream next, and with it what its channels run on: no later halo takes these over.
   ~StreamHalo() {
-    if (!kokkos::detail::in_program_order(queue_.stream())) this->close();
+    if (!queue_.in_program_order()) this->close();
   }
-  StreamHalo(const StreamHalo&) = delete;
-  StreamHalo& operator=(const StreamHalo&) = delete;
 
   /// Enqueues a gather, or a scatter, on the queue of this halo. @throws as `gather`
   template <class... Arrays>
@@ -310,25 +296,22 @@ class StreamHalo : public detail::GridHalo<MemorySpace> {
     const Keep<Arrays...> kept{queue_, {arrays.view()...}};
     this->gather(queue_, arrays...);
   }
-  template <class Operation, class... Arrays>
-  void enqueueScatter(const Operation& operation, const Arrays&... arrays) {
+  template <class... Arrays>
+  void enqueueScatter(const auto& operation, const Arrays&... arrays) {
     const Keep<Arrays...> kept{queue_, {arrays.view()...}};
     this->scatter(queue_, operation, arrays...);
   }
 
   /// Returns the kokkos::Halo for these arrays, to commit, to start and finish apart, or to describe it. The caller
   /// keeps the arrays that it moves.
-  template <class... Arrays>
-  detail::HaloOf<Exec, Arrays...>& halo(const Arrays&... arrays) {
-    return this->on(queue_, arrays...);
-  }
+  auto& halo(const auto&... arrays) { return this->on(queue_, arrays...); }
 
  private:
   /// Keeps the arrays until the host stream has run everything that is enqueued in this object's lifetime.
   template <class... Arrays>
   struct Keep {
     ~Keep() {
-      if (!kokkos::detail::on_host_stream(queue.stream())) return;
+      if (!queue.on_host_stream()) return;
       try {
         queue.run([views = views] {});
       } catch (...) {

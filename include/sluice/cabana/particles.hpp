@@ -18,7 +18,6 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -28,10 +27,8 @@ namespace sluice::cabana::detail {
 template <class Member>
 std::string member_text() {
   std::string text = kokkos::detail::type_text<std::remove_all_extents_t<Member>>();
-  [&]<std::size_t... D>(std::index_sequence<D...>) {
-    ((text += (D == 0 ? "[" : ",") + std::to_string(std::extent_v<Member, D>)), ...);
-  }
-  (std::make_index_sequence<std::rank_v<Member>>());
+  kokkos::detail::for_each_below<std::rank_v<Member>>(
+      [&](auto d) { text += (d == 0 ? "[" : ",") + std::to_string(std::extent_v<Member, d>); });
   return std::is_array_v<Member> ? text + ']' : text;
 }
 template <class... Members>
@@ -60,7 +57,6 @@ template <class Particles, class = void>
 struct Packed {
   using Element = typename Particles::tuple_type;
 
-  explicit Packed(const Particles& all) : particles(all) {}
   std::size_t bytes() const { return sizeof(Element); }
   template <Action kAction>
   KOKKOS_FUNCTION void move(std::size_t particle, std::byte* packed, std::size_t at) const {
@@ -150,7 +146,7 @@ class Movers {
   /// messages of this one.
   template <Action kAction, class Particles>
   void move(const std::vector<Turn>& turns, const Particles& from, const Particles& to) {
-    const kokkos::detail::ToolRegion region("sluice: move particles");
+    const auto region = kokkos::detail::tool_region("sluice: move particles");
     if (failure_) std::rethrow_exception(failure_);
     try {
       exchange<kAction>(turns, from, to);
@@ -165,7 +161,7 @@ class Movers {
   template <Action kAction, class Particles>
   void exchange(const std::vector<Turn>& turns, const Particles& from, const Particles& to) {
     const Rank self = messages_.context().rank();
-    const Packed<Particles> out(from), in(to);
+    const Packed<Particles> out{from}, in{to};
     const auto contents_of = [](const Chosen& which, const Particles& particles) {
       return [&] { return std::to_string(which.count) + " of" + particles_text(particles); };
     };
@@ -208,10 +204,7 @@ class Movers {
 
   /// Returns memory for particles that stay on this rank.
   std::byte* staying(std::size_t bytes) {
-    if (bytes > staying_.extent(0)) {
-      staying_ =
-          decltype(staying_)(Kokkos::view_alloc(Kokkos::WithoutInitializing, "sluice: staying particles"), bytes);
-    }
+    if (bytes > staying_.extent(0)) Kokkos::realloc(Kokkos::WithoutInitializing, staying_, bytes);
     return staying_.data();
   }
 
@@ -220,15 +213,14 @@ class Movers {
   Messages messages_;
   std::vector<typename Messages::Request> sent_;
   std::vector<typename Messages::Request> received_;
-  Kokkos::View<std::byte*, MemorySpace> staying_;
+  Kokkos::View<std::byte*, MemorySpace> staying_{"sluice: staying particles", 0};
   std::exception_ptr failure_;
   std::shared_ptr<bool> failed_;
 };
 
 /// Returns the messages of a plan: exported particles go to neighbours, and imported ones land from `first` on. The
 /// result refers to a list of the plan.
-template <class Plan>
-std::vector<Turn> exports_of(const Plan& plan, std::size_t first) {
+std::vector<Turn> exports_of(const auto& plan, std::size_t first) {
   const std::size_t* const list = plan.getExportSteering().data();
   std::vector<Turn> turns;
   std::size_t out = 0;
@@ -261,8 +253,7 @@ class HaloMove : public Cabana::CommunicationData<Halo, Buffers> {
   std::size_t totalSend(const Halo& halo) const { return kBack ? halo.totalNumImport() : halo.totalNumExport(); }
   std::size_t totalReceive(const Halo& halo) const { return kBack ? halo.totalNumExport() : halo.totalNumImport(); }
   /// Makes later calls of `apply` move these particles; see Cabana::Gather. @throws as the constructor
-  template <class... Overallocation>
-  void reserve(const Halo& halo, const particle_data_type& particles, Overallocation... overallocation) {
+  void reserve(const Halo& halo, const particle_data_type& particles, auto... overallocation) {
     if (!Cabana::haloCheckValidSize(halo, particles))
       throw std::runtime_error("sluice: '" + particles.label() + "' has " + std::to_string(particles.size()) +
                                " particles, and the halo " + std::to_string(halo.numLocal()) + " and " +
@@ -289,16 +280,14 @@ class HaloMove : public Cabana::CommunicationData<Halo, Buffers> {
 template <class MemorySpace, class BuildType>
 using HaloOn = Cabana::Halo<MemorySpace, BuildType, CommSpace>;
 
-template <class Distributor, class Particles>
-void check_sizes(const Distributor& distributor, const Particles& from, std::size_t to) {
+void check_sizes(const auto& distributor, const auto& from, std::size_t to) {
   if (from.size() == distributor.exportSize() && to == distributor.totalNumImport()) return;
   throw std::runtime_error("sluice: migration of '" + from.label() + "': it has " + std::to_string(from.size()) +
                            " particles, not " + std::to_string(distributor.exportSize()) + ", or there is room for " +
                            std::to_string(to) + ", not " + std::to_string(distributor.totalNumImport()));
 }
 
-template <class Distributor, class Particles>
-void migrate(const Distributor& distributor, const Particles& from, const Particles& to) {
+void migrate(const auto& distributor, const auto& from, const auto& to) {
   distributor.movers().template move<Action::store>(exports_of(distributor, 0), from, to);
 }
 
@@ -317,7 +306,7 @@ class CommunicationPlan<MemorySpace, sluice::cabana::CommSpace> : public Communi
  protected:
   explicit CommunicationPlan(MPI_Comm comm) : CommunicationPlan<MemorySpace, Mpi>(comm) {
     const auto shared = sluice::kokkos::detail::shared_by(comm);
-    movers_ = shared->template keep<Movers>([&] { return std::make_shared<Movers>(*shared); });
+    movers_ = shared->template keep<Movers>(*shared);
   }
 
  private:

@@ -47,6 +47,17 @@ struct Box {
     return all;
   }
   Index bytes() const { return count() * element; }
+  /// True if elements at this stride follow the last dimension without a gap.
+  bool joins(Index stride) const { return rank > 0 && stride == strides[rank - 1] * extents[rank - 1]; }
+  /// Adds a dimension, or makes the last one longer if they are `joined`.
+  void add(Index extent, Index stride, bool joined) {
+    if (joined) {
+      extents[rank - 1] *= extent;
+    } else {
+      extents[rank] = extent;
+      strides[rank++] = stride;
+    }
+  }
   bool contiguous() const { return rank == 0 || (rank == 1 && strides[0] == 1); }
   /// The number of elements of a row, which lie one behind the other.
   KOKKOS_FUNCTION Index run() const { return rank > 0 && strides[0] == 1 ? extents[0] : 1; }
@@ -70,11 +81,11 @@ struct Box {
   }
 };
 
-inline bool is_empty(const Range& range, int rank) {
-  for (int k = 0; k < rank; ++k) {
-    if (range.begin[k] >= range.end[k]) return true;
-  }
-  return false;
+/// Returns the number of elements of a range.
+inline Index count_of(const Range& range, int rank) {
+  Index count = 1;
+  for (int k = 0; k < rank; ++k) count *= std::max(Index{0}, range.end[k] - range.begin[k]);
+  return count;
 }
 
 /// A dimension of a View, and its extent in a range.
@@ -103,14 +114,7 @@ Box box_of(const View& view, const Range& range) {
   Index first = 0;
   for (const auto& [number, extent, stride] : by_stride(view, range)) {
     first += range.begin[number] * stride;
-    if (extent == 1) continue;
-    const int last = box.rank - 1;
-    if (last >= 0 && stride == box.strides[last] * box.extents[last]) {
-      box.extents[last] *= extent;
-    } else {
-      box.extents[box.rank] = extent;
-      box.strides[box.rank++] = stride;
-    }
+    if (extent != 1) box.add(extent, stride, box.joins(stride));
   }
   box.data = reinterpret_cast<std::byte*>(data + first);
   return box;
@@ -136,7 +140,7 @@ std::string contents_of(const View& view, const Range& range) {
   std::vector<Dimension> kept(all.begin(), all.end());
   std::erase_if(kept, [](const Dimension& one) { return one.extent == 1; });
   // Without elements there is no order in memory.
-  if (is_empty(range, View::rank())) std::ranges::sort(kept, {}, &Dimension::number);
+  if (count_of(range, View::rank()) == 0) std::ranges::sort(kept, {}, &Dimension::number);
   const auto number_of = [&](const Dimension& one) {
     return std::ranges::count_if(kept, [&](const Dimension& other) { return other.number < one.number; });
   };
@@ -149,11 +153,17 @@ std::string contents_of(const View& view, const Range& range) {
   return kept.empty() ? text : text + ']';
 }
 
+/// Calls `f(std::integral_constant<std::size_t, I>())` for each I below N, one after another.
+template <std::size_t N>
+void for_each_below(auto f) {
+  [&]<std::size_t... I>(std::index_sequence<I...>) { (f(std::integral_constant<std::size_t, I>()), ...); }
+  (std::make_index_sequence<N>());
+}
+
 /// The range of all elements of a View.
-template <class View>
-Range whole_of(const View& view) {
+Range whole_of(const auto& view) {
   Range range;
-  for (std::size_t k = 0; k < View::rank(); ++k) range.end[k] = static_cast<Index>(view.extent(k));
+  for (std::size_t k = 0; k < view.rank(); ++k) range.end[k] = static_cast<Index>(view.extent(k));
   return range;
 }
 

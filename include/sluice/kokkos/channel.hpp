@@ -13,29 +13,31 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace sluice::kokkos {
 
 namespace detail {
 
-/// A View and an end of a channel. In place, the slot is the View's own memory: for a View without gaps at depth 1, or
-/// without elements. Otherwise the slots are separate memory, which a kernel packs or unpacks.
+/// A View and an end of a channel. `View`: its type, or void for any. In place, the slot is the View's own memory: for
+/// a View without gaps at depth 1, or without elements. Otherwise the slots are separate memory, which a kernel packs
+/// or unpacks.
 template <class Exec, class View, class End>
 class ViewEnd {
-  static_assert(check_view<Exec, View>());
-
  public:
   /// Opens the end, on the context or on a scope of it, like Context::sender and Context::receiver: the peer need not
   /// have opened its end. `options.depth` slots; `options.stream` and `options.contents` are replaced by the queue's
   /// stream and by the View's type, extents and layout. With separate slots it launches two empty kernels.
   /// @throws Error{Code::bad_argument} for a depth below 1; otherwise like Context::sender, Context::region (in place)
   ///   and Context::allocate
-  ViewEnd(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view, ChannelOptions options = {})
+  ViewEnd(Context& context, const Queue<Exec>& queue, Rank peer, Tag tag, const auto& view, ChannelOptions options = {})
       : ViewEnd(context, context, queue, peer, tag, view, options) {}
-  template <class Where>
-  ViewEnd(Context& context, Where& scope, const Queue<Exec>& queue, Rank peer, Tag tag, const View& view,
+  template <class Of>
+  ViewEnd(Context& context, auto& scope, const Queue<Exec>& queue, Rank peer, Tag tag, const Of& view,
           ChannelOptions options = {})
-      : queue_(queue), view_(kept_for_a_peer(view)), box_(box_of(view, whole_of(view))), depth_(options.depth) {
+      : queue_(queue), view_(std::make_shared<Of>(view)), box_(box_of(view, whole_of(view))), depth_(options.depth) {
+    static_assert(check_view<Exec, Of, kWay>());
+    static_assert(std::is_void_v<View> || std::is_convertible_v<Of, View>, "the View is not of the end's type");
     if (depth_ < 1) refuse(context, Code::bad_argument, "a View's channel has a depth of 1 or more");
     const auto bytes = static_cast<std::size_t>(box_.bytes);
     in_place_ = bytes == 0 || (box_.box.contiguous() && depth_ == 1);  // no elements: each epoch is a signal
@@ -54,8 +56,7 @@ class ViewEnd {
   ViewEnd(ViewEnd&&) noexcept = default;
   ViewEnd& operator=(ViewEnd&&) = delete;
   ~ViewEnd() {
-    if (in_place_ && view_ != nullptr && !close_all(exceptions_, std::span(&end_, 1)))
-      static_cast<void>(view_.release());  // the peer may still access it
+    if (in_place_ && view_ != nullptr && !close_all(exceptions_, std::span(&end_, 1))) keep_for_peers(std::move(view_));
   }
 
   /// The channel itself, to drain, close or describe it. Valid as long as this object stays where it is.
@@ -63,23 +64,19 @@ class ViewEnd {
 
  protected:
   /// Enqueues the packing or unpacking of an epoch, unless it is in place.
-  template <Way kWay>
   void move(std::uint64_t epoch) const {
     if (in_place_) return;
     std::byte* const slot = slots_.data() + static_cast<Index>(epoch) % depth_ * box_.bytes;
-    box_.template move<kWay>(queue_, slot, slots_, *view_);
+    box_.template move<kWay>(queue_, slot, slots_, view_);
   }
   Stream stream() const noexcept { return queue_.stream(); }
   bool in_place() const noexcept { return in_place_; }
 
  private:
-  /// Not inlined: tests/leaks.txt names this function, as a View that a peer may still access is never freed.
-  [[gnu::noinline]] static std::unique_ptr<View> kept_for_a_peer(const View& view) {
-    return std::make_unique<View>(view);
-  }
+  static constexpr Way kWay = std::is_same_v<End, Sender> ? Way::pack : Way::unpack;
 
   Queue<Exec> queue_;
-  std::unique_ptr<View> view_;
+  std::shared_ptr<const void> view_;
   SizedBox<Exec> box_;
   Index depth_;
   bool in_place_ = false;
@@ -100,7 +97,7 @@ class ViewEnd {
 /// Constructed like Context::sender or, given a scope, like Scope::sender: see the constructor of detail::ViewEnd.
 /// Keeps the View. Movable, not copyable; one thread at a time, in the order of its queue. A failure on the queue is
 /// thrown by a later call, or by Context::synchronize.
-template <class Exec, class View>
+template <class Exec, class View = void>
 class ViewSender : public detail::ViewEnd<Exec, View, Sender> {
  public:
   using detail::ViewEnd<Exec, View, Sender>::ViewEnd;
@@ -109,7 +106,7 @@ class ViewSender : public detail::ViewEnd<Exec, View, Sender> {
   /// With separate slots does nothing, as the kernel of `put` has read the View.
   /// @throws Error recorded when the channel failed
   void acquire() {
-    const detail::ToolRegion region("sluice: acquire");
+    const auto region = detail::tool_region("sluice: acquire");
     if (this->in_place()) this->channel().acquire(this->stream());
   }
   /// Enqueues a put of what the View has at this point of the queue. On a stream returns at once, but on a GPU's the
@@ -117,10 +114,10 @@ class ViewSender : public detail::ViewEnd<Exec, View, Sender> {
   /// released the epoch that was in the peer's slot before.
   /// @throws as Sender::put
   void put() {
-    const detail::ToolRegion region("sluice: put");
+    const auto region = detail::tool_region("sluice: put");
     Sender& end = this->channel();
     if (!this->in_place()) end.acquire(this->stream());
-    this->template move<detail::Way::pack>(end.epoch() + 1);
+    this->move(end.epoch() + 1);
     end.put(this->stream());
   }
 };
@@ -131,10 +128,8 @@ ViewSender(Where&, const Queue<Exec>&, Rank, Tag, const View&, ChannelOptions = 
 /// The in-end of such a channel: see ViewSender. With separate slots only the kernel that `wait` or `wait_for` enqueues
 /// writes the View. In place (options.depth 1, and a View without gaps) the peer may write the View at any time between
 /// the construction of this object and the first `wait`, and between each `release` and the next `wait`.
-template <class Exec, class View>
+template <class Exec, class View = void>
 class ViewReceiver : public detail::ViewEnd<Exec, View, Receiver> {
-  static_assert(!std::is_const_v<typename View::value_type>, "what is received is written: the elements are const");
-
  public:
   using detail::ViewEnd<Exec, View, Receiver>::ViewEnd;
 
@@ -143,16 +138,16 @@ class ViewReceiver : public detail::ViewEnd<Exec, View, Receiver> {
   /// end; in program order blocks until the epoch is in the View.
   /// @throws as Receiver::wait
   void wait() {
-    const detail::ToolRegion region("sluice: wait");
+    const auto region = detail::tool_region("sluice: wait");
     this->channel().wait(this->stream());
-    this->template move<detail::Way::unpack>(this->channel().epoch());
+    this->move(this->channel().epoch());
   }
   /// Blocks the host until the next epoch lands, then enqueues its unpacking like `wait`. Returns false, and changes
   /// nothing, if the epoch has not landed within `timeout`.
   /// @throws Error recorded when the channel failed
   bool wait_for(Timeout timeout) {
     const bool landed = this->channel().wait_for(timeout).has_value();
-    if (landed) this->template move<detail::Way::unpack>(this->channel().epoch());
+    if (landed) this->move(this->channel().epoch());
     return landed;
   }
   /// Enqueues the release of the oldest epoch that was waited for: once the queue has run what was enqueued before, the
@@ -160,7 +155,7 @@ class ViewReceiver : public detail::ViewEnd<Exec, View, Receiver> {
   /// View keeps its elements until the next `wait`.
   /// @throws Error recorded when the channel failed; Error{Code::misuse} if every epoch waited for was released
   void release() {
-    const detail::ToolRegion region("sluice: release");
+    const auto region = detail::tool_region("sluice: release");
     this->channel().release(this->stream());
   }
 };
@@ -169,13 +164,11 @@ template <class Where, class Exec, class View>
 ViewReceiver(Where&, const Queue<Exec>&, Rank, Tag, const View&, ChannelOptions = {}) -> ViewReceiver<Exec, View>;
 
 /// Returns a ViewSender. `where`: an instance of an execution space, or a Queue.
-template <class Where, class View>
-auto sender(Context& context, const Where& where, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
+auto sender(Context& context, const auto& where, Rank peer, Tag tag, const auto& view, ChannelOptions options = {}) {
   return ViewSender(context, Queue(where), peer, tag, view, options);
 }
 /// Returns a ViewReceiver. `where`: an instance of an execution space, or a Queue.
-template <class Where, class View>
-auto receiver(Context& context, const Where& where, Rank peer, Tag tag, const View& view, ChannelOptions options = {}) {
+auto receiver(Context& context, const auto& where, Rank peer, Tag tag, const auto& view, ChannelOptions options = {}) {
   return ViewReceiver(context, Queue(where), peer, tag, view, options);
 }
 

@@ -9,7 +9,7 @@
 
 #include <chrono>
 #include <exception>
-#include <span>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -18,6 +18,20 @@ namespace sluice::kokkos::detail {
 
 [[noreturn]] inline void refuse(const Context& context, Code code, const std::string& why) {
   throw Error(code, context.rank(), -1, 0, 0, why);
+}
+
+/// Replaces the queue of an object of the program's, "the `kind` 'name'". Blocks the host until the old queue has run
+/// everything.
+/// @throws Error{Code::misuse} for a queue of another GPU, or of another kind of stream
+template <class Exec>
+void replace(Queue<Exec>& old, const Queue<Exec>& queue, const Context& context, const char* kind,
+             const std::string& name) {
+  if (queue == old) return;
+  if (queue.stream().kind() != old.stream().kind() || device_of(queue.exec()) != device_of(old.exec()))
+    refuse(context, Code::misuse,
+           std::string("the ") + kind + " '" + name + "' was made for another GPU, or kind of stream");
+  old.fence(std::string("sluice: ") + kind + " goes to another instance");
+  old = queue;
 }
 
 /// Opens an end of a channel: a Sender, or a Receiver. `where`: a Context, or a Scope.
@@ -48,8 +62,7 @@ End open_named(const std::string& kind, const std::string& name, Scope& scope, R
 /// Closes ends before their owner frees memory that peers access. Returns false if peers may still access it: if an
 /// end cannot be closed, or while an exception passes (more than `exceptions` are uncaught), when the destructors of
 /// the ends tell the peers that this rank is lost.
-template <class... Ends>
-bool close_all(int exceptions, std::span<Ends>... ends) noexcept {
+bool close_all(int exceptions, auto... ends) noexcept {
   if ((ends.empty() && ...)) return true;
   if (std::uncaught_exceptions() > exceptions) return false;
   const auto close = [](auto all) {
@@ -63,11 +76,16 @@ bool close_all(int exceptions, std::span<Ends>... ends) noexcept {
   }
 }
 
+/// Never frees Views, which peers may still access. Not inlined: tests/leaks.txt names this function.
+[[gnu::noinline]] inline void keep_for_peers(std::shared_ptr<const void> views) {
+  new std::shared_ptr(std::move(views));
+}
+
 /// True if a put would neither block the host nor, unless `stream_may_wait`, make a GPU's stream wait for credit. On a
 /// host stream a put waits for its peer in the stream's thread.
-inline bool can_put(const Stream& stream, Sender& sender, bool stream_may_wait) {
-  return on_host_stream(stream) || sender.credited() ||
-         (stream_may_wait && !in_program_order(stream) && sender.connected());
+bool can_put(const auto& queue, Sender& sender, bool stream_may_wait) {
+  return queue.on_host_stream() || sender.credited() ||
+         (stream_may_wait && !queue.in_program_order() && sender.connected());
 }
 
 /// Between two turns a call that waits for a message blocks on it for this long: at first, and at most.
@@ -82,8 +100,7 @@ class WaitLimits {
   /// `what()` says what the peer of `end` has not done.
   /// @throws Error{Code::timeout} after the connect timeout if the peer has not opened its end, and with `what()` after
   ///   the timeout if the call is `limited`
-  template <class End, class What>
-  void check(End& end, const What& what, bool limited = true) const {
+  void check(auto& end, const auto& what, bool limited = true) const {
     const auto waited = std::chrono::steady_clock::now() - begin_;
     if (waited > context_.connect_timeout() && !end.connected())
       end.wait_connected(Timeout::zero());  // throws with the reason
@@ -94,20 +111,6 @@ class WaitLimits {
  private:
   const Context& context_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
-/// Gives a variable another value until this ends.
-template <class T>
-class Scoped {
- public:
-  Scoped(T& variable, T value) : variable_(variable), before_(std::exchange(variable, value)) {}
-  ~Scoped() { variable_ = before_; }
-  Scoped(const Scoped&) = delete;
-  Scoped& operator=(const Scoped&) = delete;
-
- private:
-  T& variable_;
-  T before_;
 };
 
 }  // namespace sluice::kokkos::detail

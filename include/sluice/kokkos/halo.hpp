@@ -18,7 +18,6 @@
 #include <span>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,7 +27,7 @@ namespace detail {
 
 /// One way of the exchange: from own elements to ghosts, or back.
 template <class Exec, std::size_t D, class... Views>
-class HaloRoute {
+class HaloRoute : sluice::detail::NonCopyable {
  public:
   using Packing = kokkos::Packing<Exec, D, Views...>;
   using Moved = typename Packing::Moved;
@@ -36,7 +35,7 @@ class HaloRoute {
   HaloRoute(const Context& context, const Queue<Exec>& queue, const std::string& name, const Block<D>& block, int depth,
             bool in_place, const std::tuple<Views...>& views, Side from)
       : HaloRoute(context, depth) {  // so that the destructor runs if an end is refused
-    if (in_place) used_ = std::make_unique<std::tuple<Views...>>(views);
+    if (in_place) used_ = std::make_shared<std::tuple<Views...>>(views);
     packing_ = Packing(context_, queue.exec(), block, depth, views, from, OwnGhosts::with_others,
                        in_place ? Gapless::in_place : Gapless::packed);
     Scope scope = context_.scope(name);
@@ -45,30 +44,26 @@ class HaloRoute {
       return [&](Rank peer, const Slice& slots, const std::string& contents) {
         options.contents = contents;
         ends.push_back(open_named<End>("halo", name, scope, peer, 0, slots, options));
+        plan_.add(ends.back());
       };
     };
     // All ends are opened before any of them waits for a peer.
     packing_.for_each_received(open_in(receivers_));
     packing_.for_each_sent(open_in(senders_));
-    for (Sender& sender : senders_) plan_.add(sender);
-    for (Receiver& receiver : receivers_) plan_.add(receiver);
   }
-  HaloRoute(const HaloRoute&) = delete;
-  HaloRoute& operator=(const HaloRoute&) = delete;
   ~HaloRoute() {
     plan_ = {};
     if (used_ != nullptr && !close_all(exceptions_, std::span(senders_), std::span(receivers_)))
-      static_cast<void>(used_.release());  // never freed, as peers may still access them
+      keep_for_peers(std::move(used_));
   }
 
   const Packing& packing() const noexcept { return packing_; }
-  Moved& moved(Index slot) { return moved_[static_cast<std::size_t>(slot)]; }
   Plan& plan() noexcept { return plan_; }
   bool has_channels() const noexcept { return !senders_.empty() || !receivers_.empty(); }
 
   void commit(const Queue<Exec>& queue, std::optional<Timeout> timeout) {
     if (committed_) return;
-    const ToolRegion region("sluice: halo commit");
+    const auto region = tool_region("sluice: halo commit");
     plan_.commit(queue.stream(), timeout);
     committed_ = true;
   }
@@ -83,21 +78,21 @@ class HaloRoute {
       const Index slot = (epoch_ + 1) % depth_;
       if (used_ != nullptr && epoch_ > 0) plan_.release(queue.stream());
       plan_.acquire(queue.stream());
-      this->moved(slot) = moved;
+      moved_in(slot) = moved;
       packing_.pack(queue, slot, moved);
       plan_.start(queue.stream());
       ++epoch_;
     });
   }
-  /// Waits for the oldest epoch that was sent, then calls `use` with its slot.
-  template <class Use>
-  void take(const Queue<Exec>& queue, Use use) {
+  /// Waits for the oldest epoch that was sent, then calls `use` with its slot and with what it moves.
+  void take(const Queue<Exec>& queue, auto use) {
     if (packing_.empty()) return;
     if (failure_) std::rethrow_exception(failure_);
     if (waited_ == epoch_) refuse(context_, Code::misuse, "no exchange of this halo was started");
     attempt([&] {
       plan_.wait(queue.stream());
-      use(++waited_ % depth_);
+      const Index slot = ++waited_ % depth_;
+      use(slot, moved_in(slot));
     });
   }
 
@@ -106,8 +101,7 @@ class HaloRoute {
       : context_(context), depth_(depth), moved_(static_cast<std::size_t>(depth)), plan_(context_.plan()) {}
 
   /// A failure in the middle of an exchange leaves a part done that cannot be done again, so each later call throws it.
-  template <class Work>
-  void attempt(Work work) {
+  void attempt(auto work) {
     try {
       work();
     } catch (...) {
@@ -116,9 +110,11 @@ class HaloRoute {
     }
   }
 
+  Moved& moved_in(Index slot) { return moved_[static_cast<std::size_t>(slot)]; }
+
   Context context_;
   Index depth_;
-  std::unique_ptr<std::tuple<Views...>> used_;  // the Views that messages are sent from and land in, if they do
+  std::shared_ptr<const void> used_;  // the Views that messages are sent from and land in, if they do
   int exceptions_ = std::uncaught_exceptions();
   Packing packing_;
   std::vector<Moved> moved_;  // in each slot; freed after the channels have closed
@@ -149,13 +145,10 @@ class HaloRoute {
 /// of an exchange is thrown by each later call.
 template <class Exec, std::size_t D, class... Views>
 class Halo {
-  static_assert(Kokkos::is_execution_space_v<Exec>, "a Halo is made for an instance of an execution space of Kokkos");
+  static_assert((detail::check_view<Exec, Views, detail::Way::unpack>() && ...));
   static_assert(sizeof...(Views) > 0, "a Halo needs a View");
   static_assert(sizeof...(Views) <= detail::kMostViews, "a Halo takes eight Views at most");
-  static_assert((Kokkos::is_view_v<Views> && ...), "a Halo exchanges Views of Kokkos; of an mdspan, its view_of");
   static_assert(((Views::rank() >= D) && ...), "a View of a Halo has at least the grid's dimensions");
-  static_assert((!std::is_const_v<typename Views::value_type> && ...), "ghosts are written: the elements are const");
-  static_assert((detail::check_view<Exec, Views>() && ...));
 
  public:
   /// Opens the channels, without waiting for peers, and loads kernels; blocks the host until the instance has run what
@@ -166,9 +159,10 @@ class Halo {
   ///   receiver
   Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width, HaloOptions<D> options,
        Views... views)
-      : context_(context), queue_(queue), grid_(grid), width_(width), options_(std::move(options)),
+      : context_(context), queue_(queue),
+        options_(std::move(options)), block_{context.rank(), grid, width, options_.stencil, options_.ranges},
         views_(std::move(views)...) {
-    std::apply([&](const auto&... all) { detail::check_halo<D>(context_, grid_, width_, options_, all...); }, views_);
+    std::apply([&](const auto&... all) { detail::check_halo<D>(context_, grid, width, options_, all...); }, views_);
     gather_ = open(options_.name, Side::own, options_.in_place);
   }
   Halo(Context& context, const Queue<Exec>& queue, const Cartesian<D>& grid, int width, Views... views)
@@ -184,10 +178,9 @@ class Halo {
   void commit(std::optional<Timeout> timeout = kContextTimeout) { gather_->commit(queue_, timeout); }
   /// Commits the channels of `scatter`, and loads the kernel of this operation: each operation has its own.
   /// @throws Error{Code::timeout}, which changes nothing; otherwise like the constructor
-  template <class Operation>
-  void commit_scatter(Operation operation, std::optional<Timeout> timeout = kContextTimeout) {
+  void commit_scatter(auto operation, std::optional<Timeout> timeout = kContextTimeout) {
     Route& route = way_back();
-    std::apply([&](const auto&... combines) { (combines.load(queue_.exec(), operation), ...); }, *combines_);
+    std::apply([&](const auto&... combines) { (combines.load(queue_.exec(), operation), ...); }, combines_);
     route.commit(queue_, timeout);
   }
 
@@ -206,9 +199,9 @@ class Halo {
   /// @throws like `exchange`; `finish` throws Error{Code::misuse} if no exchange was started
   void start() { start(gather_->packing().own()); }
   void finish() {
-    const detail::ToolRegion region("sluice: halo finish");
-    gather_->take(queue_, [this](Index slot) {
-      gather_->packing().unpack(queue_, slot, gather_->moved(slot));
+    const auto region = detail::tool_region("sluice: halo finish");
+    gather_->take(queue_, [this](Index slot, const Moved& moved) {
+      gather_->packing().unpack(queue_, slot, moved);
       if (options_.in_place)  // the ghosts are in use until the next start
         gather_->plan().acquire(queue_.stream());
       else
@@ -251,21 +244,17 @@ class Halo {
   /// Makes later calls use this queue. Blocks the host until the queue before has run everything, so that the exchanges
   /// stay in order. Kernels of the program on the two queues are not ordered.
   /// @throws Error{Code::misuse} for a queue of another GPU, or a host stream in place of program order and vice versa
-  void go_to(const Queue<Exec>& queue) { detail::replace(queue_, queue, context_.rank(), "halo", options_.name); }
+  void go_to(const Queue<Exec>& queue) { detail::replace(queue_, queue, context_, "halo", options_.name); }
 
   /// Enqueues the way back: the value of each ghost is combined into its owner's, by Sum, Min, Max or Replace, in an
   /// order that only depends on the stencil. Ghosts stay unchanged. The first call opens separate channels, and waits
   /// for the neighbours: see `commit_scatter`. It has no two halves, and runs on the queue of the halo: see `go_to`.
   /// @throws like `exchange`; the first call also like the constructor
-  template <class Operation>
-  void scatter(Operation operation) {
-    scatter(way_back(), operation, way_back().packing().own());
-  }
+  void scatter(auto operation) { scatter_moved(operation, way_back().packing().own()); }
   /// Combines ghosts of other Views: see `exchange`. @throws Error{Code::bad_argument} for Views of another shape
-  template <class Operation>
-  void scatter(Operation operation, const Views&... views) {
+  void scatter(auto operation, const Views&... views) {
     check_alike(views...);
-    scatter(way_back(), operation, way_back().packing().others({views...}));
+    scatter_moved(operation, way_back().packing().others({views...}));
   }
 
   /// Returns a line per channel of `exchange`, and one for what a rank that is its own neighbour copies itself.
@@ -287,64 +276,55 @@ class Halo {
   using Moved = typename Route::Moved;
 
   std::unique_ptr<Route> open(const std::string& name, Side from, bool in_place) {
-    const Block<D> block{context_.rank(), grid_, width_, options_.stencil, options_.ranges};
-    return std::make_unique<Route>(context_, queue_, name, block, options_.depth, in_place, views_, from);
+    return std::make_unique<Route>(context_, queue_, name, block_, options_.depth, in_place, views_, from);
   }
   /// Returns the route of `scatter`; the first call opens it.
   Route& way_back() {
     if (scatter_) return *scatter_;
     auto route = open(options_.name + ", back", Side::ghosts, false);
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      combines_.emplace(
-          detail::Combines<Exec, Views>(queue_.exec(), std::get<I>(views_), route->packing().parts(I))...);
-    }
-    (std::index_sequence_for<Views...>());
+    detail::for_each_below<sizeof...(Views)>([&](auto i) {
+      std::get<i>(combines_) = {queue_.exec(), std::get<i>(views_), route->packing().parts(i)};
+    });
     scatter_ = std::move(route);
     return *scatter_;
   }
 
   void check_alike(const Views&... views) const {
-    std::apply([&](const auto&... own) { (check_like(views, own), ...); }, views_);
-  }
-  template <class View>
-  void check_like(const View& view, const View& own) const {
-    for (std::size_t k = 0; k < View::rank(); ++k) {
-      if (view.extent(k) != own.extent(k) || view.stride(k) != own.stride(k))
-        detail::refuse(context_, Code::bad_argument,
-                       "View '" + view.label() + "' is not of the extents and strides of '" + own.label() +
-                           "', which the halo '" + options_.name + "' was made with");
-    }
+    const auto check = [&](const auto& view, const auto& own) {
+      for (std::size_t k = 0; k < view.rank(); ++k) {
+        if (view.extent(k) != own.extent(k) || view.stride(k) != own.stride(k))
+          detail::refuse(context_, Code::bad_argument,
+                         "View '" + view.label() + "' is not of the extents and strides of '" + own.label() +
+                             "', which the halo '" + options_.name + "' was made with");
+      }
+    };
+    std::apply([&](const auto&... own) { (check(views, own), ...); }, views_);
   }
 
   void start(const Moved& moved) {
-    const detail::ToolRegion region("sluice: halo start");
+    const auto region = detail::tool_region("sluice: halo start");
     gather_->send(queue_, moved);
   }
-  template <class Operation>
-  void scatter(Route& route, Operation operation, const Moved& moved) {
-    const detail::ToolRegion region("sluice: halo scatter");
-    route.send(queue_, moved);
-    route.take(queue_, [&](Index slot) {
-      [&]<std::size_t... I>(std::index_sequence<I...>) {
-        (std::get<I>(*combines_)
-             .enqueue(queue_, std::get<I>(moved.views), route.packing().slots(), options_.depth, slot, operation,
-                      moved.kept),
-         ...);
-      }
-      (std::index_sequence_for<Views...>());
-      route.plan().release(queue_.stream());
+  void scatter_moved(auto operation, const Moved& sent) {
+    const auto region = detail::tool_region("sluice: halo scatter");
+    scatter_->send(queue_, sent);
+    scatter_->take(queue_, [&](Index slot, const Moved& moved) {
+      detail::for_each_below<sizeof...(Views)>([&](auto i) {
+        std::get<i>(combines_).enqueue(queue_, std::get<i>(moved.views), scatter_->packing().slots(), options_.depth,
+                                       slot, operation, moved.kept);
+      });
+      scatter_->plan().release(queue_.stream());
     });
   }
 
   Context context_;
   Queue<Exec> queue_;
-  Cartesian<D> grid_;
-  Index width_;
   HaloOptions<D> options_;
+  Block<D> block_;
   std::tuple<Views...> views_;
   std::unique_ptr<Route> gather_;
   std::unique_ptr<Route> scatter_;
-  std::optional<std::tuple<detail::Combines<Exec, Views>...>> combines_;
+  std::tuple<detail::Combines<Exec, Views>...> combines_;  // of `scatter_`
 };
 
 // These accept any argument as an instance or a View, so that the static_asserts of the class name the mistake.

@@ -19,8 +19,8 @@ template <std::size_t D>
 struct HaloOptions {
   Stencil<D> stencil = full<D>();
   int depth = 2;  ///< how many exchanges may be started and not finished
-  std::string name =
-      "halo";  ///< of the channels' scope: halos of one context that are open at once have different names
+  /// Of the channels' scope: halos of one context that are open at once have different names.
+  std::string name = "halo";
 
   /// Sends in place what one View sends in one direction, if that is alone in its message and has no gaps: it goes from
   /// the View and lands in the View. Then own elements stay unchanged from `start` to `finish`. Peers may write the
@@ -58,7 +58,7 @@ void check_ranges(const Context& context, const HaloOptions<D>& options, const V
   std::ranges::for_each(ghosts, check);
   for (const Range& sent : own) {
     for (const Range& received : ghosts) {
-      if (options.in_place && !is_empty(common_of(sent, received, kRank), kRank))
+      if (options.in_place && count_of(common_of(sent, received, kRank), kRank) != 0)
         refuse(context, Code::bad_argument,
                "own elements and ghosts of View '" + view.label() +
                    "' overlap in the halo's ranges: it cannot move in place");

@@ -22,13 +22,9 @@ concept Mdspan = requires(const T& span) {
 namespace detail {
 
 template <class Element, std::size_t D>
-struct Pointers {
-  using type = typename Pointers<Element, D - 1>::type*;
-};
+struct Pointers : Pointers<Element*, D - 1> {};
 template <class Element>
-struct Pointers<Element, 0> {
-  using type = Element;
-};
+struct Pointers<Element, 0> : std::type_identity<Element> {};
 
 }  // namespace detail
 

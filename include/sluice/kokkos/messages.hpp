@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -42,10 +41,10 @@ namespace sluice::kokkos {
 /// enqueued; what fails afterwards is thrown by the next message, or by Context::synchronize. Other peers are not
 /// affected. A failure outside of the channel, of `pack` for example, reaches the peer when this object is destroyed.
 template <class Exec>
-class Messages {
+class Messages : sluice::detail::NonCopyable {
   using Posted = detail::Posted;
-  using Out = detail::Direction<Sender>;
-  using In = detail::Direction<Receiver>;
+  using Out = detail::Direction<Exec, Sender>;
+  using In = detail::Direction<Exec, Receiver>;
 
  public:
   /// A message that was posted. Copies refer to the same message; a default one to none. Its members are the library's.
@@ -78,8 +77,6 @@ class Messages {
     detail::load_kernels<detail::MoveBox>(queue.exec());
     enlist();
   }
-  Messages(const Messages&) = delete;
-  Messages& operator=(const Messages&) = delete;
 
   /// Posts a message to `peer`, and puts it if that does not block. `pack(slot)` enqueues what writes the `bytes` bytes
   /// of `slot`, which is aligned to 64; this call or a later one calls it. If messages are unpacked early, any wait of
@@ -88,31 +85,22 @@ class Messages {
   /// @param contents  describes the message alike at both ends, for ChannelOptions::contents; by default its size
   /// @throws Error that failed an earlier message to this peer; Error{Code::misuse} for a name in use; otherwise like
   ///   Context::allocate and Context::sender
-  template <class Pack>
-  Request send(Rank peer, std::size_t bytes, Pack pack, const Contents& contents = {}) {
-    const detail::ToolRegion region("sluice: messages send");
+  Request send(Rank peer, std::size_t bytes, auto pack, const Contents& contents = {}) {
+    const auto region = detail::tool_region("sluice: messages send");
     return post(out_, peer, bytes, std::move(pack), contents);
   }
   /// Posts the receiving of a message from `peer`. `unpack(slot)` enqueues what reads the slot. The `wait` for this
   /// message, or for a later one from the peer, calls it; if messages are unpacked early, also any wait, like `pack`.
   /// @throws like `send`
-  template <class Unpack>
-  Request receive(Rank peer, std::size_t bytes, Unpack unpack, const Contents& contents = {}) {
-    const detail::ToolRegion region("sluice: messages receive");
+  Request receive(Rank peer, std::size_t bytes, auto unpack, const Contents& contents = {}) {
+    const auto region = detail::tool_region("sluice: messages receive");
     return post(in_, peer, bytes, std::move(unpack), contents);
   }
 
   /// Sends or receives a View's elements in the order of memory. The peer's View has the same type, layout and extents.
   /// Keeps the View until the message completes. @throws like the functions above
-  template <class View>
-  requires(Kokkos::is_view_v<View>) Request send(const View& view, Rank peer) {
-    return move<detail::Way::pack>(view, peer);
-  }
-  template <class View>
-  requires(Kokkos::is_view_v<View>) Request receive(const View& view, Rank peer) {
-    static_assert(!std::is_const_v<typename View::value_type>, "what is received is written: the elements are const");
-    return move<detail::Way::unpack>(view, peer);
-  }
+  Request send(const detail::AnyView auto& view, Rank peer) { return move<detail::Way::pack>(view, peer); }
+  Request receive(const detail::AnyView auto& view, Rank peer) { return move<detail::Way::unpack>(view, peer); }
 
   /// When this returns, later work on the queue may overwrite what was sent, or reads what was received. In program
   /// order blocks until that has happened. On a GPU's stream blocks the host as long as something that was sent there
@@ -124,7 +112,7 @@ class Messages {
   ///   has not been put, or has not landed while something is not put
   void wait(const Request& request) {
     if (request.message == nullptr) return;
-    const detail::ToolRegion region("sluice: messages wait");
+    const auto region = detail::tool_region("sluice: messages wait");
     enlist();
     Posted& message = *request.message;
     if (request.sent && !message.completed) await_peer(message, out_.at(request.peer));
@@ -147,7 +135,7 @@ class Messages {
   void go_to(const Queue<Exec>& queue) {
     enlist();
     if (queue == queue_) return;
-    detail::replace(queue_, queue, context_.rank(), "set of messages", name_);
+    detail::replace(queue_, queue, context_, "set of messages", name_);
     enlist();
   }
 
@@ -162,7 +150,7 @@ class Messages {
 
  private:
   template <class End, class Move>
-  Request post(std::map<Rank, detail::Direction<End>>& directions, Rank peer, std::size_t bytes, Move move,
+  Request post(std::map<Rank, detail::Direction<Exec, End>>& directions, Rank peer, std::size_t bytes, Move move,
                const Contents& contents) {
     constexpr bool kSent = std::is_same_v<End, Sender>;
     enlist();
@@ -182,22 +170,19 @@ class Messages {
 
   template <detail::Way kWay, class View>
   Request move(const View& view, Rank peer) {
-    static_assert(detail::check_view<Exec, View>());
+    static_assert(detail::check_view<Exec, View, kWay>());
     const Range whole = detail::whole_of(view);
     const detail::SizedBox<Exec> box(detail::box_of(view, whole));
     auto enqueue = [this, box, view](std::byte* slot) { box.template move<kWay>(queue_, slot, view); };
     const auto bytes = static_cast<std::size_t>(box.bytes);
     const auto contents = [&] { return detail::contents_of(view, whole); };
-    if constexpr (kWay == detail::Way::pack)
-      return send(peer, bytes, std::move(enqueue), contents);
-    else
-      return receive(peer, bytes, std::move(enqueue), contents);
+    return kWay == detail::Way::pack ? send(peer, bytes, enqueue, contents) : receive(peer, bytes, enqueue, contents);
   }
 
   /// Fails the unmoved messages of a direction. Work of the first may be enqueued on a host stream without a put or
   /// release behind it, so nothing else keeps its slot there.
   template <class End>
-  void fail(detail::Direction<End>& direction, const std::exception_ptr& why) {
+  void fail(detail::Direction<Exec, End>& direction, const std::exception_ptr& why) {
     direction.failure = why;
     if (!direction.waiting.empty()) queue_.run([slots = direction.waiting.front().channel->slots] {});
     if constexpr (std::is_same_v<End, Sender>) unsent_ -= direction.waiting.size();
@@ -205,13 +190,11 @@ class Messages {
     direction.waiting.clear();
   }
 
-  bool in_program_order() const noexcept { return detail::in_program_order(queue_.stream()); }
-  bool on_host_stream() const noexcept { return detail::on_host_stream(queue_.stream()); }
-  bool on_gpu() const noexcept { return !in_program_order() && !on_host_stream(); }
-  bool unpacks_early() const noexcept { return early_ && in_program_order(); }
+  bool on_gpu() const noexcept { return !queue_.in_program_order() && !queue_.on_host_stream(); }
+  bool unpacks_early() const noexcept { return early_ && queue_.in_program_order(); }
   /// On a host stream a put waits for its peer in the stream's thread, so no message stays unmoved.
   void enlist() {
-    if (early_ && !on_host_stream()) turns_.enlist(queue_.stream());
+    if (early_ && !queue_.on_host_stream()) turns_.enlist(queue_.stream());
   }
   /// Packs or unpacks a message. Its function may wait for other Messages: this object takes no turn meanwhile.
   void move(Posted& message, std::byte* slot) {
@@ -221,23 +204,19 @@ class Messages {
   /// Puts without blocking.
   void push(bool stream_may_wait) {
     if (unsent_ == 0) return;
-    for (auto& [peer, direction] : out_) {
+    for (auto& [peer, to] : out_) {
       try {
-        push(direction, stream_may_wait);
+        for (; !to.waiting.empty() && detail::can_put(queue_, to.next_end(), stream_may_wait); --unsent_) {
+          Sender& end = to.next_end();
+          Posted& message = *to.waiting.front().message;
+          move(message, end.acquire(queue_.stream()).data());
+          end.put(queue_.stream(), 0, message.bytes);
+          message.complete();
+          to.waiting.pop_front();
+        }
       } catch (...) {
-        fail(direction, std::current_exception());
+        fail(to, std::current_exception());
       }
-    }
-  }
-  void push(Out& to, bool stream_may_wait) {
-    while (!to.waiting.empty() && detail::can_put(queue_.stream(), to.next_end(), stream_may_wait)) {
-      Sender& end = to.next_end();
-      Posted& message = *to.waiting.front().message;
-      move(message, end.acquire(queue_.stream()).data());
-      end.put(queue_.stream(), 0, message.bytes);
-      message.complete();
-      to.waiting.pop_front();
-      --unsent_;
     }
   }
   /// Puts without blocking, and takes messages early.
@@ -249,11 +228,11 @@ class Messages {
     if (none_to_come && unsent_ == 0) return Unmoved::nothing;
     return on_gpu() && all_can_be_enqueued() ? Unmoved::enqueueable : Unmoved::blocked;
   }
-  /// Returns true if all unsent messages are for one peer, which has opened their channels.
+  /// Returns true if all unsent messages, of which there are some, are for one peer, which has opened their channels.
   bool all_can_be_enqueued() const {
-    const auto has_some = [](const auto& one) { return !one.second.waiting.empty(); };
-    const auto first = std::ranges::find_if(out_, has_some);
-    return first != out_.end() && std::find_if(std::next(first), out_.end(), has_some) == out_.end() &&
+    const auto has_all = [this](const auto& one) { return one.second.waiting.size() == unsent_; };
+    const auto first = std::ranges::find_if(out_, has_all);
+    return first != out_.end() &&
            std::ranges::all_of(first->second.waiting, [](const auto& each) { return each.channel->end.connected(); });
   }
   /// Unpacks the messages that have landed, of all peers but the one that a call waits for. Returns true if none of
@@ -272,9 +251,9 @@ class Messages {
     while (!from.waiting.empty() && (last == nullptr || !last->completed)) {
       Receiver& end = from.next_end();
       try {
-        const bool enqueued = stream_may_wait && last != nullptr && !in_program_order() && end.connected();
+        const bool enqueued = stream_may_wait && last != nullptr && !queue_.in_program_order() && end.connected();
         // The thread of a host stream may be taking.
-        const std::optional<Slice> slot = enqueued || on_host_stream() ? std::nullopt : end.test();
+        const std::optional<Slice> slot = enqueued || queue_.on_host_stream() ? std::nullopt : end.test();
         if (!enqueued && !slot) return;
         take(from, slot);
       } catch (...) {
@@ -338,15 +317,13 @@ class Messages {
     bool idle = false;
     const auto may_enqueue = [&] {
       idle = turns_.take();
-      return message.completed || (idle && (on_host_stream() || end.connected()));
+      return message.completed || (idle && (queue_.on_host_stream() || end.connected()));
     };
     if (may_enqueue()) return std::nullopt;
     const detail::WaitLimits limits(context_);
     for (Timeout step = detail::kShortTurn; !may_enqueue(); step = std::min(2 * step, detail::kLongTurn)) {
-      const auto what = [&] {
-        return "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'";
-      };
-      limits.check(end, what, !idle);
+      limits.check(
+          end, [&] { return "nothing comes from rank " + std::to_string(end.peer()) + ", of '" + name_ + "'"; }, !idle);
       if (auto slot = end.wait_for(step)) return slot;
     }
     return std::nullopt;

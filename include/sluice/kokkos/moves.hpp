@@ -12,21 +12,27 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace sluice::kokkos::detail {
 
+template <class T>
+concept AnyView = Kokkos::is_view_v<T>;
+
+enum class Way : std::uint8_t { pack, unpack };
+
 /// Fails to compile, with a reason, unless kernels of `Exec` can move the View.
-template <class Exec, class View>
+template <class Exec, class View, Way kWay>
 constexpr bool check_view() {
   static_assert(Kokkos::is_execution_space_v<Exec>, "an instance of an execution space of Kokkos is needed");
   static_assert(Kokkos::is_view_v<View>, "a View of Kokkos is needed; of an mdspan, its view_of");
   static_assert(Kokkos::SpaceAccessibility<Exec, typename View::memory_space>::accessible,
                 "the execution space cannot reach the View: it is in other memory");
   static_assert(std::is_trivially_copyable_v<typename View::value_type>, "elements are moved as bytes");
+  static_assert(kWay == Way::pack || !std::is_const_v<typename View::value_type>,
+                "what is received is written: the elements are const");
   return true;
 }
 
@@ -46,9 +52,7 @@ struct Piece {
 inline constexpr std::size_t kMostViews = 8;
 
 /// The distances in bytes between the Views of one call and those that the pieces were made of.
-struct Shifts {
-  Index of_view[kMostViews] = {};
-};
+using Shifts = Kokkos::Array<Index, kMostViews>;
 
 /// Pieces begin at multiples of this many bytes in a message.
 inline constexpr Index kAligned = 16;
@@ -106,17 +110,16 @@ KOKKOS_INLINE_FUNCTION void copy_element(std::byte* to, const std::byte* from, I
 }
 
 /// Copies `count` rows of `bytes` bytes, at these distances. For a size that the compiler knows, memcpy is not called.
-template <class Bytes>
-void copy_rows_of(std::byte* to, Index to_step, const std::byte* from, Index from_step, Bytes bytes, Index count) {
-  for (Index i = 0; i < count; ++i)
-    std::memcpy(to + i * to_step, from + i * from_step, static_cast<std::size_t>(bytes));
-}
 inline void copy_rows(std::byte* to, Index to_step, const std::byte* from, Index from_step, Index bytes, Index count) {
+  const auto copy = [=](auto size) {
+    for (Index i = 0; i < count; ++i)
+      std::memcpy(to + i * to_step, from + i * from_step, static_cast<std::size_t>(size));
+  };
   switch (bytes) {
-    case 1: return copy_rows_of(to, to_step, from, from_step, std::integral_constant<int, 1>(), count);
-    case 4: return copy_rows_of(to, to_step, from, from_step, std::integral_constant<int, 4>(), count);
-    case 8: return copy_rows_of(to, to_step, from, from_step, std::integral_constant<int, 8>(), count);
-    default: return copy_rows_of(to, to_step, from, from_step, bytes, count);
+    case 1: return copy(std::integral_constant<int, 1>());
+    case 4: return copy(std::integral_constant<int, 4>());
+    case 8: return copy(std::integral_constant<int, 8>());
+    default: return copy(bytes);
   }
 }
 
@@ -141,8 +144,6 @@ Table<T, Exec> table_of(const Exec& exec, const std::vector<T>& items) {
   }
   return table;
 }
-
-enum class Way : std::uint8_t { pack, unpack };
 
 /// The place of a box in a message, where its elements lie one behind the other; if `packed` is null, the distance in
 /// bytes from each element to the one that it is copied to.
@@ -191,14 +192,14 @@ struct Move {
   const Slot* slots = nullptr;  ///< of message m: slots[m * depth + slot]
   Index depth = 1;
   Index slot = 0;
-  Shifts shifts;
+  Shifts shifts = {};
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     if (count == 0) return;  // launched to be loaded
     const Piece& it = with_item(pieces, count, item);
     const bool mirrors = it.message == kMirror;
     const Place place{mirrors ? nullptr : slots[it.message * depth + slot].data + it.at, it.at};
-    move_item<Exec, kWay>(it.box, it.rows, shifts.of_view[it.view], place, item - it.first);
+    move_item<Exec, kWay>(it.box, it.rows, shifts[it.view], place, item - it.first);
   }
 };
 

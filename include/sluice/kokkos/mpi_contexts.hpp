@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <typeindex>
-#include <utility>
 #include <vector>
 
 namespace sluice::kokkos::detail {
@@ -26,19 +25,17 @@ inline void check_mpi(int result) {
 struct Shared {
   static constexpr bool kForDuplicates = true;
 
-  explicit Shared(Context opened) : context(std::move(opened)) {}
-
   Context context;
-  std::int64_t number = 0;                                // among those of this process; the same on all of its ranks
-  int named = 0;                                          // numbers given out for names, alike on all ranks
-  std::map<std::type_index, std::shared_ptr<void>> kept;  // objects of adaptors, until Kokkos is finalised
+  std::int64_t number = 0;  // among those of this process; the same on all of its ranks
+  int named = 0;            // numbers given out for names, alike on all ranks
+  std::map<std::type_index, std::shared_ptr<void>> kept = {};    // objects of adaptors, until Kokkos is finalised
   std::shared_ptr<bool> failed = std::make_shared<bool>(false);  // if true, later communicators open their own
 
   /// Returns the object of this type; the first call makes it.
-  template <class T, class Make>
-  std::shared_ptr<T> keep(Make make) {
+  template <class T>
+  std::shared_ptr<T> keep(auto&... arguments) {
     auto& one = kept[typeid(T)];
-    if (!one) one = make();
+    if (!one) one = std::make_shared<T>(arguments...);
     return std::static_pointer_cast<T>(one);
   }
 };
@@ -47,30 +44,19 @@ struct Shared {
 struct Contexts {
   static constexpr bool kForDuplicates = false;
   struct One {
-    MPI_Group ranks;
+    std::shared_ptr<MPI_Group> ranks;
     std::weak_ptr<Shared> shared;
   };
-
-  Contexts() = default;
-  Contexts(const Contexts&) = delete;
-  Contexts& operator=(const Contexts&) = delete;
-  ~Contexts() {
-    for (One& one : all) MPI_Group_free(&one.ranks);
-  }
 
   /// Returns the newest context of these ranks without a failure, or null.
   std::shared_ptr<Shared> of(MPI_Group ranks) const {
     for (auto one = all.rbegin(); one != all.rend(); ++one) {
       int order = MPI_UNEQUAL;
-      check_mpi(MPI_Group_compare(ranks, one->ranks, &order));
+      check_mpi(MPI_Group_compare(ranks, *one->ranks, &order));
       if (order != MPI_IDENT) continue;
       if (auto found = one->shared.lock(); found && !*found->failed) return found;
     }
     return nullptr;
-  }
-  void add(MPI_Group ranks, const std::shared_ptr<Shared>& shared) {
-    std::erase_if(all, [](One& one) { return one.shared.expired() && MPI_Group_free(&one.ranks) == MPI_SUCCESS; });
-    all.push_back({ranks, shared});
   }
 
   std::vector<One> all;
@@ -112,6 +98,16 @@ void set_attribute(MPI_Comm handle, const std::shared_ptr<T>& value) {
   check_mpi(MPI_Comm_set_attr(handle, attribute<T>(), new std::shared_ptr<T>(value)));
 }
 
+/// Returns the ranks of a communicator. The last copy frees them.
+inline std::shared_ptr<MPI_Group> group_of(MPI_Comm handle) {
+  const std::shared_ptr<MPI_Group> group(new MPI_Group(MPI_GROUP_NULL), [](MPI_Group* one) {
+    if (*one != MPI_GROUP_NULL) MPI_Group_free(one);
+    delete one;
+  });
+  check_mpi(MPI_Comm_group(handle, group.get()));
+  return group;
+}
+
 /// Returns the context of these ranks. The first call with a communicator, or with one that it is a duplicate of, is
 /// collective. A context is closed with the last communicator and halo of its ranks; the newest one stays until one of
 /// other ranks replaces it.
@@ -119,24 +115,21 @@ inline std::shared_ptr<Shared> shared_by(MPI_Comm handle) {
   if (auto found = find_attribute<Shared>(handle)) return found;
   auto contexts = find_attribute<Contexts>(MPI_COMM_SELF);
   if (!contexts) set_attribute(MPI_COMM_SELF, contexts = std::make_shared<Contexts>());
-  MPI_Group group = MPI_GROUP_NULL;
-  check_mpi(MPI_Comm_group(handle, &group));
-  const auto free = [](MPI_Group* one) { MPI_Group_free(one); };
-  std::unique_ptr<MPI_Group, decltype(free)> ranks(&group, free);
-  auto shared = contexts->of(group);
+  const std::shared_ptr<MPI_Group> ranks = group_of(handle);
+  auto shared = contexts->of(*ranks);
   // All ranks use the same context, or all open a new one: some rank may have closed its own, or seen it fail.
   const std::int64_t mine = shared != nullptr ? shared->number : 0;
   std::array<std::int64_t, 3> least{mine, -mine, -contexts->numbers};
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), static_cast<int>(least.size()), MPI_INT64_T, MPI_MIN, handle));
   if (least[0] == 0 || least[0] != -least[1]) {
-    shared = std::make_shared<Shared>(mpi::context(handle));
+    shared = std::make_shared<Shared>(Shared{.context = mpi::context(handle), .number = 1 - least[2]});
     // Objects of adaptors hold memory of Kokkos.
     Kokkos::push_finalize_hook([made = std::weak_ptr(shared)] {
       if (const auto still = made.lock()) still->kept.clear();
     });
-    shared->number = 1 - least[2];
     contexts->numbers = shared->number;
-    contexts->add(*ranks.release(), shared);
+    std::erase_if(contexts->all, [](const auto& one) { return one.shared.expired(); });
+    contexts->all.push_back({ranks, shared});
   }
   contexts->last = shared;
   set_attribute(handle, shared);

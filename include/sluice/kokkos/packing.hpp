@@ -57,12 +57,14 @@ Offset<D> opposite(Offset<D> offset) {
   return offset;
 }
 
-/// The elements in direction `offset`: own ones next to that edge, or the ghosts beyond it. Dimensions after the first
-/// D are whole.
-template <std::size_t D, class View>
-Range range_of(const View& view, Index width, const Offset<D>& offset, Side side) {
+/// The elements of View number `number` in direction `offset`: own ones next to that edge, or the ghosts beyond it. The
+/// block's own `ranges` say which, if it has them; else dimensions after the first D are whole.
+template <std::size_t D>
+Range range_of(const Block<D>& block, const auto& view, std::size_t number, const Offset<D>& offset, Side side) {
+  if (block.ranges) return block.ranges(number, offset, side);
+  const Index width = block.width;
   Range range;
-  for (std::size_t k = 0; k < View::rank(); ++k) {
+  for (std::size_t k = 0; k < view.rank(); ++k) {
     const auto extent = static_cast<Index>(view.extent(k));
     if (k >= D) {
       range.end[k] = extent;
@@ -76,12 +78,6 @@ Range range_of(const View& view, Index width, const Offset<D>& offset, Side side
     }
   }
   return range;
-}
-
-/// The elements of View number `number` in direction `offset`, by the block's own `ranges` if it has them.
-template <std::size_t D, class View>
-Range range_of(const Block<D>& block, const View& view, std::size_t number, const Offset<D>& offset, Side side) {
-  return block.ranges ? block.ranges(number, offset, side) : range_of<D>(view, block.width, offset, side);
 }
 
 /// "1,0,-1"
@@ -108,8 +104,7 @@ inline Index round_up(Index bytes, Index to) { return (bytes + to - 1) / to * to
 template <class Exec, std::size_t D, class... Views>
 class Packing {
   using Index = detail::Index;
-  template <class T>
-  using Table = detail::Table<T, Exec>;
+  using Slots = detail::Table<detail::Slot, Exec>;
 
   /// The elements that one rank gets from or sends to a peer, at these offsets of the rank that has them as ghosts.
   struct Message {
@@ -154,11 +149,12 @@ class Packing {
       std::erase_if(all, [&](const Message& one) { return !(one.peer == rank_ ? own_message : others); });
       return end_of(std::move(all), block, views, side);
     };
-    check_own(messages(block, from), block, views);
+    const End own_out = end_with(from, true, false), own_in = end_with(to, true, false);
+    check_own(own_out, own_in);
     const bool unpacks_own = own == OwnGhosts::with_others;
     out_ = end_with(from, unpacks_own, true);
     in_ = end_with(to, unpacks_own, true);
-    if (!unpacks_own) add_mirrors(end_with(from, true, false), end_with(to, true, false));
+    if (!unpacks_own) add_mirrors(own_out, own_in);
     allocate(context, exec, out_, Slice());
     const auto to_own = std::ranges::find(out_.messages, rank_, &Message::peer);
     allocate(context, exec, in_, to_own != out_.messages.end() ? to_own->slots : Slice());
@@ -173,14 +169,11 @@ class Packing {
   const Moved& own() const { return own_; }
   /// Other Views of the same extents and strides, which the caller has checked.
   Moved others(const std::tuple<Views...>& views) const {
-    const auto shift = [](const auto& to, const auto& from) {
-      return reinterpret_cast<std::intptr_t>(to.data()) - reinterpret_cast<std::intptr_t>(from.data());
-    };
-    const auto shifts = [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return detail::Shifts{{shift(std::get<I>(views), std::get<I>(own_.views))...}};
-    };
-    return {shifts(std::index_sequence_for<Views...>()), views,
-            std::make_shared<const Kept>(out_.memory, in_.memory, views)};
+    const auto address = [](const auto& view) { return reinterpret_cast<std::intptr_t>(view.data()); };
+    Moved moved{{}, views, std::make_shared<const Kept>(out_.memory, in_.memory, views)};
+    detail::for_each_below<sizeof...(Views)>(
+        [&](auto i) { moved.shifts[i()] = address(std::get<i>(views)) - address(std::get<i>(own_.views)); });
+    return moved;
   }
 
   /// Enqueues the kernel that packs the elements into slot number `slot`, below depth, of each message.
@@ -195,14 +188,8 @@ class Packing {
   /// Calls `f(peer, slots, contents)` for each message to another rank, or from one: its slots, one behind the other,
   /// and a description of a slot, "direction/View:type[extents]" of each piece, the same at both ends: see
   /// ChannelOptions.
-  template <class F>
-  void for_each_sent(F f) const {
-    for_each(out_, f);
-  }
-  template <class F>
-  void for_each_received(F f) const {
-    for_each(in_, f);
-  }
+  void for_each_sent(auto f) const { for_each(out_, f); }
+  void for_each_received(auto f) const { for_each(in_, f); }
 
   /// True if there are no messages, nor anything that the rank copies itself.
   bool empty() const { return out_.messages.empty() && in_.messages.empty() && out_.pieces.empty(); }
@@ -216,7 +203,7 @@ class Packing {
 
   /// The received pieces of a View, and the slots, for kernels that combine them instead of unpacking.
   const std::vector<detail::Part>& parts(std::size_t view) const { return in_.parts[view]; }
-  const Table<detail::Slot>& slots() const { return slots_in_; }
+  const Slots& slots() const { return slots_in_; }
 
  private:
   using Kept = std::tuple<Memory, Memory, std::tuple<Views...>>;
@@ -245,8 +232,8 @@ class Packing {
       for (const Offset<D>& offset : message.offsets) {
         const Offset<D> seen = side == Side::own ? detail::opposite<D>(offset) : offset;
         const Index place = std::ranges::find(block.stencil, offset) - block.stencil.begin();
-        std::size_t number = 0;
-        const auto add = [&](const auto& view) {
+        detail::for_each_below<sizeof...(Views)>([&](auto number) {
+          const auto& view = std::get<number>(views);
           const auto range = detail::range_of(block, view, number, seen, side);
           const detail::Box box = detail::box_of(view, range);
           if (box.count() != 0) {
@@ -255,10 +242,8 @@ class Packing {
             end.pieces.push_back({box, m, at, static_cast<Index>(number)});
             end.parts[number].push_back({range, m, at, place});
           }
-          ++number;
           at += detail::round_up(box.bytes(), detail::kAligned);
-        };
-        std::apply([&](const auto&... view) { (add(view), ...); }, views);
+        });
       }
       if (at == 0) continue;  // nothing to send, at either end
       // A message of one piece is no larger than the piece, at both ends, as either may have it in place.
@@ -272,20 +257,15 @@ class Packing {
     return end;
   }
 
-  /// Compares the ends of each message to this rank itself, like channels do with those of other ranks.
-  void check_own(const std::vector<Message>& messages, const Block<D>& block, const std::tuple<Views...>& views) const {
-    const auto own = std::ranges::find(messages, rank_, &Message::peer);
-    if (own == messages.end()) return;
-    for (const Offset<D>& offset : own->offsets) {
-      const auto contents = [&](Side side) {
-        const End end = end_of({{.peer = rank_, .offsets = {offset}}}, block, views, side);
-        return end.messages.empty() ? std::string("nothing") : end.messages.front().contents;
-      };
-      if (contents(Side::own) != contents(Side::ghosts))
-        throw Error(Code::mismatch, rank_, rank_, 0, 0,
-                    "a rank that is its own neighbour has \"" + contents(Side::own) + "\" for ghosts of \"" +
-                        contents(Side::ghosts) + "\" (direction/View:type[extents])");
-    }
+  /// Compares the two ends of the message of this rank to itself, like channels do with those of other ranks.
+  void check_own(const End& source, const End& target) const {
+    const auto contents = [](const End& end) {
+      return end.messages.empty() ? std::string("nothing") : end.messages.front().contents;
+    };
+    if (contents(source) != contents(target))
+      throw Error(Code::mismatch, rank_, rank_, 0, 0,
+                  "a rank that is its own neighbour sends itself \"" + contents(source) + "\" in place of \"" +
+                      contents(target) + "\" (direction/View:type[extents])");
   }
 
   /// Lists what `pack` copies from one place of a View to another: the pieces of the messages of this rank to itself,
@@ -327,8 +307,7 @@ class Packing {
   static Index in_place_of(const End& end) {
     return std::ranges::count_if(end.messages, [](const Message& one) { return one.in_place != nullptr; });
   }
-  template <class F>
-  void for_each(const End& end, F f) const {
+  void for_each(const End& end, auto f) const {
     for (const Message& one : end.messages) {
       if (one.peer != rank_) f(one.peer, one.slots, one.contents);
     }
@@ -339,7 +318,7 @@ class Packing {
   Rank rank_ = 0;
   Index depth_ = 1;
   Gapless gapless_ = Gapless::packed;
-  Table<detail::Slot> slots_in_;
+  Slots slots_in_;
   detail::Moves<Exec> pack_;
   detail::Moves<Exec> unpack_;
   Moved own_;

@@ -20,10 +20,8 @@
 namespace sluice::kokkos::detail {
 
 /// A posted message. `move` enqueues its packing into a slot, or its unpacking.
-struct Posted {
+struct Posted : sluice::detail::NonCopyable {
   explicit Posted(std::size_t size) : bytes(size) {}
-  Posted(const Posted&) = delete;
-  Posted& operator=(const Posted&) = delete;
   virtual ~Posted() = default;
   virtual void move(std::byte* slot) = 0;
   /// Releases what `move` holds: a View, for example.
@@ -53,7 +51,7 @@ struct PostedBy final : Posted {
 /// message that does not fit into the last channel's slots gets a new channel with larger ones. Both ends see the same
 /// sizes in the same order, and so open the same channels without an agreement. Earlier channels stay open, as messages
 /// may still be in them; together they are no larger than the last one.
-template <class End>
+template <class Exec, class End>
 class Direction {
  public:
   struct Channel {
@@ -71,7 +69,6 @@ class Direction {
   /// Appends a message, which `contents()` describes alike at both ends; opens a channel for it if none is large
   /// enough.
   /// @throws Error that failed this direction before, or of opening the channel
-  template <class Exec>
   void post(std::shared_ptr<Posted> message, const Queue<Exec>& queue, const std::function<std::string()>& contents) {
     if (failure) std::rethrow_exception(failure);
     if (message->bytes > capacity_) open_channel(message->bytes, queue, contents);
@@ -85,7 +82,6 @@ class Direction {
  private:
   static constexpr std::size_t kSmallest = 1024;
 
-  template <class Exec>
   void open_channel(std::size_t bytes, const Queue<Exec>& queue, const std::function<std::string()>& contents) {
     const std::size_t capacity = std::bit_ceil(std::max(bytes, kSmallest));
     Slice slots = context_.allocate(capacity * depth_, kSpaceOf<Exec>, device_of(queue.exec())).all();

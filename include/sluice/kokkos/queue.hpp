@@ -2,18 +2,27 @@
 // Queue: an execution space instance as the stream that kernels and channels share.
 #pragma once
 
-#include <sluice/error.hpp>
 #include <sluice/stream.hpp>
 #include <sluice/types.hpp>
 
 #include <Kokkos_Core.hpp>
+#include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 namespace sluice::kokkos {
+
+/// A range of 64-bit indices on an instance, for kernels of up to 4 KiB whose launch never blocks the host. With other
+/// policies Kokkos copies a kernel of more than 512 bytes into a buffer that each GPU has once: the launch blocks until
+/// the last such kernel of the process has run.
+template <class Exec>
+using LightPolicy = decltype(Kokkos::Experimental::require(
+    std::declval<const Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>&>(),
+    Kokkos::Experimental::WorkItemProperty::HintLightWeight));
 
 namespace detail {
 
@@ -33,46 +42,25 @@ template <>
 inline constexpr bool kOnAnyThread<Kokkos::Threads> = false;
 #endif
 
+/// The stream and the GPU of an instance; a host's are program order and -1.
 #ifdef KOKKOS_ENABLE_CUDA
 inline Stream stream_of(const Kokkos::Cuda& exec) { return Stream::cuda(exec.cuda_stream()); }
+inline int device_of(const Kokkos::Cuda& exec) { return exec.cuda_device(); }
 #endif
 #ifdef KOKKOS_ENABLE_HIP
 inline Stream stream_of(const Kokkos::HIP& exec) { return Stream::hip(exec.hip_stream()); }
+inline int device_of(const Kokkos::HIP& exec) { return exec.hip_device(); }
 #endif
 template <class Exec>
 Stream stream_of(const Exec&) {
   static_assert(kOnHost<Exec>, "Sluice knows the streams of Kokkos' CUDA, HIP, Serial, OpenMP and Threads only");
   return Stream::program_order();
 }
+int device_of(const auto&) { return -1; }
 
 /// Sluice's memory that kernels of this execution space access.
 template <class Exec>
 inline constexpr Space kSpaceOf = kOnHost<Exec> ? Space::host : Space::device;
-
-/// The GPU of an instance, or -1 on the host.
-template <class Exec>
-int device_of(const Exec& exec) {
-#ifdef KOKKOS_ENABLE_CUDA
-  if constexpr (std::is_same_v<Exec, Kokkos::Cuda>) return exec.cuda_device();
-#endif
-#ifdef KOKKOS_ENABLE_HIP
-  if constexpr (std::is_same_v<Exec, Kokkos::HIP>) return exec.hip_device();
-#endif
-  static_cast<void>(exec);
-  return -1;
-}
-
-}  // namespace detail
-
-/// A range of 64-bit indices on an instance, for kernels of up to 4 KiB whose launch never blocks the host. With other
-/// policies Kokkos copies a kernel of more than 512 bytes into a buffer that each GPU has once: the launch blocks until
-/// the last such kernel of the process has run.
-template <class Exec>
-using LightPolicy = decltype(Kokkos::Experimental::require(
-    std::declval<const Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>&>(),
-    Kokkos::Experimental::WorkItemProperty::HintLightWeight));
-
-namespace detail {
 
 /// Kokkos::parallel_for over [0, count) on an instance.
 template <class Exec, class Functor>
@@ -80,21 +68,11 @@ void launch(const Exec& exec, const std::string& label, std::int64_t count, cons
   Kokkos::parallel_for(label, LightPolicy<Exec>(exec, 0, count), functor);
 }
 
-/// A region for Kokkos' tools, like Kokkos::Profiling::ScopedRegion. Without a tool it makes no string of the name.
-class ToolRegion {
- public:
-  explicit ToolRegion(const char* name) : told_(Kokkos::Tools::profileLibraryLoaded()) {
-    if (told_) Kokkos::Tools::pushRegion(name);
-  }
-  ~ToolRegion() {
-    if (told_) Kokkos::Tools::popRegion();
-  }
-  ToolRegion(const ToolRegion&) = delete;
-  ToolRegion& operator=(const ToolRegion&) = delete;
-
- private:
-  bool told_;
-};
+/// A region for Kokkos' tools. Without a tool makes no string of the name.
+inline std::optional<Kokkos::Profiling::ScopedRegion> tool_region(const char* name) {
+  using Region = std::optional<Kokkos::Profiling::ScopedRegion>;
+  return Kokkos::Tools::profileLibraryLoaded() ? Region(std::in_place, name) : Region();
+}
 
 /// On the host a plain loop moves up to this many bytes: the loop takes 0.2 us on a Xeon, where starting a pattern of
 /// OpenMP takes 0.5 us with one thread and 1.2 us with two.
@@ -127,6 +105,8 @@ class Queue {
 
   const Exec& exec() const noexcept { return exec_; }
   Stream stream() const noexcept { return stream_; }
+  bool in_program_order() const noexcept { return stream_.kind() == Stream::Kind::program_order; }
+  bool on_host_stream() const noexcept { return stream_.kind() == Stream::Kind::host; }
   /// True if both are the same instance on the same stream.
   bool operator==(const Queue& other) const { return exec_ == other.exec_ && stream_ == other.stream_; }
 
@@ -139,42 +119,29 @@ class Queue {
 
   /// Runs `work()` on the host, which may launch kernels on `exec()`: on a host stream the stream's thread runs it
   /// after everything enqueued before; else the calling thread runs it before this returns.
-  template <class F>
-  void run(F work) const {
-    if (host_ != nullptr) {
-      host_->run(std::move(work));
-    } else {
-      work();
-    }
+  void run(auto work) const {
+    if (host_ != nullptr) return host_->run(std::move(work));
+    work();
   }
 
   /// Enqueues Kokkos::parallel_for over [0, count), without a fence; does nothing for a count of 0. In program order
   /// the pattern has run at return. Copies of `kept` live until the host has launched the pattern.
-  template <class Functor, class... Kept>
-  void parallel_for(const std::string& label, std::int64_t count, const Functor& functor, const Kept&... kept) const {
+  void parallel_for(const std::string& label, std::int64_t count, const auto& functor, const auto&... kept) const {
     if (count == 0) return;
     if (host_ == nullptr) return detail::launch(exec_, label, count, functor);
-    host_->run([exec = exec_, label, count, functor, kept...] {
-      (static_cast<void>(kept), ...);
-      detail::launch(exec, label, count, functor);
-    });
+    host_->run([exec = exec_, label, count, functor, kept...] { detail::launch(exec, label, count, functor); });
   }
   /// Like parallel_for, for a kernel that moves `bytes` bytes in total. On the host a plain loop replaces the pattern
   /// up to `kFewBytes`, unless a tool of Kokkos is loaded, which shows patterns only.
-  template <class Functor, class... Kept>
-  void move(const char* label, std::int64_t count, std::int64_t bytes, const Functor& functor,
-            const Kept&... kept) const {
+  void move(const char* label, std::int64_t count, std::int64_t bytes, const auto& functor, const auto&... kept) const {
     if constexpr (detail::kOnHost<Exec>) {
       if (count == 0) return;
       if (bytes <= detail::kFewBytes && !Kokkos::Tools::profileLibraryLoaded()) {
-        const auto loop = [](std::int64_t end, const Functor& each) {
+        const auto loop = [](std::int64_t end, const auto& each) {
           for (std::int64_t i = 0; i < end; ++i) each(i);
         };
         if (host_ == nullptr) return loop(count, functor);
-        return host_->run([loop, count, functor, kept...] {
-          (static_cast<void>(kept), ...);
-          loop(count, functor);
-        });
+        return host_->run([loop, count, functor, kept...] { loop(count, functor); });
       }
     }
     parallel_for(label, count, functor, kept...);
@@ -185,25 +152,5 @@ class Queue {
   Stream stream_;
   HostStream* host_ = nullptr;
 };
-
-namespace detail {
-
-inline bool in_program_order(const Stream& stream) noexcept { return stream.kind() == Stream::Kind::program_order; }
-inline bool on_host_stream(const Stream& stream) noexcept { return stream.kind() == Stream::Kind::host; }
-
-/// Replaces the queue of an object of the program's, "the `kind` 'name'". Blocks the host until the old queue has run
-/// everything.
-/// @throws Error{Code::misuse} for a queue of another GPU, or of another kind of stream
-template <class Exec>
-void replace(Queue<Exec>& old, const Queue<Exec>& queue, Rank rank, const char* kind, const std::string& name) {
-  if (queue == old) return;
-  if (queue.stream().kind() != old.stream().kind() || device_of(queue.exec()) != device_of(old.exec()))
-    throw Error(Code::misuse, rank, -1, 0, 0,
-                std::string("the ") + kind + " '" + name + "' was made for another GPU, or kind of stream");
-  old.fence(std::string("sluice: ") + kind + " goes to another instance");
-  old = queue;
-}
-
-}  // namespace detail
 
 }  // namespace sluice::kokkos

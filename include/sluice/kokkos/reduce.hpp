@@ -67,21 +67,26 @@ inline Range common_of(Range range, const Range& other, int rank) {
   return range;
 }
 
-/// Returns `range` without `hole`, as ranges that do not overlap.
-inline std::vector<Range> without(Range range, const Range& hole, int rank) {
-  if (is_empty(common_of(range, hole, rank), rank)) return {range};
+/// Returns the elements of `ranges`, which do not overlap, that are not in `hole`.
+inline std::vector<Range> without(const std::vector<Range>& ranges, const Range& hole, int rank) {
   std::vector<Range> rest;
-  for (int k = 0; k < rank; ++k) {
-    const auto keep = [&](Index begin, Index end) {
-      if (begin >= end) return;
+  for (Range range : ranges) {
+    const Range common = common_of(range, hole, rank);
+    if (count_of(common, rank) == 0) {
       rest.push_back(range);
-      rest.back().begin[k] = begin;
-      rest.back().end[k] = end;
-    };
-    keep(range.begin[k], hole.begin[k]);
-    keep(hole.end[k], range.end[k]);
-    range.begin[k] = std::max(range.begin[k], hole.begin[k]);
-    range.end[k] = std::min(range.end[k], hole.end[k]);
+      continue;
+    }
+    for (int k = 0; k < rank; ++k) {
+      for (const auto& [begin, end] :
+           {std::pair(range.begin[k], common.begin[k]), std::pair(common.end[k], range.end[k])}) {
+        if (begin >= end) continue;
+        rest.push_back(range);
+        rest.back().begin[k] = begin;
+        rest.back().end[k] = end;
+      }
+      range.begin[k] = common.begin[k];
+      range.end[k] = common.end[k];
+    }
   }
   return rest;
 }
@@ -89,33 +94,20 @@ inline std::vector<Range> without(Range range, const Range& hole, int rank) {
 /// Returns the elements of all parts as ranges that do not overlap. Large parts are cut first: the small ones of a halo
 /// lie where large ones meet, and so add no cuts.
 inline std::vector<Overlap> overlaps_of(const std::vector<Part>& parts, int rank) {
-  const auto size = [&](std::size_t p) {
-    Index count = 1;
-    for (int k = 0; k < rank; ++k) count *= parts[p].range.end[k] - parts[p].range.begin[k];
-    return count;
-  };
   std::vector<std::size_t> order(parts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater(), size);
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t p) { return count_of(parts[p].range, rank); });
   std::vector<Overlap> all;
   for (const std::size_t p : order) {
     std::vector<Overlap> next;
     std::vector<Range> fresh{parts[p].range};
     for (Overlap& one : all) {
       const Range common = common_of(one.range, parts[p].range, rank);
-      if (is_empty(common, rank)) {
-        next.push_back(std::move(one));
-        continue;
-      }
-      for (const Range& range : without(one.range, common, rank)) next.push_back({range, one.parts});
+      for (const Range& range : without({one.range}, common, rank)) next.push_back({range, one.parts});
+      if (count_of(common, rank) == 0) continue;
       next.push_back({common, std::move(one.parts)});
       next.back().parts.push_back(p);
-      std::vector<Range> rest;
-      for (const Range& range : fresh) {
-        const auto left = without(range, common, rank);
-        rest.insert(rest.end(), left.begin(), left.end());
-      }
-      fresh = std::move(rest);
+      fresh = without(fresh, common, rank);
     }
     for (const Range& range : fresh) next.push_back({range, {p}});
     all = std::move(next);
@@ -134,20 +126,15 @@ struct Source {
 
 /// Elements of a View that lie in the same parts, as rows along dimension 0, which has the smallest stride.
 struct Patch {
-  Index offset = 0;  ///< of the first element in the View
-  int rank = 1;
-  Index extents[kMostRanks] = {1};
-  Index strides[kMostRanks] = {1};
+  Box box;            ///< without data: each call gives its View
+  Index offset = 0;   ///< of the first element in the View
   Index sources = 0;  ///< the number of its first one
   Index parts = 0;    ///< how many they are
   Index first = 0;    ///< how many work items the patches before it are
   Index rows = 1;     ///< of an item
 
-  KOKKOS_FUNCTION Index all_rows() const {
-    Index count = 1;
-    for (int k = 1; k < rank; ++k) count *= extents[k];
-    return count;
-  }
+  KOKKOS_FUNCTION Index run() const { return box.extents[0]; }
+  KOKKOS_FUNCTION Index all_rows() const { return box.count() / run(); }
 };
 
 /// Makes the patch of a range. Drops dimensions of one element; merges dimensions that have no gap between them,
@@ -158,27 +145,21 @@ Patch patch_of(const View& view, const Overlap& overlap, const std::vector<Part>
   std::vector<Source> mine;
   for (const std::size_t p : overlap.parts) mine.push_back({parts[p].message, parts[p].at, {}});
   std::vector<Index> packed(mine.size(), 1);  // the distance along the next dimension
-  int kept = 0;
+  Box& box = patch.box;
   for (const auto& [k, extent, stride] : by_stride(view, overlap.range)) {
     patch.offset += overlap.range.begin[k] * stride;
-    bool joins = kept > 0 && stride == patch.strides[kept - 1] * patch.extents[kept - 1];
+    bool joins = box.joins(stride);
     for (std::size_t s = 0; s < mine.size(); ++s)
-      joins = joins && packed[s] == mine[s].strides[kept - 1] * patch.extents[kept - 1];
-    if (extent != 1 && joins) {
-      patch.extents[kept - 1] *= extent;
-    } else if (extent != 1) {
-      patch.extents[kept] = extent;
-      patch.strides[kept] = stride;
-      for (std::size_t s = 0; s < mine.size(); ++s) mine[s].strides[kept] = packed[s];
-      ++kept;
-    }
+      joins = joins && packed[s] == mine[s].strides[box.rank - 1] * box.extents[box.rank - 1];
+    if (extent != 1) box.add(extent, stride, joins);
     for (std::size_t s = 0; s < mine.size(); ++s) {
       const Range& range = parts[overlap.parts[s]].range;
+      if (extent != 1 && !joins) mine[s].strides[box.rank - 1] = packed[s];
       mine[s].at += (overlap.range.begin[k] - range.begin[k]) * packed[s] * static_cast<Index>(sizeof(*view.data()));
       packed[s] *= range.end[k] - range.begin[k];
     }
   }
-  patch.rank = std::max(1, kept);
+  if (box.rank == 0) box.add(1, 1, false);
   patch.sources = static_cast<Index>(sources.size());
   patch.parts = static_cast<Index>(mine.size());
   sources.insert(sources.end(), mine.begin(), mine.end());
@@ -203,10 +184,10 @@ struct Combine {
     const Patch& patch = with_item(patches, count, item);
     item -= patch.first;
     if constexpr (kByElement<Exec>) {
-      combine(patch, item / patch.extents[0], item % patch.extents[0], 1);
+      combine(patch, item / patch.run(), item % patch.run(), 1);
     } else {
       const Index end = std::min((item + 1) * patch.rows, patch.all_rows());
-      for (Index row = item * patch.rows; row < end; ++row) combine(patch, row, 0, patch.extents[0]);
+      for (Index row = item * patch.rows; row < end; ++row) combine(patch, row, 0, patch.run());
     }
   }
 
@@ -214,25 +195,24 @@ struct Combine {
   /// `run` elements of a row, from `begin` on.
   KOKKOS_FUNCTION void combine(const Patch& patch, Index row, Index begin, Index run) const {
     Index at[kMostRanks];
-    Value* mine = view + patch.offset + begin * patch.strides[0];
-    for (int k = 1; k < patch.rank; ++k) {
-      at[k] = row % patch.extents[k];
-      row /= patch.extents[k];
-      mine += at[k] * patch.strides[k];
+    const Box& box = patch.box;
+    Value* mine = view + patch.offset + begin * box.strides[0];
+    for (int k = 1; k < box.rank; ++k) {
+      at[k] = row % box.extents[k];
+      row /= box.extents[k];
+      mine += at[k] * box.strides[k];
     }
     for (Index part = 0; part < patch.parts; ++part) {
       const Source& source = sources[patch.sources + part];
       const std::byte* const packed = slots[source.message * depth + slot].data + source.at;
       const auto* theirs = reinterpret_cast<const Value*>(packed) + begin * source.strides[0];
-      for (int k = 1; k < patch.rank; ++k) theirs += at[k] * source.strides[k];
-      combine(mine, patch.strides[0], theirs, source.strides[0], run);
-    }
-  }
-  KOKKOS_FUNCTION void combine(Value* mine, Index step, const Value* theirs, Index their_step, Index run) const {
-    if (step == 1 && their_step == 1) {
-      for (Index i = 0; i < run; ++i) mine[i] = operation(mine[i], theirs[i]);
-    } else {
-      for (Index i = 0; i < run; ++i) mine[i * step] = operation(mine[i * step], theirs[i * their_step]);
+      for (int k = 1; k < box.rank; ++k) theirs += at[k] * source.strides[k];
+      const Index step = box.strides[0], their_step = source.strides[0];
+      if (step == 1 && their_step == 1) {
+        for (Index i = 0; i < run; ++i) mine[i] = operation(mine[i], theirs[i]);
+      } else {
+        for (Index i = 0; i < run; ++i) mine[i * step] = operation(mine[i * step], theirs[i * their_step]);
+      }
     }
   }
 };
@@ -243,15 +223,16 @@ class Combines {
   using Value = typename View::value_type;
 
  public:
+  Combines() = default;
   Combines(const Exec& exec, const View& view, const std::vector<Part>& parts) {
     std::vector<Patch> patches;
     std::vector<Source> sources;
     for (const Overlap& overlap : overlaps_of(parts, static_cast<int>(View::rank()))) {
       Patch patch = patch_of(view, overlap, parts, sources);
       patch.first = items_;
-      patch.rows = rows_of_item<Exec>(patch.extents[0] * static_cast<Index>(sizeof(Value)));
-      items_ += items_of<Exec>(patch.extents[0], patch.all_rows(), patch.rows);
-      bytes_ += patch.extents[0] * patch.all_rows() * patch.parts * static_cast<Index>(sizeof(Value));
+      patch.rows = rows_of_item<Exec>(patch.run() * static_cast<Index>(sizeof(Value)));
+      items_ += items_of<Exec>(patch.run(), patch.all_rows(), patch.rows);
+      bytes_ += patch.box.count() * patch.parts * static_cast<Index>(sizeof(Value));
       patches.push_back(patch);
     }
     patches_ = table_of(exec, patches);
@@ -259,9 +240,8 @@ class Combines {
   }
 
   /// Launches the kernel with nothing to do: see load_kernels.
-  template <class Operation>
-  static void load(const Exec& exec, Operation operation) {
-    launch(exec, "sluice: load", 1, Combine<Exec, Value, Operation>{.operation = operation});
+  static void load(const Exec& exec, auto operation) {
+    launch(exec, "sluice: load", 1, Combine<Exec, Value, decltype(operation)>{.operation = operation});
   }
 
   template <class Operation>

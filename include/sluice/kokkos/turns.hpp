@@ -4,7 +4,6 @@
 
 #include <sluice/stream.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -22,16 +21,26 @@ namespace sluice::kokkos::detail {
 /// blocked: includes messages that cannot be moved or enqueued yet.
 enum class Unmoved : std::uint8_t { nothing, enqueueable, blocked };
 
+/// Gives a variable another value until this ends.
+template <class T>
+class Scoped : sluice::detail::NonCopyable {
+ public:
+  Scoped(T& variable, T value) : variable_(variable), before_(std::exchange(variable, value)) {}
+  ~Scoped() { variable_ = before_; }
+
+ private:
+  T& variable_;
+  T before_;
+};
+
 /// The turns of one object: each moves what the object has posted, without blocking. A call of one object takes its own
 /// turn and, once enlisted, those of all objects that its thread was the last to use, as its peer may wait for any of
 /// them first.
-class Turns {
+class Turns : sluice::detail::NonCopyable {
  public:
   /// `turn(stream_may_wait)` never blocks, and returns what is left; it makes a stream wait only if it may. Its
   /// exceptions are dropped, as the call that waits for the failed message throws them again.
   explicit Turns(std::function<Unmoved(bool)> turn) : turn_(std::move(turn)) {}
-  Turns(const Turns&) = delete;
-  Turns& operator=(const Turns&) = delete;
   ~Turns() { leave(); }
 
   /// Called first by each call of the object: from now on the calling thread takes the turns. `stream`: the one that
@@ -57,30 +66,27 @@ class Turns {
       return own == Unmoved::nothing || (own == Unmoved::enqueueable && turn(true) == Unmoved::nothing);
     }
     const std::lock_guard lock(thread_->mutex);
-    thread_->taking = true;
-    const bool none = take_all(*thread_);
-    thread_->taking = false;
-    return none;
+    const Scoped taking(thread_->taking, true);
+    return take_all(*thread_);
   }
 
  private:
+  static constinit inline thread_local char id_of_thread = 0;  // its address
   /// The objects that a thread was the last to use. Only that thread appends and reads; other threads remove objects
   /// that they use next, or destroy.
   struct Thread {
-    explicit Thread(const char* of) : id(of) {}
     void changed() {
       count = all.size();
       ++changes;
     }
 
-    const char* const id;
+    const char* const id = &id_of_thread;
     std::recursive_mutex mutex;
     std::vector<const Turns*> all;
     std::atomic<std::size_t> count = 0;  ///< of `all`
     std::size_t changes = 0;
     bool taking = false;
   };
-  static constinit inline thread_local char id_of_thread = 0;  // its address
   /// Not thread_local: objects may be used when the thread_local ones of the thread are destroyed.
   static std::shared_ptr<Thread> this_thread() {
     static std::mutex& mutex = *new std::mutex;
@@ -88,27 +94,24 @@ class Turns {
     const std::lock_guard lock(mutex);
     if (auto found = threads[&id_of_thread].lock()) return found;
     std::erase_if(threads, [](const auto& one) { return one.second.expired(); });
-    auto made = std::make_shared<Thread>(&id_of_thread);
+    auto made = std::make_shared<Thread>();
     threads[&id_of_thread] = made;
     return made;
   }
   bool take_all(const Thread& thread) const {
     const std::size_t changes = thread.changes;
-    const Turns* last = nullptr;  // of those that have something left
+    const Turns* enqueueable = nullptr;  // the last one that has something left, if a stream may have to wait
     std::size_t held_up = 0;
-    auto left = Unmoved::nothing;
     for (std::size_t i = 0; i < thread.all.size(); ++i) {  // a turn may make objects, and end some
       const Turns* const one = thread.all[i];
       const Unmoved of_one = one->turn(false);
       if (of_one == Unmoved::nothing) continue;
       if (!one->shares_stream_with(*this) && stream_.kind() != Stream::Kind::program_order) continue;
-      last = one;
       ++held_up;
-      left = of_one;
+      enqueueable = of_one == Unmoved::enqueueable && one->shares_stream_with(*this) ? one : nullptr;
     }
     if (thread.changes != changes) return false;
-    if (held_up == 1 && left == Unmoved::enqueueable && last->shares_stream_with(*this))
-      return last->turn(true) == Unmoved::nothing;
+    if (held_up == 1 && enqueueable != nullptr) return enqueueable->turn(true) == Unmoved::nothing;
     return held_up == 0;
   }
   /// CUDA's and HIP's default stream waits for others, and they for it.
@@ -125,13 +128,11 @@ class Turns {
     }
   }
   void leave() noexcept {
-    if (thread_ == nullptr) return;
-    {
-      const std::lock_guard lock(thread_->mutex);
-      std::erase(thread_->all, this);
-      thread_->changed();
-    }
-    thread_.reset();
+    const auto thread = std::exchange(thread_, nullptr);
+    if (thread == nullptr) return;
+    const std::lock_guard lock(thread->mutex);
+    std::erase(thread->all, this);
+    thread->changed();
   }
 
   std::function<Unmoved(bool)> turn_;

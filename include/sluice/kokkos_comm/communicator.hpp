@@ -57,10 +57,7 @@ struct CommMessages {
 };
 
 /// The messages of all communicators of the same ranks. The destructor closes them, when Kokkos is finalised.
-struct AllMessages {
-  AllMessages() = default;
-  AllMessages(const AllMessages&) = delete;
-  AllMessages& operator=(const AllMessages&) = delete;
+struct AllMessages : sluice::detail::NonCopyable {
   ~AllMessages() {
     for (const auto& one : all) {
       if (const auto still = one.lock()) still->by_space.clear();
@@ -68,6 +65,13 @@ struct AllMessages {
   }
 
   std::vector<std::weak_ptr<CommMessages>> all;
+};
+
+struct FreeComm {
+  void operator()(MPI_Comm* comm) const {
+    MPI_Comm_free(comm);
+    delete comm;
+  }
 };
 
 /// One or two messages of a Request.
@@ -113,7 +117,7 @@ std::shared_ptr<kokkos::Messages<Exec>> messages_of(MPI_Comm handle, const kokko
   if (!mine) {
     mine = std::make_shared<CommMessages>(CommMessages{"kokkos_comm " + std::to_string(shared->named++), {}});
     kokkos::detail::set_attribute(handle, mine);
-    auto& all = shared->template keep<AllMessages>([] { return std::make_shared<AllMessages>(); })->all;
+    auto& all = shared->template keep<AllMessages>()->all;
     std::erase_if(all, [](const auto& one) { return one.expired(); });
     all.push_back(mine);
   }
@@ -176,21 +180,6 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
     return Communicator(queue, std::make_shared<Messages>(context, queue, name, depth, Messages::Unpacks::early));
   }
 
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-  Communicator(Communicator&& other) noexcept : queue_(other.queue_) { *this = std::move(other); }
-  Communicator& operator=(Communicator&& other) noexcept {
-    std::swap(comm_, other.comm_);
-    std::swap(owned_, other.owned_);
-    std::swap(queue_, other.queue_);
-    std::swap(messages_, other.messages_);
-    return *this;
-  }
-  ~Communicator() {
-    messages_.reset();
-    if (owned_) MPI_Comm_free(&comm_);
-  }
-
   const Exec& exec() const noexcept { return queue_.exec(); }
   /// MPI_COMM_NULL without MPI.
   const communicator_type& comm() const noexcept { return comm_; }
@@ -211,12 +200,11 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
     return comm_;
   }
   Communicator(communicator_type comm, const Queue& queue, bool owned)
-      : comm_(comm), owned_(owned), queue_(queue),
+      : comm_(comm), owned_(owned ? new communicator_type(comm) : nullptr), queue_(queue),
         messages_(sluice::kokkos_comm::detail::messages_of<Exec>(comm, queue)) {}
   Communicator(const Queue& queue, std::shared_ptr<Messages> messages)
       : queue_(queue), messages_(std::move(messages)) {}
-  template <class Make, class... Arguments>
-  static std::optional<Communicator> owned(const Queue& queue, Make make, communicator_type comm, Arguments... more) {
+  static std::optional<Communicator> owned(const Queue& queue, auto make, communicator_type comm, auto... more) {
     communicator_type made = MPI_COMM_NULL;
     make(comm, more..., &made);
     if (made == MPI_COMM_NULL) return std::nullopt;
@@ -224,7 +212,8 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
   }
 
   communicator_type comm_ = MPI_COMM_NULL;
-  bool owned_ = false;
+  // Frees `comm_`, of which it has a copy.
+  std::unique_ptr<communicator_type, sluice::kokkos_comm::detail::FreeComm> owned_;
   Queue queue_;
   std::shared_ptr<Messages> messages_;
 };
@@ -252,8 +241,7 @@ class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
   /// `wait`, or the `test` that returns true, calls `call` once on the host. On a GPU the instance may not have moved
   /// the messages yet.
   void add_callback(std::function<void()>&& call) { callbacks_.push_back(std::move(call)); }
-  template <KokkosView View>
-  void extend_view_lifetime(const View& view) {
+  void extend_view_lifetime(const KokkosView auto& view) {
     add_callback([view] {});
   }
 
@@ -262,7 +250,8 @@ class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
   /// @throws sluice::Error like sluice::kokkos::Messages::wait
   void wait() {
     if (request_) request_->wait();
-    complete();
+    request_.reset();
+    for (const auto& call : std::exchange(callbacks_, {})) call();
   }
   /// @return true if the request has completed, or is empty. @throws as `wait`
   [[nodiscard]] bool test() {
@@ -272,11 +261,6 @@ class KokkosComm::Request<sluice::kokkos_comm::CommSpace> {
   }
 
  private:
-  void complete() {
-    request_.reset();
-    for (const auto& call : std::exchange(callbacks_, {})) call();
-  }
-
   request_type request_;
   std::vector<std::function<void()>> callbacks_;
 };
@@ -323,20 +307,18 @@ namespace Impl {
 
 template <KokkosView View, KokkosExecutionSpace Exec>
 struct Send<View, Exec, sluice::kokkos_comm::CommSpace> {
-  using Space = sluice::kokkos_comm::CommSpace;
-  static Request<Space> execute(Communicator<Space, Exec>& comm, const View& view, int dst) {
+  static auto execute(Communicator<sluice::kokkos_comm::CommSpace, Exec>& comm, const View& view, int dst) {
     const auto& messages = comm.messages();
-    return Request<Space>(
+    return Request<sluice::kokkos_comm::CommSpace>(
         std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(messages, messages->send(view, dst)));
   }
 };
 
 template <MutKokkosView View, KokkosExecutionSpace Exec>
 struct Recv<View, Exec, sluice::kokkos_comm::CommSpace> {
-  using Space = sluice::kokkos_comm::CommSpace;
-  static Request<Space> execute(Communicator<Space, Exec>& comm, const View& view, int src) {
+  static auto execute(Communicator<sluice::kokkos_comm::CommSpace, Exec>& comm, const View& view, int src) {
     const auto& messages = comm.messages();
-    return Request<Space>(
+    return Request<sluice::kokkos_comm::CommSpace>(
         std::make_shared<sluice::kokkos_comm::detail::Moving<Exec>>(messages, messages->receive(view, src)));
   }
 };

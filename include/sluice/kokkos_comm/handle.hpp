@@ -11,7 +11,6 @@
 #include <memory>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace sluice::kokkos_comm {
@@ -61,11 +60,9 @@ template <>
 class KokkosComm::Req<sluice::kokkos_comm::CommSpace> {
  public:
   Req() = default;
-  explicit Req(std::function<void()> wait) : wait_(std::move(wait)) {}
   template <class Exec>
-  Req(std::shared_ptr<sluice::kokkos::Messages<Exec>> messages,
-      typename sluice::kokkos::Messages<Exec>::Request request)
-      : wait_([messages = std::move(messages), request = std::move(request)] { messages->wait(request); }) {}
+  Req(const std::shared_ptr<sluice::kokkos::Messages<Exec>>& messages, const auto&... requests)
+      : wait_([messages, requests...] { (messages->wait(requests), ...); }) {}
 
   /// Does what Messages::wait does; nothing if empty. @throws like it
   void wait() const {
@@ -121,12 +118,9 @@ namespace sluice::kokkos_comm {
 template <class Exec, class SendView, class RecvView>
 KokkosComm::Req<CommSpace> exchange(KokkosComm::Handle<Exec, CommSpace>& handle, const SendView& send_view, int dest,
                                     const RecvView& recv_view, int src) {
-  auto& messages = handle.messages();
-  return KokkosComm::Req<CommSpace>(
-      [messages, in = messages->receive(recv_view, src), out = messages->send(send_view, dest)] {
-        messages->wait(in);
-        messages->wait(out);
-      });
+  const auto& messages = handle.messages();
+  const auto in = messages->receive(recv_view, src);
+  return KokkosComm::Req<CommSpace>(messages, in, messages->send(send_view, dest));
 }
 
 }  // namespace sluice::kokkos_comm

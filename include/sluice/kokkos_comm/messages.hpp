@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -62,22 +61,14 @@ class Barriers {
 template <class Exec>
 class Channel {
  public:
-  /// Opens nothing yet. `Ends`: a Handle or a Communicator, whose queue as of now the Channel uses.
+  /// Opens nothing yet. `ends`: a Handle or a Communicator, whose queue as of now the Channel uses.
   /// @param dest, src  the ranks that Views are sent to, and received from
   /// @param tag  Channels of one Handle or Communicator that exist at the same time have different tags
-  template <class Ends>
-  Channel(Ends&& ends, int dest, int src, int tag) : all_(std::make_unique<All>(ends.messages(), dest, src, tag)) {}
+  Channel(auto&& ends, int dest, int src, int tag) : all_(std::make_unique<All>(ends.messages(), dest, src, tag)) {}
 
   /// Adds a View to be sent, or received into. @throws Error{Code::misuse} after the first `start`
-  template <class View>
-  requires Kokkos::is_view_v<View>
-  void sendinit(const View& view) {
-    all_->template init<kokkos::ViewSender<Exec, View>>(view, all_->dest, all_->senders++, all_->out);
-  }
-  template <class View>
-  requires(Kokkos::is_view_v<View> && !std::is_const_v<typename View::value_type>) void recvinit(const View& view) {
-    all_->template init<kokkos::ViewReceiver<Exec, View>>(view, all_->src, all_->receivers++, all_->in);
-  }
+  void sendinit(const kokkos::detail::AnyView auto& view) { all_->init(all_->out, view, all_->dest, all_->senders++); }
+  void recvinit(const kokkos::detail::AnyView auto& view) { all_->init(all_->in, view, all_->src, all_->receivers++); }
 
   /// Enqueues the sending of what the Views to send have at this point of the queue; from now until `wait` the peer
   /// writes the Views to receive into. A View whose peer has not started to receive (in program order), or has not
@@ -93,39 +84,18 @@ class Channel {
   void wait() { all_->wait(); }
 
  private:
-  /// A View that is sent. Its functions are those of a ViewSender.
-  struct Out {
-    template <class View>
-    explicit Out(std::shared_ptr<kokkos::ViewSender<Exec, View>> view)
-        : end(&view->channel()), put([view] { view->put(); }), acquire([view] { view->acquire(); }) {}
-
-    Sender* end;
-    std::function<void()> put, acquire;
-  };
-  /// A View that is received into. Its functions are those of a ViewReceiver.
-  struct In {
-    template <class View>
-    explicit In(std::shared_ptr<kokkos::ViewReceiver<Exec, View>> view)
-        : end(&view->channel()), wait([view] { view->wait(); }), release([view] { view->release(); }),
-          wait_for([view](Timeout timeout) { return view->wait_for(timeout); }) {}
-
-    Receiver* end;
-    std::function<void()> wait, release;
-    std::function<bool(Timeout)> wait_for;
-  };
+  using Out = kokkos::ViewSender<Exec>;
+  using In = kokkos::ViewReceiver<Exec>;
 
   /// The members of a Channel, at an address that its turns refer to.
-  struct All {
+  struct All : sluice::detail::NonCopyable {
     All(std::shared_ptr<kokkos::Messages<Exec>> made_with, int to, int from, int number)
         : ends(std::move(made_with)), queue(ends->queue()), dest(to), src(from), tag(number) {}
-    All(const All&) = delete;
-    All& operator=(const All&) = delete;
 
-    template <class End, class View, class List>
-    void init(const View& view, int peer, int number, List& list) {
+    void init(auto& list, const auto& view, int peer, int number) {
       check(out.empty() && in.empty(), "is added to after its first start");
-      opens.push_back([this, view, peer, number, &list](Scope& scope) {
-        list.emplace_back(std::make_shared<End>(ends->context(), scope, queue, peer, static_cast<Tag>(number), view));
+      opens.push_back([this, &list, view, peer, number](Scope& scope) {
+        list.emplace_back(ends->context(), scope, queue, peer, static_cast<Tag>(number), view);
       });
     }
 
@@ -134,16 +104,16 @@ class Channel {
       check(!started, "starts again before its wait");
       if (!opens.empty()) {
         // Peers may write the Views to receive into as soon as their channels are open.
-        if (receivers > 0 && !in_program_order()) queue.fence("sluice: a Channel opens");
+        if (receivers > 0 && !queue.in_program_order()) queue.fence("sluice: a Channel opens");
         Scope scope = ends->context().scope(ends->name() + ", channel " + std::to_string(tag));
         for (; !opens.empty(); opens.pop_front()) opens.front()(scope);
       } else {
-        for (const In& one : in) one.release();
+        for (In& one : in) one.release();
       }
       started = true;
       unsent = out.size();
       push(false);
-      if (!in_program_order()) turns.take();
+      if (!queue.in_program_order()) turns.take();
     }
 
     void wait() {
@@ -153,35 +123,34 @@ class Channel {
       for (Timeout turn = kokkos::detail::kShortTurn;; turn = std::min(2 * turn, kokkos::detail::kLongTurn)) {
         push(false);  // throws what has failed
         const bool idle = turns.take();
-        if (idle && !in_program_order()) {
-          for (; received < in.size() && enqueues(*in[received].end); ++received) in[received].wait();
+        if (idle && !queue.in_program_order()) {
+          for (; received < in.size() && enqueues(in[received].channel()); ++received) in[received].wait();
         } else {
           const Timeout sleep = unsent > 0 ? Timeout::zero() : idle ? turn : kokkos::detail::kShortTurn;
           while (received < in.size() && in[received].wait_for(sleep)) ++received;
         }
         if (unsent == 0 && received == in.size()) break;
         if (unsent > 0)
-          check_time(limits, *next_out().end);
+          check_time(limits, next_out().channel());
         else
-          check_time(limits, *in[received].end);
-        if (unsent > 0 || !in_program_order()) std::this_thread::yield();
+          check_time(limits, in[received].channel());
+        if (unsent > 0 || !queue.in_program_order()) std::this_thread::yield();
       }
-      for (const Out& one : out) acquire(one);
+      for (Out& one : out) acquire(one);
       received = 0;
       started = false;
     }
-    template <class End>
-    static void check_time(const kokkos::detail::WaitLimits& limits, End& end) {
+    static void check_time(const kokkos::detail::WaitLimits& limits, auto& end) {
       limits.check(end,
                    [&] { return "rank " + std::to_string(end.peer()) + " does not come to a Channel of KokkosComm"; });
     }
-    static void acquire(const Out& one) {
+    static void acquire(Out& one) {
       try {
         one.acquire();
       } catch (const Error& reason) {
         if (reason.code() != Code::misuse) throw;
         // Throws what has failed; otherwise the peer has received everything, and closed its end.
-        static_cast<void>(one.end->connected());
+        static_cast<void>(one.channel().connected());
       }
     }
 
@@ -198,26 +167,21 @@ class Channel {
     kokkos::detail::Unmoved push(bool stream_may_wait) {
       using kokkos::detail::Unmoved;
       if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
-      for (; unsent > 0 && kokkos::detail::can_put(queue.stream(), *next_out().end, stream_may_wait); --unsent)
+      for (; unsent > 0 && kokkos::detail::can_put(queue, next_out().channel(), stream_may_wait); --unsent)
         next_out().put();
       const auto left = std::span(out).last(unsent);
       if (left.empty()) return Unmoved::nothing;
-      const bool can_be = std::ranges::all_of(left, [&](const Out& one) { return enqueues(*one.end); });
-      return can_be && !in_program_order() ? Unmoved::enqueueable : Unmoved::blocked;
+      const bool can_be = std::ranges::all_of(left, [&](Out& one) { return enqueues(one.channel()); });
+      return can_be && !queue.in_program_order() ? Unmoved::enqueueable : Unmoved::blocked;
     }
-    const Out& next_out() const { return out[out.size() - unsent]; }
+    Out& next_out() { return out[out.size() - unsent]; }
     /// On a host stream an operation waits for its peer by itself; on a GPU's the host would.
-    template <class End>
-    bool enqueues(const End& end) const {
-      return on_host_stream() || end.connected();
-    }
+    bool enqueues(const auto& end) const { return queue.on_host_stream() || end.connected(); }
 
     /// On a host stream no View stays unsent.
     void enlist() {
-      if (!on_host_stream()) turns.enlist(queue.stream());
+      if (!queue.on_host_stream()) turns.enlist(queue.stream());
     }
-    bool in_program_order() const noexcept { return kokkos::detail::in_program_order(queue.stream()); }
-    bool on_host_stream() const noexcept { return kokkos::detail::on_host_stream(queue.stream()); }
     void check(bool right, const char* what) const {
       if (!right)
         throw Error(Code::misuse, ends->context().rank(), dest, static_cast<Tag>(tag), 0,
