@@ -29,18 +29,17 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
 class StreamAccess : public Access {
  public:
   StreamAccess(Bounds bounds, device::Watch& watch, std::string text)
-      : Access(Fired::by_stream, std::move(text)), bounds_(std::move(bounds)), watch_(watch) {}
+      : Access(Fired::by_stream, std::move(text)), watch_(watch), bounds_(std::move(bounds)) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
 
  protected:
-  device::Watch& watch() noexcept { return watch_; }
+  device::Watch& watch_;
 
  private:
   virtual void carry_out(device::Lane lane, const Request& request) = 0;
 
   Bounds bounds_;
-  device::Watch& watch_;
 };
 
 /// Copies, and the processor's own atomics, on memory that is mapped here.
