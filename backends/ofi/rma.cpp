@@ -29,7 +29,7 @@ RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device
     throw;
   }
   join();
-  if (cumulative() && lanes_.size() == 1 && half().has_room(place_.index, place_.depth)) there.riders.push_back(this);
+  if (cumulative() && lanes_.size() == 1 && kHalf.has_room(place_.index, place_.depth)) there.riders.push_back(this);
   if (has_words_to_follow()) station_.attend_to(*this);
 }
 
