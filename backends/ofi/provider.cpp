@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -98,19 +97,15 @@ std::vector<unsigned> own_cores() {
   return cores;
 }
 
-/// The place of the GPU that the calling thread uses, if there is any.
-std::optional<PciAddress> own_gpu() {
+/// The PCI address of the GPU that the calling thread uses; empty: there is none.
+std::string own_gpu() {
   const auto drivers = device::drivers_in_use();
-  if (drivers.empty()) return std::nullopt;
-  device::Driver* const driver = drivers.front();
-  for (const auto& [name, fact] : driver->facts(driver->current_device())) {
+  if (drivers.empty()) return {};
+  for (const auto& [name, fact] : drivers.front()->facts(drivers.front()->current_device())) {
     const auto* const text = std::get_if<std::string>(&fact);
-    unsigned domain = 0, bus = 0, device = 0, function = 0;
-    if (name == "bus" && text != nullptr &&
-        std::sscanf(text->c_str(), "%x:%x:%x.%x", &domain, &bus, &device, &function) == 4)
-      return PciAddress{domain, bus, device, function};
+    if (name == "bus" && text != nullptr) return *text;
   }
-  return std::nullopt;
+  return {};
 }
 
 /// Engines of containers make many bridges, and a rank uses no more than a few devices.
@@ -319,11 +314,12 @@ std::string backend_name(const Provider& provider) {
 }
 
 Candidate candidate(const fi_info& device) {
-  Candidate place{device_of(device), text(device.fabric_attr->name), std::nullopt};
+  Candidate place{device_of(device), text(device.fabric_attr->name), {}};
   const fi_bus_attr* const bus = device.nic == nullptr ? nullptr : device.nic->bus_attr;
   if (bus != nullptr && bus->bus_type == FI_BUS_PCI) {
     const fi_pci_attr& pci = bus->attr.pci;
-    place.pci = PciAddress{pci.domain_id, pci.bus_id, pci.device_id, pci.function_id};
+    place.pci = base::hexadecimal(pci.domain_id, 4) + ':' + base::hexadecimal(pci.bus_id, 2) + ':' +
+                base::hexadecimal(pci.device_id, 2) + '.' + base::hexadecimal(pci.function_id);
   }
   return place;
 }

@@ -29,41 +29,22 @@ std::string version(std::uint32_t number) {
   return std::to_string(FI_MAJOR(number)) + "." + std::to_string(FI_MINOR(number));
 }
 
-Value pci_of(const Candidate& place) {
-  if (!place.pci) return {};
-  return base::hexadecimal(place.pci->domain, 4) + ':' + base::hexadecimal(place.pci->bus, 2) + ':' +
-         base::hexadecimal(place.pci->device, 2) + '.' + base::hexadecimal(place.pci->function);
-}
-
-const fi_link_attr* link_of(const fi_info& device) { return device.nic == nullptr ? nullptr : device.nic->link_attr; }
-
-Value address_of(const fi_info& device) {
-  const base::Endpoint ip = ip_of(device);
-  if (ip.version != 0) return base::address_text(ip);
-  const fi_link_attr* const link = link_of(device);
-  return known(link == nullptr ? nullptr : link->address);
-}
-
-Value speed_of(const fi_info& device) {
-  const fi_link_attr* const link = link_of(device);
-  if (link == nullptr || link->speed == 0) return {};
-  return std::uint64_t{link->speed};
-}
-
-Value state_of(const fi_info& device) {
-  const fi_link_attr* const link = link_of(device);
-  if (link == nullptr || link->state == FI_LINK_UNKNOWN) return {};
-  return std::string(link->state == FI_LINK_UP ? "up" : "down");
+const char* state_of(const fi_link_attr& link) {
+  if (link.state == FI_LINK_UNKNOWN) return nullptr;
+  return link.state == FI_LINK_UP ? "up" : "down";
 }
 
 Facts facts_of_device(const fi_info& device, const Topology& topology) {
   const Candidate place = candidate(device);
+  const base::Endpoint ip = ip_of(device);
+  const bool has_link = device.nic != nullptr && device.nic->link_attr != nullptr;
+  const fi_link_attr link = has_link ? *device.nic->link_attr : fi_link_attr{};
   return {{"device", place.name},
           {"network", known(place.network.c_str())},
-          {"address", address_of(device)},
-          {"link_bits_per_second", speed_of(device)},
-          {"link", state_of(device)},
-          {"pci", pci_of(place)},
+          {"address", ip.version == 0 ? known(link.address) : base::address_text(ip)},
+          {"link_bits_per_second", link.speed == 0 ? Value() : std::uint64_t{link.speed}},
+          {"link", known(state_of(link))},
+          {"pci", known(place.pci.c_str())},
           {"numa_node", known(topology.numa_node(place))}};
 }
 
