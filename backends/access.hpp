@@ -65,15 +65,11 @@ class EngineAccess : public Access, public Posting {
   /// `text`: what is done, apart from why there are no atomics.
   EngineAccess(Bounds bounds, int depth, device::Watch& watch, const std::string& text)
       : Access(Fired::by_engine, bounds.no_atomics.empty() ? text : text + "; no atomics: " + bounds.no_atomics),
-        Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)),
-        watch_(watch) {}
+        Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
   Doorbell& bell() noexcept { return bell_; }
   bool awaited() const noexcept final { return bell_.awaited(); }
-
- protected:
-  device::Watch& watch() noexcept { return watch_; }
 
  private:
   /// Starts to carry the request out. False: busy, to be called again next turn. Ends with `over`, now or in `poll`.
@@ -85,7 +81,6 @@ class EngineAccess : public Access, public Posting {
   Bounds bounds_;
   std::vector<Request> requests_;  // of the outstanding epochs: written before the ring, read after it
   Doorbell bell_;
-  device::Watch& watch_;
 };
 
 }  // namespace sluice::backends

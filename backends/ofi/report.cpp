@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <exception>
 #include <optional>
 
 #include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/transport.hpp"
-#include "base/text.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -87,17 +85,11 @@ std::string registration(std::uint64_t mode) {
   return text;
 }
 
-/// True if the device reads and writes the memory of GPUs itself.
-bool takes_device_memory(const fi_info& device) {
-  std::string why;
-  const Info wanted = wanting(device, FI_HMEM);
-  return ask(*wanted, why) != nullptr;
-}
-
 Facts facts_of(const Rail& rail) {
   const fi_info& info = rail.info();
   const auto entries = rail.triggers() ? armable(rail) : std::nullopt;
   const auto [for_streams, for_kernels] = rung_for_gpus_by(rail);
+  const bool takes_device_memory = ask(wanting(info, FI_HMEM).get()) != nullptr;
   return {{"notice", notice_of(choose_manner(info, level_of(info)))},
           {"fired_by", fired_by(rail)},
           {"rung_for_gpus_by", for_streams},
@@ -110,7 +102,7 @@ Facts facts_of(const Rail& rail) {
           {"inject_bytes", std::uint64_t{info.tx_attr->inject_size}},
           {"max_message_bytes", std::uint64_t{info.ep_attr->max_msg_size}},
           {"registration", known(registration(static_cast<std::uint64_t>(info.domain_attr->mr_mode)).c_str())},
-          {"device_memory", std::string(takes_device_memory(info) ? "hmem" : "staged")}};
+          {"device_memory", std::string(takes_device_memory ? "hmem" : "staged")}};
 }
 
 Report report(const Provider& provider, const Topology& topology) {
@@ -132,20 +124,21 @@ Report report(const Provider& provider, const Topology& topology) {
   return report;
 }
 
-Report unusable(const std::string& name, std::string why_not, Facts facts) {
-  return {name, 0, std::move(why_not), std::move(facts), {}};
-}
-
 }  // namespace
 
 std::vector<Report> reports() {
-  if (!library().why_not.empty()) return {unusable("libfabric", library().why_not, {})};
+  if (!library().why_not.empty()) return {Report{"libfabric", 0, library().why_not, {}, {}}};
   const Topology topology;
   std::vector<Report> all;
   for (const Provider& provider : providers()) all.push_back(report(provider, topology));
-  for (const Unusable& provider : unusable_providers())
-    all.push_back(unusable(provider.name, provider.why_not,
-                           {{"version", version(provider.version)}, {"libfabric", version(library().version())}}));
+  const Info installed = ask(nullptr, FI_PROV_ATTR_ONLY);
+  for (const fi_info* info = installed.get(); info != nullptr; info = info->next) {
+    const std::string name = text(info->fabric_attr->prov_name);
+    if (name.starts_with("ofi_")) continue;  // a layer on top of others
+    const Facts versions = {{"version", version(info->fabric_attr->prov_version)},
+                            {"libfabric", version(library().version())}};
+    if (const std::string why_not = unmet(name); !why_not.empty()) all.push_back({name, 0, why_not, versions, {}});
+  }
   return all;
 }
 
