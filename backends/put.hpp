@@ -35,7 +35,7 @@ class StreamCopy {
     }
     return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
   }
-  /// Whether kernels can copy: on the driver's GPUs; or on the host (null), unless GPU memory is involved.
+  /// True if kernels can copy: those of the driver's GPUs; or those of the host (null), unless GPU memory is involved.
   bool by_kernels(const device::Driver* driver) const noexcept {
     return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
   }
@@ -43,8 +43,9 @@ class StreamCopy {
   std::string describe() const;
 
  private:
-  /// Between the processor's memory: CUDA's driver would make the host wait until the stream comes to it. And where the
-  /// driver has stale pages, which it is to leave alone: of these to a GPU and back through memory of ours.
+  /// Copies by a host function of the stream. Between two places in the processor's memory a copy by CUDA's driver
+  /// would make the host wait until the stream reaches it. Where the driver has stale pages, which it must not touch,
+  /// bytes go to a GPU or come from it through memory of ours.
   void by_host(device::GpuCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
 
   device::Extent from_;

@@ -11,8 +11,8 @@
 
 namespace sluice::backends::ofi {
 
-/// Descriptors that libfabric will open at a time of its own, and that are expected until the last owner lets go.
-/// Without room for them it may hang, or fail and not say so.
+/// Descriptors that libfabric will open at a time of its own. They are counted until the last owner is destroyed.
+/// Without room for them libfabric may hang, or fail and not say so.
 using Expected = std::shared_ptr<void>;
 
 /// @throws std::runtime_error if there is no room for `more`

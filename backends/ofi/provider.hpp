@@ -39,7 +39,7 @@ std::string backend_name(const Provider& provider);
 /// Hints for libfabric: the device, and these capabilities as well.
 Info wanting(const fi_info& device, std::uint64_t caps);
 
-/// Asks libfabric which devices offer what the hints want (null: anything). Empty: none does.
+/// Returns the devices of libfabric that offer what the hints want (null: anything). Empty: none does.
 Info ask(const fi_info* hints, std::uint64_t flags = 0);
 
 /// The address of a device; version 0: it has no IP.

@@ -7,7 +7,7 @@
 
 namespace sluice::backends::ofi {
 
-/// What a put does for a notice by number or by word is in by_number.cpp and by_word.cpp.
+/// by_number.cpp and by_word.cpp have the parts of a put that depend on its notice.
 class RmaPut final : public EnginePut, private Mover {
  public:
   RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);

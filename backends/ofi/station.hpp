@@ -213,7 +213,8 @@ struct Target : Place {
   }
 };
 
-/// For a landing without notice, rails and keys yet. Its index is in use until the last owner lets go.
+/// Makes the place of a landing, without its notice, rails and keys. Its index is in use until the last owner is
+/// destroyed. Takes the station's mutex.
 std::shared_ptr<Target> new_place(Station& station, const Endpoints& endpoints, const Slots& target,
                                   std::span<const Signal> signals);
 
