@@ -29,18 +29,17 @@ bool taken(const Request& request, const Bounds& bounds, device::Watch& watch);
 class StreamAccess : public Access {
  public:
   StreamAccess(Bounds bounds, device::Watch& watch, std::string text)
-      : Access(Fired::by_stream, std::move(text)), bounds_(std::move(bounds)), watch_(watch) {}
+      : Access(Fired::by_stream, std::move(text)), watch_(watch), bounds_(std::move(bounds)) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
 
  protected:
-  device::Watch& watch() noexcept { return watch_; }
+  device::Watch& watch_;
 
  private:
   virtual void carry_out(device::Lane lane, const Request& request) = 0;
 
   Bounds bounds_;
-  device::Watch& watch_;
 };
 
 /// Copies, and the processor's own atomics, on memory that is mapped here.
@@ -66,15 +65,11 @@ class EngineAccess : public Access, public Posting {
   /// `text`: what is done, apart from why there are no atomics.
   EngineAccess(Bounds bounds, int depth, device::Watch& watch, const std::string& text)
       : Access(Fired::by_engine, bounds.no_atomics.empty() ? text : text + "; no atomics: " + bounds.no_atomics),
-        Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)),
-        watch_(watch) {}
+        Posting(watch, depth, 1), bounds_(std::move(bounds)), requests_(static_cast<std::size_t>(depth)) {}
 
   void enqueue(device::Lane lane, std::uint64_t epoch, const Request& request) final;
   Doorbell& bell() noexcept { return bell_; }
   bool awaited() const noexcept final { return bell_.awaited(); }
-
- protected:
-  device::Watch& watch() noexcept { return watch_; }
 
  private:
   /// Starts to carry the request out. False: busy, to be called again next turn. Ends with `over`, now or in `poll`.
@@ -86,7 +81,6 @@ class EngineAccess : public Access, public Posting {
   Bounds bounds_;
   std::vector<Request> requests_;  // of the outstanding epochs: written before the ring, read after it
   Doorbell bell_;
-  device::Watch& watch_;
 };
 
 }  // namespace sluice::backends

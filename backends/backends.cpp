@@ -51,10 +51,8 @@ std::optional<Backend> find_backend(std::string_view name) {
 }
 
 std::vector<Backend> default_backends(bool other_hosts) {
-  std::vector<Backend> rows;
-  for (const Backend& row : local()) {
-    if (row.reach == Reach::host) rows.push_back(row);
-  }
+  std::vector<Backend> rows = local();
+  std::erase_if(rows, [](const Backend& row) { return row.reach != Reach::host; });
   if (!other_hosts) return rows;
   const std::vector<Backend> networks = network();
   const auto best = std::ranges::find(networks, Reach::network, &Backend::reach);

@@ -43,6 +43,8 @@ class Posting {
   /// One rail's share of `epoch` has completed. Raises `watch.done` to the last epoch up to which all have.
   void over(std::uint64_t epoch) noexcept;
 
+  device::Watch& watch_;
+
  private:
   /// The last epoch that was rung for.
   virtual std::uint64_t rung() const noexcept = 0;
@@ -56,7 +58,6 @@ class Posting {
   /// The last epoch that may be posted, or counted as posted after a failure: no more than depth epochs are under way.
   std::uint64_t last_allowed(std::size_t rail, std::uint64_t rung) const noexcept;
 
-  device::Watch& watch_;
   std::vector<std::size_t> shares_over_;  // of the outstanding epochs
   std::vector<std::uint64_t> posted_;     // by each rail
   std::uint64_t done_ = 0;

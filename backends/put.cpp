@@ -9,13 +9,6 @@ void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch) 
   device::raise(lane, *signal.word, epoch, *signal.parking);
 }
 
-void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Reached& reached) {
-  for (const auto& mapping : mapped) mapping->reach_from(driver);
-  const device::Reached words = device::reach(driver, signal.memory);
-  reached.insert(reached.end(), words.begin(), words.end());
-  signal.parking->silence();
-}
-
 void StreamCopy::reach_from(device::Driver& driver, device::Reached& reached) {
   reached_ = true;
   const auto is_stale = [&](const device::Extent& memory) {
@@ -65,8 +58,12 @@ std::string StreamCopy::describe() const {
   return kernel_max_ == 0 ? "," + by_host : by_kernel + ", larger ones" + by_host;
 }
 
+/// The driver is given the peer's mapped memory. No thread there is woken when a GPU's stream raises the signal.
 void StreamPut::reach_from(device::Driver& driver) {
-  reach_words(driver, signal_, mapped_, reached_);
+  for (const auto& mapping : mapped_) mapping->reach_from(driver);
+  const device::Reached words = device::reach(driver, signal_.memory);
+  reached_.insert(reached_.end(), words.begin(), words.end());
+  signal_.parking->silence();
   copy_.reach_from(driver, reached_);
 }
 
@@ -102,13 +99,12 @@ void Doorbell::ring(device::Lane lane) {
 }
 
 std::optional<ByKernel> RungPut::by_kernel(device::Driver*) {
-  ByKernel what;
-  what.raised = &bell_->word;
-  what.ahead = threshold(0);
-  what.rings = true;
-  what.armed = true;
-  what.counter = bell_->counter_for_kernels();
-  return what;
+  return ByKernel{.target = {},
+                  .raised = &bell_->word,
+                  .ahead = threshold(0),
+                  .rings = true,
+                  .armed = true,
+                  .counter = bell_->counter_for_kernels()};
 }
 
 /// A GPU's stream rings in its time, whatever is armed by then: late does no harm, the bell keeps the rings.
@@ -161,7 +157,7 @@ void RungPut::forget_refused_rings() noexcept {
 
 std::uint64_t RungPut::given_up() const noexcept {
   const std::uint64_t refused = epochs_ == nullptr ? 0 : kernel::load_acquire(epochs_->refused);
-  return armed_by_engine() && watch_.shut() ? std::max(refused, epoch_of(bell_->rung())) : refused;
+  return armed_by_engine_ && watch_.shut() ? std::max(refused, epoch_of(bell_->rung())) : refused;
 }
 
 EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t slot_bytes, std::size_t rails)
@@ -173,11 +169,11 @@ EnginePut::EnginePut(device::Watch& watch, int depth, std::size_t slot_bytes, st
 std::optional<ByKernel> EnginePut::by_kernel(device::Driver* driver) {
   auto what = RungPut::by_kernel(driver);
   what->armed = false;
-  if (parts().empty()) return what;
+  if (parts_.empty()) return what;
   static_assert(sizeof(Range) == 2 * sizeof(std::uint64_t));
-  if (driver != nullptr) parts_reached_ = device::reach(*driver, parts().data(), parts().size_bytes());
-  what->parts = reinterpret_cast<std::uint64_t*>(parts().data());
-  what->kept = parts().size();
+  if (driver != nullptr) parts_reached_ = device::reach(*driver, parts_.data(), parts_.size() * sizeof(Range));
+  what->parts = reinterpret_cast<std::uint64_t*>(parts_.data());
+  what->kept = parts_.size();
   return what;
 }
 

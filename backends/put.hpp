@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "backends/posting.hpp"
@@ -36,7 +35,7 @@ class StreamCopy {
     }
     return device::copy(lane, watch, to, from, bytes, gpus_, kernel_max_);
   }
-  /// Whether kernels can copy: on the driver's GPUs; or on the host (null), unless GPU memory is involved.
+  /// True if kernels can copy: those of the driver's GPUs; or those of the host (null), unless GPU memory is involved.
   bool by_kernels(const device::Driver* driver) const noexcept {
     return driver == nullptr ? gpus_ == nullptr : kernels_reach_;
   }
@@ -44,8 +43,9 @@ class StreamCopy {
   std::string describe() const;
 
  private:
-  /// Between the processor's memory: CUDA's driver would make the host wait until the stream comes to it. And where the
-  /// driver has stale pages, which it is to leave alone: of these to a GPU and back through memory of ours.
+  /// Copies by a host function of the stream. Between two places in the processor's memory a copy by CUDA's driver
+  /// would make the host wait until the stream reaches it. Where the driver has stale pages, which it must not touch,
+  /// bytes go to a GPU or come from it through memory of ours.
   void by_host(device::GpuCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
 
   device::Extent from_;
@@ -110,10 +110,6 @@ class MappedPut final : public StreamPut {
 /// Raises `signal` to `epoch`: the last act of every put that a stream does.
 void raise_signal(device::Lane lane, const Signal& signal, std::uint64_t epoch);
 inline void raise_signal(const Signal& signal, std::uint64_t epoch) { raise_signal({}, signal, epoch); }
-
-/// A GPU's stream will raise the signal: the driver is given the peer's mapped memory, and no thread there will be
-/// woken.
-void reach_words(device::Driver& driver, const Signal& signal, const Mapped& mapped, device::Reached& reached);
 
 /// When the puts of a bell have to leave. Credits may leave behind the next put, which a peer waits for.
 enum class Haste : std::uint8_t { now, soon };
@@ -224,8 +220,6 @@ class RungPut : public Put {
 
  protected:
   device::Watch& watch() noexcept { return watch_; }
-  /// A GPU's stream rings, or kernels do: nothing is armed on the lane.
-  bool armed_by_engine() const noexcept { return armed_by_engine_; }
   bool moves_bytes() const noexcept { return whole_.bytes != 0; }
   /// The last epoch that a GPU has reached without a ring (a kernel that was refused), or with a ring for which nothing
   /// is armed any more, since the watch is shut. Epochs up to it move nothing, unless they were armed.
@@ -240,20 +234,17 @@ class RungPut : public Put {
   void keep_parts_of(std::size_t epochs) {
     if (moves_bytes()) parts_.resize(std::max(parts_.size(), epochs));
   }
-  std::span<Range> parts() noexcept { return parts_; }
-  std::shared_ptr<Doorbell> own_bell() const noexcept { return bell_; }
-  /// For constructors that make it from what they are made of.
-  void use(std::shared_ptr<Doorbell> bell) noexcept { bell_ = std::move(bell); }
+
+  std::shared_ptr<Doorbell> bell_;
+  std::vector<Range> parts_;      // written before the ring, read after it
+  bool armed_by_engine_ = false;  // a GPU's stream rings, or kernels do: nothing is armed on the lane
 
  private:
-  std::shared_ptr<Doorbell> bell_;
   std::uint64_t first_ring_ = 0;
   std::uint64_t first_epoch_ = 0;
   bool shared_ = false;
   device::Watch& watch_;
   const Range whole_;
-  std::vector<Range> parts_;  // written before the ring, read after it
-  bool armed_by_engine_ = false;
   // The last epoch that may be rung for without asking the engine: all that a GPU's stream was given, or any.
   std::atomic<std::uint64_t> may_be_rung_{0};
   std::uint64_t ahead_ = 0;                // the last epoch that was announced for it, or enqueued before

@@ -20,7 +20,6 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/facts.hpp"
@@ -134,14 +133,14 @@ struct Landed {
 
 /// The words that a kernel writes when it does a put itself.
 struct ByKernel {
-  Slots target;                      ///< as mapped here, unless it rings
-  base::Word* raised = nullptr;      ///< the peer's signal, or a doorbell: its listener moves the bytes
-  std::uint64_t ahead = 0;           ///< the value stored there is so much more than the epoch
-  bool rings = false;                ///< it is a doorbell, whose listener raises `watch.done`
-  bool armed = false;                ///< and fires whole slots that were armed, looking at nothing
-  std::uint64_t* counter = nullptr;  ///< of a NIC, to which 1 is stored for each ring, before that is stored
-  std::uint64_t* parts = nullptr;    ///< where the listener looks for offset and bytes of an epoch, which is there
-  std::uint64_t kept = 0;            ///< modulo this
+  Slots target;                      ///< as mapped here, unless the kernel rings a doorbell
+  base::Word* raised = nullptr;      ///< the peer's signal; or a doorbell, whose listener moves the bytes
+  std::uint64_t ahead = 0;           ///< the kernel stores the epoch plus this to `raised`
+  bool rings = false;                ///< `raised` is a doorbell, whose listener raises `watch.done`
+  bool armed = false;                ///< the doorbell fires whole slots that were armed, and checks nothing
+  std::uint64_t* counter = nullptr;  ///< of a NIC: the kernel stores 1 to it for each ring, then to `raised`
+  std::uint64_t* parts = nullptr;    ///< where the kernel writes offset and bytes of an epoch, for the listener
+  std::uint64_t kept = 0;            ///< how many epochs `parts` has room for: epoch k is at index k mod `kept`
 };
 
 enum class Fired : std::uint8_t { by_stream, by_nic, by_engine };

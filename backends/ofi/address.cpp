@@ -6,40 +6,17 @@
 namespace sluice::backends::ofi {
 namespace {
 
-void append_text(Blob& blob, const std::string& text) {
+Blob blob_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
-  append(blob, Blob(bytes.begin(), bytes.end()));
+  return {bytes.begin(), bytes.end()};
 }
 
-/// The pieces of a blob, one after another.
-class Pieces {
- public:
-  explicit Pieces(const Blob& blob, std::size_t at = 0) : blob_(blob), at_(at) {}
-
-  bool left() const noexcept { return at_ < blob_.size(); }
-  Blob next() {
-    const auto length = value_in<std::uint32_t>(blob_, at_);
-    at_ += sizeof length;
-    if (blob_.size() - at_ < length) throw std::runtime_error("an address, or a list of names, that ends too early");
-    const auto first = blob_.begin() + static_cast<std::ptrdiff_t>(at_);
-    at_ += length;
-    return {first, first + length};
-  }
-  std::string next_text() {
-    const Blob piece = next();
-    return {reinterpret_cast<const char*>(piece.data()), piece.size()};
-  }
-
- private:
-  const Blob& blob_;
-  std::size_t at_;
-};
+std::string text_in(const Blob& piece) { return {reinterpret_cast<const char*>(piece.data()), piece.size()}; }
 
 /// The parts of a fixed size.
 struct Numbers {
   base::Endpoint ip;
-  std::uint64_t flushes = 0;
-  std::uint64_t flushes_key = 0;
+  Spot flushes;
 };
 
 }  // namespace
@@ -56,36 +33,37 @@ void append(Blob& blob, const Blob& piece) {
 
 std::vector<Blob> pieces(const Blob& blob, std::size_t at) {
   std::vector<Blob> all;
-  for (Pieces rest(blob, at); rest.left();) all.push_back(rest.next());
+  while (at < blob.size()) {
+    const auto length = value_in<std::uint32_t>(blob, at);
+    at += sizeof length;
+    if (blob.size() - at < length) throw std::runtime_error("an address, or a list of names, that ends too early");
+    const auto first = blob.begin() + static_cast<std::ptrdiff_t>(at);
+    all.emplace_back(first, first + length);
+    at += length;
+  }
   return all;
 }
 
 Blob pack(const Address& address) {
   Blob blob;
-  append_text(blob, address.provider);
+  append(blob, blob_of(address.provider));
   for (const EndpointAddress& endpoint : address.endpoints) {
-    const Numbers numbers{endpoint.ip, endpoint.flushes, endpoint.flushes_key};
-    append_text(blob, endpoint.device);
-    append_text(blob, endpoint.network);
+    append(blob, blob_of(endpoint.device));
+    append(blob, blob_of(endpoint.network));
     append(blob, endpoint.name);
-    append(blob, bytes_of(numbers));
+    append(blob, bytes_of(Numbers{endpoint.ip, endpoint.flushes}));
   }
   return blob;
 }
 
 Address unpack(const Blob& blob) {
-  Pieces pieces(blob);
-  Address address{pieces.next_text(), {}};
-  while (pieces.left()) {
-    EndpointAddress endpoint;
-    endpoint.device = pieces.next_text();
-    endpoint.network = pieces.next_text();
-    endpoint.name = pieces.next();
-    const auto numbers = value_of<Numbers>(pieces.next());
-    endpoint.ip = numbers.ip;
-    endpoint.flushes = numbers.flushes;
-    endpoint.flushes_key = numbers.flushes_key;
-    address.endpoints.push_back(std::move(endpoint));
+  constexpr std::size_t kOfEndpoint = 4;
+  const std::vector<Blob> all = pieces(blob, 0);
+  if (all.size() % kOfEndpoint != 1) throw std::runtime_error("an address that ends too early");
+  Address address{text_in(all.front()), {}};
+  for (std::size_t i = 1; i < all.size(); i += kOfEndpoint) {
+    const auto numbers = value_of<Numbers>(all[i + 3]);
+    address.endpoints.push_back({text_in(all[i]), text_in(all[i + 1]), numbers.ip, all[i + 2], numbers.flushes});
   }
   return address;
 }

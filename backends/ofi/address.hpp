@@ -10,14 +10,19 @@
 
 namespace sluice::backends::ofi {
 
+/// A place in a rank's registered memory, by the remote address and key that its peers use.
+struct Spot {
+  std::uint64_t address = 0;
+  std::uint64_t key = 0;
+};
+
 /// One endpoint.
 struct EndpointAddress {
   std::string device;
-  std::string network;        ///< that the device is on; empty: not known
-  base::Endpoint ip;          ///< version 0: it has none
-  Blob name;                  ///< for the peer's address table
-  std::uint64_t flushes = 0;  ///< remote address and key of unused bytes
-  std::uint64_t flushes_key = 0;
+  std::string network;  ///< that the device is on; empty: not known
+  base::Endpoint ip;    ///< version 0: it has none
+  Blob name;            ///< for the peer's address table
+  Spot flushes;         ///< unused bytes
 
   /// "eth0 (10.0.0.1)", for people.
   std::string text() const;

@@ -43,8 +43,8 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
   const std::uint64_t epoch_with = with == nullptr ? 0 : with->next_along();  // 0 if that end has failed meanwhile
   std::uint64_t number = manner.number(place_.index, message.epoch);
   if (epoch_with != 0) {
-    const std::uint64_t credit = half().number(with->place_.index, epoch_with);
-    number = two_in_one(half().number(place_.index, message.epoch), credit);
+    const std::uint64_t credit = kHalf.number(with->place_.index, epoch_with);
+    number = two_in_one(kHalf.number(place_.index, message.epoch), credit);
   }
   const Posted posted = write(lane, signal, number, !manner.ordered, operation);
   if (posted == Posted::busy) return false;
@@ -64,7 +64,7 @@ bool RmaPut::post_with_number(Lane& lane, const Message& message) {
 /// peer. In order alone: else the credit would complete before it has arrived. Null: no credit is due.
 RmaPut* RmaPut::rider(const Lane& lane) const {
   const Manner& manner = station_.manner;
-  if (!manner.ordered || !manner.takes_two() || !half().has_room(place_.index, place_.depth)) return nullptr;
+  if (!manner.ordered || !manner.takes_two() || !kHalf.has_room(place_.index, place_.depth)) return nullptr;
   const auto one =
       std::ranges::find_if(there_.riders, [&](const RmaPut* other) { return other != this && other->may_ride(lane); });
   return one == there_.riders.end() ? nullptr : *one;
@@ -98,8 +98,8 @@ std::uint64_t Arrivals::add(std::span<const Signal> signals, const Slots& target
 
 void Arrivals::landed(std::uint64_t number, std::size_t endpoint) noexcept {
   if (!manner_.takes_two() || (number & kTwo) == 0) return landed(number, manner_, endpoint);
-  landed(number & bits(kHalfBits), half(), endpoint);
-  landed(number >> kHalfBits & bits(kHalfBits), half(), endpoint);
+  landed(number & bits(kHalfBits), kHalf, endpoint);
+  landed(number >> kHalfBits & bits(kHalfBits), kHalf, endpoint);
 }
 
 void Arrivals::landed(std::uint64_t number, const Manner& manner, std::size_t endpoint) noexcept {

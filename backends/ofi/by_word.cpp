@@ -2,7 +2,6 @@
 #include "backends/ofi/by_word.hpp"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "backends/ofi/rma.hpp"
@@ -48,14 +47,7 @@ bool RmaPut::write_words() {
   for (Lane& lane : lanes_) {
     if (lane.word_write->posted || lane.delivered == lane.written) continue;
     lane.writing = lane.delivered;
-    try {
-      const bool busy = write_word(lane, lane.writing, true) == Posted::busy;
-      if (!busy) lane.refused.end();
-      left |= busy;
-    } catch (const std::runtime_error& reason) {
-      refused(lane, reason.what());
-      left = true;
-    }
+    left |= !attempt(lane.refused, *lane.route, [&] { return write_word(lane, lane.writing, true) != Posted::busy; });
   }
   return left;
 }

@@ -3,8 +3,8 @@
 
 #include <dlfcn.h>
 
-#include <array>
 #include <csignal>
+#include <iterator>
 #include <stdexcept>
 
 namespace sluice::backends::ofi {
@@ -20,26 +20,17 @@ void find(void* handle, Function& function, const char* name, const char* versio
 
 /// Undoes what the libraries that libfabric brings do to signals: psm handles those that end a program, and then leaves
 /// a file where it ran.
-class KeepSignals {
- public:
-  KeepSignals() {
-    for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &before_.at(static_cast<std::size_t>(i)));
-  }
-  KeepSignals(const KeepSignals&) = delete;
-  KeepSignals& operator=(const KeepSignals&) = delete;
-  ~KeepSignals() {
-    for (int i = 1; i < kSignals; ++i) sigaction(i, &before_.at(static_cast<std::size_t>(i)), nullptr);
-  }
-
- private:
-  static constexpr int kSignals = 32;  // those of real time are not touched
-  std::array<struct sigaction, kSignals> before_{};
-};
+void* open_and_keep_signals(const char* name) {
+  struct sigaction before[32] = {};  // signals of real time are not touched
+  for (int i = 1; i < std::ssize(before); ++i) sigaction(i, nullptr, &before[i]);
+  void* const handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (int i = 1; i < std::ssize(before); ++i) sigaction(i, &before[i], nullptr);
+  return handle;
+}
 
 Library load() {
-  const KeepSignals kept;
   Library library;
-  void* const handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* const handle = open_and_keep_signals("libfabric.so.1");
   if (handle == nullptr) {
     library.why_not = std::string("libfabric cannot be loaded: ") + dlerror();
     return library;
@@ -60,8 +51,8 @@ const Library& library() {
   return loaded;
 }
 
-Info duplicate(const fi_info& info) {
-  Info copy(library().dupinfo(&info));
+Info duplicate(const fi_info* info) {
+  Info copy(library().dupinfo(info));
   if (copy == nullptr) throw std::bad_alloc();
   return copy;
 }

@@ -35,7 +35,8 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
-Info duplicate(const fi_info& info);
+/// Null: an empty one.
+Info duplicate(const fi_info* info);
 
 /// @throws std::runtime_error for a negative code of libfabric.
 void check(long code, const char* what);
@@ -51,5 +52,16 @@ struct Close {
 };
 template <class Object>
 using Owned = std::unique_ptr<Object, Close>;
+
+/// The object that a function of libfabric makes. @throws std::runtime_error
+template <class Object, class Open, class... Arguments>
+Owned<Object> opened(const char* name, Open open, Arguments... arguments) {
+  Object* object = nullptr;
+  check(open(arguments..., &object, nullptr), name);
+  return Owned<Object>(object);
+}
+
+/// Empty where libfabric has none.
+inline std::string text(const char* or_null) { return or_null == nullptr ? std::string() : or_null; }
 
 }  // namespace sluice::backends::ofi

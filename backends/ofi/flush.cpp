@@ -53,14 +53,12 @@ bool RmaPut::post_flushes() {
 /// Returns whether it is to be posted again in the next turn.
 bool RmaPut::post_flush(Lane& lane) {
   try {
-    const Registration& from = lane.rail->flushes();
-    const Posted posted =
-        lane.rail->write({from.data, from.bytes, from.desc()}, lane.flushes, {}, true, *lane.flush_write);
+    const Posted posted = lane.rail->flush(lane.flushes, *lane.flush_write);
     if (posted != Posted::busy) lane.flush_refused.end();
     return posted == Posted::busy;
   } catch (const std::runtime_error& reason) {
     if (!lane.flush_refused.last(station_.patience)) return true;
-    end_flush(failure_of(lane, reason.what()));
+    end_flush(failure_of(*lane.route, reason.what()));
     return false;
   }
 }

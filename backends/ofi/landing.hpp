@@ -3,31 +3,12 @@
 // by_counter.hpp.
 #pragma once
 
-#include "backends/ofi/stage.hpp"
 #include "backends/ofi/station.hpp"
 
 namespace sluice::backends::ofi {
 
-class RmaLanding final : public Landing {
- public:
-  RmaLanding(Station& station, const Endpoints& endpoints, const Slots& target, std::span<const Signal> signals);
-  ~RmaLanding() override;
-  const Target& place() const noexcept { return place_; }
-  void reach_from(device::Driver& driver) override {
-    if (staged_) staged_->reach_from(driver);
-  }
-  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
-    staged_->take(lane, watch, epoch);
-  }
-
- private:
-  void open(std::size_t i, std::size_t endpoint, const device::Extent& memory);
-
-  Station& station_;
-  std::vector<Signal> signals_;
-  std::optional<StagedSlots> staged_;
-  std::vector<std::shared_ptr<Registration>> registered_;
-  Target place_;
-};
+/// Slots that the provider does not reach are staged: puts land in memory of ours, and `take` copies them.
+Landed land_uncounted(Station& station, const Endpoints& endpoints, const Slots& target,
+                      std::span<const Signal> signals);
 
 }  // namespace sluice::backends::ofi

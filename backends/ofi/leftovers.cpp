@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -133,10 +132,11 @@ void remove_leftovers() noexcept {
 
 std::string state_of_dev_shm() {
   constexpr std::size_t kNamed = 8;
-  struct statvfs room {};
-  if (::statvfs(kFolder, &room) != 0) return std::string("there is no ") + kFolder;
-  std::string text = std::string(kFolder) + " has " + std::to_string(room.f_bavail * room.f_frsize) + " of " +
-                     std::to_string(room.f_blocks * room.f_frsize) + " bytes free";
+  std::error_code error;
+  const auto room = std::filesystem::space(kFolder, error);
+  if (error) return std::string("there is no ") + kFolder;
+  std::string text = std::string(kFolder) + " has " + std::to_string(room.available) + " of " +
+                     std::to_string(room.capacity) + " bytes free";
   const std::vector<Usage> all = largest_first();
   for (std::size_t i = 0; i < std::min(all.size(), kNamed); ++i)
     text += (i == 0 ? "; in it: " : ", ") + all[i].name + " (" + std::to_string(all[i].bytes) + " bytes, of user " +
@@ -146,8 +146,9 @@ std::string state_of_dev_shm() {
 }
 
 bool dev_shm_has_room(std::size_t bytes) {
-  struct statvfs room {};
-  return ::statvfs(kFolder, &room) != 0 || room.f_bavail * room.f_frsize >= bytes;
+  std::error_code error;
+  const auto room = std::filesystem::space(kFolder, error);
+  return error || room.available >= bytes;
 }
 
 }  // namespace sluice::backends::ofi

@@ -9,27 +9,22 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::backends::ofi {
+struct hwloc_topology;
 
-struct PciAddress {
-  unsigned domain = 0;
-  unsigned bus = 0;
-  unsigned device = 0;
-  unsigned function = 0;
-};
+namespace sluice::backends::ofi {
 
 /// A network device, as far as its place matters.
 struct Candidate {
   std::string name;
-  std::string network;            ///< that it is on
-  std::optional<PciAddress> pci;  ///< if not known, the system may know a device of that name
+  std::string network;  ///< that it is on
+  std::string pci;      ///< "0000:c5:00.0"; empty: not known, but the system may know a device of that name
 };
 
 /// From where a rank uses its devices.
 struct Standpoint {
-  std::vector<unsigned> cores;    ///< that it may run on, by the system's numbers
-  std::optional<PciAddress> gpu;  ///< whose memory is sent
-  int node_rank = 0;              ///< among the ranks of its host
+  std::vector<unsigned> cores;  ///< that it may run on, by the system's numbers
+  std::string gpu;              ///< PCI address of the one whose memory is sent; empty: there is none
+  int node_rank = 0;            ///< among the ranks of its host
 };
 
 /// The topology of this machine. Reading it takes milliseconds.
@@ -39,9 +34,6 @@ class Topology {
   using Nearness = std::pair<int, int>;
 
   Topology();
-  ~Topology();
-  Topology(const Topology&) = delete;
-  Topology& operator=(const Topology&) = delete;
 
   /// Nothing: where the device is is not known.
   std::optional<Nearness> nearness(const Candidate& device, const Standpoint& from) const;
@@ -49,8 +41,7 @@ class Topology {
   std::optional<unsigned> numa_node(const Candidate& device) const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<hwloc_topology> tree_;  // null: not known
 };
 
 struct Order {

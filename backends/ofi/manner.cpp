@@ -32,40 +32,22 @@ bool in_order(const fi_info& info) noexcept {
 }  // namespace
 
 std::size_t data_bytes(const fi_info& info) noexcept {
-  const char* const name = info.fabric_attr->prov_name;
   // cxi reports the size for messages. It refuses writes that carry data (cxip_rma.c).
-  const bool messages_only = name != nullptr && std::string_view(name).ends_with("cxi");
+  const bool messages_only = std::string_view(info.fabric_attr->prov_name).ends_with("cxi");
   return messages_only ? 0 : info.domain_attr->cq_data_size;
 }
 
 int level_of(const fi_info& info) noexcept { return (~info.caps & kTriggerCaps) == 0 ? 4 : data_level(info); }
 
 Manner choose_manner(const fi_info& info, int level) noexcept {
-  Manner manner;
-  manner.ordered = in_order(info);
-  level = std::min(level, level_of(info));
-  if (level == 4) {
-    manner.notice = Notice::counter;
-    return manner;
+  const bool ordered = in_order(info);
+  if (std::min(level, level_of(info)) == 4) return {Notice::counter, 0, 0, ordered};
+  switch (std::min(level, data_level(info))) {
+    case 0: return {Notice::word, 0, 0, ordered};
+    case 1: return {Notice::number, data_bytes(info) == 1 ? 8 : 16, 0, ordered};
+    case 2: return {Notice::number, 20, 12, ordered};
+    default: return {Notice::number, 32, 31, ordered};
   }
-  level = std::min(level, data_level(info));
-  if (level == 0) return manner;
-  manner.notice = Notice::number;
-  if (level == 1) {
-    manner.index_bits = data_bytes(info) == 1 ? 8 : 16;
-  } else {
-    manner.index_bits = level == 2 ? 20 : 32;
-    manner.epoch_bits = level == 2 ? 12 : 31;
-  }
-  return manner;
-}
-
-Manner half() noexcept {
-  Manner manner;
-  manner.notice = Notice::number;
-  manner.index_bits = 20;
-  manner.epoch_bits = kHalfBits - manner.index_bits;
-  return manner;
 }
 
 }  // namespace sluice::backends::ofi

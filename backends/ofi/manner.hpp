@@ -35,13 +35,13 @@ struct Manner {
   }
   /// True if the number has enough bits for a landing of this index and depth.
   bool has_room(std::uint64_t index, int depth) const noexcept;
-  /// A number has room for two of `half()`: for a credit that goes with a put.
+  /// A number has room for two of `kHalf`: for a credit that goes with a put.
   bool takes_two() const noexcept { return index_bits + epoch_bits == 63; }
 };
 
 /// The layout of each of two numbers in one.
-Manner half() noexcept;
 inline constexpr int kHalfBits = 31;
+inline constexpr Manner kHalf{Notice::number, 20, kHalfBits - 20};
 inline constexpr std::uint64_t kTwo = std::uint64_t{1} << 63;  ///< the bit that marks such a number
 inline std::uint64_t two_in_one(std::uint64_t first, std::uint64_t second) noexcept {
   return kTwo | second << kHalfBits | first;

@@ -64,6 +64,85 @@ bool counts(Ringer ringer, device::Driver& driver, const Rail& rail, std::mutex&
   return fi_cntr_read(counter.get()) == 1;
 }
 
+/// Rung by a store to the NIC: no thread of ours takes part, unless a GPU cannot do without.
+class PageBell final : public TickBell {
+ public:
+  PageBell(Station& station, Owned<fid_cntr> counter, CounterPage page)
+      : TickBell(station, std::move(counter)), page_(page) {}
+  ~PageBell() override {
+    if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
+  }
+
+  void ring(device::Lane lane) override {
+    if (driver_ != nullptr && ringer_ == Ringer::engine) return TickBell::ring(lane);
+    const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
+    rings.store(count, std::memory_order_relaxed);
+    if (lane.gpu == nullptr) return store(page_, 1);
+    switch (ringer_) {
+      case Ringer::stream: lane.gpu->write(seen_by_gpus_, 1); break;
+      case Ringer::kernel:
+        write_by_kernel(seen_by_gpus_, [&](const device::Launch& what) { lane.gpu->launch(what); });
+        break;
+      case Ringer::host_function: lane.gpu->call(store_one, &page_); break;
+      case Ringer::engine: break;
+    }
+    lane.gpu->write(word, count);
+  }
+
+  /// With the station's mutex, as all of libfabric. The engine rings where no ringer was tried out, because a stream
+  /// was parked.
+  void reach_from(device::Driver& driver) override {
+    TickBell::reach_from(driver);
+    if (driver_ != nullptr) return;
+    for_kernels_ = nullptr;
+    const std::lock_guard lock(station_.mutex);
+    const Ringers ringers = station_.ringers.value_or(Ringers{});
+    ringer_ = ringers.for_streams;
+    if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
+      seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
+    if (ringers.kernels) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
+    driver_ = &driver;
+  }
+
+  std::uint64_t* counter_for_kernels() const noexcept override { return for_kernels_; }
+
+  /// Streams that still have to ring do it as before: to the page, or by the word.
+  void let_kernels_ring() noexcept override {
+    const std::uint64_t by_streams = rings.load();
+    if (driver_ == nullptr) word.value.store(by_streams);  // all of it is rung
+    if (!rung_by_engine()) counted_ = by_streams;
+    by_kernels_ = true;
+    TickBell::let_kernels_ring();
+  }
+
+  std::string rung_for_gpus_by() const override {
+    if (by_kernels_) return for_kernels_ == nullptr ? name(Ringer::engine) : "kernel";
+    return driver_ == nullptr ? std::string() : name(ringer_);
+  }
+
+  bool look() override { return rung_by_engine() && TickBell::look(); }
+  /// A GPU writes the word behind each ring of the page, as do kernels of the host.
+  std::uint64_t rung() const noexcept override {
+    return driver_ == nullptr && !by_kernels_ ? rings.load(std::memory_order_relaxed) : TickBell::rung();
+  }
+  bool awaited() const noexcept override { return rung_by_engine() && TickBell::awaited(); }
+
+ private:
+  /// Streams and kernels only write the word, and the engine rings the page.
+  bool rung_by_engine() const noexcept {
+    return by_kernels_ ? for_kernels_ == nullptr : driver_ != nullptr && ringer_ == Ringer::engine;
+  }
+
+  CounterPage page_;
+  Ringer ringer_ = Ringer::engine;
+  device::Driver* driver_ = nullptr;
+  void* seen_by_gpus_ = nullptr;
+  // The address at which kernels ring, as the host sees it until GPUs reach it. Null: the engine rings for them, as on
+  // an emulated page, where two stores in a row are one: a kernel cannot wait.
+  std::uint64_t* for_kernels_ = page_.paced ? nullptr : reinterpret_cast<std::uint64_t*>(page_.add);
+  bool by_kernels_ = false;  // kernels ring, and nothing else does
+};
+
 }  // namespace
 
 const char* name(Ringer ringer) noexcept {
@@ -78,53 +157,11 @@ Ringers choose_ringers(device::Driver& driver, const Rail& rail, std::mutex& mut
   return {works(Ringer::host_function) ? Ringer::host_function : Ringer::engine, false};
 }
 
-/// With the station's mutex, as all of libfabric. The engine rings where no ringer was tried out, because a stream was
-/// parked.
-void PageBell::reach_from(device::Driver& driver) {
-  TickBell::reach_from(driver);
-  if (driver_ != nullptr) return;
-  for_kernels_ = nullptr;
-  const std::lock_guard lock(station_.mutex);
-  const Ringers ringers = station_.ringers.value_or(Ringers{});
-  ringer_ = ringers.for_streams;
-  if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
-    seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
-  if (ringers.kernels) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
-  driver_ = &driver;
-}
-
-PageBell::~PageBell() {
-  if (seen_by_gpus_ != nullptr) device::retire([driver = driver_, page = page_.add] { driver->give_up(page); });
-}
-
-/// Streams that still have to ring do it as before: to the page, or by the word.
-void PageBell::let_kernels_ring() noexcept {
-  const std::uint64_t by_streams = rings.load();
-  if (driver_ == nullptr) word.value.store(by_streams);  // all of it is rung
-  if (!rung_by_engine()) counted_ = by_streams;
-  by_kernels_ = true;
-  TickBell::let_kernels_ring();
-}
-
-std::string PageBell::rung_for_gpus_by() const {
-  if (by_kernels_) return for_kernels_ == nullptr ? name(Ringer::engine) : "kernel";
-  return driver_ == nullptr ? std::string() : name(ringer_);
-}
-
-void PageBell::ring(device::Lane lane) {
-  if (driver_ != nullptr && ringer_ == Ringer::engine) return TickBell::ring(lane);
-  const std::uint64_t count = rings.load(std::memory_order_relaxed) + 1;
-  rings.store(count, std::memory_order_relaxed);
-  if (lane.gpu == nullptr) return store(page_, 1);
-  switch (ringer_) {
-    case Ringer::stream: lane.gpu->write(seen_by_gpus_, 1); break;
-    case Ringer::kernel:
-      write_by_kernel(seen_by_gpus_, [&](const device::Launch& what) { lane.gpu->launch(what); });
-      break;
-    case Ringer::host_function: lane.gpu->call(store_one, &page_); break;
-    case Ringer::engine: break;
-  }
-  lane.gpu->write(word, count);
+std::shared_ptr<TickBell> make_bell(Station& station, const Rail& rail) {
+  auto counter = open_counter(rail);
+  const auto page = station.rings_by_page ? page_of(rail, counter.get()) : std::nullopt;
+  if (page) return std::make_shared<PageBell>(station, std::move(counter), *page);
+  return std::make_shared<TickBell>(station, std::move(counter));
 }
 
 }  // namespace sluice::backends::ofi

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -28,12 +27,6 @@ namespace {
 constexpr const char* kShm = "shm";
 
 constexpr std::uint32_t kVersion = FI_VERSION(1, 15);
-
-Info empty_hints() {
-  Info hints(library().dupinfo(nullptr));
-  if (hints == nullptr) throw std::bad_alloc();
-  return hints;
-}
 
 /// A need that every provider must meet, and the text for one that does not.
 struct Need {
@@ -59,30 +52,12 @@ constexpr Need kNeeds[] = {
 };
 
 Info provider_hints() {
-  Info hints = empty_hints();
+  Info hints = duplicate(nullptr);
   for (const Need& need : kNeeds) need.add(*hints);
   return hints;
 }
 
-/// The first need of a provider that is not met; empty: all are.
-std::string unmet(const std::string& provider) {
-  const Info hints = empty_hints();
-  hints->fabric_attr->prov_name = strdup(provider.c_str());
-  std::string why;
-  for (const Need& need : kNeeds) {
-    need.add(*hints);
-    if (ask(*hints, why) != nullptr) continue;
-    return provider == kShm ? std::string(need.why_not) + ": " + state_of_dev_shm() : need.why_not;
-  }
-  return {};
-}
-
-std::string text(const char* text) { return text == nullptr ? std::string() : std::string(text); }
-
 std::string device_of(const fi_info& info) { return text(info.domain_attr->name); }
-
-/// `tcp;ofi_rxm` is `tcp`: the layer that adds reliable datagrams is no news to the user.
-std::string short_name(const std::string& full) { return full.substr(0, full.find(';')); }
 
 bool any_has_ip(const Devices& devices) {
   return std::ranges::any_of(devices, [](const auto& device) { return ip_of(*device).version != 0; });
@@ -98,19 +73,15 @@ std::vector<unsigned> own_cores() {
   return cores;
 }
 
-/// The place of the GPU that the calling thread uses, if there is any.
-std::optional<PciAddress> own_gpu() {
+/// The PCI address of the GPU that the calling thread uses; empty: there is none.
+std::string own_gpu() {
   const auto drivers = device::drivers_in_use();
-  if (drivers.empty()) return std::nullopt;
-  device::Driver* const driver = drivers.front();
-  for (const auto& [name, fact] : driver->facts(driver->current_device())) {
+  if (drivers.empty()) return {};
+  for (const auto& [name, fact] : drivers.front()->facts(drivers.front()->current_device())) {
     const auto* const text = std::get_if<std::string>(&fact);
-    unsigned domain = 0, bus = 0, device = 0, function = 0;
-    if (name == "bus" && text != nullptr &&
-        std::sscanf(text->c_str(), "%x:%x:%x.%x", &domain, &bus, &device, &function) == 4)
-      return PciAddress{domain, bus, device, function};
+    if (name == "bus" && text != nullptr) return *text;
   }
-  return std::nullopt;
+  return {};
 }
 
 /// Engines of containers make many bridges, and a rank uses no more than a few devices.
@@ -138,8 +109,7 @@ void add_device(const fi_info& info, Devices& devices) {
   const auto same = [&](const auto& device) {
     return device_of(*device) == device_of(info) && device->addr_format == info.addr_format && ip_of(*device) == ip;
   };
-  if (!base::link_local(ip) && std::none_of(devices.begin(), devices.end(), same))
-    devices.emplace_back(duplicate(info).release(), FreeInfo());
+  if (!base::link_local(ip) && std::ranges::none_of(devices, same)) devices.push_back(duplicate(&info));
 }
 
 /// Addresses of the host's own that are on the loopback, as hosts have them whose links have none. libfabric leaves
@@ -151,7 +121,7 @@ void add_addresses_of_loopback(Devices& devices) {
       return base::loopback(ip_of(*device)) && ip_of(*device).version == ip.version;
     });
     if (base::loopback(ip) || lo == devices.end()) continue;
-    const Info info = duplicate(**lo);
+    const Info info = duplicate(lo->get());
     base::replace_address(*static_cast<sockaddr*>(info->src_addr), ip);
     add_device(*info, devices);
   }
@@ -161,8 +131,7 @@ void add_addresses_of_loopback(Devices& devices) {
 Devices devices_now(const Provider& provider) {
   const Info hints = provider_hints();
   hints->fabric_attr->prov_name = strdup(provider.full_name.c_str());
-  std::string why;
-  const Info all = ask(*hints, why);
+  const Info all = ask(hints.get());
   Devices devices;
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
     if (text(info->fabric_attr->prov_name) == provider.full_name) add_device(*info, devices);
@@ -242,28 +211,24 @@ bool may_find_more(const Selection& found, const Settings& settings, base::Clock
 std::vector<Provider> look() {
   std::vector<Provider> found;
   if (!library().why_not.empty()) return found;
-  std::string why;
   remove_leftovers();  // else shm may find no room
-  const Info all = ask(*provider_hints(), why);
+  const Info all = ask(provider_hints().get());
   for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
     const std::string full = text(info->fabric_attr->prov_name);
-    auto provider = std::find_if(found.begin(), found.end(), [&](const auto& one) { return one.full_name == full; });
+    auto provider = std::ranges::find(found, full, &Provider::full_name);
     if (provider == found.end()) {
-      const std::string name = short_name(full);
-      const bool taken = std::any_of(found.begin(), found.end(), [&](const auto& one) { return one.name == name; });
-      found.push_back({taken ? full : name,
-                       full,
-                       {},
-                       false,
-                       (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0});
-      provider = found.end() - 1;
+      // `tcp;ofi_rxm` is `tcp`: the layer that adds reliable datagrams is no news to the user.
+      const std::string name = full.substr(0, full.find(';'));
+      const bool taken = std::ranges::count(found, name, &Provider::name) != 0;
+      const bool other_hosts = (info->caps & FI_LOCAL_COMM) == 0 || (info->caps & FI_REMOTE_COMM) != 0;
+      provider = found.insert(found.end(), {taken ? full : name, full, {}, false, other_hosts});
     }
     add_device(*info, provider->devices);
   }
   std::erase_if(found, [](const Provider& provider) { return provider.devices.empty(); });
   for (Provider& provider : found) {
     add_addresses_of_loopback(provider.devices);
-    provider.triggers = ask(*wanting(*provider.devices.front(), kTriggerCaps), why) != nullptr;
+    provider.triggers = ask(wanting(*provider.devices.front(), kTriggerCaps).get()) != nullptr;
   }
   return found;
 }
@@ -284,7 +249,7 @@ const std::string& why_no_shm() {
 }
 
 Info wanting(const fi_info& device, std::uint64_t caps) {
-  Info hints = duplicate(device);
+  Info hints = duplicate(&device);
   hints->caps |= caps;
   hints->tx_attr->caps |= caps & ~FI_REMOTE_READ;
   hints->rx_attr->caps |= caps & ~FI_READ;
@@ -292,25 +257,21 @@ Info wanting(const fi_info& device, std::uint64_t caps) {
   return hints;
 }
 
-Info ask(const fi_info& hints, std::string& why) {
+Info ask(const fi_info* hints, std::uint64_t flags) {
   fi_info* answer = nullptr;
-  const int code = library().getinfo(kVersion, nullptr, nullptr, 0, &hints, &answer);
-  if (code < 0) why = text_of(code);
+  library().getinfo(kVersion, nullptr, nullptr, flags, hints, &answer);
   return Info(answer);
 }
 
-std::vector<Unusable> unusable_providers() {
-  std::vector<Unusable> found;
-  fi_info* list = nullptr;
-  library().getinfo(kVersion, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &list);
-  const Info all(list);
-  for (const fi_info* info = list; info != nullptr; info = info->next) {
-    const std::string name = text(info->fabric_attr->prov_name);
-    if (name.starts_with("ofi_")) continue;  // a layer on top of others
-    const std::string why_not = unmet(name);
-    if (!why_not.empty()) found.push_back({name, info->fabric_attr->prov_version, why_not});
+std::string unmet(const std::string& provider) {
+  const Info hints = duplicate(nullptr);
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
+  for (const Need& need : kNeeds) {
+    need.add(*hints);
+    if (ask(hints.get()) == nullptr)
+      return provider == kShm ? std::string(need.why_not) + ": " + state_of_dev_shm() : need.why_not;
   }
-  return found;
+  return {};
 }
 
 std::string backend_name(const Provider& provider) {
@@ -319,11 +280,12 @@ std::string backend_name(const Provider& provider) {
 }
 
 Candidate candidate(const fi_info& device) {
-  Candidate place{device_of(device), text(device.fabric_attr->name), std::nullopt};
+  Candidate place{device_of(device), text(device.fabric_attr->name), {}};
   const fi_bus_attr* const bus = device.nic == nullptr ? nullptr : device.nic->bus_attr;
   if (bus != nullptr && bus->bus_type == FI_BUS_PCI) {
     const fi_pci_attr& pci = bus->attr.pci;
-    place.pci = PciAddress{pci.domain_id, pci.bus_id, pci.device_id, pci.function_id};
+    place.pci = base::hexadecimal(pci.domain_id, 4) + ':' + base::hexadecimal(pci.bus_id, 2) + ':' +
+                base::hexadecimal(pci.device_id, 2) + '.' + base::hexadecimal(pci.function_id);
   }
   return place;
 }

@@ -13,12 +13,14 @@
 
 namespace sluice::backends::ofi {
 
+using Devices = std::vector<std::shared_ptr<const fi_info>>;
+
 struct Provider {
-  std::string name;                                     ///< as a backend, without `ofi:`
-  std::string full_name;                                ///< libfabric's own, with the layers on top
-  std::vector<std::shared_ptr<const fi_info>> devices;  ///< one a network device, as libfabric prefers them
-  bool triggers = false;                                ///< deferred work, and counters of what lands
-  bool other_hosts = false;                             ///< reaches other hosts
+  std::string name;          ///< as a backend, without `ofi:`
+  std::string full_name;     ///< libfabric's own, with the layers on top
+  Devices devices;           ///< one a network device, as libfabric prefers them
+  bool triggers = false;     ///< deferred work, and counters of what lands
+  bool other_hosts = false;  ///< reaches other hosts
 };
 
 /// Providers that can write into the memory of others, in libfabric's order of preference. Found at the first call. Any
@@ -28,13 +30,8 @@ const std::vector<Provider>& providers();
 /// Why the provider `shm`, which needs no network, is not among them; empty: it is, or there is no libfabric.
 const std::string& why_no_shm();
 
-/// A provider of libfabric that cannot carry channels here.
-struct Unusable {
-  std::string name;
-  std::uint32_t version = 0;
-  std::string why_not;
-};
-std::vector<Unusable> unusable_providers();
+/// Why a provider of libfabric cannot carry channels here: the first need that it does not meet; empty: it meets all.
+std::string unmet(const std::string& provider);
 
 /// `cxi` goes by its own name, others are of `ofi`.
 std::string backend_name(const Provider& provider);
@@ -42,16 +39,14 @@ std::string backend_name(const Provider& provider);
 /// Hints for libfabric: the device, and these capabilities as well.
 Info wanting(const fi_info& device, std::uint64_t caps);
 
-/// Asks for what the devices of `info` offer. Empty: nothing, with `why`.
-Info ask(const fi_info& hints, std::string& why);
+/// Returns the devices of libfabric that offer what the hints want (null: anything). Empty: none does.
+Info ask(const fi_info* hints, std::uint64_t flags = 0);
 
 /// The address of a device; version 0: it has no IP.
 base::Endpoint ip_of(const fi_info& device) noexcept;
 
 /// The place of a device, as far as libfabric says.
 Candidate candidate(const fi_info& device);
-
-using Devices = std::vector<std::shared_ptr<const fi_info>>;
 
 /// Devices, best first.
 struct Choice {

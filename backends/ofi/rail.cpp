@@ -20,11 +20,10 @@ constexpr std::uint64_t kFirstKey = 100;
 /// The device once more, with further capabilities, and exactly this order: rxm has no atomics where more order is
 /// wanted.
 Info with(const fi_info& device, std::uint64_t order, std::uint64_t caps) {
-  std::string why;
   const Info hints = wanting(device, caps);
   hints->tx_attr->msg_order = order;
   hints->rx_attr->msg_order = order;
-  return ask(*hints, why);
+  return ask(hints.get());
 }
 
 /// Providers in software copy GPUs' memory in a way that waits for streams (of CUDA the legacy stream): a parked one
@@ -47,7 +46,7 @@ Info best_of(const fi_info& device, bool triggers, bool gpus) {
       }
     }
   }
-  return duplicate(device);
+  return duplicate(&device);
 }
 
 bool is_shm(const fi_info& info) { return std::string_view(info.fabric_attr->prov_name) == "shm"; }
@@ -70,7 +69,7 @@ void check_room_for_endpoint() {
 /// The message of a write or a read of one piece, for libfabric; it points into itself.
 struct OnePiece {
   OnePiece(std::byte* here, std::size_t bytes, void* desc, const Remote& there, Operation& operation)
-      : here_{here, bytes}, desc_(desc), there_{there.address, bytes, there.key} {
+      : here_{here, bytes}, desc_(desc), there_{there.spot.address, bytes, there.spot.key} {
     message.msg_iov = &here_;
     message.desc = &desc_;
     message.iov_count = 1;
@@ -93,23 +92,17 @@ struct OnePiece {
 }  // namespace
 
 Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
-    : device_(device.domain_attr->name == nullptr ? "" : device.domain_attr->name),
+    : device_(text(device.domain_attr->name)),
       info_(best_of(device, triggers, is_a_nic(device) && !device::drivers_in_use().empty())),
       injects_(survives_failed_injects(*info_)), next_key_(kFirstKey), stage_all_(stage_all) {
   // When the number of a process comes again, libfabric is busy with what the first has left.
   if (is_shm(*info_)) remove_leftovers();
-  fid_fabric* fabric = nullptr;
-  check(library().fabric(info_->fabric_attr, &fabric, nullptr), "fi_fabric");
-  fabric_.reset(fabric);
-  fid_domain* domain = nullptr;
-  check(fi_domain(fabric, info_.get(), &domain, nullptr), "fi_domain");
-  domain_.reset(domain);
+  fabric_ = opened<fid_fabric>("fi_fabric", library().fabric, info_->fabric_attr);
+  domain_ = opened<fid_domain>("fi_domain", fi_domain, fabric_.get(), info_.get());
   open_queue();
   fi_av_attr table{};
   table.type = FI_AV_TABLE;
-  fid_av* addresses = nullptr;
-  check(fi_av_open(domain, &table, &addresses, nullptr), "fi_av_open");
-  addresses_.reset(addresses);
+  addresses_ = opened<fid_av>("fi_av_open", fi_av_open, domain_.get(), &table);
   endpoint_ = open_endpoint();
   look_for_atomics();
   flushes_ = registered({flushed_.data(), flushed_.size(), nullptr});
@@ -117,15 +110,13 @@ Rail::Rail(const fi_info& device, bool triggers, bool stage_all)
 
 Owned<fid_ep> Rail::open_endpoint() const {
   if (is_shm(*info_)) check_room_for_endpoint();
-  fid_ep* endpoint = nullptr;
-  check(fi_endpoint(domain_.get(), info_.get(), &endpoint, nullptr), "fi_endpoint");
-  Owned<fid_ep> opened(endpoint);
+  auto endpoint = opened<fid_ep>("fi_endpoint", fi_endpoint, domain_.get(), info_.get());
   // Apart: sockets would keep the numbers of peers to itself if these were to complete selectively too.
-  check(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
-  check(fi_ep_bind(endpoint, &queue_->fid, FI_RECV), "fi_ep_bind");
-  check(fi_ep_bind(endpoint, &addresses_->fid, 0), "fi_ep_bind");
-  check(fi_enable(endpoint), "fi_enable");
-  return opened;
+  check(fi_ep_bind(endpoint.get(), &queue_->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION), "fi_ep_bind");
+  check(fi_ep_bind(endpoint.get(), &queue_->fid, FI_RECV), "fi_ep_bind");
+  check(fi_ep_bind(endpoint.get(), &addresses_->fid, 0), "fi_ep_bind");
+  check(fi_enable(endpoint.get()), "fi_enable");
+  return endpoint;
 }
 
 void Rail::look_for_atomics() {
@@ -152,19 +143,14 @@ void Rail::open_queue() {
   fi_cq_attr attributes{};
   attributes.format = FI_CQ_FORMAT_DATA;
   attributes.wait_obj = FI_WAIT_FD;
-  fid_cq* queue = nullptr;
-  if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) < 0) {
+  try {
+    queue_ = opened<fid_cq>("fi_cq_open", fi_cq_open, domain_.get(), &attributes);
+    // ofi_rxd promises one and has none.
+    if (fi_control(&queue_->fid, FI_GETWAIT, &wait_fd_) < 0) wait_fd_ = -1;
+  } catch (const std::runtime_error&) {
     attributes.wait_obj = FI_WAIT_NONE;
-    check(fi_cq_open(domain_.get(), &attributes, &queue, nullptr), "fi_cq_open");
+    queue_ = opened<fid_cq>("fi_cq_open", fi_cq_open, domain_.get(), &attributes);
   }
-  queue_.reset(queue);
-  // ofi_rxd promises one and has none.
-  if (attributes.wait_obj != FI_WAIT_FD || fi_control(&queue->fid, FI_GETWAIT, &wait_fd_) < 0) wait_fd_ = -1;
-}
-
-std::string Rail::network() const {
-  const char* const name = info_->fabric_attr->name;
-  return name == nullptr ? std::string() : std::string(name);
 }
 
 Blob Rail::name(fid_ep* endpoint) const {
@@ -198,29 +184,22 @@ std::shared_ptr<Registration> Rail::registered(const device::Extent& memory) {
   }
   if (whole.driver != nullptr && (info_->caps & FI_HMEM) == 0)
     throw std::runtime_error("the provider reaches no memory of GPUs");
-  fid_mr* const mr = register_memory(whole, FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0), 0);
-  auto registration = std::make_shared<Registration>();
-  registration->of_gpu = whole.driver != nullptr;
-  registration->mr.reset(mr);
-  registration->data = whole.data;
-  registration->bytes = whole.bytes;
-  registration->by_offset = by_offset();
+  auto mr = register_memory(whole, FI_WRITE | FI_REMOTE_WRITE | (reads() ? kReadCaps : 0), 0);
   if (binds_memory()) {
-    check(fi_mr_bind(mr, &endpoint_->fid, 0), "fi_mr_bind");
-    check(fi_mr_enable(mr), "fi_mr_enable");
+    check(fi_mr_bind(mr.get(), &endpoint_->fid, 0), "fi_mr_bind");
+    check(fi_mr_enable(mr.get()), "fi_mr_enable");
   }
+  auto registration = std::make_shared<Registration>(
+      Registration{std::move(mr), whole.data, whole.bytes, by_offset(), whole.driver != nullptr});
   registrations_.push_back(registration);
   if (shared && memory.segment->shared) kept_.push_back(registration);
   return registration;
 }
 
-fid_mr* Rail::register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags) {
-  fid_mr* mr = nullptr;
+Owned<fid_mr> Rail::register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags) {
   const std::uint64_t key = next_key_++;
-  if (memory.driver == nullptr) {
-    check(fi_mr_reg(domain_.get(), memory.data, memory.bytes, access, 0, key, flags, &mr, nullptr), "fi_mr_reg");
-    return mr;
-  }
+  if (memory.driver == nullptr)
+    return opened<fid_mr>("fi_mr_reg", fi_mr_reg, domain_.get(), memory.data, memory.bytes, access, 0, key, flags);
   const auto gpu = memory.driver->find(memory.data);
   if (!gpu || !memory.driver->orders_writes_of_others(gpu->device))
     throw std::runtime_error("writes of a NIC into this GPU's memory may be seen after their signal");
@@ -232,8 +211,9 @@ fid_mr* Rail::register_memory(const device::Extent& memory, std::uint64_t access
   attributes.requested_key = key;
   attributes.iface = memory.driver->kind() == Stream::Kind::cuda ? FI_HMEM_CUDA : FI_HMEM_ROCR;
   attributes.device.cuda = gpu->device;
+  fid_mr* mr = nullptr;
   check(fi_mr_regattr(domain_.get(), &attributes, flags, &mr), "fi_mr_regattr");
-  return mr;
+  return Owned<fid_mr>(mr);
 }
 
 std::shared_ptr<Registration> Rail::registered_if_reached(const device::Extent& memory) {
@@ -263,9 +243,9 @@ void Rail::close_endpoints() {
 Posted Rail::write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                    Operation& operation) {
   if (injects_ && !delivered && !from.of_gpu && from.bytes <= info_->tx_attr->inject_size) {
-    const ssize_t code = number
-                             ? fi_inject_writedata(to.from, from.data, from.bytes, *number, to.peer, to.address, to.key)
-                             : fi_inject_write(to.from, from.data, from.bytes, to.peer, to.address, to.key);
+    const ssize_t code =
+        number ? fi_inject_writedata(to.from, from.data, from.bytes, *number, to.peer, to.spot.address, to.spot.key)
+               : fi_inject_write(to.from, from.data, from.bytes, to.peer, to.spot.address, to.spot.key);
     if (code == -FI_EAGAIN) return Posted::busy;
     check(code, "fi_inject_write");
     return Posted::over;
@@ -285,7 +265,7 @@ Posted Rail::fetch(fi_op op, Flight& change, void* change_desc, std::byte* old, 
   const fi_ioc operand{&change.operand, 1};
   const fi_ioc compare{&change.compare, 1};
   fi_ioc result{old, 1};
-  const fi_rma_ioc target{word.address, 1, word.key};
+  const fi_rma_ioc target{word.spot.address, 1, word.spot.key};
   fi_msg_atomic message{};
   message.msg_iov = &operand;
   message.desc = &change_desc;
@@ -320,14 +300,15 @@ void Rail::end(Operation& operation, const std::string& why_not) {
   operation.owner->ended(operation, why_not);
 }
 
-void Rail::give_up(Operation& operation) {
-  --under_way_;
-  operation.owner = nullptr;
-  std::erase(operations_, &operation);
+void Rail::know(Operation& operation, Owner& owner) {
+  operation.owner = &owner;
+  operations_[&owner].push_back(&operation);
 }
 
-void Rail::forget(const Owner& owner) {
-  std::erase_if(operations_, [&](const Operation* one) { return one->owner == &owner; });
+void Rail::give_up(Operation& operation) {
+  --under_way_;
+  std::erase(operations_[operation.owner], &operation);
+  operation.owner = nullptr;
 }
 
 void Rail::end_failed() {
@@ -342,10 +323,11 @@ void Rail::end_failed() {
   const auto is = [&](const Operation* one) {
     return one->armed == nullptr ? one->posted && &one->context == error.op_context : one->armed == error.op_context;
   };
-  const auto failed = std::ranges::find_if(operations_, is);
-  if (failed == operations_.end()) return;
-  if ((*failed)->armed != nullptr) return (*failed)->owner->ended(**failed, why);
-  end(**failed, why);
+  for (const auto& [owner, operations] : operations_) {
+    const auto failed = std::ranges::find_if(operations, is);
+    if (failed == operations.end()) continue;
+    return (*failed)->armed == nullptr ? end(**failed, why) : owner->ended(**failed, why);
+  }
 }
 
 bool Rail::may_sleep() const {

@@ -4,31 +4,30 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "backends/ofi/address.hpp"
 #include "backends/ofi/manner.hpp"
-#include "backends/transport.hpp"
 
 namespace sluice::backends::ofi {
 
 /// Memory registered at one rail.
 struct Registration {
-  bool of_gpu = false;
   Owned<fid_mr> mr;
   const std::byte* data = nullptr;
   std::size_t bytes = 0;
   bool by_offset = false;  ///< remote addresses count from the start of the memory
+  bool of_gpu = false;
 
   bool holds(const std::byte* from, std::size_t length) const noexcept {
     return from >= data && from + length <= data + bytes;
   }
-  std::uint64_t key() const { return fi_mr_key(mr.get()); }
   void* desc() const { return fi_mr_desc(mr.get()); }
-  /// How a peer names a place in it.
-  std::uint64_t address(const std::byte* at) const noexcept {
-    return by_offset ? static_cast<std::uint64_t>(at - data) : reinterpret_cast<std::uintptr_t>(at);
+  Spot spot(const std::byte* at) const {
+    return {by_offset ? static_cast<std::uint64_t>(at - data) : reinterpret_cast<std::uintptr_t>(at),
+            fi_mr_key(mr.get())};
   }
 };
 
@@ -57,6 +56,8 @@ struct Operation {
   std::uint64_t epoch = 0;
   std::uint64_t rider = 0;  // index + 1 of the landing whose credit travels along; 0: none
   std::uint64_t value = 0;  // of a signal that is written itself: the network may read it until the write has ended
+  std::size_t lane = 0;     // of a put: by which of its rails
+  bool piece = false;       // of a message, all but the last
   bool posted = false;
   const void* armed = nullptr;  // context of deferred work, of which the queue reports failures alone; null: none
 };
@@ -67,8 +68,7 @@ enum class Posted : std::uint8_t { busy, under_way, over };
 struct Remote {
   fid_ep* from = nullptr;
   fi_addr_t peer = FI_ADDR_UNSPEC;
-  std::uint64_t address = 0;
-  std::uint64_t key = 0;
+  Spot spot;
 };
 
 /// A request under way. libfabric keeps pointers into it.
@@ -102,9 +102,8 @@ class Rail {
   bool binds_memory() const noexcept { return (info_->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0; }
   const std::string& device() const noexcept { return device_; }
   /// The network that the device is on; empty: not known.
-  std::string network() const;
-  /// For the peers' `add`: of the endpoint that they write to, or of another.
-  Blob name() const { return name(endpoint_.get()); }
+  std::string network() const { return text(info_->fabric_attr->name); }
+  /// The name of an endpoint, for the peers' `add`.
   Blob name(fid_ep* endpoint) const;
   fi_addr_t add(const Blob& name);
   /// The endpoint that writes to one more peer.
@@ -118,7 +117,7 @@ class Rail {
   /// Operations under way may still use it. It is given to no others from now on, since its memory may be freed.
   void disown(const Registration& registration);
   /// Not yet bound or enabled. @throws std::runtime_error
-  fid_mr* register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags);
+  Owned<fid_mr> register_memory(const device::Extent& memory, std::uint64_t access, std::uint64_t flags);
   std::size_t largest_message() const noexcept { return info_->ep_attr->max_msg_size; }
 
   /// Bytes that peers may overwrite: a peer's flush of its writes to us is one more write, to these bytes. They exist
@@ -129,14 +128,18 @@ class Rail {
   void close_endpoints();
 
   /// `operation` may be posted here, and is matched with failures, until its owner is forgotten.
-  void know(Operation& operation) { operations_.push_back(&operation); }
-  void forget(const Owner& owner);
+  void know(Operation& operation, Owner& owner);
+  void forget(Owner& owner) { operations_.erase(&owner); }
   /// The end of `operation` is ignored from now on.
   void give_up(Operation& operation);
   /// Writes, with `number` if given. `over`: the source may be overwritten; `under_way`: `operation` will end.
   /// `delivered`: the write completes when it has arrived. @throws std::runtime_error
   Posted write(const Local& from, const Remote& to, std::optional<std::uint64_t> number, bool delivered,
                Operation& operation);
+  /// Writes to unused bytes of the peer, and completes once that, and so all before it, has been delivered.
+  Posted flush(const Remote& to, Operation& operation) {
+    return write({flushes_->data, flushes_->bytes, flushes_->desc()}, to, {}, true, operation);
+  }
   /// @throws std::runtime_error
   Posted read(std::byte* to, std::size_t bytes, void* desc, const Remote& from, Operation& operation);
   /// `old` receives the word as it was. @throws std::runtime_error
@@ -161,7 +164,6 @@ class Rail {
   void end_failed();
   /// Takes the result of a call of this name.
   Posted posted(ssize_t code, const char* what, Operation& operation);
-  ssize_t read(fi_cq_data_entry* entries) { return fi_cq_read(queue_.get(), entries, kAtOnce); }
 
   std::string device_;  // libfabric may answer with another name
   Info info_;
@@ -176,7 +178,7 @@ class Rail {
   int wait_fd_ = -1;
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;
-  std::vector<Operation*> operations_;
+  std::unordered_map<Owner*, std::vector<Operation*>> operations_;  // of a put, so that its end need not look at others
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
   bool stage_all_;
@@ -188,7 +190,7 @@ template <class Landed>
 void Rail::poll(Landed landed) {
   fi_cq_data_entry entries[kAtOnce];
   for (;;) {
-    const ssize_t count = read(entries);
+    const ssize_t count = fi_cq_read(queue_.get(), entries, kAtOnce);
     if (count == -FI_EAVAIL) {
       end_failed();
       continue;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <exception>
 #include <optional>
 
 #include "backends/ofi/page_bell.hpp"
 #include "backends/ofi/provider.hpp"
 #include "backends/ofi/transport.hpp"
-#include "base/text.hpp"
 
 namespace sluice::backends::ofi {
 namespace {
@@ -29,41 +27,22 @@ std::string version(std::uint32_t number) {
   return std::to_string(FI_MAJOR(number)) + "." + std::to_string(FI_MINOR(number));
 }
 
-Value pci_of(const Candidate& place) {
-  if (!place.pci) return {};
-  return base::hexadecimal(place.pci->domain, 4) + ':' + base::hexadecimal(place.pci->bus, 2) + ':' +
-         base::hexadecimal(place.pci->device, 2) + '.' + base::hexadecimal(place.pci->function);
-}
-
-const fi_link_attr* link_of(const fi_info& device) { return device.nic == nullptr ? nullptr : device.nic->link_attr; }
-
-Value address_of(const fi_info& device) {
-  const base::Endpoint ip = ip_of(device);
-  if (ip.version != 0) return base::address_text(ip);
-  const fi_link_attr* const link = link_of(device);
-  return known(link == nullptr ? nullptr : link->address);
-}
-
-Value speed_of(const fi_info& device) {
-  const fi_link_attr* const link = link_of(device);
-  if (link == nullptr || link->speed == 0) return {};
-  return std::uint64_t{link->speed};
-}
-
-Value state_of(const fi_info& device) {
-  const fi_link_attr* const link = link_of(device);
-  if (link == nullptr || link->state == FI_LINK_UNKNOWN) return {};
-  return std::string(link->state == FI_LINK_UP ? "up" : "down");
+const char* state_of(const fi_link_attr& link) {
+  if (link.state == FI_LINK_UNKNOWN) return nullptr;
+  return link.state == FI_LINK_UP ? "up" : "down";
 }
 
 Facts facts_of_device(const fi_info& device, const Topology& topology) {
   const Candidate place = candidate(device);
+  const base::Endpoint ip = ip_of(device);
+  const bool has_link = device.nic != nullptr && device.nic->link_attr != nullptr;
+  const fi_link_attr link = has_link ? *device.nic->link_attr : fi_link_attr{};
   return {{"device", place.name},
           {"network", known(place.network.c_str())},
-          {"address", address_of(device)},
-          {"link_bits_per_second", speed_of(device)},
-          {"link", state_of(device)},
-          {"pci", pci_of(place)},
+          {"address", ip.version == 0 ? known(link.address) : base::address_text(ip)},
+          {"link_bits_per_second", link.speed == 0 ? Value() : std::uint64_t{link.speed}},
+          {"link", known(state_of(link))},
+          {"pci", known(place.pci.c_str())},
           {"numa_node", known(topology.numa_node(place))}};
 }
 
@@ -106,17 +85,11 @@ std::string registration(std::uint64_t mode) {
   return text;
 }
 
-/// True if the device reads and writes the memory of GPUs itself.
-bool takes_device_memory(const fi_info& device) {
-  std::string why;
-  const Info wanted = wanting(device, FI_HMEM);
-  return ask(*wanted, why) != nullptr;
-}
-
 Facts facts_of(const Rail& rail) {
   const fi_info& info = rail.info();
   const auto entries = rail.triggers() ? armable(rail) : std::nullopt;
   const auto [for_streams, for_kernels] = rung_for_gpus_by(rail);
+  const bool takes_device_memory = ask(wanting(info, FI_HMEM).get()) != nullptr;
   return {{"notice", notice_of(choose_manner(info, level_of(info)))},
           {"fired_by", fired_by(rail)},
           {"rung_for_gpus_by", for_streams},
@@ -129,7 +102,7 @@ Facts facts_of(const Rail& rail) {
           {"inject_bytes", std::uint64_t{info.tx_attr->inject_size}},
           {"max_message_bytes", std::uint64_t{info.ep_attr->max_msg_size}},
           {"registration", known(registration(static_cast<std::uint64_t>(info.domain_attr->mr_mode)).c_str())},
-          {"device_memory", std::string(takes_device_memory(info) ? "hmem" : "staged")}};
+          {"device_memory", std::string(takes_device_memory ? "hmem" : "staged")}};
 }
 
 Report report(const Provider& provider, const Topology& topology) {
@@ -151,20 +124,21 @@ Report report(const Provider& provider, const Topology& topology) {
   return report;
 }
 
-Report unusable(const std::string& name, std::string why_not, Facts facts) {
-  return {name, 0, std::move(why_not), std::move(facts), {}};
-}
-
 }  // namespace
 
 std::vector<Report> reports() {
-  if (!library().why_not.empty()) return {unusable("libfabric", library().why_not, {})};
+  if (!library().why_not.empty()) return {Report{"libfabric", 0, library().why_not, {}, {}}};
   const Topology topology;
   std::vector<Report> all;
   for (const Provider& provider : providers()) all.push_back(report(provider, topology));
-  for (const Unusable& provider : unusable_providers())
-    all.push_back(unusable(provider.name, provider.why_not,
-                           {{"version", version(provider.version)}, {"libfabric", version(library().version())}}));
+  const Info installed = ask(nullptr, FI_PROV_ATTR_ONLY);
+  for (const fi_info* info = installed.get(); info != nullptr; info = info->next) {
+    const std::string name = text(info->fabric_attr->prov_name);
+    if (name.starts_with("ofi_")) continue;  // a layer on top of others
+    const Facts versions = {{"version", version(info->fabric_attr->prov_version)},
+                            {"libfabric", version(library().version())}};
+    if (const std::string why_not = unmet(name); !why_not.empty()) all.push_back({name, 0, why_not, versions, {}});
+  }
   return all;
 }
 

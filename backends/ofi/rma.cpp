@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 
 namespace sluice::backends::ofi {
@@ -18,33 +17,38 @@ constexpr auto is_free = [](const auto& operation) { return !operation->posted; 
 }  // namespace
 
 RmaPut::RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place)
-    : EnginePut(watch, place.depth, place.slot_bytes, place.rails), Mover(station, there, watch), source_(source),
-      place_(place), lanes_(place.rails) {
+    : EnginePut(watch, place.depth, place.slot_bytes, place.rails), Mover(station, there, watch, "a write"),
+      source_(source), place_(place), lanes_(place.rails) {
   const std::lock_guard lock(station.mutex);
   try {
-    for (std::size_t i = 0; i < lanes_.size(); ++i) open(lanes_[i], there.route(place.rail[i].endpoint), place.rail[i]);
+    for (std::size_t i = 0; i < lanes_.size(); ++i) open(i);
   } catch (...) {
     leave();
     lanes_.clear();  // with the mutex
     throw;
   }
   join();
-  if (cumulative() && lanes_.size() == 1 && half().has_room(place_.index, place_.depth)) there.riders.push_back(this);
+  if (cumulative() && lanes_.size() == 1 && kHalf.has_room(place_.index, place_.depth)) there.riders.push_back(this);
   if (has_words_to_follow()) station_.attend_to(*this);
 }
 
-std::unique_ptr<Operation> RmaPut::new_operation(const Lane& lane) {
+std::unique_ptr<Operation> RmaPut::new_operation(const Lane& lane, bool piece) {
   auto operation = std::make_unique<Operation>();
-  operation->owner = this;
-  lane.rail->know(*operation);
+  operation->lane = lane.number;
+  operation->piece = piece;
+  lane.rail->know(*operation, *this);
   return operation;
 }
 
-void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
+void RmaPut::open(std::size_t number) {
+  Lane& lane = lanes_[number];
+  const Place::OfRail& there = place_.rail[number];
+  const Route& route = there_.route(there.endpoint);
+  lane.number = number;
   lane.route = &route;
   lane.rail = route.rail;
-  lane.word = {route.from, route.address, there.word, there.word_key};
-  lane.flushes = {route.from, route.address, route.flushes, route.flushes_key};
+  lane.word = {route.from, route.address, there.word};
+  lane.flushes = {route.from, route.address, route.flushes};
   lane.operations.resize(static_cast<std::size_t>(place_.depth));
   lane.early.resize(lane.operations.size());
   lane.piece_bytes = lane.rail->largest_message();
@@ -57,7 +61,7 @@ void RmaPut::open(Lane& lane, const Route& route, const Place::OfRail& there) {
   }
   lane.pieces.resize(kPieces);
   for (auto& operation : lane.operations) operation = new_operation(lane);
-  for (auto& operation : lane.pieces) operation = new_operation(lane);
+  for (auto& operation : lane.pieces) operation = new_operation(lane, true);
   lane.word_write = new_operation(lane);
   lane.flush_write = new_operation(lane);
   if (place_.notice == Notice::word) lane.word_source = lane.rail->registered(extent_of(lane.word_write->value));
@@ -75,7 +79,7 @@ RmaPut::~RmaPut() {
 void RmaPut::orphan(const Lane& lane, std::unique_ptr<Operation>& operation) {
   if (!operation->posted) return;
   lane.rail->give_up(*operation);
-  station_.orphans.push_back(std::exchange(operation, new_operation(lane)));
+  station_.orphans.push_back(std::exchange(operation, new_operation(lane, operation->piece)));
   if (lane.source != nullptr) lane.rail->disown(*lane.source);
   station_.orphaned_memory.insert(station_.orphaned_memory.end(), {lane.source, lane.word_source, lane.stage});
 }
@@ -90,10 +94,9 @@ void RmaPut::orphan_posted(Lane& lane) {
 /// A message is cut into shares of whole lines, none of them tiny.
 Range RmaPut::share(std::size_t rail, std::size_t bytes) const noexcept {
   constexpr std::size_t kLeast = 256;
-  constexpr std::size_t kLine = 64;
   if (lanes_.size() == 1) return {0, bytes};
   const std::size_t even = (bytes + lanes_.size() - 1) / lanes_.size();
-  const std::size_t size = std::max(kLeast, (even + kLine - 1) / kLine * kLine);
+  const std::size_t size = std::max(kLeast, whole_lines(even));
   const std::size_t begin = std::min(rail * size, bytes);
   return {begin, std::min(size, bytes - begin)};
 }
@@ -102,16 +105,11 @@ bool RmaPut::post(std::size_t rail, std::uint64_t epoch, Range part) {
   const std::lock_guard lock(station_.mutex);
   Lane& lane = lanes_[rail];
   if (suspicious() || lost()) return false;  // no epoch may pass one that was lost
-  try {
+  return attempt(lane.refused, *lane.route, [&] {
     Message message{epoch, part, share(rail, part.bytes + (place_.staged ? StageHeader::kBytes : 0))};
     if (message.range.bytes > lane.piece_bytes && !post_pieces(lane, message)) return false;
-    if (!post_last(lane, message)) return false;
-    lane.refused.end();
-    return true;
-  } catch (const std::runtime_error& reason) {
-    refused(lane, reason.what());
-    return false;
-  }
+    return post_last(lane, message);
+  });
 }
 
 /// Posts all pieces but the last, which it leaves in `message`. The last piece brings the signal, so it waits until the
@@ -141,7 +139,8 @@ bool RmaPut::at_rest(std::size_t rail) {
 
 bool RmaPut::post_last(Lane& lane, const Message& message) {
   if (place_.notice == Notice::number) return post_with_number(lane, message);
-  if (place_.notice == Notice::counter) return post_counted(lane, message);
+  // A counted write completes when it is delivered: a flush would be counted too.
+  if (place_.notice == Notice::counter) return write(lane, message, {}, true, lane.of(message.epoch)) != Posted::busy;
   return station_.manner.ordered ? post_then_word(lane, message) : post_delivered(lane, message);
 }
 
@@ -163,10 +162,8 @@ Posted RmaPut::write(Lane& lane, const Message& message, std::optional<std::uint
                      Operation& operation) {
   operation.epoch = message.epoch;
   operation.rider = 0;
-  const auto rail = static_cast<std::size_t>(&lane - lanes_.data());
-  Remote to{lane.word.from, lane.word.peer, place_.address(rail, message.epoch) + message.range.offset,
-            place_.key(rail, message.epoch)};
-  if (!place_.staged) to.address += message.part.offset;
+  Remote to{lane.word.from, lane.word.peer, place_.slot_of(message.epoch, lane.number)};
+  to.spot.address += message.range.offset + (place_.staged ? 0 : message.part.offset);
   if (message.range.bytes == 0) {
     const auto* const nothing = reinterpret_cast<const std::byte*>(&place_);
     return lane.rail->write({.data = nothing}, to, number, delivered, operation);
@@ -202,14 +199,6 @@ void RmaPut::fill(Stage& stage, std::byte* room, const Message& message) {
   }
   const std::byte* const from = source_.at(message.epoch) + message.part.offset + at;
   if (bytes != 0) stage.copy(watch(), room, from, bytes);
-}
-
-void RmaPut::refused(Lane& lane, const std::string& why) {
-  if (lane.refused.last(station_.patience)) suspect(failure_of(lane, why));
-}
-
-std::string RmaPut::failure_of(const Lane& lane, const std::string& why) const {
-  return "a write over " + station_.provider + " from " + lane.route->text + " failed: " + why + " (" + kChosenBy + ")";
 }
 
 bool RmaPut::uses(const Route& route) const noexcept { return std::ranges::count(lanes_, &route, &Lane::route) != 0; }
@@ -254,25 +243,26 @@ void RmaPut::give_up(Lane& lane) {
 }
 
 void RmaPut::ended(Operation& operation, const std::string& why_not) {
-  const auto lane = std::ranges::find_if(lanes_, [&](const Lane& one) { return one.owns(operation); });
-  if (lane->flush_write.get() == &operation) return end_flush(why_not.empty() ? why_not : failure_of(*lane, why_not));
+  Lane& lane = lanes_[operation.lane];
+  if (lane.flush_write.get() == &operation)
+    return end_flush(why_not.empty() ? why_not : failure_of(*lane.route, why_not));
   if (!why_not.empty()) {
-    const std::string why = failure_of(*lane, why_not);
+    const std::string why = failure_of(*lane.route, why_not);
     suspect(why);
     for (RmaPut* const other : there_.riders) {
       if (other->place_.index + 1 == operation.rider) other->suspect(why);
     }
   }
-  if (lane->word_write.get() == &operation) {
-    while (lane->written < lane->writing) over(++lane->written);
-  } else if (lane->is_piece(operation) || lane->signal_due == operation.epoch) {
+  if (lane.word_write.get() == &operation) {
+    while (lane.written < lane.writing) over(++lane.written);
+  } else if (operation.piece || lane.signal_due == operation.epoch) {
     return;  // the epoch ends with what follows
   } else if (suspicious()) {
-    lane->early[operation.epoch % lane->early.size()] = true;  // its end waits for the verdict
+    lane.early[operation.epoch % lane.early.size()] = true;  // its end waits for the verdict
   } else if (!has_words_to_follow() || watch().failed()) {
     over(operation.epoch);
   } else {
-    arrived(*lane, operation.epoch);
+    arrived(lane, operation.epoch);
   }
 }
 

@@ -7,7 +7,7 @@
 
 namespace sluice::backends::ofi {
 
-/// The parts of a put that depend on its notice are in by_number.cpp, by_word.cpp and by_counter.cpp.
+/// by_number.cpp and by_word.cpp have the parts of a put that depend on its notice.
 class RmaPut final : public EnginePut, private Mover {
  public:
   RmaPut(Station& station, Destination& there, const Slots& source, device::Watch& watch, const Target& place);
@@ -32,6 +32,7 @@ class RmaPut final : public EnginePut, private Mover {
 
   /// One rail of the put.
   struct Lane {
+    std::size_t number = 0;  // of the rail, among those of the put
     const Route* route = nullptr;
     Rail* rail = nullptr;
     std::shared_ptr<Registration> source;
@@ -55,14 +56,6 @@ class RmaPut final : public EnginePut, private Mover {
     Refusals flush_refused;
 
     Operation& of(std::uint64_t epoch) const noexcept { return *operations[epoch % operations.size()]; }
-    bool is_piece(const Operation& operation) const noexcept { return among(operation, pieces); }
-    bool owns(const Operation& operation) const noexcept {
-      return &operation == word_write.get() || &operation == flush_write.get() || among(operation, operations) ||
-             is_piece(operation);
-    }
-    static bool among(const Operation& one, const Operations& all) noexcept {
-      return std::ranges::any_of(all, [&](const auto& other) { return other.get() == &one; });
-    }
   };
 
   static device::Extent extent_of(std::uint64_t& word) noexcept {
@@ -72,7 +65,7 @@ class RmaPut final : public EnginePut, private Mover {
   bool attend() override;
   bool uses(const Route& route) const noexcept override;
   std::size_t bytes_under_way() const override;
-  void open(Lane& lane, const Route& route, const Place::OfRail& there);
+  void open(std::size_t number);
   bool post_pieces(Lane& lane, Message& message);
   bool post_last(Lane& lane, const Message& message);
   bool post_ahead(Lane& lane, const Message& message);
@@ -81,12 +74,10 @@ class RmaPut final : public EnginePut, private Mover {
                Operation& operation);
   void fill(Stage& stage, std::byte* room, const Message& message);
   Range share(std::size_t rail, std::size_t bytes) const noexcept;
-  void refused(Lane& lane, const std::string& why);
   void give_up(Lane& lane);
   void orphan(const Lane& lane, std::unique_ptr<Operation>& operation);
   void orphan_posted(Lane& lane);
-  std::unique_ptr<Operation> new_operation(const Lane& lane);
-  std::string failure_of(const Lane& lane, const std::string& why) const;
+  std::unique_ptr<Operation> new_operation(const Lane& lane, bool piece = false);
 
   // by_number.cpp
   bool number_goes_behind(std::size_t bytes) const noexcept;
@@ -102,9 +93,6 @@ class RmaPut final : public EnginePut, private Mover {
   void arrived(Lane& lane, std::uint64_t epoch);
   bool write_words();
   void abandon_words(Lane& lane);
-
-  // by_counter.cpp
-  bool post_counted(Lane& lane, const Message& message);
 
   // flush.cpp
   bool ask_landed(std::uint64_t epoch);

@@ -1,36 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/stage.hpp"
 
-#include <cstring>
-
 #include "device/copy.hpp"
 
 namespace sluice::backends::ofi {
-
-namespace {
-
-constexpr std::size_t kLine = 64;
-
-std::size_t whole_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
-}  // namespace
-
-StagedSlots::StagedSlots(const Slots& target)
-    : target_(target),
-      memory_(device::allocate(
-          (StageHeader::kBytes + whole_lines(target.slot_bytes)) * static_cast<std::size_t>(target.depth), false)),
-      slots_{memory_.extent(), StageHeader::kBytes + whole_lines(target.slot_bytes), target.depth} {}
-
-/// Never beyond our own memory, whatever the peer has written.
-void StagedSlots::take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) {
-  const std::byte* const from = slots_.at(epoch);
-  StageHeader header;
-  std::memcpy(&header, from, sizeof header);
-  const bool inside = header.offset <= target_.slot_bytes && header.bytes <= target_.slot_bytes - header.offset;
-  if (inside)
-    device::copy(lane, watch, target_.at(epoch) + header.offset, from + StageHeader::kBytes, header.bytes,
-                 target_.memory.driver);
-}
 
 Stage::Stage(Rail& rail, std::size_t piece_bytes, int pieces, const device::Extent& source) {
   const std::size_t stride = whole_lines(piece_bytes);

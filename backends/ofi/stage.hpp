@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the provider cannot reach: what moves goes through memory of ours that it can, in pieces, so that one is
-// on its way while the next is copied.
+// Memory that the provider cannot reach: what moves goes through memory of ours that it can. A sender sends it in
+// pieces, so that one is on its way while the next is copied; the receiver's side is in landing.cpp.
 #pragma once
 
 #include <utility>
@@ -17,19 +17,7 @@ struct StageHeader {
   std::uint64_t bytes = 0;
 };
 
-/// The receiver's side: a slot for each of the target's, with room for the header.
-class StagedSlots {
- public:
-  explicit StagedSlots(const Slots& target);
-  const Slots& slots() const noexcept { return slots_; }
-  void reach_from(device::Driver& driver) const { device::reach(driver, memory_.extent()); }
-  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch);
-
- private:
-  Slots target_;
-  device::Allocation memory_;
-  Slots slots_;
-};
+constexpr std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// The sender's side: room for pieces, which are used in turn.
 class Stage {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/ofi/station.hpp"
 
-#include <cstring>
 #include <stdexcept>
 
 #include "backends/ofi/triggered.hpp"
@@ -26,6 +25,21 @@ std::shared_ptr<Pin> new_pin(Station& station) {
           }};
 }
 
+std::shared_ptr<Target> new_place(Station& station, const Endpoints& endpoints, const Slots& target,
+                                  std::span<const Signal> signals) {
+  const std::uint64_t index = [&] {
+    const std::lock_guard lock(station.mutex);
+    return station.arrivals.add(signals, target, endpoints);
+  }();
+  const Place place{index, target.slot_bytes, target.slot_bytes, target.depth,
+                    static_cast<std::uint32_t>(signals.size())};
+  return {new Target{place, {}}, [&station](const Target* one) {
+            const std::lock_guard lock(station.mutex);
+            station.arrivals.remove(one->index);
+            delete one;
+          }};
+}
+
 const Route& Destination::route(std::size_t endpoint) const {
   const Route& route = routes.at(endpoint);
   if (route.rail == nullptr)
@@ -44,6 +58,11 @@ void Mover::suspect(const std::string& why) {
   suspicion_ = why;
   verdict_ = base::Clock::now() + kMoment;
   station_.attend_to(*this);
+}
+
+std::string Mover::failure_of(const Route& route, const std::string& why) const {
+  return what_ + " over " + station_.provider + " from " + route.text + " failed" + (why.empty() ? "" : ": " + why) +
+         " (" + kChosenBy + ")";
 }
 
 void Mover::judge() {

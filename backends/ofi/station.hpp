@@ -109,8 +109,7 @@ struct Route {
   Rail* rail = nullptr;  ///< null: it is not
   fid_ep* from = nullptr;
   fi_addr_t address = FI_ADDR_UNSPEC;
-  std::uint64_t flushes = 0;  ///< remote address and key of unused bytes
-  std::uint64_t flushes_key = 0;
+  Spot flushes;      ///< unused bytes
   std::string text;  ///< from where to where, for people
 };
 
@@ -127,7 +126,9 @@ struct Destination {
 /// Moves something to or from one peer: a put or an access. Every call is under the station's mutex.
 class Mover : public Owner {
  public:
-  Mover(Station& station, Destination& there, device::Watch& watch) : station_(station), there_(there), fails_(watch) {}
+  /// `what` it does, for people.
+  Mover(Station& station, Destination& there, device::Watch& watch, std::string what)
+      : station_(station), there_(there), fails_(watch), what_(std::move(what)) {}
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
@@ -149,6 +150,19 @@ class Mover : public Owner {
   /// Something has failed. A peer that has died makes writes fail before its death is noticed, so the failure of the
   /// watch waits a moment for the better reason.
   void suspect(const std::string& why);
+  std::string failure_of(const Route& route, const std::string& why) const;
+  /// Returns the result of `post`, which is whether it has posted. Refused for too long, it has failed.
+  template <class Post>
+  bool attempt(Refusals& refused, const Route& route, Post post) {
+    try {
+      const bool posted = post();
+      if (posted) refused.end();
+      return posted;
+    } catch (const std::runtime_error& reason) {
+      if (refused.last(station_.patience)) suspect(failure_of(route, reason.what()));
+      return false;
+    }
+  }
   bool suspicious() const noexcept { return !suspicion_.empty(); }
   /// Fails the watch when the moment is up.
   void judge();
@@ -163,6 +177,7 @@ class Mover : public Owner {
   virtual bool uses(const Route& route) const noexcept = 0;
 
   device::Watch& fails_;
+  const std::string what_;
   std::string suspicion_;
   base::Clock::time_point verdict_{};
   base::Clock::time_point given_up_at_ = base::Clock::time_point::max();
@@ -172,10 +187,8 @@ class Mover : public Owner {
 struct Place {
   struct OfRail {
     std::uint32_t endpoint = 0;
-    std::uint64_t slots = 0;  ///< remote address and key, of the slots and of the word
-    std::uint64_t slots_key = 0;
-    std::uint64_t word = 0;
-    std::uint64_t word_key = 0;
+    Spot slots;
+    Spot word;
   };
   static constexpr std::size_t kMostRails = 8;
 
@@ -187,22 +200,23 @@ struct Place {
   Notice notice = Notice::number;
   bool staged = false;  ///< the slots begin with a StageHeader
   std::array<OfRail, kMostRails> rail{};
-
-  std::uint64_t slot(std::uint64_t epoch) const noexcept { return epoch % static_cast<std::uint64_t>(depth); }
 };
 
 /// A place; and the keys of slots that are registered one by one, by rail, then by slot.
 struct Target : Place {
   std::vector<std::uint64_t> keys;
 
-  std::uint64_t address(std::size_t index_of_rail, std::uint64_t epoch) const noexcept {
-    return rail[index_of_rail].slots + stride * slot(epoch);
-  }
-  std::uint64_t key(std::size_t index_of_rail, std::uint64_t epoch) const noexcept {
-    if (keys.empty()) return rail[index_of_rail].slots_key;
-    return keys[index_of_rail * static_cast<std::size_t>(depth) + slot(epoch)];
+  Spot slot_of(std::uint64_t epoch, std::size_t index_of_rail) const noexcept {
+    const std::uint64_t slot = epoch % static_cast<std::uint64_t>(depth);
+    const auto& [address, key] = rail[index_of_rail].slots;
+    return {address + stride * slot, keys.empty() ? key : keys[index_of_rail * static_cast<std::size_t>(depth) + slot]};
   }
 };
+
+/// Makes the place of a landing, without its notice, rails and keys. Its index is in use until the last owner is
+/// destroyed. Takes the station's mutex.
+std::shared_ptr<Target> new_place(Station& station, const Endpoints& endpoints, const Slots& target,
+                                  std::span<const Signal> signals);
 
 Key key_of(const Target& target);
 /// @throws std::runtime_error if it makes no sense.

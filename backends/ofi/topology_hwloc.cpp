@@ -2,7 +2,6 @@
 // The machine's topology, as hwloc sees it.
 #include <hwloc.h>
 
-#include <algorithm>
 #include <mutex>
 
 #include "backends/ofi/locality.hpp"
@@ -36,60 +35,50 @@ int shared(hwloc_obj* one, hwloc_obj* other) {
   return one_height;
 }
 
-}  // namespace
-
-struct Topology::Impl {
-  hwloc_topology_t tree = nullptr;
-
-  hwloc_obj* at(const PciAddress& pci) const {
-    return hwloc_get_pcidev_by_busid(tree, pci.domain, pci.bus, pci.device, pci.function);
-  }
-  hwloc_obj* find(const Candidate& device) const {
-    if (device.pci) return at(*device.pci);
-    hwloc_obj* named = nullptr;
-    do {
-      named = hwloc_get_next_osdev(tree, named);
-    } while (named != nullptr && device.name != named->name);
-    return named;
-  }
-};
-
-Topology::Topology() {
-  auto impl = std::make_unique<Impl>();
-  if (hwloc_topology_init(&impl->tree) != 0) return;
-  for (const char* const component : kNotNeeded)
-    hwloc_topology_set_components(impl->tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
-  hwloc_topology_set_io_types_filter(impl->tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  static std::mutex one_at_a_time;  // hwloc loads libudev, which has unguarded global state
-  const std::lock_guard lock(one_at_a_time);
-  if (hwloc_topology_load(impl->tree) == 0) {
-    impl_ = std::move(impl);
-  } else {
-    base::log(base::LogLevel::info, "hwloc cannot say where the network devices are");
-    hwloc_topology_destroy(impl->tree);
-  }
+hwloc_obj* find(hwloc_topology* tree, const Candidate& device) {
+  if (tree == nullptr) return nullptr;
+  if (!device.pci.empty()) return hwloc_get_pcidev_by_busidstring(tree, device.pci.c_str());
+  hwloc_obj* named = nullptr;
+  do {
+    named = hwloc_get_next_osdev(tree, named);
+  } while (named != nullptr && device.name != named->name);
+  return named;
 }
 
-Topology::~Topology() {
-  if (impl_ != nullptr) hwloc_topology_destroy(impl_->tree);
+}  // namespace
+
+Topology::Topology() {
+  hwloc_topology* tree = nullptr;
+  if (hwloc_topology_init(&tree) != 0) return;
+  std::shared_ptr<hwloc_topology> owned(tree, hwloc_topology_destroy);
+  for (const char* const component : kNotNeeded)
+    hwloc_topology_set_components(tree, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  hwloc_topology_set_io_types_filter(tree, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  static std::mutex one_at_a_time;  // hwloc loads libudev, which has unguarded global state
+  const std::lock_guard lock(one_at_a_time);
+  if (hwloc_topology_load(tree) == 0) {
+    tree_ = std::move(owned);
+  } else {
+    base::log(base::LogLevel::info, "hwloc cannot say where the network devices are");
+  }
 }
 
 std::optional<Topology::Nearness> Topology::nearness(const Candidate& device, const Standpoint& from) const {
-  hwloc_obj* const here = impl_ == nullptr ? nullptr : impl_->find(device);
+  hwloc_obj* const here = find(tree_.get(), device);
   if (here == nullptr) return std::nullopt;
   auto [to_gpu, to_cores] = Nearness();
-  hwloc_obj* const gpu = from.gpu ? impl_->at(*from.gpu) : nullptr;
+  hwloc_obj* const gpu = hwloc_get_pcidev_by_busidstring(tree_.get(), from.gpu.c_str());
   if (gpu != nullptr) to_gpu = shared(here, gpu);
   for (const unsigned core : from.cores) {
-    hwloc_obj* const unit = hwloc_get_pu_obj_by_os_index(impl_->tree, core);
+    hwloc_obj* const unit = hwloc_get_pu_obj_by_os_index(tree_.get(), core);
     if (unit != nullptr) to_cores += shared(here, unit);
   }
   return Nearness(to_gpu, to_cores);
 }
 
 std::optional<unsigned> Topology::numa_node(const Candidate& device) const {
-  hwloc_obj* const here = impl_ == nullptr ? nullptr : impl_->find(device);
-  hwloc_obj* const holder = here == nullptr ? nullptr : hwloc_get_non_io_ancestor_obj(impl_->tree, here);
+  hwloc_obj* const here = find(tree_.get(), device);
+  hwloc_obj* const holder = here == nullptr ? nullptr : hwloc_get_non_io_ancestor_obj(tree_.get(), here);
   if (holder == nullptr || hwloc_bitmap_weight(holder->nodeset) != 1) return std::nullopt;
   return static_cast<unsigned>(hwloc_bitmap_first(holder->nodeset));
 }

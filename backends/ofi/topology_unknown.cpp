@@ -4,10 +4,7 @@
 
 namespace sluice::backends::ofi {
 
-struct Topology::Impl {};
-
 Topology::Topology() = default;
-Topology::~Topology() = default;
 
 std::optional<Topology::Nearness> Topology::nearness(const Candidate&, const Standpoint&) const { return std::nullopt; }
 

@@ -10,9 +10,7 @@ Owned<fid_cntr> open_counter(const Rail& rail) {
   fi_cntr_attr attributes{};
   attributes.events = FI_CNTR_EVENTS_COMP;
   attributes.wait_obj = FI_WAIT_NONE;
-  fid_cntr* counter = nullptr;
-  check(fi_cntr_open(rail.domain(), &attributes, &counter, nullptr), "fi_cntr_open");
-  return Owned<fid_cntr>(counter);
+  return opened<fid_cntr>("fi_cntr_open", fi_cntr_open, rail.domain(), &attributes);
 }
 
 TickBell::TickBell(Station& station, Owned<fid_cntr> counter) : station_(station), counter_(std::move(counter)) {
@@ -40,9 +38,8 @@ ArmedWork::ArmedWork(Station& station, Rail& rail, int entries)
     : station_(station), rail_(rail), entries_(entries), completed_(open_counter(rail)),
       work_(static_cast<std::size_t>(entries)) {
   for (Work& work : work_) {
-    work.operation.owner = this;
     work.operation.armed = &work.deferred.context;
-    rail.know(work.operation);
+    rail.know(work.operation, *this);
   }
   station.entries_left -= entries;
 }

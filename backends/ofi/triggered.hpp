@@ -24,13 +24,13 @@ class TickBell : public Doorbell {
   /// Work that it has rung for has not completed: `look` makes the provider try again to fire it.
   void nudge() noexcept { nudged_ = true; }
 
- private:
+ protected:
   Station& station_;
+  std::uint64_t counted_ = 0;  // rings that the counter has, or is given by others
+
+ private:
   Owned<fid_cntr> counter_;
   bool nudged_ = false;
-
- protected:
-  std::uint64_t counted_ = 0;  // rings that the counter has, or is given by others
 };
 
 /// The deferred work of a put. When a put is destroyed, the station keeps its work until that has completed: the NIC

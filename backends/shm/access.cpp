@@ -3,7 +3,31 @@
 
 #include <stdexcept>
 
+#include "backends/access.hpp"
+#include "backends/shm/cross_memory.hpp"
+
 namespace sluice::backends::shm {
+namespace {
+
+/// The kernel copies, and knows no atomics.
+class KernelAccess final : public StreamAccess {
+ public:
+  KernelAccess(const device::Extent& local, CrossMemory offered, std::size_t bytes, device::Watch& watch)
+      : StreamAccess({.local = local.bytes, .offered = bytes, .no_atomics = "it cannot be mapped"}, watch,
+                     "shm: by the kernel's cross-memory copy, since the peer's memory cannot be mapped; no atomics"),
+        local_(local), offered_(offered) {}
+
+ private:
+  void carry_out(device::Lane, const Request& request) override {
+    const auto call = request.kind == Request::Kind::get ? process_vm_readv : process_vm_writev;
+    offered_.copy(call, local_.data + request.local.offset, request.offset, request.local.bytes, watch_);
+  }
+
+  device::Extent local_;
+  CrossMemory offered_;
+};
+
+}  // namespace
 
 Offer offer_memory(const device::Extent& memory, Sent& sent) {
   check_offered(memory);
@@ -15,15 +39,6 @@ Offer offer_memory(const device::Extent& memory, Sent& sent) {
   const char* const how =
       target.bounced ? "shm: the peer's kernel copies, since it cannot be mapped" : "shm: the peer maps it";
   return {pack(target, {memory.segment}, sent), how, nullptr};
-}
-
-void KernelAccess::carry_out(device::Lane, const Request& request) {
-  std::byte* const here = local_.data + request.local.offset;
-  if (request.kind == Request::Kind::get) {
-    offered_.read(here, request.offset, request.local.bytes, watch());
-  } else {
-    offered_.write(here, request.offset, request.local.bytes, watch());
-  }
 }
 
 std::unique_ptr<Access> open_access(const device::Extent& local, pid_t pid, Mappings& mappings, device::Watch& watch,

@@ -9,6 +9,17 @@
 namespace sluice::backends::shm {
 namespace {
 
+/// In front of the payload of each bounce slot, in the same line as a small payload: one transfer between cores for
+/// both.
+struct BounceHeader {
+  std::uint64_t offset;
+  std::uint32_t bytes_low;
+  std::uint32_t bytes_high;  ///< kInTarget set: the bytes are in the target already
+
+  static constexpr std::uint32_t kInTarget = 0x8000'0000U;
+};
+static_assert(sizeof(BounceHeader) == 16);
+
 BounceHeader header_of(Range part, bool in_target) {
   const auto high = static_cast<std::uint32_t>(part.bytes >> 32);
   return {part.offset, static_cast<std::uint32_t>(part.bytes), in_target ? high | BounceHeader::kInTarget : high};
@@ -29,62 +40,79 @@ std::string not_mapped(const char* where, const std::string& obstacle) {
   return obstacle.empty() ? "its driver gives to no other process" : where + (" (" + obstacle + ")");
 }
 
+/// The receiver's side: bounce slots, with a header each, a whole number of lines apart. The memory is not touched
+/// before it is used.
+class BounceLanding final : public Landing {
+ public:
+  BounceLanding(const Slots& target, Way way)
+      : Landing(kLandsInTarget, way), target_(target),
+        stride_((target.slot_bytes + sizeof(BounceHeader) + 63) / 64 * 64),
+        bounce_(device::allocate(stride_ * static_cast<std::size_t>(target.depth), false)) {
+    if (way == Way::around) how_ = text({});
+  }
+
+  Key key(const Signal& signal, Sent& sent) const {
+    const device::Extent& bounce = bounce_->extent();
+    Target target = direct_target(target_, signal);
+    if (way() == Way::undecided) {
+      target.detour = where(bounce, bounce.data);
+      target.detour_stride = stride_;
+      return pack(target, {target_.memory.segment, signal.memory.segment, bounce.segment}, sent);
+    }
+    target.slots = where(bounce, bounce.data);
+    target.stride = stride_;
+    target.bounced = true;
+    if (target_.memory.driver == nullptr) target.address = reinterpret_cast<std::uintptr_t>(target_.memory.data);
+    const device::Segment* slots = bounce.segment;
+    return pack(target, {slots == signal.memory.segment ? nullptr : slots, signal.memory.segment}, sent);
+  }
+
+  void decide(const std::string& obstacle) override {
+    if (obstacle.empty()) {
+      way_ = Way::direct;
+      bounce_.reset();
+    } else {
+      way_ = Way::around;
+      how_ = text(obstacle);
+    }
+  }
+
+  void reach_from(device::Driver& driver) override {
+    if (bounce_) device::reach(driver, bounce_->extent());
+  }
+
+  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override {
+    const std::uint64_t slot = target_.index(epoch);
+    const std::byte* at = bounce_->extent().data + slot * stride_;
+    BounceHeader header;
+    std::memcpy(&header, at, sizeof header);
+    if ((header.bytes_high & BounceHeader::kInTarget) != 0) return;
+    const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
+    if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
+      return;  // never beyond our own memory
+    device::copy(lane, watch, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
+  }
+
+ private:
+  std::string text(const std::string& obstacle) const {
+    if (target_.memory.driver != nullptr) {
+      return "shm: the target is a GPU's memory that " + not_mapped("the peer cannot map", obstacle) +
+             ", so it lands in host memory, from where a stream of ours or the wait copies it";
+    }
+    return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
+  }
+
+  Slots target_;
+  std::size_t stride_;
+  std::optional<device::Allocation> bounce_;  // none: the peer maps the target
+};
+
 }  // namespace
 
-BounceLanding::BounceLanding(const Slots& target, Way way)
-    : Landing(kLandsInTarget, way), target_(target), bounce_(target) {
-  if (way == Way::around) how_ = text({});
-}
-
-Key BounceLanding::key(const Signal& signal, Sent& sent) const {
-  const device::Extent& bounce = bounce_->memory.extent();
-  Target target = direct_target(target_, signal);
-  if (way() == Way::undecided) {
-    target.detour = where(bounce, bounce.data);
-    target.detour_stride = bounce_->stride;
-    return pack(target, {target_.memory.segment, signal.memory.segment, bounce.segment}, sent);
-  }
-  target.slots = where(bounce, bounce.data);
-  target.stride = bounce_->stride;
-  target.bounced = true;
-  if (target_.memory.driver == nullptr) target.address = reinterpret_cast<std::uintptr_t>(target_.memory.data);
-  const device::Segment* slots = bounce.segment;
-  return pack(target, {slots == signal.memory.segment ? nullptr : slots, signal.memory.segment}, sent);
-}
-
-void BounceLanding::decide(const std::string& obstacle) {
-  if (obstacle.empty()) {
-    way_ = Way::direct;
-    bounce_.reset();
-  } else {
-    way_ = Way::around;
-    how_ = text(obstacle);
-  }
-}
-
-void BounceLanding::take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) {
-  const std::uint64_t slot = target_.index(epoch);
-  const std::byte* at = bounce_->memory.extent().data + slot * bounce_->stride;
-  BounceHeader header;
-  std::memcpy(&header, at, sizeof header);
-  if ((header.bytes_high & BounceHeader::kInTarget) != 0) return;
-  const Range part{header.offset, (std::size_t{header.bytes_high} << 32) | header.bytes_low};
-  if (part.offset > target_.slot_bytes || part.bytes > target_.slot_bytes - part.offset)
-    return;  // never beyond our own memory
-  device::copy(lane, watch, target_.at(epoch) + part.offset, at + sizeof header, part.bytes, target_.memory.driver);
-}
-
-std::string BounceLanding::text(const std::string& obstacle) const {
-  if (target_.memory.driver != nullptr) {
-    return "shm: the target is a GPU's memory that " + not_mapped("the peer cannot map", obstacle) +
-           ", so it lands in host memory, from where a stream of ours or the wait copies it";
-  }
-  return "shm: the target cannot be mapped, so small parts land in a bounce buffer and are copied out by the wait";
-}
-
-bool BouncePut::write_target(std::uint64_t epoch, Range part) {
-  return kernel_.write(source_.at(epoch) + part.offset, target_.index(epoch) * slot_bytes_ + part.offset, part.bytes,
-                       watch_);
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent) {
+  auto landing = std::make_unique<BounceLanding>(target, way);
+  Key key = landing->key(signal, sent);
+  return {std::move(landing), std::move(key)};
 }
 
 void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
@@ -92,7 +120,9 @@ void BouncePut::move(device::Lane lane, std::uint64_t epoch, Range part) {
   const bool in_target = part.bytes > bounce_max_ && by_kernel;
   std::byte* at = target_.at(epoch);
   if (in_target) {
-    if (!write_target(epoch, part)) return;
+    const std::byte* const from = source_.at(epoch) + part.offset;
+    if (!kernel_.copy(process_vm_writev, from, target_.index(epoch) * slot_bytes_ + part.offset, part.bytes, watch_))
+      return;
   } else if (!copy_(lane, watch_, at + sizeof(BounceHeader), source_.at(epoch) + part.offset, part.bytes)) {
     return;
   }

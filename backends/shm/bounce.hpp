@@ -9,47 +9,9 @@
 
 namespace sluice::backends::shm {
 
-/// In front of the payload of each bounce slot, in the same line as a small payload: one transfer between cores for
-/// both.
-struct BounceHeader {
-  std::uint64_t offset;
-  std::uint32_t bytes_low;
-  std::uint32_t bytes_high;  ///< kInTarget set: the bytes are in the target already
-
-  static constexpr std::uint32_t kInTarget = 0x8000'0000U;
-};
-static_assert(sizeof(BounceHeader) == 16);
-
-/// Slots with a header each, a whole number of lines apart. The memory is not touched before it is used.
-struct BounceSlots {
-  explicit BounceSlots(const Slots& target)
-      : stride((target.slot_bytes + sizeof(BounceHeader) + 63) / 64 * 64),
-        memory(device::allocate(stride * static_cast<std::size_t>(target.depth), false)) {}
-
-  std::size_t stride;
-  device::Allocation memory;
-};
-
-/// The receiver's side.
-class BounceLanding final : public Landing {
- public:
-  /// `way`: around; or undecided, for memory of a GPU that its driver gives to other processes, which the peer's may
-  /// refuse.
-  BounceLanding(const Slots& target, Way way);
-  void decide(const std::string& obstacle) override;
-  void reach_from(device::Driver& driver) override {
-    if (bounce_) device::reach(driver, bounce_->memory.extent());
-  }
-  void take(device::Lane lane, device::Watch& watch, std::uint64_t epoch) override;
-
-  Key key(const Signal& signal, Sent& sent) const;
-
- private:
-  std::string text(const std::string& obstacle) const;
-
-  Slots target_;
-  std::optional<BounceSlots> bounce_;  // none: the peer maps the target
-};
+/// The receiver's side. `way`: around; or undecided, for memory of a GPU that its driver gives to other processes,
+/// which the peer's may refuse.
+Landed land_around(const Slots& target, const Signal& signal, Landing::Way way, Sent& sent);
 
 /// The sender's side.
 class BouncePut final : public StreamPut {
@@ -67,7 +29,6 @@ class BouncePut final : public StreamPut {
 
  private:
   void move(device::Lane lane, std::uint64_t epoch, Range part) override;
-  bool write_target(std::uint64_t epoch, Range part);
 
   std::size_t slot_bytes_;
   CrossMemory kernel_;

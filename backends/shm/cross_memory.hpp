@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,9 +17,10 @@ struct CrossMemory {
   pid_t pid = 0;
   std::uint64_t address = 0;
 
-  /// Whole, or the watch has failed and false is returned. `offset`: from the place.
-  bool write(const std::byte* from, std::uint64_t offset, std::size_t bytes, device::Watch& watch) const;
-  bool read(std::byte* to, std::uint64_t offset, std::size_t bytes, device::Watch& watch) const;
+  /// Copies by `call`, process_vm_readv or process_vm_writev. Whole, or the watch has failed and false is returned.
+  /// `offset`: from the place.
+  bool copy(decltype(&process_vm_readv) call, const std::byte* here, std::uint64_t offset, std::size_t bytes,
+            device::Watch& watch) const;
 };
 
 }  // namespace sluice::backends::shm

@@ -16,11 +16,6 @@ struct Sending {
   bool by_descriptor = false;
   Stream::Kind vendor = Stream::Kind::host;  ///< of a GPU's memory
   device::GpuNames names;
-
-  explicit Sending(const device::Segment& of)
-      : segment(of.id), bytes(of.bytes), keep(of.shared), by_descriptor(bool(of.share.fd)),
-        vendor(of.driver == nullptr ? Stream::Kind::host : of.driver->kind()), names(of.share.names) {}
-  Sending() = default;
 };
 static_assert(std::is_trivially_copyable_v<Sending>);
 
@@ -75,7 +70,9 @@ Key pack(const Target& target, std::initializer_list<const device::Segment*> seg
   Key key{bytes_of(target), {}, {}};
   for (const device::Segment* segment : segments) {
     if (segment == nullptr || (segment->shared && !sent.insert(segment->id).second)) continue;
-    const Blob sending = bytes_of(Sending(*segment));
+    const auto vendor = segment->driver == nullptr ? Stream::Kind::host : segment->driver->kind();
+    const Blob sending = bytes_of(
+        Sending{segment->id, segment->bytes, segment->shared, bool(segment->share.fd), vendor, segment->share.names});
     key.bytes.insert(key.bytes.end(), sending.begin(), sending.end());
     if (segment->share.fd) key.sent.push_back(segment->share.fd.get());
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/shm/transport.hpp"
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <set>
@@ -45,10 +44,11 @@ class ShmLink final : public OnHostLink {
 
   Landed land(const Slots& target, std::span<const Signal> signals) override {
     const Signal& signal = signals.front();
-    if (target.slot_bytes != 0 && target.memory.segment == nullptr) return around(target, signal, Landing::Way::around);
+    if (target.slot_bytes != 0 && target.memory.segment == nullptr)
+      return land_around(target, signal, Landing::Way::around, sent_);
     if (target.slot_bytes != 0 && target.memory.driver != nullptr && !own_) {
       try {
-        return around(target, signal, Landing::Way::undecided);
+        return land_around(target, signal, Landing::Way::undecided, sent_);
       } catch (const std::exception& reason) {  // so many bytes the host may not have
         base::log(base::LogLevel::info, std::string("no way around a GPU's memory: ") + reason.what());
       }
@@ -64,15 +64,12 @@ class ShmLink final : public OnHostLink {
   std::unique_ptr<Put> prepare(const Slots& source, device::Watch& watch, Key key) override {
     const auto target = value_in<Target>(key.bytes);
     Mapped mapped;
-    Signal signal;
-    signal.word = reinterpret_cast<base::Word*>(mappings_.find(target.word, key, mapped));
-    signal.parking = reinterpret_cast<base::Parking*>(mappings_.find(target.parking, key, mapped));
-    Slots slots;
-    slots.slot_bytes = target.stride;
-    slots.depth = target.depth;
+    const Signal signal{reinterpret_cast<base::Word*>(mappings_.find(target.word, key, mapped)),
+                        reinterpret_cast<base::Parking*>(mappings_.find(target.parking, key, mapped)),
+                        {}};
+    Slots slots{{}, target.stride, target.depth};
     const bool offered = target.detour.segment != 0;
-    std::optional<std::string> obstacle;
-    if (offered) obstacle.emplace();
+    auto obstacle = offered ? std::optional<std::string>("") : std::nullopt;
     try {
       slots.memory.data = mappings_.find(target.slots, key, mapped, &slots.memory.driver);
     } catch (const std::runtime_error& reason) {
@@ -97,11 +94,6 @@ class ShmLink final : public OnHostLink {
   }
 
  private:
-  Landed around(const Slots& target, const Signal& signal, Landing::Way way) {
-    auto landing = std::make_unique<BounceLanding>(target, way);
-    Key key = landing->key(signal, sent_);
-    return {std::move(landing), std::move(key)};
-  }
   /// Once a segment, however many channels use it.
   void tell(std::uint64_t segment, const std::string& obstacle) {
     if (!told_.insert(segment).second) return;

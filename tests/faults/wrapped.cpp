@@ -171,7 +171,7 @@ class PostedAccess final : public EngineAccess, private UnderWay::Finisher {
     return true;
   }
   void finish(std::uint64_t epoch, Range) override {
-    if (!watch().shut()) inner_->enqueue({}, epoch, requests_.at(epoch));
+    if (!watch_.shut()) inner_->enqueue({}, epoch, requests_.at(epoch));
     requests_.erase(epoch);
     over(epoch);
   }
@@ -302,7 +302,7 @@ class ArmedPut final : public RungPut {
   }
   /// Puts that a GPU's streams and kernels ring for are armed in turns; other puts on their lane.
   bool announce(std::uint64_t epoch, Range part) override {
-    if (!armed_by_engine()) return false;
+    if (!armed_by_engine_) return false;
     end_what_was_given_up();
     if (watch().shut() || epoch > watch().done.value.load(std::memory_order_acquire) + most_ahead_) return false;
     return arm(epoch, part);

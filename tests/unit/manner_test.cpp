@@ -85,17 +85,17 @@ TEST(Manner, of_64_bits_has_room_for_a_put_and_a_credit) {
     slots.slot_bytes = &word == words ? 8 : 0;  // the first moves bytes, the second is of credits
     arrivals.add(std::span(&signal, 1), slots, {{0}, 1});
   }
-  const std::uint64_t index_bits = half().index_bits;
+  const std::uint64_t index_bits = kHalf.index_bits;
   for (std::uint64_t epoch = 1; epoch <= 5000; ++epoch) {  // further than the bits of a half count
-    arrivals.landed(two_in_one(half().number(0, epoch), half().number(1, 3 * epoch)), 0);
+    arrivals.landed(two_in_one(kHalf.number(0, epoch), kHalf.number(1, 3 * epoch)), 0);
     ASSERT_EQ(words[0].value.load(), epoch);
     ASSERT_EQ(words[1].value.load(), 3 * epoch);
   }
   arrivals.landed(manner.number(1, 20000), 0);
   EXPECT_EQ(words[1].value.load(), 20000U);
-  EXPECT_TRUE(half().has_room((1U << index_bits) - 1, 1023));
-  EXPECT_FALSE(half().has_room(1U << index_bits, 1));
-  EXPECT_FALSE(half().has_room(0, 1024));
+  EXPECT_TRUE(kHalf.has_room((1U << index_bits) - 1, 1023));
+  EXPECT_FALSE(kHalf.has_room(1U << index_bits, 1));
+  EXPECT_FALSE(kHalf.has_room(0, 1024));
 }
 
 // Its writes refuse the data that its messages take.

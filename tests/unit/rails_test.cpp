@@ -69,9 +69,8 @@ class Peer {
     Rail rail = open(provider);
     const Registration& memory = rail.flushes();
     EndpointAddress endpoint;
-    endpoint.name = rail.name();
-    endpoint.flushes = memory.address(memory.data);
-    endpoint.flushes_key = memory.key();
+    endpoint.name = rail.name(rail.endpoint());
+    endpoint.flushes = memory.spot(memory.data);
     const Blob word = pack({provider, {endpoint}});
     if (::write(to, word.data(), word.size()) != static_cast<ssize_t>(word.size())) ::_exit(1);
     for (;;) rail.poll([](std::uint64_t) {});
@@ -87,17 +86,14 @@ TEST_P(Rails, survive_small_writes_to_a_peer_that_is_killed) {
   Peer peer(GetParam());
   Rail rail = open(GetParam());
   Writes writes;
-  const Remote there{rail.endpoint(), rail.add(peer.address.name), peer.address.flushes, peer.address.flushes_key};
+  const Remote there{rail.endpoint(), rail.add(peer.address.name), peer.address.flushes};
   const Registration& from = rail.flushes();
   const auto poll_for = [&](auto time) {
     const auto until = base::Clock::now() + time;
     while (base::Clock::now() < until) rail.poll([](std::uint64_t) {});
   };
   std::array<Operation, 9> operations;
-  for (Operation& one : operations) {
-    one.owner = &writes;
-    rail.know(one);
-  }
+  for (Operation& one : operations) rail.know(one, writes);
   const auto write = [&](Operation& one, bool delivered) {
     while (rail.write({from.data, from.bytes, from.desc()}, there, {}, delivered, one) == Posted::busy) poll_for(1ms);
   };
