@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -56,15 +57,18 @@ std::shared_ptr<T> make_here(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), DeleteHere{});
 }
 
+/// A value, and the mutex that guards it.
+template <class T>
+struct Guarded {
+  std::mutex mutex;
+  T value{};
+};
+
 /// A static object of which each process has its own: the first use in a process makes it, also in a child. Never
 /// destroyed, because other static destructors may use it later. Takes no locks.
 template <class T>
 class OnePerProcess {
  public:
-  constexpr OnePerProcess() noexcept = default;
-  OnePerProcess(const OnePerProcess&) = delete;
-  OnePerProcess& operator=(const OnePerProcess&) = delete;
-
   T& operator*() {
     const std::int64_t made = this_process();
     const std::int64_t making = made + 1;

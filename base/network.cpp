@@ -14,11 +14,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/words.hpp"
 
@@ -45,6 +47,7 @@ struct Socket {
 };
 
 sa_family_t family_of(const Endpoint& endpoint) noexcept { return endpoint.version == 4 ? AF_INET : AF_INET6; }
+std::uint8_t bytes_of(const Endpoint& endpoint) noexcept { return endpoint.version == 4 ? 4 : 16; }
 
 Socket socket_address(const Endpoint& endpoint) {
   Socket socket;
@@ -62,6 +65,7 @@ struct Interface {
   unsigned flags = 0;
   Endpoint endpoint;
 
+  bool is(const std::string& chosen) const { return name == chosen || endpoint == parse_address(chosen); }
   bool loopback() const noexcept { return (flags & IFF_LOOPBACK) != 0; }
   bool up() const noexcept { return (flags & IFF_UP) != 0; }
   bool running() const noexcept { return up() && (flags & IFF_RUNNING) != 0; }
@@ -88,6 +92,52 @@ void set(const Fd& socket, int level, int option, int value) noexcept {
 
 Fd new_socket(const Endpoint& endpoint) {
   return Fd(::socket(family_of(endpoint), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+/// Request to the kernel for the route from one address to another.
+struct RouteRequest {
+  nlmsghdr header{};
+  rtmsg route{};
+  std::array<std::byte, 2 * RTA_SPACE(16)> attributes{};
+
+  RouteRequest(const Endpoint& from, const Endpoint& to) {
+    header.nlmsg_type = RTM_GETROUTE;
+    header.nlmsg_flags = NLM_F_REQUEST;
+    header.nlmsg_len = NLMSG_LENGTH(sizeof route);
+    route.rtm_family = static_cast<unsigned char>(family_of(to));
+    route.rtm_dst_len = route.rtm_src_len = bytes_of(to) * 8;
+    add(RTA_DST, to);
+    add(RTA_SRC, from);
+  }
+
+ private:
+  void add(unsigned short type, const Endpoint& endpoint) {
+    const rtattr attribute{static_cast<unsigned short>(RTA_LENGTH(bytes_of(endpoint))), type};
+    std::byte* const at = attributes.data() + (header.nlmsg_len - NLMSG_LENGTH(sizeof route));
+    std::memcpy(at, &attribute, sizeof attribute);
+    std::memcpy(at + RTA_LENGTH(0), endpoint.address.data(), bytes_of(endpoint));
+    header.nlmsg_len += static_cast<std::uint32_t>(RTA_SPACE(bytes_of(endpoint)));
+  }
+};
+
+/// Returns the number of a route's outgoing interface; 0: the route has none.
+int interface_of(const rtmsg& route, std::size_t bytes) {
+  const auto* attribute =
+      reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
+  auto left = static_cast<int>(bytes);
+  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+    if (attribute->rta_type == RTA_OIF) return *static_cast<const int*>(RTA_DATA(attribute));
+  }
+  return 0;
+}
+
+/// True if the source is an address of this interface. An address of the loopback belongs to every interface, because
+/// any of them may lead to this host.
+bool is_its_own(const Endpoint& source, int interface) {
+  return std::ranges::any_of(all_interfaces(), [&](const Interface& one) {
+    const bool same = one.endpoint.address == source.address && one.endpoint.version == source.version;
+    return same && (one.loopback() || static_cast<int>(::if_nametoindex(one.name.c_str())) == interface);
+  });
 }
 
 }  // namespace
@@ -119,13 +169,8 @@ Endpoint endpoint_of(const sockaddr* socket) noexcept {
 }
 
 void replace_address(sockaddr& socket, const Endpoint& endpoint) noexcept {
-  if (endpoint.version == 4) {
-    auto& in = reinterpret_cast<sockaddr_in&>(socket);
-    std::memcpy(&in.sin_addr, endpoint.address.data(), sizeof in.sin_addr);
-  } else {
-    auto& in = reinterpret_cast<sockaddr_in6&>(socket);
-    std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
-  }
+  const std::size_t place = endpoint.version == 4 ? offsetof(sockaddr_in, sin_addr) : offsetof(sockaddr_in6, sin6_addr);
+  std::memcpy(reinterpret_cast<std::byte*>(&socket) + place, endpoint.address.data(), bytes_of(endpoint));
 }
 
 std::string address_text(const Endpoint& endpoint) {
@@ -158,31 +203,24 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   const int error = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (error != 0) throw std::runtime_error("there is no host " + host + ": " + ::gai_strerror(error));
-  std::vector<Endpoint> all;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    all.push_back(endpoint_of(one->ai_addr));
-    all.back().port = port;
-  }
   // One of each version in turn (RFC 8305), so that a version without a route costs one attempt.
-  const auto other = std::ranges::stable_partition(
-      all, [version = all.front().version](const Endpoint& one) { return one.version == version; });
-  const std::span first(all.begin(), other.begin());
-  const std::span second(other.begin(), other.end());
-  std::vector<Endpoint> in_turn;
-  for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
-    if (i < first.size()) in_turn.push_back(first[i]);
-    if (i < second.size()) in_turn.push_back(second[i]);
+  std::map<std::pair<int, bool>, Endpoint> in_turn;  // by the place among those of its version
+  int places[2] = {};
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    const bool other = one->ai_family != found->ai_family;
+    Endpoint& endpoint = in_turn[{places[other]++, other}];
+    endpoint = endpoint_of(one->ai_addr);
+    endpoint.port = port;
   }
-  return in_turn;
+  std::vector<Endpoint> all;
+  for (const auto& [place, endpoint] : in_turn) all.push_back(endpoint);
+  return all;
 }
 
 Endpoint own_address(const std::string& chosen) {
   constexpr auto kComesUpWithin = seconds(5);
   const auto deadline = Clock::now() + kComesUpWithin;
-  const Endpoint number = parse_address(chosen);
-  const auto fits = [&](const Interface& one) {
-    return chosen.empty() ? !one.loopback() : one.name == chosen || one.endpoint == number;
-  };
+  const auto fits = [&](const Interface& one) { return chosen.empty() ? !one.loopback() : one.is(chosen); };
   for (;;) {
     std::vector<Interface> all = all_interfaces();
     std::erase_if(all, [](const Interface& one) { return !one.running(); });
@@ -201,19 +239,16 @@ Endpoint own_address(const std::string& chosen) {
 }
 
 std::vector<Endpoint> addresses_of(const std::string& interface) {
-  const std::vector<Interface> all = all_interfaces();
-  const Endpoint number = parse_address(interface);
   std::vector<Endpoint> addresses;
-  for (const Interface& one : all) {
-    if (one.name == interface || one.endpoint == number) addresses.push_back(one.endpoint);
+  for (const Interface& one : all_interfaces()) {
+    if (one.is(interface)) addresses.push_back(one.endpoint);
   }
   return addresses;
 }
 
 bool interface_comes_up(bool without_carrier) {
   constexpr unsigned kCarrier = 0x10000;  // IFF_LOWER_UP, which <net/if.h> does not have
-  const std::vector<Interface> all = all_interfaces();
-  return std::ranges::any_of(all, [&](const Interface& one) {
+  return std::ranges::any_of(all_interfaces(), [&](const Interface& one) {
     const bool carrier = without_carrier || (one.flags & kCarrier) != 0;
     return !one.loopback() && one.up() && carrier && !(one.running() && usable(one.endpoint));
   });
@@ -224,61 +259,6 @@ bool usable(const Endpoint& endpoint) {
   Socket address = socket_address(endpoint);
   return !socket || ::bind(socket.get(), address.get(), address.length) == 0;
 }
-
-namespace {
-
-/// Request to the kernel for the route from one address to another.
-struct RouteRequest {
-  nlmsghdr header{};
-  rtmsg route{};
-  std::array<std::byte, 2 * RTA_SPACE(16)> attributes{};
-
-  RouteRequest(const Endpoint& from, const Endpoint& to) {
-    header.nlmsg_type = RTM_GETROUTE;
-    header.nlmsg_flags = NLM_F_REQUEST;
-    header.nlmsg_len = NLMSG_LENGTH(sizeof route);
-    route.rtm_family = static_cast<unsigned char>(family_of(to));
-    route.rtm_dst_len = route.rtm_src_len = bytes_of(to) * 8;
-    add(RTA_DST, to);
-    add(RTA_SRC, from);
-  }
-
- private:
-  static std::uint8_t bytes_of(const Endpoint& endpoint) { return endpoint.version == 4 ? 4 : 16; }
-  void add(unsigned short type, const Endpoint& endpoint) {
-    const rtattr attribute{static_cast<unsigned short>(RTA_LENGTH(bytes_of(endpoint))), type};
-    std::byte* const at = attributes.data() + (header.nlmsg_len - NLMSG_LENGTH(sizeof route));
-    std::memcpy(at, &attribute, sizeof attribute);
-    std::memcpy(at + RTA_LENGTH(0), endpoint.address.data(), bytes_of(endpoint));
-    header.nlmsg_len += static_cast<std::uint32_t>(RTA_SPACE(bytes_of(endpoint)));
-  }
-};
-
-/// Returns the number of a route's outgoing interface; 0: the route has none.
-int interface_of(const rtmsg& route, std::size_t bytes) {
-  const auto* attribute =
-      reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
-  auto left = static_cast<int>(bytes);
-  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-    int number = 0;
-    if (attribute->rta_type != RTA_OIF) continue;
-    std::memcpy(&number, RTA_DATA(attribute), sizeof number);
-    return number;
-  }
-  return 0;
-}
-
-/// True if the source is an address of this interface. An address of the loopback belongs to every interface, because
-/// any of them may lead to this host.
-bool is_its_own(const Endpoint& source, int interface) {
-  const std::vector<Interface> all = all_interfaces();
-  return std::ranges::any_of(all, [&](const Interface& one) {
-    const bool same = one.endpoint.address == source.address && one.endpoint.version == source.version;
-    return same && (one.loopback() || static_cast<int>(::if_nametoindex(one.name.c_str())) == interface);
-  });
-}
-
-}  // namespace
 
 std::optional<Way> way(const Endpoint& from, const Endpoint& to) try {
   if (from.version != to.version) return Way::none;

@@ -18,19 +18,16 @@
 
 #include "base/facts.hpp"
 #include "base/fd.hpp"
-#include "device/kernel_images.hpp"
 
 namespace sluice::device {
 
 /// A call of a driver failed.
-class GpuError : public std::runtime_error {
- public:
+struct GpuError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 /// A stream's capture has become invalid, so that it yields no graph.
-class InvalidCapture : public GpuError {
- public:
+struct InvalidCapture : GpuError {
   InvalidCapture() : GpuError("what the stream captures is invalid already: end the capture") {}
 };
 
@@ -47,6 +44,18 @@ struct WordOp {
   void* word = nullptr;
   std::uint64_t value = 0;  ///< wait: at least this
 };
+
+/// The kernels of kernels.hpp.
+enum class Kernel { write, small_puts, few_puts, operate, acquire, put, begin_put, copy, end_put, wait, release };
+inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_few_puts",  "sluice_operate",
+                                         "sluice_acquire", "sluice_put",        "sluice_begin_put", "sluice_copy",
+                                         "sluice_end_put", "sluice_wait",       "sluice_release"};
+
+// The compiled kernels, which are part of the library, for the GPUs that the build was configured for.
+/// A fat binary for cuModuleLoadData; empty if this build has no CUDA part.
+std::span<const std::byte> cuda_kernels() noexcept;
+/// A bundle of code objects for hipModuleLoadData; empty if this build has no HIP part.
+std::span<const std::byte> hip_kernels() noexcept;
 
 /// A kernel of ours, and its arguments: its struct in kernels.hpp.
 struct Launch {
@@ -167,10 +176,10 @@ class Driver {
 
   /// Returns how many bytes of host memory from there on the driver reaches without `reach`.
   virtual std::size_t reached(const void* at) = 0;
-  /// Gives the driver pages of host memory.
-  virtual void reach(void* pages, std::size_t bytes) = 0;
-  /// Gives the driver pages of a device's registers. Returns their address for streams.
-  virtual void* reach_registers(void* pages, std::size_t bytes) = 0;
+  enum class Pages : std::uint8_t { memory, registers };
+  /// Gives the driver pages of host memory, or of a device's registers. Returns their address for streams, which that
+  /// of memory does not differ from.
+  virtual void* reach(void* pages, std::size_t bytes, Pages what) = 0;
   virtual void give_up(void* pages) noexcept = 0;
 };
 
@@ -179,7 +188,6 @@ class OnDevice {
  public:
   OnDevice(Driver& driver, int device) : driver_(driver), entered_(driver.enter(device)) {}
   OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
   ~OnDevice() { driver_.leave(entered_); }
 
  private:

@@ -1,17 +1,99 @@
 // SPDX-License-Identifier: Apache-2.0
 // HIP's runtime. It lacks two abilities of CUDA's driver: to share memory with other processes by a descriptor, and to
 // operate on words in batches. Both came after HIP 5.2.
+#include <dlfcn.h>
+#include <hip/hip_runtime_api.h>
+
 #include <bit>
 #include <cstdlib>
 
 #include "base/fork.hpp"
-#include "device/hip_calls.hpp"
 #include "device/vendor_driver.hpp"
-#include "device/vendors.hpp"
 
 namespace sluice::device {
 
+// The structures of the header are those of its major version.
+#define SLUICE_TEXT(number) #number
+#define SLUICE_TEXT_OF(macro) SLUICE_TEXT(macro)
+const char* const kHipLibrary = "libamdhip64.so." SLUICE_TEXT_OF(HIP_VERSION_MAJOR);
+
 namespace {
+
+struct HipCalls {
+  using Result = hipError_t;
+  using StreamHandle = hipStream_t;
+  using CaptureMode = hipStreamCaptureMode;
+  using Module = hipModule_t;
+  using Function = hipFunction_t;
+  static constexpr const char* kName = "hip";
+  static constexpr Stream::Kind kKind = Stream::Kind::hip;
+  static constexpr Result kSuccess = hipSuccess;
+  static constexpr Result kNotReady = hipErrorNotReady;
+  static constexpr Result kOutOfMemory = hipErrorOutOfMemory;
+  static constexpr CaptureMode kRelaxed = hipStreamCaptureModeRelaxed;
+  static constexpr unsigned kNonBlocking = hipStreamNonBlocking;
+  static constexpr auto kStream = &Stream::hip;
+  static constexpr auto kKernels = &hip_kernels;
+
+  static hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(pointer); }
+
+  // With types, because the header overloads some of the functions by templates.
+  Symbols all;
+  Call<hipError_t(unsigned)> Init{all, "hipInit"};
+  Call<hipError_t(int*)> DriverGetVersion{all, "hipDriverGetVersion"};
+  Call<hipError_t(int*)> GetDeviceCount{all, "hipGetDeviceCount"};
+  Call<hipError_t(int*)> GetDevice{all, "hipGetDevice"};
+  Call<hipError_t(int)> SetDevice{all, "hipSetDevice"};
+  Call<hipError_t(char*, int, hipDevice_t)> DeviceGetName{all, "hipDeviceGetName"};
+  Call<hipError_t(hipUUID*, hipDevice_t)> DeviceGetUuid{all, "hipDeviceGetUuid"};
+  Call<hipError_t(char*, int, int)> DeviceGetPCIBusId{all, "hipDeviceGetPCIBusId"};
+  Call<hipError_t(std::size_t*, hipDevice_t)> DeviceTotalMem{all, "hipDeviceTotalMem"};
+  Call<hipError_t(int*, hipDeviceAttribute_t, int)> DeviceGetAttribute{all, "hipDeviceGetAttribute"};
+  Call<hipError_t(hipStream_t*, unsigned, int)> StreamCreateWithPriority{all, "hipStreamCreateWithPriority"};
+  Call<hipError_t(hipStream_t)> StreamSynchronize{all, "hipStreamSynchronize"};
+  Call<hipError_t(hipStream_t)> StreamQuery{all, "hipStreamQuery"};
+  Call<hipError_t(hipStream_t, hipStreamCaptureStatus*, unsigned long long*)> StreamGetCaptureInfo{
+      all, "hipStreamGetCaptureInfo"};
+  Call<hipError_t(hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)> StreamWaitValue64{
+      all, "hipStreamWaitValue64"};
+  Call<hipError_t(hipStream_t, void*, std::uint64_t, unsigned)> StreamWriteValue64{all, "hipStreamWriteValue64"};
+  Call<hipError_t(hipStreamCaptureMode*)> ThreadExchangeStreamCaptureMode{all, "hipThreadExchangeStreamCaptureMode"};
+  Call<hipError_t(void**, std::size_t)> Malloc{all, "hipMalloc"};
+  Call<hipError_t(void*)> Free{all, "hipFree"};
+  Call<hipError_t(void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)> MemcpyAsync{all, "hipMemcpyAsync"};
+  Call<hipError_t(void*, int, std::size_t, hipStream_t)> MemsetAsync{all, "hipMemsetAsync"};
+  Call<hipError_t(void*, std::size_t, unsigned)> HostRegister{all, "hipHostRegister"};
+  Call<hipError_t(void*)> HostUnregister{all, "hipHostUnregister"};
+  Call<hipError_t(void**, void*, unsigned)> HostGetDevicePointer{all, "hipHostGetDevicePointer"};
+  Call<hipError_t(hipPointerAttribute_t*, const void*)> PointerGetAttributes{all, "hipPointerGetAttributes"};
+  Call<hipError_t(void*, hipPointer_attribute, hipDeviceptr_t)> PointerGetAttribute{all, "hipPointerGetAttribute"};
+  Call<hipError_t(hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)> MemGetAddressRange{all, "hipMemGetAddressRange"};
+  Call<hipError_t(hipIpcMemHandle_t*, void*)> IpcGetMemHandle{all, "hipIpcGetMemHandle"};
+  Call<hipError_t(void**, hipIpcMemHandle_t, unsigned)> IpcOpenMemHandle{all, "hipIpcOpenMemHandle"};
+  Call<hipError_t(void*)> IpcCloseMemHandle{all, "hipIpcCloseMemHandle"};
+  Call<hipError_t(hipModule_t*, const void*)> ModuleLoadData{all, "hipModuleLoadData"};
+  Call<hipError_t(hipFunction_t*, hipModule_t, const char*)> ModuleGetFunction{all, "hipModuleGetFunction"};
+  Call<hipError_t(hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, hipStream_t,
+                  void**, void**)>
+      LaunchKernel{all, "hipModuleLaunchKernel"};
+  Call<hipError_t(hipStream_t, void (*)(void*), void*)> LaunchHostFunc{all, "hipLaunchHostFunc"};
+  Call<hipError_t(hipStream_t, hipDevice_t*)> StreamGetDevice{all, "hipStreamGetDevice"};
+
+  /// Loads the functions. Returns why there are none; empty: all are there.
+  std::string load() {
+    void* const library = dlopen(kHipLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return std::string("there is no HIP runtime (") + kHipLibrary + ")";
+    for (Symbol* const one : all) {
+      one->address = dlsym(library, one->name);
+      const bool optional = one == &LaunchHostFunc || one == &StreamGetDevice;  // null before HIP 5.3, and 5.6
+      if (one->address == nullptr && !optional) return std::string("the HIP runtime has no ") + one->name;
+    }
+    return {};
+  }
+
+  std::string text_of(Result result) const { return "error " + std::to_string(result) + " of HIP"; }
+  static std::string version_text(int version) { return std::to_string(version); }
+};
 
 hipMemoryType type_of(const hipPointerAttribute_t& attributes) noexcept {
 #if HIP_VERSION_MAJOR >= 6
@@ -21,12 +103,9 @@ hipMemoryType type_of(const hipPointerAttribute_t& attributes) noexcept {
 #endif
 }
 
-hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(pointer); }
-
 class Hip final : public VendorDriver<HipCalls> {
  public:
   Hip() {
-    why_not_ = load(calls_);
     if (why_not_.empty()) why_not_ = start();
   }
 
@@ -52,7 +131,7 @@ class Hip final : public VendorDriver<HipCalls> {
     if (asked == hipSuccess && status == hipStreamCaptureStatusInvalidated) throw InvalidCapture();
     const bool captures = asked == hipSuccess && status == hipStreamCaptureStatusActive;
     StreamState state{current_device(), captures ? capture : 0};
-    if (stream == nullptr || calls_.StreamGetDevice.function == nullptr) return state;
+    if (stream == nullptr || calls_.StreamGetDevice.address == nullptr) return state;
     require(calls_.StreamGetDevice, handle(stream), &state.device);
     return state;
   }
@@ -92,7 +171,7 @@ class Hip final : public VendorDriver<HipCalls> {
   }
 
   void call(void* stream, void (*function)(void*), void* argument) override {
-    if (calls_.LaunchHostFunc.function == nullptr) throw GpuError("this HIP has no host functions");
+    if (calls_.LaunchHostFunc.address == nullptr) throw GpuError("this HIP has no host functions");
     VendorDriver::call(stream, function, argument);
   }
 
@@ -153,19 +232,19 @@ class Hip final : public VendorDriver<HipCalls> {
     hipDeviceptr_t data = nullptr;
     std::size_t bytes = 0;
     if (calls_.MemGetAddressRange(&data, &bytes, address(at)) != hipSuccess) return 0;
-    const auto* const end = static_cast<const std::byte*>(data) + bytes;
-    return static_cast<const std::byte*>(at) < end ? static_cast<std::size_t>(end - static_cast<const std::byte*>(at))
-                                                   : 0;
+    const auto offset = reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(data);
+    return offset < bytes ? bytes - offset : 0;
   }
 
-  void reach(void* pages, std::size_t bytes) override {
-    if (register_pages(pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped) == pages) return;
+  void* reach(void* pages, std::size_t bytes, Pages what) override {
+    const Apart apart(*this, current_device());
+    const unsigned registers = what == Pages::registers ? hipHostRegisterIoMemory : 0;
+    require(calls_.HostRegister, pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped | registers);
+    void* at = nullptr;
+    require(calls_.HostGetDevicePointer, &at, pages, 0);
+    if (what == Pages::registers || at == pages) return at;
     give_up(pages);
     throw GpuError("the GPU sees host memory at other addresses than the processor");
-  }
-
-  void* reach_registers(void* pages, std::size_t bytes) override {
-    return register_pages(pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory);
   }
 
   void give_up(void* pages) noexcept override {
@@ -191,21 +270,6 @@ class Hip final : public VendorDriver<HipCalls> {
       add_device(uuid);
     }
     return {};
-  }
-
-  /// Returns the address that the GPU has for the pages.
-  void* register_pages(void* pages, std::size_t bytes, unsigned flags) {
-    const Apart apart(*this, current_device());
-    require(calls_.HostRegister, pages, bytes, flags);
-    void* at = nullptr;
-    require(calls_.HostGetDevicePointer, &at, pages, 0);
-    return at;
-  }
-
-  bool has_failed(int, void* stream) noexcept override { return query_fails(stream); }
-
-  void zero(void* stream, const GpuMemory& memory) override {
-    require(calls_.MemsetAsync, memory.data, 0, memory.bytes, handle(stream));
   }
 
   int attribute(int device, hipDeviceAttribute_t which) const {

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <string>
 
 #include "base/threads.hpp"
@@ -20,8 +19,7 @@ namespace {
 
 std::size_t checked_capacity(std::size_t capacity, std::size_t bytes_per_item) {
   if (capacity == 0) fail(Code::bad_argument, "a queue of no items");
-  constexpr auto kMost = std::numeric_limits<std::size_t>::max() / 4;
-  if (capacity > kMost / bytes_per_item)
+  if (capacity > std::numeric_limits<std::size_t>::max() / 4 / bytes_per_item)
     fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
   return std::bit_ceil(capacity);
 }
@@ -90,18 +88,17 @@ void HostStream::Impl::start_thread(int cpu) {
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
     pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
   }
+  constexpr auto body = [](void* self) -> void* {
+    current = static_cast<Impl*>(self);
+    current->serve();
+    return nullptr;
+  };
   const base::SignalsBlocked blocked;
-  const int error = pthread_create(&thread_, &attributes, thread_main, this);
+  const int error = pthread_create(&thread_, &attributes, body, this);
   pthread_attr_destroy(&attributes);
   if (error == EINVAL) fail(Code::bad_argument, "there is no core " + std::to_string(cpu) + " for it");
   if (error != 0) fail(Code::out_of_resources, base::no_thread("it", error).what());
   pthread_setname_np(thread_, "sluice-stream");
-}
-
-void* HostStream::Impl::thread_main(void* self) {
-  current = static_cast<Impl*>(self);
-  current->serve();
-  return nullptr;
 }
 
 void HostStream::Impl::serve() {
@@ -316,13 +313,9 @@ std::optional<Error> HostStream::Impl::wait_for_marker() {
 }
 
 void HostStream::Impl::rethrow() {
-  std::exception_ptr failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = std::exchange(failure_, nullptr);
-    failed_.store(false, std::memory_order_relaxed);
-  }
-  if (failure != nullptr) std::rethrow_exception(failure);
+  const std::lock_guard lock(mutex_);
+  failed_.store(false, std::memory_order_relaxed);
+  if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
 }
 
 // ---- The public handle.

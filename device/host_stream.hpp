@@ -26,12 +26,9 @@
 namespace sluice {
 
 struct HostStream::Impl {
- public:
   /// @throws Error{Code::bad_argument, Code::out_of_resources}
   explicit Impl(Options options);
   ~Impl();
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 
   /// Any thread. Blocks while the queue is full, except from inside the stream.
   void push(Work work) { append(work, Whose::users); }
@@ -122,7 +119,6 @@ struct HostStream::Impl {
 
   // The stream's own thread.
   void start_thread(int cpu);
-  static void* thread_main(void* self);
   void serve();
   bool has_work() const noexcept;
   bool not_needed() const noexcept { return caught_up_.load(std::memory_order_relaxed) >= kEnoughToDoze; }

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -18,17 +17,12 @@ namespace sluice::device {
 namespace {
 
 /// Pages without `keep`, by driver and size.
-struct Spare {
-  std::mutex mutex;
-  std::map<std::pair<Driver*, std::size_t>, std::vector<void*>> pages;
-};
-
-base::OnePerProcess<Spare> g_spare;
+base::OnePerProcess<base::Guarded<std::map<std::pair<Driver*, std::size_t>, std::vector<void*>>>> g_spare;
 
 void* take_pages(Driver* driver, std::size_t bytes) {
   {
     const std::lock_guard lock(g_spare->mutex);
-    auto& pages = g_spare->pages[{driver, bytes}];
+    auto& pages = g_spare->value[{driver, bytes}];
     if (!pages.empty()) {
       void* const found = pages.back();
       pages.pop_back();
@@ -44,21 +38,12 @@ void* take_pages(Driver* driver, std::size_t bytes) {
 }  // namespace
 
 Ledger::Ledger(Driver* driver, std::size_t bytes)
-    : driver_(driver), bytes_((bytes + kPage - 1) / kPage * kPage), pages_(take_pages(driver, bytes_)), next_(pages_),
-      left_(bytes_) {}
+    : driver_(driver), bytes_((bytes + kPage - 1) / kPage * kPage), pages_(take_pages(driver, bytes_)) {}
 
 Ledger::~Ledger() {
   if (kept_) return;
   const std::lock_guard lock(g_spare->mutex);
-  g_spare->pages[{driver_, bytes_}].push_back(pages_);
-}
-
-void* Ledger::take(std::size_t bytes, std::size_t alignment) {
-  void* const at = std::align(alignment, bytes, next_, left_);
-  if (at == nullptr) throw std::bad_alloc();
-  next_ = static_cast<std::byte*>(at) + bytes;
-  left_ -= bytes;
-  return at;
+  g_spare->value[{driver_, bytes_}].push_back(pages_);
 }
 
 }  // namespace sluice::device

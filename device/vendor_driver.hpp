@@ -19,19 +19,27 @@
 
 namespace sluice::device {
 
-/// A function of a vendor's library.
+/// A name of a vendor's library, and its address once the library is loaded.
+struct Symbol {
+  const char* name;
+  void* address = nullptr;
+};
+using Symbols = std::vector<Symbol*>;
+
+/// A function of a vendor's library, which adds itself to the library's names.
 template <class Signature>
 struct Call;
 template <class Result, class... Parameters>
-struct Call<Result(Parameters...)> {
-  const char* name;
-  Result (*function)(Parameters...) = nullptr;
+struct Call<Result(Parameters...)> : Symbol {
+  Call(Symbols& all, const char* name_of_it) : Symbol{name_of_it} { all.push_back(this); }
 
-  Result operator()(Parameters... arguments) const { return function(arguments...); }
+  Result operator()(Parameters... arguments) const {
+    return reinterpret_cast<Result (*)(Parameters...)>(address)(arguments...);
+  }
 };
 
 /// `Calls` has the vendor's functions, by the part of their names that vendors share, and the vendor's types
-/// (cuda_calls.hpp, hip_calls.hpp).
+/// (cuda_streams.hpp, hip.cpp).
 template <class Calls>
 class VendorDriver : public Driver {
  public:
@@ -47,7 +55,7 @@ class VendorDriver : public Driver {
 
   void launch(int device, void* stream, const Launch& what) final {
     void* parameters[] = {what.args};
-    require(calls_.*Calls::kLaunch, functions(device)[static_cast<std::size_t>(what.kernel)], what.blocks, what.rows, 1,
+    require(calls_.LaunchKernel, functions(device)[static_cast<std::size_t>(what.kernel)], what.blocks, what.rows, 1,
             what.threads, 1, 1, 0, handle(stream), parameters, nullptr);
   }
   void load_kernels(int device) final { functions(device); }
@@ -80,7 +88,8 @@ class VendorDriver : public Driver {
   }
 
   void zero(const GpuMemory& memory) final {
-    aside(memory.device, [&](void* stream) { zero(stream, memory); });
+    aside(memory.device,
+          [&](void* stream) { require(calls_.MemsetAsync, address(memory.data), 0, memory.bytes, handle(stream)); });
   }
 
  protected:
@@ -93,8 +102,6 @@ class VendorDriver : public Driver {
    public:
     Apart(VendorDriver& driver, int device)
         : driver_(driver), mode_(driver.exchange_capture_mode(Calls::kRelaxed)), current_(driver, device) {}
-    Apart(const Apart&) = delete;
-    Apart& operator=(const Apart&) = delete;
     ~Apart() { driver_.exchange_capture_mode(mode_); }
 
    private:
@@ -103,9 +110,9 @@ class VendorDriver : public Driver {
     OnDevice current_;
   };
 
-  static typename Calls::StreamHandle handle(void* stream) noexcept {
-    return static_cast<typename Calls::StreamHandle>(stream);
-  }
+  static auto handle(void* stream) noexcept { return static_cast<typename Calls::StreamHandle>(stream); }
+
+  static auto address(const void* pointer) noexcept { return Calls::address(pointer); }
 
   /// @throws GpuError unless `result` of the function is success
   void check(Result result, const char* function) const {
@@ -164,8 +171,8 @@ class VendorDriver : public Driver {
             {"dma_buf", std::move(dma_buf)}};
   }
 
-  /// True if work of the stream can no longer run.
-  bool query_fails(void* stream) noexcept {
+  /// True if work of the stream can no longer run. The GPU need not be current.
+  virtual bool has_failed(int, void* stream) noexcept {
     const auto mode = exchange_capture_mode(Calls::kRelaxed);
     const Result result = calls_.StreamQuery(handle(stream));
     exchange_capture_mode(mode);
@@ -176,7 +183,7 @@ class VendorDriver : public Driver {
   }
 
   Calls calls_;
-  std::string why_not_;  // set by constructors
+  std::string why_not_ = calls_.load();  // if empty, constructors look for GPUs
 
  private:
   using Functions = std::array<typename Calls::Function, kKernelNames.size()>;
@@ -203,23 +210,15 @@ class VendorDriver : public Driver {
   /// Takes an idle stream of ours, with the GPU current. No other stream would do: the legacy stream of the program
   /// waits for a thread's.
   std::unique_ptr<void, GiveBack> take_stream(int device) {
+    const std::lock_guard lock(mutex_);
     std::vector<void*>& idle = gpu(device).idle;
-    void* stream = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle.empty()) {
-        stream = idle.back();
-        idle.pop_back();
-      }
-    }
-    return {stream == nullptr ? new_stream() : stream, {*this, idle}};
+    if (idle.empty()) idle.push_back(new_stream());
+    void* const stream = idle.back();
+    idle.pop_back();
+    return {stream, {*this, idle}};
   }
 
   Resources& gpu(int device) { return resources_.at(static_cast<std::size_t>(device)); }
-
-  /// Asks the driver about a stream of the GPU, which need not be current.
-  virtual bool has_failed(int device, void* stream) noexcept = 0;
-  virtual void zero(void* stream, const GpuMemory& memory) = 0;
 
   /// Sets the mode of the calling thread. Returns the mode before.
   auto exchange_capture_mode(typename Calls::CaptureMode mode) noexcept {
@@ -252,5 +251,11 @@ class VendorDriver : public Driver {
   std::deque<Resources> resources_;
   std::mutex mutex_;  // of the resources
 };
+
+// The drivers that this build has, and the libraries that they load.
+inline constexpr const char* kCudaLibrary = "libcuda.so.1";
+Driver& cuda_driver();
+extern const char* const kHipLibrary;
+Driver& hip_driver();
 
 }  // namespace sluice::device
