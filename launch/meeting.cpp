@@ -43,20 +43,14 @@ std::string name_of(int host) { return "host " + std::to_string(host); }
 
 std::string text_of(const MeetingPoint& point) { return point.host + ":" + std::to_string(point.port); }
 
-/// Sleeps until the wire is ready, until the deadline, or for a minute.
-void sleep_for(const Wire& wire, short wanted, Clock::time_point deadline) {
-  pollfd one{wire.socket().get(), wanted, 0};
-  ::poll(&one, 1, milliseconds_until(deadline));
-}
-
 /// Returns false if the other end is closed, or the deadline passes first.
 bool say(Wire& wire, const backends::Blob& message, Clock::time_point deadline) {
   for (;;) {
     const Wire::Sent sent = wire.send(message, {});
     if (sent == Wire::Sent::yes) return true;
     if (sent == Wire::Sent::closed || Clock::now() >= deadline) return false;
-    sleep_for(wire, sent == Wire::Sent::starved ? short{0} : wire.wanted(true),
-              std::min(deadline, Clock::now() + kCallPause));
+    poll_one(wire.socket(), sent == Wire::Sent::starved ? short{0} : wire.wanted(true),
+             std::min(deadline, Clock::now() + kCallPause));
   }
 }
 
@@ -77,7 +71,7 @@ backends::Blob hear(Wire& wire, Note expected, const std::string& host, Clock::t
       return std::move(packet->bytes);
     }
     if (Clock::now() >= deadline) fail_to_meet(host + " has said nothing for too long");
-    sleep_for(wire, POLLIN, deadline);
+    poll_one(wire.socket(), POLLIN, deadline);
   }
 }
 
@@ -306,7 +300,7 @@ std::optional<Wire> try_address(const base::Endpoint& address, const base::Env& 
   base::keep_alive(socket, env.peer_timeout);
   Wire wire = Wire::calling(std::move(socket), password());
   const auto give_up = std::min(deadline, Clock::now() + kCallAgain);
-  while (!wire.open() && !wire.receive() && Clock::now() < give_up) sleep_for(wire, wire.wanted(true), give_up);
+  while (!wire.open() && !wire.receive() && Clock::now() < give_up) poll_one(wire.socket(), wire.wanted(true), give_up);
   if (wire.open()) return wire;
   if (wire.error() != 0) why = std::strerror(wire.error());
   return std::nullopt;

@@ -22,17 +22,12 @@ constexpr std::chrono::milliseconds kWatchAgain{100};
 // Pending connections take no more descriptors than this; the others wait in the kernel.
 constexpr std::size_t kMaxPending = 128;
 
-short events(const base::Fd& fd, short wanted) {
-  pollfd one{fd.get(), wanted, 0};
-  return poll(&one, 1, 0) == 1 ? one.revents : short{0};
-}
-
 /// True if the peer's process is known to have ended.
 bool ended(Peer& peer) {
   if (peer.pid == 0) return false;
   if (!peer.process)
     peer.process = base::open_with_room([&] { return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)); });
-  if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
+  if (peer.process) return (poll_one(peer.process, POLLIN) & POLLIN) != 0;
   if (errno == ESRCH) return true;
   if (!base::lacks_descriptors(errno)) peer.pid = 0;  // this kernel cannot watch processes
   return false;
@@ -261,7 +256,7 @@ void Peers::accept() {
 /// Empty if no connection waits, or there is no descriptor for it. Polls first, because without a free descriptor
 /// `accept` fails for the lack of one even if no connection waits.
 base::Fd Peers::accept_one(const base::Fd& listener) {
-  if ((events(listener, POLLIN) & POLLIN) == 0) return {};
+  if ((poll_one(listener, POLLIN) & POLLIN) == 0) return {};
   base::Fd connection = base::accept_one(listener);
   if (!connection && base::lacks_descriptors(errno)) lack_ = true;
   return connection;

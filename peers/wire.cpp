@@ -38,6 +38,11 @@ int milliseconds_until(Clock::time_point then) {
   return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
 }
 
+short poll_one(const base::Fd& fd, short wanted, Clock::time_point deadline) {
+  pollfd one{fd.get(), wanted, 0};
+  return ::poll(&one, 1, milliseconds_until(deadline)) == 1 ? one.revents : short{0};
+}
+
 Wire::Wire(base::Fd socket, const Secret& secret, bool caller)
     : socket_(std::move(socket)), tcp_(true), caller_(caller), say_(caller ? secret : complement(secret)),
       expect_(caller ? complement(secret) : secret) {}
@@ -75,8 +80,7 @@ std::optional<base::Packet> Wire::receive() {
 
 bool Wire::hung_up() const {
   if (line_) return line_.hung_up();
-  pollfd one{socket_.get(), POLLRDHUP, 0};
-  return poll(&one, 1, 0) == 1 && (one.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+  return (poll_one(socket_, POLLRDHUP) & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
 }
 
 Wire::Sent Wire::send_framed(std::span<const std::byte> bytes) {

@@ -34,6 +34,9 @@ bool closed_by_peer(int error) noexcept;
 /// The timeout for `poll`: a minute at most; -1 if `then` is `time_point::max`.
 int milliseconds_until(base::Clock::time_point then);
 
+/// Waits for events of one descriptor; not beyond the deadline, and a minute at most. Returns those that there are.
+short poll_one(const base::Fd& fd, short wanted, base::Clock::time_point deadline = {});
+
 /// On TCP the caller, which connects, sends the secret, and the other end answers with its complement; only then do
 /// packets flow, each after its length (4 bytes). So a rank knows that its peer has taken the connection, and an echo
 /// is no peer.
