@@ -137,11 +137,10 @@ Place find_place(MPI_Comm communicator, const base::Env& env) {
   const int size = size_of(ranks.get());
   const std::vector<base::Host> hosts = from_all(base::this_host(), ranks);
   const bool several_hosts = std::ranges::count(hosts, hosts.front()) < size;
-  Place place{rank, size, rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
+  Place place{rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
   listen_together(place, several_hosts, env.interface, ranks);
   if (!several_hosts) return place;
   place.roster = exchange_homes(place, hosts, ranks);
-  place.find_node();
   return place;
 }
 

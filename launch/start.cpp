@@ -81,7 +81,7 @@ Outcome run_under(const OtherLauncher& launcher, const Start& start) {
                                 "Sluice::mpi: link it, or start with sluice-run");
   }
   if (!launcher.told) warn_of_one_rank(launcher);
-  return run_place(alone(), start);
+  return run_places(1, start);
 }
 
 Outcome run_start(const Start& start) {
@@ -93,7 +93,7 @@ Outcome run_start(const Start& start) {
     return run_place(std::move(place), start);
   }
   if (const auto launcher = other_launcher()) return run_under(*launcher, start);
-  return run_place(alone(), start);
+  return run_places(1, start);
 }
 
 void check_backends(std::string_view chosen, const char* where) {
