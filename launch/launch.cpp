@@ -41,9 +41,6 @@ namespace {
 using base::Clock;
 using std::chrono::milliseconds;
 
-// How long the other ranks may take to notice that one has failed, and to end. As in mpi.cpp.
-constexpr milliseconds kGrace{5000};
-
 /// The processes of one sluice-run, and its partners on other hosts.
 class Job {
  public:

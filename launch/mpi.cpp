@@ -26,16 +26,10 @@
 #include <thread>
 #include <vector>
 
-namespace sluice {
-
-namespace runtime {
-
+namespace sluice::runtime {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// How long the other ranks may take to notice that one has failed, and to end. As in launch.cpp.
-constexpr std::chrono::seconds kGrace{5};
+using base::Clock;
 
 // How often a rank that has ended tests whether all have. It sleeps in between, because other ranks may need the core.
 constexpr std::chrono::milliseconds kFarewellStep{1};
@@ -51,51 +45,29 @@ void check(int result) {
   fail(Code::transport, -1, std::string("MPI failed while a context was opened: ") + text.data());
 }
 
-/// A duplicate of a communicator, freed at the end.
-class Communicator {
- public:
-  explicit Communicator(MPI_Comm of) { check(MPI_Comm_dup(of, &handle_)); }
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-  ~Communicator() { MPI_Comm_free(&handle_); }
-
-  MPI_Comm get() const noexcept { return handle_; }
-
- private:
-  MPI_Comm handle_ = MPI_COMM_NULL;
-};
-
-Rank rank_in(MPI_Comm communicator) {
-  Rank rank = 0;
-  check(MPI_Comm_rank(communicator, &rank));
-  return rank;
+/// The number that a function of MPI puts where its last argument points.
+template <class Function, class... Arguments>
+int ask(Function function, Arguments... arguments) {
+  int answer = 0;
+  check(function(arguments..., &answer));
+  return answer;
 }
 
-int size_of(MPI_Comm communicator) {
-  int size = 0;
-  check(MPI_Comm_size(communicator, &size));
-  return size;
-}
-
-/// Calls MPI_Initialized or MPI_Finalized.
-bool is_true(int (*question)(int*)) {
-  int yes = 0;
-  question(&yes);
-  return yes != 0;
-}
+/// False before MPI_Init and after MPI_Finalize.
+bool mpi_runs() { return ask(MPI_Initialized) != 0 && ask(MPI_Finalized) == 0; }
 
 // The value of rank 0, on all ranks.
 template <class Container>
-Container from_rank_zero(Container value, const Communicator& ranks) {
-  check(MPI_Bcast(value.data(), static_cast<int>(value.size()), MPI_BYTE, 0, ranks.get()));
+Container from_rank_zero(Container value, MPI_Comm ranks) {
+  check(MPI_Bcast(value.data(), static_cast<int>(value.size()), MPI_BYTE, 0, ranks));
   return value;
 }
 
 // The values of all ranks, by rank.
 template <class Value>
-std::vector<Value> from_all(const Value& mine, const Communicator& ranks) {
-  std::vector<Value> all(static_cast<std::size_t>(size_of(ranks.get())));
-  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, ranks.get()));
+std::vector<Value> from_all(const Value& mine, MPI_Comm ranks) {
+  std::vector<Value> all(static_cast<std::size_t>(ask(MPI_Comm_size, ranks)));
+  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, ranks));
   return all;
 }
 
@@ -109,7 +81,7 @@ base::Fd listen_for_other_hosts(const std::string& interface) {
 }
 
 // Returns when all ranks have bound their sockets. Throws on all ranks if one could not.
-void listen_together(Place& place, bool several_hosts, const std::string& interface, const Communicator& ranks) {
+void listen_together(Place& place, bool several_hosts, const std::string& interface, MPI_Comm ranks) {
   std::string why = "another rank cannot listen for its peers";
   int mine = 0;
   try {
@@ -120,11 +92,11 @@ void listen_together(Place& place, bool several_hosts, const std::string& interf
     why = error.what();
   }
   int all = 0;
-  check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks.get()));
+  check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks));
   if (all == 0) fail(Code::out_of_resources, place.rank, why);
 }
 
-Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, const Communicator& ranks) {
+Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, MPI_Comm ranks) {
   const auto secret = from_rank_zero(new_secret(), ranks);
   const auto number = std::ranges::find(hosts, hosts[static_cast<std::size_t>(place.rank)]) - hosts.begin();
   const Home mine{base::own_end(place.tcp_listener), static_cast<std::uint32_t>(number)};
@@ -132,15 +104,16 @@ Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, 
 }
 
 Place find_place(MPI_Comm communicator, const base::Env& env) {
-  const Communicator ranks(communicator);
-  const Rank rank = rank_in(ranks.get());
-  const int size = size_of(ranks.get());
+  MPI_Comm ranks = MPI_COMM_NULL;
+  check(MPI_Comm_dup(communicator, &ranks));
+  const std::unique_ptr<MPI_Comm, decltype([](MPI_Comm* duplicate) { MPI_Comm_free(duplicate); })> owner(&ranks);
+  const Rank rank = ask(MPI_Comm_rank, ranks);
+  const int size = ask(MPI_Comm_size, ranks);
   const std::vector<base::Host> hosts = from_all(base::this_host(), ranks);
   const bool several_hosts = std::ranges::count(hosts, hosts.front()) < size;
   Place place{rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
   listen_together(place, several_hosts, env.interface, ranks);
-  if (!several_hosts) return place;
-  place.roster = exchange_homes(place, hosts, ranks);
+  if (several_hosts) place.roster = exchange_homes(place, hosts, ranks);
   return place;
 }
 
@@ -152,19 +125,18 @@ Context open_on(MPI_Comm communicator, const base::Env& env, const Options& opti
 class Session {
  public:
   Session(int argc, char** argv) {
-    if (is_true(MPI_Initialized)) return;
-    int provided = 0;
-    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
-    farewell_ = base::make_here<Communicator>(MPI_COMM_WORLD);
+    if (ask(MPI_Initialized) != 0) return;
+    ask(MPI_Init_thread, &argc, &argv, MPI_THREAD_FUNNELED);
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell_));
   }
 
   /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
   /// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the
   /// others the time that sluice-run gives, and then ends the job. A forked child of a rank is no rank.
   void end(Outcome outcome) {
-    if (!farewell_ || !origin_.here() || is_true(MPI_Finalized)) return;
+    if (farewell_ == MPI_COMM_NULL || !origin_.here() || !mpi_runs()) return;
     MPI_Request everyone = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(farewell_->get(), &everyone));
+    check(MPI_Ibarrier(farewell_, &everyone));
     const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
     for (int arrived = 0;;) {
       check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
@@ -173,19 +145,19 @@ class Session {
       if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
       std::this_thread::sleep_for(kFarewellStep);
     }
-    farewell_.reset();
+    MPI_Comm_free(&farewell_);
     MPI_Finalize();
   }
 
  private:
-  std::shared_ptr<Communicator> farewell_;
+  MPI_Comm farewell_ = MPI_COMM_NULL;
   base::Origin origin_;
 };
 
 /// Why MPI has not found all ranks that the launcher has started; empty if it has, or the launcher does not tell.
 std::string missing_ranks() {
   const auto launcher = other_launcher();
-  const int size = size_of(MPI_COMM_WORLD);
+  const int size = ask(MPI_Comm_size, MPI_COMM_WORLD);
   if (launcher && size < launcher->ranks) {
     return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
            " ranks or more, and MPI_Init found " + std::to_string(size) +
@@ -196,15 +168,11 @@ std::string missing_ranks() {
 }
 
 }  // namespace
+}  // namespace sluice::runtime
 
-}  // namespace runtime
-
-namespace mpi {
-
-Context context(MPI_Comm communicator, const Options& options) {
-  if (!runtime::is_true(MPI_Initialized) || runtime::is_true(MPI_Finalized)) {
+sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& options) {
+  if (!runtime::mpi_runs())
     runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
-  }
   try {
     return runtime::open_on(communicator, runtime::settings(options), options);
   } catch (const std::invalid_argument& error) {
@@ -213,10 +181,6 @@ Context context(MPI_Comm communicator, const Options& options) {
     runtime::fail(Code::out_of_resources, -1, error.what());
   }
 }
-
-}  // namespace mpi
-
-}  // namespace sluice
 
 /// MPI as a way to start. CMakeLists.txt gives this name to the linker, so that programs keep this file.
 extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
@@ -227,13 +191,10 @@ extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluic
     throw std::invalid_argument(why);
   }
   const Outcome outcome = run_rank(
-      rank_in(MPI_COMM_WORLD), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
+      ask(MPI_Comm_rank, MPI_COMM_WORLD), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); },
+      start.body);
   session.end(outcome);
   return outcome;
 }
 
-namespace {
-
 [[maybe_unused]] const bool g_registered = (sluice::runtime::register_starter(&sluice_mpi_starter), true);
-
-}  // namespace

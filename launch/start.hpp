@@ -7,6 +7,7 @@
 
 #include <sluice/run.hpp>
 
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -20,6 +21,9 @@ struct Start {
   const Options& options;
   const base::Env& env;
 };
+
+/// How long the other ranks may take to notice that one has failed, and to end.
+inline constexpr std::chrono::seconds kGrace{5};
 
 /// How the body of one rank ended.
 enum class Outcome {
