@@ -32,10 +32,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice {
-
-namespace runtime {
-
+namespace sluice::runtime {
 namespace {
 
 using base::Clock;
@@ -53,7 +50,6 @@ class Job {
 
   /// Returns the exit code when all processes have ended, here and on other hosts.
   int supervise() {
-    report_end();
     while ((children_left() && !unseen_left_) || !partners_.empty()) {
       wait_for_events();
       while (const auto arrived = signals_.next()) arrived->ssi_signo == SIGCHLD ? reap() : pass_on(*arrived);
@@ -201,12 +197,13 @@ class Job {
   }
 
   void ended(Child& child, int status) {
-    Ending ending = child.ended(status);
+    child.ended();
     --running_;
-    if (ending.code == 0) ending.code = code_of_zero(child);
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    const int code = status == 0 ? code_of_zero(child) : signal != 0 ? 128 + signal : WEXITSTATUS(status);
     // sluice-run has named the ranks that it killed.
-    if (ending.signal != 0 && !child.killed()) say(child.name() + " was ended by signal " + signal_text(ending.signal));
-    if (ending.code != 0 && !(killed_ && failed_)) fail({child.name(), ending.code, child.report().lost_peer});
+    if (signal != 0 && !child.killed()) say(child.name() + " was ended by signal " + signal_text(signal));
+    if (code != 0 && !(killed_ && failed_)) fail({child.name(), code, child.report().lost_peer});
   }
 
   // The exit code for a process that ended with 0, which may have failed nevertheless.
@@ -367,14 +364,11 @@ int launch_request(Request request) {
 }
 
 }  // namespace
+}  // namespace sluice::runtime
 
-}  // namespace runtime
-
-int launch(int argc, char** argv) {
+int sluice::launch(int argc, char** argv) {
   return runtime::guarded("sluice-run", [&] {
     base::fill_standard_descriptors();
     return runtime::launch_request(runtime::parse_launch({argv + 1, argv + argc}));
   });
 }
-
-}  // namespace sluice
