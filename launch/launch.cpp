@@ -10,7 +10,6 @@
 #include "launch/meeting.hpp"
 #include "launch/signals.hpp"
 #include "launch/start.hpp"
-#include "peers/bootstrap.hpp"
 #include "runtime/report.hpp"
 
 #include <sluice/run.hpp>
@@ -226,7 +225,7 @@ class Job {
     if (failed_ && (!failed_->consequence || failure.consequence)) return;
     failed_ = std::move(failure);
     // To all hosts: the one where the rank failed ignores the message.
-    tell_partners(Writer(Note::failure).put(failed_->code).put(failed_->consequence).text(failed_->who).take());
+    tell_partners(Writer(Note::failure).text(failed_->who).put(failed_->code).put(failed_->consequence).take());
   }
 
   void kill_the_rest(const std::string& why) {
@@ -266,12 +265,7 @@ class Job {
       if (packet->closed) return lose(partner);
       Reader message(packet->bytes);
       switch (message.get<Note>()) {
-        case Note::failure: {
-          const auto code = message.get<int>();
-          const bool consequence = message.get<std::uint8_t>() != 0;
-          fail({message.text(), code, consequence});
-          break;
-        }
+        case Note::failure: fail({message.text(), message.get<int>(), message.get<std::uint8_t>() != 0}); break;
         case Note::finished: partner.finished = true; break;
         case Note::ended: return end_as_host_0_says(message.get<int>());
         default: break;

@@ -25,17 +25,11 @@ namespace {
 
 using base::Clock;
 
-// Not secret: it rejects programs that connect to this port by mistake.
-constexpr std::string_view kPassword = "sluice-run meets";
 // Host 0 tells the others what failed: they wait for host 0 this much longer than host 0 waits for them.
 constexpr std::chrono::seconds kMargin{5};
 
-Secret password() {
-  Secret secret{};
-  static_assert(kPassword.size() == sizeof secret);
-  std::memcpy(secret.data(), kPassword.data(), secret.size());
-  return secret;
-}
+/// Not secret: it rejects programs that connect to this port by mistake.
+Secret password() { return Reader(std::as_bytes(std::span(std::string_view("sluice-run meets")))).get<Secret>(); }
 
 [[noreturn]] void fail_to_meet(const std::string& what) { throw std::runtime_error(what); }
 
@@ -87,21 +81,15 @@ struct Hello {
 backends::Blob pack(const Hello& hello) {
   Writer writer(Note::hello);
   writer.text(hello.version).put(hello.hosts).put(hello.host).put(hello.where);
-  writer.blob(std::as_bytes(std::span(hello.listeners)));
-  return writer.take();
+  return writer.blob(std::as_bytes(std::span(hello.listeners))).take();
 }
 
 /// Nothing: the packet is no hello.
 std::optional<Hello> read_hello(const backends::Blob& packet) try {
   Reader message(packet);
   if (message.get<Note>() != Note::hello) return std::nullopt;
-  Hello hello;
-  hello.version = message.text();
-  hello.hosts = message.get<int>();
-  hello.host = message.get<int>();
-  hello.where = message.get<base::Host>();
-  hello.listeners = message.list<base::Endpoint>();
-  return hello;
+  return Hello{message.text(), message.get<int>(), message.get<int>(), message.get<base::Host>(),
+               message.list<base::Endpoint>()};
 } catch (const std::runtime_error&) {
   return std::nullopt;  // it ends too early
 }

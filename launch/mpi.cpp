@@ -24,6 +24,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace sluice::runtime {
@@ -121,38 +122,23 @@ Context open_on(MPI_Comm communicator, const base::Env& env, const Options& opti
   return open_context(find_place(communicator, env), env, options);
 }
 
-/// MPI from `run` to its end, unless the program has initialised MPI.
-class Session {
- public:
-  Session(int argc, char** argv) {
-    if (ask(MPI_Initialized) != 0) return;
-    ask(MPI_Init_thread, &argc, &argv, MPI_THREAD_FUNNELED);
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell_));
+/// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
+/// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the others
+/// the time that sluice-run gives, and then ends the job.
+void finalize(MPI_Comm farewell, Outcome outcome) {
+  MPI_Request everyone = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(farewell, &everyone));
+  const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
+  for (int arrived = 0;;) {
+    check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
+    if (arrived != 0) break;
+    // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
+    if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
+    std::this_thread::sleep_for(kFarewellStep);
   }
-
-  /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
-  /// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the
-  /// others the time that sluice-run gives, and then ends the job. A forked child of a rank is no rank.
-  void end(Outcome outcome) {
-    if (farewell_ == MPI_COMM_NULL || !origin_.here() || !mpi_runs()) return;
-    MPI_Request everyone = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(farewell_, &everyone));
-    const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
-    for (int arrived = 0;;) {
-      check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
-      if (arrived != 0) break;
-      // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
-      if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
-      std::this_thread::sleep_for(kFarewellStep);
-    }
-    MPI_Comm_free(&farewell_);
-    MPI_Finalize();
-  }
-
- private:
-  MPI_Comm farewell_ = MPI_COMM_NULL;
-  base::Origin origin_;
-};
+  MPI_Comm_free(&farewell);
+  MPI_Finalize();
+}
 
 /// Why MPI has not found all ranks that the launcher has started; empty if it has, or the launcher does not tell.
 std::string missing_ranks() {
@@ -170,30 +156,33 @@ std::string missing_ranks() {
 }  // namespace
 }  // namespace sluice::runtime
 
-sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& options) {
+sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& options) try {
   if (!runtime::mpi_runs())
     runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
-  try {
-    return runtime::open_on(communicator, runtime::settings(options), options);
-  } catch (const std::invalid_argument& error) {
-    runtime::fail(Code::bad_argument, -1, error.what());
-  } catch (const std::system_error& error) {
-    runtime::fail(Code::out_of_resources, -1, error.what());
-  }
+  return runtime::open_on(communicator, runtime::settings(options), options);
+} catch (const std::invalid_argument& error) {
+  runtime::fail(Code::bad_argument, -1, error.what());
+} catch (const std::system_error& error) {
+  runtime::fail(Code::out_of_resources, -1, error.what());
 }
 
 /// MPI as a way to start. CMakeLists.txt gives this name to the linker, so that programs keep this file.
 extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
   using namespace sluice::runtime;
-  Session session(start.argc, start.argv);
-  if (const std::string why = missing_ranks(); !why.empty()) {
-    session.end(Outcome::failed);
-    throw std::invalid_argument(why);
+  const sluice::base::Origin origin;
+  MPI_Comm farewell = MPI_COMM_NULL;  // null: the program has initialised MPI, and finalises it
+  if (ask(MPI_Initialized) == 0) {
+    auto [argc, argv] = std::pair(start.argc, start.argv);
+    ask(MPI_Init_thread, &argc, &argv, MPI_THREAD_FUNNELED);
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell));
   }
-  const Outcome outcome = run_rank(
-      ask(MPI_Comm_rank, MPI_COMM_WORLD), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); },
-      start.body);
-  session.end(outcome);
+  const auto open = [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); };
+  const std::string why = missing_ranks();
+  const Outcome outcome =
+      why.empty() ? run_rank(ask(MPI_Comm_rank, MPI_COMM_WORLD), open, start.body) : Outcome::failed;
+  // A forked child of a rank is no rank.
+  if (farewell != MPI_COMM_NULL && origin.here() && mpi_runs()) finalize(farewell, outcome);
+  if (!why.empty()) throw std::invalid_argument(why);
   return outcome;
 }
 

@@ -8,6 +8,7 @@
 #include <sluice/run.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -25,12 +26,9 @@ struct Start {
 /// How long the other ranks may take to notice that one has failed, and to end.
 inline constexpr std::chrono::seconds kGrace{5};
 
-/// How the body of one rank ended.
-enum class Outcome {
-  done,
-  failed,
-  lost_peer  ///< with Code::peer_lost: most likely the consequence of another rank's failure
-};
+/// How the body of one rank ended. `lost_peer` is a failure with Code::peer_lost: most likely the consequence of
+/// another rank's failure.
+enum class Outcome : std::uint8_t { done, failed, lost_peer };
 
 constexpr int exit_code(Outcome outcome) noexcept { return outcome == Outcome::done ? 0 : 1; }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -44,6 +45,9 @@ void drop(Peer& peer) noexcept {
   peer.in = Wire();
   peer.process = base::Fd();
 }
+
+/// Notes that there was no descriptor for the peer.
+void starve(Peer& peer) noexcept { peer.starved = true; }
 
 /// Null if there is no link yet, or the link needs no path finder.
 backends::PathFinder* paths_of(const Peer& peer) { return peer.link == nullptr ? nullptr : peer.link->paths; }
@@ -87,11 +91,6 @@ void Peers::connect_here(Peer& peer) {
   }
   if (!trusted(socket)) return lose(peer, " is not reached: the process of another user answers for it");
   peer.out = Wire(std::move(socket));
-}
-
-void Peers::starve(Peer& peer) {
-  peer.starved = true;
-  lack_ = true;
 }
 
 std::size_t Peers::lacking() const noexcept {
@@ -213,13 +212,14 @@ Clock::time_point Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets)
 bool Peers::serve() {
   lack_ = false;
   for (auto& [rank, peer] : peers_) peer.starved = false;
-  hear_pending();
+  const auto take = [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); };
+  hear_pending(pending_, take);
   for (auto& [rank, peer] : peers_) hear(peer);
   for (auto& [rank, peer] : peers_) tend(peer);
   flush();
   accept();  // last: it may find no descriptor free
-  hear_pending();
-  return !lack_;
+  hear_pending(pending_, take);
+  return !lack_ && std::ranges::none_of(std::views::values(peers_), &Peer::starved);
 }
 
 void Peers::hear(Peer& peer) {
@@ -262,10 +262,6 @@ base::Fd Peers::accept_one(const base::Fd& listener) {
   return connection;
 }
 
-void Peers::hear_pending() {
-  runtime::hear_pending(pending_, [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); });
-}
-
 /// Takes the wire if the packet is the first greeting of a peer; else the wire is dropped.
 void Peers::identify(Wire& wire, const backends::Blob& packet) {
   Reader message(packet);
@@ -277,19 +273,10 @@ void Peers::identify(Wire& wire, const backends::Blob& packet) {
   peer.in = std::move(wire);
   peer.pid = process_behind(peer.in.socket()).pid;
   if (peer.pid == getpid()) peer.pid = 0;
-  greet(peer, message);
-  hear(peer);
-}
-
-void Peers::greet(Peer& peer, Reader& greeting) {
-  std::vector<std::pair<std::string, backends::Blob>> theirs;
-  for (auto count = greeting.get<std::uint32_t>(); count > 0; --count) {
-    std::string name = greeting.text();
-    theirs.emplace_back(std::move(name), greeting.blob());
-  }
-  choose_backend(peer, theirs);
+  choose_backend(peer, message);
   reach(peer);
   tend(peer);
+  hear(peer);
 }
 
 /// Sends the messages of the link, and informs the handler when the link is ready.
@@ -306,7 +293,12 @@ void Peers::tend(Peer& peer) {
 }
 
 /// Chooses the first backend that reaches the peer, in the order of the lower rank: so both ends choose the same.
-void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs) {
+void Peers::choose_backend(Peer& peer, Reader& greeting) {
+  std::vector<std::pair<std::string, backends::Blob>> theirs;
+  for (auto count = greeting.get<std::uint32_t>(); count > 0; --count) {
+    std::string name = greeting.text();
+    theirs.emplace_back(std::move(name), greeting.blob());
+  }
   const auto choose = [&](const std::string& name) {
     const auto named = [&](const auto& entry) { return entry.first == name; };
     const auto ours = std::ranges::find_if(transports_, named);

@@ -91,7 +91,6 @@ class Peers {
  private:
   bool here(const Peer& peer) const noexcept { return place_.roster.same_host(place_.rank, peer.rank); }
   void connect_here(Peer& peer);
-  void starve(Peer& peer);
   void call(Peer& peer);
   void complain(Peer& peer, int error) const;
   void call_failed(Peer& peer, int error);
@@ -102,11 +101,9 @@ class Peers {
   base::Fd accept_one(const base::Fd& listener);
   void hear(Peer& peer);
   void listen_to(Peer& peer);
-  void hear_pending();
   void identify(Wire& wire, const backends::Blob& packet);
-  void greet(Peer& peer, Reader& greeting);
   void tend(Peer& peer);
-  void choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs);
+  void choose_backend(Peer& peer, Reader& greeting);
   /// @param how  follows "rank N" in `why_lost` @param error  errno, whose text is appended; 0: none
   void lose(Peer& peer, const std::string& how, int error = 0);
   Packet greeting() const;
@@ -117,7 +114,7 @@ class Peers {
   Handler& handler_;
   std::map<Rank, Peer> peers_;
   std::vector<PendingConnection> pending_;
-  bool lack_ = false;  // a descriptor was lacking since `serve` was called
+  bool lack_ = false;  // accepting found no free descriptor since `serve` was called
 };
 
 }  // namespace sluice::runtime
