@@ -333,8 +333,8 @@ void check_descriptors(const Request& request) {
 }
 
 int launch_request(Request request) {
-  if (request.help || request.version) {
-    base::write_all(STDOUT_FILENO, request.help ? kLaunchUsage : "sluice-run " SLUICE_VERSION "\n", "standard output");
+  if (!request.answer.empty()) {
+    base::write_all(STDOUT_FILENO, request.answer, "standard output");
     return 0;
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);

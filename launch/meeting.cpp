@@ -143,8 +143,10 @@ class MeetingOfHost0 {
 
  private:
   void gather() {
-    for (int host = missing(); host < request_.hosts; host = missing()) {
+    while (static_cast<int>(wires_.size()) < request_.hosts - 1) {
       if (Clock::now() >= deadline_) {
+        int host = 1;
+        while (wires_.contains(host)) ++host;
         fail_to_meet(name_of(host) + " has not come to meet at " + text_of(request_.meet) +
                      " (SLUICE_CONNECT_TIMEOUT)");
       }
@@ -163,13 +165,6 @@ class MeetingOfHost0 {
         one = packet && packet->closed ? wires_.erase(one) : std::next(one);
       }
     }
-  }
-
-  /// The first host that has not connected.
-  int missing() const {
-    int host = 1;
-    while (wires_.contains(host)) ++host;
-    return host;
   }
 
   void admit(Wire& wire, const backends::Blob& packet) {

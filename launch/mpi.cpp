@@ -72,22 +72,20 @@ std::vector<Value> from_all(const Value& mine, MPI_Comm ranks) {
   return all;
 }
 
-base::Fd listen_for_other_hosts(const std::string& interface) {
-  const base::Endpoint address = base::own_address(interface);
-  if (base::loopback(address)) {
-    throw std::invalid_argument("this host is to be reached at " + base::text_of(address) +
-                                ", by which other hosts reach themselves (SLUICE_INTERFACE)");
-  }
-  return base::listen_on(address);
-}
-
 // Returns when all ranks have bound their sockets. Throws on all ranks if one could not.
 void listen_together(Place& place, bool several_hosts, const std::string& interface, MPI_Comm ranks) {
   std::string why = "another rank cannot listen for its peers";
   int mine = 0;
   try {
     place.listener = listen_as(place.job, place.rank);
-    if (several_hosts) place.tcp_listener = listen_for_other_hosts(interface);
+    if (several_hosts) {
+      const base::Endpoint address = base::own_address(interface);
+      if (base::loopback(address)) {
+        throw std::invalid_argument("this host is to be reached at " + base::text_of(address) +
+                                    ", by which other hosts reach themselves (SLUICE_INTERFACE)");
+      }
+      place.tcp_listener = base::listen_on(address);
+    }
     mine = 1;
   } catch (const std::exception& error) {
     why = error.what();
@@ -95,13 +93,6 @@ void listen_together(Place& place, bool several_hosts, const std::string& interf
   int all = 0;
   check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks));
   if (all == 0) fail(Code::out_of_resources, place.rank, why);
-}
-
-Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, MPI_Comm ranks) {
-  const auto secret = from_rank_zero(new_secret(), ranks);
-  const auto number = std::ranges::find(hosts, hosts[static_cast<std::size_t>(place.rank)]) - hosts.begin();
-  const Home mine{base::own_end(place.tcp_listener), static_cast<std::uint32_t>(number)};
-  return Roster(Roster::write(secret, from_all(mine, ranks)), place.size);
 }
 
 Place find_place(MPI_Comm communicator, const base::Env& env) {
@@ -114,12 +105,12 @@ Place find_place(MPI_Comm communicator, const base::Env& env) {
   const bool several_hosts = std::ranges::count(hosts, hosts.front()) < size;
   Place place{rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
   listen_together(place, several_hosts, env.interface, ranks);
-  if (several_hosts) place.roster = exchange_homes(place, hosts, ranks);
+  if (!several_hosts) return place;
+  const auto secret = from_rank_zero(new_secret(), ranks);
+  const auto number = std::ranges::find(hosts, hosts[static_cast<std::size_t>(rank)]) - hosts.begin();
+  const Home mine{base::own_end(place.tcp_listener), static_cast<std::uint32_t>(number)};
+  place.roster = Roster(Roster::write(secret, from_all(mine, ranks)), size);
   return place;
-}
-
-Context open_on(MPI_Comm communicator, const base::Env& env, const Options& options) {
-  return open_context(find_place(communicator, env), env, options);
 }
 
 /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
@@ -159,7 +150,8 @@ std::string missing_ranks() {
 sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& options) try {
   if (!runtime::mpi_runs())
     runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
-  return runtime::open_on(communicator, runtime::settings(options), options);
+  const base::Env env = runtime::settings(options);
+  return runtime::open_context(runtime::find_place(communicator, env), env, options);
 } catch (const std::invalid_argument& error) {
   runtime::fail(Code::bad_argument, -1, error.what());
 } catch (const std::system_error& error) {
@@ -176,7 +168,7 @@ extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluic
     ask(MPI_Init_thread, &argc, &argv, MPI_THREAD_FUNNELED);
     check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell));
   }
-  const auto open = [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); };
+  const auto open = [&] { return open_context(find_place(MPI_COMM_WORLD, start.env), start.env, start.options); };
   const std::string why = missing_ranks();
   const Outcome outcome =
       why.empty() ? run_rank(ask(MPI_Comm_rank, MPI_COMM_WORLD), open, start.body) : Outcome::failed;

@@ -9,6 +9,7 @@
 #include <deque>
 #include <mutex>
 #include <system_error>
+#include <utility>
 
 namespace sluice::runtime {
 
@@ -85,10 +86,8 @@ LineEnd Mailbox::connect(Rank peer) const {
 }
 
 std::vector<LineEnd> Mailbox::arrived() const {
-  std::vector<LineEnd> lines;
   const std::lock_guard lock(own_->mutex);
-  lines.swap(own_->lines);
-  return lines;
+  return std::exchange(own_->lines, {});
 }
 
 }  // namespace sluice::runtime

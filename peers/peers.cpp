@@ -52,6 +52,19 @@ void starve(Peer& peer) noexcept { peer.starved = true; }
 /// Null if there is no link yet, or the link needs no path finder.
 backends::PathFinder* paths_of(const Peer& peer) { return peer.link == nullptr ? nullptr : peer.link->paths; }
 
+Packet greeting_of(Rank rank, const backends::Transports& transports) {
+  Writer writer(Kind::greeting);
+  writer.put(rank).put(static_cast<std::uint32_t>(transports.size()));
+  for (const auto& [name, transport] : transports) writer.text(name).blob(transport->address());
+  return {writer.take(), {}};
+}
+
+void complain(Rank rank, Peer& peer, int error) {
+  if (std::exchange(peer.complained, true)) return;
+  base::log(base::LogLevel::warn, "rank " + std::to_string(rank) + " cannot reach rank " + std::to_string(peer.rank) +
+                                      " and tries on: " + std::strerror(error));
+}
+
 }  // namespace
 
 Peer& Peers::at(Rank rank) {
@@ -60,19 +73,12 @@ Peer& Peers::at(Rank rank) {
   return it->second;
 }
 
-Packet Peers::greeting() const {
-  Writer writer(Kind::greeting);
-  writer.put(place_.rank).put(static_cast<std::uint32_t>(transports_.size()));
-  for (const auto& [name, transport] : transports_) writer.text(name).blob(transport->address());
-  return {writer.take(), {}};
-}
-
 void Peers::reach(Peer& peer) {
   peer.wanted = true;
   if (peer.lost || peer.out) return;
   here(peer) ? connect_here(peer) : call(peer);
   if (!peer.out) return;
-  if (!std::exchange(peer.greeted, true)) peer.unsent.push_front(greeting());
+  if (!std::exchange(peer.greeted, true)) peer.unsent.push_front(greeting_of(place_.rank, transports_));
   flush(peer);
 }
 
@@ -86,7 +92,7 @@ void Peers::connect_here(Peer& peer) {
   if (!socket) {
     if (errno == ECONNREFUSED) return lose(peer, kEndedEarly);
     if (base::lacks_descriptors(errno)) return starve(peer);
-    if (errno != EAGAIN) complain(peer, errno);
+    if (errno != EAGAIN) complain(place_.rank, peer, errno);
     return;
   }
   if (!trusted(socket)) return lose(peer, " is not reached: the process of another user answers for it");
@@ -107,12 +113,6 @@ void Peers::give_up_starving(const std::string& why) {
   for (auto& [rank, peer] : peers_) {
     if (starves(peer)) lose(peer, " cannot be reached: " + why);
   }
-}
-
-void Peers::complain(Peer& peer, int error) const {
-  if (std::exchange(peer.complained, true)) return;
-  base::log(base::LogLevel::warn, "rank " + std::to_string(place_.rank) + " cannot reach rank " +
-                                      std::to_string(peer.rank) + " and tries on: " + std::strerror(error));
 }
 
 void Peers::call(Peer& peer) {
@@ -138,7 +138,7 @@ void Peers::call_failed(Peer& peer, int error) {
     return starve(peer);
   }
   if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached" + where, error == 0 ? ECONNRESET : error);
-  if (error != 0) complain(peer, error);
+  if (error != 0) complain(place_.rank, peer, error);
 }
 
 void Peers::send(Peer& peer, Packet packet) {

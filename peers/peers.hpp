@@ -92,7 +92,6 @@ class Peers {
   bool here(const Peer& peer) const noexcept { return place_.roster.same_host(place_.rank, peer.rank); }
   void connect_here(Peer& peer);
   void call(Peer& peer);
-  void complain(Peer& peer, int error) const;
   void call_failed(Peer& peer, int error);
   void flush(Peer& peer);
   void handle_closed_out(Peer& peer);
@@ -106,7 +105,6 @@ class Peers {
   void choose_backend(Peer& peer, Reader& greeting);
   /// @param how  follows "rank N" in `why_lost` @param error  errno, whose text is appended; 0: none
   void lose(Peer& peer, const std::string& how, int error = 0);
-  Packet greeting() const;
 
   const Place& place_;
   std::chrono::nanoseconds timeout_;

@@ -18,8 +18,6 @@ namespace sluice::runtime {
 struct Home {
   base::Endpoint listener;  ///< where ranks of other hosts connect to it
   std::uint32_t host = 0;   ///< a number that the ranks of one host have in common
-
-  bool operator==(const Home&) const = default;
 };
 
 /// The table of all ranks. It is a memory file: the ranks that one sluice-run starts share its pages.
