@@ -34,7 +34,6 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
 using std::chrono::milliseconds;
 
 /// The processes of one sluice-run, and its partners on other hosts.

@@ -23,8 +23,6 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
-
 // Host 0 tells the others what failed: they wait for host 0 this much longer than host 0 waits for them.
 constexpr std::chrono::seconds kMargin{5};
 

@@ -30,8 +30,6 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
-
 // How often a rank that has ended tests whether all have. It sleeps in between, because other ranks may need the core.
 constexpr std::chrono::milliseconds kFarewellStep{1};
 

@@ -17,8 +17,6 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
-
 constexpr std::chrono::milliseconds kWatchAgain{100};
 // Pending connections take no more descriptors than this; the others wait in the kernel.
 constexpr std::size_t kMaxPending = 128;
@@ -33,9 +31,6 @@ bool ended(Peer& peer) {
   if (!base::lacks_descriptors(errno)) peer.pid = 0;  // this kernel cannot watch processes
   return false;
 }
-
-/// True if there was no descriptor for the peer's process: `poll` does not notice its end.
-bool unwatched(const Peer& peer) { return peer.in && peer.pid != 0 && !peer.process; }
 
 constexpr const char* kEndedEarly = " has ended, or never started";
 
@@ -206,7 +201,9 @@ Clock::time_point Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets)
   const bool connects = !peer.out && peer.wanted;
   if (peer.stalled || (connects && here(peer))) return std::min(next, Clock::now() + std::chrono::milliseconds(1));
   if (connects || (peer.out && !peer.out.reached())) return std::min(next, peer.next_call);
-  return unwatched(peer) ? std::min(next, Clock::now() + kWatchAgain) : next;
+  // Without a descriptor for the peer's process, `poll` does not notice its end.
+  const bool unwatched = peer.in && peer.pid != 0 && !peer.process;
+  return unwatched ? std::min(next, Clock::now() + kWatchAgain) : next;
 }
 
 bool Peers::serve() {

@@ -29,22 +29,22 @@ struct Peer {
   Rank rank = 0;
   Wire out;
   Wire in;
-  pid_t pid = 0;                      ///< of its process; 0: our own, or one that cannot be watched
-  base::Fd process;                   ///< readable once the process has ended: its sockets may be open in its children
-  bool greeted = false;               ///< our greeting is sent, or the first of `unsent`
-  bool wanted = false;                ///< there are messages for the peer
-  bool stalled = false;               ///< sending failed for a lack of memory or descriptors
-  bool starved = false;               ///< connecting, sending or receiving waits for a descriptor
-  bool complained = false;            ///< the log says that the peer cannot be reached for now
-  base::Clock::time_point sought;     ///< on another host: when we first tried to connect
-  base::Clock::time_point next_call;  ///< on another host: when to connect anew
+  pid_t pid = 0;                ///< of its process; 0: our own, or one that cannot be watched
+  base::Fd process;             ///< readable once the process has ended: its sockets may be open in its children
+  bool greeted = false;         ///< our greeting is sent, or the first of `unsent`
+  bool wanted = false;          ///< there are messages for the peer
+  bool stalled = false;         ///< sending failed for a lack of memory or descriptors
+  bool starved = false;         ///< connecting, sending or receiving waits for a descriptor
+  bool complained = false;      ///< the log says that the peer cannot be reached for now
+  Clock::time_point sought;     ///< on another host: when we first tried to connect
+  Clock::time_point next_call;  ///< on another host: when to connect anew
   bool lost = false;
   std::string why_lost;
   std::deque<Packet> unsent;
   std::string backend;  ///< chosen
   std::unique_ptr<backends::Link> link;
-  bool linked = false;             ///< the link is ready, or there is none, and the handler knows
-  base::Clock::time_point tended;  ///< when to call the link's PathFinder next
+  bool linked = false;       ///< the link is ready, or there is none, and the handler knows
+  Clock::time_point tended;  ///< when to call the link's PathFinder next
   WordBook words;
 };
 
@@ -95,7 +95,7 @@ class Peers {
   void call_failed(Peer& peer, int error);
   void flush(Peer& peer);
   void handle_closed_out(Peer& peer);
-  base::Clock::time_point prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
+  Clock::time_point prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
   void accept();
   base::Fd accept_one(const base::Fd& listener);
   void hear(Peer& peer);

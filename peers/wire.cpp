@@ -13,7 +13,6 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
 using Length = std::uint32_t;
 
 // Far above the messages of ranks, and far below what would exhaust memory.
