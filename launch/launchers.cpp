@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/launchers.hpp"
+// Environment variables of launchers other than sluice-run.
+#include "launch/start.hpp"
 
 #include "base/log.hpp"
 

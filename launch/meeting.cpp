@@ -111,9 +111,8 @@ Hello introduce(const Request& request, const base::Env& env, base::Endpoint add
 }
 
 void listen_here(Agreement& agreement, int ranks) {
-  for (Rank rank = 0; rank < ranks; ++rank) {
+  for (Rank rank = 0; rank < ranks; ++rank)
     agreement.listeners.push_back(listen_as(agreement.job, agreement.first + rank));
-  }
 }
 
 // ---- host 0

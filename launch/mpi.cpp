@@ -6,7 +6,6 @@
 #include "base/fork.hpp"
 #include "base/network.hpp"
 #include "base/process.hpp"
-#include "launch/launchers.hpp"
 #include "launch/start.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/context.hpp"
@@ -29,9 +28,6 @@
 
 namespace sluice::runtime {
 namespace {
-
-// How often a rank that has ended tests whether all have. It sleeps in between, because other ranks may need the core.
-constexpr std::chrono::milliseconds kFarewellStep{1};
 
 [[noreturn]] void fail(Code code, Rank rank, const std::string& what) { throw Error(code, rank, -1, 0, 0, what); }
 
@@ -118,27 +114,25 @@ void finalize(MPI_Comm farewell, Outcome outcome) {
   MPI_Request everyone = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(farewell, &everyone));
   const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
-  for (int arrived = 0;;) {
-    check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
-    if (arrived != 0) break;
+  const auto all_arrived = [&](int* answer) { return MPI_Test(&everyone, answer, MPI_STATUS_IGNORE); };
+  while (ask(all_arrived) == 0) {
     // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
     if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
-    std::this_thread::sleep_for(kFarewellStep);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // other ranks may need the core
   }
   MPI_Comm_free(&farewell);
   MPI_Finalize();
 }
 
 /// Why MPI has not found all ranks that the launcher has started; empty if it has, or the launcher does not tell.
-std::string missing_ranks() {
-  const auto launcher = other_launcher();
+std::string missing_ranks(const OtherLauncher& launcher) {
   const int size = ask(MPI_Comm_size, MPI_COMM_WORLD);
-  if (launcher && size < launcher->ranks) {
-    return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
+  if (size < launcher.ranks) {
+    return launcher.said + ": a launcher started this program as one of " + std::to_string(launcher.ranks) +
            " ranks or more, and MPI_Init found " + std::to_string(size) +
            ": the launcher is that of another MPI than the program was built with";
   }
-  if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
+  if (!launcher.told && size == 1) warn_of_one_rank(launcher);
   return {};
 }
 
@@ -157,7 +151,8 @@ sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& optio
 }
 
 /// MPI as a way to start. CMakeLists.txt gives this name to the linker, so that programs keep this file.
-extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
+extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start,
+                                                                     const sluice::runtime::OtherLauncher& launcher) {
   using namespace sluice::runtime;
   const sluice::base::Origin origin;
   MPI_Comm farewell = MPI_COMM_NULL;  // null: the program has initialised MPI, and finalises it
@@ -167,7 +162,7 @@ extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluic
     check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell));
   }
   const auto open = [&] { return open_context(find_place(MPI_COMM_WORLD, start.env), start.env, start.options); };
-  const std::string why = missing_ranks();
+  const std::string why = missing_ranks(launcher);
   const Outcome outcome =
       why.empty() ? run_rank(ask(MPI_Comm_rank, MPI_COMM_WORLD), open, start.body) : Outcome::failed;
   // A forked child of a rank is no rank.

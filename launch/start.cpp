@@ -11,7 +11,6 @@
 #include "base/timeline_file.hpp"
 #include "base/trace.hpp"
 #include "device/profiler.hpp"
-#include "launch/launchers.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/context.hpp"
 
@@ -20,7 +19,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
-#include <optional>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -78,7 +76,7 @@ Outcome run_start(const Start& start) {
     return run_place(std::move(place), start);
   }
   const auto launcher = other_launcher();
-  if (launcher && g_starter != nullptr) return g_starter(start);
+  if (launcher && g_starter != nullptr) return g_starter(start, *launcher);
   if (launcher && launcher->ranks > 1) {
     throw std::invalid_argument(launcher->said +
                                 ": a launcher started this program as one of several ranks, and it is not linked with "

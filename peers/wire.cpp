@@ -18,8 +18,6 @@ using Length = std::uint32_t;
 // Far above the messages of ranks, and far below what would exhaust memory.
 constexpr Length kLongest = 64 << 20;
 
-bool not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
-
 Secret complement(Secret secret) {
   for (std::byte& byte : secret) byte = ~byte;
   return secret;
@@ -104,7 +102,7 @@ Wire::Sent Wire::send_rest(std::span<const std::byte> head, std::span<const std:
     const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) {
       sent += static_cast<std::size_t>(count);
-    } else if (not_now(errno)) {
+    } else if (errno == EAGAIN) {
       return Sent::later;
     } else if (errno == ENOBUFS || errno == ENOMEM) {
       return Sent::starved;
@@ -154,7 +152,7 @@ bool Wire::receive_up_to(std::size_t bytes) {
     const ssize_t got = ::recv(socket_.get(), incoming_.data() + received_, bytes - received_, MSG_DONTWAIT);
     if (got > 0) received_ += static_cast<std::size_t>(got);
     if (got == 0) return end(0), false;
-    if (got < 0 && not_now(errno)) return false;
+    if (got < 0 && errno == EAGAIN) return false;
     if (got < 0 && errno != EINTR) return end(errno), false;
   }
   return true;
