@@ -115,6 +115,19 @@ void listen_here(Agreement& agreement, int ranks) {
     agreement.listeners.push_back(listen_as(agreement.job, agreement.first + rank));
 }
 
+/// Takes this host's part of the agreement that host 0 has written, and listens for its ranks.
+void take_part(Agreement& agreement, const Request& request, const backends::Blob& packet) {
+  Reader message(packet);
+  message.get<Note>();
+  agreement.job = message.text();
+  const auto secret = message.get<Secret>();
+  const auto homes = message.list<Home>();
+  agreement.size = static_cast<int>(homes.size());
+  agreement.roster = Roster::write(secret, homes);
+  agreement.first = message.list<Rank>().at(static_cast<std::size_t>(request.host));
+  listen_here(agreement, request.ranks);
+}
+
 // ---- host 0
 
 class MeetingOfHost0 {
@@ -127,7 +140,6 @@ class MeetingOfHost0 {
     try {
       gather();
       agree();
-      listen_here(agreement_, request_.ranks);
       for (auto& [host, wire] : wires_) hear(wire, Note::ready, name_of(host), deadline_ + kMargin);
       tell_all(Writer(Note::go).take());
     } catch (const std::exception& error) {
@@ -191,19 +203,19 @@ class MeetingOfHost0 {
   void agree() {
     hellos_[0] = introduce(request_, env_, address_met_at(), agreement_);
     advertise_no_loopback();
-    const std::vector<Home> homes = all_homes();
-    const Secret secret = new_secret();
-    agreement_.job = new_job();
-    agreement_.size = static_cast<int>(homes.size());
-    agreement_.roster = Roster::write(secret, homes);
-    Writer writer(Note::agreement);
-    writer.text(agreement_.job).put(secret).blob(std::as_bytes(std::span(homes)));
-    Rank first = 0;
+    std::vector<Home> homes;
+    std::vector<Rank> firsts;                     // the lowest rank of each launcher
+    std::map<base::Host, std::uint32_t> numbers;  // two launchers on one machine are one host to their ranks
     for (const auto& [host, hello] : hellos_) {
-      writer.put(first);
-      first += static_cast<Rank>(hello.listeners.size());
+      const auto number = numbers.try_emplace(hello.where, static_cast<std::uint32_t>(numbers.size())).first->second;
+      firsts.push_back(static_cast<Rank>(homes.size()));
+      for (const base::Endpoint& listener : hello.listeners) homes.push_back({listener, number});
     }
-    tell_all(writer.take());
+    Writer writer(Note::agreement);
+    writer.text(new_job()).put(new_secret()).blob(std::as_bytes(std::span(homes)));
+    const backends::Blob message = writer.blob(std::as_bytes(std::span(firsts))).take();
+    tell_all(message);
+    take_part(agreement_, request_, message);
   }
 
   static bool connected_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
@@ -230,17 +242,6 @@ class MeetingOfHost0 {
         listener = base::Endpoint{here.address, listener.port, here.version};
       }
     }
-  }
-
-  /// In the order of hosts. Two launchers on one machine are one host to their ranks.
-  std::vector<Home> all_homes() const {
-    std::vector<Home> homes;
-    std::map<base::Host, std::uint32_t> numbers;
-    for (const auto& [host, hello] : hellos_) {
-      const auto number = numbers.try_emplace(hello.where, static_cast<std::uint32_t>(numbers.size())).first->second;
-      for (const base::Endpoint& listener : hello.listeners) homes.push_back({listener, number});
-    }
-    return homes;
   }
 
   void tell_all(const backends::Blob& message) {
@@ -313,16 +314,7 @@ Agreement attend(const Request& request, const base::Env& env) {
   const auto deadline = Clock::now() + env.connect_timeout + 3 * kMargin;
   try {
     say(wire, pack(introduce(request, env, base::own_end(wire.socket()), agreement)), deadline);
-    const backends::Blob packet = hear(wire, Note::agreement, name_of(0), deadline);
-    Reader message(packet);
-    message.get<Note>();
-    agreement.job = message.text();
-    const auto secret = message.get<Secret>();
-    const auto homes = message.list<Home>();
-    agreement.size = static_cast<int>(homes.size());
-    agreement.roster = Roster::write(secret, homes);
-    for (int host = 0; host <= request.host; ++host) agreement.first = message.get<Rank>();
-    listen_here(agreement, request.ranks);
+    take_part(agreement, request, hear(wire, Note::agreement, name_of(0), deadline));
     say(wire, Writer(Note::ready).take(), deadline);
     hear(wire, Note::go, name_of(0), deadline);
   } catch (const std::exception& error) {
