@@ -9,28 +9,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <ranges>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace sluice::runtime {
 
 namespace {
 
-struct Pipe {
-  base::Fd read;
-  base::Fd write;
-};
-
-Pipe make_pipe() {
+/// Returns the end to read from, and the end to write to.
+std::pair<base::Fd, base::Fd> make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) base::throw_not_opened("cannot start a rank");
   return {base::Fd(ends[0]), base::Fd(ends[1])};
@@ -44,40 +39,34 @@ void add_own_environment(std::vector<std::string>& variables) {
   }
 }
 
-/// Arguments of `exec_in_child`, made before fork: between fork and exec nothing may allocate or lock.
-struct Exec {
-  const Child::Program& program;
-  char* const* environment;
-  pid_t parent;
-  int input;  ///< -1: this process's
-  int error_to;
-};
-
-[[noreturn]] void exec_in_child(const Exec& exec) noexcept {
+/// Runs between fork and exec, where nothing may allocate or lock.
+[[noreturn]] void exec_in_child(const Child::Program& program, char* const* environment, pid_t parent, int input,
+                                int error_to) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != exec.parent) ::_exit(1);  // the launcher died before that took effect
-  ::sigprocmask(SIG_SETMASK, &exec.program.blocked, nullptr);
-  for (const auto& [variable, fd] : exec.program.descriptors) ::fcntl(fd, F_SETFD, 0);
-  if (exec.input >= 0) ::dup2(exec.input, STDIN_FILENO);
-  ::execve(exec.program.path.c_str(), exec.program.arguments.data(), exec.environment);
+  if (::getppid() != parent) ::_exit(1);  // the launcher died before that took effect
+  ::sigprocmask(SIG_SETMASK, &program.blocked, nullptr);
+  for (const auto& [variable, fd] : program.descriptors) ::fcntl(fd, F_SETFD, 0);
+  if (input >= 0) ::dup2(input, STDIN_FILENO);
+  ::execve(program.path.c_str(), program.arguments.data(), environment);
   const int error = errno;
-  [[maybe_unused]] const auto written = ::write(exec.error_to, &error, sizeof(error));
+  [[maybe_unused]] const auto written = ::write(error_to, &error, sizeof(error));
   ::_exit(2);
 }
 
-pid_t fork_and_exec(Exec exec) {
-  Pipe errors = make_pipe();
-  exec.error_to = errors.write.get();
+/// @param input  standard input of the program; -1: that of this process
+pid_t fork_and_exec(const Child::Program& program, char* const* environment, int input) {
+  auto [errors, error_to] = make_pipe();
+  const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) base::throw_not_opened("cannot start a rank");
-  if (pid == 0) exec_in_child(exec);
-  errors.write = base::Fd();
+  if (pid == 0) exec_in_child(program, environment, parent, input, error_to.get());
+  error_to = base::Fd();
   int error = 0;  // of `exec_in_child`
-  while (::read(errors.read.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
+  while (::read(errors.get(), &error, sizeof(error)) < 0 && errno == EINTR) {
   }
   if (error == 0) return pid;
   ::waitpid(pid, nullptr, 0);
-  throw std::system_error(error, std::generic_category(), "cannot execute " + exec.program.path);
+  throw std::system_error(error, std::generic_category(), "cannot execute " + program.path);
 }
 
 // False where /proc belongs to another name space of processes, which have other numbers there.
@@ -94,13 +83,13 @@ bool executable(const std::string& path) {
 }  // namespace
 
 Child::Child(Program program) : name_(program.name) {
-  Pipe life = make_pipe();
+  auto [held, life] = make_pipe();
   auto [page, report] = new_report();
   struct stat status {};
-  if (::fstat(life.write.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
+  if (::fstat(life.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
   report->launcher = status.st_ino;
   program.descriptors.emplace_back("SLUICE_REPORT_FD", page.get());
-  program.descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.write.get());
+  program.descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.get());
   for (const auto& [variable, fd] : program.descriptors)
     program.environment.push_back(variable + "=" + std::to_string(fd));
   add_own_environment(program.environment);
@@ -111,9 +100,9 @@ Child::Child(Program program) : name_(program.name) {
 
   const base::Fd nothing = program.reads_input ? base::Fd() : base::Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!program.reads_input && !nothing) base::throw_not_opened("cannot open /dev/null for a rank");
-  pid_ = fork_and_exec({program, variables.data(), ::getpid(), nothing.get(), -1});
+  pid_ = fork_and_exec(program, variables.data(), nothing.get());
   report_ = std::move(report);
-  held_ = std::move(life.read);
+  held_ = std::move(held);
 }
 
 Child::~Child() {
@@ -136,12 +125,6 @@ bool Child::ignores(int signal) const {
     if (word == "SigIgn:" && status >> std::hex >> ignored) return (ignored >> (signal - 1) & 1) != 0;
   }
   return false;
-}
-
-Ending Child::ended(int status) {
-  pid_ = -1;
-  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  return {signal != 0 ? 128 + signal : WEXITSTATUS(status), signal};
 }
 
 std::vector<Descendant> descendants() {
@@ -177,12 +160,10 @@ std::string find_program(const std::string& name) {
     throw std::invalid_argument("there is no program " + name);
   }
   const char* const path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
-  while (!rest.empty() && !name.empty()) {
-    const std::string_view folder = rest.substr(0, rest.find(':'));
-    std::string candidate = folder.empty() ? "./" + name : std::string(folder) + "/" + name;
+  const std::string_view folders = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
+  for (const auto folder : std::views::split(folders, ':')) {
+    std::string candidate = (folder.empty() ? "." : std::string(folder.begin(), folder.end())) + "/" + name;
     if (executable(candidate)) return candidate;
-    rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
   }
   throw std::invalid_argument("there is no program " + name + " in PATH");
 }

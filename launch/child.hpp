@@ -15,12 +15,6 @@
 
 namespace sluice::runtime {
 
-/// How a child ended.
-struct Ending {
-  int code = 0;    ///< what it returned, or 128 + the signal
-  int signal = 0;  ///< that ended it; 0: none
-};
-
 /// A child process. If this process ends, the child is killed.
 class Child {
  public:
@@ -47,8 +41,8 @@ class Child {
   /// True if `kill` has sent SIGKILL.
   bool killed() const noexcept { return killed_; }
   bool ignores(int signal) const;
-  /// Call once waitpid has returned this `status` of the child.
-  Ending ended(int status);
+  /// Call once waitpid has returned the child.
+  void ended() noexcept { pid_ = -1; }
   /// The report of the child, or of its descendant that is the rank.
   const ProcessReport& report() const noexcept { return *report_; }
 

@@ -10,7 +10,6 @@
 #include "launch/meeting.hpp"
 #include "launch/signals.hpp"
 #include "launch/start.hpp"
-#include "peers/bootstrap.hpp"
 #include "runtime/report.hpp"
 
 #include <sluice/run.hpp>
@@ -32,17 +31,10 @@
 #include <utility>
 #include <vector>
 
-namespace sluice {
-
-namespace runtime {
-
+namespace sluice::runtime {
 namespace {
 
-using base::Clock;
 using std::chrono::milliseconds;
-
-// How long the other ranks may take to notice that one has failed, and to end. As in mpi.cpp.
-constexpr milliseconds kGrace{5000};
 
 /// The processes of one sluice-run, and its partners on other hosts.
 class Job {
@@ -56,7 +48,6 @@ class Job {
 
   /// Returns the exit code when all processes have ended, here and on other hosts.
   int supervise() {
-    report_end();
     while ((children_left() && !unseen_left_) || !partners_.empty()) {
       wait_for_events();
       while (const auto arrived = signals_.next()) arrived->ssi_signo == SIGCHLD ? reap() : pass_on(*arrived);
@@ -204,12 +195,13 @@ class Job {
   }
 
   void ended(Child& child, int status) {
-    Ending ending = child.ended(status);
+    child.ended();
     --running_;
-    if (ending.code == 0) ending.code = code_of_zero(child);
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    const int code = status == 0 ? code_of_zero(child) : signal != 0 ? 128 + signal : WEXITSTATUS(status);
     // sluice-run has named the ranks that it killed.
-    if (ending.signal != 0 && !child.killed()) say(child.name() + " was ended by signal " + signal_text(ending.signal));
-    if (ending.code != 0 && !(killed_ && failed_)) fail({child.name(), ending.code, child.report().lost_peer});
+    if (signal != 0 && !child.killed()) say(child.name() + " was ended by signal " + signal_text(signal));
+    if (code != 0 && !(killed_ && failed_)) fail({child.name(), code, child.report().lost_peer});
   }
 
   // The exit code for a process that ended with 0, which may have failed nevertheless.
@@ -232,7 +224,7 @@ class Job {
     if (failed_ && (!failed_->consequence || failure.consequence)) return;
     failed_ = std::move(failure);
     // To all hosts: the one where the rank failed ignores the message.
-    tell_partners(Writer(Note::failure).put(failed_->code).put(failed_->consequence).text(failed_->who).take());
+    tell_partners(Writer(Note::failure).text(failed_->who).put(failed_->code).put(failed_->consequence).take());
   }
 
   void kill_the_rest(const std::string& why) {
@@ -272,12 +264,7 @@ class Job {
       if (packet->closed) return lose(partner);
       Reader message(packet->bytes);
       switch (message.get<Note>()) {
-        case Note::failure: {
-          const auto code = message.get<int>();
-          const bool consequence = message.get<std::uint8_t>() != 0;
-          fail({message.text(), code, consequence});
-          break;
-        }
+        case Note::failure: fail({message.text(), message.get<int>(), message.get<std::uint8_t>() != 0}); break;
         case Note::finished: partner.finished = true; break;
         case Note::ended: return end_as_host_0_says(message.get<int>());
         default: break;
@@ -345,8 +332,8 @@ void check_descriptors(const Request& request) {
 }
 
 int launch_request(Request request) {
-  if (request.help || request.version) {
-    base::write_all(STDOUT_FILENO, request.help ? kLaunchUsage : "sluice-run " SLUICE_VERSION "\n", "standard output");
+  if (!request.answer.empty()) {
+    base::write_all(STDOUT_FILENO, request.answer, "standard output");
     return 0;
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
@@ -370,14 +357,11 @@ int launch_request(Request request) {
 }
 
 }  // namespace
+}  // namespace sluice::runtime
 
-}  // namespace runtime
-
-int launch(int argc, char** argv) {
+int sluice::launch(int argc, char** argv) {
   return runtime::guarded("sluice-run", [&] {
     base::fill_standard_descriptors();
     return runtime::launch_request(runtime::parse_launch({argv + 1, argv + argc}));
   });
 }
-
-}  // namespace sluice

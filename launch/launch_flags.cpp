@@ -8,13 +8,14 @@
 #include <map>
 #include <set>
 #include <stdexcept>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace sluice::runtime {
 
-const char* const kLaunchUsage =
+namespace {
+
+constexpr std::string_view kUsage =
     "usage: sluice-run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "       sluice-run -n N --hosts H --host I --meet HOST:PORT [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "Starts N ranks of PROGRAM on this host. With --hosts the same command is given on each of H hosts, and all their\n"
@@ -32,8 +33,6 @@ const char* const kLaunchUsage =
     "  --meet HOST:PORT  where host 0 can be reached by the others\n"
     "  --version         print the version\n"
     "The exit code is that of the first rank that failed; 128+S if signal S ended it.\n";
-
-namespace {
 
 std::optional<int> number_in(std::string_view text) {
   int value = 0;
@@ -63,7 +62,7 @@ class Flags {
   explicit Flags(std::span<char*> arguments) : arguments_(arguments) {}
 
   Request parse() {
-    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !done_) {
+    while (next_ < arguments_.size() && arguments_[next_][0] == '-' && !done_ && request_.answer.empty()) {
       flag_ = split(arguments_[next_++]);
       const auto found = actions_.find(flag_);
       if (found == actions_.end()) throw std::invalid_argument("unknown flag " + flag_ + " (sluice-run --help)");
@@ -71,7 +70,7 @@ class Flags {
       found->second();
       if (attached_) throw std::invalid_argument(flag_ + " takes no value");
     }
-    if (request_.help || request_.version) return request_;
+    if (!request_.answer.empty()) return request_;
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
     if (request_.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
     check_hosts();
@@ -136,9 +135,9 @@ class Flags {
       {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},
       {"--host", [this] { request_.host = number("the index of this host", 0); }},
       {"--meet", [this] { request_.meet = meeting_point(value("HOST:PORT")); }},
-      {"-h", [this] { done_ = request_.help = true; }},
-      {"--help", [this] { done_ = request_.help = true; }},
-      {"--version", [this] { done_ = request_.version = true; }},
+      {"-h", [this] { request_.answer = kUsage; }},
+      {"--help", [this] { request_.answer = kUsage; }},
+      {"--version", [this] { request_.answer = "sluice-run " SLUICE_VERSION "\n"; }},
       {"--", [this] { done_ = true; }}};
 };
 

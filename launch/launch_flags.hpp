@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sluice::runtime {
@@ -25,8 +26,7 @@ struct Request {
   int ranks = 0;  ///< on this host
   bool threads = false;
   bool keep_going = false;
-  bool help = false;
-  bool version = false;
+  std::string_view answer;  ///< to --help or --version, which start nothing; empty: neither was given
   Readers readers = Readers::first;
   std::optional<std::chrono::seconds> kill_after;  ///< from SIGTERM or SIGINT to SIGKILL; nothing: no limit
   std::string trace;                               ///< value for SLUICE_TRACE; empty: unchanged
@@ -35,8 +35,6 @@ struct Request {
   MeetingPoint meet;  ///< if there are several hosts
   std::vector<char*> command;
 };
-
-extern const char* const kLaunchUsage;
 
 /// @param arguments  without the program's own name; they must live as long as the result
 /// @throws std::invalid_argument with one line for the user

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/launchers.hpp"
+// Environment variables of launchers other than sluice-run.
+#include "launch/start.hpp"
 
 #include "base/log.hpp"
 
@@ -8,7 +9,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
-#include <system_error>
 
 namespace sluice::runtime {
 
@@ -37,9 +37,9 @@ constexpr std::array kTable = {
 
 std::optional<int> number_in(const char* variable) {
   const std::string_view text = variable == nullptr || std::getenv(variable) == nullptr ? "" : std::getenv(variable);
-  int number = 0;
-  const bool read = std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc();
-  return read && number >= 0 ? std::optional(number) : std::nullopt;  // PMIX_RANK may be a number that no rank has
+  int number = -1;  // unless there is another in the text: PMIX_RANK may be one that no rank has
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number >= 0 ? std::optional(number) : std::nullopt;
 }
 
 std::string said(const char* variable) { return std::string(variable) + "=" + std::getenv(variable); }

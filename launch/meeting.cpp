@@ -23,19 +23,11 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
-
-// Not secret: it rejects programs that connect to this port by mistake.
-constexpr std::string_view kPassword = "sluice-run meets";
 // Host 0 tells the others what failed: they wait for host 0 this much longer than host 0 waits for them.
 constexpr std::chrono::seconds kMargin{5};
 
-Secret password() {
-  Secret secret{};
-  static_assert(kPassword.size() == sizeof secret);
-  std::memcpy(secret.data(), kPassword.data(), secret.size());
-  return secret;
-}
+/// Not secret: it rejects programs that connect to this port by mistake.
+Secret password() { return Reader(std::as_bytes(std::span(std::string_view("sluice-run meets")))).get<Secret>(); }
 
 [[noreturn]] void fail_to_meet(const std::string& what) { throw std::runtime_error(what); }
 
@@ -43,20 +35,14 @@ std::string name_of(int host) { return "host " + std::to_string(host); }
 
 std::string text_of(const MeetingPoint& point) { return point.host + ":" + std::to_string(point.port); }
 
-/// Sleeps until the wire is ready, until the deadline, or for a minute.
-void sleep_for(const Wire& wire, short wanted, Clock::time_point deadline) {
-  pollfd one{wire.socket().get(), wanted, 0};
-  ::poll(&one, 1, milliseconds_until(deadline));
-}
-
 /// Returns false if the other end is closed, or the deadline passes first.
 bool say(Wire& wire, const backends::Blob& message, Clock::time_point deadline) {
   for (;;) {
     const Wire::Sent sent = wire.send(message, {});
     if (sent == Wire::Sent::yes) return true;
     if (sent == Wire::Sent::closed || Clock::now() >= deadline) return false;
-    sleep_for(wire, sent == Wire::Sent::starved ? short{0} : wire.wanted(true),
-              std::min(deadline, Clock::now() + kCallPause));
+    poll_one(wire.socket(), sent == Wire::Sent::starved ? short{0} : wire.wanted(true),
+             std::min(deadline, Clock::now() + kCallPause));
   }
 }
 
@@ -77,7 +63,7 @@ backends::Blob hear(Wire& wire, Note expected, const std::string& host, Clock::t
       return std::move(packet->bytes);
     }
     if (Clock::now() >= deadline) fail_to_meet(host + " has said nothing for too long");
-    sleep_for(wire, POLLIN, deadline);
+    poll_one(wire.socket(), POLLIN, deadline);
   }
 }
 
@@ -93,21 +79,15 @@ struct Hello {
 backends::Blob pack(const Hello& hello) {
   Writer writer(Note::hello);
   writer.text(hello.version).put(hello.hosts).put(hello.host).put(hello.where);
-  writer.blob(std::as_bytes(std::span(hello.listeners)));
-  return writer.take();
+  return writer.blob(std::as_bytes(std::span(hello.listeners))).take();
 }
 
 /// Nothing: the packet is no hello.
 std::optional<Hello> read_hello(const backends::Blob& packet) try {
   Reader message(packet);
   if (message.get<Note>() != Note::hello) return std::nullopt;
-  Hello hello;
-  hello.version = message.text();
-  hello.hosts = message.get<int>();
-  hello.host = message.get<int>();
-  hello.where = message.get<base::Host>();
-  hello.listeners = message.list<base::Endpoint>();
-  return hello;
+  return Hello{message.text(), message.get<int>(), message.get<int>(), message.get<base::Host>(),
+               message.list<base::Endpoint>()};
 } catch (const std::runtime_error&) {
   return std::nullopt;  // it ends too early
 }
@@ -131,9 +111,21 @@ Hello introduce(const Request& request, const base::Env& env, base::Endpoint add
 }
 
 void listen_here(Agreement& agreement, int ranks) {
-  for (Rank rank = 0; rank < ranks; ++rank) {
+  for (Rank rank = 0; rank < ranks; ++rank)
     agreement.listeners.push_back(listen_as(agreement.job, agreement.first + rank));
-  }
+}
+
+/// Takes this host's part of the agreement that host 0 has written, and listens for its ranks.
+void take_part(Agreement& agreement, const Request& request, const backends::Blob& packet) {
+  Reader message(packet);
+  message.get<Note>();
+  agreement.job = message.text();
+  const auto secret = message.get<Secret>();
+  const auto homes = message.list<Home>();
+  agreement.size = static_cast<int>(homes.size());
+  agreement.roster = Roster::write(secret, homes);
+  agreement.first = message.list<Rank>().at(static_cast<std::size_t>(request.host));
+  listen_here(agreement, request.ranks);
 }
 
 // ---- host 0
@@ -148,7 +140,6 @@ class MeetingOfHost0 {
     try {
       gather();
       agree();
-      listen_here(agreement_, request_.ranks);
       for (auto& [host, wire] : wires_) hear(wire, Note::ready, name_of(host), deadline_ + kMargin);
       tell_all(Writer(Note::go).take());
     } catch (const std::exception& error) {
@@ -161,8 +152,10 @@ class MeetingOfHost0 {
 
  private:
   void gather() {
-    for (int host = missing(); host < request_.hosts; host = missing()) {
+    while (static_cast<int>(wires_.size()) < request_.hosts - 1) {
       if (Clock::now() >= deadline_) {
+        int host = 1;
+        while (wires_.contains(host)) ++host;
         fail_to_meet(name_of(host) + " has not come to meet at " + text_of(request_.meet) +
                      " (SLUICE_CONNECT_TIMEOUT)");
       }
@@ -181,13 +174,6 @@ class MeetingOfHost0 {
         one = packet && packet->closed ? wires_.erase(one) : std::next(one);
       }
     }
-  }
-
-  /// The first host that has not connected.
-  int missing() const {
-    int host = 1;
-    while (wires_.contains(host)) ++host;
-    return host;
   }
 
   void admit(Wire& wire, const backends::Blob& packet) {
@@ -217,19 +203,19 @@ class MeetingOfHost0 {
   void agree() {
     hellos_[0] = introduce(request_, env_, address_met_at(), agreement_);
     advertise_no_loopback();
-    const std::vector<Home> homes = all_homes();
-    const Secret secret = new_secret();
-    agreement_.job = new_job();
-    agreement_.size = static_cast<int>(homes.size());
-    agreement_.roster = Roster::write(secret, homes);
-    Writer writer(Note::agreement);
-    writer.text(agreement_.job).put(secret).blob(std::as_bytes(std::span(homes)));
-    Rank first = 0;
+    std::vector<Home> homes;
+    std::vector<Rank> firsts;                     // the lowest rank of each launcher
+    std::map<base::Host, std::uint32_t> numbers;  // two launchers on one machine are one host to their ranks
     for (const auto& [host, hello] : hellos_) {
-      writer.put(first);
-      first += static_cast<Rank>(hello.listeners.size());
+      const auto number = numbers.try_emplace(hello.where, static_cast<std::uint32_t>(numbers.size())).first->second;
+      firsts.push_back(static_cast<Rank>(homes.size()));
+      for (const base::Endpoint& listener : hello.listeners) homes.push_back({listener, number});
     }
-    tell_all(writer.take());
+    Writer writer(Note::agreement);
+    writer.text(new_job()).put(new_secret()).blob(std::as_bytes(std::span(homes)));
+    const backends::Blob message = writer.blob(std::as_bytes(std::span(firsts))).take();
+    tell_all(message);
+    take_part(agreement_, request_, message);
   }
 
   static bool connected_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
@@ -256,17 +242,6 @@ class MeetingOfHost0 {
         listener = base::Endpoint{here.address, listener.port, here.version};
       }
     }
-  }
-
-  /// In the order of hosts. Two launchers on one machine are one host to their ranks.
-  std::vector<Home> all_homes() const {
-    std::vector<Home> homes;
-    std::map<base::Host, std::uint32_t> numbers;
-    for (const auto& [host, hello] : hellos_) {
-      const auto number = numbers.try_emplace(hello.where, static_cast<std::uint32_t>(numbers.size())).first->second;
-      for (const base::Endpoint& listener : hello.listeners) homes.push_back({listener, number});
-    }
-    return homes;
   }
 
   void tell_all(const backends::Blob& message) {
@@ -306,7 +281,7 @@ std::optional<Wire> try_address(const base::Endpoint& address, const base::Env& 
   base::keep_alive(socket, env.peer_timeout);
   Wire wire = Wire::calling(std::move(socket), password());
   const auto give_up = std::min(deadline, Clock::now() + kCallAgain);
-  while (!wire.open() && !wire.receive() && Clock::now() < give_up) sleep_for(wire, wire.wanted(true), give_up);
+  while (!wire.open() && !wire.receive() && Clock::now() < give_up) poll_one(wire.socket(), wire.wanted(true), give_up);
   if (wire.open()) return wire;
   if (wire.error() != 0) why = std::strerror(wire.error());
   return std::nullopt;
@@ -339,16 +314,7 @@ Agreement attend(const Request& request, const base::Env& env) {
   const auto deadline = Clock::now() + env.connect_timeout + 3 * kMargin;
   try {
     say(wire, pack(introduce(request, env, base::own_end(wire.socket()), agreement)), deadline);
-    const backends::Blob packet = hear(wire, Note::agreement, name_of(0), deadline);
-    Reader message(packet);
-    message.get<Note>();
-    agreement.job = message.text();
-    const auto secret = message.get<Secret>();
-    const auto homes = message.list<Home>();
-    agreement.size = static_cast<int>(homes.size());
-    agreement.roster = Roster::write(secret, homes);
-    for (int host = 0; host <= request.host; ++host) agreement.first = message.get<Rank>();
-    listen_here(agreement, request.ranks);
+    take_part(agreement, request, hear(wire, Note::agreement, name_of(0), deadline));
     say(wire, Writer(Note::ready).take(), deadline);
     hear(wire, Note::go, name_of(0), deadline);
   } catch (const std::exception& error) {

@@ -22,7 +22,7 @@ enum class Note : std::uint8_t {
   refusal,    ///< why there will be no job
   ready,      ///< the ranks of this host can be connected to
   go,         ///< from host 0: the ranks of all hosts can be connected to
-  failure,    ///< a rank or host has failed: exit code, whether as a consequence, and its name
+  failure,    ///< a rank or host has failed: its name, the exit code, and whether as a consequence
   finished,   ///< no rank of this host is left
   ended       ///< from host 0: no rank is left on any host; the exit code
 };

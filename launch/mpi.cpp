@@ -6,7 +6,6 @@
 #include "base/fork.hpp"
 #include "base/network.hpp"
 #include "base/process.hpp"
-#include "launch/launchers.hpp"
 #include "launch/start.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/context.hpp"
@@ -24,21 +23,11 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
-namespace sluice {
-
-namespace runtime {
-
+namespace sluice::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// How long the other ranks may take to notice that one has failed, and to end. As in launch.cpp.
-constexpr std::chrono::seconds kGrace{5};
-
-// How often a rank that has ended tests whether all have. It sleeps in between, because other ranks may need the core.
-constexpr std::chrono::milliseconds kFarewellStep{1};
 
 [[noreturn]] void fail(Code code, Rank rank, const std::string& what) { throw Error(code, rank, -1, 0, 0, what); }
 
@@ -51,190 +40,135 @@ void check(int result) {
   fail(Code::transport, -1, std::string("MPI failed while a context was opened: ") + text.data());
 }
 
-/// A duplicate of a communicator, freed at the end.
-class Communicator {
- public:
-  explicit Communicator(MPI_Comm of) { check(MPI_Comm_dup(of, &handle_)); }
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
-  ~Communicator() { MPI_Comm_free(&handle_); }
-
-  MPI_Comm get() const noexcept { return handle_; }
-
- private:
-  MPI_Comm handle_ = MPI_COMM_NULL;
-};
-
-Rank rank_in(MPI_Comm communicator) {
-  Rank rank = 0;
-  check(MPI_Comm_rank(communicator, &rank));
-  return rank;
+/// The number that a function of MPI puts where its last argument points.
+template <class Function, class... Arguments>
+int ask(Function function, Arguments... arguments) {
+  int answer = 0;
+  check(function(arguments..., &answer));
+  return answer;
 }
 
-int size_of(MPI_Comm communicator) {
-  int size = 0;
-  check(MPI_Comm_size(communicator, &size));
-  return size;
-}
-
-/// Calls MPI_Initialized or MPI_Finalized.
-bool is_true(int (*question)(int*)) {
-  int yes = 0;
-  question(&yes);
-  return yes != 0;
-}
+/// False before MPI_Init and after MPI_Finalize.
+bool mpi_runs() { return ask(MPI_Initialized) != 0 && ask(MPI_Finalized) == 0; }
 
 // The value of rank 0, on all ranks.
 template <class Container>
-Container from_rank_zero(Container value, const Communicator& ranks) {
-  check(MPI_Bcast(value.data(), static_cast<int>(value.size()), MPI_BYTE, 0, ranks.get()));
+Container from_rank_zero(Container value, MPI_Comm ranks) {
+  check(MPI_Bcast(value.data(), static_cast<int>(value.size()), MPI_BYTE, 0, ranks));
   return value;
 }
 
 // The values of all ranks, by rank.
 template <class Value>
-std::vector<Value> from_all(const Value& mine, const Communicator& ranks) {
-  std::vector<Value> all(static_cast<std::size_t>(size_of(ranks.get())));
-  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, ranks.get()));
+std::vector<Value> from_all(const Value& mine, MPI_Comm ranks) {
+  std::vector<Value> all(static_cast<std::size_t>(ask(MPI_Comm_size, ranks)));
+  check(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, ranks));
   return all;
 }
 
-base::Fd listen_for_other_hosts(const std::string& interface) {
-  const base::Endpoint address = base::own_address(interface);
-  if (base::loopback(address)) {
-    throw std::invalid_argument("this host is to be reached at " + base::text_of(address) +
-                                ", by which other hosts reach themselves (SLUICE_INTERFACE)");
-  }
-  return base::listen_on(address);
-}
-
 // Returns when all ranks have bound their sockets. Throws on all ranks if one could not.
-void listen_together(Place& place, bool several_hosts, const std::string& interface, const Communicator& ranks) {
+void listen_together(Place& place, bool several_hosts, const std::string& interface, MPI_Comm ranks) {
   std::string why = "another rank cannot listen for its peers";
   int mine = 0;
   try {
     place.listener = listen_as(place.job, place.rank);
-    if (several_hosts) place.tcp_listener = listen_for_other_hosts(interface);
+    if (several_hosts) {
+      const base::Endpoint address = base::own_address(interface);
+      if (base::loopback(address)) {
+        throw std::invalid_argument("this host is to be reached at " + base::text_of(address) +
+                                    ", by which other hosts reach themselves (SLUICE_INTERFACE)");
+      }
+      place.tcp_listener = base::listen_on(address);
+    }
     mine = 1;
   } catch (const std::exception& error) {
     why = error.what();
   }
   int all = 0;
-  check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks.get()));
+  check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks));
   if (all == 0) fail(Code::out_of_resources, place.rank, why);
 }
 
-Roster exchange_homes(const Place& place, const std::vector<base::Host>& hosts, const Communicator& ranks) {
-  const auto secret = from_rank_zero(new_secret(), ranks);
-  const auto number = std::ranges::find(hosts, hosts[static_cast<std::size_t>(place.rank)]) - hosts.begin();
-  const Home mine{base::own_end(place.tcp_listener), static_cast<std::uint32_t>(number)};
-  return Roster(Roster::write(secret, from_all(mine, ranks)), place.size);
-}
-
 Place find_place(MPI_Comm communicator, const base::Env& env) {
-  const Communicator ranks(communicator);
-  const Rank rank = rank_in(ranks.get());
-  const int size = size_of(ranks.get());
+  MPI_Comm ranks = MPI_COMM_NULL;
+  check(MPI_Comm_dup(communicator, &ranks));
+  const std::unique_ptr<MPI_Comm, decltype([](MPI_Comm* duplicate) { MPI_Comm_free(duplicate); })> owner(&ranks);
+  const Rank rank = ask(MPI_Comm_rank, ranks);
+  const int size = ask(MPI_Comm_size, ranks);
   const std::vector<base::Host> hosts = from_all(base::this_host(), ranks);
   const bool several_hosts = std::ranges::count(hosts, hosts.front()) < size;
-  Place place{rank, size, rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
+  Place place{rank, size, from_rank_zero(new_job(), ranks), {}, {}, {}};
   listen_together(place, several_hosts, env.interface, ranks);
   if (!several_hosts) return place;
-  place.roster = exchange_homes(place, hosts, ranks);
-  place.find_node();
+  const auto secret = from_rank_zero(new_secret(), ranks);
+  const auto number = std::ranges::find(hosts, hosts[static_cast<std::size_t>(rank)]) - hosts.begin();
+  const Home mine{base::own_end(place.tcp_listener), static_cast<std::uint32_t>(number)};
+  place.roster = Roster(Roster::write(secret, from_all(mine, ranks)), size);
   return place;
 }
 
-Context open_on(MPI_Comm communicator, const base::Env& env, const Options& options) {
-  return open_context(find_place(communicator, env), env, options);
+/// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
+/// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the others
+/// the time that sluice-run gives, and then ends the job.
+void finalize(MPI_Comm farewell, Outcome outcome) {
+  MPI_Request everyone = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(farewell, &everyone));
+  const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
+  const auto all_arrived = [&](int* answer) { return MPI_Test(&everyone, answer, MPI_STATUS_IGNORE); };
+  while (ask(all_arrived) == 0) {
+    // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
+    if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // other ranks may need the core
+  }
+  MPI_Comm_free(&farewell);
+  MPI_Finalize();
 }
 
-/// MPI from `run` to its end, unless the program has initialised MPI.
-class Session {
- public:
-  Session(int argc, char** argv) {
-    if (is_true(MPI_Initialized)) return;
-    int provided = 0;
-    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
-    farewell_ = base::make_here<Communicator>(MPI_COMM_WORLD);
-  }
-
-  /// MPI_Finalize would wait for ever for a rank that hangs because this one has failed. Without MPI_Finalize the
-  /// launcher ends all ranks at once, before they can report which peer they lost. So a rank that failed gives the
-  /// others the time that sluice-run gives, and then ends the job. A forked child of a rank is no rank.
-  void end(Outcome outcome) {
-    if (!farewell_ || !origin_.here() || is_true(MPI_Finalized)) return;
-    MPI_Request everyone = MPI_REQUEST_NULL;
-    check(MPI_Ibarrier(farewell_->get(), &everyone));
-    const auto deadline = outcome == Outcome::done ? Clock::time_point::max() : Clock::now() + kGrace;
-    for (int arrived = 0;;) {
-      check(MPI_Test(&everyone, &arrived, MPI_STATUS_IGNORE));
-      if (arrived != 0) break;
-      // Not the duplicate: MPICH then ends this rank alone, and its launcher waits for the others for ever.
-      if (Clock::now() >= deadline) MPI_Abort(MPI_COMM_WORLD, exit_code(outcome));
-      std::this_thread::sleep_for(kFarewellStep);
-    }
-    farewell_.reset();
-    MPI_Finalize();
-  }
-
- private:
-  std::shared_ptr<Communicator> farewell_;
-  base::Origin origin_;
-};
-
 /// Why MPI has not found all ranks that the launcher has started; empty if it has, or the launcher does not tell.
-std::string missing_ranks() {
-  const auto launcher = other_launcher();
-  const int size = size_of(MPI_COMM_WORLD);
-  if (launcher && size < launcher->ranks) {
-    return launcher->said + ": a launcher started this program as one of " + std::to_string(launcher->ranks) +
+std::string missing_ranks(const OtherLauncher& launcher) {
+  const int size = ask(MPI_Comm_size, MPI_COMM_WORLD);
+  if (size < launcher.ranks) {
+    return launcher.said + ": a launcher started this program as one of " + std::to_string(launcher.ranks) +
            " ranks or more, and MPI_Init found " + std::to_string(size) +
            ": the launcher is that of another MPI than the program was built with";
   }
-  if (launcher && !launcher->told && size == 1) warn_of_one_rank(*launcher);
+  if (!launcher.told && size == 1) warn_of_one_rank(launcher);
   return {};
 }
 
 }  // namespace
+}  // namespace sluice::runtime
 
-}  // namespace runtime
-
-namespace mpi {
-
-Context context(MPI_Comm communicator, const Options& options) {
-  if (!runtime::is_true(MPI_Initialized) || runtime::is_true(MPI_Finalized)) {
+sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& options) try {
+  if (!runtime::mpi_runs())
     runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
-  }
-  try {
-    return runtime::open_on(communicator, runtime::settings(options), options);
-  } catch (const std::invalid_argument& error) {
-    runtime::fail(Code::bad_argument, -1, error.what());
-  } catch (const std::system_error& error) {
-    runtime::fail(Code::out_of_resources, -1, error.what());
-  }
+  const base::Env env = runtime::settings(options);
+  return runtime::open_context(runtime::find_place(communicator, env), env, options);
+} catch (const std::invalid_argument& error) {
+  runtime::fail(Code::bad_argument, -1, error.what());
+} catch (const std::system_error& error) {
+  runtime::fail(Code::out_of_resources, -1, error.what());
 }
 
-}  // namespace mpi
-
-}  // namespace sluice
-
 /// MPI as a way to start. CMakeLists.txt gives this name to the linker, so that programs keep this file.
-extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start) {
+extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluice::runtime::Start& start,
+                                                                     const sluice::runtime::OtherLauncher& launcher) {
   using namespace sluice::runtime;
-  Session session(start.argc, start.argv);
-  if (const std::string why = missing_ranks(); !why.empty()) {
-    session.end(Outcome::failed);
-    throw std::invalid_argument(why);
+  const sluice::base::Origin origin;
+  MPI_Comm farewell = MPI_COMM_NULL;  // null: the program has initialised MPI, and finalises it
+  if (ask(MPI_Initialized) == 0) {
+    auto [argc, argv] = std::pair(start.argc, start.argv);
+    ask(MPI_Init_thread, &argc, &argv, MPI_THREAD_FUNNELED);
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell));
   }
-  const Outcome outcome = run_rank(
-      rank_in(MPI_COMM_WORLD), [&] { return open_on(MPI_COMM_WORLD, start.env, start.options); }, start.body);
-  session.end(outcome);
+  const auto open = [&] { return open_context(find_place(MPI_COMM_WORLD, start.env), start.env, start.options); };
+  const std::string why = missing_ranks(launcher);
+  const Outcome outcome =
+      why.empty() ? run_rank(ask(MPI_Comm_rank, MPI_COMM_WORLD), open, start.body) : Outcome::failed;
+  // A forked child of a rank is no rank.
+  if (farewell != MPI_COMM_NULL && origin.here() && mpi_runs()) finalize(farewell, outcome);
+  if (!why.empty()) throw std::invalid_argument(why);
   return outcome;
 }
 
-namespace {
-
 [[maybe_unused]] const bool g_registered = (sluice::runtime::register_starter(&sluice_mpi_starter), true);
-
-}  // namespace

@@ -36,8 +36,7 @@ class Signals {
       ::sigaddset(&taken, signal);
     ::pthread_sigmask(SIG_BLOCK, &taken, &before_);
     // A parent that ignores SIGCHLD makes its children ignore it: then no ended child could be waited for.
-    struct sigaction standard {};
-    standard.sa_handler = SIG_DFL;
+    const struct sigaction standard {};  // its handler is SIG_DFL
     ::sigaction(SIGCHLD, &standard, &child_before_);
     arriving_ = base::Fd(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!arriving_) base::throw_not_opened("signalfd");

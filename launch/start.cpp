@@ -11,7 +11,6 @@
 #include "base/timeline_file.hpp"
 #include "base/trace.hpp"
 #include "device/profiler.hpp"
-#include "launch/launchers.hpp"
 #include "peers/bootstrap.hpp"
 #include "runtime/context.hpp"
 
@@ -20,18 +19,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
-#include <optional>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-namespace sluice {
-
-namespace runtime {
-
+namespace sluice::runtime {
 namespace {
 
 Starter g_starter = nullptr;
@@ -73,17 +67,6 @@ Outcome run_places(int ranks, const Start& start) {
   return outcome;
 }
 
-Outcome run_under(const OtherLauncher& launcher, const Start& start) {
-  if (g_starter != nullptr) return g_starter(start);
-  if (launcher.ranks > 1) {
-    throw std::invalid_argument(launcher.said +
-                                ": a launcher started this program as one of several ranks, and it is not linked with "
-                                "Sluice::mpi: link it, or start with sluice-run");
-  }
-  if (!launcher.told) warn_of_one_rank(launcher);
-  return run_place(alone(), start);
-}
-
 Outcome run_start(const Start& start) {
   const base::Env& env = start.env;
   if (env.threads > 0) return run_places(env.threads, start);
@@ -92,8 +75,15 @@ Outcome run_start(const Start& start) {
     become_rank(place.rank);
     return run_place(std::move(place), start);
   }
-  if (const auto launcher = other_launcher()) return run_under(*launcher, start);
-  return run_place(alone(), start);
+  const auto launcher = other_launcher();
+  if (launcher && g_starter != nullptr) return g_starter(start, *launcher);
+  if (launcher && launcher->ranks > 1) {
+    throw std::invalid_argument(launcher->said +
+                                ": a launcher started this program as one of several ranks, and it is not linked with "
+                                "Sluice::mpi: link it, or start with sluice-run");
+  }
+  if (launcher && !launcher->told) warn_of_one_rank(*launcher);
+  return run_places(1, start);
 }
 
 void check_backends(std::string_view chosen, const char* where) {
@@ -102,10 +92,9 @@ void check_backends(std::string_view chosen, const char* where) {
     if (found && found->why_not.empty()) continue;
     const std::string named = std::string(where) + "=" + std::string(chosen) + ": ";
     if (found) throw std::invalid_argument(named + found->name + " is not usable here: " + found->why_not);
-    std::string text = named + "there is no backend \"" + std::string(word) + "\" (there are: ";
-    const char* separator = "";
-    for (const backends::Backend& row : backends::backends()) (text += std::exchange(separator, ", ")) += row.name;
-    throw std::invalid_argument(text += ')');
+    std::string names;
+    for (const backends::Backend& row : backends::backends()) names += (names.empty() ? "" : ", ") + row.name;
+    throw std::invalid_argument(named + "there is no backend \"" + std::string(word) + "\" (there are: " + names + ")");
   }
 }
 
@@ -137,17 +126,15 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
   return outcome;
 }
 
-int guarded(const std::string& name, const std::function<int()>& work) {
-  try {
-    const int code = work();
-    return code == 0 && base::trace::lost() ? 1 : code;
-  } catch (const std::invalid_argument& error) {
-    base::write_line(name + ": " + error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    base::write_line(name + ": " + error.what());
-    return 1;
-  }
+int guarded(const std::string& name, const std::function<int()>& work) try {
+  const int code = work();
+  return code == 0 && base::trace::lost() ? 1 : code;
+} catch (const std::invalid_argument& error) {
+  base::write_line(name + ": " + error.what());
+  return 2;
+} catch (const std::exception& error) {
+  base::write_line(name + ": " + error.what());
+  return 1;
 }
 
 base::Env checked_env() {
@@ -172,9 +159,9 @@ base::Env settings(const Options& options) {
   return env;
 }
 
-}  // namespace runtime
+}  // namespace sluice::runtime
 
-int run(int argc, char** argv, const Body& body, const Options& options) {
+int sluice::run(int argc, char** argv, const Body& body, const Options& options) {
   return runtime::guarded("sluice", [&] {
     if (!base::first_run_in_process()) {
       throw std::invalid_argument(
@@ -191,13 +178,11 @@ int run(int argc, char** argv, const Body& body, const Options& options) {
   });
 }
 
-int run_threads(int ranks, const Body& body, const Options& options) {
+int sluice::run_threads(int ranks, const Body& body, const Options& options) {
   return runtime::guarded("sluice", [&] {
     const base::Env env = runtime::settings(options);
     return runtime::exit_code(runtime::run_places(ranks, {0, nullptr, body, options, env}));
   });
 }
 
-void check_environment() { runtime::checked_env(); }
-
-}  // namespace sluice
+void sluice::check_environment() { runtime::checked_env(); }

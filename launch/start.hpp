@@ -7,7 +7,10 @@
 
 #include <sluice/run.hpp>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace sluice::runtime {
@@ -21,17 +24,30 @@ struct Start {
   const base::Env& env;
 };
 
-/// How the body of one rank ended.
-enum class Outcome {
-  done,
-  failed,
-  lost_peer  ///< with Code::peer_lost: most likely the consequence of another rank's failure
-};
+/// How long the other ranks may take to notice that one has failed, and to end.
+inline constexpr std::chrono::seconds kGrace{5};
+
+/// How the body of one rank ended. `lost_peer` is a failure with Code::peer_lost: most likely the consequence of
+/// another rank's failure.
+enum class Outcome : std::uint8_t { done, failed, lost_peer };
 
 constexpr int exit_code(Outcome outcome) noexcept { return outcome == Outcome::done ? 0 : 1; }
 
+/// A launcher that started this process.
+struct OtherLauncher {
+  std::string said;  ///< the variable that decides, and its value: FLUX_JOB_SIZE=4
+  int ranks = 1;     ///< the launcher has started so many ranks, or more
+  bool told = true;  ///< `ranks` is exact
+};
+
+/// The launcher that started this process. Nothing if no known launcher did, or in a shell that one has opened.
+std::optional<OtherLauncher> other_launcher();
+
+/// Warns that the launcher did not tell how many ranks it has started, and that this process is a job of one rank.
+[[gnu::visibility("default")]] void warn_of_one_rank(const OtherLauncher& launcher);
+
 /// A way of starting that another library brings.
-using Starter = Outcome (*)(const Start&);
+using Starter = Outcome (*)(const Start&, const OtherLauncher&);
 
 /// Makes `run` use the starter under an MPI launcher. For static objects; not thread-safe.
 [[gnu::visibility("default")]] void register_starter(Starter starter) noexcept;

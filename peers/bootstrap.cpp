@@ -23,21 +23,12 @@ namespace {
 // Linux lowers it to net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
-struct Address {
-  sockaddr_un socket{};
-  socklen_t length = 0;
-};
-
-Address address_of(const std::string& job, Rank rank) {
-  Address address;
-  address.socket.sun_family = AF_UNIX;
-  // A leading 0 makes the name abstract.
-  const std::string name = "sluice-" + job + "-" + std::to_string(rank);
-  if (name.size() + 1 > sizeof(address.socket.sun_path))
-    throw std::invalid_argument("the job's name is too long: " + job);
-  std::memcpy(address.socket.sun_path + 1, name.data(), name.size());
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
+std::pair<sockaddr_un, socklen_t> address_of(const std::string& job, Rank rank) {
+  sockaddr_un address{AF_UNIX, {}};
+  const std::string name = '\0' + ("sluice-" + job + "-" + std::to_string(rank));  // the 0 makes the name abstract
+  if (name.size() > sizeof address.sun_path) throw std::invalid_argument("the job's name is too long: " + job);
+  name.copy(address.sun_path, name.size());
+  return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size())};
 }
 
 int new_socket() { return ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
@@ -51,9 +42,9 @@ void check_launch(const base::Env& env) {
   }
   sockaddr_un name{};
   socklen_t length = sizeof(name);
-  const Address expected = address_of(env.job, env.rank);
+  const auto [expected, expected_length] = address_of(env.job, env.rank);
   const int error = ::getsockname(env.listen_fd, reinterpret_cast<sockaddr*>(&name), &length);
-  if (error != 0 || length != expected.length || std::memcmp(&name, &expected.socket, length) != 0) {
+  if (error != 0 || length != expected_length || std::memcmp(&name, &expected, length) != 0) {
     throw std::invalid_argument("SLUICE_LISTEN_FD=" + std::to_string(env.listen_fd) + " is not the socket of rank " +
                                 std::to_string(env.rank) + ": was this program started by a rank of sluice-run?");
   }
@@ -67,16 +58,11 @@ base::Fd take_over(int inherited) {
 
 }  // namespace
 
-void Place::find_node() noexcept {
-  node_rank = node_size = 0;
-  for (Rank other = 0; other < size; ++other) {
-    if (!roster.same_host(rank, other)) continue;
-    if (other < rank) ++node_rank;
-    ++node_size;
-  }
+int Place::here_among(int ranks) const noexcept {
+  int count = 0;
+  for (Rank other = 0; other < ranks; ++other) count += roster.same_host(rank, other) ? 1 : 0;
+  return count;
 }
-
-Place alone() { return std::move(threads(1).front()); }
 
 std::vector<Place> threads(int ranks) {
   constexpr std::size_t kEach = 2;  // the mailbox and the engine of a rank
@@ -88,18 +74,17 @@ std::vector<Place> threads(int ranks) {
   std::vector<Place> places;
   for (Mailbox& mailbox : Mailbox::of_threads(ranks)) {
     const auto rank = static_cast<Rank>(places.size());
-    places.push_back({rank, ranks, rank, ranks, job, {}, {}, {}, std::move(mailbox)});
+    places.push_back({rank, ranks, job, {}, {}, {}, std::move(mailbox)});
   }
   return places;
 }
 
 Place launched(const base::Env& env) {
   check_launch(env);
-  Place place{env.rank, env.size, env.rank, env.size, env.job, take_over(env.listen_fd)};
+  Place place{env.rank, env.size, env.job, take_over(env.listen_fd)};
   if (env.hosts_fd < 0) return place;
   place.roster = Roster(take_over(env.hosts_fd), env.size);
   place.tcp_listener = take_over(env.tcp_fd);
-  place.find_node();
   return place;
 }
 
@@ -116,10 +101,9 @@ Secret new_secret() {
 }
 
 base::Fd listen_as(const std::string& job, Rank rank) {
-  const Address address = address_of(job, rank);
+  const auto [address, length] = address_of(job, rank);
   base::Fd socket = base::open_with_room(new_socket);
-  if (!socket) base::throw_not_opened("socket");
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) != 0 ||
+  if (!socket || ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(socket.get(), kBacklog) != 0) {
     base::throw_not_opened("cannot listen as rank " + std::to_string(rank));
   }
@@ -127,10 +111,9 @@ base::Fd listen_as(const std::string& job, Rank rank) {
 }
 
 base::Fd connect_to(const std::string& job, Rank peer) {
-  const Address address = address_of(job, peer);
+  const auto [address, length] = address_of(job, peer);
   base::Fd socket(new_socket());
-  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length) == 0)
-    return socket;
+  if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) == 0) return socket;
   const int error = errno;  // which closing must not change
   socket = base::Fd();
   errno = error;

@@ -22,20 +22,17 @@ namespace sluice::runtime {
 struct [[gnu::visibility("default")]] Place {
   Rank rank = 0;
   int size = 1;
-  int node_rank = 0;
-  int node_size = 1;
   std::string job;
   base::Fd listener;
   Roster roster{};
   base::Fd tcp_listener{};  ///< for ranks of other hosts; empty: there are none
   Mailbox mailbox{};        ///< of a rank that is a thread and so has no listener; empty: the rank is a process
 
-  /// Takes `node_rank` and `node_size` from the roster.
-  void find_node() noexcept;
+  /// How many of the job's first `ranks` ranks are on this host.
+  int here_among(int ranks) const noexcept;
+  int node_rank() const noexcept { return here_among(rank); }
+  int node_size() const noexcept { return here_among(size); }
 };
-
-/// The only rank of a job of its own.
-Place alone();
 
 /// The places of `ranks` threads of this process. @throws std::runtime_error if the process may not open enough files
 std::vector<Place> threads(int ranks);

@@ -9,35 +9,26 @@
 #include <deque>
 #include <mutex>
 #include <system_error>
+#include <utility>
 
 namespace sluice::runtime {
 
-struct LineEnd::Queue {
+struct Line {
   std::mutex mutex;
   std::deque<base::Packet> packets;
   std::array<std::atomic<bool>, 2> destroyed{};  // the sending end, the receiving end
 };
 
-bool LineEnd::hung_up() const noexcept { return other_end_->load(std::memory_order_acquire); }
-
-std::pair<LineEnd, LineEnd> LineEnd::make_line(const SharedWaker& sender, const SharedWaker& receiver) {
-  const auto queue = std::make_shared<Queue>();
-  auto& [sending_destroyed, receiving_destroyed] = queue->destroyed;
+LineEnd::LineEnd(const std::shared_ptr<Line>& line, Side side, const SharedWaker& other_rank)
+    : line_(line), side_(side) {
   // Released by the end of a rank, so that a peer which finds it sees all that the rank has done before.
-  const auto rung_at_the_end = [&](const SharedWaker& waker, std::atomic<bool>& destroyed) {
-    return SharedWaker(waker.get(), [waker, queue, &destroyed](const base::Waker* other) {
-      destroyed.store(true, std::memory_order_release);
-      other->ring();
-    });
-  };
-  std::pair<LineEnd, LineEnd> line;
-  line.first.queue_ = line.second.queue_ = queue;
-  line.first.other_rank_ = rung_at_the_end(receiver, sending_destroyed);
-  line.second.other_rank_ = rung_at_the_end(sender, receiving_destroyed);
-  line.first.other_end_ = &receiving_destroyed;
-  line.second.other_end_ = &sending_destroyed;
-  return line;
+  other_rank_.reset(other_rank.get(), [line, side, other_rank](const base::Waker* waker) {
+    line->destroyed[side].store(true, std::memory_order_release);
+    waker->ring();
+  });
 }
+
+bool LineEnd::hung_up() const noexcept { return line_->destroyed[1 - side_].load(std::memory_order_acquire); }
 
 bool LineEnd::send(std::span<const std::byte> bytes, std::span<const int> fds) {
   base::Packet packet{{bytes.begin(), bytes.end()}, {}, false};
@@ -47,8 +38,8 @@ bool LineEnd::send(std::span<const std::byte> bytes, std::span<const int> fds) {
   }
   if (hung_up()) return false;
   {
-    const std::lock_guard lock(queue_->mutex);
-    queue_->packets.push_back(std::move(packet));
+    const std::lock_guard lock(line_->mutex);
+    line_->packets.push_back(std::move(packet));
   }
   other_rank_->ring();
   return true;
@@ -56,10 +47,10 @@ bool LineEnd::send(std::span<const std::byte> bytes, std::span<const int> fds) {
 
 std::optional<base::Packet> LineEnd::receive() {
   const bool closed = hung_up();  // before looking: a sender puts its last packet into the queue, then closes
-  const std::lock_guard lock(queue_->mutex);
-  if (queue_->packets.empty()) return closed ? std::optional(base::Packet{{}, {}, true}) : std::nullopt;
-  base::Packet packet = std::move(queue_->packets.front());
-  queue_->packets.pop_front();
+  const std::lock_guard lock(line_->mutex);
+  if (line_->packets.empty()) return closed ? std::optional(base::Packet{{}, {}, true}) : std::nullopt;
+  base::Packet packet = std::move(line_->packets.front());
+  line_->packets.pop_front();
   return packet;
 }
 
@@ -84,20 +75,19 @@ SharedWaker Mailbox::waker() const { return own_->waker; }
 LineEnd Mailbox::connect(Rank peer) const {
   const auto box = (*boxes_)[static_cast<std::size_t>(peer)].lock();
   if (box == nullptr) return {};
-  auto [sends, receives] = LineEnd::make_line(waker(), box->waker);
+  const auto line = std::make_shared<Line>();
+  LineEnd end(line, LineEnd::sends, box->waker);
   {
     const std::lock_guard lock(box->mutex);
-    box->lines.push_back(std::move(receives));
+    box->lines.emplace_back(line, LineEnd::receives, waker());
   }
   box->waker->ring();
-  return std::move(sends);
+  return end;
 }
 
 std::vector<LineEnd> Mailbox::arrived() const {
-  std::vector<LineEnd> lines;
   const std::lock_guard lock(own_->mutex);
-  lines.swap(own_->lines);
-  return lines;
+  return std::exchange(own_->lines, {});
 }
 
 }  // namespace sluice::runtime

@@ -4,12 +4,11 @@
 
 #include <sluice/types.hpp>
 
-#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -18,18 +17,20 @@ namespace sluice::runtime {
 
 using SharedWaker = std::shared_ptr<const base::Waker>;
 
+struct Line;  ///< in mailbox.cpp
+
 /// One end of a line that carries packets from one rank to another. Destroying the end closes it, and wakes the other
 /// rank.
 class LineEnd {
  public:
-  /// Makes a line between the ranks that these wakers wake. The first end sends, the second receives.
-  static std::pair<LineEnd, LineEnd> make_line(const SharedWaker& sender, const SharedWaker& receiver);
+  enum Side : std::uint8_t { sends, receives };
 
   LineEnd() noexcept = default;
+  LineEnd(const std::shared_ptr<Line>& line, Side side, const SharedWaker& other_rank);
   LineEnd(LineEnd&&) noexcept = default;  // no copies, which would keep the end open
   LineEnd& operator=(LineEnd&&) noexcept = default;
 
-  explicit operator bool() const noexcept { return queue_ != nullptr; }
+  explicit operator bool() const noexcept { return line_ != nullptr; }
   /// Sends copies, and wakes the other rank. Returns false if the other end is closed.
   /// @throws std::system_error if this process has no room for the copies of the descriptors
   bool send(std::span<const std::byte> bytes, std::span<const int> fds);
@@ -39,11 +40,9 @@ class LineEnd {
   bool hung_up() const noexcept;
 
  private:
-  struct Queue;
-
-  std::shared_ptr<Queue> queue_;
-  SharedWaker other_rank_;                        // rung when this end is destroyed
-  const std::atomic<bool>* other_end_ = nullptr;  // in the queue: destroyed
+  std::shared_ptr<Line> line_;
+  Side side_ = sends;
+  SharedWaker other_rank_;  // rung when this end is destroyed
 };
 
 /// Receives the lines to one rank. Peers cannot connect to a mailbox that has been destroyed: the rank has ended. An

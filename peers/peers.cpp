@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -16,30 +17,20 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
-
 constexpr std::chrono::milliseconds kWatchAgain{100};
 // Pending connections take no more descriptors than this; the others wait in the kernel.
 constexpr std::size_t kMaxPending = 128;
-
-short events(const base::Fd& fd, short wanted) {
-  pollfd one{fd.get(), wanted, 0};
-  return poll(&one, 1, 0) == 1 ? one.revents : short{0};
-}
 
 /// True if the peer's process is known to have ended.
 bool ended(Peer& peer) {
   if (peer.pid == 0) return false;
   if (!peer.process)
     peer.process = base::open_with_room([&] { return static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)); });
-  if (peer.process) return (events(peer.process, POLLIN) & POLLIN) != 0;
+  if (peer.process) return (poll_one(peer.process, POLLIN) & POLLIN) != 0;
   if (errno == ESRCH) return true;
   if (!base::lacks_descriptors(errno)) peer.pid = 0;  // this kernel cannot watch processes
   return false;
 }
-
-/// True if there was no descriptor for the peer's process: `poll` does not notice its end.
-bool unwatched(const Peer& peer) { return peer.in && peer.pid != 0 && !peer.process; }
 
 constexpr const char* kEndedEarly = " has ended, or never started";
 
@@ -50,8 +41,24 @@ void drop(Peer& peer) noexcept {
   peer.process = base::Fd();
 }
 
+/// Notes that there was no descriptor for the peer.
+void starve(Peer& peer) noexcept { peer.starved = true; }
+
 /// Null if there is no link yet, or the link needs no path finder.
 backends::PathFinder* paths_of(const Peer& peer) { return peer.link == nullptr ? nullptr : peer.link->paths; }
+
+Packet greeting_of(Rank rank, const backends::Transports& transports) {
+  Writer writer(Kind::greeting);
+  writer.put(rank).put(static_cast<std::uint32_t>(transports.size()));
+  for (const auto& [name, transport] : transports) writer.text(name).blob(transport->address());
+  return {writer.take(), {}};
+}
+
+void complain(Rank rank, Peer& peer, int error) {
+  if (std::exchange(peer.complained, true)) return;
+  base::log(base::LogLevel::warn, "rank " + std::to_string(rank) + " cannot reach rank " + std::to_string(peer.rank) +
+                                      " and tries on: " + std::strerror(error));
+}
 
 }  // namespace
 
@@ -61,19 +68,12 @@ Peer& Peers::at(Rank rank) {
   return it->second;
 }
 
-Packet Peers::greeting() const {
-  Writer writer(Kind::greeting);
-  writer.put(place_.rank).put(static_cast<std::uint32_t>(transports_.size()));
-  for (const auto& [name, transport] : transports_) writer.text(name).blob(transport->address());
-  return {writer.take(), {}};
-}
-
 void Peers::reach(Peer& peer) {
   peer.wanted = true;
   if (peer.lost || peer.out) return;
   here(peer) ? connect_here(peer) : call(peer);
   if (!peer.out) return;
-  if (!std::exchange(peer.greeted, true)) peer.unsent.push_front(greeting());
+  if (!std::exchange(peer.greeted, true)) peer.unsent.push_front(greeting_of(place_.rank, transports_));
   flush(peer);
 }
 
@@ -87,16 +87,11 @@ void Peers::connect_here(Peer& peer) {
   if (!socket) {
     if (errno == ECONNREFUSED) return lose(peer, kEndedEarly);
     if (base::lacks_descriptors(errno)) return starve(peer);
-    if (errno != EAGAIN) complain(peer, errno);
+    if (errno != EAGAIN) complain(place_.rank, peer, errno);
     return;
   }
   if (!trusted(socket)) return lose(peer, " is not reached: the process of another user answers for it");
   peer.out = Wire(std::move(socket));
-}
-
-void Peers::starve(Peer& peer) {
-  peer.starved = true;
-  lack_ = true;
 }
 
 std::size_t Peers::lacking() const noexcept {
@@ -113,12 +108,6 @@ void Peers::give_up_starving(const std::string& why) {
   for (auto& [rank, peer] : peers_) {
     if (starves(peer)) lose(peer, " cannot be reached: " + why);
   }
-}
-
-void Peers::complain(Peer& peer, int error) const {
-  if (std::exchange(peer.complained, true)) return;
-  base::log(base::LogLevel::warn, "rank " + std::to_string(place_.rank) + " cannot reach rank " +
-                                      std::to_string(peer.rank) + " and tries on: " + std::strerror(error));
 }
 
 void Peers::call(Peer& peer) {
@@ -144,7 +133,7 @@ void Peers::call_failed(Peer& peer, int error) {
     return starve(peer);
   }
   if (now - peer.sought >= timeout_) return lose(peer, " cannot be reached" + where, error == 0 ? ECONNRESET : error);
-  if (error != 0) complain(peer, error);
+  if (error != 0) complain(place_.rank, peer, error);
 }
 
 void Peers::send(Peer& peer, Packet packet) {
@@ -212,19 +201,22 @@ Clock::time_point Peers::prepare(const Peer& peer, std::vector<pollfd>& sockets)
   const bool connects = !peer.out && peer.wanted;
   if (peer.stalled || (connects && here(peer))) return std::min(next, Clock::now() + std::chrono::milliseconds(1));
   if (connects || (peer.out && !peer.out.reached())) return std::min(next, peer.next_call);
-  return unwatched(peer) ? std::min(next, Clock::now() + kWatchAgain) : next;
+  // Without a descriptor for the peer's process, `poll` does not notice its end.
+  const bool unwatched = peer.in && peer.pid != 0 && !peer.process;
+  return unwatched ? std::min(next, Clock::now() + kWatchAgain) : next;
 }
 
 bool Peers::serve() {
   lack_ = false;
   for (auto& [rank, peer] : peers_) peer.starved = false;
-  hear_pending();
+  const auto take = [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); };
+  hear_pending(pending_, take);
   for (auto& [rank, peer] : peers_) hear(peer);
   for (auto& [rank, peer] : peers_) tend(peer);
   flush();
   accept();  // last: it may find no descriptor free
-  hear_pending();
-  return !lack_;
+  hear_pending(pending_, take);
+  return !lack_ && std::ranges::none_of(std::views::values(peers_), &Peer::starved);
 }
 
 void Peers::hear(Peer& peer) {
@@ -261,14 +253,10 @@ void Peers::accept() {
 /// Empty if no connection waits, or there is no descriptor for it. Polls first, because without a free descriptor
 /// `accept` fails for the lack of one even if no connection waits.
 base::Fd Peers::accept_one(const base::Fd& listener) {
-  if ((events(listener, POLLIN) & POLLIN) == 0) return {};
+  if ((poll_one(listener, POLLIN) & POLLIN) == 0) return {};
   base::Fd connection = base::accept_one(listener);
   if (!connection && base::lacks_descriptors(errno)) lack_ = true;
   return connection;
-}
-
-void Peers::hear_pending() {
-  runtime::hear_pending(pending_, [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); });
 }
 
 /// Takes the wire if the packet is the first greeting of a peer; else the wire is dropped.
@@ -282,19 +270,10 @@ void Peers::identify(Wire& wire, const backends::Blob& packet) {
   peer.in = std::move(wire);
   peer.pid = process_behind(peer.in.socket()).pid;
   if (peer.pid == getpid()) peer.pid = 0;
-  greet(peer, message);
-  hear(peer);
-}
-
-void Peers::greet(Peer& peer, Reader& greeting) {
-  std::vector<std::pair<std::string, backends::Blob>> theirs;
-  for (auto count = greeting.get<std::uint32_t>(); count > 0; --count) {
-    std::string name = greeting.text();
-    theirs.emplace_back(std::move(name), greeting.blob());
-  }
-  choose_backend(peer, theirs);
+  choose_backend(peer, message);
   reach(peer);
   tend(peer);
+  hear(peer);
 }
 
 /// Sends the messages of the link, and informs the handler when the link is ready.
@@ -311,7 +290,12 @@ void Peers::tend(Peer& peer) {
 }
 
 /// Chooses the first backend that reaches the peer, in the order of the lower rank: so both ends choose the same.
-void Peers::choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs) {
+void Peers::choose_backend(Peer& peer, Reader& greeting) {
+  std::vector<std::pair<std::string, backends::Blob>> theirs;
+  for (auto count = greeting.get<std::uint32_t>(); count > 0; --count) {
+    std::string name = greeting.text();
+    theirs.emplace_back(std::move(name), greeting.blob());
+  }
   const auto choose = [&](const std::string& name) {
     const auto named = [&](const auto& entry) { return entry.first == name; };
     const auto ours = std::ranges::find_if(transports_, named);

@@ -29,22 +29,22 @@ struct Peer {
   Rank rank = 0;
   Wire out;
   Wire in;
-  pid_t pid = 0;                      ///< of its process; 0: our own, or one that cannot be watched
-  base::Fd process;                   ///< readable once the process has ended: its sockets may be open in its children
-  bool greeted = false;               ///< our greeting is sent, or the first of `unsent`
-  bool wanted = false;                ///< there are messages for the peer
-  bool stalled = false;               ///< sending failed for a lack of memory or descriptors
-  bool starved = false;               ///< connecting, sending or receiving waits for a descriptor
-  bool complained = false;            ///< the log says that the peer cannot be reached for now
-  base::Clock::time_point sought;     ///< on another host: when we first tried to connect
-  base::Clock::time_point next_call;  ///< on another host: when to connect anew
+  pid_t pid = 0;                ///< of its process; 0: our own, or one that cannot be watched
+  base::Fd process;             ///< readable once the process has ended: its sockets may be open in its children
+  bool greeted = false;         ///< our greeting is sent, or the first of `unsent`
+  bool wanted = false;          ///< there are messages for the peer
+  bool stalled = false;         ///< sending failed for a lack of memory or descriptors
+  bool starved = false;         ///< connecting, sending or receiving waits for a descriptor
+  bool complained = false;      ///< the log says that the peer cannot be reached for now
+  Clock::time_point sought;     ///< on another host: when we first tried to connect
+  Clock::time_point next_call;  ///< on another host: when to connect anew
   bool lost = false;
   std::string why_lost;
   std::deque<Packet> unsent;
   std::string backend;  ///< chosen
   std::unique_ptr<backends::Link> link;
-  bool linked = false;             ///< the link is ready, or there is none, and the handler knows
-  base::Clock::time_point tended;  ///< when to call the link's PathFinder next
+  bool linked = false;       ///< the link is ready, or there is none, and the handler knows
+  Clock::time_point tended;  ///< when to call the link's PathFinder next
   WordBook words;
 };
 
@@ -91,25 +91,20 @@ class Peers {
  private:
   bool here(const Peer& peer) const noexcept { return place_.roster.same_host(place_.rank, peer.rank); }
   void connect_here(Peer& peer);
-  void starve(Peer& peer);
   void call(Peer& peer);
-  void complain(Peer& peer, int error) const;
   void call_failed(Peer& peer, int error);
   void flush(Peer& peer);
   void handle_closed_out(Peer& peer);
-  base::Clock::time_point prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
+  Clock::time_point prepare(const Peer& peer, std::vector<pollfd>& sockets) const;
   void accept();
   base::Fd accept_one(const base::Fd& listener);
   void hear(Peer& peer);
   void listen_to(Peer& peer);
-  void hear_pending();
   void identify(Wire& wire, const backends::Blob& packet);
-  void greet(Peer& peer, Reader& greeting);
   void tend(Peer& peer);
-  void choose_backend(Peer& peer, const std::vector<std::pair<std::string, backends::Blob>>& theirs);
+  void choose_backend(Peer& peer, Reader& greeting);
   /// @param how  follows "rank N" in `why_lost` @param error  errno, whose text is appended; 0: none
   void lose(Peer& peer, const std::string& how, int error = 0);
-  Packet greeting() const;
 
   const Place& place_;
   std::chrono::nanoseconds timeout_;
@@ -117,7 +112,7 @@ class Peers {
   Handler& handler_;
   std::map<Rank, Peer> peers_;
   std::vector<PendingConnection> pending_;
-  bool lack_ = false;  // a descriptor was lacking since `serve` was called
+  bool lack_ = false;  // accepting found no free descriptor since `serve` was called
 };
 
 }  // namespace sluice::runtime

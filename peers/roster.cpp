@@ -11,7 +11,7 @@
 namespace sluice::runtime {
 
 Roster::Roster(const base::Fd& fd, int ranks) {
-  const std::size_t bytes = bytes_for(static_cast<std::size_t>(ranks));
+  const std::size_t bytes = sizeof(Secret) + static_cast<std::size_t>(ranks) * sizeof(Home);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != bytes) {
     throw std::invalid_argument("SLUICE_HOSTS_FD=" + std::to_string(fd.get()) + " is no table of " +
@@ -30,10 +30,6 @@ base::Fd Roster::write(const Secret& secret, std::span<const Home> homes) {
     base::write_all(fd.get(), {reinterpret_cast<const char*>(part.data()), part.size()}, "the table of ranks");
   }
   return fd;
-}
-
-bool Roster::same_host(Rank one, Rank other) const noexcept {
-  return !several_hosts() || home(one).host == home(other).host;
 }
 
 }  // namespace sluice::runtime

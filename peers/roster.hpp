@@ -18,8 +18,6 @@ namespace sluice::runtime {
 struct Home {
   base::Endpoint listener;  ///< where ranks of other hosts connect to it
   std::uint32_t host = 0;   ///< a number that the ranks of one host have in common
-
-  bool operator==(const Home&) const = default;
 };
 
 /// The table of all ranks. It is a memory file: the ranks that one sluice-run starts share its pages.
@@ -33,13 +31,12 @@ class [[gnu::visibility("default")]] Roster {
   static base::Fd write(const Secret& secret, std::span<const Home> homes);
 
   bool several_hosts() const noexcept { return table_ != nullptr; }
-  bool same_host(Rank one, Rank other) const noexcept;
+  bool same_host(Rank one, Rank other) const noexcept { return !several_hosts() || home(one).host == home(other).host; }
   const base::Endpoint& listener_of(Rank rank) const noexcept { return home(rank).listener; }
   /// Known to the ranks of this job alone.
   const Secret& secret() const noexcept { return *table_; }
 
  private:
-  static constexpr std::size_t bytes_for(std::size_t ranks) { return sizeof(Secret) + ranks * sizeof(Home); }
   const Home& home(Rank rank) const noexcept { return reinterpret_cast<const Home*>(table_.get() + 1)[rank]; }
 
   std::shared_ptr<const Secret> table_;  // mapped; the homes follow it

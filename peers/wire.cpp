@@ -13,13 +13,10 @@
 namespace sluice::runtime {
 namespace {
 
-using base::Clock;
 using Length = std::uint32_t;
 
 // Far above the messages of ranks, and far below what would exhaust memory.
 constexpr Length kLongest = 64 << 20;
-
-bool not_now(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 Secret complement(Secret secret) {
   for (std::byte& byte : secret) byte = ~byte;
@@ -36,6 +33,11 @@ int milliseconds_until(Clock::time_point then) {
   if (then == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(then - Clock::now()).count();
   return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
+}
+
+short poll_one(const base::Fd& fd, short wanted, Clock::time_point deadline) {
+  pollfd one{fd.get(), wanted, 0};
+  return ::poll(&one, 1, milliseconds_until(deadline)) == 1 ? one.revents : short{0};
 }
 
 Wire::Wire(base::Fd socket, const Secret& secret, bool caller)
@@ -75,8 +77,7 @@ std::optional<base::Packet> Wire::receive() {
 
 bool Wire::hung_up() const {
   if (line_) return line_.hung_up();
-  pollfd one{socket_.get(), POLLRDHUP, 0};
-  return poll(&one, 1, 0) == 1 && (one.revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
+  return (poll_one(socket_, POLLRDHUP) & (POLLHUP | POLLRDHUP | POLLERR)) != 0;
 }
 
 Wire::Sent Wire::send_framed(std::span<const std::byte> bytes) {
@@ -101,7 +102,7 @@ Wire::Sent Wire::send_rest(std::span<const std::byte> head, std::span<const std:
     const ssize_t count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count >= 0) {
       sent += static_cast<std::size_t>(count);
-    } else if (not_now(errno)) {
+    } else if (errno == EAGAIN) {
       return Sent::later;
     } else if (errno == ENOBUFS || errno == ENOMEM) {
       return Sent::starved;
@@ -151,7 +152,7 @@ bool Wire::receive_up_to(std::size_t bytes) {
     const ssize_t got = ::recv(socket_.get(), incoming_.data() + received_, bytes - received_, MSG_DONTWAIT);
     if (got > 0) received_ += static_cast<std::size_t>(got);
     if (got == 0) return end(0), false;
-    if (got < 0 && not_now(errno)) return false;
+    if (got < 0 && errno == EAGAIN) return false;
     if (got < 0 && errno != EINTR) return end(errno), false;
   }
   return true;

@@ -20,6 +20,8 @@
 
 namespace sluice::runtime {
 
+using base::Clock;
+
 /// The two ends of a TCP connection accept each other only if both know it.
 using Secret = std::array<std::byte, 16>;
 
@@ -32,7 +34,10 @@ inline constexpr std::chrono::milliseconds kCallPause{100};
 bool closed_by_peer(int error) noexcept;
 
 /// The timeout for `poll`: a minute at most; -1 if `then` is `time_point::max`.
-int milliseconds_until(base::Clock::time_point then);
+int milliseconds_until(Clock::time_point then);
+
+/// Waits for events of one descriptor; not beyond the deadline, and a minute at most. Returns those that there are.
+short poll_one(const base::Fd& fd, short wanted, Clock::time_point deadline = {});
 
 /// On TCP the caller, which connects, sends the secret, and the other end answers with its complement; only then do
 /// packets flow, each after its length (4 bytes). So a rank knows that its peer has taken the connection, and an echo
@@ -106,18 +111,18 @@ class Wire {
 struct PendingConnection {
   Wire wire;
   /// When a caller on another host must have shown that it knows the secret.
-  base::Clock::time_point until = base::Clock::now() + std::chrono::seconds(5);
+  Clock::time_point until = Clock::now() + std::chrono::seconds(5);
 };
 
 /// Adds the sockets to wait for. Returns when the first of the connections is to be dropped.
-base::Clock::time_point prepare_pending(const std::vector<PendingConnection>& all, std::vector<pollfd>& sockets);
+Clock::time_point prepare_pending(const std::vector<PendingConnection>& all, std::vector<pollfd>& sockets);
 
 /// Receives from all. Calls `identify(wire, bytes)` for the first packet of each, and then drops what is left of it.
 template <class Identify>
 void hear_pending(std::vector<PendingConnection>& all, Identify identify) {
   std::erase_if(all, [&](PendingConnection& one) {
     const auto packet = one.wire.receive();  // carries no descriptors
-    if (!packet) return !one.wire.open() && base::Clock::now() >= one.until;
+    if (!packet) return !one.wire.open() && Clock::now() >= one.until;
     if (!packet->closed) identify(one.wire, packet->bytes);
     return true;
   });

@@ -12,10 +12,6 @@ constexpr std::size_t kLine = 64;
 
 std::size_t apart(Standing standing) { return standing == Standing::alone ? kLine : sizeof(base::Word); }
 
-base::Word* word_at(const device::Extent& page, Standing standing, std::size_t index) {
-  return reinterpret_cast<base::Word*>(page.data + sizeof(base::Parking) + index * apart(standing));
-}
-
 }  // namespace
 
 backends::Signal WordBook::take(Standing standing) {
@@ -25,14 +21,12 @@ backends::Signal WordBook::take(Standing standing) {
     if (free == page.used.end()) continue;
     *free = true;
     const device::Extent& memory = page.memory.extent();
-    auto* word = word_at(memory, standing, static_cast<std::size_t>(free - page.used.begin()));
-    word->value.store(0, std::memory_order_relaxed);
-    return {word, reinterpret_cast<base::Parking*>(memory.data), memory};
+    const std::size_t at = sizeof(base::Parking) + static_cast<std::size_t>(free - page.used.begin()) * apart(standing);
+    return {new (memory.data + at) base::Word, reinterpret_cast<base::Parking*>(memory.data), memory};
   }
   const std::size_t words = (kPageBytes - sizeof(base::Parking)) / apart(standing);
-  Page page{device::allocate(kPageBytes, true), standing, std::vector<bool>(words, false)};
+  Page page{device::allocate(kPageBytes, true), standing, std::vector<bool>(words)};
   new (page.memory.extent().data) base::Parking;
-  for (std::size_t i = 0; i < words; ++i) new (word_at(page.memory.extent(), standing, i)) base::Word;
   pages_.push_back(std::move(page));
   return take(standing);
 }

@@ -108,8 +108,8 @@ struct detail::ContextAccess {
     auto impl = base::make_here<Context::Impl>();
     impl->rank = world->place().rank;
     impl->size = world->place().size;
-    impl->node_rank = world->place().node_rank;
-    impl->node_size = world->place().node_size;
+    impl->node_rank = world->place().node_rank();
+    impl->node_size = world->place().node_size();
     impl->world = std::move(world);
     return Context(std::move(impl));
   }

@@ -24,7 +24,7 @@ constexpr auto kKilledAfter = std::chrono::seconds(5);
 constexpr auto kWithoutDescriptors = std::chrono::seconds(5);
 
 backends::Transports open_transports(const Place& place, const base::Env& env) {
-  const bool one_host = place.node_size == place.size;
+  const bool one_host = place.node_size() == place.size;
   const int ip_version = place.roster.several_hosts() ? place.roster.listener_of(place.rank).version : 0;
   std::vector<backends::Backend> rows;
   for (const auto name : base::words_of(env.backends)) {
@@ -34,9 +34,9 @@ backends::Transports open_transports(const Place& place, const base::Env& env) {
   backends::Transports open;
   for (const auto& row : rows) {
     if (!row.why_not.empty()) continue;
-    open.emplace_back(
-        row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.stage_all, env.nics,
-                            env.interface, ip_version, place.node_size, place.node_rank, one_host, env.peer_timeout}));
+    open.emplace_back(row.name, row.open({env.bounce_max, env.level, env.trigger_entries, env.rails, env.stage_all,
+                                          env.nics, env.interface, ip_version, place.node_size(), place.node_rank(),
+                                          one_host, env.peer_timeout}));
   }
   return open;
 }

@@ -58,7 +58,7 @@ std::vector<Place> two_hosts() {
   std::vector<Place> places;
   std::vector<Home> homes;
   for (const Rank rank : {0, 1}) {
-    Place& place = places.emplace_back(Place{rank, 2, 0, 1, job, listen_as(job, rank), {}, {}});
+    Place& place = places.emplace_back(Place{rank, 2, job, listen_as(job, rank), {}, {}});
     place.tcp_listener = sluice::base::listen_on(sluice::base::resolve("127.0.0.1", 0).front());
     homes.push_back({sluice::base::own_end(place.tcp_listener), static_cast<std::uint32_t>(rank)});
   }
