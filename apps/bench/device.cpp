@@ -15,11 +15,11 @@ constexpr int kKernelDepth = 2;  // with one slot, a put would wait for the cred
 void run_device(Session& session) {
   const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
   for (const std::size_t bytes : session.options.sizes) {
-    Case one_case = session.pair_case(bytes, kKernelDepth);
+    Workload workload = session.pair_workload(bytes, kKernelDepth);
     std::vector<Entry> on_streams;
-    on_streams.push_back({"on_streams", "ours, from stream to stream", make_ping_pong(one_case).contender});
-    one_case.tag = 1;
-    measure_row(session, one_case, &Rival::device, make_kernel_ping_pong(one_case), one_way, session.budget(),
+    on_streams.push_back({"on_streams", "ours, from stream to stream", make_ping_pong(workload).contender});
+    workload.tag = 1;
+    measure_row(session, workload, &Rival::device, make_kernel_ping_pong(workload), one_way, session.budget(),
                 std::move(on_streams));
   }
 }

@@ -44,10 +44,10 @@ constexpr double kNoticeNs = 200e6;
 }
 
 // Returns how long after the death the wait ended with peer_lost.
-double survive(Session& session, const Case& one_case, std::string& description) {
+double survive(Session& session, const Workload& workload, std::string& description) {
   sluice::Context& context = session.context;
   const sluice::Memory memory = context.allocate(sizeof(double));
-  const std::unique_ptr<Queue> queue = session.drive() == Drive::in_order ? nullptr : make_queue(one_case, 1);
+  const std::unique_ptr<Queue> queue = session.drive() == Drive::in_order ? nullptr : make_queue(workload, 1);
   const sluice::Stream stream = queue ? queue->stream() : sluice::Stream();
   sluice::Receiver in = context.receiver(context.size() - 1, kTag, memory.all());
   in.wait(stream);
@@ -75,8 +75,8 @@ void run_failure(Session& session) {
   if (launch != "sluice-run") throw apps::UsageError("failure kills a process: it needs sluice-run without --threads");
   if (context.rank() == context.size() - 1) die(session);
   std::string description;
-  const Case one_case = session.pair_case(sizeof(double), 1);
-  const double mine = survive(session, one_case, description);
+  const Workload workload = session.pair_workload(sizeof(double), 1);
+  const double mine = survive(session, workload, description);
 
   std::vector<sluice::Rank> survivors(static_cast<std::size_t>(context.size() - 1));
   std::iota(survivors.begin(), survivors.end(), 0);
@@ -91,7 +91,7 @@ void run_failure(Session& session) {
   if (!session.report) return;
   for (double& ns : all) ns /= 1e6;
   const Metric metric{"failure noticed", "ms", {}};
-  Row row = session.row(one_case, metric, said);
+  Row row = session.row(workload, metric, said);
   row.summary = summarise({all});
   row.rounds = 1;
   row.sample = "a survivor";

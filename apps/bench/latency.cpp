@@ -12,8 +12,8 @@ constexpr int kLatencyDepth = 1;
 void run_latency(Session& session) {
   const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
   for (const std::size_t bytes : session.options.sizes) {
-    const Case one_case = session.pair_case(bytes, kLatencyDepth);
-    measure_row(session, one_case, &Rival::latency, make_ping_pong(one_case), one_way, session.budget());
+    const Workload workload = session.pair_workload(bytes, kLatencyDepth);
+    measure_row(session, workload, &Rival::latency, make_ping_pong(workload), one_way, session.budget());
   }
 }
 

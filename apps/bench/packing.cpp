@@ -17,12 +17,12 @@ constexpr int kPackingDepth = 1;
 void run_packing(Session& session) {
   const Metric one_way{"every second int", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
   for (const std::size_t bytes : session.options.sizes) {
-    const Case one_case = session.pair_case(bytes, kPackingDepth);
-    measure_row(session, one_case, &Rival::packing, make_column_ping_pong(one_case), one_way, session.budget());
+    const Workload workload = session.pair_workload(bytes, kPackingDepth);
+    measure_row(session, workload, &Rival::packing, make_column_ping_pong(workload), one_way, session.budget());
   }
   const Metric step{fmt::format("{} faces of {}^3", kCubeFaces, kCubeSide), "us", [](double ns) { return ns / 1e3; }};
-  const Case one_case = session.pair_case(kFaceBytes, kPackingDepth);
-  measure_row(session, one_case, &Rival::packing_faces, make_face_exchange(one_case), step, session.budget());
+  const Workload workload = session.pair_workload(kFaceBytes, kPackingDepth);
+  measure_row(session, workload, &Rival::packing_faces, make_face_exchange(workload), step, session.budget());
 }
 
 }  // namespace bench

@@ -167,13 +167,13 @@ void report(Session& session, Row row, const Rounds& rounds, const char* sample)
 
 void measure_progress(Session& session, std::size_t asked) {
   sluice::Context& context = session.context;
-  const Case one_case = session.pair_case(std::max(asked, sizeof(double)), 1);
+  const Workload workload = session.pair_workload(std::max(asked, sizeof(double)), 1);
   const long puts = session.options.iterations > 0 ? session.options.iterations : kPuts;
-  const sluice::Memory data = context.allocate(one_case.bytes);
+  const sluice::Memory data = context.allocate(workload.bytes);
   const sluice::Memory answer = context.allocate(1);
-  const bool first = one_case.first;
-  Channels channels{context.sender(one_case.peer, one_case.tag, (first ? data : answer).all()),
-                    context.receiver(one_case.peer, one_case.tag, (first ? answer : data).all())};
+  const bool first = workload.first;
+  Channels channels{context.sender(workload.peer, workload.tag, (first ? data : answer).all()),
+                    context.receiver(workload.peer, workload.tag, (first ? answer : data).all())};
   channels.out.wait_connected();
   channels.in.wait_connected();
   Measured seen;
@@ -186,8 +186,8 @@ void measure_progress(Session& session, std::size_t asked) {
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
   Rounds landings = to_rank_0(session, seen.landings, rounds, static_cast<std::size_t>(puts));
   for (auto& round : landings) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });
-  report(session, session.row(one_case, {"landing_us", "us", {}}, said), landings, "a put");
-  report(session, session.row(one_case, {"slowdown", "times", {}}, said), to_rank_0(session, seen.slowdowns, rounds, 1),
+  report(session, session.row(workload, {"landing_us", "us", {}}, said), landings, "a put");
+  report(session, session.row(workload, {"slowdown", "times", {}}, said), to_rank_0(session, seen.slowdowns, rounds, 1),
          "a round");
 }
 

@@ -19,23 +19,23 @@ double us_of(double ns) { return ns / 1e3; }
 
 struct ReplayRow {
   Metric metric;
-  Ours (*make)(const Case&);
+  Ours (*make)(const Workload&);
   RivalColumn rivals;
   Drive replayed;
   Drive eager;
 };
 
 void measure_replay(Session& session, const ReplayRow& side, std::size_t bytes) {
-  Case one_case = session.pair_case(bytes, kReplayDepth);
-  one_case.drive = side.eager;
+  Workload workload = session.pair_workload(bytes, kReplayDepth);
+  workload.drive = side.eager;
   std::vector<Entry> eager;
-  eager.push_back({"eager", "ours, by a plan that was not captured", side.make(one_case).contender});
-  one_case.drive = side.replayed;
-  one_case.tag = static_cast<sluice::Tag>(one_case.neighbours);
+  eager.push_back({"eager", "ours, by a plan that was not captured", side.make(workload).contender});
+  workload.drive = side.replayed;
+  workload.tag = static_cast<sluice::Tag>(workload.neighbours);
   // A round of enqueueing is what is enqueued at once: the time in which it then runs is not measured.
   Budget budget = session.budget();
   if (side.replayed == Drive::enqueue_replay && budget.iterations == 0) budget.iterations = budget.batch;
-  measure_row(session, one_case, side.rivals, side.make(one_case), side.metric, budget, std::move(eager));
+  measure_row(session, workload, side.rivals, side.make(workload), side.metric, budget, std::move(eager));
 }
 
 }  // namespace

@@ -30,21 +30,21 @@ Entry entry(Session& session, const char* name, std::string what, std::unique_pt
 
 // All pairs make their contenders, because making may be collective; `pairs` of them run.
 void measure_pairs(Session& session, std::size_t bytes, int pairs) {
-  Case one_case = session.pair_case(bytes, kScaleDepth);
-  Ours ours = make_ping_pong(one_case);
+  Workload workload = session.pair_workload(bytes, kScaleDepth);
+  Ours ours = make_ping_pong(workload);
   std::vector<Entry> entries;
   entries.push_back(entry(session, "sluice", "ours", std::move(ours.contender), pairs));
   if (pairs > 1) {
-    one_case.tag = 1;
-    auto alone = make_ping_pong(one_case).contender;
+    workload.tag = 1;
+    auto alone = make_ping_pong(workload).contender;
     entries.push_back(entry(session, "one_pair", "ours with one pair, the others asleep", std::move(alone), 1));
   }
   for (const Rival* rival : rivals_for(session.options, &Rival::scale))
-    entries.push_back(entry(session, rival->name, what(*rival, session.options), rival->scale(one_case), pairs));
+    entries.push_back(entry(session, rival->name, what(*rival, session.options), rival->scale(workload), pairs));
 
   const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
   const Measurement measured = measure(session.team(), entries, session.budget());
-  Row row = make_row(session, one_case, one_way, ours.description, measured);
+  Row row = make_row(session, workload, one_way, ours.description, measured);
   row.pairs = pairs;
   if (session.report) session.report->add(std::move(row));
 }

@@ -46,14 +46,14 @@ class BothWays {
 /// Opening and closing a channel each way, between ranks 0 and 1.
 class OpenAndClose : public Contender {
  public:
-  OpenAndClose(const Case& one_case, bool with_close) : case_(one_case), with_close_(with_close) {}
+  OpenAndClose(const Workload& workload, bool with_close) : workload_(workload), with_close_(with_close) {}
 
   double run(long count) override {
-    if (case_.context.rank() > 1) return 0;
+    if (workload_.context.rank() > 1) return 0;
     double taken = 0;
     for (long i = 0; i < count; ++i) {
       const double start = now_ns();
-      BothWays link(case_.context, case_.peer, case_.peer, kSetupTag, case_.bytes);
+      BothWays link(workload_.context, workload_.peer, workload_.peer, kSetupTag, workload_.bytes);
       link.wait_connected();
       const double connected = now_ns();
       link.close();
@@ -63,21 +63,21 @@ class OpenAndClose : public Contender {
   }
 
  private:
-  const Case case_;
+  const Workload workload_;
   const bool with_close_;
 };
 
-void measure_life(Session& session, const Case& one_case, const char* metric, bool with_close,
+void measure_life(Session& session, const Workload& workload, const char* metric, bool with_close,
                   const std::string& description) {
-  Entry entry{"sluice", "ours", std::make_unique<OpenAndClose>(one_case, with_close)};
+  Entry entry{"sluice", "ours", std::make_unique<OpenAndClose>(workload, with_close)};
   const Measurement measured = measure(session.team(), std::span(&entry, 1), session.budget());
-  Row row = make_row(session, one_case, {metric, "us", [](double ns) { return ns / 1e3; }}, description, measured);
+  Row row = make_row(session, workload, {metric, "us", [](double ns) { return ns / 1e3; }}, description, measured);
   if (session.report) session.report->add(std::move(row));
 }
 
-void report_bytes(Session& session, const Case& one_case, const char* metric, double bytes,
+void report_bytes(Session& session, const Workload& workload, const char* metric, double bytes,
                   const std::string& description) {
-  Row row = session.row(one_case, {metric, "bytes", {}}, session.description_of_all(description));
+  Row row = session.row(workload, {metric, "bytes", {}}, session.description_of_all(description));
   row.summary = {bytes, bytes, bytes, 1};
   row.rounds = 1;
   row.sample = "one reading of what is resident";
@@ -148,16 +148,16 @@ Memory measure_memory(Session& session, std::size_t bytes) {
 }  // namespace
 
 void run_setup(Session& session) {
-  const Case one_case = session.pair_case(std::max<std::size_t>(session.options.sizes.front(), 1), 1);
-  const Memory memory = measure_memory(session, one_case.bytes);
+  const Workload workload = session.pair_workload(std::max<std::size_t>(session.options.sizes.front(), 1), 1);
+  const Memory memory = measure_memory(session, workload.bytes);
   const std::string& description = memory.description;
   const int ranks_here = session.launch() == "threads" ? session.context.size() : 1;
-  report_bytes(session, one_case, "memory per rank", memory.ranks / ranks_here, description);
+  report_bytes(session, workload, "memory per rank", memory.ranks / ranks_here, description);
   if (memory.peer_count > 0)
-    report_bytes(session, one_case, "memory per new peer", memory.peers / ranks_here / memory.peer_count, description);
-  report_bytes(session, one_case, "memory per channel", memory.channels / ranks_here / (2 * kMany), description);
-  measure_life(session, one_case, "open and connect", false, description);
-  measure_life(session, one_case, "open to closed", true, description);
+    report_bytes(session, workload, "memory per new peer", memory.peers / ranks_here / memory.peer_count, description);
+  report_bytes(session, workload, "memory per channel", memory.channels / ranks_here / (2 * kMany), description);
+  measure_life(session, workload, "open and connect", false, description);
+  measure_life(session, workload, "open to closed", true, description);
 }
 
 }  // namespace bench

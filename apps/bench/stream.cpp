@@ -11,7 +11,7 @@ namespace {
 
 double in_us(double ns) { return ns / 1e3; }
 
-using Make = Ours (*)(const Case&);
+using Make = Ours (*)(const Workload&);
 
 struct Side {
   Metric metric;
@@ -24,9 +24,9 @@ struct Side {
 void measure_side(Session& session, const Side& side, std::size_t bytes) {
   Budget budget = session.budget();
   budget.batch = side.batch;
-  Case one_case = session.pair_case(bytes, 2);
-  one_case.drive = side.drive;
-  measure_row(session, one_case, side.rivals, side.make(one_case), side.metric, budget);
+  Workload workload = session.pair_workload(bytes, 2);
+  workload.drive = side.drive;
+  measure_row(session, workload, side.rivals, side.make(workload), side.metric, budget);
 }
 
 void measure_sizes(Session& session, const Side& side) {

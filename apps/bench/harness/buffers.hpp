@@ -27,13 +27,13 @@ class Pages {
 };
 
 /// Memory of the library for the streams of the command line: in a GPU for a GPU's stream.
-sluice::Memory allocate(const Case& one_case, std::size_t bytes);
+sluice::Memory allocate(const Workload& workload, std::size_t bytes);
 
 /// Slots of a channel in the memory that the command line names. A slot of an empty message has one byte, because no
 /// memory is empty.
 class Slots {
  public:
-  Slots(const Case& one_case, int depth);
+  Slots(const Workload& workload, int depth);
   sluice::Slice all() const { return slice_; }
 
  private:
@@ -55,8 +55,8 @@ void keep(const T& value) {
 }
 
 /// Called by every target with a payload that it has received: with --touch it reads the payload.
-inline void use(const Case& one_case, const std::byte* payload) {
-  if (one_case.options.touch) keep(sum(payload, one_case.bytes));
+inline void use(const Workload& workload, const std::byte* payload) {
+  if (workload.options.touch) keep(sum(payload, workload.bytes));
 }
 
 }  // namespace bench

@@ -12,7 +12,8 @@
 
 namespace bench {
 
-/// One implementation of what a bench measures: Sluice's or a rival's. Made and run by all ranks of a case together.
+/// One implementation of what a bench measures: Sluice's or a rival's. Made and run by all ranks of a workload
+/// together.
 class Contender {
  public:
   Contender() = default;
@@ -21,7 +22,7 @@ class Contender {
   virtual ~Contender() = default;
 
   /// Runs the unit of its bench (a round trip, a window of messages, a step of a halo) `count` times, with all ranks of
-  /// the case.
+  /// the workload.
   /// @returns the time that this took here, in nanoseconds.
   virtual double run(long count) = 0;
 };
@@ -38,7 +39,7 @@ class GpuQueue;
 class RivalPrograms;
 
 /// The parameters of a contender.
-struct Case {
+struct Workload {
   sluice::Context& context;
   const Options& options;
   sluice::Rank peer = 0;  ///< the partner, if there is one
@@ -55,8 +56,8 @@ struct Case {
 };
 
 /// The stream that the command line names, for a contender that does not run in program order.
-std::unique_ptr<Queue> make_queue(const Case& one_case, long items_per_step);
+std::unique_ptr<Queue> make_queue(const Workload& workload, long items_per_step);
 /// Like make_queue, for a GPU's stream.
-std::unique_ptr<GpuQueue> make_gpu_queue(const Case& one_case, long items_per_step);
+std::unique_ptr<GpuQueue> make_gpu_queue(const Workload& workload, long items_per_step);
 
 }  // namespace bench

@@ -89,18 +89,18 @@ long Session::batch() const {
   return on_host_stream() ? HostQueue::kMost : 0;
 }
 
-Case Session::pair_case(std::size_t bytes, int default_depth) {
+Workload Session::pair_workload(std::size_t bytes, int default_depth) {
   const bool first = context.rank() % 2 == 0;
-  Case one_case{context, options};
-  one_case.peer = context.rank() + (first ? 1 : -1);
-  one_case.first = first;
-  one_case.bytes = bytes;
-  one_case.depth = options.depth > 0 ? options.depth : default_depth;
-  one_case.neighbours = options.neighbours;
-  one_case.drive = drive();
-  one_case.device = device_;
-  one_case.programs = &programs_;
-  return one_case;
+  Workload workload{context, options};
+  workload.peer = context.rank() + (first ? 1 : -1);
+  workload.first = first;
+  workload.bytes = bytes;
+  workload.depth = options.depth > 0 ? options.depth : default_depth;
+  workload.neighbours = options.neighbours;
+  workload.drive = drive();
+  workload.device = device_;
+  workload.programs = &programs_;
+  return workload;
 }
 
 const std::string& Session::launch() {
@@ -118,7 +118,7 @@ apps::Description Session::description_of_all(const std::string& description) {
   return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
 }
 
-Row Session::row(const Case& one_case, const Metric& metric, const apps::Description& said) {
+Row Session::row(const Workload& workload, const Metric& metric, const apps::Description& said) {
   Row row;
   row.bench = options.bench;
   row.backend = apps::joined(said.backends);
@@ -128,9 +128,9 @@ Row Session::row(const Case& one_case, const Metric& metric, const apps::Descrip
   row.fired_by = apps::joined(said.fired_by);
   row.ranks = context.size();
   row.launch = launch();
-  row.bytes = one_case.bytes;
-  row.depth = one_case.depth;
-  row.window = one_case.window;
+  row.bytes = workload.bytes;
+  row.depth = workload.depth;
+  row.window = workload.window;
   row.rails = options.rails > 0         ? std::optional(options.rails)
               : one_rail(said.backends) ? std::optional(1)
                                         : std::nullopt;
@@ -139,9 +139,9 @@ Row Session::row(const Case& one_case, const Metric& metric, const apps::Descrip
   return row;
 }
 
-Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
+Row make_row(Session& session, const Workload& workload, const Metric& metric, const std::string& description,
              const Measurement& measured) {
-  Row row = session.row(one_case, metric, session.description_of_all(description));
+  Row row = session.row(workload, metric, session.description_of_all(description));
   if (session.context.rank() != 0) return row;
   const Timing& ours = measured.timings.front();
   row.summary = summarise(convert(ours.rounds, metric));
@@ -156,17 +156,17 @@ Row make_row(Session& session, const Case& one_case, const Metric& metric, const
   return row;
 }
 
-void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
+void measure_row(Session& session, const Workload& workload, RivalColumn column, Ours ours, const Metric& metric,
                  const Budget& budget, std::vector<Entry> beside) {
   std::vector<Entry> entries;
   entries.push_back({"sluice", "ours", std::move(ours.contender)});
   std::ranges::move(beside, std::back_inserter(entries));
   for (const Rival* rival : rivals_for(session.options, column)) {
-    if (auto contender = (rival->*column)(one_case))
+    if (auto contender = (rival->*column)(workload))
       entries.push_back({rival->name, what(*rival, session.options), std::move(contender)});
   }
   const Measurement measured = measure(session.team(), entries, budget);
-  Row row = make_row(session, one_case, metric, ours.description, measured);
+  Row row = make_row(session, workload, metric, ours.description, measured);
   if (session.report) session.report->add(std::move(row));
 }
 

@@ -49,8 +49,8 @@ class Session {
   long batch() const;
   Budget budget() const { return {options.rounds, options.iterations, batch()}; }
 
-  /// A case of this rank and its partner: 0 and 1, 2 and 3, ...
-  Case pair_case(std::size_t bytes, int default_depth);
+  /// A workload of this rank and its partner: 0 and 1, 2 and 3, ...
+  Workload pair_workload(std::size_t bytes, int default_depth);
 
   /// How this run was started; the same on all ranks.
   const std::string& launch();
@@ -59,7 +59,7 @@ class Session {
   apps::Description description_of_all(const std::string& description);
 
   /// A row with the values that are known before the measurement.
-  Row row(const Case& one_case, const Metric& metric, const apps::Description& said);
+  Row row(const Workload& workload, const Metric& metric, const apps::Description& said);
 
   sluice::Context& context;
   const Options& options;
@@ -75,11 +75,11 @@ class Session {
 };
 
 /// Measures Sluice against the rivals of the column and the further entries, and reports a row.
-void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
+void measure_row(Session& session, const Workload& workload, RivalColumn column, Ours ours, const Metric& metric,
                  const Budget& budget, std::vector<Entry> beside = {});
 
 /// The row of a measurement whose first entry is Sluice.
-Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
+Row make_row(Session& session, const Workload& workload, const Metric& metric, const std::string& description,
              const Measurement& measured);
 
 }  // namespace bench

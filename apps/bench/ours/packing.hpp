@@ -24,10 +24,10 @@ std::string why_no_packing();
 std::shared_ptr<void> start_kokkos(const std::string& bench);
 
 /// A round trip of `bytes` bytes of ints, every second one of a View at both ends.
-Ours make_column_ping_pong(const Case& one_case);
+Ours make_column_ping_pong(const Workload& workload);
 /// All faces of a cube are sent, each to a neighbour, and as many are received, into Views without gaps. The neighbours
 /// are those of `make_halo`.
-Ours make_face_exchange(const Case& one_case);
+Ours make_face_exchange(const Workload& workload);
 
 enum class MpiPacking {
   by_kokkos,    ///< kernels that pack, a fence, persistent requests, kernels that unpack
@@ -35,7 +35,7 @@ enum class MpiPacking {
 };
 
 /// @throws apps::UsageError if MPI does not run, or if the program was built without it or without Kokkos.
-std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking packing, const Case& one_case);
-std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking packing, const Case& one_case);
+std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking packing, const Workload& workload);
+std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking packing, const Workload& workload);
 
 }  // namespace bench

@@ -138,8 +138,9 @@ template <class Exec>
 class ColumnPingPong : public Contender {
  public:
   // Fills the Views before a channel is open: a peer may then put at once, into the View itself.
-  ColumnPingPong(const Case& one_case, const Exec& exec) : case_(one_case), exec_(exec), columns_(one_case.bytes) {
-    columns_.stamp(exec_, case_.context.rank());
+  ColumnPingPong(const Workload& workload, const Exec& exec)
+      : workload_(workload), exec_(exec), columns_(workload.bytes) {
+    columns_.stamp(exec_, workload_.context.rank());
   }
 
   double run(long count) override {
@@ -154,7 +155,8 @@ class ColumnPingPong : public Contender {
   /// A first round trip. @throws std::runtime_error if the received column is not the peer's
   void check() {
     go_round();
-    if (!columns_.arrived(exec_, case_.peer)) throw std::runtime_error("packing: a column did not arrive as it was");
+    if (!columns_.arrived(exec_, workload_.peer))
+      throw std::runtime_error("packing: a column did not arrive as it was");
     release();
   }
 
@@ -163,15 +165,15 @@ class ColumnPingPong : public Contender {
   virtual void receive() = 0;
   virtual void release() {}  ///< the received View may be overwritten
 
-  const Case case_;
+  const Workload workload_;
   const Exec exec_;
   const Columns<Exec> columns_;
 
  private:
   void go_round() {
-    if (case_.first) send();
+    if (workload_.first) send();
     receive();
-    if (!case_.first) send();
+    if (!workload_.first) send();
   }
 };
 
@@ -179,8 +181,8 @@ class ColumnPingPong : public Contender {
 template <class Exec>
 class FaceExchange : public Contender {
  public:
-  FaceExchange(const Case& one_case, const Exec& exec) : case_(one_case), exec_(exec) {
-    cube_.stamp(exec_, case_.context.rank());
+  FaceExchange(const Workload& workload, const Exec& exec) : workload_(workload), exec_(exec) {
+    cube_.stamp(exec_, workload_.context.rank());
   }
 
   double run(long count) override {
@@ -196,7 +198,7 @@ class FaceExchange : public Contender {
   void check() {
     move();
     for (std::size_t k = 0; k < kCubeFaces; ++k) {
-      if (!cube_.arrived(exec_, k, neighbour(case_.context, static_cast<int>(k)).from))
+      if (!cube_.arrived(exec_, k, neighbour(workload_.context, static_cast<int>(k)).from))
         throw std::runtime_error("packing: a face did not arrive as it was");
     }
     release();
@@ -206,15 +208,15 @@ class FaceExchange : public Contender {
   virtual void move() = 0;
   virtual void release() {}  ///< the received Views may be overwritten
 
-  const Case case_;
+  const Workload workload_;
   const Exec exec_;
   const Cube<Exec> cube_;
 };
 
-/// Makes a contender and checks it once. All ranks of the case call it.
+/// Makes a contender and checks it once. All ranks of the workload call it.
 template <template <class Exec> class Made, class Exec, class... More>
-std::unique_ptr<Made<Exec>> make_checked(const Case& one_case, const Exec& exec, const More&... more) {
-  auto made = std::make_unique<Made<Exec>>(one_case, exec, more...);
+std::unique_ptr<Made<Exec>> make_checked(const Workload& workload, const Exec& exec, const More&... more) {
+  auto made = std::make_unique<Made<Exec>>(workload, exec, more...);
   made->check();
   return made;
 }

@@ -29,11 +29,11 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit
 /// page.
 class FloorMemory {
  public:
-  FloorMemory(const Case& one_case, std::size_t counters, std::size_t bytes)
+  FloorMemory(const Workload& workload, std::size_t counters, std::size_t bytes)
       : target_at_(round_up(counters * kLine, bytes >= kPage ? kPage : kLine)),
         source_at_(round_up(target_at_ + bytes, kPage)),
-        pages_(one_case.context, one_case.peer, source_at_ + std::max<std::size_t>(bytes, 1)) {
-    if (one_case.options.memory == MemoryChoice::user) {
+        pages_(workload.context, workload.peer, source_at_ + std::max<std::size_t>(bytes, 1)) {
+    if (workload.options.memory == MemoryChoice::user) {
       user_.emplace(bytes);
     } else {
       std::memset(pages_.mine() + source_at_, 1, bytes);
@@ -63,8 +63,8 @@ std::uint64_t await(const Counter& counter, std::uint64_t least) {
 
 class FloorPingPong : public Contender {
  public:
-  explicit FloorPingPong(const Case& one_case)
-      : case_(one_case), memory_(one_case, 1, one_case.bytes), source_(memory_.source()),
+  explicit FloorPingPong(const Workload& workload)
+      : workload_(workload), memory_(workload, 1, workload.bytes), source_(memory_.source()),
         my_target_(memory_.my_target()), their_target_(memory_.their_target()), my_flag_(memory_.mine(0)),
         their_flag_(memory_.theirs(0)) {}
 
@@ -72,24 +72,24 @@ class FloorPingPong : public Contender {
     return timed([&] {
       for (long i = 0; i < count; ++i) {
         ++turn_;
-        if (case_.first) put();
+        if (workload_.first) put();
         wait();
-        if (!case_.first) put();
+        if (!workload_.first) put();
       }
     });
   }
 
  private:
   void put() {
-    std::memcpy(their_target_, source_, case_.bytes);
+    std::memcpy(their_target_, source_, workload_.bytes);
     their_flag_.store(turn_, std::memory_order_release);
   }
   void wait() {
     await(my_flag_, turn_);
-    use(case_, my_target_);
+    use(workload_, my_target_);
   }
 
-  const Case case_;
+  const Workload workload_;
   FloorMemory memory_;
   const std::byte* const source_;
   const std::byte* const my_target_;
@@ -102,16 +102,16 @@ class FloorPingPong : public Contender {
 // The target's counter 0 counts messages; the source's counter 0 counts credits and counter 1 answers.
 class FloorFlood : public Contender {
  public:
-  explicit FloorFlood(const Case& one_case)
-      : case_(one_case), depth_(static_cast<std::uint64_t>(one_case.depth)),
-        credit_every_(std::max<std::uint64_t>(depth_ / 2, 1)), memory_(one_case, 2, one_case.bytes * depth_),
+  explicit FloorFlood(const Workload& workload)
+      : workload_(workload), depth_(static_cast<std::uint64_t>(workload.depth)),
+        credit_every_(std::max<std::uint64_t>(depth_ / 2, 1)), memory_(workload, 2, workload.bytes * depth_),
         source_(memory_.source()), my_target_(memory_.my_target()), their_target_(memory_.their_target()) {}
 
   double run(long count) override {
     return timed([&] {
       for (long i = 0; i < count; ++i) {
         ++windows_;
-        if (case_.first) {
+        if (workload_.first) {
           send_window();
         } else {
           receive_window();
@@ -123,10 +123,10 @@ class FloorFlood : public Contender {
  private:
   void send_window() {
     Counter& messages = memory_.theirs(0);
-    for (int i = 0; i < case_.window; ++i) {
+    for (int i = 0; i < workload_.window; ++i) {
       if (sent_ - credit_ >= depth_) credit_ = await(memory_.mine(0), sent_ - depth_ + 1);
-      const std::size_t at = (sent_ % depth_) * case_.bytes;
-      std::memcpy(their_target_ + at, source_ + at, case_.bytes);
+      const std::size_t at = (sent_ % depth_) * workload_.bytes;
+      std::memcpy(their_target_ + at, source_ + at, workload_.bytes);
       messages.store(++sent_, std::memory_order_release);
     }
     await(memory_.mine(1), windows_);
@@ -134,16 +134,16 @@ class FloorFlood : public Contender {
 
   void receive_window() {
     Counter& credits = memory_.theirs(0);
-    for (int i = 0; i < case_.window; ++i) {
-      const std::size_t at = (received_ % depth_) * case_.bytes;
+    for (int i = 0; i < workload_.window; ++i) {
+      const std::size_t at = (received_ % depth_) * workload_.bytes;
       if (seen_ <= received_) seen_ = await(memory_.mine(0), received_ + 1);
-      use(case_, my_target_ + at);
+      use(workload_, my_target_ + at);
       if (++received_ % credit_every_ == 0) credits.store(received_, std::memory_order_release);
     }
     memory_.theirs(1).store(windows_, std::memory_order_release);
   }
 
-  const Case case_;
+  const Workload workload_;
   const std::uint64_t depth_;
   const std::uint64_t credit_every_;
   FloorMemory memory_;
@@ -159,9 +159,9 @@ class FloorFlood : public Contender {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_floor_ping_pong(const Case& one_case) {
-  return std::make_unique<FloorPingPong>(one_case);
+std::unique_ptr<Contender> make_floor_ping_pong(const Workload& workload) {
+  return std::make_unique<FloorPingPong>(workload);
 }
-std::unique_ptr<Contender> make_floor_flood(const Case& one_case) { return std::make_unique<FloorFlood>(one_case); }
+std::unique_ptr<Contender> make_floor_flood(const Workload& workload) { return std::make_unique<FloorFlood>(workload); }
 
 }  // namespace bench

@@ -8,9 +8,9 @@
 
 namespace bench {
 
-std::unique_ptr<Contender> make_floor_ping_pong(const Case& one_case);
+std::unique_ptr<Contender> make_floor_ping_pong(const Workload& workload);
 
 /// A ring of `depth` slots: one counter rises with each message, and a counter of credits with every half of the ring.
-std::unique_ptr<Contender> make_floor_flood(const Case& one_case);
+std::unique_ptr<Contender> make_floor_flood(const Workload& workload);
 
 }  // namespace bench

@@ -55,24 +55,24 @@ std::string mpi_library() {
   return text;
 }
 
-std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Case& one_case) {
+std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Workload& workload) {
   switch (mode) {
-    case MpiMode::send_recv: return make_send_recv_ping_pong(one_case);
-    case MpiMode::persistent: return make_persistent_ping_pong(one_case);
-    case MpiMode::put_flush: return make_put_flush_ping_pong(one_case, false);
-    case MpiMode::put_flush_user: return make_put_flush_ping_pong(one_case, true);
-    case MpiMode::pscw: return make_pscw_ping_pong(one_case);
+    case MpiMode::send_recv: return make_send_recv_ping_pong(workload);
+    case MpiMode::persistent: return make_persistent_ping_pong(workload);
+    case MpiMode::put_flush: return make_put_flush_ping_pong(workload, false);
+    case MpiMode::put_flush_user: return make_put_flush_ping_pong(workload, true);
+    case MpiMode::pscw: return make_pscw_ping_pong(workload);
     case MpiMode::fence: break;
   }
-  return make_fence_ping_pong(one_case);
+  return make_fence_ping_pong(workload);
 }
 
-std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Case& one_case) {
+std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Workload& workload) {
   switch (mode) {
-    case MpiMode::send_recv: return make_send_recv_flood(one_case);
-    case MpiMode::persistent: return make_persistent_flood(one_case);
-    case MpiMode::put_flush: return make_put_flush_flood(one_case, false);
-    case MpiMode::put_flush_user: return make_put_flush_flood(one_case, true);
+    case MpiMode::send_recv: return make_send_recv_flood(workload);
+    case MpiMode::persistent: return make_persistent_flood(workload);
+    case MpiMode::put_flush: return make_put_flush_flood(workload, false);
+    case MpiMode::put_flush_user: return make_put_flush_flood(workload, true);
     case MpiMode::pscw:
     case MpiMode::fence: break;
   }

@@ -18,12 +18,12 @@ std::string mpi_library();
 enum class MpiMode { send_recv, persistent, put_flush, put_flush_user, pscw, fence };
 
 /// @throws apps::UsageError if MPI does not run, or the program was built without it.
-std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Case& one_case);
+std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Workload& workload);
 /// All modes except pscw and fence, in which the end of an epoch is not the end of a message.
-std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Case& one_case);
+std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Workload& workload);
 /// Persistent requests.
-std::unique_ptr<Contender> make_mpi_halo(const Case& one_case);
+std::unique_ptr<Contender> make_mpi_halo(const Workload& workload);
 /// Isend and Irecv, compute, Waitall.
-std::unique_ptr<Contender> make_mpi_overlap(const Case& one_case);
+std::unique_ptr<Contender> make_mpi_overlap(const Workload& workload);
 
 }  // namespace bench

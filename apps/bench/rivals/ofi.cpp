@@ -141,12 +141,12 @@ using Counter = std::atomic<std::uint64_t>;
 /// An endpoint, and the objects that it needs to write and to be written to.
 class Endpoint {
  public:
-  Endpoint(const Case& one_case, OfiMode mode)
-      : info_(find_provider(std::string(ofi_provider(one_case.options)), mode)) {
+  Endpoint(const Workload& workload, OfiMode mode)
+      : info_(find_provider(std::string(ofi_provider(workload.options)), mode)) {
     if (!info_) fail("fi_getinfo", FI_ENODATA);
     fabric_ = open_fabric(*info_);
     domain_ = open_domain(*fabric_, *info_);
-    completions_ = open_queue(*domain_, mode, 2 * static_cast<std::size_t>(one_case.depth));
+    completions_ = open_queue(*domain_, mode, 2 * static_cast<std::size_t>(workload.depth));
     fi_av_attr table{};
     addresses_ =
         open<fid_av>("fi_av_open", [&](fid_av** to) { return ::fi_av_open(domain_.get(), &table, to, nullptr); });
@@ -204,18 +204,18 @@ class Endpoint {
 /// source.
 class Link {
  public:
-  Link(const Case& one_case, OfiMode mode, std::size_t payload_bytes)
-      : mode_(mode), bytes_(one_case.bytes), target_at_(payload_bytes >= kPage ? kPage : kCounters * kCounterLine),
+  Link(const Workload& workload, OfiMode mode, std::size_t payload_bytes)
+      : mode_(mode), bytes_(workload.bytes), target_at_(payload_bytes >= kPage ? kPage : kCounters * kCounterLine),
         source_at_(whole_pages(target_at_ + payload_bytes)),
         memory_(source_at_ + std::max(payload_bytes, kCounterLine)),  // memory of 0 bytes cannot be registered
 
-        endpoint_(one_case, mode), scope_(one_case.context.scope("sluice-bench libfabric")),
-        done_memory_(one_case.context.allocate(2)),
-        done_(scope_.sender(one_case.peer, tag(), done_memory_.slice(0, 1))),
-        their_done_(scope_.receiver(one_case.peer, tag(), done_memory_.slice(1, 1))) {
+        endpoint_(workload, mode), scope_(workload.context.scope("sluice-bench libfabric")),
+        done_memory_(workload.context.allocate(2)),
+        done_(scope_.sender(workload.peer, tag(), done_memory_.slice(0, 1))),
+        their_done_(scope_.receiver(workload.peer, tag(), done_memory_.slice(1, 1))) {
     std::memset(memory_.data(), 0, target_at_);
     region_ = endpoint_.pin(memory_.data(), source_at_ + std::max(payload_bytes, kCounterLine));
-    theirs_ = exchange(one_case.context, one_case.peer, endpoint_.target(region_, memory_.data()));
+    theirs_ = exchange(workload.context, workload.peer, endpoint_.target(region_, memory_.data()));
     if (::fi_av_insert(endpoint_.addresses(), theirs_.name.data(), 1, &peer_, 0, nullptr) != 1)
       throw std::runtime_error("libfabric: the peer's address is of no use here");
     done_.wait_connected();
@@ -344,16 +344,16 @@ class Link {
 
 class OfiPingPong : public Contender {
  public:
-  OfiPingPong(const Case& one_case, OfiMode mode) : case_(one_case), link_(one_case, mode, one_case.bytes) {}
+  OfiPingPong(const Workload& workload, OfiMode mode) : workload_(workload), link_(workload, mode, workload.bytes) {}
 
   double run(long count) override {
     const double taken = timed([&] {
       for (long i = 0; i < count; ++i) {
         ++turn_;
-        if (case_.first) link_.put(0);
+        if (workload_.first) link_.put(0);
         link_.await(0, turn_);
-        use(case_, link_.target());
-        if (!case_.first) link_.put(0);
+        use(workload_, link_.target());
+        if (!workload_.first) link_.put(0);
       }
     });
     link_.settle();
@@ -361,7 +361,7 @@ class OfiPingPong : public Contender {
   }
 
  private:
-  const Case case_;
+  const Workload workload_;
   Link link_;
   std::uint64_t turn_ = 0;
 };
@@ -370,15 +370,15 @@ class OfiPingPong : public Contender {
 // answers.
 class OfiFlood : public Contender {
  public:
-  OfiFlood(const Case& one_case, OfiMode mode)
-      : case_(one_case), depth_(static_cast<std::uint64_t>(one_case.depth)),
-        credit_every_(std::max<std::uint64_t>(depth_ / 2, 1)), link_(one_case, mode, one_case.bytes * depth_) {}
+  OfiFlood(const Workload& workload, OfiMode mode)
+      : workload_(workload), depth_(static_cast<std::uint64_t>(workload.depth)),
+        credit_every_(std::max<std::uint64_t>(depth_ / 2, 1)), link_(workload, mode, workload.bytes * depth_) {}
 
   double run(long count) override {
     const double taken = timed([&] {
       for (long i = 0; i < count; ++i) {
         ++windows_;
-        if (case_.first) {
+        if (workload_.first) {
           send_window();
         } else {
           receive_window();
@@ -390,10 +390,10 @@ class OfiFlood : public Contender {
   }
 
  private:
-  std::size_t slot(std::uint64_t message) const { return (message % depth_) * case_.bytes; }
+  std::size_t slot(std::uint64_t message) const { return (message % depth_) * workload_.bytes; }
 
   void send_window() {
-    for (int i = 0; i < case_.window; ++i) {
+    for (int i = 0; i < workload_.window; ++i) {
       if (sent_ >= released_ + depth_) released_ = credit_every_ * link_.await(0, (sent_ - depth_) / credit_every_ + 1);
       link_.put(0, slot(sent_++));
     }
@@ -401,15 +401,15 @@ class OfiFlood : public Contender {
   }
 
   void receive_window() {
-    for (int i = 0; i < case_.window; ++i) {
+    for (int i = 0; i < workload_.window; ++i) {
       if (seen_ <= received_) seen_ = link_.await(0, received_ + 1);
-      use(case_, link_.target() + slot(received_));
+      use(workload_, link_.target() + slot(received_));
       if (++received_ % credit_every_ == 0) link_.signal(0);
     }
     link_.signal(1);
   }
 
-  const Case case_;
+  const Workload workload_;
   const std::uint64_t depth_;
   const std::uint64_t credit_every_;
   Link link_;
@@ -440,11 +440,11 @@ std::string ofi_library(const Options& options) {
   return "libfabric " + version + ", " + (info ? info->fabric_attr->prov_name : "no provider");
 }
 
-std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Case& one_case) {
-  return std::make_unique<OfiPingPong>(one_case, mode);
+std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Workload& workload) {
+  return std::make_unique<OfiPingPong>(workload, mode);
 }
-std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Case& one_case) {
-  return std::make_unique<OfiFlood>(one_case, mode);
+std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Workload& workload) {
+  return std::make_unique<OfiFlood>(workload, mode);
 }
 
 }  // namespace bench

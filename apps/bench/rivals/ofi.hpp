@@ -22,9 +22,9 @@ std::string why_no_ofi(OfiMode mode, const Options& options);
 /// The library and its provider, for people.
 std::string ofi_library(const Options& options);
 
-std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Case& one_case);
+std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Workload& workload);
 
 /// A ring of `depth` slots with a credit for every half of it, like the floor.
-std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Case& one_case);
+std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Workload& workload);
 
 }  // namespace bench

@@ -20,7 +20,7 @@ constexpr int kPollsPerProbe = 16;
 /// A window with a flag and a payload in memory of MPI, or of this program.
 class Window {
  public:
-  Window(const Case& one_case, std::size_t payload_bytes, bool user_memory) : peer_(one_case.peer) {
+  Window(const Workload& workload, std::size_t payload_bytes, bool user_memory) : peer_(workload.peer) {
     // With MPICH 4.0 on UCX, puts into a smaller window that MPI allocated do not arrive.
     const auto bytes = static_cast<MPI_Aint>(whole_pages(payload_bytes + kPayload));
     if (user_memory) {
@@ -93,31 +93,31 @@ class LockAll {
 
 class PutFlushPingPong : public Contender {
  public:
-  PutFlushPingPong(const Case& one_case, bool user_memory)
-      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, user_memory), epoch_(window_) {}
+  PutFlushPingPong(const Workload& workload, bool user_memory)
+      : workload_(workload), source_(workload.bytes), window_(workload, workload.bytes, user_memory), epoch_(window_) {}
 
   double run(long count) override {
     return timed([&] {
       for (long i = 0; i < count; ++i) {
         ++turn_;
-        if (case_.first) put();
+        if (workload_.first) put();
         window_.await(turn_);
-        use(case_, window_.payload());
-        if (!case_.first) put();
+        use(workload_, window_.payload());
+        if (!workload_.first) put();
       }
     });
   }
 
  private:
   void put() {
-    if (case_.bytes > 0) {
-      window_.put(source_.data(), case_.bytes);
+    if (workload_.bytes > 0) {
+      window_.put(source_.data(), workload_.bytes);
       window_.flush();
     }
     window_.raise(turn_);
   }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
   LockAll epoch_;
@@ -126,14 +126,14 @@ class PutFlushPingPong : public Contender {
 
 class PutFlushFlood : public Contender {
  public:
-  PutFlushFlood(const Case& one_case, bool user_memory)
-      : case_(one_case), source_(slots_bytes()), window_(one_case, slots_bytes(), user_memory), epoch_(window_) {}
+  PutFlushFlood(const Workload& workload, bool user_memory)
+      : workload_(workload), source_(slots_bytes()), window_(workload, slots_bytes(), user_memory), epoch_(window_) {}
 
   double run(long count) override {
     return timed([&] {
       for (long i = 0; i < count; ++i) {
         ++windows_;
-        if (case_.first) {
+        if (workload_.first) {
           send_window();
         } else {
           receive_window();
@@ -143,23 +143,25 @@ class PutFlushFlood : public Contender {
   }
 
  private:
-  std::size_t slots_bytes() const { return case_.bytes * static_cast<std::size_t>(case_.depth); }
-  std::size_t offset(int message) const { return static_cast<std::size_t>(message % case_.depth) * case_.bytes; }
+  std::size_t slots_bytes() const { return workload_.bytes * static_cast<std::size_t>(workload_.depth); }
+  std::size_t offset(int message) const {
+    return static_cast<std::size_t>(message % workload_.depth) * workload_.bytes;
+  }
 
   void send_window() {
-    for (int message = 0; message < case_.window; ++message)
-      window_.put(source_.data() + offset(message), case_.bytes, offset(message));
+    for (int message = 0; message < workload_.window; ++message)
+      window_.put(source_.data() + offset(message), workload_.bytes, offset(message));
     window_.flush();
     window_.raise(windows_);
     window_.await(windows_);
   }
   void receive_window() {
     window_.await(windows_);
-    for (int message = 0; message < case_.window; ++message) use(case_, window_.payload() + offset(message));
+    for (int message = 0; message < workload_.window; ++message) use(workload_, window_.payload() + offset(message));
     window_.raise(windows_);
   }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
   LockAll epoch_;
@@ -168,11 +170,11 @@ class PutFlushFlood : public Contender {
 
 class PscwPingPong : public Contender {
  public:
-  explicit PscwPingPong(const Case& one_case)
-      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, false) {
+  explicit PscwPingPong(const Workload& workload)
+      : workload_(workload), source_(workload.bytes), window_(workload, workload.bytes, false) {
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Comm_group(window_.communicator(), &all);
-    MPI_Group_incl(all, 1, &case_.peer, &peer_);
+    MPI_Group_incl(all, 1, &workload_.peer, &peer_);
     MPI_Group_free(&all);
     expose();
   }
@@ -187,9 +189,9 @@ class PscwPingPong : public Contender {
   double run(long count) override {
     return timed([&] {
       for (long i = 0; i < count; ++i) {
-        if (case_.first) put();
+        if (workload_.first) put();
         take();
-        if (!case_.first) put();
+        if (!workload_.first) put();
       }
     });
   }
@@ -197,18 +199,18 @@ class PscwPingPong : public Contender {
  private:
   void put() {
     MPI_Win_start(peer_, 0, window_.get());
-    window_.put(source_.data(), case_.bytes);
+    window_.put(source_.data(), workload_.bytes);
     MPI_Win_complete(window_.get());
   }
   // Exposes again as soon as the message was read, so that the peer's next start does not wait.
   void take() {
     MPI_Win_wait(window_.get());
-    use(case_, window_.payload());
+    use(workload_, window_.payload());
     expose();
   }
   void expose() { MPI_Win_post(peer_, 0, window_.get()); }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
   MPI_Group peer_ = MPI_GROUP_NULL;
@@ -216,49 +218,49 @@ class PscwPingPong : public Contender {
 
 class FencePingPong : public Contender {
  public:
-  explicit FencePingPong(const Case& one_case)
-      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, false) {
+  explicit FencePingPong(const Workload& workload)
+      : workload_(workload), source_(workload.bytes), window_(workload, workload.bytes, false) {
     fence();
   }
 
   double run(long count) override {
     return timed([&] {
       for (long i = 0; i < count; ++i) {
-        if (case_.first) put();
+        if (workload_.first) put();
         fence();
-        if (!case_.first) answer();
+        if (!workload_.first) answer();
         fence();
-        if (case_.first) use(case_, window_.payload());
+        if (workload_.first) use(workload_, window_.payload());
       }
     });
   }
 
  private:
-  void put() { window_.put(source_.data(), case_.bytes); }
+  void put() { window_.put(source_.data(), workload_.bytes); }
   void answer() {
-    use(case_, window_.payload());
+    use(workload_, window_.payload());
     put();
   }
   void fence() { MPI_Win_fence(0, window_.get()); }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
 };
 
 }  // namespace
 
-std::unique_ptr<Contender> make_put_flush_ping_pong(const Case& one_case, bool user_memory) {
-  return std::make_unique<PutFlushPingPong>(one_case, user_memory);
+std::unique_ptr<Contender> make_put_flush_ping_pong(const Workload& workload, bool user_memory) {
+  return std::make_unique<PutFlushPingPong>(workload, user_memory);
 }
-std::unique_ptr<Contender> make_pscw_ping_pong(const Case& one_case) {
-  return std::make_unique<PscwPingPong>(one_case);
+std::unique_ptr<Contender> make_pscw_ping_pong(const Workload& workload) {
+  return std::make_unique<PscwPingPong>(workload);
 }
-std::unique_ptr<Contender> make_fence_ping_pong(const Case& one_case) {
-  return std::make_unique<FencePingPong>(one_case);
+std::unique_ptr<Contender> make_fence_ping_pong(const Workload& workload) {
+  return std::make_unique<FencePingPong>(workload);
 }
-std::unique_ptr<Contender> make_put_flush_flood(const Case& one_case, bool user_memory) {
-  return std::make_unique<PutFlushFlood>(one_case, user_memory);
+std::unique_ptr<Contender> make_put_flush_flood(const Workload& workload, bool user_memory) {
+  return std::make_unique<PutFlushFlood>(workload, user_memory);
 }
 
 }  // namespace bench

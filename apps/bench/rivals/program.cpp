@@ -61,21 +61,21 @@ Answer read_answer(Child& child) {
 }
 
 // Both ranks learn both answers.
-Answer answer_of_peer(const Case& one_case, const Answer& mine) {
+Answer answer_of_peer(const Workload& workload, const Answer& mine) {
   std::array<char, 1024> text{};
   const std::string line = mine.word + ' ' + mine.rest;
   line.copy(text.data(), text.size() - 1);
-  sluice::Context context = one_case.context;
-  const std::string theirs(exchange(context, one_case.peer, text).data());
+  sluice::Context context = workload.context;
+  const std::string theirs(exchange(context, workload.peer, text).data());
   return {theirs.substr(0, theirs.find(' ')), theirs.substr(theirs.find(' ') + 1)};
 }
 
 /// Lets both processes execute their order, and passes the values that they exchange.
 /// @returns the reason why one of them cannot; empty if both have succeeded.
-std::string settle(Child& child, const Case& one_case) {
+std::string settle(Child& child, const Workload& workload) {
   for (;;) {
     const Answer mine = read_answer(child);
-    const Answer theirs = answer_of_peer(one_case, mine);
+    const Answer theirs = answer_of_peer(workload, mine);
     for (const Answer& answer : {mine, theirs}) {
       if (answer.word == "cannot") return answer.rest;
     }
@@ -131,22 +131,22 @@ struct RivalPrograms::Running {
 RivalPrograms::RivalPrograms() = default;
 RivalPrograms::~RivalPrograms() = default;
 
-std::unique_ptr<Contender> RivalPrograms::make(Program program, const char* unit, const Case& one_case) {
+std::unique_ptr<Contender> RivalPrograms::make(Program program, const char* unit, const Workload& workload) {
   const Names name_of = names(program);
   auto found = std::ranges::find(running_, program, &Running::program);
   if (found == running_.end()) {
-    const std::vector<std::string> command = {path(program).string(), "serve", name_of.mode, one_case.first ? "0" : "1",
-                                              std::to_string(one_case.device)};
+    const std::vector<std::string> command = {path(program).string(), "serve", name_of.mode, workload.first ? "0" : "1",
+                                              std::to_string(workload.device)};
     running_.push_back({program, std::make_unique<Child>(command)});
     found = std::prev(running_.end());
   }
   if (found->child == nullptr) return nullptr;
-  found->child->write_line(fmt::format("case {} {} {} {} {} {}", unit,
-                                       kDriveNames.at(static_cast<std::size_t>(one_case.drive)), one_case.bytes,
-                                       one_case.depth, one_case.window, one_case.neighbours));
-  if (const std::string why = settle(*found->child, one_case); !why.empty()) {
+  found->child->write_line(fmt::format("workload {} {} {} {} {} {}", unit,
+                                       kDriveNames.at(static_cast<std::size_t>(workload.drive)), workload.bytes,
+                                       workload.depth, workload.window, workload.neighbours));
+  if (const std::string why = settle(*found->child, workload); !why.empty()) {
     found->child.reset();
-    if (one_case.first) fmt::print("# {} is left out: {}\n", name_of.rival, why);
+    if (workload.first) fmt::print("# {} is left out: {}\n", name_of.rival, why);
     return nullptr;
   }
   return std::make_unique<ProgramContender>(name_of.rival, *found->child);

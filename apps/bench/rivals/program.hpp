@@ -24,10 +24,10 @@ class RivalPrograms {
   RivalPrograms(const RivalPrograms&) = delete;
   RivalPrograms& operator=(const RivalPrograms&) = delete;
 
-  /// Runs `unit` ("ping_pong", "flood", "halo" or "kernel") of the case, with the peer's process of the same rival. One
-  /// contender of a rival exists at a time.
+  /// Runs `unit` ("ping_pong", "flood", "halo" or "kernel") of the workload, with the peer's process of the same rival.
+  /// One contender of a rival exists at a time.
   /// @returns nullptr, on both ranks, if the rival turns out to be unable to: then, and later, it is left out.
-  std::unique_ptr<Contender> make(Program program, const char* unit, const Case& one_case);
+  std::unique_ptr<Contender> make(Program program, const char* unit, const Workload& workload);
 
  private:
   struct Running;

@@ -15,53 +15,53 @@ namespace bench {
 namespace {
 
 template <MpiMode mode>
-std::unique_ptr<Contender> ping_pong(const Case& one_case) {
-  return make_mpi_ping_pong(mode, one_case);
+std::unique_ptr<Contender> ping_pong(const Workload& workload) {
+  return make_mpi_ping_pong(mode, workload);
 }
 
 template <MpiMode mode>
-std::unique_ptr<Contender> flood(const Case& one_case) {
-  return make_mpi_flood(mode, one_case);
+std::unique_ptr<Contender> flood(const Workload& workload) {
+  return make_mpi_flood(mode, workload);
 }
 
 template <MpiPacking packing>
-std::unique_ptr<Contender> packed_column(const Case& one_case) {
-  return make_mpi_column_ping_pong(packing, one_case);
+std::unique_ptr<Contender> packed_column(const Workload& workload) {
+  return make_mpi_column_ping_pong(packing, workload);
 }
 
 template <MpiPacking packing>
-std::unique_ptr<Contender> packed_faces(const Case& one_case) {
-  return make_mpi_face_exchange(packing, one_case);
+std::unique_ptr<Contender> packed_faces(const Workload& workload) {
+  return make_mpi_face_exchange(packing, workload);
 }
 
 template <OfiMode mode>
-std::unique_ptr<Contender> ofi_ping_pong(const Case& one_case) {
-  return make_ofi_ping_pong(mode, one_case);
+std::unique_ptr<Contender> ofi_ping_pong(const Workload& workload) {
+  return make_ofi_ping_pong(mode, workload);
 }
 
 template <OfiMode mode>
-std::unique_ptr<Contender> ofi_flood(const Case& one_case) {
-  return make_ofi_flood(mode, one_case);
+std::unique_ptr<Contender> ofi_flood(const Workload& workload) {
+  return make_ofi_flood(mode, workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_ping_pong(const Case& one_case) {
-  return one_case.programs->make(program, "ping_pong", one_case);
+std::unique_ptr<Contender> program_ping_pong(const Workload& workload) {
+  return workload.programs->make(program, "ping_pong", workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_flood(const Case& one_case) {
-  return one_case.programs->make(program, "flood", one_case);
+std::unique_ptr<Contender> program_flood(const Workload& workload) {
+  return workload.programs->make(program, "flood", workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_halo(const Case& one_case) {
-  return one_case.programs->make(program, "halo", one_case);
+std::unique_ptr<Contender> program_halo(const Workload& workload) {
+  return workload.programs->make(program, "halo", workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_kernel(const Case& one_case) {
-  return one_case.programs->make(program, "kernel", one_case);
+std::unique_ptr<Contender> program_kernel(const Workload& workload) {
+  return workload.programs->make(program, "kernel", workload);
 }
 
 constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";

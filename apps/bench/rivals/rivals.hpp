@@ -10,7 +10,7 @@
 namespace bench {
 
 /// Makes a contender. nullptr, on all ranks: it turned out that it cannot run, which a line reports.
-using Maker = std::unique_ptr<Contender> (*)(const Case& one_case);
+using Maker = std::unique_ptr<Contender> (*)(const Workload& workload);
 
 /// A rival of Sluice, and its contender in each bench; nullptr: it has nothing comparable.
 struct Rival {

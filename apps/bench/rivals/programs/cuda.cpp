@@ -68,7 +68,7 @@ SharedMemory::SharedMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
   check(cuda.cuIpcGetMemHandle(&handle, mine_), "cuIpcGetMemHandle");
   handle = rank.exchange(handle);
   check(cuda.cuIpcOpenMemHandle(&theirs_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
-  rank.meet();  // a case begins when each rank can reach the other
+  rank.meet();  // a workload begins when each rank can reach the other
 }
 
 SharedMemory::~SharedMemory() {
@@ -116,9 +116,9 @@ namespace {
 int stamp(int rank, int turn) { return 0x51 + 2 * turn + rank; }
 
 // A rank puts its stamp of this turn. Before the put no slot has that stamp.
-void stamp_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, int turn) {
+void stamp_slots(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, int turn) {
   const Cuda& cuda = Cuda::here();
-  const std::size_t bytes = static_cast<std::size_t>(one_case.slots()) * one_case.bytes;
+  const std::size_t bytes = static_cast<std::size_t>(workload.slots()) * workload.bytes;
   if (bytes > 0) {
     const auto mine = static_cast<unsigned char>(stamp(rank.rank, turn));
     check(cuda.cuMemsetD8(reinterpret_cast<CUdeviceptr>(slots.source), mine, bytes), "cuMemsetD8");
@@ -128,9 +128,9 @@ void stamp_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slo
   rank.meet();
 }
 
-void check_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, int turn) {
-  const bool receives = one_case.unit != "flood" || rank.rank != 0;
-  std::vector<char> found(receives ? static_cast<std::size_t>(one_case.filled()) * one_case.bytes : 0);
+void check_slots(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, int turn) {
+  const bool receives = workload.unit != "flood" || rank.rank != 0;
+  std::vector<char> found(receives ? static_cast<std::size_t>(workload.filled()) * workload.bytes : 0);
   if (found.empty()) return;
   check(Cuda::here().cuMemcpyDtoH(found.data(), reinterpret_cast<CUdeviceptr>(slots.target), found.size()),
         "cuMemcpyDtoH");
@@ -139,24 +139,24 @@ void check_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slo
     throw std::runtime_error("what arrives is not what was put");
 }
 
-// A rival that cannot run the case is left out before the measurement; and first runs take longer. One rank is late on
-// purpose, so the other must wait. A graph finds the words as its last replay has left them.
-void check_bytes(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
+// A rival that cannot run the workload is left out before the measurement; and first runs take longer. One rank is late
+// on purpose, so the other must wait. A graph finds the words as its last replay has left them.
+void check_bytes(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
   constexpr std::chrono::milliseconds kLate{10};
-  const int turns = bench::replays(one_case.drive) ? 2 : 1;
+  const int turns = bench::replays(workload.drive) ? 2 : 1;
   for (int turn = 0; turn < turns; ++turn) {
-    stamp_slots(one_case, rank, slots, turn);
+    stamp_slots(workload, rank, slots, turn);
     if (rank.rank == 0) std::this_thread::sleep_for(kLate);
     runner.run(1);
-    check_slots(one_case, rank, slots, turn);
+    check_slots(workload, rank, slots, turn);
   }
 }
 
-std::unique_ptr<bench::GpuQueue> make_queue(const Case& one_case, const Rank& rank) {
-  const long of_step = one_case.unit == "flood"  ? 3L * one_case.window + 2
-                       : one_case.unit == "halo" ? 4L * one_case.neighbours
+std::unique_ptr<bench::GpuQueue> make_queue(const Workload& workload, const Rank& rank) {
+  const long of_step = workload.unit == "flood"  ? 3L * workload.window + 2
+                       : workload.unit == "halo" ? 4L * workload.neighbours
                                                  : 4;
-  const long items = bench::replays(one_case.drive) ? of_step * one_case.period() : of_step;
+  const long items = bench::replays(workload.drive) ? of_step * workload.period() : of_step;
   return std::make_unique<bench::GpuQueue>(sluice::Stream::Kind::cuda, rank.device, items, [](sluice::Stream stream) {
     check(Cuda::here().cuStreamSynchronize(static_cast<CUstream>(stream.handle())), "cuStreamSynchronize");
   });
@@ -181,24 +181,24 @@ class InKernel : public Runner {
 
 }  // namespace
 
-std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
+std::unique_ptr<Runner> on_stream(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open) {
-  auto queue = make_queue(one_case, rank);
+  auto queue = make_queue(workload, rank);
   auto verbs = open(static_cast<CUstream>(queue->stream().handle()));
   const Verbs::Slots slots = verbs->slots();
-  auto runner = run_on(one_case, rank, std::move(queue), std::move(verbs));
-  check_bytes(one_case, rank, slots, *runner);
+  auto runner = run_on(workload, rank, std::move(queue), std::move(verbs));
+  check_bytes(workload, rank, slots, *runner);
   return runner;
 }
 
-std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
+std::unique_ptr<Runner> in_kernel(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open) {
   if (Cuda::here().ranks_take_turns()) throw std::runtime_error("its kernels need MPS where two ranks share a GPU");
-  auto queue = make_queue(one_case, rank);
+  auto queue = make_queue(workload, rank);
   auto kernel = open(*queue);
   const Verbs::Slots slots = kernel->slots();
   auto runner = std::make_unique<InKernel>(std::move(queue), std::move(kernel));
-  check_bytes(one_case, rank, slots, *runner);
+  check_bytes(workload, rank, slots, *runner);
   return runner;
 }
 

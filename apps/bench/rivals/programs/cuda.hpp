@@ -97,8 +97,8 @@ class SharedHostMemory {
   void* theirs_ = nullptr;
 };
 
-/// Runs the unit of the case on a stream of its own, after a check that it moves the right bytes.
-std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
+/// Runs the unit of the workload on a stream of its own, after a check that it moves the right bytes.
+std::unique_ptr<Runner> on_stream(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open);
 
 /// A kernel that does a ping-pong by itself, with one block on each side.
@@ -115,7 +115,7 @@ class Kernel {
 };
 
 /// Like on_stream, with a kernel; the kernels of both ranks must run at once.
-std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
+std::unique_ptr<Runner> in_kernel(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open);
 
 }  // namespace rivals

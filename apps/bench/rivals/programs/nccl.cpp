@@ -43,8 +43,8 @@ void grouped(Calls calls) {
 /// Two slots of each number, in memory that is registered with NCCL if that is needed: the target's, then the source's.
 class Memory {
  public:
-  explicit Memory(const rivals::Case& one_case)
-      : bytes_(std::max<std::size_t>(one_case.bytes, 1)), slots_(static_cast<std::size_t>(one_case.slots())) {
+  explicit Memory(const rivals::Workload& workload)
+      : bytes_(std::max<std::size_t>(workload.bytes, 1)), slots_(static_cast<std::size_t>(workload.slots())) {
     check(ncclMemAlloc(&data_, size()), "ncclMemAlloc");
   }
   ~Memory() { static_cast<void>(ncclMemFree(data_)); }
@@ -67,8 +67,8 @@ class Memory {
 // Each message is received by a posted call, so no credits are needed.
 class SendRecv : public rivals::Verbs {
  public:
-  SendRecv(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream), memory_(one_case) {}
+  SendRecv(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream), memory_(workload) {}
 
   Slots slots() const override { return {memory_.source(0), memory_.target(0)}; }
 
@@ -113,9 +113,9 @@ class SendRecv : public rivals::Verbs {
 // All signals of a rank are counted together, in their order: a release is one, and so is a notice.
 class PutSignal : public rivals::Verbs {
  public:
-  PutSignal(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : credits_(one_case.needs_credits()), communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream),
-        free_(one_case.slots()), memory_(one_case) {
+  PutSignal(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : credits_(workload.needs_credits()), communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream),
+        free_(workload.slots()), memory_(workload) {
     check(ncclCommWindowRegister(communicator_, memory_.data(), memory_.size(), &window_, NCCL_WIN_COLL_SYMMETRIC),
           "ncclCommWindowRegister");
   }
@@ -184,19 +184,19 @@ void check_here(const rivals::Rank& rank) {
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
-std::unique_ptr<rivals::Verbs> open(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream) {
+std::unique_ptr<rivals::Verbs> open(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream) {
 #ifdef SLUICE_NCCL_PUTS
-  if (rank.mode == "put") return std::make_unique<PutSignal>(one_case, rank, stream);
+  if (rank.mode == "put") return std::make_unique<PutSignal>(workload, rank, stream);
 #endif
-  return std::make_unique<SendRecv>(one_case, rank, stream);
+  return std::make_unique<SendRecv>(workload, rank, stream);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   return rivals::serve(argc, argv,
-                       {.check = check_here, .open = [](const rivals::Case& one_case, const rivals::Rank& rank) {
-                          return rivals::on_stream(one_case, rank,
-                                                   [&](CUstream stream) { return open(one_case, rank, stream); });
+                       {.check = check_here, .open = [](const rivals::Workload& workload, const rivals::Rank& rank) {
+                          return rivals::on_stream(workload, rank,
+                                                   [&](CUstream stream) { return open(workload, rank, stream); });
                         }});
 }

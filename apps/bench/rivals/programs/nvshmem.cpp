@@ -38,11 +38,12 @@ void start(const rivals::Rank& rank) {
   started = true;
 }
 
-/// Memory of the symmetric heap: so many words, and the slots of the case, first the target's and then the source's.
+/// Memory of the symmetric heap: so many words, and the slots of the workload, first the target's and then the
+/// source's.
 class Memory {
  public:
-  Memory(const rivals::Case& one_case, const rivals::Rank& rank, std::size_t words)
-      : bytes_(static_cast<std::size_t>(one_case.slots()) * one_case.bytes) {
+  Memory(const rivals::Workload& workload, const rivals::Rank& rank, std::size_t words)
+      : bytes_(static_cast<std::size_t>(workload.slots()) * workload.bytes) {
     start(rank);
     words_ = static_cast<std::uint64_t*>(nvshmem_calloc(words, sizeof(std::uint64_t)));
     data_ = static_cast<char*>(nvshmem_calloc(std::max<std::size_t>(2 * bytes_, 1), 1));
@@ -68,10 +69,10 @@ class Memory {
 
 class PutSignal : public rivals::Verbs {
  public:
-  PutSignal(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
-        replayed_(bench::replays(one_case.drive)), waits_by_driver_(Cuda::here().ranks_take_turns()),
-        peer_(1 - rank.rank), stream_(stream), memory_(one_case, rank, 2 * slots_ + 1), put_(slots_), waited_(slots_) {}
+  PutSignal(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : bytes_(workload.bytes), slots_(static_cast<std::size_t>(workload.slots())), credits_(workload.needs_credits()),
+        replayed_(bench::replays(workload.drive)), waits_by_driver_(Cuda::here().ranks_take_turns()),
+        peer_(1 - rank.rank), stream_(stream), memory_(workload, rank, 2 * slots_ + 1), put_(slots_), waited_(slots_) {}
 
   Slots slots() const override { return {memory_.source(), memory_.target()}; }
 
@@ -142,12 +143,12 @@ class PutSignal : public rivals::Verbs {
 
 class PutSignalKernel : public rivals::Kernel {
  public:
-  PutSignalKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
-      : queue_(queue), memory_(one_case, rank, 1),
+  PutSignalKernel(const rivals::Workload& workload, const rivals::Rank& rank, bench::GpuQueue& queue)
+      : queue_(queue), memory_(workload, rank, 1),
         kernel_(load()), args_{.target = memory_.target(),
                                .source = memory_.source(),
-                               .slots = static_cast<std::size_t>(one_case.slots()),
-                               .bytes = one_case.bytes,
+                               .slots = static_cast<std::size_t>(workload.slots()),
+                               .bytes = workload.bytes,
                                .signal = memory_.words(),
                                .peer = 1 - rank.rank,
                                .before = 0,
@@ -180,14 +181,14 @@ class PutSignalKernel : public rivals::Kernel {
   rivals::NvshmemPingPongArgs args_;
 };
 
-std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
-  if (one_case.unit == "kernel") {
-    return rivals::in_kernel(one_case, rank, [&](bench::GpuQueue& queue) {
-      return std::make_unique<PutSignalKernel>(one_case, rank, queue);
+std::unique_ptr<rivals::Runner> open(const rivals::Workload& workload, const rivals::Rank& rank) {
+  if (workload.unit == "kernel") {
+    return rivals::in_kernel(workload, rank, [&](bench::GpuQueue& queue) {
+      return std::make_unique<PutSignalKernel>(workload, rank, queue);
     });
   }
-  return rivals::on_stream(one_case, rank,
-                           [&](CUstream stream) { return std::make_unique<PutSignal>(one_case, rank, stream); });
+  return rivals::on_stream(workload, rank,
+                           [&](CUstream stream) { return std::make_unique<PutSignal>(workload, rank, stream); });
 }
 
 void check_here(const rivals::Rank& /*rank*/) {

@@ -61,9 +61,9 @@ class Words {
 
 class Raw : public rivals::Verbs {
  public:
-  Raw(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
-        replayed_(bench::replays(one_case.drive)), stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)),
+  Raw(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : bytes_(workload.bytes), slots_(static_cast<std::size_t>(workload.slots())), credits_(workload.needs_credits()),
+        replayed_(bench::replays(workload.drive)), stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)),
         source_(target_ + round_up(slots_ * bytes_)), memory_(rank, source_ + round_up(slots_ * bytes_)),
         words_(rank, memory_, target_), put_(slots_), waited_(slots_) {
     gathered_.reserve(slots_);
@@ -172,14 +172,14 @@ class Raw : public rivals::Verbs {
 
 class RawKernel : public rivals::Kernel {
  public:
-  RawKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
+  RawKernel(const rivals::Workload& workload, const rivals::Rank& rank, bench::GpuQueue& queue)
       : queue_(queue), kernel_(queue.load_kernel(sluice::device::cuda_raw_ping_pong(), Args::kKernel)),
-        source_(kTarget + round_up(static_cast<std::size_t>(one_case.slots()) * one_case.bytes)),
+        source_(kTarget + round_up(static_cast<std::size_t>(workload.slots()) * workload.bytes)),
         memory_(rank, 2 * source_),
         words_(rank, memory_, kTarget), args_{.source = at<std::byte>(memory_.mine(), source_),
                                               .target = at<std::byte>(memory_.theirs(), kTarget),
-                                              .slots = static_cast<std::uint64_t>(one_case.slots()),
-                                              .bytes = one_case.bytes,
+                                              .slots = static_cast<std::uint64_t>(workload.slots()),
+                                              .bytes = workload.bytes,
                                               .raised = at<std::uint64_t>(words_.theirs(), 0),
                                               .awaited = at<std::uint64_t>(words_.mine(), 0),
                                               .before = 0,
@@ -213,13 +213,13 @@ class RawKernel : public rivals::Kernel {
   Args args_;
 };
 
-std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
-  if (one_case.unit == "kernel") {
+std::unique_ptr<rivals::Runner> open(const rivals::Workload& workload, const rivals::Rank& rank) {
+  if (workload.unit == "kernel") {
     return rivals::in_kernel(
-        one_case, rank, [&](bench::GpuQueue& queue) { return std::make_unique<RawKernel>(one_case, rank, queue); });
+        workload, rank, [&](bench::GpuQueue& queue) { return std::make_unique<RawKernel>(workload, rank, queue); });
   }
-  return rivals::on_stream(one_case, rank,
-                           [&](CUstream stream) { return std::make_unique<Raw>(one_case, rank, stream); });
+  return rivals::on_stream(workload, rank,
+                           [&](CUstream stream) { return std::make_unique<Raw>(workload, rank, stream); });
 }
 
 }  // namespace

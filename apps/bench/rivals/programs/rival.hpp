@@ -14,8 +14,8 @@
 
 namespace rivals {
 
-/// A case, as sluice-bench sends it.
-struct Case {
+/// A workload, as sluice-bench sends it.
+struct Workload {
   std::string unit;  ///< ping_pong, flood, halo, or kernel: a ping-pong that kernels do by themselves
   bench::Drive drive = bench::Drive::in_order;
   std::size_t bytes = 0;  ///< of a message
@@ -54,7 +54,7 @@ class Rank {
   static void swap(std::span<const std::byte> mine, std::span<std::byte> theirs);
 };
 
-/// One case, ready to be run.
+/// One workload, ready to be run.
 class Runner {
  public:
   Runner() = default;
@@ -65,7 +65,7 @@ class Runner {
   virtual double run(long count) = 0;
 };
 
-/// The operations that a rival enqueues on its stream, for slots `first` to `first + count - 1` of a case. Messages
+/// The operations that a rival enqueues on its stream, for slots `first` to `first + count - 1` of a workload. Messages
 /// arrive in the order of their puts.
 class Verbs {
  public:
@@ -81,11 +81,12 @@ class Verbs {
   };
   virtual Slots slots() const = 0;
 
-  /// Moves the slots to the other rank's, each with its signal; if the case needs credits, as soon as they are free.
+  /// Moves the slots to the other rank's, each with its signal; if the workload needs credits, as soon as they are
+  /// free.
   virtual void put(int first, int count) = 0;
   /// Later work sees the bytes that the other rank put there.
   virtual void wait(int first, int count) = 0;
-  /// The other rank may put there again. Called only if the case needs credits.
+  /// The other rank may put there again. Called only if the workload needs credits.
   virtual void release(int first, int count) = 0;
   /// A put and a wait together, in cases in which both ranks do both.
   virtual void exchange(int first, int count) {
@@ -100,20 +101,20 @@ class Verbs {
   virtual bool driven_by_host() const { return false; }
 };
 
-/// Runs the unit of the case on the queue's stream, in the order in which all rivals do it.
-std::unique_ptr<Runner> run_on(const Case& one_case, const Rank& rank, std::unique_ptr<bench::Queue> queue,
+/// Runs the unit of the workload on the queue's stream, in the order in which all rivals do it.
+std::unique_ptr<Runner> run_on(const Workload& workload, const Rank& rank, std::unique_ptr<bench::Queue> queue,
                                std::unique_ptr<Verbs> verbs);
 
-/// A rival: checks whether it can run here (throws std::runtime_error if not), and makes the runner of a case.
+/// A rival: checks whether it can run here (throws std::runtime_error if not), and makes the runner of a workload.
 struct Rival {
   std::function<void(const Rank& rank)> check;
-  std::function<std::unique_ptr<Runner>(const Case& one_case, const Rank& rank)> open;
+  std::function<std::unique_ptr<Runner>(const Workload& workload, const Rank& rank)> open;
 };
 
 /// The main of a rival: `check MODE` reports whether it can run, `serve MODE RANK DEVICE` executes the lines of
 /// standard input:
 ///
-///     case UNIT DRIVE BYTES DEPTH WINDOW NEIGHBOURS    run COUNT
+///     workload UNIT DRIVE BYTES DEPTH WINDOW NEIGHBOURS    run COUNT
 ///
 /// and answers each with `done`, followed by nanoseconds after a run, or `cannot` and why. Before that it may send
 /// `give HEX` any number of times, and expects `take HEX` with the other rank's value.

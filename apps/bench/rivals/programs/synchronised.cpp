@@ -33,9 +33,9 @@ void await(const Counter& counter, std::uint64_t least) {
 
 class Synchronised : public rivals::Verbs {
  public:
-  Synchronised(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : bytes_(one_case.bytes), slots_(static_cast<std::uint64_t>(one_case.slots())),
-        credits_(one_case.needs_credits()), stream_(stream),
+  Synchronised(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : bytes_(workload.bytes), slots_(static_cast<std::uint64_t>(workload.slots())),
+        credits_(workload.needs_credits()), stream_(stream),
         memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)), counters_(rank, sizeof(Counters)) {}
 
   Slots slots() const override {
@@ -90,9 +90,9 @@ int main(int argc, char** argv) {
   return rivals::serve(argc, argv,
                        {.check = [](const rivals::Rank&) { static_cast<void>(Cuda::here()); },
                         .open =
-                            [](const rivals::Case& one_case, const rivals::Rank& rank) {
-                              return rivals::on_stream(one_case, rank, [&](CUstream stream) {
-                                return std::make_unique<Synchronised>(one_case, rank, stream);
+                            [](const rivals::Workload& workload, const rivals::Rank& rank) {
+                              return rivals::on_stream(workload, rank, [&](CUstream stream) {
+                                return std::make_unique<Synchronised>(workload, rank, stream);
                               });
                             }});
 }

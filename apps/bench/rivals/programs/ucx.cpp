@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCX: its own measuring program, ucx_perftest, which is searched in PATH. It measures once for each case, and takes no
-// turns with the others.
+// UCX: its own measuring program, ucx_perftest, which is searched in PATH. It measures once for each workload, and
+// takes no turns with the others.
 #include "apps/bench/rivals/programs/rival.hpp"
 
 #include <netinet/in.h>
@@ -49,12 +49,12 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-std::string command(const rivals::Case& one_case, const std::string& where) {
-  const auto most = static_cast<long>(kBytes / static_cast<double>(std::max<std::size_t>(one_case.bytes, 1)));
+std::string command(const rivals::Workload& workload, const std::string& where) {
+  const auto most = static_cast<long>(kBytes / static_cast<double>(std::max<std::size_t>(workload.bytes, 1)));
   const long count = std::clamp(most, 100L, 10000L);
   std::ostringstream text;
-  text << "timeout 20 ucx_perftest " << where << " -t " << (one_case.unit == "flood" ? "ucp_put_bw" : "ucp_put_lat")
-       << " -m cuda,cuda -s " << one_case.bytes << " -n " << count << " -w " << count / 10 << " -f -v";
+  text << "timeout 20 ucx_perftest " << where << " -t " << (workload.unit == "flood" ? "ucp_put_bw" : "ucp_put_lat")
+       << " -m cuda,cuda -s " << workload.bytes << " -n " << count << " -w " << count / 10 << " -f -v";
   return text.str();
 }
 
@@ -72,17 +72,17 @@ std::vector<double> figures(std::FILE* output) {
 }
 
 /// The server's figures are discarded.
-std::vector<double> measure(const rivals::Case& one_case, const rivals::Rank& rank) {
+std::vector<double> measure(const rivals::Workload& workload, const rivals::Rank& rank) {
   if (rank.rank == 0) {
     const int port = free_port();
-    std::FILE* const server = ::popen((command(one_case, "-p " + std::to_string(port)) + " >/dev/null").c_str(), "r");
+    std::FILE* const server = ::popen((command(workload, "-p " + std::to_string(port)) + " >/dev/null").c_str(), "r");
     rank.exchange(port);
     ::pclose(server);
     return {};
   }
   const std::string where = "127.0.0.1 -p " + std::to_string(rank.exchange(0));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    std::FILE* const client = ::popen((command(one_case, where) + " 2>/dev/null").c_str(), "r");
+    std::FILE* const client = ::popen((command(workload, where) + " 2>/dev/null").c_str(), "r");
     std::vector<double> found = figures(client);
     if (::pclose(client) == 0 && found.size() >= kFigures) return found;
     ::usleep(kBetweenUs);  // the server may not listen yet
@@ -92,11 +92,11 @@ std::vector<double> measure(const rivals::Case& one_case, const rivals::Rank& ra
 
 class Figure : public rivals::Runner {
  public:
-  Figure(const rivals::Case& one_case, const rivals::Rank& rank) {
-    const std::vector<double> found = measure(one_case, rank);
+  Figure(const rivals::Workload& workload, const rivals::Rank& rank) {
+    const std::vector<double> found = measure(workload, rank);
     double unit_ns = 0;
     if (found.size() >= kFigures)
-      unit_ns = one_case.unit == "flood" ? one_case.window * 1e9 / found[kMessagesPerSecond] : 2e3 * found[kOneWayUs];
+      unit_ns = workload.unit == "flood" ? workload.window * 1e9 / found[kMessagesPerSecond] : 2e3 * found[kOneWayUs];
     const double theirs = rank.exchange(unit_ns);
     unit_ns_ = rank.rank == 0 ? theirs : unit_ns;
     if (unit_ns_ <= 0) throw std::runtime_error("ucx_perftest gives no figure for memory of this GPU");
@@ -113,8 +113,8 @@ class Figure : public rivals::Runner {
 int main(int argc, char** argv) {
   ::setenv("UCX_TLS", "cuda_ipc,cuda_copy,sm,self", 0);
   return rivals::serve(argc, argv,
-                       {.check = check_here, .open = [](const rivals::Case& one_case, const rivals::Rank& rank) {
-                          if (one_case.bytes == 0) throw std::runtime_error("ucx_perftest has no empty messages");
-                          return std::make_unique<Figure>(one_case, rank);
+                       {.check = check_here, .open = [](const rivals::Workload& workload, const rivals::Rank& rank) {
+                          if (workload.bytes == 0) throw std::runtime_error("ucx_perftest has no empty messages");
+                          return std::make_unique<Figure>(workload, rank);
                         }});
 }
