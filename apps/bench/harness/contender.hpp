@@ -55,6 +55,17 @@ struct Workload {
   RivalPrograms* programs = nullptr;  ///< of this rank
 };
 
+/// The time of `count` round trips, in nanoseconds: the partner that begins sends and then receives, the other one
+/// receives and then sends.
+template <class Send, class Receive>
+double timed_ping_pong(const Workload& workload, long count, Send send, Receive receive) {
+  return timed_steps(count, [&] {
+    if (workload.first) send();
+    receive();
+    if (!workload.first) send();
+  });
+}
+
 /// The stream that the command line names, for a contender that does not run in program order.
 std::unique_ptr<Queue> make_queue(const Workload& workload, long items_per_step);
 /// Like make_queue, for a GPU's stream.

@@ -25,6 +25,14 @@ double timed(Work work) {
   return now_ns() - start;
 }
 
+/// The time that `count` calls of `step()` take, in nanoseconds.
+template <class Step>
+double timed_steps(long count, Step step) {
+  return timed([&] {
+    for (long i = 0; i < count; ++i) step();
+  });
+}
+
 /// The driver of a contender's steps, and the time that is measured.
 enum class Drive {
   in_order,      ///< the calling thread, in program order
@@ -80,11 +88,9 @@ class Queue {
       case Drive::in_order:
       case Drive::ahead: return run_ahead(count, step);
       case Drive::stepwise:
-        return timed([&] {
-          for (long i = 0; i < count; ++i) {
-            step();
-            synchronize();
-          }
+        return timed_steps(count, [&] {
+          step();
+          synchronize();
         });
       case Drive::enqueue: return time_enqueue(count, step);
       case Drive::enqueue_put:
@@ -170,9 +176,7 @@ class Queue {
       double taken = 0;
       {
         const Gate gate(*this);
-        taken = timed([&] {
-          for (long i = 0; i < part; ++i) step();
-        });
+        taken = timed_steps(part, step);
       }
       synchronize();
       return taken;

@@ -28,9 +28,7 @@ class Halo : public Contender {
 
   double run(long count) override {
     if (queue_) return queue_->drive(workload_.drive, count, [this] { step(); });
-    return timed([&] {
-      for (long i = 0; i < count; ++i) step();
-    });
+    return timed_steps(count, [this] { step(); });
   }
 
  private:

@@ -22,9 +22,7 @@ class Overlap : public Contender {
   std::string describe() const { return out_.describe(); }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) step();
-    });
+    return timed_steps(count, [this] { step(); });
   }
 
  private:
@@ -59,9 +57,7 @@ class Compute : public Contender {
  public:
   explicit Compute(const Workload& workload) : ns_(workload.compute_ns) {}
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) compute(ns_);
-    });
+    return timed_steps(count, [this] { compute(ns_); });
   }
 
  private:

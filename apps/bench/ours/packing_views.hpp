@@ -144,11 +144,9 @@ class ColumnPingPong : public Contender {
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        go_round();
-        release();
-      }
+    return timed_steps(count, [this] {
+      go_round();
+      release();
     });
   }
 
@@ -186,11 +184,9 @@ class FaceExchange : public Contender {
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        move();
-        release();
-      }
+    return timed_steps(count, [this] {
+      move();
+      release();
     });
   }
 

@@ -55,17 +55,16 @@ class InOrder : public Contender {
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (workload_.first) pair_.put({});
-        use(workload_, pair_.wait({}));
-        pair_.release({});
-        if (!workload_.first) pair_.put({});
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { pair_.put({}); }, [this] { receive(); });
   }
 
  private:
+  void receive() {
+    use(workload_, pair_.wait({}));
+    pair_.release({});
+  }
+
   const Workload workload_;
   Pair pair_;
 };

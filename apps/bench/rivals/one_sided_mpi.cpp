@@ -14,10 +14,10 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kPayload = 64;  // the flag has the first line of the window
+constexpr std::size_t kPayload = 64;  // where the payload begins: the flag has the first cache line of the window
 constexpr int kPollsPerProbe = 16;
 
-/// A window with a flag and a payload in memory of MPI, or of this program.
+/// A window with a flag and a payload, in memory that MPI or this program has allocated.
 class Window {
  public:
   Window(const Workload& workload, std::size_t payload_bytes, bool user_memory) : peer_(workload.peer) {
@@ -31,7 +31,7 @@ class Window {
       MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, world_.communicator(), static_cast<void*>(&memory_), &window_);
     }
     std::memset(memory_, 0, static_cast<std::size_t>(bytes));
-    // The peer must not raise the flag before it is zero.
+    // The peer must not set the flag before it is zero.
     MPI_Barrier(world_.communicator());
   }
   ~Window() { MPI_Win_free(&window_); }
@@ -49,15 +49,16 @@ class Window {
 
   void flush() const { MPI_Win_flush(peer_, window_); }
 
-  /// Raises the peer's flag, after all flushed puts.
-  void raise(const std::uint64_t& value) const {
+  /// Sets the peer's flag, after all flushed puts.
+  void set_flag(const std::uint64_t& value) const {
     MPI_Put(&value, 1, MPI_UINT64_T, peer_, 0, 1, MPI_UINT64_T, window_);
     flush();
   }
 
-  /// Polls this rank's flag. Some MPIs move puts only while the target is inside MPI, and MPI_Win_sync does not count
-  /// as that; with MPIs that write directly, an occasional probe adds little to the poll.
-  void await(std::uint64_t least) const {
+  /// Polls this rank's flag until it is at least `least`, with a probe now and then: some MPIs move puts only while the
+  /// target is inside an MPI function, and MPI_Win_sync does not count as one. Where MPI writes directly, so few probes
+  /// add little to the polling.
+  void await_flag(std::uint64_t least) const {
     auto& flag = *reinterpret_cast<std::atomic<std::uint64_t>*>(memory_);
     for (int polls = 1;; ++polls) {
       MPI_Win_sync(window_);
@@ -79,7 +80,7 @@ class Window {
   MPI_Win window_ = MPI_WIN_NULL;
 };
 
-/// An access epoch to all ranks as long as this object lives, which flushes need.
+/// An access epoch to all ranks, as long as this object lives. MPI_Win_flush needs one.
 class LockAll {
  public:
   explicit LockAll(const Window& window) : window_(window.get()) { MPI_Win_lock_all(MPI_MODE_NOCHECK, window_); }
@@ -97,15 +98,8 @@ class PutFlushPingPong : public Contender {
       : workload_(workload), source_(workload.bytes), window_(workload, workload.bytes, user_memory), epoch_(window_) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        ++turn_;
-        if (workload_.first) put();
-        window_.await(turn_);
-        use(workload_, window_.payload());
-        if (!workload_.first) put();
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { put(); }, [this] { receive(); });
   }
 
  private:
@@ -114,14 +108,19 @@ class PutFlushPingPong : public Contender {
       window_.put(source_.data(), workload_.bytes);
       window_.flush();
     }
-    window_.raise(turn_);
+    window_.set_flag(++sent_);
+  }
+  void receive() {
+    window_.await_flag(++received_);
+    use(workload_, window_.payload());
   }
 
   const Workload workload_;
   Pages source_;
   Window window_;
   LockAll epoch_;
-  std::uint64_t turn_ = 0;
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
 };
 
 class PutFlushFlood : public Contender {
@@ -130,14 +129,12 @@ class PutFlushFlood : public Contender {
       : workload_(workload), source_(slots_bytes()), window_(workload, slots_bytes(), user_memory), epoch_(window_) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        ++windows_;
-        if (workload_.first) {
-          send_window();
-        } else {
-          receive_window();
-        }
+    return timed_steps(count, [this] {
+      ++windows_;
+      if (workload_.first) {
+        send_window();
+      } else {
+        receive_window();
       }
     });
   }
@@ -152,13 +149,13 @@ class PutFlushFlood : public Contender {
     for (int message = 0; message < workload_.window; ++message)
       window_.put(source_.data() + offset(message), workload_.bytes, offset(message));
     window_.flush();
-    window_.raise(windows_);
-    window_.await(windows_);
+    window_.set_flag(windows_);
+    window_.await_flag(windows_);
   }
   void receive_window() {
-    window_.await(windows_);
+    window_.await_flag(windows_);
     for (int message = 0; message < workload_.window; ++message) use(workload_, window_.payload() + offset(message));
-    window_.raise(windows_);
+    window_.set_flag(windows_);
   }
 
   const Workload workload_;
@@ -179,7 +176,7 @@ class PscwPingPong : public Contender {
     expose();
   }
   ~PscwPingPong() override {
-    // Ends the unused exposure.
+    // The exposure after the last message is still open: an access without a put ends it.
     MPI_Win_start(peer_, 0, window_.get());
     MPI_Win_complete(window_.get());
     MPI_Win_wait(window_.get());
@@ -187,13 +184,8 @@ class PscwPingPong : public Contender {
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (workload_.first) put();
-        take();
-        if (!workload_.first) put();
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { put(); }, [this] { receive(); });
   }
 
  private:
@@ -202,8 +194,8 @@ class PscwPingPong : public Contender {
     window_.put(source_.data(), workload_.bytes);
     MPI_Win_complete(window_.get());
   }
-  // Exposes again as soon as the message was read, so that the peer's next start does not wait.
-  void take() {
+  // Exposes the window again as soon as the message was read, so that the peer's next start does not wait.
+  void receive() {
     MPI_Win_wait(window_.get());
     use(workload_, window_.payload());
     expose();
@@ -224,14 +216,12 @@ class FencePingPong : public Contender {
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (workload_.first) put();
-        fence();
-        if (!workload_.first) answer();
-        fence();
-        if (workload_.first) use(workload_, window_.payload());
-      }
+    return timed_steps(count, [this] {
+      if (workload_.first) put();
+      fence();
+      if (!workload_.first) answer();
+      fence();
+      if (workload_.first) use(workload_, window_.payload());
     });
   }
 

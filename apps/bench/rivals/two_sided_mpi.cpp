@@ -25,13 +25,8 @@ class SendRecvPingPong : public Contender {
       : workload_(workload), source_(workload.bytes), target_(workload.bytes) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (workload_.first) send();
-        receive();
-        if (!workload_.first) send();
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { send(); }, [this] { receive(); });
   }
 
  private:
@@ -59,14 +54,12 @@ class PersistentPingPong : public Contender {
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        in_.start();
-        if (workload_.first) out_.run();
-        in_.wait();
-        use(workload_, target_.data());
-        if (!workload_.first) out_.run();
-      }
+    return timed_steps(count, [this] {
+      in_.start();
+      if (workload_.first) out_.run();
+      in_.wait();
+      use(workload_, target_.data());
+      if (!workload_.first) out_.run();
     });
   }
 
@@ -79,24 +72,22 @@ class PersistentPingPong : public Contender {
   Requests in_;
 };
 
-// Common parts of both floods: the slots, which the messages of a window use in turn, and the answer. If there are more
-// messages than slots, several are received into the same memory at once, as in benchmarks of MPI, so that all
-// contenders need the same caches.
+// The common part of both floods: the slots, which the messages of a window use in turn, and the answer. If a window
+// has more messages than there are slots, several messages are received into the same memory at once, as in benchmarks
+// of MPI: so every contender needs the same amount of cache.
 class TwoSidedFlood : public Contender {
  public:
   explicit TwoSidedFlood(const Workload& workload)
       : workload_(workload), slots_(workload.bytes * static_cast<std::size_t>(workload.depth)) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        move_window();
-        if (workload_.first) {
-          MPI_Recv(nullptr, 0, MPI_BYTE, workload_.peer, kAnswer, communicator(), MPI_STATUS_IGNORE);
-        } else {
-          for (int message = 0; message < workload_.window; ++message) use(workload_, slot(message));
-          MPI_Send(nullptr, 0, MPI_BYTE, workload_.peer, kAnswer, communicator());
-        }
+    return timed_steps(count, [this] {
+      move_window();
+      if (workload_.first) {
+        MPI_Recv(nullptr, 0, MPI_BYTE, workload_.peer, kAnswer, communicator(), MPI_STATUS_IGNORE);
+      } else {
+        for (int message = 0; message < workload_.window; ++message) use(workload_, slot(message));
+        MPI_Send(nullptr, 0, MPI_BYTE, workload_.peer, kAnswer, communicator());
       }
     });
   }
@@ -170,11 +161,9 @@ class PersistentHalo : public Contender {
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        requests_.run();
-        for (const Pages& target : targets_) use(workload_, target.data());
-      }
+    return timed_steps(count, [this] {
+      requests_.run();
+      for (const Pages& target : targets_) use(workload_, target.data());
     });
   }
 
@@ -192,9 +181,7 @@ class SendRecvOverlap : public Contender {
       : workload_(workload), source_(workload.bytes), target_(workload.bytes) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) step();
-    });
+    return timed_steps(count, [this] { step(); });
   }
 
  private:

@@ -86,9 +86,7 @@ class OnStream : public Runner {
 
   double run(long count) override {
     if (!verbs_->driven_by_host()) return queue_->drive(workload_.drive, count, [this] { step(); });
-    return bench::timed([&] {
-      for (long i = 0; i < count; ++i) step();
-    });
+    return bench::timed_steps(count, [this] { step(); });
   }
 
  private:
