@@ -2,8 +2,9 @@
 #include "apps/bench/rivals/floor.hpp"
 
 #include "apps/bench/harness/buffers.hpp"
+#include "apps/bench/harness/exchange.hpp"
+#include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/rivals/link_contenders.hpp"
-#include "apps/bench/rivals/shared_pages.hpp"
 
 #include <sched.h>
 
@@ -41,7 +42,8 @@ class FloorLink {
       : bytes_(workload.bytes), all_bytes_(bytes_ * layout.slots),
         target_at_(round_up((1 + layout.signals) * kLine, all_bytes_ >= kPage ? kPage : kLine)),
         source_at_(round_up(target_at_ + all_bytes_, kPage)),
-        pages_(workload.context, workload.peer, source_at_ + std::max<std::size_t>(all_bytes_, 1)) {
+        pages_(source_at_ + std::max<std::size_t>(all_bytes_, 1),
+               [&](const SharedPages::Place& mine) { return exchange(workload.context, workload.peer, mine); }) {
     if (workload.options.memory == MemoryChoice::user) {
       user_source_.emplace(all_bytes_);
       source_ = user_source_->data();

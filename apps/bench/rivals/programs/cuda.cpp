@@ -2,9 +2,6 @@
 #include "apps/bench/rivals/programs/cuda.hpp"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -81,34 +78,6 @@ SharedMemory::~SharedMemory() {
   } catch (const std::runtime_error&) {
     return;  // the run ends, and the other rank may have the memory open: the end of the process frees it
   }
-}
-
-SharedHostMemory::SharedHostMemory(const Rank& rank, std::size_t bytes) : bytes_(bytes) {
-  const auto map = [&](int file) {
-    void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED) throw std::runtime_error("memory of the other process cannot be mapped");
-    return memory;
-  };
-  const int file = ::memfd_create("rival", MFD_CLOEXEC);
-  if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)
-    throw std::runtime_error("there is no memory to share");
-  struct Where {
-    pid_t process;
-    int file;
-  };
-  const Where theirs = rank.exchange(Where{::getpid(), file});
-  const std::string path = "/proc/" + std::to_string(theirs.process) + "/fd/" + std::to_string(theirs.file);
-  const int their_file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  mine_ = map(file);
-  theirs_ = map(their_file);
-  rank.meet();  // both have opened the other's memory
-  ::close(their_file);
-  ::close(file);
-}
-
-SharedHostMemory::~SharedHostMemory() {
-  ::munmap(mine_, bytes_);
-  ::munmap(theirs_, bytes_);
 }
 
 namespace {

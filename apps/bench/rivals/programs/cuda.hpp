@@ -80,23 +80,6 @@ class SharedMemory {
   CUdeviceptr theirs_ = 0;
 };
 
-/// Memory of the hosts, zeroed: this rank's and the other's, which both have mapped.
-class SharedHostMemory {
- public:
-  SharedHostMemory(const Rank& rank, std::size_t bytes);
-  SharedHostMemory(const SharedHostMemory&) = delete;
-  SharedHostMemory& operator=(const SharedHostMemory&) = delete;
-  ~SharedHostMemory();
-
-  void* mine() const { return mine_; }
-  void* theirs() const { return theirs_; }
-
- private:
-  std::size_t bytes_;
-  void* mine_ = nullptr;
-  void* theirs_ = nullptr;
-};
-
 /// Runs the unit of the workload on a stream of its own, after a check that it moves the right bytes.
 std::unique_ptr<Runner> on_stream(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open);

@@ -2,6 +2,7 @@
 // The floor: the driver's operations, and nothing else. Copies into memory that both processes have mapped, and a word
 // for each slot, which the stream writes and waits for; those of several slots in one operation. Or a kernel that does
 // all of that. The words lie in the GPU's memory; in the mode "host" they lie in memory of the hosts, as Sluice's do.
+#include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/rivals/programs/cuda.hpp"
 #include "apps/bench/rivals/programs/raw_ping_pong.hpp"
 
@@ -30,7 +31,7 @@ class Words {
   Words(const rivals::Rank& rank, const rivals::SharedMemory& gpus, std::size_t bytes)
       : mine_(gpus.mine()), theirs_(gpus.theirs()) {
     if (rank.mode != "host") return;
-    hosts_.emplace(rank, round_up(bytes));
+    hosts_.emplace(round_up(bytes), [&](const auto& mine) { return rank.exchange(mine); });
     mine_ = reach(hosts_->mine(), bytes);
     theirs_ = reach(hosts_->theirs(), bytes);
   }
@@ -56,7 +57,7 @@ class Words {
 
   CUdeviceptr mine_;
   CUdeviceptr theirs_;
-  std::optional<rivals::SharedHostMemory> hosts_;
+  std::optional<bench::SharedPages> hosts_;
 };
 
 class Raw : public rivals::Verbs {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way of programs without a library: a copy into memory that both processes have mapped, the host waits for its
 // stream, and signals the other host by a counter in memory that both hosts share.
+#include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/rivals/programs/cuda.hpp"
 
 #include <sched.h>
@@ -36,7 +37,8 @@ class Synchronised : public rivals::Verbs {
   Synchronised(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
       : bytes_(workload.bytes), slots_(static_cast<std::uint64_t>(workload.slots())),
         credits_(workload.needs_credits()), stream_(stream),
-        memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)), counters_(rank, sizeof(Counters)) {}
+        memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)),
+        counters_(sizeof(Counters), [&](const auto& mine) { return rank.exchange(mine); }) {}
 
   Slots slots() const override {
     return {reinterpret_cast<void*>(memory_.mine() + slots_ * bytes_), reinterpret_cast<void*>(memory_.mine())};
@@ -68,16 +70,16 @@ class Synchronised : public rivals::Verbs {
   bool driven_by_host() const override { return true; }
 
  private:
-  Counters& mine() const { return *static_cast<Counters*>(counters_.mine()); }
-  Counters& theirs() const { return *static_cast<Counters*>(counters_.theirs()); }
+  Counters& mine() const { return *reinterpret_cast<Counters*>(counters_.mine()); }
+  Counters& theirs() const { return *reinterpret_cast<Counters*>(counters_.theirs()); }
 
   const Cuda& cuda_ = Cuda::here();
   const std::size_t bytes_;
   const std::uint64_t slots_;
   const bool credits_;
   CUstream stream_;
-  rivals::SharedMemory memory_;        // the target, then the source
-  rivals::SharedHostMemory counters_;  // each host reads the counters of the other rank
+  rivals::SharedMemory memory_;  // the target, then the source
+  bench::SharedPages counters_;  // each host reads its own counters, which the other one raises
   std::uint64_t put_ = 0;
   std::uint64_t waited_ = 0;
   std::uint64_t notified_ = 0;
