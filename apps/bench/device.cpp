@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that hold channels and put by themselves, compared with streams that put.
+// Kernels that hold channels and put by themselves, compared with puts by streams.
 #include "apps/bench/benches.hpp"
 
 #include <utility>
@@ -8,7 +8,7 @@
 namespace bench {
 namespace {
 
-constexpr int kKernelDepth = 2;  // with one slot, a put would wait for the credit of the previous put
+constexpr int kKernelDepth = 2;  // with one slot, each put would wait for the credit of the previous one
 
 }  // namespace
 

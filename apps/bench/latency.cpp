@@ -4,7 +4,7 @@
 namespace bench {
 namespace {
 
-// The rivals have one target buffer: with two, large messages need twice their caches.
+// One slot, because the rivals have one target buffer: with two, large messages would need twice as much cache.
 constexpr int kLatencyDepth = 1;
 
 }  // namespace

@@ -4,8 +4,8 @@
 namespace bench {
 namespace {
 
-// The step that only moves data, and the one that only computes, are listed like rivals: their ratios to the whole step
-// show how much of one was hidden behind the other.
+// Measures a step that moves data and computes. A step that only moves data and one that only computes stand beside it
+// like rivals: their ratios to the whole step show how much of one was hidden behind the other.
 void measure_overlap(Session& session, std::size_t bytes) {
   Workload workload = session.pair_workload(bytes, 2);
   Ours moving = make_overlap(workload);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views of Kokkos that have gaps: a column of ints that is sent back and forth, and the faces of a cube.
+// Kokkos Views with gaps between their elements: a column of ints that goes back and forth, and the faces of a cube.
 #include "apps/bench/ours/packing.hpp"
 
 #include "apps/bench/benches.hpp"
@@ -9,7 +9,7 @@
 namespace bench {
 namespace {
 
-// One buffer at each end, as for the rivals.
+// One buffer at each end, as the rivals have.
 constexpr int kPackingDepth = 1;
 
 }  // namespace

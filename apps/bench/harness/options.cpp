@@ -21,17 +21,17 @@ const std::map<std::string, MemoryChoice> kMemories = {{"allocated", MemoryChoic
                                                        {"user", MemoryChoice::user}};
 const std::map<std::string, CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cup-ecs", CsvColumns::cup_ecs}};
 
-// MPI counts bytes in an int, and a machine has memory for a few such messages only.
-constexpr std::size_t kLargest = std::size_t{1} << 30;
+// MPI counts the bytes of a message in an int, and a machine has memory for a few such messages only.
+constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
-constexpr int kDeepest = 65536;
+constexpr int kMaxCount = 65536;
 
 template <class T>
 const char* name_in(const std::map<std::string, T>& names, T value) {
   return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
 }
 
-// A text option that `parse_text` turns into a value; an exception of parse_text becomes a wrong argument of the
+// Adds an option whose text `parse_text` reads. A UsageError of `parse_text` is reported as a wrong argument of the
 // option.
 template <class ParseText>
 void add_text(CLI::App& app, const std::string& flag, const std::string& help, const std::string& text,
@@ -62,7 +62,7 @@ void add_what(CLI::App& app, Options& options) {
 }
 
 void add_how_much(CLI::App& app, Options& options) {
-  const CLI::Validator count = apps::whole_number(1, kDeepest);
+  const CLI::Validator count = apps::whole_number(1, kMaxCount);
   const auto sizes = [&options](const std::string& range) { options.sizes = parse_sizes(range); };
   add_text(app, "--sizes", "bytes of a message: powers of two, with k and m", "MIN:MAX", sizes);
   app.add_option("--depth", options.depth, "slots of a channel")->transform(count);
@@ -110,7 +110,7 @@ std::vector<std::size_t> parse_sizes(std::string_view text) {
   const auto colon = text.find(':');
   const std::size_t min = apps::parse_size(text.substr(0, colon));
   const std::size_t max = colon == std::string_view::npos ? min : apps::parse_size(text.substr(colon + 1));
-  if (max > kLargest) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
+  if (max > kMaxBytes) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
   std::vector<std::size_t> sizes;
   if (min == 0) sizes.push_back(0);
   if (min <= max) {

@@ -70,7 +70,7 @@ Json object(const Row& row, const Machine& machine) {
           {"rivals", rivals_json(row)}};
 }
 
-// A value as a CSV field, in quotes if it has a comma.
+// A CSV field: nothing for null, and quotes around a text with a comma.
 std::string field(const Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
@@ -78,7 +78,7 @@ std::string field(const Json& value) {
   return text.find(',') == std::string::npos ? text : '"' + text + '"';
 }
 
-// In the order in which they first appear in any row.
+// The rivals of all rows, in the order in which they first appear.
 std::vector<std::string> rival_names(const std::vector<Row>& rows) {
   std::vector<std::string> names;
   for (const Row& row : rows) {
@@ -89,7 +89,7 @@ std::vector<std::string> rival_names(const std::vector<Row>& rows) {
   return names;
 }
 
-// Four significant digits.
+// Four significant digits, or fewer below 1.
 std::string number(double value) {
   const double size = value < 0 ? -value : value;
   return fmt::format("{:.{}f}", value, size < 10 ? 3 : size < 100 ? 2 : size < 1000 ? 1 : 0);

@@ -26,15 +26,15 @@ void pin(int rank) {
     throw std::runtime_error("--pin: this rank may not choose its core");
 }
 
-// Mapped memory has no rails to choose from.
-bool one_rail(const apps::Names& backends) {
+// Memory that ranks have mapped is one rail.
+bool has_one_rail(const apps::Names& backends) {
   const auto is_mapped = [](const std::string& backend) { return backend == "threads" || backend == "shm"; };
   return !backends.empty() && std::ranges::all_of(backends, is_mapped);
 }
 
 Rounds convert(const Rounds& rounds, const Metric& metric) {
   Rounds values = rounds;
-  for (auto& samples : values) std::ranges::transform(samples, samples.begin(), metric.of);
+  for (auto& samples : values) std::ranges::transform(samples, samples.begin(), metric.value_of);
   return values;
 }
 
@@ -51,7 +51,7 @@ std::optional<RoundTrips> round_trips(const Rounds& rounds, const Metric& metric
 }  // namespace
 
 double resident_bytes() {
-  // Not VmRSS of /proc/self/status, whose counters lag behind by many pages per core.
+  // VmRSS of /proc/self/status would not do: its counters lag behind by many pages per core.
   std::ifstream in("/proc/self/smaps_rollup");
   for (std::string word; in >> word;) {
     double kib = 0;
@@ -64,7 +64,7 @@ Session::Session(sluice::Context& context_in, const Options& options_in, double 
     : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
   if (options.pin) pin(context.rank());
   const std::vector<Gpu> gpus = gpus_for(options.stream.value());
-  // Neighbours on one machine get a GPU each, if there are enough.
+  // Ranks on one machine get a GPU each, if there are enough.
   if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
   if (context.rank() != 0) return;
   const Gpu gpu = gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_));
@@ -85,8 +85,8 @@ void Session::close_team() {
 }
 
 long Session::batch() const {
-  if (of_gpu(options.stream)) return GpuQueue::kMost;
-  return on_host_stream() ? HostQueue::kMost : 0;
+  if (of_gpu(options.stream)) return GpuQueue::kMaxSteps;
+  return on_host_stream() ? HostQueue::kMaxSteps : 0;
 }
 
 Workload Session::pair_workload(std::size_t bytes, int default_depth) {
@@ -106,9 +106,9 @@ Workload Session::pair_workload(std::size_t bytes, int default_depth) {
 const std::string& Session::launch() {
   if (launch_.empty()) {
     const double process = ::getpid();
-    std::array<double, 2> ends = {process, -process};
-    team().collectives.max(ends);
-    const bool one_process = ends[0] == -ends[1];
+    std::array<double, 2> max_and_minus_min = {process, -process};
+    team().collectives.max(max_and_minus_min);
+    const bool one_process = max_and_minus_min[0] == -max_and_minus_min[1];
     launch_ = under_mpi() ? "mpi" : context.size() == 1 ? "alone" : one_process ? "threads" : "sluice-run";
   }
   return launch_;
@@ -118,22 +118,22 @@ apps::Description Session::description_of_all(const std::string& description) {
   return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
 }
 
-Row Session::row(const Workload& workload, const Metric& metric, const apps::Description& said) {
+Row Session::row(const Workload& workload, const Metric& metric, const apps::Description& channels) {
   Row row;
   row.bench = options.bench;
-  row.backend = apps::joined(said.backends);
+  row.backend = apps::joined(channels.backends);
   row.stream = name(options.stream.value());
   row.memory = name(options.memory);
   row.touch = options.touch;
-  row.fired_by = apps::joined(said.fired_by);
+  row.fired_by = apps::joined(channels.fired_by);
   row.ranks = context.size();
   row.launch = launch();
   row.bytes = workload.bytes;
   row.depth = workload.depth;
   row.window = workload.window;
-  row.rails = options.rails > 0         ? std::optional(options.rails)
-              : one_rail(said.backends) ? std::optional(1)
-                                        : std::nullopt;
+  row.rails = options.rails > 0                 ? std::optional(options.rails)
+              : has_one_rail(channels.backends) ? std::optional(1)
+                                                : std::nullopt;
   row.metric = metric.name;
   row.unit = metric.unit;
   return row;

@@ -12,7 +12,7 @@ namespace bench {
 /// object at the same time. Neither may use the memory after one of them has destroyed its object.
 class SharedPages {
  public:
-  /// Where the peer finds a rank's memory.
+  /// The place at which the peer finds a rank's memory.
   struct Place {
     pid_t process;
     int file;           ///< open in that process

@@ -7,7 +7,7 @@
 namespace bench {
 namespace {
 
-// With --touch, a message is waited for, read and released.
+// The items (see Queue) of a received message, with --touch: wait, read, release.
 constexpr long kItemsPerMessage = 3;
 constexpr long kItemsPerAnswer = 2;
 
@@ -57,9 +57,9 @@ class Flood : public Contender {
   void receive() {
     const std::byte* const payload = in_.wait(stream_).data();
     if (!queue_) {
-      use(workload_, payload);
+      touch(workload_, payload);
     } else if (workload_.options.touch) {
-      queue_->run([this, payload] { use(workload_, payload); });
+      queue_->run([this, payload] { touch(workload_, payload); });
     }
     in_.release(stream_);
   }

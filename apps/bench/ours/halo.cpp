@@ -47,17 +47,17 @@ class Halo : public Contender {
   void step() {
     plan_.start(stream());
     plan_.wait(stream());
-    if (workload_.options.touch) touch();
+    if (workload_.options.touch) touch_all();
     plan_.release(stream());
   }
 
-  void touch() {
+  void touch_all() {
     for (const sluice::Receiver& receiver : in_) {
       const std::byte* const payload = plan_.slot(receiver).data();
       if (queue_) {
-        queue_->run([this, payload] { use(workload_, payload); });
+        queue_->run([this, payload] { touch(workload_, payload); });
       } else {
-        use(workload_, payload);
+        touch(workload_, payload);
       }
     }
   }
@@ -79,9 +79,9 @@ Neighbour neighbour(const sluice::Context& context, int k) {
 }
 
 long items_of_plan(const Workload& workload, int neighbours) {
-  constexpr long kItemsPerNeighbour = 4;  // put, wait, read, release, if the plan fuses none of them
-  constexpr long kKernels = 5;            // to start (at most three), wait and release, for all neighbours together
-  return replays(workload.drive) ? kKernels * workload.depth : kItemsPerNeighbour * neighbours;
+  constexpr long kItemsPerNeighbour = 4;  // at most: put, wait, read, release
+  constexpr long kKernelsPerStep = 5;     // in a graph, for all neighbours together: start (at most 3), wait, release
+  return replays(workload.drive) ? kKernelsPerStep * workload.depth : kItemsPerNeighbour * neighbours;
 }
 
 Ours make_halo(const Workload& workload) { return described(std::make_unique<Halo>(workload)); }

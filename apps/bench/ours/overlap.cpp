@@ -34,14 +34,14 @@ class Overlap : public Contender {
     if (queue_) {
       queue_->synchronize();
     } else {
-      use(workload_, in_.wait(stream).data());
+      touch(workload_, in_.wait(stream).data());
       in_.release(stream);
     }
   }
 
   void enqueue_wait(sluice::Stream stream) {
     const std::byte* const payload = in_.wait(stream).data();
-    if (workload_.options.touch) queue_->run([this, payload] { use(workload_, payload); });
+    if (workload_.options.touch) queue_->run([this, payload] { touch(workload_, payload); });
     in_.release(stream);
   }
 
@@ -64,8 +64,9 @@ class Compute : public Contender {
   const double ns_;
 };
 
-// A chain of multiplications: its time hardly depends on other work of the core.
-void chain(long length) {
+// Multiplies `length` times. Each multiplication waits for the previous one, so the time hardly depends on other work
+// of the core.
+void multiply(long length) {
   double value = 1;
   for (long i = 0; i < length; ++i) {
     value *= 1.0000001;
@@ -73,18 +74,18 @@ void chain(long length) {
   }
 }
 
-double ns_per_link() {
+double ns_per_multiplication() {
   constexpr long kLength = 100000;
-  double shortest = timed([] { chain(kLength); });
-  for (int i = 0; i < 20; ++i) shortest = std::min(shortest, timed([] { chain(kLength); }));
+  double shortest = timed([] { multiply(kLength); });
+  for (int i = 0; i < 20; ++i) shortest = std::min(shortest, timed([] { multiply(kLength); }));
   return shortest / kLength;
 }
 
 }  // namespace
 
 void compute(double ns) {
-  static const double per_link = ns_per_link();
-  chain(static_cast<long>(ns / per_link));
+  static const double ns_each = ns_per_multiplication();
+  multiply(static_cast<long>(ns / ns_each));
 }
 
 Ours make_overlap(const Workload& workload) { return described(std::make_unique<Overlap>(workload)); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sluice's contenders that pack.
+// Sluice's contenders that pack, by the channels of sluice/kokkos.hpp.
 #include "apps/bench/ours/packing.hpp"
 #include "apps/bench/ours/packing_views.hpp"
 

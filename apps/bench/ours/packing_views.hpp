@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Views that are packed, and contenders that check whether they arrived.
+// The Views that are packed, and the common part of the contenders, which check once that the Views arrive.
 #pragma once
 
 #include "apps/bench/ours/ours.hpp"
@@ -17,7 +17,7 @@
 
 namespace bench {
 
-/// Every second int of a View at each end: the View that is sent, and the one that is received.
+/// Two columns of ints, each every second int of a larger View: the one that is sent, and the one that is received.
 template <class Exec>
 class Columns {
  public:
@@ -40,7 +40,7 @@ class Columns {
     exec.fence("sluice-bench: stamped");
   }
 
-  /// Returns true if the column of `rank` was received, and nothing else was changed.
+  /// Returns true if the column of `rank` has arrived, and nothing between its ints has changed.
   bool arrived(const Exec& exec, sluice::Rank rank) const {
     int wrong = 0;
     Kokkos::parallel_reduce("sluice-bench: check", Kokkos::RangePolicy<Exec>(exec, 0, items()),
@@ -73,8 +73,8 @@ class Columns {
   const Column in;
 };
 
-/// A cube of doubles, its six faces, and Views of their size for the neighbours' faces. The first two faces have no
-/// gaps; in the last two each element lies by itself.
+/// A cube of doubles, its six faces, and Views for six faces of neighbours. The first two faces are contiguous, the
+/// next two are contiguous rows, and in the last two no element lies beside another one.
 template <class Exec>
 class Cube {
  public:
@@ -100,7 +100,7 @@ class Cube {
     exec.fence("sluice-bench: stamped");
   }
 
-  /// Returns true if face number `k` of the cube of `rank` is in the ghosts of that number.
+  /// Returns true if face number `k` of the cube of `rank` has arrived in `ghosts[k]`.
   bool arrived(const Exec& exec, std::size_t k, sluice::Rank rank) const {
     int wrong = 0;
     Kokkos::parallel_reduce("sluice-bench: check", Kokkos::RangePolicy<Exec>(exec, 0, kCubeSide),
@@ -133,11 +133,11 @@ class Cube {
   std::array<Ghosts, kCubeFaces> ghosts;
 };
 
-/// A ping-pong of columns, moved by a derived class.
+/// A ping-pong of columns. A derived class moves them.
 template <class Exec>
 class ColumnPingPong : public Contender {
  public:
-  // Fills the Views before a channel is open: a peer may then put at once, into the View itself.
+  // Fills the Views before a derived class opens channels: then a peer may put at once, into the View itself.
   ColumnPingPong(const Workload& workload, const Exec& exec)
       : workload_(workload), exec_(exec), columns_(workload.bytes) {
     columns_.stamp(exec_, workload_.context.rank());
@@ -145,14 +145,14 @@ class ColumnPingPong : public Contender {
 
   double run(long count) override {
     return timed_steps(count, [this] {
-      go_round();
+      round_trip();
       release();
     });
   }
 
-  /// A first round trip. @throws std::runtime_error if the received column is not the peer's
+  /// Runs one round trip. @throws std::runtime_error if the received column is not the peer's
   void check() {
-    go_round();
+    round_trip();
     if (!columns_.arrived(exec_, workload_.peer))
       throw std::runtime_error("packing: a column did not arrive as it was");
     release();
@@ -168,14 +168,14 @@ class ColumnPingPong : public Contender {
   const Columns<Exec> columns_;
 
  private:
-  void go_round() {
+  void round_trip() {
     if (workload_.first) send();
     receive();
     if (!workload_.first) send();
   }
 };
 
-/// Steps in which all faces are sent and received.
+/// Steps in which all faces are sent and received. A derived class moves them.
 template <class Exec>
 class FaceExchange : public Contender {
  public:
@@ -190,7 +190,7 @@ class FaceExchange : public Contender {
     });
   }
 
-  /// A first step. @throws std::runtime_error if the received faces are not the neighbours'
+  /// Runs one step. @throws std::runtime_error if the received faces are not the neighbours'
   void check() {
     move();
     for (std::size_t k = 0; k < kCubeFaces; ++k) {

@@ -19,7 +19,7 @@ std::span<const std::byte> hip_kernel_ping_pong() noexcept;
 namespace bench {
 namespace {
 
-// A channel each way between the partners.
+// A channel in each direction between the partners.
 class Pair {
  public:
   Pair(const Workload& workload, sluice::Stream stream)
@@ -61,7 +61,7 @@ class InOrder : public Contender {
 
  private:
   void receive() {
-    use(workload_, pair_.wait({}));
+    touch(workload_, pair_.wait({}));
     pair_.release({});
   }
 
@@ -85,7 +85,7 @@ class OnStream : public Contender {
     if (workload_.first) put(stream);
     const std::byte* payload = nullptr;
     queue_->verb(Drive::enqueue_wait, [&] { payload = pair_.wait(stream); });
-    if (workload_.options.touch) queue_->run([this, payload] { use(workload_, payload); });
+    if (workload_.options.touch) queue_->run([this, payload] { touch(workload_, payload); });
     queue_->verb(Drive::enqueue_release, [&] { pair_.release(stream); });
     if (!workload_.first) put(stream);
   }
@@ -99,7 +99,7 @@ class OnStream : public Contender {
   Pair pair_;
 };
 
-// Only operations of a plan can be captured.
+// Runs with or without a graph: only the operations of a plan can be captured.
 class ByPlan : public Contender {
  public:
   explicit ByPlan(const Workload& workload)
@@ -131,7 +131,7 @@ class ByPlan : public Contender {
   sluice::Plan plan_ = workload_.context.plan();
 };
 
-// All rounds in one launch, by one block.
+// One block of a kernel runs all round trips of a launch.
 class InKernel : public Contender {
  public:
   explicit InKernel(const Workload& workload)
@@ -144,17 +144,17 @@ class InKernel : public Contender {
               .first = workload.first ? 1U : 0U,
               .wrong = &wrong()} {
     wrong() = 0;
-    launch(0);  // the first launch may wait for the stream, which must not be held then
+    launch(0);  // while no gate is closed, because the first launch may wait until the stream is idle
     queue_->synchronize();
   }
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
-    const std::uint64_t all = pair_.puts() + static_cast<std::uint64_t>(Queue::kLeadIn + count);
+    const std::uint64_t expected_puts = pair_.puts() + static_cast<std::uint64_t>(Queue::kLeadIn + count);
     const double taken = queue_->time_ahead([&] { launch(Queue::kLeadIn); }, [&] { launch(count); });
-    if (wrong() != 0 || pair_.puts() != all)
-      throw std::runtime_error(
-          fmt::format("kernels have put {} times, not {}; a verb has returned {}", pair_.puts(), all, wrong()));
+    if (wrong() != 0 || pair_.puts() != expected_puts)
+      throw std::runtime_error(fmt::format("kernels have put {} times, not {}; a verb has returned {}", pair_.puts(),
+                                           expected_puts, wrong()));
     return taken;
   }
 

@@ -70,7 +70,7 @@ class FloorLink {
     return await_count(counter(pages_.mine(), index_of(which)), least);
   }
 
-  void settle() {}
+  void finish_run() {}
 
  private:
   static std::size_t index_of(Signal which) { return 1 + static_cast<std::size_t>(which); }

@@ -9,7 +9,7 @@
 //     void signal(Signal)                 tells the peer once, after all earlier puts
 //     uint64_t await(Signal, least)       waits for `least` signals of one kind since the beginning, and returns how
 //                                         many have arrived
-//     void settle()                       both ranks call it after each run, outside the measured time
+//     void finish_run()                       both ranks call it after each run, outside the measured time
 #pragma once
 
 #include "apps/bench/harness/buffers.hpp"
@@ -55,9 +55,9 @@ class LinkPingPong : public Contender {
           link_.put({sent_++, 0});
         },
         [this] {
-          use(workload_, link_.await(Message{received_++, 0}));
+          touch(workload_, link_.await(Message{received_++, 0}));
         });
-    link_.settle();
+    link_.finish_run();
     return taken;
   }
 
@@ -88,7 +88,7 @@ class LinkFlood : public Contender {
         receive_window();
       }
     });
-    link_.settle();
+    link_.finish_run();
     return taken;
   }
 
@@ -111,7 +111,7 @@ class LinkFlood : public Contender {
 
   void receive_window() {
     for (int i = 0; i < workload_.window; ++i) {
-      use(workload_, link_.await(message(received_++)));
+      touch(workload_, link_.await(message(received_++)));
       if (received_ % slots_per_credit_ == 0) link_.signal(Signal::credit);
     }
     link_.signal(Signal::answer);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that the files of the MPI rivals share.
+// The contenders of MPI, a function for each mode: implemented by two_sided_mpi.cpp and one_sided_mpi.cpp, called by
+// mpi.cpp.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array kNetworkVariables = {"MPIR_CVAR_CH4_NETMOD", "MPIR_CVAR_NOLOCAL", "FI_PROVIDER", "UCX_TLS",
                                           "OMPI_MCA_pml",         "OMPI_MCA_mtl",      "OMPI_MCA_btl"};
 
-// Returns the text between `label` and the end of the line, without blanks around it.
+// Returns the text from `label` to the end of its line, without blanks at its begin; nothing without that label.
 std::string_view value_of(std::string_view text, std::string_view label) {
   const auto at = text.find(label);
   if (at == std::string_view::npos) return {};
@@ -28,7 +28,7 @@ std::string_view value_of(std::string_view text, std::string_view label) {
   return text;
 }
 
-// MPICH prints a line for each of its settings; Open MPI's only line begins with its version.
+// MPICH's text has a line for each setting. Open MPI's has one line, which begins with the version.
 std::string version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> buffer{};
   int length = 0;

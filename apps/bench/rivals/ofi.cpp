@@ -38,16 +38,16 @@ class OfiLink {
         memory_bytes_(source_at_ + std::max(all_bytes_, kLine)),  // memory of 0 bytes cannot be registered
         memory_(memory_bytes_), endpoint_(std::string(ofi_provider(workload.options)), mode, 2 * layout.slots),
         arrived_in_slot_(layout.slots), scope_(workload.context.scope("sluice-bench libfabric")),
-        settle_memory_(workload.context.allocate(2)),
-        to_settle_(scope_.sender(workload.peer, tag(), settle_memory_.slice(0, 1))),
-        from_settle_(scope_.receiver(workload.peer, tag(), settle_memory_.slice(1, 1))) {
+        finished_memory_(workload.context.allocate(2)),
+        finished_(scope_.sender(workload.peer, tag(), finished_memory_.slice(0, 1))),
+        peer_finished_(scope_.receiver(workload.peer, tag(), finished_memory_.slice(1, 1))) {
     std::memset(memory_.data(), 0, target_at_);
     region_ = endpoint_.register_memory(memory_.data(), memory_bytes_);
     theirs_ = exchange(workload.context, workload.peer, endpoint_.remote_memory(region_, memory_.data()));
     if (::fi_av_insert(endpoint_.addresses(), theirs_.name.data(), 1, &peer_, 0, nullptr) != 1)
       throw std::runtime_error("libfabric: the peer's address is of no use here");
-    to_settle_.wait_connected();
-    from_settle_.wait_connected();
+    finished_.wait_connected();
+    peer_finished_.wait_connected();
   }
 
   void put(Message message) {
@@ -95,10 +95,10 @@ class OfiLink {
 
   /// Drives the provider until the peer has called it too: some providers move nothing unless they are driven, not even
   /// the last writes of this rank (test: bench_ofi, large messages and sockets).
-  void settle() {
-    to_settle_.put({}, 0, 0);
-    while (!from_settle_.test()) progress();
-    from_settle_.release({});
+  void finish_run() {
+    finished_.put({}, 0, 0);
+    while (!peer_finished_.test()) progress();
+    peer_finished_.release({});
   }
 
  private:
@@ -190,17 +190,18 @@ class OfiLink {
   ofi::Handle<fid_mr> region_;
   ofi::RemoteMemory theirs_{};
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
-  // Where a counter in memory is polled:
+  // For modes that poll counters in memory.
   std::uint64_t messages_seen_ = 0;
   std::array<std::uint64_t, kSignals> signals_sent_{};
-  // Where remote data is polled. A message in a slot was not read yet, so such a count is 0 or 1.
+  // For the mode that polls remote data. The count of a slot is 0 or 1, because a slot is reused only after it was
+  // read.
   std::vector<int> arrived_in_slot_;
   std::array<std::uint64_t, kSignals> signals_arrived_{};
 
   sluice::Scope scope_;
-  sluice::Memory settle_memory_;
-  sluice::Sender to_settle_;
-  sluice::Receiver from_settle_;
+  sluice::Memory finished_memory_;
+  sluice::Sender finished_;
+  sluice::Receiver peer_finished_;
 };
 
 std::string unordered(const std::string& provider) {

@@ -56,8 +56,8 @@ class Window {
   }
 
   /// Polls this rank's flag until it is at least `least`, with a probe now and then: some MPIs move puts only while the
-  /// target is inside an MPI function, and MPI_Win_sync does not count as one. Where MPI writes directly, so few probes
-  /// add little to the polling.
+  /// target is inside an MPI function, and MPI_Win_sync does not count as one. With an MPI that writes directly, so
+  /// few probes add little to the polling.
   void await_flag(std::uint64_t least) const {
     auto& flag = *reinterpret_cast<std::atomic<std::uint64_t>*>(memory_);
     for (int polls = 1;; ++polls) {
@@ -112,7 +112,7 @@ class PutFlushPingPong : public Contender {
   }
   void receive() {
     window_.await_flag(++received_);
-    use(workload_, window_.payload());
+    touch(workload_, window_.payload());
   }
 
   const Workload workload_;
@@ -154,7 +154,7 @@ class PutFlushFlood : public Contender {
   }
   void receive_window() {
     window_.await_flag(windows_);
-    for (int message = 0; message < workload_.window; ++message) use(workload_, window_.payload() + offset(message));
+    for (int message = 0; message < workload_.window; ++message) touch(workload_, window_.payload() + offset(message));
     window_.set_flag(windows_);
   }
 
@@ -197,7 +197,7 @@ class PscwPingPong : public Contender {
   // Exposes the window again as soon as the message was read, so that the peer's next start does not wait.
   void receive() {
     MPI_Win_wait(window_.get());
-    use(workload_, window_.payload());
+    touch(workload_, window_.payload());
     expose();
   }
   void expose() { MPI_Win_post(peer_, 0, window_.get()); }
@@ -221,14 +221,14 @@ class FencePingPong : public Contender {
       fence();
       if (!workload_.first) answer();
       fence();
-      if (workload_.first) use(workload_, window_.payload());
+      if (workload_.first) touch(workload_, window_.payload());
     });
   }
 
  private:
   void put() { window_.put(source_.data(), workload_.bytes); }
   void answer() {
-    use(workload_, window_.payload());
+    touch(workload_, window_.payload());
     put();
   }
   void fence() { MPI_Win_fence(0, window_.get()); }

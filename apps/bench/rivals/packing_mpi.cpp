@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's contenders that pack: with kernels, as programs do by hand, and by datatypes, as MPI does.
+// MPI's contenders that pack: by kernels, as programs do by hand (Packed...), and by datatypes, so that MPI packs
+// (Typed...).
 #include "apps/bench/ours/packing.hpp"
 #include "apps/bench/ours/packing_views.hpp"
 #include "apps/bench/rivals/requests_mpi.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kTag = 0;
 
-/// `count` blocks of `length` elements of type `of`, which begin `stride` elements apart.
+/// An MPI datatype: `count` blocks of `length` elements of type `of`; the blocks begin `stride` elements apart.
 class VectorType {
  public:
   VectorType(int count, int length, int stride, MPI_Datatype of) {
@@ -45,7 +46,7 @@ struct CopyRow {
   }
 };
 
-/// A kernel with which a program packs or unpacks.
+/// Enqueues a kernel that packs or unpacks.
 template <class Exec, class To, class From>
 void copy(const Exec& exec, const char* label, const To& to, const From& from) {
   Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec>(exec, 0, static_cast<int>(to.extent(0))),
@@ -146,7 +147,7 @@ class TypedFaces : public FaceExchange<Exec> {
   void move() override { requests_.run(); }
 
   apps::MpiWorld world_;
-  // Across each of the three dimensions.
+  // The faces across the first, the second and the third dimension of the cube.
   std::array<VectorType, 3> types_{{{1, kPlane, kPlane, MPI_DOUBLE},
                                     {kCubeSide, kCubeSide, kPlane, MPI_DOUBLE},
                                     {kPlane, 1, kCubeSide, MPI_DOUBLE}}};

@@ -66,7 +66,7 @@ std::unique_ptr<Contender> program_kernel(const Workload& workload) {
 
 constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";
 
-// Empty: only backends for memory that both ranks have mapped are allowed.
+// The first allowed backend that is no mapped memory; empty if there is none.
 std::string network(const Options& options) {
   for (const auto& backend : split(options.backend)) {
     if (backend != "threads" && backend != "shm") return backend;
@@ -106,7 +106,7 @@ bool on_gpus(const Options& options) { return options.stream == StreamChoice::cu
 
 std::string no_library(const Options& /*options*/) { return {}; }
 
-/// The benches, besides ping-pongs and windows, that a rival program supports.
+/// The columns of a rival program besides latency and bandwidth, which all of them have.
 struct Abilities {
   bool rate = false;
   bool stream = false;
@@ -137,7 +137,7 @@ Rival program_rival(const char* name, const char* what, Abilities can) {
 
 constexpr Abilities kAll = {.rate = true, .stream = true, .halo = true, .replay = true, .enqueue_and_kernel = true};
 
-// Between mapped memory every MPI has the same means; on a network it has several ways.
+// Named on a network only, where an MPI has several ways. In mapped memory all MPIs do the same.
 std::string mpi_on_network(const Options& options) { return ofi_provider(options).empty() ? "" : mpi_library(); }
 
 constexpr auto kFlag = OfiMode::flag;
@@ -148,8 +148,8 @@ constexpr auto kPersistent = MpiMode::persistent;
 constexpr auto kPutFlush = MpiMode::put_flush;
 constexpr auto kPutFlushUser = MpiMode::put_flush_user;
 
-// A put without a notification is no rival in a bench of notified messages: the one-sided modes have no rate. A fence,
-// and here a window, involves all ranks: the one-sided modes have no scale.
+// The one-sided modes of MPI have no `rate`, in which every message is notified: their puts have no notification. They
+// have no `scale`, because a fence involves all ranks, and so does the making of a window.
 const std::vector<Rival>& table() {
   static const std::vector<Rival> rivals = {
       {.name = "floor",

@@ -15,7 +15,7 @@ namespace bench {
 namespace {
 
 constexpr int kMpiTag = 0;
-constexpr int kAnswer = 1;
+constexpr int kAnswerTag = 1;
 
 int count_of(const Workload& workload) { return static_cast<int>(workload.bytes); }
 
@@ -36,7 +36,7 @@ class SendRecvPingPong : public Contender {
   void receive() {
     MPI_Recv(target_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator(),
              MPI_STATUS_IGNORE);
-    use(workload_, target_.data());
+    touch(workload_, target_.data());
   }
 
   const Workload workload_;
@@ -58,7 +58,7 @@ class PersistentPingPong : public Contender {
       in_.start();
       if (workload_.first) out_.run();
       in_.wait();
-      use(workload_, target_.data());
+      touch(workload_, target_.data());
       if (!workload_.first) out_.run();
     });
   }
@@ -84,10 +84,10 @@ class TwoSidedFlood : public Contender {
     return timed_steps(count, [this] {
       move_window();
       if (workload_.first) {
-        MPI_Recv(nullptr, 0, MPI_BYTE, workload_.peer, kAnswer, communicator(), MPI_STATUS_IGNORE);
+        MPI_Recv(nullptr, 0, MPI_BYTE, workload_.peer, kAnswerTag, communicator(), MPI_STATUS_IGNORE);
       } else {
-        for (int message = 0; message < workload_.window; ++message) use(workload_, slot(message));
-        MPI_Send(nullptr, 0, MPI_BYTE, workload_.peer, kAnswer, communicator());
+        for (int message = 0; message < workload_.window; ++message) touch(workload_, slot(message));
+        MPI_Send(nullptr, 0, MPI_BYTE, workload_.peer, kAnswerTag, communicator());
       }
     });
   }
@@ -163,7 +163,7 @@ class PersistentHalo : public Contender {
   double run(long count) override {
     return timed_steps(count, [this] {
       requests_.run();
-      for (const Pages& target : targets_) use(workload_, target.data());
+      for (const Pages& target : targets_) touch(workload_, target.data());
     });
   }
 
@@ -193,7 +193,7 @@ class SendRecvOverlap : public Contender {
               &requests[1]);
     compute(workload_.compute_ns);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-    use(workload_, target_.data());
+    touch(workload_, target_.data());
   }
 
   const Workload workload_;

@@ -22,7 +22,8 @@ const Cuda& Cuda::here() {
 Cuda::Cuda() {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) throw std::runtime_error("there is no libcuda.so.1");
-// NOLINTBEGIN(bugprone-macro-parentheses): names. The first macro gives the name of the version that the header chose.
+// NOLINTBEGIN(bugprone-macro-parentheses): names. SLUICE_QUOTED is expanded before it quotes: cuda.h defines a plain
+// name as a macro for the version that the program was compiled for (cuMemAlloc is cuMemAlloc_v2).
 #define SLUICE_QUOTED(call) #call
 #define SLUICE_GET(call)                                                           \
   call = reinterpret_cast<decltype(&::call)>(dlsym(library, SLUICE_QUOTED(call))); \
@@ -43,7 +44,8 @@ void Cuda::use(int device) const {
 }
 
 bool Cuda::ranks_take_turns() const {
-  constexpr auto kMpsEnabled = static_cast<CUdevice_attribute>(133);  // missing in the first headers of CUDA 12
+  constexpr auto kMpsEnabled =
+      static_cast<CUdevice_attribute>(133);  // the first headers of CUDA 12 have no name for it
   int devices = 0;
   int mps = 0;
   check(cuDeviceGetCount(&devices), "cuDeviceGetCount");
@@ -55,7 +57,7 @@ void check(CUresult result, const char* what) {
     throw std::runtime_error(std::string(what) + ": error " + std::to_string(static_cast<int>(result)) + " of CUDA");
 }
 
-SharedMemory::SharedMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
+SharedGpuMemory::SharedGpuMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
   const Cuda& cuda = Cuda::here();
   cuda.use(rank.device);
   check(cuda.cuMemAlloc(&mine_, bytes), "cuMemAlloc");
@@ -65,26 +67,27 @@ SharedMemory::SharedMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
   check(cuda.cuIpcGetMemHandle(&handle, mine_), "cuIpcGetMemHandle");
   handle = rank.exchange(handle);
   check(cuda.cuIpcOpenMemHandle(&theirs_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
-  rank.meet();  // a workload begins when each rank can reach the other
+  rank.meet();  // now each rank can write to the other
 }
 
-SharedMemory::~SharedMemory() {
-  if (std::uncaught_exceptions() > 0) return;  // this process ends, and prints the reason
+SharedGpuMemory::~SharedGpuMemory() {
+  if (std::uncaught_exceptions() > 0) return;  // this process is about to end and print the reason
   const Cuda& cuda = Cuda::here();
   cuda.cuIpcCloseMemHandle(theirs_);
   try {
     rank_.meet();
     cuda.cuMemFree(mine_);
   } catch (const std::runtime_error&) {
-    return;  // the run ends, and the other rank may have the memory open: the end of the process frees it
+    return;  // the other rank has ended, perhaps with the memory mapped: the end of this process frees it
   }
 }
 
 namespace {
 
+// The byte that a rank puts in a turn.
 int stamp(int rank, int turn) { return 0x51 + 2 * turn + rank; }
 
-// A rank puts its stamp of this turn. Before the put no slot has that stamp.
+// Fills the source with this rank's stamp, and the target with zeros. When it returns, both ranks have done so.
 void stamp_slots(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, int turn) {
   const Cuda& cuda = Cuda::here();
   const std::size_t bytes = static_cast<std::size_t>(workload.slots()) * workload.bytes;
@@ -97,6 +100,7 @@ void stamp_slots(const Workload& workload, const Rank& rank, const Verbs::Slots&
   rank.meet();
 }
 
+// Throws unless every byte that has arrived is the other rank's stamp.
 void check_slots(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, int turn) {
   const bool receives = workload.unit != "flood" || rank.rank != 0;
   std::vector<char> found(receives ? static_cast<std::size_t>(workload.filled()) * workload.bytes : 0);
@@ -108,8 +112,9 @@ void check_slots(const Workload& workload, const Rank& rank, const Verbs::Slots&
     throw std::runtime_error("what arrives is not what was put");
 }
 
-// A rival that cannot run the workload is left out before the measurement; and first runs take longer. One rank is late
-// on purpose, so the other must wait. A graph finds the words as its last replay has left them.
+// Runs the workload once before it is measured, because a first run takes longer, and throws if wrong bytes arrive: the
+// rival is then left out. Rank 0 is late on purpose, so that a wait which does not wait is found. A graph runs twice:
+// its second replay finds the signal words as the first one has left them.
 void check_bytes(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
   constexpr std::chrono::milliseconds kLate{10};
   const int turns = bench::replays(workload.drive) ? 2 : 1;
@@ -122,10 +127,10 @@ void check_bytes(const Workload& workload, const Rank& rank, const Verbs::Slots&
 }
 
 std::unique_ptr<bench::GpuQueue> make_queue(const Workload& workload, const Rank& rank) {
-  const long of_step = workload.unit == "flood"  ? 3L * workload.window + 2
-                       : workload.unit == "halo" ? 4L * workload.neighbours
-                                                 : 4;
-  const long items = bench::replays(workload.drive) ? of_step * workload.period() : of_step;
+  const long items_of_step = workload.unit == "flood"  ? 3L * workload.window + 2
+                             : workload.unit == "halo" ? 4L * workload.neighbours
+                                                       : 4;
+  const long items = bench::replays(workload.drive) ? items_of_step * workload.period() : items_of_step;
   return std::make_unique<bench::GpuQueue>(sluice::Stream::Kind::cuda, rank.device, items, [](sluice::Stream stream) {
     check(Cuda::here().cuStreamSynchronize(static_cast<CUstream>(stream.handle())), "cuStreamSynchronize");
   });
@@ -135,7 +140,7 @@ class InKernel : public Runner {
  public:
   InKernel(std::unique_ptr<bench::GpuQueue> queue, std::unique_ptr<Kernel> kernel)
       : queue_(std::move(queue)), kernel_(std::move(kernel)) {
-    kernel_->launch(0);  // the first launch may wait for the stream
+    kernel_->launch(0);  // while no gate is closed, because the first launch may wait until the stream is idle
     queue_->synchronize();
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVSHMEM's operations on streams: a put with its signal, and waits; or a kernel that calls NVSHMEM.
+// NVSHMEM: its operations on streams (a put with its signal, and a wait), or a kernel that calls NVSHMEM.
 #include "apps/bench/rivals/programs/cuda.hpp"
 #include "apps/bench/rivals/programs/nvshmem_ping_pong.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 using rivals::check;
 using rivals::Cuda;
 
-// Called once for all cases.
+// Starts NVSHMEM, once in a process.
 void start(const rivals::Rank& rank) {
   static bool started = false;
   if (started) return;
@@ -38,8 +38,8 @@ void start(const rivals::Rank& rank) {
   started = true;
 }
 
-/// Memory of the symmetric heap: so many words, and the slots of the workload, first the target's and then the
-/// source's.
+/// Memory of the symmetric heap: some words, and the slots of the workload, those of the target before those of the
+/// source.
 class Memory {
  public:
   Memory(const rivals::Workload& workload, const rivals::Rank& rank, std::size_t words)
@@ -50,7 +50,7 @@ class Memory {
     if (words_ == nullptr || data_ == nullptr) throw std::runtime_error("nvshmem_calloc failed");
   }
   ~Memory() {
-    if (std::uncaught_exceptions() > 0) return;  // this process ends; the other one would have to free too
+    if (std::uncaught_exceptions() > 0) return;  // nvshmem_free is collective, and this process is about to end
     nvshmem_free(data_);
     nvshmem_free(words_);
   }
@@ -108,18 +108,18 @@ class PutSignal : public rivals::Verbs {
     for (int slot = first; slot < first + count; ++slot) slots.push_back(static_cast<std::size_t>(slot));
     return slots;
   }
-  // A signal and a credit for each slot, and a notice.
+  // The words: a signal and a credit for each slot, and a notice.
   std::uint64_t* signal(std::size_t slot) const { return memory_.words() + slot; }
   std::uint64_t* credit(std::size_t slot) const { return signal(slots_) + slot; }
   std::uint64_t* notice() const { return credit(slots_); }
 
-  // As in raw.cpp: a graph cannot count, so the waiting side resets the signal.
+  // The value of a slot's next signal. A graph cannot count: as in raw.cpp, the waiting rank sets the signal back to 0.
   std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
 
   void set(std::uint64_t* word, std::uint64_t value) {
     nvshmemx_signal_op_on_stream(word, value, NVSHMEM_SIGNAL_SET, peer_, stream_);
   }
-  // If PEs share a GPU without MPS, NVSHMEM ends a program that waits on a stream.
+  // NVSHMEM aborts a program that waits on a stream if two PEs share a GPU without MPS; then the driver waits.
   void wait_for(std::uint64_t* word, std::uint64_t value) {
     if (!waits_by_driver_) return nvshmemx_signal_wait_until_on_stream(word, NVSHMEM_CMP_GE, value, stream_);
     check(
@@ -135,8 +135,8 @@ class PutSignal : public rivals::Verbs {
   const int peer_;
   CUstream stream_;
   Memory memory_;
-  std::vector<std::uint64_t> put_;  // messages of each slot
-  std::vector<std::uint64_t> waited_;
+  std::vector<std::uint64_t> put_;     // messages that this rank has put into each slot
+  std::vector<std::uint64_t> waited_;  // messages that it has waited for in each slot
   std::uint64_t notified_ = 0;
   std::uint64_t noticed_ = 0;
 };
@@ -164,7 +164,7 @@ class PutSignalKernel : public rivals::Kernel {
   }
 
  private:
-  // NVSHMEM tells a module the address of the heap.
+  // Not by GpuQueue::load_kernel: NVSHMEM must write the address of its heap into the module.
   static void* load() {
     const Cuda& cuda = Cuda::here();
     CUmodule module = nullptr;
@@ -193,7 +193,7 @@ std::unique_ptr<rivals::Runner> open(const rivals::Workload& workload, const riv
 
 void check_here(const rivals::Rank& /*rank*/) {
   static_cast<void>(Cuda::here());
-  // Both ranks are on this machine. If NCCL is installed, NVSHMEM would load it too.
+  // Both ranks are on this machine, so no network is needed. NVSHMEM would load NCCL too if it is installed.
   ::setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
   ::setenv("NVSHMEM_DISABLE_NCCL", "1", 0);
 }

@@ -17,9 +17,9 @@ namespace rivals {
 namespace {
 
 constexpr auto kHex = "0123456789abcdef";
-constexpr std::size_t kLongestWhy = 200;
+constexpr std::size_t kMaxReasonBytes = 200;
 
-// The stream for answers. Libraries print on standard output, which is redirected to standard error.
+// The original standard output. Libraries print to standard output, which `serve` redirects to standard error.
 std::FILE* answers = nullptr;
 
 void answer(const std::string& line) {
@@ -29,7 +29,7 @@ void answer(const std::string& line) {
 
 void refuse(std::string why) {
   std::ranges::replace(why, '\n', ' ');
-  answer("cannot " + why.substr(0, kLongestWhy));
+  answer("cannot " + why.substr(0, kMaxReasonBytes));
 }
 
 std::string to_hex(std::span<const std::byte> bytes) {
@@ -112,12 +112,12 @@ class OnStream : public Runner {
     if (!first_) put();
   }
 
-  // Each rank puts step n+1 only after it has received the other's step n, so two sets of slots need no credits.
+  // Each rank puts its step n+1 only after it has received the other's step n. So two sets of slots need no credits.
   void halo() {
     verbs_->exchange(static_cast<int>(steps_ % workload_.period()) * workload_.neighbours, workload_.neighbours);
   }
 
-  // Half of the ring at a time: one half is read while the other one is filled.
+  // Moves a window in bursts of half a ring: the receiver reads one half while the sender fills the other one.
   template <class Burst>
   void bursts(Burst burst) {
     const int half = std::max(workload_.depth / 2, 1);
@@ -147,7 +147,7 @@ class OnStream : public Runner {
   const std::unique_ptr<bench::Queue> queue_;
   const std::unique_ptr<Verbs> verbs_;
   long steps_ = 0;
-  int slot_ = 0;  // the next of a flood
+  int slot_ = 0;  // the next slot of a flood
 };
 
 }  // namespace
@@ -180,7 +180,7 @@ std::unique_ptr<Runner> run_on(const Workload& workload, const Rank& rank, std::
 }
 
 int serve(int argc, char** argv, const Rival& rival) {
-  // No process would read the answers, and the stream may be parked for ever.
+  // This process ends with sluice-bench: otherwise its stream might wait for ever.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   answers = ::fdopen(::dup(STDOUT_FILENO), "w");
   ::dup2(STDERR_FILENO, STDOUT_FILENO);

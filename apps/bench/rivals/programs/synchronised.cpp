@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of programs without a library: a copy into memory that both processes have mapped, the host waits for its
-// stream, and signals the other host by a counter in memory that both hosts share.
+// The method of programs without a library. They enqueue a copy into memory that both processes have mapped, wait for
+// the stream, and raise a counter in memory that both hosts share. The other host polls the counter.
 #include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/rivals/programs/cuda.hpp"
 
@@ -15,8 +15,8 @@ namespace {
 using rivals::check;
 using rivals::Cuda;
 
-// If both ranks share a core, the other one must get to run.
-constexpr int kSpinsBeforeYield = 10000;
+// After so many polls a wait yields its core, because the other rank may need the same one.
+constexpr int kPollsBeforeYield = 10000;
 
 using Counter = std::atomic<std::uint64_t>;
 
@@ -27,8 +27,8 @@ struct Counters {
 };
 
 void await(const Counter& counter, std::uint64_t least) {
-  for (int spins = 0; counter.load(std::memory_order_acquire) < least; ++spins) {
-    if (spins >= kSpinsBeforeYield) ::sched_yield();
+  for (int polls = 0; counter.load(std::memory_order_acquire) < least; ++polls) {
+    if (polls >= kPollsBeforeYield) ::sched_yield();
   }
 }
 
@@ -78,8 +78,8 @@ class Synchronised : public rivals::Verbs {
   const std::uint64_t slots_;
   const bool credits_;
   CUstream stream_;
-  rivals::SharedMemory memory_;  // the target, then the source
-  bench::SharedPages counters_;  // each host reads its own counters, which the other one raises
+  rivals::SharedGpuMemory memory_;  // the target, then the source
+  bench::SharedPages counters_;     // each host reads its own counters, which the other one raises
   std::uint64_t put_ = 0;
   std::uint64_t waited_ = 0;
   std::uint64_t notified_ = 0;
