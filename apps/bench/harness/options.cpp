@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/harness/options.hpp"
 
+#include "apps/common/choice.hpp"
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
 
@@ -8,28 +9,21 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
 namespace bench {
 namespace {
 
-const std::map<std::string, StreamChoice> kStreams = {{"inline", StreamChoice::inline_},
-                                                      {"host", StreamChoice::host},
-                                                      {"cuda", StreamChoice::cuda},
-                                                      {"hip", StreamChoice::hip}};
-const std::map<std::string, MemoryChoice> kMemories = {{"allocated", MemoryChoice::allocated},
-                                                       {"user", MemoryChoice::user}};
-const std::map<std::string, CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cup-ecs", CsvColumns::cup_ecs}};
+const apps::Choices<StreamChoice> kStreams = {{"inline", StreamChoice::inline_},
+                                              {"host", StreamChoice::host},
+                                              {"cuda", StreamChoice::cuda},
+                                              {"hip", StreamChoice::hip}};
+const apps::Choices<MemoryChoice> kMemories = {{"allocated", MemoryChoice::allocated}, {"user", MemoryChoice::user}};
+const apps::Choices<CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cup-ecs", CsvColumns::cup_ecs}};
 
 // MPI counts the bytes of a message in an int, and a machine has memory for a few such messages only.
 constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
 constexpr int kMaxCount = 65536;
-
-template <class T>
-const char* name_in(const std::map<std::string, T>& names, T value) {
-  return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
-}
 
 // Adds an option whose text `parse_text` reads. A UsageError of `parse_text` is reported as a wrong argument of the
 // option.
@@ -84,8 +78,8 @@ void add_how_much(CLI::App& app, Options& options) {
 
 }  // namespace
 
-const char* name(StreamChoice stream) { return name_in(kStreams, stream); }
-const char* name(MemoryChoice memory) { return name_in(kMemories, memory); }
+const char* name(StreamChoice stream) { return apps::name_in(kStreams, stream); }
+const char* name(MemoryChoice memory) { return apps::name_in(kMemories, memory); }
 
 apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options) {
   CLI::App app(
