@@ -13,7 +13,7 @@ constexpr int kKernelDepth = 2;  // with one slot, each put would wait for the c
 }  // namespace
 
 void run_device(Session& session) {
-  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
+  const Metric one_way{"latency", "us", half_in_us};
   for (const std::size_t bytes : session.options.sizes) {
     Workload workload = session.pair_workload(bytes, kKernelDepth);
     std::vector<Entry> on_streams;

@@ -10,7 +10,7 @@ constexpr int kLatencyDepth = 1;
 }  // namespace
 
 void run_latency(Session& session) {
-  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
+  const Metric one_way{.name = "latency", .unit = "us", .value_of = half_in_us, .of_round_trips = true};
   for (const std::size_t bytes : session.options.sizes) {
     const Workload workload = session.pair_workload(bytes, kLatencyDepth);
     measure_row(session, workload, &Rival::latency, make_ping_pong(workload), one_way, session.budget());

@@ -19,7 +19,7 @@ void measure_overlap(Session& session, std::size_t bytes) {
 
   Budget budget = session.budget();
   budget.batch = 0;
-  const Metric metric{"step with computing", "us", [](double step_ns) { return step_ns / 1e3; }};
+  const Metric metric{"step with computing", "us", in_us};
   measure_row(session, workload, &Rival::overlap, std::move(whole), metric, budget, std::move(parts));
 }
 

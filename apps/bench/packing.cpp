@@ -15,12 +15,12 @@ constexpr int kPackingDepth = 1;
 }  // namespace
 
 void run_packing(Session& session) {
-  const Metric one_way{"every second int", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
+  const Metric one_way{.name = "every second int", .unit = "us", .value_of = half_in_us, .of_round_trips = true};
   for (const std::size_t bytes : session.options.sizes) {
     const Workload workload = session.pair_workload(bytes, kPackingDepth);
     measure_row(session, workload, &Rival::packing, make_column_ping_pong(workload), one_way, session.budget());
   }
-  const Metric step{fmt::format("{} faces of {}^3", kCubeFaces, kCubeSide), "us", [](double ns) { return ns / 1e3; }};
+  const Metric step{fmt::format("{} faces of {}^3", kCubeFaces, kCubeSide), "us", in_us};
   const Workload workload = session.pair_workload(kFaceBytes, kPackingDepth);
   measure_row(session, workload, &Rival::packing_faces, make_face_exchange(workload), step, session.budget());
 }

@@ -188,7 +188,7 @@ void measure_progress(Session& session, std::size_t bytes) {
   const apps::Description description = session.description_of_all(channels.out.describe());
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
   Rounds landing_us = to_rank_0(session, measured.landing_ns, rounds, static_cast<std::size_t>(puts));
-  for (auto& round : landing_us) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });
+  for (auto& round : landing_us) std::ranges::transform(round, round.begin(), in_us);
   report(session, session.row(workload, {"landing_us", "us", {}}, description), landing_us, "a put");
   report(session, session.row(workload, {"slowdown", "times", {}}, description),
          to_rank_0(session, measured.slowdowns, rounds, 1), "a round");

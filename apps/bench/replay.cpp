@@ -16,8 +16,6 @@ namespace {
 // slots.
 constexpr int kReplayDepth = 2;
 
-double in_us(double ns) { return ns / 1e3; }
-
 struct ReplayRow {
   Metric metric;
   Ours (*make)(const Workload&);
@@ -44,11 +42,8 @@ void measure_replay(Session& session, const ReplayRow& row, std::size_t bytes) {
 
 void run_replay(Session& session) {
   const std::string step = fmt::format("step, {} neighbours", session.options.neighbours);
-  const ReplayRow latency{{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }},
-                          make_plan_ping_pong,
-                          &Rival::replay,
-                          Drive::replayed,
-                          Drive::ahead};
+  const ReplayRow latency{
+      {"latency", "us", half_in_us}, make_plan_ping_pong, &Rival::replay, Drive::replayed, Drive::ahead};
   const ReplayRow halo{{step, "us", in_us}, make_halo, &Rival::replay_halo, Drive::replayed, Drive::ahead};
   for (const std::size_t bytes : session.options.sizes) measure_replay(session, latency, bytes);
   for (const std::size_t bytes : session.options.sizes) measure_replay(session, halo, bytes);

@@ -44,7 +44,7 @@ void measure_pairs(Session& session, std::size_t bytes, int pairs) {
   for (const Rival* rival : rivals_for(session.options, &Rival::scale))
     entries.push_back(entry(session, rival->name, what(*rival, session.options), rival->scale(workload), pairs));
 
-  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }};
+  const Metric one_way{"latency", "us", half_in_us};
   const Measurement measured = measure(session.team(), entries, session.budget());
   Row row = make_row(session, workload, one_way, ours.description, measured);
   row.pairs = pairs;

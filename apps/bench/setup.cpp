@@ -71,7 +71,7 @@ void measure_opening(Session& session, const Workload& workload, const char* met
                      const std::string& description) {
   Entry entry{"sluice", "ours", std::make_unique<OpenAndClose>(workload, with_close)};
   const Measurement measured = measure(session.team(), std::span(&entry, 1), session.budget());
-  Row row = make_row(session, workload, {metric, "us", [](double ns) { return ns / 1e3; }}, description, measured);
+  Row row = make_row(session, workload, {metric, "us", in_us}, description, measured);
   if (session.report) session.report->add(std::move(row));
 }
 

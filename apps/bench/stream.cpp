@@ -9,8 +9,6 @@
 namespace bench {
 namespace {
 
-double in_us(double ns) { return ns / 1e3; }
-
 using Make = Ours (*)(const Workload&);
 
 /// One measurement.

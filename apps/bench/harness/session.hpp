@@ -20,6 +20,10 @@
 
 namespace bench {
 
+/// The microseconds of a unit, and of half a round trip.
+inline double in_us(double unit_ns) { return unit_ns / 1e3; }
+inline double half_in_us(double round_trip_ns) { return round_trip_ns / 2e3; }
+
 /// A value that is reported, and how it follows from a measured time.
 struct Metric {
   std::string name;
