@@ -12,7 +12,7 @@ namespace bench {
 double percentile(std::span<const double> values, double p);
 double median(std::span<const double> values);
 
-/// The samples of one contender, in the unit of the metric, by rounds (measure.hpp). No round is empty.
+/// The values of one contender, by rounds (see Budget in measure.hpp). No round is empty.
 using Rounds = std::vector<std::vector<double>>;
 
 /// The median of each round.
