@@ -9,7 +9,7 @@
 //     void signal(Signal)                 tells the peer once, after all earlier puts
 //     uint64_t await(Signal, least)       waits for `least` signals of one kind since the beginning, and returns how
 //                                         many have arrived
-//     void finish_run()                       both ranks call it after each run, outside the measured time
+//     void finish_run()                   both ranks call it after each run, outside the measured time
 #pragma once
 
 #include "apps/bench/harness/buffers.hpp"
