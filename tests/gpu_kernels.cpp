@@ -131,8 +131,8 @@ void raw_ping_pong(void** parameters, unsigned*, unsigned*) {
   };
   find(args.source);
   find(args.target);
-  find(args.raised);
-  find(args.awaited);
+  find(args.their_signal);
+  find(args.my_signal);
   rivals::ping_pong(kThread, args);
 }
 

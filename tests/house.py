@@ -27,7 +27,7 @@ STANDARD = re.compile(r"^[a-z_0-9]+$")  # of C++: no folder, no suffix
 SYSTEM = re.compile(r"^((sys|linux|net|netinet|arpa)/)?[a-z_0-9]+\.h$")
 VENDOR_PLACES = [r"(device|tests|examples)/.*", r"apps/bench/rivals/programs/.*"]
 FABRIC = re.compile(r"^(rdma/.*|infiniband/.*|libcxi/.*|ucp/.*|cxi_.*)$")
-FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals/ofi\.cpp", r"tests/.*"]
+FABRIC_PLACES = [r"backends/ofi/.*", r"apps/bench/rivals/ofi(_endpoint)?\.[ch]pp", r"tests/.*"]
 # Public headers that a program asks for by including them, and whose headers they bring.
 OPT_IN = [(r"Kokkos_.*", r"include/sluice/(kokkos|cabana)(\.hpp|/.*)"),
           (r"mpi\.h", r"include/sluice/kokkos/mpi_contexts\.hpp"),

@@ -13,13 +13,15 @@ constexpr int kWindow = 64;
 
 void run_bandwidth(Session& session) {
   for (const std::size_t bytes : session.options.sizes) {
-    Case one_case = session.pair_case(bytes, kBandwidthDepth);
-    one_case.window = session.options.window > 0 ? session.options.window : kWindow;
-    const double moved = static_cast<double>(bytes) * one_case.window;
-    const Metric metric{"bandwidth", "MB/s", [moved](double window_ns) { return moved / window_ns * 1e3; }};
+    Workload workload = session.pair_workload(bytes, kBandwidthDepth);
+    workload.window = session.options.window > 0 ? session.options.window : kWindow;
+    const double window_bytes = static_cast<double>(bytes) * workload.window;
+    // Bytes per nanosecond are GB/s.
+    const Metric metric{"bandwidth", "MB/s",
+                        [window_bytes](double window_ns) { return window_bytes / window_ns * 1e3; }};
     Budget budget = session.budget();
     budget.batch = 1;
-    measure_row(session, one_case, &Rival::bandwidth, make_flood(one_case), metric, budget);
+    measure_row(session, workload, &Rival::bandwidth, make_flood(workload), metric, budget);
   }
 }
 

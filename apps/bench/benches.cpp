@@ -17,7 +17,7 @@
 namespace bench {
 namespace {
 
-constexpr int kAny = std::numeric_limits<int>::max();
+constexpr int kAnyNumber = std::numeric_limits<int>::max();
 constexpr auto kInline = StreamChoice::inline_;
 constexpr auto kHost = StreamChoice::host;
 constexpr auto kCuda = StreamChoice::cuda;
@@ -36,8 +36,8 @@ void check_stream(const Bench& bench, StreamChoice stream) {
     throw apps::UsageError(fmt::format("{} is measured on a GPU's stream: --stream cuda or hip", bench.name));
 }
 
-// The operations of a window must fit into the stream, behind its gate.
-constexpr int kWidestOnGpus = 64;
+// All operations of a window must fit into the GPU's stream while its gate is closed.
+constexpr int kMaxWindowOnGpus = 64;
 
 void check_gpu(const Bench& bench, const Options& options) {
   if (!of_gpu(options.stream)) return;
@@ -49,11 +49,12 @@ void check_gpu(const Bench& bench, const Options& options) {
   refuse_if(options.touch, "nobody reads the payload there: --touch is for the host's memory");
   refuse_if(!options.trace.empty() && (bench.run == run_bandwidth || bench.run == run_rate),
             "it holds too few functions of the host for the timeline of a window of messages");
-  refuse_if(options.window > kWidestOnGpus, fmt::format("a --window has at most {} messages there", kWidestOnGpus));
+  refuse_if(options.window > kMaxWindowOnGpus,
+            fmt::format("a --window has at most {} messages there", kMaxWindowOnGpus));
   refuse_if(gpus_for(*options.stream).empty(), "there is no GPU here that this build can use");
 }
 
-// Benches without rivals measure channels of one slot of allocated memory, whose payload is not read.
+// Benches without rivals measure channels of one slot in allocated memory, and do not read the payload.
 void check_settings(const Bench& bench, const Options& options) {
   if (bench.rivals != nullptr) return;
   const auto refuse_if = [&](bool asked, const char* what) {
@@ -66,7 +67,7 @@ void check_settings(const Bench& bench, const Options& options) {
   refuse_if(bench.run == run_progress && options.pin, "with --pin");
 }
 
-// Both ends pack in the calling thread, into memory that they choose themselves, and read all of it.
+// In `packing` the calling thread of both ends packs into memory that the bench chooses, and reads all of it.
 void check_packing(const Options& options) {
   const auto refuse_if = [&](bool asked, const std::string& why) {
     if (asked) throw apps::UsageError("packing " + why);
@@ -78,7 +79,7 @@ void check_packing(const Options& options) {
   refuse_if(options.sizes.front() < sizeof(int), "moves ints: --sizes begin at 4");
 }
 
-// CUP-ECS has columns for ping-pongs of ints only.
+// CUP-ECS's columns describe ping-pongs of ints.
 void check_columns(const Bench& bench, const Options& options) {
   if (options.columns == CsvColumns::sluice) return;
   const auto refuse_if = [&](bool wrong, const char* why) {
@@ -101,8 +102,8 @@ void check_against(const Bench& bench, const Options& options) {
 
 }  // namespace
 
-// With more ranks than cores, rivals that poll without yielding take milliseconds for a round trip: scale has only the
-// rivals that --against names.
+// By default `scale` runs without rivals: with more ranks than cores, a rival that polls without yielding its core
+// takes milliseconds for a round trip.
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> all = {
       {"latency", "one way of a ping-pong", run_latency, &Rival::latency, "all", "8:4m", kInline, true, 2, 2},
@@ -110,7 +111,7 @@ const std::vector<Bench>& benches() {
       {"rate", "windows of small messages", run_rate, &Rival::rate, "all", "8:4k", kInline, true, 2, 2},
       {"stream", "what runs on a stream of the host or a GPU, against hosts that drive persistent requests", run_stream,
        &Rival::stream, "all", "8:64k", kHost, true, 2, 2},
-      {"halo", "a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, 2, kAny},
+      {"halo", "a step with 4 or 26 neighbours", run_halo, &Rival::halo, "all", "8:64k", kInline, true, 2, kAnyNumber},
       {"replay", "a plan that was captured into a graph, replayed", run_replay, &Rival::replay, "all", "8:64k", kCuda,
        true, 2, 2},
       {"device", "kernels that put and wait by themselves", run_device, &Rival::device, "all", "8:64k", kCuda, true, 2,
@@ -118,10 +119,10 @@ const std::vector<Bench>& benches() {
       {"overlap", "a step that computes while data moves", run_overlap, &Rival::overlap, "all", "4k:4m", kHost, false,
        2, 2},
       {"scale", "ping-pongs of several pairs at once", run_scale, &Rival::scale, "none", "8:4k", kInline, false, 2,
-       kAny},
-      {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, false, 2, kAny},
+       kAnyNumber},
+      {"setup", "opening and closing, and memory", run_setup, nullptr, "none", "64", kInline, false, 2, kAnyNumber},
       {"failure", "from the death of a rank to the error at the others", run_failure, nullptr, "none", "64", kInline,
-       true, 2, kAny},
+       true, 2, kAnyNumber},
       {"progress", "a put to a rank that computes on every core", run_progress, nullptr, "none", "64k", kInline, false,
        2, 2},
       {"packing", "Views of Kokkos that have gaps", run_packing, &Rival::packing, "all", "32:16m", kInline, false, 2,
@@ -135,7 +136,8 @@ const Bench& choose(Options& options, int ranks) {
   if (options.sizes.empty()) options.sizes = parse_sizes(bench.sizes);
   if (!options.stream) options.stream = bench.stream;
   if (options.against.empty()) options.against = {bench.against};
-  // The rivals must use the backends that the environment allows, too.
+  // SLUICE_BACKENDS limits Sluice. The rivals are chosen as if it had been --backend, so that they use the same
+  // network.
   if (const char* const allowed = std::getenv("SLUICE_BACKENDS"); allowed != nullptr && options.backend.empty())
     options.backend = allowed;
   options.ranks = ranks;

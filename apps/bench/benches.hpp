@@ -15,10 +15,10 @@ struct Bench {
   const char* name;
   const char* what;
   void (*run)(Session& session);
-  RivalColumn rivals;   ///< nullptr: none
+  RivalColumn rivals;   ///< the rivals of its first rows; nullptr: it has no rivals
   const char* against;  ///< the default of --against
   const char* sizes;    ///< the default of --sizes
-  StreamChoice stream;  ///< the default of --stream; a GPU's if the bench runs on no other
+  StreamChoice stream;  ///< the default of --stream; a GPU's stream if the bench runs on no other
   bool on_gpus;         ///< true if the bench can run on a GPU's stream
   int min_ranks;
   int max_ranks;
@@ -26,9 +26,8 @@ struct Bench {
 
 const std::vector<Bench>& benches();
 
-/// Fills in the options that the command line leaves to the bench, and refuses those that are impossible with so many
-/// ranks.
-/// @throws apps::UsageError
+/// Finds the bench that the options name, and gives unset options its defaults.
+/// @throws apps::UsageError if the bench cannot run with these options and so many ranks
 const Bench& choose(Options& options, int ranks);
 
 void run_latency(Session& session);

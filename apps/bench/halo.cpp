@@ -6,11 +6,10 @@
 namespace bench {
 
 void run_halo(Session& session) {
-  const Metric metric{fmt::format("step, {} neighbours", session.options.neighbours), "us",
-                      [](double step_ns) { return step_ns / 1e3; }};
+  const Metric metric{fmt::format("step, {} neighbours", session.options.neighbours), "us", in_us};
   for (const std::size_t bytes : session.options.sizes) {
-    const Case one_case = session.pair_case(bytes, 2);
-    measure_row(session, one_case, &Rival::halo, make_halo(one_case), metric, session.budget());
+    const Workload workload = session.pair_workload(bytes, 2);
+    measure_row(session, workload, &Rival::halo, make_halo(workload), metric, session.budget());
   }
 }
 

@@ -4,16 +4,16 @@
 namespace bench {
 namespace {
 
-// The rivals have one target buffer: with two, large messages need twice their caches.
+// One slot, because the rivals have one target buffer: with two, large messages would need twice as much cache.
 constexpr int kLatencyDepth = 1;
 
 }  // namespace
 
 void run_latency(Session& session) {
-  const Metric one_way{"latency", "us", [](double round_trip_ns) { return round_trip_ns / 2e3; }, true};
+  const Metric one_way{.name = "latency", .unit = "us", .value_of = half_in_us, .of_round_trips = true};
   for (const std::size_t bytes : session.options.sizes) {
-    const Case one_case = session.pair_case(bytes, kLatencyDepth);
-    measure_row(session, one_case, &Rival::latency, make_ping_pong(one_case), one_way, session.budget());
+    const Workload workload = session.pair_workload(bytes, kLatencyDepth);
+    measure_row(session, workload, &Rival::latency, make_ping_pong(workload), one_way, session.budget());
   }
 }
 

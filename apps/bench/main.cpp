@@ -10,8 +10,8 @@
 
 namespace {
 
-int run_rank(sluice::Context& context, const bench::Options& asked, double resident_at_start) {
-  bench::Options options = asked;
+int run_rank(sluice::Context& context, const bench::Options& command_line, double resident_at_start) {
+  bench::Options options = command_line;
   const bench::Bench& chosen = bench::choose(options, context.size());
   if (context.rank() == 0 && chosen.rivals != nullptr) {
     for (const auto& line : bench::left_out(options, chosen.rivals)) fmt::print("# {}\n", line);
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name);
   bench::Options options;
   const apps::Parsed parsed = bench::parse(argc, argv, names, options);
-  // Before any context reads the variable.
+  // A context reads the variable when it is made, later.
   if (options.rails > 0) ::setenv("SLUICE_RAILS", std::to_string(options.rails).c_str(), 1);
   const auto kokkos = bench::start_kokkos(options.bench);
   return apps::run_program(argc, argv, "sluice-bench", parsed, options.backend,

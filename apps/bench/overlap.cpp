@@ -4,23 +4,23 @@
 namespace bench {
 namespace {
 
-// The step that only moves data, and the one that only computes, are listed like rivals: their ratios to the whole step
-// show how much of one was hidden behind the other.
+// Measures a step that moves data and computes. A step that only moves data and one that only computes stand beside it
+// like rivals: their ratios to the whole step show how much of one was hidden behind the other.
 void measure_overlap(Session& session, std::size_t bytes) {
-  Case one_case = session.pair_case(bytes, 2);
-  Ours moving = make_overlap(one_case);
-  one_case.compute_ns = estimate(session.team(), *moving.contender);
-  one_case.tag = 1;
-  Ours whole = make_overlap(one_case);
+  Workload workload = session.pair_workload(bytes, 2);
+  Ours moving = make_overlap(workload);
+  workload.compute_ns = estimate(session.team(), *moving.contender);
+  workload.tag = 1;
+  Ours whole = make_overlap(workload);
 
   std::vector<Entry> parts;
   parts.push_back({"moving_alone", "ours without the computing", std::move(moving.contender)});
-  parts.push_back({"computing_alone", "the computing, as long as moving alone took at first", make_compute(one_case)});
+  parts.push_back({"computing_alone", "the computing, as long as moving alone took at first", make_compute(workload)});
 
   Budget budget = session.budget();
   budget.batch = 0;
-  const Metric metric{"step with computing", "us", [](double step_ns) { return step_ns / 1e3; }};
-  measure_row(session, one_case, &Rival::overlap, std::move(whole), metric, budget, std::move(parts));
+  const Metric metric{"step with computing", "us", in_us};
+  measure_row(session, workload, &Rival::overlap, std::move(whole), metric, budget, std::move(parts));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 1 computes on every core and looks now and then; rank 0 puts. No thread waits inside the library for the data,
-// so only the engines move it, in the time that the scheduler gives them.
+// How long a put takes to a rank that computes. Rank 0 puts; rank 1 computes on every core and looks for the message
+// now and then. No thread waits inside the library, so only the engines move the data, when the scheduler lets them
+// run.
 #include "apps/bench/benches.hpp"
 
 #include <fmt/core.h>
@@ -19,19 +20,19 @@
 namespace bench {
 namespace {
 
-constexpr double kChunkNs = 20e3;
-constexpr double kLookNs = 1e6;
-constexpr double kQuietNs = 100e6;  // many times as long as the scheduler lets a thread keep a core
-constexpr double kPauseNs = 5e6;
-constexpr long kPuts = 10;
+constexpr double kStepNs = 20e3;    // rank 1 computes so long between two looks at the clock
+constexpr double kLookNs = 1e6;     // rank 1 looks for a message so often
+constexpr double kQuietNs = 100e6;  // computing without puts: many time slices of the scheduler
+constexpr double kPauseNs = 5e6;    // rank 0 sleeps so long before each put
+constexpr long kPuts = 10;          // in a round, unless --iters says otherwise
 
 void sleep_ns(double ns) { std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(ns)); }
 
-/// Threads that compute as long as this object lives; the calling thread is one of them during a step.
+/// Threads that compute as long as this object lives. The calling thread is one of them: it computes by calling `step`.
 class Computing {
  public:
   explicit Computing(int threads) {
-    compute(0);  // measures the speed of this machine before it is busy
+    compute(0);  // the first call measures the speed of the core, which must still be idle
     for (int i = 1; i < threads; ++i) {
       others_.emplace_back([this](const std::stop_token& stop) {
         while (!stop.stop_requested()) step();
@@ -40,11 +41,11 @@ class Computing {
   }
 
   void step() {
-    compute(kChunkNs);
+    compute(kStepNs);
     steps_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  /// Steps of all threads in a nanosecond, from now to the end of `work()`.
+  /// Calls `work()`. Returns the steps of all threads per nanosecond meanwhile.
   template <class Work>
   double rate(Work work) {
     const long before = steps_.load();
@@ -57,8 +58,8 @@ class Computing {
   std::vector<std::jthread> others_;
 };
 
-/// Puts in one direction, and an empty answer to each: so the next put waits for no credit, which would count as its
-/// landing.
+/// A channel for the measured puts, and one for an empty answer to each of them. Rank 0 waits for the answer before the
+/// next put: otherwise that put might wait for a credit, and the wait would count as a part of its time.
 struct Channels {
   sluice::Sender out;
   sluice::Receiver in;
@@ -66,15 +67,15 @@ struct Channels {
 
 /// The measurements of rank 1.
 struct Measured {
-  std::vector<double> landings;   ///< from the call of each put to the look that found it, in nanoseconds
-  std::vector<double> slowdowns;  ///< of the computing, in each round
+  std::vector<double> landing_ns;  ///< of each put: from its call to the look that found the message
+  std::vector<double> slowdowns;   ///< of each round: how many times slower rank 1 computes than without puts
 };
 
 int busy_threads(const Options& options) {
   return options.busy > 0 ? options.busy : static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
 }
 
-// Pauses of different length, so that the puts land at all times between two looks.
+// The pauses differ in length, so that messages arrive at all times between two looks.
 void put_at_intervals(Channels& channels, long puts) {
   for (long i = 0; i < puts; ++i) {
     sleep_ns(kPauseNs + kLookNs * std::fmod(0.618 * static_cast<double>(i), 1.0));
@@ -87,9 +88,10 @@ void put_at_intervals(Channels& channels, long puts) {
   }
 }
 
-void compute_and_look(Computing& computing, Channels& channels, long puts, std::vector<double>& landings) {
+std::vector<double> compute_and_look(Computing& computing, Channels& channels, long puts) {
+  std::vector<double> landing_ns;
   double looked = now_ns();
-  for (long landed = 0; landed < puts;) {
+  while (static_cast<long>(landing_ns.size()) < puts) {
     computing.step();
     if (now_ns() - looked < kLookNs) continue;
     const auto slot = channels.in.test();
@@ -97,15 +99,15 @@ void compute_and_look(Computing& computing, Channels& channels, long puts, std::
     if (!slot) continue;
     double put = 0;
     std::memcpy(&put, slot->data(), sizeof(put));
-    landings.push_back(looked - put);
+    landing_ns.push_back(looked - put);
     channels.in.release({});
     channels.out.put({}, 0, 0);
-    ++landed;
   }
+  return landing_ns;
 }
 
-// The first round includes one-time costs, and is not reported.
-void drive(Session& session, Channels& channels, long puts) {
+// Rank 0. The first round includes one-time costs, and is not reported.
+void put_in_rounds(Session& session, Channels& channels, long puts) {
   for (int round = 0; round <= session.options.rounds; ++round) {
     session.team().collectives.barrier();
     sleep_ns(kQuietNs);
@@ -114,9 +116,10 @@ void drive(Session& session, Channels& channels, long puts) {
   }
 }
 
-Measured watch(Session& session, Channels& channels, long puts) {
+// Rank 1.
+Measured compute_in_rounds(Session& session, Channels& channels, long puts) {
   Computing computing(busy_threads(session.options));
-  Measured seen;
+  Measured measured;
   for (int round = 0; round <= session.options.rounds; ++round) {
     session.team().collectives.barrier();
     const double end = now_ns() + kQuietNs;
@@ -124,16 +127,16 @@ Measured watch(Session& session, Channels& channels, long puts) {
       while (now_ns() < end) computing.step();
     });
     session.team().collectives.barrier();
-    std::vector<double> landings;
-    const double busy = computing.rate([&] { compute_and_look(computing, channels, puts, landings); });
+    std::vector<double> landing_ns;
+    const double with_puts = computing.rate([&] { landing_ns = compute_and_look(computing, channels, puts); });
     if (round == 0) continue;
-    seen.landings.insert(seen.landings.end(), landings.begin(), landings.end());
-    seen.slowdowns.push_back(quiet / busy);
+    measured.landing_ns.insert(measured.landing_ns.end(), landing_ns.begin(), landing_ns.end());
+    measured.slowdowns.push_back(quiet / with_puts);
   }
-  return seen;
+  return measured;
 }
 
-// Sends the values of rank 1 to rank 0, as so many rounds.
+// Sends the values of rank 1 to rank 0, and divides them into rounds.
 Rounds to_rank_0(Session& session, const std::vector<double>& values, std::size_t rounds, std::size_t of_round) {
   std::vector<double> all(rounds * of_round);
   const std::vector<std::size_t> bytes_of = {0, all.size() * sizeof(double)};
@@ -165,30 +168,30 @@ void report(Session& session, Row row, const Rounds& rounds, const char* sample)
   session.report->add(std::move(row));
 }
 
-void measure_progress(Session& session, std::size_t asked) {
+void measure_progress(Session& session, std::size_t bytes) {
   sluice::Context& context = session.context;
-  const Case one_case = session.pair_case(std::max(asked, sizeof(double)), 1);
+  const Workload workload = session.pair_workload(std::max(bytes, sizeof(double)), 1);
   const long puts = session.options.iterations > 0 ? session.options.iterations : kPuts;
-  const sluice::Memory data = context.allocate(one_case.bytes);
+  const sluice::Memory data = context.allocate(workload.bytes);
   const sluice::Memory answer = context.allocate(1);
-  const bool first = one_case.first;
-  Channels channels{context.sender(one_case.peer, one_case.tag, (first ? data : answer).all()),
-                    context.receiver(one_case.peer, one_case.tag, (first ? answer : data).all())};
+  const bool first = workload.first;
+  Channels channels{context.sender(workload.peer, workload.tag, (first ? data : answer).all()),
+                    context.receiver(workload.peer, workload.tag, (first ? answer : data).all())};
   channels.out.wait_connected();
   channels.in.wait_connected();
-  Measured seen;
+  Measured measured;
   if (first) {
-    drive(session, channels, puts);
+    put_in_rounds(session, channels, puts);
   } else {
-    seen = watch(session, channels, puts);
+    measured = compute_in_rounds(session, channels, puts);
   }
-  const apps::Description said = session.description_of_all(channels.out.describe());
+  const apps::Description description = session.description_of_all(channels.out.describe());
   const auto rounds = static_cast<std::size_t>(session.options.rounds);
-  Rounds landings = to_rank_0(session, seen.landings, rounds, static_cast<std::size_t>(puts));
-  for (auto& round : landings) std::ranges::transform(round, round.begin(), [](double ns) { return ns / 1e3; });
-  report(session, session.row(one_case, {"landing_us", "us", {}}, said), landings, "a put");
-  report(session, session.row(one_case, {"slowdown", "times", {}}, said), to_rank_0(session, seen.slowdowns, rounds, 1),
-         "a round");
+  Rounds landing_us = to_rank_0(session, measured.landing_ns, rounds, static_cast<std::size_t>(puts));
+  for (auto& round : landing_us) std::ranges::transform(round, round.begin(), in_us);
+  report(session, session.row(workload, {"landing_us", "us", {}}, description), landing_us, "a put");
+  report(session, session.row(workload, {"slowdown", "times", {}}, description),
+         to_rank_0(session, measured.slowdowns, rounds, 1), "a round");
 }
 
 }  // namespace

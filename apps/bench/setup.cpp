@@ -11,9 +11,9 @@ namespace bench {
 namespace {
 
 constexpr sluice::Tag kSetupTag = 0;
-constexpr sluice::Tag kManyTags = 1000;
-constexpr int kMany = 64;
-constexpr int kMostPeers = 16;
+constexpr sluice::Tag kFirstOfManyTags = 1000;
+constexpr int kManyChannels = 64;  // in each direction
+constexpr int kMaxNewPeers = 16;
 
 /// A channel each way between two ranks.
 class BothWays {
@@ -43,17 +43,17 @@ class BothWays {
   sluice::Receiver in_;
 };
 
-/// Opening and closing a channel each way, between ranks 0 and 1.
+/// Opens a channel each way between ranks 0 and 1, and closes it.
 class OpenAndClose : public Contender {
  public:
-  OpenAndClose(const Case& one_case, bool with_close) : case_(one_case), with_close_(with_close) {}
+  OpenAndClose(const Workload& workload, bool with_close) : workload_(workload), with_close_(with_close) {}
 
   double run(long count) override {
-    if (case_.context.rank() > 1) return 0;
+    if (workload_.context.rank() > 1) return 0;
     double taken = 0;
     for (long i = 0; i < count; ++i) {
       const double start = now_ns();
-      BothWays link(case_.context, case_.peer, case_.peer, kSetupTag, case_.bytes);
+      BothWays link(workload_.context, workload_.peer, workload_.peer, kSetupTag, workload_.bytes);
       link.wait_connected();
       const double connected = now_ns();
       link.close();
@@ -63,21 +63,21 @@ class OpenAndClose : public Contender {
   }
 
  private:
-  const Case case_;
+  const Workload workload_;
   const bool with_close_;
 };
 
-void measure_life(Session& session, const Case& one_case, const char* metric, bool with_close,
-                  const std::string& description) {
-  Entry entry{"sluice", "ours", std::make_unique<OpenAndClose>(one_case, with_close)};
+void measure_opening(Session& session, const Workload& workload, const char* metric, bool with_close,
+                     const std::string& description) {
+  Entry entry{"sluice", "ours", std::make_unique<OpenAndClose>(workload, with_close)};
   const Measurement measured = measure(session.team(), std::span(&entry, 1), session.budget());
-  Row row = make_row(session, one_case, {metric, "us", [](double ns) { return ns / 1e3; }}, description, measured);
+  Row row = make_row(session, workload, {metric, "us", in_us}, description, measured);
   if (session.report) session.report->add(std::move(row));
 }
 
-void report_bytes(Session& session, const Case& one_case, const char* metric, double bytes,
+void report_bytes(Session& session, const Workload& workload, const char* metric, double bytes,
                   const std::string& description) {
-  Row row = session.row(one_case, {metric, "bytes", {}}, session.description_of_all(description));
+  Row row = session.row(workload, {metric, "bytes", {}}, session.description_of_all(description));
   row.summary = {bytes, bytes, bytes, 1};
   row.rounds = 1;
   row.sample = "one reading of what is resident";
@@ -86,12 +86,13 @@ void report_bytes(Session& session, const Case& one_case, const char* metric, do
 
 Neighbour at_distance(const sluice::Context& context, int distance) { return neighbour(context, distance - 1); }
 
-// Returns when all ranks have called it: a signal that travels around the ring shows that all have begun.
+// A barrier over channels to two other ranks only: after so many signals around the ring, each rank knows that all
+// ranks have called it.
 void wait_for_ring(const sluice::Context& context, BothWays& ring) {
   for (int step = 1; step < context.size(); ++step) ring.signal();
 }
 
-// The memory that `work` leaves in use in this process. All ranks are idle before and after.
+// The growth of this process's memory by `work()`, in bytes. Memory is read while all ranks are idle.
 template <class Work>
 double growth(const sluice::Context& context, BothWays& ring, Work work) {
   wait_for_ring(context, ring);
@@ -104,10 +105,10 @@ double growth(const sluice::Context& context, BothWays& ring, Work work) {
   return after - before;
 }
 
-// Opens channels to ranks with which this rank has none. Returns their number.
+// Opens channels to ranks with which this rank has none. Returns the number of these ranks.
 int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<BothWays>& links) {
   std::set<sluice::Rank> peers;
-  for (int distance = 2; distance <= context.size() - 2 && static_cast<int>(peers.size()) < kMostPeers; ++distance) {
+  for (int distance = 2; distance <= context.size() - 2 && static_cast<int>(peers.size()) < kMaxNewPeers; ++distance) {
     const Neighbour ranks = at_distance(context, distance);
     links.emplace_back(context, ranks.to, ranks.from, kSetupTag + 2, bytes);
     peers.insert({ranks.to, ranks.from});
@@ -118,19 +119,21 @@ int open_to_new_peers(sluice::Context& context, std::size_t bytes, std::vector<B
 
 void open_many(sluice::Context& context, std::size_t bytes, std::vector<BothWays>& links) {
   const Neighbour next = at_distance(context, 1);
-  for (sluice::Tag i = 0; i < kMany; ++i) links.emplace_back(context, next.to, next.from, kManyTags + i, bytes);
+  for (sluice::Tag i = 0; i < kManyChannels; ++i)
+    links.emplace_back(context, next.to, next.from, kFirstOfManyTags + i, bytes);
   for (BothWays& link : links) link.wait_connected();
 }
 
+/// Bytes in use by all ranks of this process.
 struct Memory {
-  double ranks = 0;  ///< used by the ranks of this process, if each has channels with two others
-  double peers = 0;  ///< used in addition with `peer_count` more peers each
+  double ranks = 0;  ///< when each rank has channels with two others
+  double peers = 0;  ///< the growth by `peer_count` more peers of each rank
   int peer_count = 0;
-  double channels = 0;  ///< used in addition with kMany more channels each way
+  double channels = 0;  ///< the growth by kManyChannels more channels of each rank in each direction
   std::string description;
 };
 
-// At first every rank has channels with only two others, for any number of ranks.
+// At first every rank has channels with two others only, however many ranks there are.
 Memory measure_memory(Session& session, std::size_t bytes) {
   sluice::Context& context = session.context;
   const Neighbour next = at_distance(context, 1);
@@ -148,16 +151,17 @@ Memory measure_memory(Session& session, std::size_t bytes) {
 }  // namespace
 
 void run_setup(Session& session) {
-  const Case one_case = session.pair_case(std::max<std::size_t>(session.options.sizes.front(), 1), 1);
-  const Memory memory = measure_memory(session, one_case.bytes);
+  const Workload workload = session.pair_workload(std::max<std::size_t>(session.options.sizes.front(), 1), 1);
+  const Memory memory = measure_memory(session, workload.bytes);
   const std::string& description = memory.description;
   const int ranks_here = session.launch() == "threads" ? session.context.size() : 1;
-  report_bytes(session, one_case, "memory per rank", memory.ranks / ranks_here, description);
+  report_bytes(session, workload, "memory per rank", memory.ranks / ranks_here, description);
   if (memory.peer_count > 0)
-    report_bytes(session, one_case, "memory per new peer", memory.peers / ranks_here / memory.peer_count, description);
-  report_bytes(session, one_case, "memory per channel", memory.channels / ranks_here / (2 * kMany), description);
-  measure_life(session, one_case, "open and connect", false, description);
-  measure_life(session, one_case, "open to closed", true, description);
+    report_bytes(session, workload, "memory per new peer", memory.peers / ranks_here / memory.peer_count, description);
+  report_bytes(session, workload, "memory per channel", memory.channels / ranks_here / (2 * kManyChannels),
+               description);
+  measure_opening(session, workload, "open and connect", false, description);
+  measure_opening(session, workload, "open to closed", true, description);
 }
 
 }  // namespace bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream measured in several ways. On a host stream the host drives the rivals in each of them.
+// Several measurements of one stream, a row each. On a host stream the rivals are driven by the host in all of them.
 #include "apps/bench/benches.hpp"
 
 #include <fmt/core.h>
@@ -9,35 +9,35 @@
 namespace bench {
 namespace {
 
-double in_us(double ns) { return ns / 1e3; }
+using Make = Ours (*)(const Workload&);
 
-using Make = Ours (*)(const Case&);
-
-struct Side {
+/// One measurement.
+struct StreamRow {
   Metric metric;
   Make make;
   Drive drive;
   RivalColumn rivals;
-  long batch;  // of samples; 0: an iteration, if it is long enough
+  long batch;  ///< see Budget
 };
 
-void measure_side(Session& session, const Side& side, std::size_t bytes) {
+void measure_size(Session& session, const StreamRow& row, std::size_t bytes) {
   Budget budget = session.budget();
-  budget.batch = side.batch;
-  Case one_case = session.pair_case(bytes, 2);
-  one_case.drive = side.drive;
-  measure_row(session, one_case, side.rivals, side.make(one_case), side.metric, budget);
+  budget.batch = row.batch;
+  Workload workload = session.pair_workload(bytes, 2);
+  workload.drive = row.drive;
+  measure_row(session, workload, row.rivals, row.make(workload), row.metric, budget);
 }
 
-void measure_sizes(Session& session, const Side& side) {
-  for (const std::size_t bytes : session.options.sizes) measure_side(session, side, bytes);
+void measure_sizes(Session& session, const StreamRow& row) {
+  for (const std::size_t bytes : session.options.sizes) measure_size(session, row, bytes);
 }
 
-// The time to enqueue does not depend on the length of a message. Hosts that drive their requests enqueue nothing.
+// Only one size, because the time to enqueue does not depend on it. A rival whose requests the host drives enqueues
+// nothing, so it has no such row.
 void measure_enqueue(Session& session, const char* verbs, Drive drive) {
-  const Side side{
+  const StreamRow row{
       {std::string("enqueue ") + verbs, "us", in_us}, make_ping_pong, drive, &Rival::enqueue, session.batch()};
-  measure_side(session, side, session.options.sizes.front());
+  measure_size(session, row, session.options.sizes.front());
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ void run_stream(Session& session) {
                 {{"round trip synchronised", "us", in_us}, make_ping_pong, Drive::stepwise, &Rival::stream, 0});
   const std::string halo = fmt::format("halo step enqueued, {} neighbours", session.options.neighbours);
   measure_sizes(session, {{halo, "us", in_us}, make_halo, Drive::ahead, &Rival::halo, ahead});
-  // On a host stream a verb takes no longer than reading the clock: they are timed together.
+  // On a host stream a verb takes no longer than reading the clock does, so all verbs of a step are timed together.
   if (!of_gpu(session.options.stream)) return measure_enqueue(session, "put+wait+release", Drive::enqueue);
   measure_enqueue(session, "put", Drive::enqueue_put);
   measure_enqueue(session, "wait", Drive::enqueue_wait);

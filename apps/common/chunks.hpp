@@ -16,7 +16,7 @@ namespace apps {
 /// Quotient and remainder. GPUs divide 32 bits several times faster than 64.
 struct Quotient {
   Index whole;
-  Index rest;
+  Index remainder;
 };
 KOKKOS_INLINE_FUNCTION Quotient divide(Index number, Index by) {
   const bool small = (number | by) >> 32 == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a run writes of its field while it runs.
+// Options for files of the field that a run writes before its end.
 #pragma once
 
 #include "apps/common/mesh.hpp"

@@ -41,7 +41,7 @@ Scale picture_scale(Index nx, Index ny) {
   return {(side + kLargestSide - 1) / kLargestSide, std::max<Index>(1, kUsefulSide / side)};
 }
 
-Sides picture_sides(Index nx, Index ny) {
+PictureSize picture_size(Index nx, Index ny) {
   const auto [shrink, enlarge] = picture_scale(nx, ny);
   return {(nx + shrink - 1) / shrink * enlarge, (ny + shrink - 1) / shrink * enlarge};
 }

@@ -63,18 +63,18 @@ struct Scale {
 };
 Scale picture_scale(Index nx, Index ny);
 
-/// The sides in pixels of a picture of nx x ny cells.
-struct Sides {
+/// The size, in pixels, of a picture of nx x ny cells.
+struct PictureSize {
   Index width = 0;
   Index height = 0;
 };
-Sides picture_sides(Index nx, Index ny);
+PictureSize picture_size(Index nx, Index ny);
 
 /// The mean values of the pixels of a field of nx x ny cells, row by row.
 template <class T>
 std::vector<double> pixel_values(std::span<const T> cells, Index nx, Index ny) {
   const auto [shrink, enlarge] = picture_scale(nx, ny);
-  const auto [width, height] = picture_sides(nx, ny);
+  const auto [width, height] = picture_size(nx, ny);
   std::vector<double> values;
   values.reserve(static_cast<std::size_t>(width * height));
   for (Index py = 0; py < height; ++py) {
@@ -95,7 +95,7 @@ std::vector<double> pixel_values(std::span<const T> cells, Index nx, Index ny) {
 /// A picture of a field of nx x ny cells whose values from `low` to `high` span the palette.
 template <class T>
 Image draw(std::span<const T> cells, Index nx, Index ny, double low, double high, Palette palette) {
-  const auto [width, height] = picture_sides(nx, ny);
+  const auto [width, height] = picture_size(nx, ny);
   Image image{width, height, {}};
   image.pixels.reserve(static_cast<std::size_t>(width * height));
   for (const double value : pixel_values(cells, nx, ny))

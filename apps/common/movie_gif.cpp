@@ -35,8 +35,8 @@ std::unique_ptr<ColorMapObject, FreeMap> colours_of(Palette palette) {
 
 class Movie::File {
  public:
-  File(std::string name, const Sides& sides, double low, double high, Palette palette)
-      : name_(std::move(name)), sides_(sides), low_(low), high_(high), stream_(name_, std::ios::binary) {
+  File(std::string name, const PictureSize& size, double low, double high, Palette palette)
+      : name_(std::move(name)), size_(size), low_(low), high_(high), stream_(name_, std::ios::binary) {
     if (!stream_) fail(E_GIF_ERR_OPEN_FAILED);
     int error = 0;
     gif_ = EGifOpen(&stream_, write, &error);  // given a name, giflib makes a file that other users cannot read
@@ -102,11 +102,11 @@ class Movie::File {
     int error = 0;
     if (gif_ != nullptr) EGifCloseFile(gif_, &error);
   }
-  int width() const { return static_cast<int>(sides_.width); }
-  int height() const { return static_cast<int>(sides_.height); }
+  int width() const { return static_cast<int>(size_.width); }
+  int height() const { return static_cast<int>(size_.height); }
 
   const std::string name_;
-  const Sides sides_;
+  const PictureSize size_;
   const double low_;
   const double high_;
   std::ofstream stream_;
@@ -116,7 +116,7 @@ class Movie::File {
 bool can_write_gif() { return true; }
 
 Movie::Movie(const std::string& file, Index nx, Index ny, double low, double high, Palette palette)
-    : nx_(nx), ny_(ny), file_(std::make_unique<File>(file, picture_sides(nx, ny), low, high, palette)) {}
+    : nx_(nx), ny_(ny), file_(std::make_unique<File>(file, picture_size(nx, ny), low, high, palette)) {}
 Movie::~Movie() = default;
 
 void Movie::add_values(std::span<const double> values) { file_->add(values); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/options.hpp"
 
+#include "apps/common/choice.hpp"
 #include "apps/common/image.hpp"
 #include "apps/common/report.hpp"
 #include "apps/common/usage_error.hpp"
@@ -15,7 +16,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
@@ -23,36 +23,15 @@
 namespace apps {
 namespace {
 
-const std::map<std::string, Comm> kComms = {{"sluice", Comm::sluice},
-                                            {"copies", Comm::copies},
-                                            {"mpi", Comm::mpi},
-                                            {"mpi_persistent", Comm::mpi_persistent},
-                                            {"none", Comm::none}};
-const std::map<std::string, StreamKind> kStreams = {
+const Choices<Comm> kComms = {{"sluice", Comm::sluice},
+                              {"copies", Comm::copies},
+                              {"mpi", Comm::mpi},
+                              {"mpi_persistent", Comm::mpi_persistent},
+                              {"none", Comm::none}};
+const Choices<StreamKind> kStreams = {
     {"inline", StreamKind::inline_}, {"host", StreamKind::host}, {"cuda", StreamKind::cuda}};
 
 constexpr const char* kTrace = "--trace";
-
-template <class T>
-const char* name_in(const std::map<std::string, T>& names, T value) {
-  return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
-}
-
-// An option whose value is one of some names.
-template <class T>
-void add_choice(CLI::App& app, const std::string& flag, T& value, const std::map<std::string, T>& names,
-                const std::string& help) {
-  std::vector<std::string> choices;
-  std::string shown;
-  for (const auto& [name, unused] : names) {
-    choices.push_back(name);
-    shown += (shown.empty() ? "" : "|") + name;
-  }
-  app.add_option_function<std::string>(
-         flag, [&value, &names](const std::string& name) { value = names.at(name); }, help)
-      ->check(CLI::IsMember(choices))
-      ->option_text(shown);
-}
 
 // The fault of a list of backends; empty if it is valid.
 std::string unknown_backend(const std::string& list) {
@@ -118,8 +97,8 @@ CLI::Validator whole_number(std::type_identity_t<T> least, std::type_identity_t<
   const auto in_digits = [least, most](std::string& text) -> std::string {
     T number = 0;
     const char* const end = text.data() + text.size();
-    const auto [rest, fault] = std::from_chars(text.data(), end, number);
-    if (fault != std::errc() || rest != end || number < least || number > most)
+    const auto [number_end, fault] = std::from_chars(text.data(), end, number);
+    if (fault != std::errc() || number_end != end || number < least || number > most)
       return fmt::format("'{}' is no whole number from {} to {}", text, least, most);
     text = std::to_string(number);
     return "";

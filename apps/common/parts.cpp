@@ -13,16 +13,16 @@ constexpr std::array<Index Box::*, 3> kLength = {&Box::nz, &Box::ny, &Box::nx};
 
 // Moves one layer of cells at an end of an axis to the boundary, if any cells are left.
 void cut_off(std::size_t axis, int end, Parts& parts) {
-  Box& rest = parts.interior;
-  if (rest.cells() == 0) return;
-  Box layer = rest;
+  Box& interior = parts.interior;
+  if (interior.cells() == 0) return;
+  Box layer = interior;
   layer.*kLength[axis] = 1;
   if (end > 0) {
-    layer.*kBegin[axis] += rest.*kLength[axis] - 1;
+    layer.*kBegin[axis] += interior.*kLength[axis] - 1;
   } else {
-    ++(rest.*kBegin[axis]);
+    ++(interior.*kBegin[axis]);
   }
-  --(rest.*kLength[axis]);
+  --(interior.*kLength[axis]);
   parts.boundary.push_back(layer);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/common/report.hpp"
 
+#include "apps/common/csv.hpp"
 #include "apps/common/usage_error.hpp"
 
 #include <fcntl.h>
@@ -53,12 +54,6 @@ Json object(const Result& result) {
 
 void append(std::string& line, const std::string& text) { line += (line.empty() ? "" : ",") + text; }
 
-// A value as a CSV field: strings without quotes (none of these has a comma), nothing for null.
-std::string field(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 // 0 if this process has that access to a file, else the error number.
 int access_error(const std::filesystem::path& path, int what) {
   return ::faccessat(AT_FDCWD, path.c_str(), what, AT_EACCESS) == 0 ? 0 : errno;
@@ -89,7 +84,7 @@ std::string to_csv(const Result& result) {
       }
     } else {
       append(names, name);
-      append(values, field(value));
+      append(values, csv_field(value));
     }
   }
   return names + "\n" + values + "\n";

@@ -19,8 +19,8 @@ constexpr std::string_view kSuffixes = "kmg";
 
 std::size_t parse_size(std::string_view text) {
   std::size_t count = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const std::string_view suffix(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  const auto [number_end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view suffix(number_end, static_cast<std::size_t>(text.data() + text.size() - number_end));
   if (error != std::errc() || suffix.size() > 1) refuse(text);
   if (suffix.empty()) return count;
   const auto power = kSuffixes.find(static_cast<char>(suffix[0] | 0x20));

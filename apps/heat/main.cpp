@@ -17,7 +17,7 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
   apps::check_outputs(context, options.common, {options.frames.movie});
   const bool first = context.rank() == 0;
   heat::Solution solution;
-  heat::StepFiles step_files(options, context.size());
+  apps::StepFiles<double> step_files = heat::step_files(options, context.size());
   {
     heat::Simulation<D, Space> simulation(context, options.common, heat::setup(options.problem(), options.steps),
                                           heat::Model<D>{options.fourier}, space);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/heat/options.hpp"
 
+#include "apps/common/choice.hpp"
+
 #include <CLI/CLI.hpp>
 
-#include <map>
 #include <optional>
 #include <string>
 
 namespace heat {
 namespace {
 
-// The options for the sides of the mesh.
-struct Sides {
+const apps::Choices<Start> kStarts = {{"sine", Start::sine}, {"spots", Start::spots}};
+
+// The options for the mesh.
+struct MeshOptions {
   int dims = 2;
   std::optional<Index> nx, ny, nz, all;
   std::optional<double> fourier;
@@ -30,16 +33,14 @@ struct Sides {
   }
 };
 
-void add_mesh_options(CLI::App& app, Sides& sides) {
+void add_mesh_options(CLI::App& app, MeshOptions& mesh) {
   const CLI::Validator cells = apps::whole_number(3, 1 << 24);
-  app.add_option("--dims", sides.dims, "dimensions: 2 (default) or 3")
-      ->check(CLI::IsMember({2, 3}))
-      ->option_text("2|3");
-  app.add_option("--nx", sides.nx, "cells along x; default: 512, or 64 with --dims 3")->transform(cells);
-  app.add_option("--ny", sides.ny, "cells along y")->transform(cells);
-  app.add_option("--nz", sides.nz, "cells along z")->transform(cells);
-  app.add_option("-n,--ncells", sides.all, "cells along each axis")->transform(cells);
-  app.add_option("--fourier", sides.fourier,
+  app.add_option("--dims", mesh.dims, "dimensions: 2 (default) or 3")->check(CLI::IsMember({2, 3}))->option_text("2|3");
+  app.add_option("--nx", mesh.nx, "cells along x; default: 512, or 64 with --dims 3")->transform(cells);
+  app.add_option("--ny", mesh.ny, "cells along y")->transform(cells);
+  app.add_option("--nz", mesh.nz, "cells along z")->transform(cells);
+  app.add_option("-n,--ncells", mesh.all, "cells along each axis")->transform(cells);
+  app.add_option("--fourier", mesh.fourier,
                  "a step in time: diffusivity x time / square of a cell's side; default: 0.2, or 0.125 with --dims 3");
 }
 
@@ -47,20 +48,15 @@ void add_mesh_options(CLI::App& app, Sides& sides) {
 
 apps::Parsed parse(int argc, const char* const* argv, Options& options) {
   CLI::App app("Spreads heat in a box that wraps around, by explicit steps.", "heat");
-  Sides sides;
-  add_mesh_options(app, sides);
+  MeshOptions mesh;
+  add_mesh_options(app, mesh);
   app.add_option("-t,--timesteps", options.steps, "steps")->transform(apps::whole_number())->capture_default_str();
-  static const std::map<std::string, Start> starts = {{"sine", Start::sine}, {"spots", Start::spots}};
-  app.add_option_function<std::string>(
-         "--start", [&options](const std::string& name) { options.start = starts.at(name); },
-         "sine (default; its exact solution is known) or spots")
-      ->check(CLI::IsMember({"sine", "spots"}))
-      ->option_text("sine|spots");
+  apps::add_choice(app, "--start", options.start, kStarts, "sine (default; its exact solution is known) or spots");
   apps::add_frame_options(app, options.frames, "--image and --field");
   apps::add_common_options(app, options.common, "-c,--comm,--comm-space");
   app.footer("Long options may have one dash, as in -nx 256.");
   app.callback([&] {
-    sides.fill(options);
+    mesh.fill(options);
     apps::check(options.frames, !options.common.image.empty() || !options.common.field.empty());
   });
   return apps::parse(app, argc, argv);

@@ -9,7 +9,7 @@ namespace {
 
 // The positions before and after position i of n, with wrap-around.
 Index before(Index i, Index n) { return i == 0 ? n - 1 : i - 1; }
-Index behind(Index i, Index n) { return i == n - 1 ? 0 : i + 1; }
+Index after(Index i, Index n) { return i == n - 1 ? 0 : i + 1; }
 
 }  // namespace
 
@@ -29,9 +29,9 @@ std::vector<double> solve_serially(const Problem& problem, Index steps) {
       for (Index y = 0; y < ny; ++y)
         for (Index x = 0; x < nx; ++x) {
           const double here = field[number(x, y, z)];
-          double sum = field[number(behind(x, nx), y, z)] + field[number(before(x, nx), y, z)] +
-                       field[number(x, behind(y, ny), z)] + field[number(x, before(y, ny), z)];
-          if (problem.has_planes()) sum += field[number(x, y, behind(z, nz))] + field[number(x, y, before(z, nz))];
+          double sum = field[number(after(x, nx), y, z)] + field[number(before(x, nx), y, z)] +
+                       field[number(x, after(y, ny), z)] + field[number(x, before(y, ny), z)];
+          if (problem.has_planes()) sum += field[number(x, y, after(z, nz))] + field[number(x, y, before(z, nz))];
           next[number(x, y, z)] = here + fourier * (sum - (problem.has_planes() ? 6 : 4) * here);
         }
     std::swap(field, next);

@@ -10,6 +10,8 @@
 
 #include <fmt/core.h>
 
+#include <span>
+
 namespace heat {
 namespace {
 
@@ -87,18 +89,12 @@ void print_header(const Options& options) {
              options.ny, planes);
 }
 
-void StepFiles::write(Index step, std::span<const double> cells) {
-  const apps::Mesh mesh = options_.problem().mesh();
-  if (options_.frames.writes(step))
-    write_files(options_, apps::numbered(options_.common.image, step), apps::numbered(options_.common.field, step),
-                ranks_, cells);
-  if (!options_.frames.shows(step, options_.steps)) return;
-  if (!movie_) movie_.emplace(options_.frames.movie, mesh.nx, mesh.ny, 0, hottest(options_), apps::kHot);
-  movie_->add(apps::drawn_plane(cells, mesh));
-}
-
-void StepFiles::close() {
-  if (movie_) movie_->close();
+apps::StepFiles<double> step_files(const Options& options, int ranks) {
+  const auto write = [&options, ranks](Index step, std::span<const double> cells) {
+    write_files(options, apps::numbered(options.common.image, step), apps::numbered(options.common.field, step), ranks,
+                cells);
+  };
+  return {options.frames, options.steps, options.problem().mesh(), 0, hottest(options), apps::kHot, write};
 }
 
 int report(const Options& options, Solution& solution) {

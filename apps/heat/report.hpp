@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/movie.hpp"
+#include "apps/common/step_files.hpp"
 #include "apps/heat/options.hpp"
 #include "apps/heat/solution.hpp"
 
-#include <optional>
-#include <span>
 #include <string>
 
 namespace heat {
@@ -23,22 +21,9 @@ bool reports_error(const Options& options);
 /// The reason why a run in cells twice as wide cannot give the order of the error; empty if it can.
 std::string why_no_order(const Options& options, int ranks);
 
-/// Writes the files of steps during the run, at rank 0.
-class StepFiles {
- public:
-  StepFiles(const Options& options, int ranks) : options_(options), ranks_(ranks) {}
-
-  /// Writes pictures and fields to the files that the options name, with the step in their names, and a frame to the
-  /// movie. In three dimensions pictures and frames show the plane at a quarter of z.
-  void write(Index step, std::span<const double> cells);
-  /// Ends the movie.
-  void close();
-
- private:
-  const Options& options_;
-  const int ranks_;
-  std::optional<apps::Movie> movie_;
-};
+/// The files that rank 0 writes during the run, as `options` says, which outlives them: pictures and fields with the
+/// step in their names, and a movie.
+apps::StepFiles<double> step_files(const Options& options, int ranks);
 
 /// Called by rank 0 at the end: prints the results, compares the field with the serial run, and writes the files that
 /// the options name.

@@ -10,8 +10,8 @@
 namespace jacobi {
 namespace {
 
-// The options for the sides of the mesh.
-struct Sides {
+// The options for the mesh.
+struct MeshOptions {
   int dims = 2;
   std::optional<apps::Index> nx, ny, nz, all;
   std::optional<std::string> periodic;
@@ -29,17 +29,17 @@ struct Sides {
   }
 };
 
-void add_mesh_options(CLI::App& app, Sides& sides) {
+void add_mesh_options(CLI::App& app, MeshOptions& mesh) {
   const CLI::Validator points = apps::whole_number(3, 1 << 24);
-  app.add_option("--dims", sides.dims, "dimensions: 2 (default; five-point stencil) or 3 (27-point stencil)")
+  app.add_option("--dims", mesh.dims, "dimensions: 2 (default; five-point stencil) or 3 (27-point stencil)")
       ->check(CLI::IsMember({2, 3}))
       ->option_text("2|3");
-  app.add_option("--nx", sides.nx, "points along x, with the boundary; default: 1024, or 128 with --dims 3")
+  app.add_option("--nx", mesh.nx, "points along x, with the boundary; default: 1024, or 128 with --dims 3")
       ->transform(points);
-  app.add_option("--ny", sides.ny, "points along y")->transform(points);
-  app.add_option("--nz", sides.nz, "points along z")->transform(points);
-  app.add_option("-n,--num-cells", sides.all, "points along each axis")->transform(points);
-  app.add_option("--periodic", sides.periodic,
+  app.add_option("--ny", mesh.ny, "points along y")->transform(points);
+  app.add_option("--nz", mesh.nz, "points along z")->transform(points);
+  app.add_option("-n,--num-cells", mesh.all, "points along each axis")->transform(points);
+  app.add_option("--periodic", mesh.periodic,
                  "where a mesh of two dimensions wraps around: none, x, y or xy; default: y")
       ->check(CLI::IsMember({"none", "x", "y", "xy"}))
       ->option_text("none|x|y|xy");
@@ -49,8 +49,8 @@ void add_mesh_options(CLI::App& app, Sides& sides) {
 
 apps::Parsed parse(int argc, const char* const* argv, Options& options) {
   CLI::App app("Solves Laplace's equation by Jacobi's method.", "jacobi");
-  Sides sides;
-  add_mesh_options(app, sides);
+  MeshOptions mesh;
+  add_mesh_options(app, mesh);
   const CLI::Validator counts = apps::whole_number();
   app.add_option("--niter,-m,--max-iterations", options.iterations, "iterations at most")
       ->transform(counts)
@@ -64,7 +64,7 @@ apps::Parsed parse(int argc, const char* const* argv, Options& options) {
   apps::add_common_options(app, options.common);
   app.footer("Long options may have one dash, as in -nx 16384 -niter 1000 -nccheck 1 -csv.");
   app.callback([&] {
-    sides.fill(options);
+    mesh.fill(options);
     if (std::isnan(options.tolerance)) throw CLI::ValidationError("--tolerance", "nan is no norm");
   });
   return apps::parse(app, argc, argv, {{"csv", "csv-line"}});

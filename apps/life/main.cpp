@@ -27,7 +27,7 @@ int run_rank(sluice::Context& context, const Options& options, const Space& spac
   if (apps::is_refused_by_any(context, fault)) return 2;
   const bool first = context.rank() == 0;
   life::Solution solution;
-  life::StepFiles step_files(options, world, context.size());
+  apps::StepFiles<life::Cell> step_files = life::step_files(options, world, context.size());
   {
     life::Simulation<Space> simulation(context, options.common, life::setup(options, world), life::Model(world.rule),
                                        space);

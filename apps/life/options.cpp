@@ -14,8 +14,8 @@ namespace life {
 namespace {
 
 bool take_number(std::string_view& text, Index& number) {
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  text.remove_prefix(static_cast<std::size_t>(rest - text.data()));
+  const auto [number_end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<std::size_t>(number_end - text.data()));
   return error == std::errc();
 }
 

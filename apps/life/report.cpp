@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include <span>
 #include <string>
 
 namespace life {
@@ -34,18 +35,13 @@ bool reports_field(const Options& options, const World& world) {
   return apps::needs_field(options.common, world.updates(options.generations)) || !options.rle.empty();
 }
 
-void StepFiles::write(Index generation, std::span<const Cell> cells) {
-  if (options_.frames.writes(generation))
-    Files{apps::numbered(options_.common.image, generation), apps::numbered(options_.common.field, generation),
-          apps::numbered(options_.rle, generation)}
-        .write(world_, ranks_, cells);
-  if (!options_.frames.shows(generation, options_.generations)) return;
-  if (!movie_) movie_.emplace(options_.frames.movie, world_.nx, world_.ny, 0, 1, apps::kCells);
-  movie_->add(cells);
-}
-
-void StepFiles::close() {
-  if (movie_) movie_->close();
+apps::StepFiles<Cell> step_files(const Options& options, const World& world, int ranks) {
+  const auto write = [&options, &world, ranks](Index generation, std::span<const Cell> cells) {
+    Files{apps::numbered(options.common.image, generation), apps::numbered(options.common.field, generation),
+          apps::numbered(options.rle, generation)}
+        .write(world, ranks, cells);
+  };
+  return {options.frames, options.generations, world.mesh(), 0, 1, apps::kCells, write};
 }
 
 int report(const Options& options, const World& world, Solution& solution) {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "apps/common/movie.hpp"
+#include "apps/common/step_files.hpp"
 #include "apps/life/options.hpp"
 #include "apps/life/solution.hpp"
 #include "apps/life/world.hpp"
-
-#include <optional>
-#include <span>
 
 namespace life {
 
@@ -17,23 +14,9 @@ void print_header(const Options& options, const World& world);
 /// True if `report` needs the whole field, to compare or to write it.
 bool reports_field(const Options& options, const World& world);
 
-/// Writes the files of generations during the run, at rank 0.
-class StepFiles {
- public:
-  StepFiles(const Options& options, const World& world, int ranks) : options_(options), world_(world), ranks_(ranks) {}
-
-  /// Writes pictures, fields and patterns to the files that the options name, with the generation in their names, and a
-  /// frame to the movie.
-  void write(Index generation, std::span<const Cell> cells);
-  /// Ends the movie.
-  void close();
-
- private:
-  const Options& options_;
-  const World& world_;
-  const int ranks_;
-  std::optional<apps::Movie> movie_;
-};
+/// The files that rank 0 writes during the run, as `options` says: pictures, fields and patterns with the generation in
+/// their names, and a movie. `options` and `world` outlive them.
+apps::StepFiles<Cell> step_files(const Options& options, const World& world, int ranks);
 
 /// Called by rank 0 at the end: prints the results, compares the field with the serial run, and writes the files that
 /// the options name.

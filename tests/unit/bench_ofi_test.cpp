@@ -21,13 +21,13 @@ Options on(const char* backend) {
 template <class Make>
 bool runs(const Options& options, std::size_t bytes, int depth, int window, Make make) {
   const auto body = [&](sluice::Context& context) {
-    Case one_case{context, options};
-    one_case.peer = 1 - context.rank();
-    one_case.first = context.rank() == 0;
-    one_case.bytes = bytes;
-    one_case.depth = depth;
-    one_case.window = window;
-    const auto contender = make(one_case);
+    Workload workload{context, options};
+    workload.peer = 1 - context.rank();
+    workload.first = context.rank() == 0;
+    workload.bytes = bytes;
+    workload.depth = depth;
+    workload.window = window;
+    const auto contender = make(workload);
     for (int i = 0; i < 3; ++i) EXPECT_GT(contender->run(5), 0);
   };
   return sluice::run_threads(2, body) == 0;
@@ -57,7 +57,7 @@ class OfiRival : public testing::TestWithParam<Way> {
 
 TEST_P(OfiRival, answers_messages_of_every_size) {
   for (const std::size_t bytes : options_.sizes) {
-    const auto make = [&](const Case& one_case) { return make_ofi_ping_pong(mode_, one_case); };
+    const auto make = [&](const Workload& workload) { return make_ofi_ping_pong(mode_, workload); };
     EXPECT_TRUE(runs(options_, bytes, 1, 1, make)) << bytes;
   }
 }
@@ -69,7 +69,7 @@ TEST_P(OfiRival, sends_windows_through_rings_of_every_depth) {
   };
   for (const Ring ring : {Ring{1, 1}, Ring{1, 5}, Ring{2, 7}, Ring{3, 64}, Ring{8, 64}, Ring{64, 9}}) {
     for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}}) {
-      const auto make = [&](const Case& one_case) { return make_ofi_flood(mode_, one_case); };
+      const auto make = [&](const Workload& workload) { return make_ofi_flood(mode_, workload); };
       EXPECT_TRUE(runs(options_, bytes, ring.depth, ring.window, make)) << ring.depth << " " << ring.window;
     }
   }

@@ -63,23 +63,23 @@ TEST(Cube, has_two_faces_without_gaps) {
   for (std::size_t k = 0; k < kCubeFaces; ++k) EXPECT_EQ(cube.faces[k].span_is_contiguous(), k < 2) << k;
 }
 
-Case case_of(sluice::Context& context, const Options& options, int depth) {
-  Case one_case{context, options};
-  one_case.peer = 1 - context.rank();
-  one_case.first = context.rank() == 0;
-  one_case.bytes = kBytes;
-  one_case.depth = depth;
-  return one_case;
+Workload workload_of(sluice::Context& context, const Options& options, int depth) {
+  Workload workload{context, options};
+  workload.peer = 1 - context.rank();
+  workload.first = context.rank() == 0;
+  workload.bytes = kBytes;
+  workload.depth = depth;
+  return workload;
 }
 
 TEST(Packing, is_checked_before_it_is_measured) {
   for (const int depth : {1, 2, 3}) {
     const int code = sluice::run_threads(2, [&](sluice::Context& context) {
       const Options options;
-      Case one_case = case_of(context, options, depth);
-      EXPECT_GT(make_column_ping_pong(one_case).contender->run(10), 0.0);
-      one_case.tag = 1;
-      EXPECT_GT(make_face_exchange(one_case).contender->run(2), 0.0);
+      Workload workload = workload_of(context, options, depth);
+      EXPECT_GT(make_column_ping_pong(workload).contender->run(10), 0.0);
+      workload.tag = 1;
+      EXPECT_GT(make_face_exchange(workload).contender->run(2), 0.0);
     });
     EXPECT_EQ(code, 0) << depth;
   }
@@ -107,9 +107,9 @@ class MovesNoFace : public FaceExchange<Exec> {
 TEST(Packing, of_who_moves_nothing_is_refused) {
   const int code = sluice::run_threads(2, [&](sluice::Context& context) {
     const Options options;
-    const Case one_case = case_of(context, options, 1);
-    EXPECT_THROW(make_checked<MovesNoColumn>(one_case, Host()), std::runtime_error);
-    EXPECT_THROW(make_checked<MovesNoFace>(one_case, Host()), std::runtime_error);
+    const Workload workload = workload_of(context, options, 1);
+    EXPECT_THROW(make_checked<MovesNoColumn>(workload, Host()), std::runtime_error);
+    EXPECT_THROW(make_checked<MovesNoFace>(workload, Host()), std::runtime_error);
   });
   EXPECT_EQ(code, 0);
 }

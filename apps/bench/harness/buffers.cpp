@@ -14,19 +14,19 @@ Pages::Pages(std::size_t bytes) {
   std::memset(memory_.get(), 1, whole);
 }
 
-sluice::Memory allocate(const Case& one_case, std::size_t bytes) {
-  if (of_gpu(one_case.options.stream)) return one_case.context.allocate(bytes, sluice::Space::device, one_case.device);
-  return one_case.context.allocate(bytes);
+sluice::Memory allocate(const Workload& workload, std::size_t bytes) {
+  if (of_gpu(workload.options.stream)) return workload.context.allocate(bytes, sluice::Space::device, workload.device);
+  return workload.context.allocate(bytes);
 }
 
-Slots::Slots(const Case& one_case, int depth) {
-  const std::size_t bytes = std::max<std::size_t>(one_case.bytes, 1) * static_cast<std::size_t>(depth);
-  if (one_case.options.memory == MemoryChoice::user) {
+Slots::Slots(const Workload& workload, int depth) {
+  const std::size_t bytes = std::max<std::size_t>(workload.bytes, 1) * static_cast<std::size_t>(depth);
+  if (workload.options.memory == MemoryChoice::user) {
     user_ = std::make_unique<Pages>(bytes);
-    slice_ = one_case.context.region(user_->data(), bytes).all();
+    slice_ = workload.context.region(user_->data(), bytes).all();
   } else {
-    slice_ = allocate(one_case, bytes).all();
-    if (!of_gpu(one_case.options.stream)) std::memset(slice_.data(), 1, bytes);
+    slice_ = allocate(workload, bytes).all();
+    if (!of_gpu(workload.options.stream)) std::memset(slice_.data(), 1, bytes);
   }
 }
 

@@ -13,7 +13,8 @@ namespace bench {
 inline constexpr std::size_t kPage = 4096;
 inline std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-/// malloc'ed memory on pages of its own, every byte written: MPI calls this user memory.
+/// malloc'ed memory on pages of its own, what MPI calls user memory. Every byte was written once, so that the first use
+/// causes no page fault.
 class Pages {
  public:
   explicit Pages(std::size_t bytes);
@@ -26,14 +27,14 @@ class Pages {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-/// Memory of the library for the streams of the command line: in a GPU for a GPU's stream.
-sluice::Memory allocate(const Case& one_case, std::size_t bytes);
+/// Allocates memory of the library: on the workload's GPU if the command line names a GPU's stream, else on the host.
+sluice::Memory allocate(const Workload& workload, std::size_t bytes);
 
-/// Slots of a channel in the memory that the command line names. A slot of an empty message has one byte, because no
-/// memory is empty.
+/// The slots of a channel, in the memory that --memory names. A slot has at least one byte, because memory of 0 bytes
+/// cannot be allocated.
 class Slots {
  public:
-  Slots(const Case& one_case, int depth);
+  Slots(const Workload& workload, int depth);
   sluice::Slice all() const { return slice_; }
 
  private:
@@ -41,7 +42,7 @@ class Slots {
   sluice::Slice slice_;
 };
 
-/// Reads `bytes` bytes, as a program that needs all of them.
+/// The sum of the bytes, which reads each of them.
 inline std::uint64_t sum(const std::byte* payload, std::size_t bytes) {
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < bytes; ++i) total += static_cast<std::uint64_t>(payload[i]);
@@ -54,9 +55,9 @@ void keep(const T& value) {
   asm volatile("" : : "r,m"(value) : "memory");
 }
 
-/// Called by every target with a payload that it has received: with --touch it reads the payload.
-inline void use(const Case& one_case, const std::byte* payload) {
-  if (one_case.options.touch) keep(sum(payload, one_case.bytes));
+/// With --touch, reads a payload. Every contender calls it for each message that it has received.
+inline void touch(const Workload& workload, const std::byte* payload) {
+  if (workload.options.touch) keep(sum(payload, workload.bytes));
 }
 
 }  // namespace bench

@@ -20,15 +20,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Shorter than the time after which the peer's rank stops waiting for this one.
-constexpr milliseconds kLongestSilence{30000};
-constexpr milliseconds kLongestEnd{5000};
+// Shorter than the time after which the peer of this rank stops to wait for it.
+constexpr milliseconds kMaxSilence{30000};
+constexpr milliseconds kTimeToEnd{5000};
 
 void check(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
 }
 
-/// Appends the next bytes to `text`. Returns false at the end of the input, or if none arrive within `limit`.
+// Appends the next bytes to `text`. Returns false at the end of the input, or if no byte arrives within `limit`.
 bool read_some(int socket, milliseconds limit, std::string& text) {
   pollfd ready{socket, POLLIN, 0};
   if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return false;
@@ -60,15 +60,15 @@ Child::Child(const std::vector<std::string>& command) {
 
 Child::~Child() {
   ::shutdown(socket_, SHUT_WR);
-  std::string rest;
-  while (read_some(socket_, kLongestEnd, rest)) {
+  std::string ignored;
+  while (read_some(socket_, kTimeToEnd, ignored)) {
   }
   ::close(socket_);
   if (process_ >= 0) end();
 }
 
 std::string Child::end() {
-  ::kill(process_, SIGKILL);  // no effect if it has ended itself
+  ::kill(process_, SIGKILL);  // no effect on a process that has ended
   int status = 0;
   ::waitpid(std::exchange(process_, -1), &status, 0);
   if (WIFSIGNALED(status)) return "by signal " + std::to_string(WTERMSIG(status));
@@ -77,7 +77,7 @@ std::string Child::end() {
 
 void Child::write_line(const std::string& line) const {
   const std::string text = line + "\n";
-  // A line fits into a socket's buffer. A process that has ended reads no line and sends none.
+  // A line fits into the socket's buffer. If the process has ended, the next read_line reports it.
   static_cast<void>(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL));
 }
 
@@ -89,9 +89,8 @@ std::string Child::read_line() {
       return line;
     }
     const auto began = std::chrono::steady_clock::now();
-    if (read_some(socket_, kLongestSilence, received_)) continue;
-    if (std::chrono::steady_clock::now() - began >= kLongestSilence)
-      throw std::runtime_error("it said nothing for 30 s");
+    if (read_some(socket_, kMaxSilence, received_)) continue;
+    if (std::chrono::steady_clock::now() - began >= kMaxSilence) throw std::runtime_error("it said nothing for 30 s");
     throw std::runtime_error("it has ended, " + end());
   }
 }

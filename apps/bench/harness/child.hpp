@@ -11,24 +11,24 @@ namespace bench {
 /// A process that reads lines on its standard input and answers with lines on its standard output.
 class Child {
  public:
-  /// @throws std::system_error if it cannot be started.
+  /// Starts `command`, a path and its arguments. @throws std::system_error
   explicit Child(const std::vector<std::string>& command);
-  /// Gives the process time to end, and kills it if it does not.
+  /// Closes the process's input, gives it 5 seconds to end, and then kills it.
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
   void write_line(const std::string& line) const;
-  /// @throws std::runtime_error if the process has ended, or sends nothing for half a minute.
+  /// @throws std::runtime_error if the process has ended, or sends nothing for 30 seconds
   std::string read_line();
 
  private:
-  /// Ends the process if it still runs, and returns how it has ended.
+  /// Kills the process if it still runs. Returns how it has ended, for people.
   std::string end();
 
-  pid_t process_ = -1;  // -1: it has ended
+  pid_t process_ = -1;  // -1: the process was waited for
   int socket_ = -1;
-  std::string received_;  // received, and not yet returned
+  std::string received_;  // bytes that no read_line has returned yet
 };
 
 }  // namespace bench

@@ -12,7 +12,8 @@
 
 namespace bench {
 
-/// One implementation of what a bench measures: Sluice's or a rival's. Made and run by all ranks of a case together.
+/// One implementation of what a bench measures: Sluice's or a rival's. All ranks of a workload make and run it
+/// together.
 class Contender {
  public:
   Contender() = default;
@@ -20,43 +21,55 @@ class Contender {
   Contender& operator=(const Contender&) = delete;
   virtual ~Contender() = default;
 
-  /// Runs the unit of its bench (a round trip, a window of messages, a step of a halo) `count` times, with all ranks of
-  /// the case.
-  /// @returns the time that this took here, in nanoseconds.
+  /// Runs the unit of its bench (a round trip, a window of messages, a step of a halo) `count` times.
+  /// @returns the time that this took on this rank, in nanoseconds
   virtual double run(long count) = 0;
 };
 
-/// A contender and its names in the output.
+/// A contender, as it is measured and reported.
 struct Entry {
   std::string name;
-  std::string what;
+  std::string what;  ///< its method, for people
   std::unique_ptr<Contender> contender;
-  int pairs = 1;  ///< that take part: one rank of each, 0, 2, 4, ..., measures, and their samples are pooled
+  /// The pairs of ranks that take part: 0 and 1, 2 and 3, ... The even rank of each measures; all samples are pooled.
+  int pairs = 1;
 };
 
 class GpuQueue;
 class RivalPrograms;
 
-/// The parameters of a contender.
-struct Case {
+/// The task of a contender: messages, slots, the partner, and the way in which the steps are driven.
+struct Workload {
   sluice::Context& context;
   const Options& options;
-  sluice::Rank peer = 0;  ///< the partner, if there is one
-  bool first = true;      ///< true for the partner that begins
-  std::size_t bytes = 0;  ///< of a message
+  sluice::Rank peer = 0;  ///< the partner of a ping-pong or a flood
+  bool first = true;      ///< true for the partner that sends first
+  std::size_t bytes = 0;  ///< length of a message
   int depth = 1;          ///< slots of a channel, and of a rival's ring
-  int window = 1;         ///< messages of a unit, if a unit is a window
-  int neighbours = 4;     ///< of a halo
-  sluice::Tag tag = 0;    ///< the first tag of its channels
-  double compute_ns = 0;  ///< of a step that computes
+  int window = 1;         ///< messages of a flood before an answer
+  int neighbours = 4;     ///< number of neighbours in a halo
+  sluice::Tag tag = 0;    ///< the first tag of the contender's channels
+  double compute_ns = 0;  ///< how long a step computes
   Drive drive = Drive::in_order;
   int device = 0;                     ///< the GPU of this rank, if there is one
-  RivalPrograms* programs = nullptr;  ///< of this rank
+  RivalPrograms* programs = nullptr;  ///< the processes of this rank's rivals
 };
 
-/// The stream that the command line names, for a contender that does not run in program order.
-std::unique_ptr<Queue> make_queue(const Case& one_case, long items_per_step);
-/// Like make_queue, for a GPU's stream.
-std::unique_ptr<GpuQueue> make_gpu_queue(const Case& one_case, long items_per_step);
+/// The time of `count` round trips, in nanoseconds: the partner that begins sends and then receives, the other one
+/// receives and then sends.
+template <class Send, class Receive>
+double timed_ping_pong(const Workload& workload, long count, Send send, Receive receive) {
+  return timed_steps(count, [&] {
+    if (workload.first) send();
+    receive();
+    if (!workload.first) send();
+  });
+}
+
+/// Makes the stream that the command line names, for a contender that does not run in program order.
+/// @param items_per_step  see Queue
+std::unique_ptr<Queue> make_queue(const Workload& workload, long items_per_step);
+/// Makes the GPU's stream that the command line names.
+std::unique_ptr<GpuQueue> make_gpu_queue(const Workload& workload, long items_per_step);
 
 }  // namespace bench

@@ -8,8 +8,8 @@
 
 namespace bench {
 
-/// Sends `mine` to the peer and returns the peer's value; both call it at once. For set-up: it opens two channels and
-/// closes them.
+/// Sends `mine` to the peer and returns the peer's value. Both ranks call it. Only for set-up, because it opens two
+/// channels and closes them.
 template <class T>
 requires std::is_trivially_copyable_v<T> T exchange(sluice::Context& context, sluice::Rank peer, const T& mine) {
   sluice::Scope scope = context.scope("sluice-bench set-up");
@@ -21,7 +21,7 @@ requires std::is_trivially_copyable_v<T> T exchange(sluice::Context& context, sl
   T theirs;
   std::memcpy(&theirs, in.wait({}).data(), sizeof(T));
   in.release({});
-  // Both are closed before the next exchange, which must not match a channel of this one.
+  // Closed before the next exchange, whose channels have the same names and must not match these.
   out.close();
   in.close();
   return theirs;

@@ -8,8 +8,8 @@
 
 namespace bench {
 
-/// Functions of CUDA's driver or HIP's runtime for streams, events, graphs and kernels, which take the same arguments
-/// in both. Handles are pointers in both; a result is 0, or an error.
+/// Functions of CUDA's driver or of HIP's runtime. The two take the same arguments and differ in names only; handles
+/// are pointers in both, and a result is 0 or the number of an error.
 struct GpuCalls {
   int (*stream_create)(void** stream, unsigned flags);
   int (*stream_destroy)(void* stream);
@@ -29,6 +29,7 @@ struct GpuCalls {
   int (*launch_kernel)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** parameters,
                        void** extra);
+  // The vendors make a device current in different ways: `use_device` is built on the others.
   int (*use_device)(const GpuCalls& calls, int device);
   int (*cuda_retain)(void** context, int device) = nullptr;
   int (*cuda_set_current)(void* context) = nullptr;
@@ -37,14 +38,15 @@ struct GpuCalls {
 
 namespace {
 
-// The same values in CUDA and HIP.
-constexpr unsigned kNonBlocking = 1;     // of a stream: it waits for no default stream
-constexpr int kCaptureOfThisThread = 1;  // only this thread may then do nothing that could wait for a stream
+// Flags with the same values in CUDA and HIP.
+constexpr unsigned kNonBlocking = 1;    // a stream does not wait for the default stream
+constexpr int kThreadLocalCapture = 1;  // while a stream is captured, other threads may make calls that wait
 
-class Library {
+// A library that this process has loaded already.
+class LoadedLibrary {
  public:
-  // Sluice loads the version that it was built for; another version could not use its handles.
-  Library(std::initializer_list<const char*> names) {
+  // Sluice has loaded one of these versions. Another version could not use the handles that Sluice has made.
+  LoadedLibrary(std::initializer_list<const char*> names) {
     for (const char* name : names) {
       if (handle_ == nullptr) handle_ = ::dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     }
@@ -53,7 +55,8 @@ class Library {
 
   template <class Function>
   void get(Function& function, const std::string& name) const {
-    // CUDA adds a suffix to a function whose arguments have changed once; the plain name then has the old arguments.
+    // If the arguments of a CUDA function have changed, the current function has the suffix _v2, and the plain name is
+    // the old one.
     void* found = ::dlsym(handle_, (name + "_v2").c_str());
     if (found == nullptr) found = ::dlsym(handle_, name.c_str());
     if (found == nullptr) throw std::runtime_error("the driver has no " + name);
@@ -66,7 +69,7 @@ class Library {
 
 GpuCalls cuda_calls() {
   GpuCalls calls{};
-  const Library library({"libcuda.so.1"});
+  const LoadedLibrary library({"libcuda.so.1"});
   library.get(calls.stream_create, "cuStreamCreate");
   library.get(calls.stream_destroy, "cuStreamDestroy");
   library.get(calls.event_create, "cuEventCreate");
@@ -85,7 +88,7 @@ GpuCalls cuda_calls() {
   library.get(calls.launch_kernel, "cuLaunchKernel");
   library.get(calls.cuda_retain, "cuDevicePrimaryCtxRetain");
   library.get(calls.cuda_set_current, "cuCtxSetCurrent");
-  // The primary context belongs to the process, and lives until the process ends.
+  // The primary context belongs to the process: it is retained here, and never released.
   calls.use_device = [](const GpuCalls& cuda, int device) {
     void* context = nullptr;
     const int result = cuda.cuda_retain(&context, device);
@@ -96,7 +99,7 @@ GpuCalls cuda_calls() {
 
 GpuCalls hip_calls() {
   GpuCalls calls{};
-  const Library library({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"});
+  const LoadedLibrary library({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"});
   library.get(calls.stream_create, "hipStreamCreateWithFlags");
   library.get(calls.stream_destroy, "hipStreamDestroy");
   library.get(calls.event_create, "hipEventCreateWithFlags");
@@ -131,15 +134,16 @@ void check(int result, const char* what) {
   if (result != 0) throw std::runtime_error(std::string(what) + ": error " + std::to_string(result) + " of the driver");
 }
 
-void call_held(void* held) {
-  const std::unique_ptr<std::function<void()>> work(static_cast<std::function<void()>*>(held));
+// Calls a function that GpuQueue::run has allocated, and frees it.
+void call_and_free(void* function) {
+  const std::unique_ptr<std::function<void()>> work(static_cast<std::function<void()>*>(function));
   (*work)();
 }
 
 }  // namespace
 
 GpuQueue::GpuQueue(sluice::Stream::Kind kind, int device, long items_per_step, Synchronize synchronize, long items)
-    : Queue(items, items_per_step, kMost, std::move(synchronize)), calls_(calls_of(kind)), kind_(kind) {
+    : Queue(items, items_per_step, kMaxSteps, std::move(synchronize)), calls_(calls_of(kind)), kind_(kind) {
   check(calls_.use_device(calls_, device), "to use a GPU");
   check(calls_.stream_create(&stream_, kNonBlocking), "to make a stream");
   check(calls_.event_create(&began_, 0), "to make an event");
@@ -159,9 +163,9 @@ sluice::Stream GpuQueue::stream() {
 }
 
 void GpuQueue::run(std::function<void()> work) {
-  auto held = std::make_unique<std::function<void()>>(std::move(work));
-  check(calls_.launch_host(stream_, call_held, held.get()), "to call a function in the order of a stream");
-  static_cast<void>(held.release());  // call_held deletes it
+  auto function = std::make_unique<std::function<void()>>(std::move(work));
+  check(calls_.launch_host(stream_, call_and_free, function.get()), "to call a function in the order of a stream");
+  static_cast<void>(function.release());  // call_and_free frees it
 }
 
 void* GpuQueue::load_kernel(std::span<const std::byte> image, const char* name) const {
@@ -178,7 +182,7 @@ void GpuQueue::launch_block(void* kernel, void* args, unsigned threads) {
 
 void GpuQueue::capture(const std::function<void()>& work) {
   void* graph = nullptr;
-  check(calls_.begin_capture(stream_, kCaptureOfThisThread), "to capture a stream");
+  check(calls_.begin_capture(stream_, kThreadLocalCapture), "to capture a stream");
   try {
     work();
   } catch (...) {

@@ -11,8 +11,8 @@ namespace bench {
 class HostQueue final : public Queue {
  public:
   HostQueue(long items_per_step, Synchronize synchronize)
-      : Queue(kItems, items_per_step, kMost, std::move(synchronize)),
-        // A full queue would block the host behind its own gate.
+      : Queue(kItems, items_per_step, kMaxSteps, std::move(synchronize)),
+        // All steps must fit: a full stream blocks the host, which could then not open the gate.
         stream_(sluice::HostStream::Options{
             .capacity = static_cast<std::size_t>(std::max(kItems, steps() * items_per_step + kGateAndStamps)),
             .stop_after_failure = true}) {}
@@ -20,8 +20,8 @@ class HostQueue final : public Queue {
   sluice::Stream stream() override { return sluice::Stream::host(stream_); }
   void run(std::function<void()> work) override { stream_.run(std::move(work)); }
 
-  /// Steps enqueued at once, if they are not very long.
-  static constexpr long kMost = 200;
+  /// The most measured steps that are enqueued at once.
+  static constexpr long kMaxSteps = 200;
 
  private:
   static constexpr long kItems = 65536;  // the default capacity of a HostStream

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/harness/options.hpp"
 
+#include "apps/common/choice.hpp"
 #include "apps/common/sizes.hpp"
 #include "apps/common/usage_error.hpp"
 
@@ -8,30 +9,23 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
 namespace bench {
 namespace {
 
-const std::map<std::string, StreamChoice> kStreams = {{"inline", StreamChoice::inline_},
-                                                      {"host", StreamChoice::host},
-                                                      {"cuda", StreamChoice::cuda},
-                                                      {"hip", StreamChoice::hip}};
-const std::map<std::string, MemoryChoice> kMemories = {{"allocated", MemoryChoice::allocated},
-                                                       {"user", MemoryChoice::user}};
-const std::map<std::string, CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cup-ecs", CsvColumns::cup_ecs}};
+const apps::Choices<StreamChoice> kStreams = {{"inline", StreamChoice::inline_},
+                                              {"host", StreamChoice::host},
+                                              {"cuda", StreamChoice::cuda},
+                                              {"hip", StreamChoice::hip}};
+const apps::Choices<MemoryChoice> kMemories = {{"allocated", MemoryChoice::allocated}, {"user", MemoryChoice::user}};
+const apps::Choices<CsvColumns> kColumns = {{"sluice", CsvColumns::sluice}, {"cup-ecs", CsvColumns::cup_ecs}};
 
-// MPI counts bytes in an int, and a machine has memory for a few such messages only.
-constexpr std::size_t kLargest = std::size_t{1} << 30;
+// MPI counts the bytes of a message in an int, and a machine has memory for a few such messages only.
+constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
-constexpr int kDeepest = 65536;
+constexpr int kMaxCount = 65536;
 
-template <class T>
-const char* name_in(const std::map<std::string, T>& names, T value) {
-  return std::ranges::find(names, value, &std::pair<const std::string, T>::second)->first.c_str();
-}
-
-// A text option that `parse_text` turns into a value; an exception of parse_text becomes a wrong argument of the
+// Adds an option whose text `parse_text` reads. A UsageError of `parse_text` is reported as a wrong argument of the
 // option.
 template <class ParseText>
 void add_text(CLI::App& app, const std::string& flag, const std::string& help, const std::string& text,
@@ -62,7 +56,7 @@ void add_what(CLI::App& app, Options& options) {
 }
 
 void add_how_much(CLI::App& app, Options& options) {
-  const CLI::Validator count = apps::whole_number(1, kDeepest);
+  const CLI::Validator count = apps::whole_number(1, kMaxCount);
   const auto sizes = [&options](const std::string& range) { options.sizes = parse_sizes(range); };
   add_text(app, "--sizes", "bytes of a message: powers of two, with k and m", "MIN:MAX", sizes);
   app.add_option("--depth", options.depth, "slots of a channel")->transform(count);
@@ -84,8 +78,8 @@ void add_how_much(CLI::App& app, Options& options) {
 
 }  // namespace
 
-const char* name(StreamChoice stream) { return name_in(kStreams, stream); }
-const char* name(MemoryChoice memory) { return name_in(kMemories, memory); }
+const char* name(StreamChoice stream) { return apps::name_in(kStreams, stream); }
+const char* name(MemoryChoice memory) { return apps::name_in(kMemories, memory); }
 
 apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options) {
   CLI::App app(
@@ -110,7 +104,7 @@ std::vector<std::size_t> parse_sizes(std::string_view text) {
   const auto colon = text.find(':');
   const std::size_t min = apps::parse_size(text.substr(0, colon));
   const std::size_t max = colon == std::string_view::npos ? min : apps::parse_size(text.substr(colon + 1));
-  if (max > kLargest) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
+  if (max > kMaxBytes) throw apps::UsageError("sizes end at 1g, not at " + apps::size_text(max));
   std::vector<std::size_t> sizes;
   if (min == 0) sizes.push_back(0);
   if (min <= max) {

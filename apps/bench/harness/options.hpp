@@ -19,7 +19,7 @@ enum class CsvColumns { sluice, cup_ecs };
 const char* name(StreamChoice stream);
 const char* name(MemoryChoice memory);
 
-/// The command line. The bench chooses values that are unset or 0.
+/// The command line. For a value that is unset or 0, the bench has a default.
 struct Options {
   std::string bench;
   std::string backend;  ///< allowed backends; empty: the library chooses
@@ -33,8 +33,8 @@ struct Options {
   int rounds = 20;
   int neighbours = 4;
   int pairs = 0;
-  int ranks = 0;       ///< of the run
-  int busy = 0;        ///< threads that compute, for progress; 0: as many as cores
+  int ranks = 0;       ///< the ranks of the run, not an option
+  int busy = 0;        ///< the threads of the bench `progress` that compute; 0: as many as cores
   bool touch = false;  ///< the target reads the payload
   bool pin = false;
   std::vector<std::string> against;  ///< rivals by name; {"all"}: all that can run; {"none"}
@@ -42,7 +42,7 @@ struct Options {
   CsvColumns columns = CsvColumns::sluice;
 };
 
-/// `names`: the benches, for the check and the help text. Prints nothing.
+/// Parses the command line into `options`, and prints nothing. `names`: the names of the benches.
 apps::Parsed parse(int argc, const char* const* argv, const std::vector<std::string>& names, Options& options);
 
 inline bool of_gpu(std::optional<StreamChoice> stream) {
@@ -53,10 +53,10 @@ inline bool of_gpu(std::optional<StreamChoice> stream) {
 /// @throws apps::UsageError for any other text, and for a range without a power of two.
 std::vector<std::size_t> parse_sizes(std::string_view text);
 
-/// "tcp" of `--backend ofi:tcp`; empty if the library may choose another backend.
+/// The provider of `--backend ofi:PROVIDER`; empty if that is not the only backend that the library may choose.
 std::string_view ofi_provider(const Options& options);
 
-/// "a,b" as {"a", "b"}, without empty ones.
+/// {"a", "b"} for "a,b", without empty parts.
 std::vector<std::string> split(std::string_view list);
 
 }  // namespace bench

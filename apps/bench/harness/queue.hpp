@@ -25,17 +25,25 @@ double timed(Work work) {
   return now_ns() - start;
 }
 
-/// The driver of a contender's steps, and the time that is measured.
+/// The time that `count` calls of `step()` take, in nanoseconds.
+template <class Step>
+double timed_steps(long count, Step step) {
+  return timed([&] {
+    for (long i = 0; i < count; ++i) step();
+  });
+}
+
+/// How the steps of a contender run, and which time is measured.
 enum class Drive {
-  in_order,      ///< the calling thread, in program order
-  ahead,         ///< a stream, everything enqueued ahead and the host asleep
-  stepwise,      ///< a stream, and the host synchronises with it after every step
-  enqueue,       ///< a stream; measured is the time that the host takes to enqueue a step
-  enqueue_put,   ///< a stream; measured is the time that the host takes to enqueue the step's put
-  enqueue_wait,  ///< the same for its wait
-  enqueue_release,
-  replayed,       ///< a graph that a stream replays, everything enqueued ahead and the host asleep
-  enqueue_replay  ///< a graph; measured is the time that the host takes to enqueue its launch
+  in_order,         ///< the calling thread runs the steps; their time
+  ahead,            ///< all steps are enqueued on a stream before the first one runs; their time on the stream
+  stepwise,         ///< the host enqueues a step and synchronises with the stream, again and again; the host's time
+  enqueue,          ///< as `ahead`; the time that the host takes to enqueue a step
+  enqueue_put,      ///< as `ahead`; the time that the host takes to enqueue the put of a step
+  enqueue_wait,     ///< as `ahead`; the time that the host takes to enqueue the wait of a step
+  enqueue_release,  ///< as `ahead`; the time that the host takes to enqueue the release of a step
+  replayed,         ///< as `ahead`, but the steps are a graph that is launched again and again
+  enqueue_replay    ///< as `replayed`; the time that the host takes to launch the graph
 };
 inline constexpr std::array kDriveNames = {"in_order",        "ahead",       "stepwise",
                                            "enqueue",         "enqueue_put", "enqueue_wait",
@@ -43,7 +51,8 @@ inline constexpr std::array kDriveNames = {"in_order",        "ahead",       "st
 
 inline bool replays(Drive drive) { return drive == Drive::replayed || drive == Drive::enqueue_replay; }
 
-/// A stream that a contender fills while a gate holds it, so that everything is enqueued ahead while the host sleeps.
+/// A stream and a gate. While the gate is closed, the host enqueues work that does not run; then it opens the gate and
+/// sleeps, so that it has no part in the measured time.
 class Queue {
  public:
   using Synchronize = std::function<void(sluice::Stream)>;
@@ -53,15 +62,15 @@ class Queue {
   virtual ~Queue() = default;
 
   virtual sluice::Stream stream() = 0;
-  /// Calls `work` in the order of the stream, in a thread that may use no GPU.
+  /// Enqueues a call of `work`, which may not use a GPU.
   virtual void run(std::function<void()> work) = 0;
   void synchronize() { synchronize_(stream()); }
 
-  /// Steps that are not measured: meanwhile the gates of all ranks open.
+  /// The number of steps that run before the measured ones, while the gates of all ranks open.
   static constexpr long kLeadIn = 10;
 
-  /// Captures the steps to be replayed, if the drive is `replayed`: `period` of them, after which a channel is at the
-  /// slot at which it began. Call it before another rank's kernels wait for this rank: the driver might wait for them.
+  /// If the drive replays a graph, captures `period` steps into it. After that many steps a channel must be back at the
+  /// slot at which it began. Call it before kernels of another rank wait for this rank: the driver might wait for them.
   template <class Step>
   void prepare(Drive drive, Step step, long period) {
     if (!replays(drive)) return;
@@ -71,8 +80,8 @@ class Queue {
     });
   }
 
-  /// Runs `step()` `count` times with this drive, which is not in_order. Replayed steps must have been prepared.
-  /// @returns the measured time, in nanoseconds.
+  /// Runs `step()` `count` times, driven in any way but `in_order`. A drive that replays needs an earlier `prepare`.
+  /// @returns the measured time, in nanoseconds
   template <class Step>
   double drive(Drive drive, long count, Step step) {
     drive_ = drive;
@@ -80,11 +89,9 @@ class Queue {
       case Drive::in_order:
       case Drive::ahead: return run_ahead(count, step);
       case Drive::stepwise:
-        return timed([&] {
-          for (long i = 0; i < count; ++i) {
-            step();
-            synchronize();
-          }
+        return timed_steps(count, [&] {
+          step();
+          synchronize();
         });
       case Drive::enqueue: return time_enqueue(count, step);
       case Drive::enqueue_put:
@@ -98,9 +105,9 @@ class Queue {
     return verb_ns_;
   }
 
-  /// Enqueues `lead_in()` and `work()` behind the gate, opens it and sleeps until all has run.
-  /// @returns the time of `work()` on the stream, in nanoseconds. It excludes the time in which the gates of all ranks
-  /// open, if `lead_in()` waits for the other ranks.
+  /// Enqueues `lead_in()` and `work()` while the gate is closed, opens it, and sleeps until both have run.
+  /// @returns the time of `work()` on the stream, in nanoseconds; if `lead_in()` waits for the other ranks, without the
+  /// time until all gates are open
   template <class LeadIn, class Work>
   double time_ahead(LeadIn lead_in, Work work) {
     {
@@ -114,7 +121,7 @@ class Queue {
     return between_ns();
   }
 
-  /// A verb of a step, which may be the measured one.
+  /// Enqueues a verb of a step by `work()`; measures its time if the drive is `which`.
   template <class Work>
   void verb(Drive which, Work work) {
     if (drive_ != which) return work();
@@ -122,27 +129,31 @@ class Queue {
   }
 
  protected:
-  /// `items`: the capacity of the stream. `items_per_step`: the largest number of items that a step enqueues; each verb
-  /// of a channel is one. The same on both sides of a channel, because it decides how many steps are enqueued at once.
-  Queue(long items, long items_per_step, long most, Synchronize synchronize)
+  /// @param items           the number of items that the stream holds
+  /// @param items_per_step  the most items that a step enqueues; each verb of a channel is one. The same on both sides
+  ///                        of a channel, because it decides how many steps are enqueued at once.
+  /// @param max_steps       the most measured steps that are enqueued at once
+  Queue(long items, long items_per_step, long max_steps, Synchronize synchronize)
       : lead_in_(std::clamp(items / items_per_step / 2, 1L, kLeadIn)),
-        most_(std::clamp(items / items_per_step - lead_in_, 1L, most)), synchronize_(std::move(synchronize)) {}
+        steps_at_once_(std::clamp(items / items_per_step - lead_in_, 1L, max_steps)),
+        synchronize_(std::move(synchronize)) {}
 
-  /// Steps enqueued at once.
-  long steps() const { return lead_in_ + most_; }
+  /// The most steps that are enqueued at once, with the lead-in.
+  long steps() const { return lead_in_ + steps_at_once_; }
 
-  /// Marks, in the order of the stream, the begin and the end of the measured work.
+  /// Enqueues a time stamp, at the begin and at the end of the measured work.
   virtual void begin() = 0;
   virtual void end() = 0;
-  /// The time between begin and end, after both have completed.
+  /// The time between the two stamps, in nanoseconds, after both were taken.
   virtual double between_ns() = 0;
 
-  /// Makes a graph of the operations that `work` enqueues, which are not executed; and enqueues that graph.
+  /// Makes a graph of the operations that `work` enqueues, and does not execute them.
   virtual void capture(const std::function<void()>& work) = 0;
+  /// Enqueues the graph.
   virtual void launch_graph() = 0;
 
  private:
-  /// Enqueues `step()` `count` times behind the gate, in parts that fit into the queue, after the steps of a lead-in.
+  /// Runs `step()` `count` times by `time_ahead`, in parts that fit into the stream, each after a lead-in.
   template <class Step>
   double run_ahead(long count, Step step) {
     const auto steps = [&](long some) {
@@ -151,10 +162,10 @@ class Queue {
     return in_parts(count, [&](long part) { return time_ahead([&] { steps(lead_in_); }, [&] { steps(part); }); });
   }
 
-  /// Launches whole graphs. @returns the time of `count` of their steps.
+  /// Launches whole graphs, at least `count` steps. @returns the share of `count` steps in the time of all
   double replay(long count) {
     if (!std::exchange(launched_, true)) {
-      launch_graph();  // the first launch may wait for the stream, so no gate may hold it then
+      launch_graph();  // while no gate is closed, because the first launch may wait until the stream is idle
       synchronize();
     }
     const long launches = (count + period_ - 1) / period_;
@@ -163,23 +174,21 @@ class Queue {
     return taken * static_cast<double>(count) / static_cast<double>(launches * period_);
   }
 
-  /// @returns the time that the host takes to enqueue `step()` `count` times, while a gate holds the stream.
+  /// @returns the time that the host takes to enqueue `step()` `count` times, while the gate is closed
   template <class Step>
   double time_enqueue(long count, Step step) {
     return in_parts(count, [&](long part) {
       double taken = 0;
       {
         const Gate gate(*this);
-        taken = timed([&] {
-          for (long i = 0; i < part; ++i) step();
-        });
+        taken = timed_steps(part, step);
       }
       synchronize();
       return taken;
     });
   }
 
-  // Holds the stream as long as it lives.
+  // Stops the stream as long as this object lives.
   class Gate {
    public:
     explicit Gate(Queue& queue) : open_(queue.open_) {
@@ -200,16 +209,16 @@ class Queue {
   template <class Run>
   double in_parts(long count, Run run_part) const {
     double taken = 0;
-    for (long done = 0; done < count; done += most_) taken += run_part(std::min(most_, count - done));
+    for (long done = 0; done < count; done += steps_at_once_) taken += run_part(std::min(steps_at_once_, count - done));
     return taken;
   }
 
   const long lead_in_;
-  const long most_;
+  const long steps_at_once_;
   const Synchronize synchronize_;
   Drive drive_ = Drive::in_order;
-  double verb_ns_ = 0;  // of the measured verb
-  long period_ = 1;
+  double verb_ns_ = 0;  // the time of the measured verb so far
+  long period_ = 1;     // the steps of the graph
   bool launched_ = false;
   std::atomic<bool> open_{true};
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/bench/harness/report.hpp"
 
+#include "apps/common/csv.hpp"
 #include "apps/common/report.hpp"
 
 #include <sluice/run.hpp>
@@ -70,15 +71,7 @@ Json object(const Row& row, const Machine& machine) {
           {"rivals", rivals_json(row)}};
 }
 
-// A value as a CSV field, in quotes if it has a comma.
-std::string field(const Json& value) {
-  if (value.is_null()) return "";
-  if (!value.is_string()) return value.dump();
-  const auto text = value.get<std::string>();
-  return text.find(',') == std::string::npos ? text : '"' + text + '"';
-}
-
-// In the order in which they first appear in any row.
+// The rivals of all rows, in the order in which they first appear.
 std::vector<std::string> rival_names(const std::vector<Row>& rows) {
   std::vector<std::string> names;
   for (const Row& row : rows) {
@@ -89,7 +82,7 @@ std::vector<std::string> rival_names(const std::vector<Row>& rows) {
   return names;
 }
 
-// Four significant digits.
+// Four significant digits, or fewer below 1.
 std::string number(double value) {
   const double size = value < 0 ? -value : value;
   return fmt::format("{:.{}f}", value, size < 10 ? 3 : size < 100 ? 2 : size < 1000 ? 1 : 0);
@@ -160,7 +153,7 @@ std::string Report::to_json() const {
 
 std::string Report::to_cup_ecs() const {
   std::string text = "GPU,Backend,Buffering,Iters,Items,Time\n";
-  const std::string gpu = machine_.gpu.model.empty() ? "none" : field(machine_.gpu.model);
+  const std::string gpu = machine_.gpu.model.empty() ? "none" : apps::csv_field(machine_.gpu.model);
   for (const Row& row : rows_) {
     const auto line = [&](const std::string& backend, const std::optional<RoundTrips>& all) {
       if (!all) return;
@@ -178,7 +171,7 @@ std::string Report::to_csv() const {
   std::string text;
   const auto line = [&text](const Json& fixed, bool of_names) {
     for (const auto& [key, value] : fixed.items()) {
-      if (key != "rivals") text += (of_names ? key : field(value)) + ",";
+      if (key != "rivals") text += (of_names ? key : apps::csv_field(value)) + ",";
     }
   };
   line(object({}, machine_), true);

@@ -11,21 +11,22 @@
 
 namespace bench {
 
-/// All measured round trips of one contender, if its unit is a round trip.
+/// The measured round trips of one contender: their number, and the sum of their times.
 struct RoundTrips {
   long count = 0;
   double seconds = 0;
 };
 
+/// A rival's part of a row.
 struct RivalResult {
   std::string name;
-  std::string what;
-  double p50 = 0;
-  double ratio = 0;  ///< above 1: Sluice is better
-  std::optional<RoundTrips> round_trips = {};
+  std::string what;                            ///< its method, for people
+  double p50 = 0;                              ///< in the row's unit
+  double ratio = 0;                            ///< its time / Sluice's time: above 1 Sluice is faster
+  std::optional<RoundTrips> round_trips = {};  ///< unset: a unit is no round trip
 };
 
-/// One result, as it is printed and written.
+/// One result of a bench, a line of the output. docs/benchmarks.md ("JSON") describes the values.
 struct Row {
   std::string bench;
   std::string backend;
@@ -34,21 +35,21 @@ struct Row {
   bool touch = false;
   std::string fired_by;
   int ranks = 0;
-  std::optional<int> pairs;  ///< of ranks that take part; unset: the bench has no pairs
+  std::optional<int> pairs;  ///< pairs of ranks that take part; unset: the bench has no pairs
   std::string launch;
   std::size_t bytes = 0;
   int depth = 0;
   int window = 0;
-  std::optional<int> rails = 1;  ///< unset: the library chose for each put
+  std::optional<int> rails = 1;  ///< unset: the library has chosen the rails of each put
   std::string metric;
   std::string unit;
   Summary summary;
   int rounds = 0;
-  std::string sample;                 ///< what a sample is
-  std::string settings;               ///< of the library, if the bench varies them; else empty
-  std::optional<double> floor_drift;  ///< how much the floor moved between rounds; unset: no floor was run
+  std::string sample;                 ///< the meaning of a sample, for people
+  std::string settings;               ///< settings of the library on which the bench depends; else empty
+  std::optional<double> floor_drift;  ///< drift (statistics.hpp) of the floor's rounds; unset: no floor has run
   std::vector<RivalResult> rivals;
-  std::optional<RoundTrips> round_trips = {};
+  std::optional<RoundTrips> round_trips = {};  ///< Sluice's; unset: a unit is no round trip
 };
 
 struct Gpu {
@@ -56,10 +57,10 @@ struct Gpu {
   std::string driver;  ///< its version
 };
 
-/// The GPUs of the vendor whose streams these are; none for other streams.
+/// The GPUs of the vendor of such streams; none unless `stream` is a GPU's.
 std::vector<Gpu> gpus_for(StreamChoice stream);
 
-/// The machine and the build of a row.
+/// The machine and the date of a measurement, and the version of the library.
 struct Machine {
   std::string version;
   std::string cpu;
@@ -68,11 +69,11 @@ struct Machine {
 };
 Machine this_machine(const Gpu& gpu);
 
-/// Prints rows in columns as soon as they are added, with a header whenever it or the common settings change. Also
-/// writes them to files, which are complete after each row, because no later row may follow.
+/// The rows of a run. Prints each row when it is added, and a header before it if the header or a setting differs from
+/// the last row's. Rewrites the files with each row, so that they hold all rows so far even if the run is aborted.
 class Report {
  public:
-  /// Without files, it prints only.
+  /// `json` and `csv`: files to write; empty: none.
   explicit Report(Machine machine, std::string json = {}, std::string csv = {}, CsvColumns columns = CsvColumns::sluice)
       : machine_(std::move(machine)), json_(std::move(json)), csv_(std::move(csv)), columns_(columns) {}
 
@@ -81,7 +82,7 @@ class Report {
 
   std::string to_json() const;
   std::string to_csv() const;
-  /// A line for each contender of a row of round trips: their number and their seconds in all.
+  /// CUP-ECS's columns: a line for each contender of each row of round trips.
   std::string to_cup_ecs() const;
 
  private:
@@ -89,14 +90,15 @@ class Report {
   const std::string json_;
   const std::string csv_;
   const CsvColumns columns_;
-  std::string header_;  // the last header printed
+  std::string header_;  // the last one that was printed
   std::vector<Row> rows_;
 };
 
-/// The columns of a row, and their header: size, Sluice's time, its spread, then each rival and the ratio.
-std::string header_text(const Row& row);
-/// The common settings of the rows under one header, for people.
-std::string settings_text(const Row& row);
+/// A printed row: the size, Sluice's p50, p10 and p99, then the p50 and the ratio of each rival.
 std::string row_text(const Row& row);
+/// The names of these columns.
+std::string header_text(const Row& row);
+/// The settings that the rows under one header have in common, in one line.
+std::string settings_text(const Row& row);
 
 }  // namespace bench

@@ -26,15 +26,15 @@ void pin(int rank) {
     throw std::runtime_error("--pin: this rank may not choose its core");
 }
 
-// Mapped memory has no rails to choose from.
-bool one_rail(const apps::Names& backends) {
+// Memory that ranks have mapped is one rail.
+bool has_one_rail(const apps::Names& backends) {
   const auto is_mapped = [](const std::string& backend) { return backend == "threads" || backend == "shm"; };
   return !backends.empty() && std::ranges::all_of(backends, is_mapped);
 }
 
 Rounds convert(const Rounds& rounds, const Metric& metric) {
   Rounds values = rounds;
-  for (auto& samples : values) std::ranges::transform(samples, samples.begin(), metric.of);
+  for (auto& samples : values) std::ranges::transform(samples, samples.begin(), metric.value_of);
   return values;
 }
 
@@ -51,7 +51,7 @@ std::optional<RoundTrips> round_trips(const Rounds& rounds, const Metric& metric
 }  // namespace
 
 double resident_bytes() {
-  // Not VmRSS of /proc/self/status, whose counters lag behind by many pages per core.
+  // VmRSS of /proc/self/status would not do: its counters lag behind by many pages per core.
   std::ifstream in("/proc/self/smaps_rollup");
   for (std::string word; in >> word;) {
     double kib = 0;
@@ -64,7 +64,7 @@ Session::Session(sluice::Context& context_in, const Options& options_in, double 
     : context(context_in), options(options_in), resident_at_start(resident_at_start_in) {
   if (options.pin) pin(context.rank());
   const std::vector<Gpu> gpus = gpus_for(options.stream.value());
-  // Neighbours on one machine get a GPU each, if there are enough.
+  // Ranks on one machine get a GPU each, if there are enough.
   if (!gpus.empty()) device_ = context.node_rank() % static_cast<int>(gpus.size());
   if (context.rank() != 0) return;
   const Gpu gpu = gpus.empty() ? Gpu{} : gpus.at(static_cast<std::size_t>(device_));
@@ -85,30 +85,30 @@ void Session::close_team() {
 }
 
 long Session::batch() const {
-  if (of_gpu(options.stream)) return GpuQueue::kMost;
-  return on_host_stream() ? HostQueue::kMost : 0;
+  if (of_gpu(options.stream)) return GpuQueue::kMaxSteps;
+  return on_host_stream() ? HostQueue::kMaxSteps : 0;
 }
 
-Case Session::pair_case(std::size_t bytes, int default_depth) {
+Workload Session::pair_workload(std::size_t bytes, int default_depth) {
   const bool first = context.rank() % 2 == 0;
-  Case one_case{context, options};
-  one_case.peer = context.rank() + (first ? 1 : -1);
-  one_case.first = first;
-  one_case.bytes = bytes;
-  one_case.depth = options.depth > 0 ? options.depth : default_depth;
-  one_case.neighbours = options.neighbours;
-  one_case.drive = drive();
-  one_case.device = device_;
-  one_case.programs = &programs_;
-  return one_case;
+  Workload workload{context, options};
+  workload.peer = context.rank() + (first ? 1 : -1);
+  workload.first = first;
+  workload.bytes = bytes;
+  workload.depth = options.depth > 0 ? options.depth : default_depth;
+  workload.neighbours = options.neighbours;
+  workload.drive = drive();
+  workload.device = device_;
+  workload.programs = &programs_;
+  return workload;
 }
 
 const std::string& Session::launch() {
   if (launch_.empty()) {
     const double process = ::getpid();
-    std::array<double, 2> ends = {process, -process};
-    team().collectives.max(ends);
-    const bool one_process = ends[0] == -ends[1];
+    std::array<double, 2> max_and_minus_min = {process, -process};
+    team().collectives.max(max_and_minus_min);
+    const bool one_process = max_and_minus_min[0] == -max_and_minus_min[1];
     launch_ = under_mpi() ? "mpi" : context.size() == 1 ? "alone" : one_process ? "threads" : "sluice-run";
   }
   return launch_;
@@ -118,30 +118,30 @@ apps::Description Session::description_of_all(const std::string& description) {
   return apps::of_all_ranks(apps::read_description(description), team().collectives, context.size());
 }
 
-Row Session::row(const Case& one_case, const Metric& metric, const apps::Description& said) {
+Row Session::row(const Workload& workload, const Metric& metric, const apps::Description& channels) {
   Row row;
   row.bench = options.bench;
-  row.backend = apps::joined(said.backends);
+  row.backend = apps::joined(channels.backends);
   row.stream = name(options.stream.value());
   row.memory = name(options.memory);
   row.touch = options.touch;
-  row.fired_by = apps::joined(said.fired_by);
+  row.fired_by = apps::joined(channels.fired_by);
   row.ranks = context.size();
   row.launch = launch();
-  row.bytes = one_case.bytes;
-  row.depth = one_case.depth;
-  row.window = one_case.window;
-  row.rails = options.rails > 0         ? std::optional(options.rails)
-              : one_rail(said.backends) ? std::optional(1)
-                                        : std::nullopt;
+  row.bytes = workload.bytes;
+  row.depth = workload.depth;
+  row.window = workload.window;
+  row.rails = options.rails > 0                 ? std::optional(options.rails)
+              : has_one_rail(channels.backends) ? std::optional(1)
+                                                : std::nullopt;
   row.metric = metric.name;
   row.unit = metric.unit;
   return row;
 }
 
-Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
+Row make_row(Session& session, const Workload& workload, const Metric& metric, const std::string& description,
              const Measurement& measured) {
-  Row row = session.row(one_case, metric, session.description_of_all(description));
+  Row row = session.row(workload, metric, session.description_of_all(description));
   if (session.context.rank() != 0) return row;
   const Timing& ours = measured.timings.front();
   row.summary = summarise(convert(ours.rounds, metric));
@@ -156,17 +156,17 @@ Row make_row(Session& session, const Case& one_case, const Metric& metric, const
   return row;
 }
 
-void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
+void measure_row(Session& session, const Workload& workload, RivalColumn column, Ours ours, const Metric& metric,
                  const Budget& budget, std::vector<Entry> beside) {
   std::vector<Entry> entries;
   entries.push_back({"sluice", "ours", std::move(ours.contender)});
   std::ranges::move(beside, std::back_inserter(entries));
   for (const Rival* rival : rivals_for(session.options, column)) {
-    if (auto contender = (rival->*column)(one_case))
+    if (auto contender = (rival->*column)(workload))
       entries.push_back({rival->name, what(*rival, session.options), std::move(contender)});
   }
   const Measurement measured = measure(session.team(), entries, budget);
-  Row row = make_row(session, one_case, metric, ours.description, measured);
+  Row row = make_row(session, workload, metric, ours.description, measured);
   if (session.report) session.report->add(std::move(row));
 }
 

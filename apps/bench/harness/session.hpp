@@ -20,46 +20,51 @@
 
 namespace bench {
 
-/// How the time of a unit becomes the value of a metric.
+/// The microseconds of a unit, and of half a round trip.
+inline double in_us(double unit_ns) { return unit_ns / 1e3; }
+inline double half_in_us(double round_trip_ns) { return round_trip_ns / 2e3; }
+
+/// A value that is reported, and how it follows from a measured time.
 struct Metric {
   std::string name;
   std::string unit;
-  std::function<double(double unit_ns)> of;
-  bool of_round_trips = false;  ///< a unit is a round trip
+  std::function<double(double unit_ns)> value_of;  ///< turns the time of a unit, in nanoseconds, into the metric
+  bool of_round_trips = false;                     ///< true if a unit is a round trip
 };
 
-/// Resident memory of this process, in bytes.
+/// The resident memory of this process, in bytes.
 double resident_bytes();
 
 /// One rank's share of a run.
 class Session {
  public:
-  /// `resident_at_start`: of this process, before it had ranks.
+  /// `resident_at_start`: the resident memory of this process before it made ranks, in bytes.
   Session(sluice::Context& context, const Options& options, double resident_at_start);
 
-  /// The ranks together. The first call, by all ranks, opens channels between them.
+  /// All ranks. All ranks make the first call together, which opens channels between them.
   Team& team();
 
-  /// Closes the channels that `team` opened, on all ranks: then no rank that ends is lost to the others.
+  /// Closes the channels that `team` has opened. All ranks call it before one of them ends on its own: a channel to a
+  /// rank that ends would fail.
   void close_team();
 
   bool on_host_stream() const { return options.stream == StreamChoice::host; }
   Drive drive() const { return options.stream == StreamChoice::inline_ ? Drive::in_order : Drive::ahead; }
-  /// Units of a sample: all that are enqueued at once, if the host sleeps meanwhile.
+  /// The units that are enqueued at once on the stream of this run; 0 in program order. See Budget::batch.
   long batch() const;
   Budget budget() const { return {options.rounds, options.iterations, batch()}; }
 
-  /// A case of this rank and its partner: 0 and 1, 2 and 3, ...
-  Case pair_case(std::size_t bytes, int default_depth);
+  /// A workload of this rank and its partner. The partners are ranks 0 and 1, 2 and 3, ...
+  Workload pair_workload(std::size_t bytes, int default_depth);
 
-  /// How this run was started; the same on all ranks.
+  /// How this run was started, for people: "mpi", "threads", "sluice-run" or "alone". All ranks make the first call.
   const std::string& launch();
 
-  /// The names after "backend" and "fired by" of the channels of all ranks, at rank 0. All ranks call it.
+  /// Reads a description of this rank's channels and adds, at rank 0, those of all ranks. All ranks call it.
   apps::Description description_of_all(const std::string& description);
 
   /// A row with the values that are known before the measurement.
-  Row row(const Case& one_case, const Metric& metric, const apps::Description& said);
+  Row row(const Workload& workload, const Metric& metric, const apps::Description& channels);
 
   sluice::Context& context;
   const Options& options;
@@ -74,12 +79,12 @@ class Session {
   RivalPrograms programs_;
 };
 
-/// Measures Sluice against the rivals of the column and the further entries, and reports a row.
-void measure_row(Session& session, const Case& one_case, RivalColumn column, Ours ours, const Metric& metric,
+/// Measures Sluice, the entries of `beside`, and the rivals of the column in turns, and reports a row.
+void measure_row(Session& session, const Workload& workload, RivalColumn column, Ours ours, const Metric& metric,
                  const Budget& budget, std::vector<Entry> beside = {});
 
 /// The row of a measurement whose first entry is Sluice.
-Row make_row(Session& session, const Case& one_case, const Metric& metric, const std::string& description,
+Row make_row(Session& session, const Workload& workload, const Metric& metric, const std::string& description,
              const Measurement& measured);
 
 }  // namespace bench

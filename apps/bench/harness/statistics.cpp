@@ -9,10 +9,10 @@ namespace bench {
 double percentile(std::span<const double> values, double p) {
   std::vector<double> sorted(values.begin(), values.end());
   std::ranges::sort(sorted);
-  const double at = p * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(std::floor(at));
+  const double place = p * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(std::floor(place));
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], at - static_cast<double>(below));
+  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
 }
 
 double median(std::span<const double> values) { return percentile(values, 0.5); }

@@ -7,34 +7,34 @@
 
 namespace bench {
 
-/// The value below which a fraction `p` in [0, 1] of the values lies, interpolated between neighbours. The list must
-/// not be empty.
+/// The percentile 100 * `p`, with `p` from 0 to 1: the value at that place of the sorted list, interpolated between the
+/// two nearest values. The list must not be empty.
 double percentile(std::span<const double> values, double p);
 double median(std::span<const double> values);
 
-/// The median of the rounds, and the spread of all samples.
-struct Summary {
-  double p50 = 0;  ///< median over rounds of the rounds' medians: a disturbed round counts once
-  double p10 = 0;  ///< of all samples
-  double p99 = 0;  ///< of all samples
-  std::size_t samples = 0;
-};
-
-/// Samples by round. No round is empty.
+/// The values of one contender, by rounds (see Budget in measure.hpp). No round is empty.
 using Rounds = std::vector<std::vector<double>>;
 
+/// The median of each round.
 std::vector<double> medians(const Rounds& rounds);
+
+struct Summary {
+  double p50 = 0;  ///< the median of the rounds' medians: a disturbed round counts once, however many samples it has
+  double p10 = 0;  ///< the 10th percentile of all samples
+  double p99 = 0;  ///< the 99th percentile of all samples
+  std::size_t samples = 0;
+};
 Summary summarise(const Rounds& rounds);
 
-/// Median over rounds of theirs / ours. The medians of each round are compared with each other only, because a slow
-/// change of the machine changes both.
+/// Divides their median of each round by our median of the same round, and returns the median of these quotients.
+/// Values of different rounds are not compared: when the machine becomes slower, it does so for both contenders.
 double ratio(const Rounds& theirs, const Rounds& ours);
 
-/// By how much the rounds' medians differ, as a fraction of the smaller: between the 10th and the 90th percentile of
-/// the rounds, so that one disturbed round in ten does not count.
+/// How much the rounds of one contender differ: the 90th percentile of their medians, divided by the 10th, minus 1. The
+/// extreme rounds, one in ten on each side, do not count.
 double drift(const Rounds& rounds);
 
-/// A run whose floor drifts by more than this says so.
+/// The drift of a floor above which a row warns that other programs have disturbed the run.
 inline constexpr double kDriftAllowed = 0.2;
 
 }  // namespace bench

@@ -7,29 +7,29 @@
 namespace bench {
 namespace {
 
-// With --touch, a message is waited for, read and released.
+// The items (see Queue) of a received message, with --touch: wait, read, release.
 constexpr long kItemsPerMessage = 3;
 constexpr long kItemsPerAnswer = 2;
 
 class Flood : public Contender {
  public:
-  explicit Flood(const Case& one_case)
-      : case_(one_case), messages_(one_case, one_case.depth), answers_(allocate(one_case, 1).all()) {
-    if (case_.drive != Drive::in_order) {
-      queue_ = make_queue(case_, kItemsPerMessage * case_.window + kItemsPerAnswer);
+  explicit Flood(const Workload& workload)
+      : workload_(workload), messages_(workload, workload.depth), answers_(allocate(workload, 1).all()) {
+    if (workload_.drive != Drive::in_order) {
+      queue_ = make_queue(workload_, kItemsPerMessage * workload_.window + kItemsPerAnswer);
       stream_ = queue_->stream();
     }
-    sluice::Context& context = case_.context;
-    const sluice::Tag tag = case_.tag;
+    sluice::Context& context = workload_.context;
+    const sluice::Tag tag = workload_.tag;
     const sluice::Tag answer_tag = tag + 1;
-    const sluice::ChannelOptions slots{.depth = case_.depth, .stream = stream_};
+    const sluice::ChannelOptions slots{.depth = workload_.depth, .stream = stream_};
     const sluice::ChannelOptions one{.stream = stream_};
-    if (case_.first) {
-      out_ = context.sender(case_.peer, tag, messages_.all(), slots);
-      in_ = context.receiver(case_.peer, answer_tag, answers_, one);
+    if (workload_.first) {
+      out_ = context.sender(workload_.peer, tag, messages_.all(), slots);
+      in_ = context.receiver(workload_.peer, answer_tag, answers_, one);
     } else {
-      out_ = context.sender(case_.peer, answer_tag, answers_, one);
-      in_ = context.receiver(case_.peer, tag, messages_.all(), slots);
+      out_ = context.sender(workload_.peer, answer_tag, answers_, one);
+      in_ = context.receiver(workload_.peer, tag, messages_.all(), slots);
     }
     out_.wait_connected();
     in_.wait_connected();
@@ -38,20 +38,18 @@ class Flood : public Contender {
   std::string describe() const { return out_.describe(); }
 
   double run(long count) override {
-    if (queue_) return queue_->drive(case_.drive, count, [this] { window(); });
-    return timed([&] {
-      for (long i = 0; i < count; ++i) window();
-    });
+    if (queue_) return queue_->drive(workload_.drive, count, [this] { window(); });
+    return timed_steps(count, [this] { window(); });
   }
 
  private:
   void window() {
-    if (case_.first) {
-      for (int i = 0; i < case_.window; ++i) out_.put(stream_, 0, case_.bytes);
+    if (workload_.first) {
+      for (int i = 0; i < workload_.window; ++i) out_.put(stream_, 0, workload_.bytes);
       in_.wait(stream_);
       in_.release(stream_);
     } else {
-      for (int i = 0; i < case_.window; ++i) receive();
+      for (int i = 0; i < workload_.window; ++i) receive();
       out_.put(stream_, 0, 0);
     }
   }
@@ -59,14 +57,14 @@ class Flood : public Contender {
   void receive() {
     const std::byte* const payload = in_.wait(stream_).data();
     if (!queue_) {
-      use(case_, payload);
-    } else if (case_.options.touch) {
-      queue_->run([this, payload] { use(case_, payload); });
+      touch(workload_, payload);
+    } else if (workload_.options.touch) {
+      queue_->run([this, payload] { touch(workload_, payload); });
     }
     in_.release(stream_);
   }
 
-  const Case case_;
+  const Workload workload_;
   std::unique_ptr<Queue> queue_;
   sluice::Stream stream_;
   Slots messages_;
@@ -77,6 +75,6 @@ class Flood : public Contender {
 
 }  // namespace
 
-Ours make_flood(const Case& one_case) { return described(std::make_unique<Flood>(one_case)); }
+Ours make_flood(const Workload& workload) { return described(std::make_unique<Flood>(workload)); }
 
 }  // namespace bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ping-pong that a kernel does by itself, with channels inside the kernel: one block on each side. Compiled for CUDA,
-// for HIP, and, by tests, for the host.
+// A ping-pong by kernels that hold the channels, with one block on each side. Compiled for CUDA and HIP, and by tests
+// for the host.
 #pragma once
 
 #include <sluice/device.hpp>
@@ -15,11 +15,11 @@ struct KernelPingPongArgs {
   sluice::DeviceReceiver from;
   std::uint64_t bytes;
   std::uint64_t rounds;
-  std::uint64_t first;   ///< 1: of the two sides, the one that begins
-  std::uint64_t* wrong;  ///< receives the result of a verb that was not ok
+  std::uint64_t first;   ///< 1 on the side that sends first, else 0
+  std::uint64_t* wrong;  ///< receives the DeviceResult of a verb that has failed
 };
 
-/// As on a stream, the answer is sent before the release.
+/// The answer is sent before the release.
 template <class Group>
 SLUICE_DEVICE void ping_pong(const Group& group, const KernelPingPongArgs& args) {
   const auto is_ok = [&](sluice::DeviceResult result) {

@@ -9,11 +9,12 @@ namespace {
 
 class Overlap : public Contender {
  public:
-  explicit Overlap(const Case& one_case) : case_(one_case), source_(one_case, 1), target_(one_case, one_case.depth) {
-    if (case_.drive != Drive::in_order) queue_ = make_queue(case_, kItemsPerStep);
-    sluice::Context& context = case_.context;
-    out_ = context.sender(case_.peer, case_.tag, source_.all());
-    in_ = context.receiver(case_.peer, case_.tag, target_.all(), {.depth = case_.depth});
+  explicit Overlap(const Workload& workload)
+      : workload_(workload), source_(workload, 1), target_(workload, workload.depth) {
+    if (workload_.drive != Drive::in_order) queue_ = make_queue(workload_, kItemsPerStep);
+    sluice::Context& context = workload_.context;
+    out_ = context.sender(workload_.peer, workload_.tag, source_.all());
+    in_ = context.receiver(workload_.peer, workload_.tag, target_.all(), {.depth = workload_.depth});
     out_.wait_connected();
     in_.wait_connected();
   }
@@ -21,32 +22,30 @@ class Overlap : public Contender {
   std::string describe() const { return out_.describe(); }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) step();
-    });
+    return timed_steps(count, [this] { step(); });
   }
 
  private:
   void step() {
     const sluice::Stream stream = queue_ ? queue_->stream() : sluice::Stream();
-    out_.put(stream, 0, case_.bytes);
+    out_.put(stream, 0, workload_.bytes);
     if (queue_) enqueue_wait(stream);
-    compute(case_.compute_ns);
+    compute(workload_.compute_ns);
     if (queue_) {
       queue_->synchronize();
     } else {
-      use(case_, in_.wait(stream).data());
+      touch(workload_, in_.wait(stream).data());
       in_.release(stream);
     }
   }
 
   void enqueue_wait(sluice::Stream stream) {
     const std::byte* const payload = in_.wait(stream).data();
-    if (case_.options.touch) queue_->run([this, payload] { use(case_, payload); });
+    if (workload_.options.touch) queue_->run([this, payload] { touch(workload_, payload); });
     in_.release(stream);
   }
 
-  const Case case_;
+  const Workload workload_;
   std::unique_ptr<Queue> queue_;
   Slots source_;
   Slots target_;
@@ -56,19 +55,18 @@ class Overlap : public Contender {
 
 class Compute : public Contender {
  public:
-  explicit Compute(const Case& one_case) : ns_(one_case.compute_ns) {}
+  explicit Compute(const Workload& workload) : ns_(workload.compute_ns) {}
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) compute(ns_);
-    });
+    return timed_steps(count, [this] { compute(ns_); });
   }
 
  private:
   const double ns_;
 };
 
-// A chain of multiplications: its time hardly depends on other work of the core.
-void chain(long length) {
+// Multiplies `length` times. Each multiplication waits for the previous one, so the time hardly depends on other work
+// of the core.
+void multiply(long length) {
   double value = 1;
   for (long i = 0; i < length; ++i) {
     value *= 1.0000001;
@@ -76,22 +74,22 @@ void chain(long length) {
   }
 }
 
-double ns_per_link() {
+double ns_per_multiplication() {
   constexpr long kLength = 100000;
-  double shortest = timed([] { chain(kLength); });
-  for (int i = 0; i < 20; ++i) shortest = std::min(shortest, timed([] { chain(kLength); }));
+  double shortest = timed([] { multiply(kLength); });
+  for (int i = 0; i < 20; ++i) shortest = std::min(shortest, timed([] { multiply(kLength); }));
   return shortest / kLength;
 }
 
 }  // namespace
 
 void compute(double ns) {
-  static const double per_link = ns_per_link();
-  chain(static_cast<long>(ns / per_link));
+  static const double ns_each = ns_per_multiplication();
+  multiply(static_cast<long>(ns / ns_each));
 }
 
-Ours make_overlap(const Case& one_case) { return described(std::make_unique<Overlap>(one_case)); }
+Ours make_overlap(const Workload& workload) { return described(std::make_unique<Overlap>(workload)); }
 
-std::unique_ptr<Contender> make_compute(const Case& one_case) { return std::make_unique<Compute>(one_case); }
+std::unique_ptr<Contender> make_compute(const Workload& workload) { return std::make_unique<Compute>(workload); }
 
 }  // namespace bench

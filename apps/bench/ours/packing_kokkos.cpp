@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sluice's contenders that pack.
+// Sluice's contenders that pack, by the channels of sluice/kokkos.hpp.
 #include "apps/bench/ours/packing.hpp"
 #include "apps/bench/ours/packing_views.hpp"
 
@@ -15,12 +15,12 @@ namespace {
 template <class Exec>
 class Column : public ColumnPingPong<Exec> {
  public:
-  Column(const Case& one_case, const Exec& exec)
-      : ColumnPingPong<Exec>(one_case, exec),
-        out_(this->case_.context, sluice::kokkos::Queue<Exec>(exec), one_case.peer, one_case.tag, this->columns_.out,
-             {.depth = one_case.depth}),
-        in_(this->case_.context, sluice::kokkos::Queue<Exec>(exec), one_case.peer, one_case.tag, this->columns_.in,
-            {.depth = one_case.depth}) {}
+  Column(const Workload& workload, const Exec& exec)
+      : ColumnPingPong<Exec>(workload, exec),
+        out_(this->workload_.context, sluice::kokkos::Queue<Exec>(exec), workload.peer, workload.tag,
+             this->columns_.out, {.depth = workload.depth}),
+        in_(this->workload_.context, sluice::kokkos::Queue<Exec>(exec), workload.peer, workload.tag, this->columns_.in,
+            {.depth = workload.depth}) {}
 
   std::string describe() { return out_.channel().describe(); }
 
@@ -37,15 +37,15 @@ class Column : public ColumnPingPong<Exec> {
 template <class Exec>
 class Faces : public FaceExchange<Exec> {
  public:
-  Faces(const Case& one_case, const Exec& exec) : FaceExchange<Exec>(one_case, exec) {
+  Faces(const Workload& workload, const Exec& exec) : FaceExchange<Exec>(workload, exec) {
     out_.reserve(kCubeFaces);
     in_.reserve(kCubeFaces);
-    const sluice::ChannelOptions options{.depth = one_case.depth};
+    const sluice::ChannelOptions options{.depth = workload.depth};
     const sluice::kokkos::Queue<Exec> queue(exec);
-    sluice::Context& context = this->case_.context;
+    sluice::Context& context = this->workload_.context;
     for (std::size_t k = 0; k < kCubeFaces; ++k) {
       const Neighbour ranks = neighbour(context, static_cast<int>(k));
-      const sluice::Tag tag = one_case.tag + static_cast<sluice::Tag>(k);
+      const sluice::Tag tag = workload.tag + static_cast<sluice::Tag>(k);
       out_.emplace_back(context, queue, ranks.to, tag, this->cube_.faces[k], options);
       in_.emplace_back(context, queue, ranks.from, tag, this->cube_.ghosts[k], options);
     }
@@ -79,12 +79,12 @@ std::shared_ptr<void> start_kokkos(const std::string& bench) {
   return std::make_shared<Kokkos::ScopeGuard>(apps::kokkos_settings());
 }
 
-Ours make_column_ping_pong(const Case& one_case) {
-  return apps::with_host_space([&](const auto& exec) { return described(make_checked<Column>(one_case, exec)); });
+Ours make_column_ping_pong(const Workload& workload) {
+  return apps::with_host_space([&](const auto& exec) { return described(make_checked<Column>(workload, exec)); });
 }
 
-Ours make_face_exchange(const Case& one_case) {
-  return apps::with_host_space([&](const auto& exec) { return described(make_checked<Faces>(one_case, exec)); });
+Ours make_face_exchange(const Workload& workload) {
+  return apps::with_host_space([&](const auto& exec) { return described(make_checked<Faces>(workload, exec)); });
 }
 
 }  // namespace bench

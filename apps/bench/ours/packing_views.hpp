@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Views that are packed, and contenders that check whether they arrived.
+// The Views that are packed, and the common part of the contenders, which check once that the Views arrive.
 #pragma once
 
 #include "apps/bench/ours/ours.hpp"
@@ -17,7 +17,7 @@
 
 namespace bench {
 
-/// Every second int of a View at each end: the View that is sent, and the one that is received.
+/// Two columns of ints, each every second int of a larger View: the one that is sent, and the one that is received.
 template <class Exec>
 class Columns {
  public:
@@ -40,7 +40,7 @@ class Columns {
     exec.fence("sluice-bench: stamped");
   }
 
-  /// Returns true if the column of `rank` was received, and nothing else was changed.
+  /// Returns true if the column of `rank` has arrived, and nothing between its ints has changed.
   bool arrived(const Exec& exec, sluice::Rank rank) const {
     int wrong = 0;
     Kokkos::parallel_reduce("sluice-bench: check", Kokkos::RangePolicy<Exec>(exec, 0, items()),
@@ -73,8 +73,8 @@ class Columns {
   const Column in;
 };
 
-/// A cube of doubles, its six faces, and Views of their size for the neighbours' faces. The first two faces have no
-/// gaps; in the last two each element lies by itself.
+/// A cube of doubles, its six faces, and Views for six faces of neighbours. The first two faces are contiguous, the
+/// next two are contiguous rows, and in the last two no element lies beside another one.
 template <class Exec>
 class Cube {
  public:
@@ -100,7 +100,7 @@ class Cube {
     exec.fence("sluice-bench: stamped");
   }
 
-  /// Returns true if face number `k` of the cube of `rank` is in the ghosts of that number.
+  /// Returns true if face number `k` of the cube of `rank` has arrived in `ghosts[k]`.
   bool arrived(const Exec& exec, std::size_t k, sluice::Rank rank) const {
     int wrong = 0;
     Kokkos::parallel_reduce("sluice-bench: check", Kokkos::RangePolicy<Exec>(exec, 0, kCubeSide),
@@ -133,28 +133,28 @@ class Cube {
   std::array<Ghosts, kCubeFaces> ghosts;
 };
 
-/// A ping-pong of columns, moved by a derived class.
+/// A ping-pong of columns. A derived class moves them.
 template <class Exec>
 class ColumnPingPong : public Contender {
  public:
-  // Fills the Views before a channel is open: a peer may then put at once, into the View itself.
-  ColumnPingPong(const Case& one_case, const Exec& exec) : case_(one_case), exec_(exec), columns_(one_case.bytes) {
-    columns_.stamp(exec_, case_.context.rank());
+  // Fills the Views before a derived class opens channels: then a peer may put at once, into the View itself.
+  ColumnPingPong(const Workload& workload, const Exec& exec)
+      : workload_(workload), exec_(exec), columns_(workload.bytes) {
+    columns_.stamp(exec_, workload_.context.rank());
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        go_round();
-        release();
-      }
+    return timed_steps(count, [this] {
+      round_trip();
+      release();
     });
   }
 
-  /// A first round trip. @throws std::runtime_error if the received column is not the peer's
+  /// Runs one round trip. @throws std::runtime_error if the received column is not the peer's
   void check() {
-    go_round();
-    if (!columns_.arrived(exec_, case_.peer)) throw std::runtime_error("packing: a column did not arrive as it was");
+    round_trip();
+    if (!columns_.arrived(exec_, workload_.peer))
+      throw std::runtime_error("packing: a column did not arrive as it was");
     release();
   }
 
@@ -163,40 +163,38 @@ class ColumnPingPong : public Contender {
   virtual void receive() = 0;
   virtual void release() {}  ///< the received View may be overwritten
 
-  const Case case_;
+  const Workload workload_;
   const Exec exec_;
   const Columns<Exec> columns_;
 
  private:
-  void go_round() {
-    if (case_.first) send();
+  void round_trip() {
+    if (workload_.first) send();
     receive();
-    if (!case_.first) send();
+    if (!workload_.first) send();
   }
 };
 
-/// Steps in which all faces are sent and received.
+/// Steps in which all faces are sent and received. A derived class moves them.
 template <class Exec>
 class FaceExchange : public Contender {
  public:
-  FaceExchange(const Case& one_case, const Exec& exec) : case_(one_case), exec_(exec) {
-    cube_.stamp(exec_, case_.context.rank());
+  FaceExchange(const Workload& workload, const Exec& exec) : workload_(workload), exec_(exec) {
+    cube_.stamp(exec_, workload_.context.rank());
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        move();
-        release();
-      }
+    return timed_steps(count, [this] {
+      move();
+      release();
     });
   }
 
-  /// A first step. @throws std::runtime_error if the received faces are not the neighbours'
+  /// Runs one step. @throws std::runtime_error if the received faces are not the neighbours'
   void check() {
     move();
     for (std::size_t k = 0; k < kCubeFaces; ++k) {
-      if (!cube_.arrived(exec_, k, neighbour(case_.context, static_cast<int>(k)).from))
+      if (!cube_.arrived(exec_, k, neighbour(workload_.context, static_cast<int>(k)).from))
         throw std::runtime_error("packing: a face did not arrive as it was");
     }
     release();
@@ -206,15 +204,15 @@ class FaceExchange : public Contender {
   virtual void move() = 0;
   virtual void release() {}  ///< the received Views may be overwritten
 
-  const Case case_;
+  const Workload workload_;
   const Exec exec_;
   const Cube<Exec> cube_;
 };
 
-/// Makes a contender and checks it once. All ranks of the case call it.
+/// Makes a contender and checks it once. All ranks of the workload call it.
 template <template <class Exec> class Made, class Exec, class... More>
-std::unique_ptr<Made<Exec>> make_checked(const Case& one_case, const Exec& exec, const More&... more) {
-  auto made = std::make_unique<Made<Exec>>(one_case, exec, more...);
+std::unique_ptr<Made<Exec>> make_checked(const Workload& workload, const Exec& exec, const More&... more) {
+  auto made = std::make_unique<Made<Exec>>(workload, exec, more...);
   made->check();
   return made;
 }

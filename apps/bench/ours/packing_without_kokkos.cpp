@@ -13,7 +13,7 @@ namespace {
 std::string why_no_packing() { return "packing is not in this sluice-bench: it was built without Kokkos"; }
 std::shared_ptr<void> start_kokkos(const std::string& /*bench*/) { return nullptr; }
 
-Ours make_column_ping_pong(const Case& /*one_case*/) { refuse(); }
-Ours make_face_exchange(const Case& /*one_case*/) { refuse(); }
+Ours make_column_ping_pong(const Workload& /*workload*/) { refuse(); }
+Ours make_face_exchange(const Workload& /*workload*/) { refuse(); }
 
 }  // namespace bench

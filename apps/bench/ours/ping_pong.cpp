@@ -19,14 +19,14 @@ std::span<const std::byte> hip_kernel_ping_pong() noexcept;
 namespace bench {
 namespace {
 
-// A channel each way between the partners.
+// A channel in each direction between the partners.
 class Pair {
  public:
-  Pair(const Case& one_case, sluice::Stream stream)
-      : bytes_(one_case.bytes), source_(one_case, 1), target_(one_case, one_case.depth),
-        out_(one_case.context.sender(one_case.peer, one_case.tag, source_.all(), {.stream = stream})),
-        in_(one_case.context.receiver(one_case.peer, one_case.tag, target_.all(),
-                                      {.depth = one_case.depth, .stream = stream})) {
+  Pair(const Workload& workload, sluice::Stream stream)
+      : bytes_(workload.bytes), source_(workload, 1), target_(workload, workload.depth),
+        out_(workload.context.sender(workload.peer, workload.tag, source_.all(), {.stream = stream})),
+        in_(workload.context.receiver(workload.peer, workload.tag, target_.all(),
+                                      {.depth = workload.depth, .stream = stream})) {
     out_.wait_connected();
     in_.wait_connected();
   }
@@ -51,110 +51,110 @@ class Pair {
 
 class InOrder : public Contender {
  public:
-  explicit InOrder(const Case& one_case) : case_(one_case), pair_(one_case, {}) {}
+  explicit InOrder(const Workload& workload) : workload_(workload), pair_(workload, {}) {}
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (case_.first) pair_.put({});
-        use(case_, pair_.wait({}));
-        pair_.release({});
-        if (!case_.first) pair_.put({});
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { pair_.put({}); }, [this] { receive(); });
   }
 
  private:
-  const Case case_;
+  void receive() {
+    touch(workload_, pair_.wait({}));
+    pair_.release({});
+  }
+
+  const Workload workload_;
   Pair pair_;
 };
 
 class OnStream : public Contender {
  public:
-  explicit OnStream(const Case& one_case)
-      : case_(one_case), queue_(make_queue(one_case, kItemsPerStep)), pair_(one_case, queue_->stream()) {}
+  explicit OnStream(const Workload& workload)
+      : workload_(workload), queue_(make_queue(workload, kItemsPerStep)), pair_(workload, queue_->stream()) {}
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
-    return queue_->drive(case_.drive, count, [this] { step(); });
+    return queue_->drive(workload_.drive, count, [this] { step(); });
   }
 
  private:
   void step() {
     const sluice::Stream stream = queue_->stream();
-    if (case_.first) put(stream);
+    if (workload_.first) put(stream);
     const std::byte* payload = nullptr;
     queue_->verb(Drive::enqueue_wait, [&] { payload = pair_.wait(stream); });
-    if (case_.options.touch) queue_->run([this, payload] { use(case_, payload); });
+    if (workload_.options.touch) queue_->run([this, payload] { touch(workload_, payload); });
     queue_->verb(Drive::enqueue_release, [&] { pair_.release(stream); });
-    if (!case_.first) put(stream);
+    if (!workload_.first) put(stream);
   }
 
   void put(sluice::Stream stream) {
     queue_->verb(Drive::enqueue_put, [&] { pair_.put(stream); });
   }
 
-  const Case case_;
+  const Workload workload_;
   std::unique_ptr<Queue> queue_;
   Pair pair_;
 };
 
-// Only operations of a plan can be captured.
+// Runs with or without a graph: only the operations of a plan can be captured.
 class ByPlan : public Contender {
  public:
-  explicit ByPlan(const Case& one_case)
-      : case_(one_case), queue_(make_queue(one_case, items_of_plan(one_case, 1))), pair_(one_case, queue_->stream()) {
+  explicit ByPlan(const Workload& workload)
+      : workload_(workload), queue_(make_queue(workload, items_of_plan(workload, 1))),
+        pair_(workload, queue_->stream()) {
     pair_.join(plan_);
     plan_.commit(queue_->stream());
     queue_->prepare(
-        case_.drive, [this] { step(); }, case_.depth);
+        workload_.drive, [this] { step(); }, workload_.depth);
   }
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
-    return queue_->drive(case_.drive, count, [this] { step(); });
+    return queue_->drive(workload_.drive, count, [this] { step(); });
   }
 
  private:
   void step() {
     const sluice::Stream stream = queue_->stream();
-    if (case_.first) plan_.start(stream);
+    if (workload_.first) plan_.start(stream);
     plan_.wait(stream);
-    if (!case_.first) plan_.start(stream);
+    if (!workload_.first) plan_.start(stream);
     plan_.release(stream);
   }
 
-  const Case case_;
+  const Workload workload_;
   std::unique_ptr<Queue> queue_;
   Pair pair_;
-  sluice::Plan plan_ = case_.context.plan();
+  sluice::Plan plan_ = workload_.context.plan();
 };
 
-// All rounds in one launch, by one block.
+// One block of a kernel runs all round trips of a launch.
 class InKernel : public Contender {
  public:
-  explicit InKernel(const Case& one_case)
-      : case_(one_case), queue_(make_gpu_queue(one_case, 1)), kernel_(load()), pair_(one_case, queue_->stream()),
-        wrong_(one_case.context.allocate(sizeof(std::uint64_t), sluice::Space::pinned).all()),
+  explicit InKernel(const Workload& workload)
+      : workload_(workload), queue_(make_gpu_queue(workload, 1)), kernel_(load()), pair_(workload, queue_->stream()),
+        wrong_(workload.context.allocate(sizeof(std::uint64_t), sluice::Space::pinned).all()),
         args_{.to = pair_.to_peer(queue_->stream()),
               .from = pair_.from_peer(queue_->stream()),
-              .bytes = one_case.bytes,
+              .bytes = workload.bytes,
               .rounds = 0,
-              .first = one_case.first ? 1U : 0U,
+              .first = workload.first ? 1U : 0U,
               .wrong = &wrong()} {
     wrong() = 0;
-    launch(0);  // the first launch may wait for the stream, which must not be held then
+    launch(0);  // while no gate is closed, because the first launch may wait until the stream is idle
     queue_->synchronize();
   }
   std::string describe() const { return pair_.describe(); }
 
   double run(long count) override {
-    const std::uint64_t all = pair_.puts() + static_cast<std::uint64_t>(Queue::kLeadIn + count);
+    const std::uint64_t expected_puts = pair_.puts() + static_cast<std::uint64_t>(Queue::kLeadIn + count);
     const double taken = queue_->time_ahead([&] { launch(Queue::kLeadIn); }, [&] { launch(count); });
-    if (wrong() != 0 || pair_.puts() != all)
-      throw std::runtime_error(
-          fmt::format("kernels have put {} times, not {}; a verb has returned {}", pair_.puts(), all, wrong()));
+    if (wrong() != 0 || pair_.puts() != expected_puts)
+      throw std::runtime_error(fmt::format("kernels have put {} times, not {}; a verb has returned {}", pair_.puts(),
+                                           expected_puts, wrong()));
     return taken;
   }
 
@@ -167,12 +167,12 @@ class InKernel : public Contender {
 
   void launch(long rounds) {
     args_.rounds = static_cast<std::uint64_t>(rounds);
-    queue_->launch_kernel(kernel_, args_, threads_to_copy(case_.bytes));
+    queue_->launch_kernel(kernel_, args_, threads_to_copy(workload_.bytes));
   }
 
   std::uint64_t& wrong() const { return wrong_.as<std::uint64_t>().front(); }
 
-  const Case case_;
+  const Workload workload_;
   std::unique_ptr<GpuQueue> queue_;
   void* kernel_;
   Pair pair_;
@@ -182,13 +182,13 @@ class InKernel : public Contender {
 
 }  // namespace
 
-Ours make_ping_pong(const Case& one_case) {
-  if (one_case.drive == Drive::in_order) return described(std::make_unique<InOrder>(one_case));
-  return described(std::make_unique<OnStream>(one_case));
+Ours make_ping_pong(const Workload& workload) {
+  if (workload.drive == Drive::in_order) return described(std::make_unique<InOrder>(workload));
+  return described(std::make_unique<OnStream>(workload));
 }
 
-Ours make_plan_ping_pong(const Case& one_case) { return described(std::make_unique<ByPlan>(one_case)); }
+Ours make_plan_ping_pong(const Workload& workload) { return described(std::make_unique<ByPlan>(workload)); }
 
-Ours make_kernel_ping_pong(const Case& one_case) { return described(std::make_unique<InKernel>(one_case)); }
+Ours make_kernel_ping_pong(const Workload& workload) { return described(std::make_unique<InKernel>(workload)); }
 
 }  // namespace bench

@@ -2,12 +2,14 @@
 #include "apps/bench/rivals/floor.hpp"
 
 #include "apps/bench/harness/buffers.hpp"
-#include "apps/bench/rivals/shared_pages.hpp"
+#include "apps/bench/harness/exchange.hpp"
+#include "apps/bench/harness/shared_pages.hpp"
+#include "apps/bench/rivals/link_contenders.hpp"
 
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -15,153 +17,85 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kLine = 64;
+// After so many loads a wait yields its core, because the peer may need the same one. On cores of their own a wait ends
+// much earlier.
+constexpr int kLoadsBeforeYield = 100000;
 
-// Lets the other side run if both share a core; on cores of their own a wait ends much earlier.
-constexpr int kSpinsBeforeYield = 100000;
-
-using Counter = std::atomic<std::uint64_t>;
-
-std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-/// Memory that a rank shares: counters with a line each, then the target. The source is memory of the same kind as
-/// Sluice's: pages of the same file, or malloc'ed. Both begin as Sluice's do, at a line, or from a page's size on at a
-/// page.
-class FloorMemory {
- public:
-  FloorMemory(const Case& one_case, std::size_t counters, std::size_t bytes)
-      : target_at_(round_up(counters * kLine, bytes >= kPage ? kPage : kLine)),
-        source_at_(round_up(target_at_ + bytes, kPage)),
-        pages_(one_case.context, one_case.peer, source_at_ + std::max<std::size_t>(bytes, 1)) {
-    if (one_case.options.memory == MemoryChoice::user) {
-      user_.emplace(bytes);
-    } else {
-      std::memset(pages_.mine() + source_at_, 1, bytes);
-    }
-  }
-
-  Counter& mine(std::size_t counter) { return *reinterpret_cast<Counter*>(pages_.mine() + counter * kLine); }
-  Counter& theirs(std::size_t counter) { return *reinterpret_cast<Counter*>(pages_.theirs() + counter * kLine); }
-  const std::byte* source() const { return user_ ? user_->data() : pages_.mine() + source_at_; }
-  const std::byte* my_target() const { return pages_.mine() + target_at_; }
-  std::byte* their_target() const { return pages_.theirs() + target_at_; }
-
- private:
-  std::size_t target_at_;
-  std::size_t source_at_;
-  SharedPages pages_;
-  std::optional<Pages> user_;
-};
-
-std::uint64_t await(const Counter& counter, std::uint64_t least) {
-  for (int spins = 0;; ++spins) {
+std::uint64_t await_count(const Counter& counter, std::uint64_t least) {
+  for (int loads = 0;; ++loads) {
     const std::uint64_t value = counter.load(std::memory_order_acquire);
     if (value >= least) return value;
-    if (spins >= kSpinsBeforeYield) ::sched_yield();
+    if (loads >= kLoadsBeforeYield) ::sched_yield();
   }
 }
 
-class FloorPingPong : public Contender {
- public:
-  explicit FloorPingPong(const Case& one_case)
-      : case_(one_case), memory_(one_case, 1, one_case.bytes), source_(memory_.source()),
-        my_target_(memory_.my_target()), their_target_(memory_.their_target()), my_flag_(memory_.mine(0)),
-        their_flag_(memory_.theirs(0)) {}
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-  double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        ++turn_;
-        if (case_.first) put();
-        wait();
-        if (!case_.first) put();
-      }
-    });
+/// A Link (link_contenders.hpp). The pages that a rank shares begin with its counters, one cache line each: messages,
+/// then each kind of signal. The target follows, and in pages of their own the source.
+///
+/// The source is memory of the same kind as Sluice's: pages of the same file, or malloc'ed memory. Target and source
+/// are aligned like Sluice's memory: to a cache line, or to a page if they are at least as large as one.
+class FloorLink {
+ public:
+  FloorLink(const Workload& workload, const LinkLayout& layout)
+      : bytes_(workload.bytes), all_bytes_(bytes_ * layout.slots),
+        target_at_(round_up((1 + layout.signals) * kLine, all_bytes_ >= kPage ? kPage : kLine)),
+        source_at_(round_up(target_at_ + all_bytes_, kPage)),
+        pages_(source_at_ + std::max<std::size_t>(all_bytes_, 1),
+               [&](const SharedPages::Place& mine) { return exchange(workload.context, workload.peer, mine); }) {
+    if (workload.options.memory == MemoryChoice::user) {
+      user_source_.emplace(all_bytes_);
+      source_ = user_source_->data();
+    } else {
+      std::memset(pages_.mine() + source_at_, 1, all_bytes_);
+      source_ = pages_.mine() + source_at_;
+    }
   }
+
+  void put(Message message) {
+    const std::size_t at = message.slot * bytes_;
+    std::memcpy(pages_.theirs() + target_at_ + at, source_ + at, bytes_);
+    counter(pages_.theirs(), 0).store(message.number + 1, std::memory_order_release);
+  }
+  const std::byte* await(Message message) {
+    if (arrived_ <= message.number) arrived_ = await_count(counter(pages_.mine(), 0), message.number + 1);
+    return pages_.mine() + target_at_ + message.slot * bytes_;
+  }
+
+  void signal(Signal which) {
+    counter(pages_.theirs(), index_of(which)).store(++signals_.at(index_of(which) - 1), std::memory_order_release);
+  }
+  std::uint64_t await(Signal which, std::uint64_t least) {
+    return await_count(counter(pages_.mine(), index_of(which)), least);
+  }
+
+  void finish_run() {}
 
  private:
-  void put() {
-    std::memcpy(their_target_, source_, case_.bytes);
-    their_flag_.store(turn_, std::memory_order_release);
-  }
-  void wait() {
-    await(my_flag_, turn_);
-    use(case_, my_target_);
+  static std::size_t index_of(Signal which) { return 1 + static_cast<std::size_t>(which); }
+  static Counter& counter(std::byte* pages, std::size_t index) {
+    return *reinterpret_cast<Counter*>(pages + index * kLine);
   }
 
-  const Case case_;
-  FloorMemory memory_;
-  const std::byte* const source_;
-  const std::byte* const my_target_;
-  std::byte* const their_target_;
-  const Counter& my_flag_;
-  Counter& their_flag_;
-  std::uint64_t turn_ = 0;
-};
-
-// The target's counter 0 counts messages; the source's counter 0 counts credits and counter 1 answers.
-class FloorFlood : public Contender {
- public:
-  explicit FloorFlood(const Case& one_case)
-      : case_(one_case), depth_(static_cast<std::uint64_t>(one_case.depth)),
-        credit_every_(std::max<std::uint64_t>(depth_ / 2, 1)), memory_(one_case, 2, one_case.bytes * depth_),
-        source_(memory_.source()), my_target_(memory_.my_target()), their_target_(memory_.their_target()) {}
-
-  double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        ++windows_;
-        if (case_.first) {
-          send_window();
-        } else {
-          receive_window();
-        }
-      }
-    });
-  }
-
- private:
-  void send_window() {
-    Counter& messages = memory_.theirs(0);
-    for (int i = 0; i < case_.window; ++i) {
-      if (sent_ - credit_ >= depth_) credit_ = await(memory_.mine(0), sent_ - depth_ + 1);
-      const std::size_t at = (sent_ % depth_) * case_.bytes;
-      std::memcpy(their_target_ + at, source_ + at, case_.bytes);
-      messages.store(++sent_, std::memory_order_release);
-    }
-    await(memory_.mine(1), windows_);
-  }
-
-  void receive_window() {
-    Counter& credits = memory_.theirs(0);
-    for (int i = 0; i < case_.window; ++i) {
-      const std::size_t at = (received_ % depth_) * case_.bytes;
-      if (seen_ <= received_) seen_ = await(memory_.mine(0), received_ + 1);
-      use(case_, my_target_ + at);
-      if (++received_ % credit_every_ == 0) credits.store(received_, std::memory_order_release);
-    }
-    memory_.theirs(1).store(windows_, std::memory_order_release);
-  }
-
-  const Case case_;
-  const std::uint64_t depth_;
-  const std::uint64_t credit_every_;
-  FloorMemory memory_;
-  const std::byte* const source_;
-  const std::byte* const my_target_;
-  std::byte* const their_target_;
-  std::uint64_t sent_ = 0;
-  std::uint64_t credit_ = 0;  // the last one seen
-  std::uint64_t received_ = 0;
-  std::uint64_t seen_ = 0;  // messages that have arrived
-  std::uint64_t windows_ = 0;
+  const std::size_t bytes_;      // of a message
+  const std::size_t all_bytes_;  // of all slots
+  const std::size_t target_at_;
+  const std::size_t source_at_;
+  SharedPages pages_;
+  std::optional<Pages> user_source_;
+  const std::byte* source_ = nullptr;
+  std::uint64_t arrived_ = 0;               // messages of the peer that this rank has seen
+  std::array<std::uint64_t, 2> signals_{};  // that this rank has sent, of each kind
 };
 
 }  // namespace
 
-std::unique_ptr<Contender> make_floor_ping_pong(const Case& one_case) {
-  return std::make_unique<FloorPingPong>(one_case);
+std::unique_ptr<Contender> make_floor_ping_pong(const Workload& workload) {
+  return std::make_unique<LinkPingPong<FloorLink>>(workload);
 }
-std::unique_ptr<Contender> make_floor_flood(const Case& one_case) { return std::make_unique<FloorFlood>(one_case); }
+std::unique_ptr<Contender> make_floor_flood(const Workload& workload) {
+  return std::make_unique<LinkFlood<FloorLink>>(workload);
+}
 
 }  // namespace bench

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor: memory that both sides map, memcpy and a release store; an acquiring load that spins. It uses no library.
+// The floor: the least work with which a message can pass between two ranks. Both ranks map the same memory; the sender
+// copies by memcpy and raises a counter by a release store, for which the receiver spins. No library takes part.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"
@@ -8,9 +9,7 @@
 
 namespace bench {
 
-std::unique_ptr<Contender> make_floor_ping_pong(const Case& one_case);
-
-/// A ring of `depth` slots: one counter rises with each message, and a counter of credits with every half of the ring.
-std::unique_ptr<Contender> make_floor_flood(const Case& one_case);
+std::unique_ptr<Contender> make_floor_ping_pong(const Workload& workload);
+std::unique_ptr<Contender> make_floor_flood(const Workload& workload);
 
 }  // namespace bench

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array kNetworkVariables = {"MPIR_CVAR_CH4_NETMOD", "MPIR_CVAR_NOLOCAL", "FI_PROVIDER", "UCX_TLS",
                                           "OMPI_MCA_pml",         "OMPI_MCA_mtl",      "OMPI_MCA_btl"};
 
-// Returns the text between `label` and the end of the line, without blanks around it.
+// Returns the text from `label` to the end of its line, without blanks at its begin; nothing without that label.
 std::string_view value_of(std::string_view text, std::string_view label) {
   const auto at = text.find(label);
   if (at == std::string_view::npos) return {};
@@ -28,7 +28,7 @@ std::string_view value_of(std::string_view text, std::string_view label) {
   return text;
 }
 
-// MPICH prints a line for each of its settings; Open MPI's only line begins with its version.
+// MPICH's text has a line for each setting. Open MPI's has one line, which begins with the version.
 std::string version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> buffer{};
   int length = 0;
@@ -55,24 +55,24 @@ std::string mpi_library() {
   return text;
 }
 
-std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Case& one_case) {
+std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Workload& workload) {
   switch (mode) {
-    case MpiMode::send_recv: return make_send_recv_ping_pong(one_case);
-    case MpiMode::persistent: return make_persistent_ping_pong(one_case);
-    case MpiMode::put_flush: return make_put_flush_ping_pong(one_case, false);
-    case MpiMode::put_flush_user: return make_put_flush_ping_pong(one_case, true);
-    case MpiMode::pscw: return make_pscw_ping_pong(one_case);
+    case MpiMode::send_recv: return make_send_recv_ping_pong(workload);
+    case MpiMode::persistent: return make_persistent_ping_pong(workload);
+    case MpiMode::put_flush: return make_put_flush_ping_pong(workload, false);
+    case MpiMode::put_flush_user: return make_put_flush_ping_pong(workload, true);
+    case MpiMode::pscw: return make_pscw_ping_pong(workload);
     case MpiMode::fence: break;
   }
-  return make_fence_ping_pong(one_case);
+  return make_fence_ping_pong(workload);
 }
 
-std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Case& one_case) {
+std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Workload& workload) {
   switch (mode) {
-    case MpiMode::send_recv: return make_send_recv_flood(one_case);
-    case MpiMode::persistent: return make_persistent_flood(one_case);
-    case MpiMode::put_flush: return make_put_flush_flood(one_case, false);
-    case MpiMode::put_flush_user: return make_put_flush_flood(one_case, true);
+    case MpiMode::send_recv: return make_send_recv_flood(workload);
+    case MpiMode::persistent: return make_persistent_flood(workload);
+    case MpiMode::put_flush: return make_put_flush_flood(workload, false);
+    case MpiMode::put_flush_user: return make_put_flush_flood(workload, true);
     case MpiMode::pscw:
     case MpiMode::fence: break;
   }

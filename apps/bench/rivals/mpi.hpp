@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI as a rival. All of it is called from the rank's main thread.
+// MPI as a rival. Call all of this from the rank's main thread.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"
@@ -12,18 +12,25 @@ namespace bench {
 /// True if MPI runs in this process.
 bool under_mpi();
 
-/// The MPI that runs, and the variables of its environment that choose the network.
+/// The MPI that runs and the environment variables by which it has chosen a network, for people.
 std::string mpi_library();
 
-enum class MpiMode { send_recv, persistent, put_flush, put_flush_user, pscw, fence };
+enum class MpiMode {
+  send_recv,       ///< MPI_Send and MPI_Recv
+  persistent,      ///< persistent requests
+  put_flush,       ///< MPI_Put, MPI_Win_flush and a flag by MPI_Put, in memory that MPI has allocated
+  put_flush_user,  ///< as put_flush, in memory of this program
+  pscw,            ///< MPI_Put between MPI_Win_start and complete, and between post and wait
+  fence            ///< MPI_Put between calls of MPI_Win_fence
+};
 
 /// @throws apps::UsageError if MPI does not run, or the program was built without it.
-std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Case& one_case);
-/// All modes except pscw and fence, in which the end of an epoch is not the end of a message.
-std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Case& one_case);
-/// Persistent requests.
-std::unique_ptr<Contender> make_mpi_halo(const Case& one_case);
-/// Isend and Irecv, compute, Waitall.
-std::unique_ptr<Contender> make_mpi_overlap(const Case& one_case);
+std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode mode, const Workload& workload);
+/// In all modes except pscw and fence, where the end of an epoch is not the end of a message.
+std::unique_ptr<Contender> make_mpi_flood(MpiMode mode, const Workload& workload);
+/// A halo by persistent requests.
+std::unique_ptr<Contender> make_mpi_halo(const Workload& workload);
+/// Steps of MPI_Isend and MPI_Irecv, computing, and MPI_Waitall.
+std::unique_ptr<Contender> make_mpi_overlap(const Workload& workload);
 
 }  // namespace bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfabric itself as a rival: writes of the provider that --backend ofi:PROVIDER names, without any code of Sluice.
+// libfabric itself as a rival: writes by the provider that --backend ofi:PROVIDER names. Sluice only sets them up.
 #pragma once
 
 #include "apps/bench/harness/contender.hpp"
@@ -9,22 +9,26 @@
 
 namespace bench {
 
-/// How the target learns that a message has arrived.
+/// How the target learns that a message has arrived. In every mode the message is in its slot by then.
 enum class OfiMode {
-  flag,       ///< by a second, smaller write after the first: it polls memory, and needs writes in order
-  flag_wait,  ///< as flag, with a queue on which a thread could sleep (FI_WAIT_FD), though it polls
-  data        ///< by the remote data that the write carries: it polls its completion queue
+  /// A second, smaller write raises a counter, which the target polls in memory. The provider must promise that writes
+  /// arrive in order (FI_ORDER_WAW): otherwise the counter could overtake the message.
+  flag,
+  /// As `flag`, with a completion queue on which a thread could sleep (FI_WAIT_FD), though it polls.
+  flag_wait,
+  /// The write carries remote data, which names the slot; the target polls its completion queue. The provider reports
+  /// remote data when all bytes of that write are in place (fi_rma(3), FI_REMOTE_CQ_DATA). Messages may overtake each
+  /// other: the target waits for the slot that it reads next, and only counts credits and answers.
+  data
 };
 
-/// The reason why this mode cannot run with such a command line; empty if it can.
+/// The reason why this mode cannot run with this command line; empty if it can.
 std::string why_no_ofi(OfiMode mode, const Options& options);
 
 /// The library and its provider, for people.
 std::string ofi_library(const Options& options);
 
-std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Case& one_case);
-
-/// A ring of `depth` slots with a credit for every half of it, like the floor.
-std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Case& one_case);
+std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode mode, const Workload& workload);
+std::unique_ptr<Contender> make_ofi_flood(OfiMode mode, const Workload& workload);
 
 }  // namespace bench

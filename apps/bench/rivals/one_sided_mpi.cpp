@@ -14,13 +14,13 @@
 namespace bench {
 namespace {
 
-constexpr std::size_t kPayload = 64;  // the flag has the first line of the window
+constexpr std::size_t kPayload = 64;  // where the payload begins: the flag has the first cache line of the window
 constexpr int kPollsPerProbe = 16;
 
-/// A window with a flag and a payload in memory of MPI, or of this program.
+/// A window with a flag and a payload, in memory that MPI or this program has allocated.
 class Window {
  public:
-  Window(const Case& one_case, std::size_t payload_bytes, bool user_memory) : peer_(one_case.peer) {
+  Window(const Workload& workload, std::size_t payload_bytes, bool user_memory) : peer_(workload.peer) {
     // With MPICH 4.0 on UCX, puts into a smaller window that MPI allocated do not arrive.
     const auto bytes = static_cast<MPI_Aint>(whole_pages(payload_bytes + kPayload));
     if (user_memory) {
@@ -31,7 +31,7 @@ class Window {
       MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, world_.communicator(), static_cast<void*>(&memory_), &window_);
     }
     std::memset(memory_, 0, static_cast<std::size_t>(bytes));
-    // The peer must not raise the flag before it is zero.
+    // The peer must not set the flag before it is zero.
     MPI_Barrier(world_.communicator());
   }
   ~Window() { MPI_Win_free(&window_); }
@@ -49,15 +49,16 @@ class Window {
 
   void flush() const { MPI_Win_flush(peer_, window_); }
 
-  /// Raises the peer's flag, after all flushed puts.
-  void raise(const std::uint64_t& value) const {
+  /// Sets the peer's flag, after all flushed puts.
+  void set_flag(const std::uint64_t& value) const {
     MPI_Put(&value, 1, MPI_UINT64_T, peer_, 0, 1, MPI_UINT64_T, window_);
     flush();
   }
 
-  /// Polls this rank's flag. Some MPIs move puts only while the target is inside MPI, and MPI_Win_sync does not count
-  /// as that; with MPIs that write directly, an occasional probe adds little to the poll.
-  void await(std::uint64_t least) const {
+  /// Polls this rank's flag until it is at least `least`, with a probe now and then: some MPIs move puts only while the
+  /// target is inside an MPI function, and MPI_Win_sync does not count as one. With an MPI that writes directly, so
+  /// few probes add little to the polling.
+  void await_flag(std::uint64_t least) const {
     auto& flag = *reinterpret_cast<std::atomic<std::uint64_t>*>(memory_);
     for (int polls = 1;; ++polls) {
       MPI_Win_sync(window_);
@@ -79,7 +80,7 @@ class Window {
   MPI_Win window_ = MPI_WIN_NULL;
 };
 
-/// An access epoch to all ranks as long as this object lives, which flushes need.
+/// An access epoch to all ranks, as long as this object lives. MPI_Win_flush needs one.
 class LockAll {
  public:
   explicit LockAll(const Window& window) : window_(window.get()) { MPI_Win_lock_all(MPI_MODE_NOCHECK, window_); }
@@ -93,73 +94,71 @@ class LockAll {
 
 class PutFlushPingPong : public Contender {
  public:
-  PutFlushPingPong(const Case& one_case, bool user_memory)
-      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, user_memory), epoch_(window_) {}
+  PutFlushPingPong(const Workload& workload, bool user_memory)
+      : workload_(workload), source_(workload.bytes), window_(workload, workload.bytes, user_memory), epoch_(window_) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        ++turn_;
-        if (case_.first) put();
-        window_.await(turn_);
-        use(case_, window_.payload());
-        if (!case_.first) put();
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { put(); }, [this] { receive(); });
   }
 
  private:
   void put() {
-    if (case_.bytes > 0) {
-      window_.put(source_.data(), case_.bytes);
+    if (workload_.bytes > 0) {
+      window_.put(source_.data(), workload_.bytes);
       window_.flush();
     }
-    window_.raise(turn_);
+    window_.set_flag(++sent_);
+  }
+  void receive() {
+    window_.await_flag(++received_);
+    touch(workload_, window_.payload());
   }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
   LockAll epoch_;
-  std::uint64_t turn_ = 0;
+  std::uint64_t sent_ = 0;
+  std::uint64_t received_ = 0;
 };
 
 class PutFlushFlood : public Contender {
  public:
-  PutFlushFlood(const Case& one_case, bool user_memory)
-      : case_(one_case), source_(slots_bytes()), window_(one_case, slots_bytes(), user_memory), epoch_(window_) {}
+  PutFlushFlood(const Workload& workload, bool user_memory)
+      : workload_(workload), source_(slots_bytes()), window_(workload, slots_bytes(), user_memory), epoch_(window_) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        ++windows_;
-        if (case_.first) {
-          send_window();
-        } else {
-          receive_window();
-        }
+    return timed_steps(count, [this] {
+      ++windows_;
+      if (workload_.first) {
+        send_window();
+      } else {
+        receive_window();
       }
     });
   }
 
  private:
-  std::size_t slots_bytes() const { return case_.bytes * static_cast<std::size_t>(case_.depth); }
-  std::size_t offset(int message) const { return static_cast<std::size_t>(message % case_.depth) * case_.bytes; }
+  std::size_t slots_bytes() const { return workload_.bytes * static_cast<std::size_t>(workload_.depth); }
+  std::size_t offset(int message) const {
+    return static_cast<std::size_t>(message % workload_.depth) * workload_.bytes;
+  }
 
   void send_window() {
-    for (int message = 0; message < case_.window; ++message)
-      window_.put(source_.data() + offset(message), case_.bytes, offset(message));
+    for (int message = 0; message < workload_.window; ++message)
+      window_.put(source_.data() + offset(message), workload_.bytes, offset(message));
     window_.flush();
-    window_.raise(windows_);
-    window_.await(windows_);
+    window_.set_flag(windows_);
+    window_.await_flag(windows_);
   }
   void receive_window() {
-    window_.await(windows_);
-    for (int message = 0; message < case_.window; ++message) use(case_, window_.payload() + offset(message));
-    window_.raise(windows_);
+    window_.await_flag(windows_);
+    for (int message = 0; message < workload_.window; ++message) touch(workload_, window_.payload() + offset(message));
+    window_.set_flag(windows_);
   }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
   LockAll epoch_;
@@ -168,16 +167,16 @@ class PutFlushFlood : public Contender {
 
 class PscwPingPong : public Contender {
  public:
-  explicit PscwPingPong(const Case& one_case)
-      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, false) {
+  explicit PscwPingPong(const Workload& workload)
+      : workload_(workload), source_(workload.bytes), window_(workload, workload.bytes, false) {
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Comm_group(window_.communicator(), &all);
-    MPI_Group_incl(all, 1, &case_.peer, &peer_);
+    MPI_Group_incl(all, 1, &workload_.peer, &peer_);
     MPI_Group_free(&all);
     expose();
   }
   ~PscwPingPong() override {
-    // Ends the unused exposure.
+    // The exposure after the last message is still open: an access without a put ends it.
     MPI_Win_start(peer_, 0, window_.get());
     MPI_Win_complete(window_.get());
     MPI_Win_wait(window_.get());
@@ -185,30 +184,25 @@ class PscwPingPong : public Contender {
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (case_.first) put();
-        take();
-        if (!case_.first) put();
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { put(); }, [this] { receive(); });
   }
 
  private:
   void put() {
     MPI_Win_start(peer_, 0, window_.get());
-    window_.put(source_.data(), case_.bytes);
+    window_.put(source_.data(), workload_.bytes);
     MPI_Win_complete(window_.get());
   }
-  // Exposes again as soon as the message was read, so that the peer's next start does not wait.
-  void take() {
+  // Exposes the window again as soon as the message was read, so that the peer's next start does not wait.
+  void receive() {
     MPI_Win_wait(window_.get());
-    use(case_, window_.payload());
+    touch(workload_, window_.payload());
     expose();
   }
   void expose() { MPI_Win_post(peer_, 0, window_.get()); }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
   MPI_Group peer_ = MPI_GROUP_NULL;
@@ -216,49 +210,47 @@ class PscwPingPong : public Contender {
 
 class FencePingPong : public Contender {
  public:
-  explicit FencePingPong(const Case& one_case)
-      : case_(one_case), source_(one_case.bytes), window_(one_case, one_case.bytes, false) {
+  explicit FencePingPong(const Workload& workload)
+      : workload_(workload), source_(workload.bytes), window_(workload, workload.bytes, false) {
     fence();
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (case_.first) put();
-        fence();
-        if (!case_.first) answer();
-        fence();
-        if (case_.first) use(case_, window_.payload());
-      }
+    return timed_steps(count, [this] {
+      if (workload_.first) put();
+      fence();
+      if (!workload_.first) answer();
+      fence();
+      if (workload_.first) touch(workload_, window_.payload());
     });
   }
 
  private:
-  void put() { window_.put(source_.data(), case_.bytes); }
+  void put() { window_.put(source_.data(), workload_.bytes); }
   void answer() {
-    use(case_, window_.payload());
+    touch(workload_, window_.payload());
     put();
   }
   void fence() { MPI_Win_fence(0, window_.get()); }
 
-  const Case case_;
+  const Workload workload_;
   Pages source_;
   Window window_;
 };
 
 }  // namespace
 
-std::unique_ptr<Contender> make_put_flush_ping_pong(const Case& one_case, bool user_memory) {
-  return std::make_unique<PutFlushPingPong>(one_case, user_memory);
+std::unique_ptr<Contender> make_put_flush_ping_pong(const Workload& workload, bool user_memory) {
+  return std::make_unique<PutFlushPingPong>(workload, user_memory);
 }
-std::unique_ptr<Contender> make_pscw_ping_pong(const Case& one_case) {
-  return std::make_unique<PscwPingPong>(one_case);
+std::unique_ptr<Contender> make_pscw_ping_pong(const Workload& workload) {
+  return std::make_unique<PscwPingPong>(workload);
 }
-std::unique_ptr<Contender> make_fence_ping_pong(const Case& one_case) {
-  return std::make_unique<FencePingPong>(one_case);
+std::unique_ptr<Contender> make_fence_ping_pong(const Workload& workload) {
+  return std::make_unique<FencePingPong>(workload);
 }
-std::unique_ptr<Contender> make_put_flush_flood(const Case& one_case, bool user_memory) {
-  return std::make_unique<PutFlushFlood>(one_case, user_memory);
+std::unique_ptr<Contender> make_put_flush_flood(const Workload& workload, bool user_memory) {
+  return std::make_unique<PutFlushFlood>(workload, user_memory);
 }
 
 }  // namespace bench

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI's contenders that pack: with kernels, as programs do by hand, and by datatypes, as MPI does.
+// MPI's contenders that pack: by kernels, as programs do by hand (Packed...), and by datatypes, so that MPI packs
+// (Typed...).
 #include "apps/bench/ours/packing.hpp"
 #include "apps/bench/ours/packing_views.hpp"
 #include "apps/bench/rivals/requests_mpi.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int kTag = 0;
 
-/// `count` blocks of `length` elements of type `of`, which begin `stride` elements apart.
+/// An MPI datatype: `count` blocks of `length` elements of type `of`; the blocks begin `stride` elements apart.
 class VectorType {
  public:
   VectorType(int count, int length, int stride, MPI_Datatype of) {
@@ -45,7 +46,7 @@ struct CopyRow {
   }
 };
 
-/// A kernel with which a program packs or unpacks.
+/// Enqueues a kernel that packs or unpacks.
 template <class Exec, class To, class From>
 void copy(const Exec& exec, const char* label, const To& to, const From& from) {
   Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec>(exec, 0, static_cast<int>(to.extent(0))),
@@ -55,11 +56,11 @@ void copy(const Exec& exec, const char* label, const To& to, const From& from) {
 template <class Exec>
 class PackedColumn : public ColumnPingPong<Exec> {
  public:
-  PackedColumn(const Case& one_case, const Exec& exec)
-      : ColumnPingPong<Exec>(one_case, exec), packed_out_("sluice-bench: packed", this->columns_.out.extent(0)),
+  PackedColumn(const Workload& workload, const Exec& exec)
+      : ColumnPingPong<Exec>(workload, exec), packed_out_("sluice-bench: packed", this->columns_.out.extent(0)),
         packed_in_("sluice-bench: received", this->columns_.in.extent(0)) {
-    send_.add_send(packed_out_.data(), this->columns_.items(), MPI_INT, one_case.peer, kTag, world_.communicator());
-    receive_.add_receive(packed_in_.data(), this->columns_.items(), MPI_INT, one_case.peer, kTag,
+    send_.add_send(packed_out_.data(), this->columns_.items(), MPI_INT, workload.peer, kTag, world_.communicator());
+    receive_.add_receive(packed_in_.data(), this->columns_.items(), MPI_INT, workload.peer, kTag,
                          world_.communicator());
   }
 
@@ -84,10 +85,10 @@ class PackedColumn : public ColumnPingPong<Exec> {
 template <class Exec>
 class TypedColumn : public ColumnPingPong<Exec> {
  public:
-  TypedColumn(const Case& one_case, const Exec& exec)
-      : ColumnPingPong<Exec>(one_case, exec), type_(this->columns_.items(), 1, Columns<Exec>::kStride, MPI_INT) {
-    send_.add_send(this->columns_.out.data(), 1, type_.get(), one_case.peer, kTag, world_.communicator());
-    receive_.add_receive(this->columns_.in.data(), 1, type_.get(), one_case.peer, kTag, world_.communicator());
+  TypedColumn(const Workload& workload, const Exec& exec)
+      : ColumnPingPong<Exec>(workload, exec), type_(this->columns_.items(), 1, Columns<Exec>::kStride, MPI_INT) {
+    send_.add_send(this->columns_.out.data(), 1, type_.get(), workload.peer, kTag, world_.communicator());
+    receive_.add_receive(this->columns_.in.data(), 1, type_.get(), workload.peer, kTag, world_.communicator());
   }
 
  private:
@@ -103,12 +104,12 @@ class TypedColumn : public ColumnPingPong<Exec> {
 template <class Exec>
 class PackedFaces : public FaceExchange<Exec> {
  public:
-  PackedFaces(const Case& one_case, const Exec& exec) : FaceExchange<Exec>(one_case, exec) {
+  PackedFaces(const Workload& workload, const Exec& exec) : FaceExchange<Exec>(workload, exec) {
     for (std::size_t k = 0; k < kCubeFaces; ++k) {
       packed_[k] = Kokkos::View<double**, typename Exec::memory_space>("sluice-bench: packed", kCubeSide, kCubeSide);
       const int cells = kCubeSide * kCubeSide;
       const int tag = static_cast<int>(k);
-      const Neighbour ranks = neighbour(one_case.context, tag);
+      const Neighbour ranks = neighbour(workload.context, tag);
       requests_.add_receive(this->cube_.ghosts[k].data(), cells, MPI_DOUBLE, ranks.from, tag, world_.communicator());
       requests_.add_send(packed_[k].data(), cells, MPI_DOUBLE, ranks.to, tag, world_.communicator());
     }
@@ -130,10 +131,10 @@ class PackedFaces : public FaceExchange<Exec> {
 template <class Exec>
 class TypedFaces : public FaceExchange<Exec> {
  public:
-  TypedFaces(const Case& one_case, const Exec& exec) : FaceExchange<Exec>(one_case, exec) {
+  TypedFaces(const Workload& workload, const Exec& exec) : FaceExchange<Exec>(workload, exec) {
     for (std::size_t k = 0; k < kCubeFaces; ++k) {
       const int tag = static_cast<int>(k);
-      const Neighbour ranks = neighbour(one_case.context, tag);
+      const Neighbour ranks = neighbour(workload.context, tag);
       requests_.add_receive(this->cube_.ghosts[k].data(), kCubeSide * kCubeSide, MPI_DOUBLE, ranks.from, tag,
                             world_.communicator());
       requests_.add_send(this->cube_.faces[k].data(), 1, types_[k / 2].get(), ranks.to, tag, world_.communicator());
@@ -146,7 +147,7 @@ class TypedFaces : public FaceExchange<Exec> {
   void move() override { requests_.run(); }
 
   apps::MpiWorld world_;
-  // Across each of the three dimensions.
+  // The faces across the first, the second and the third dimension of the cube.
   std::array<VectorType, 3> types_{{{1, kPlane, kPlane, MPI_DOUBLE},
                                     {kCubeSide, kCubeSide, kPlane, MPI_DOUBLE},
                                     {kPlane, 1, kCubeSide, MPI_DOUBLE}}};
@@ -154,20 +155,20 @@ class TypedFaces : public FaceExchange<Exec> {
 };
 
 template <template <class Exec> class Packed, template <class Exec> class Typed>
-std::unique_ptr<Contender> make(MpiPacking packing, const Case& one_case) {
+std::unique_ptr<Contender> make(MpiPacking packing, const Workload& workload) {
   return apps::with_host_space([&](const auto& exec) -> std::unique_ptr<Contender> {
-    if (packing == MpiPacking::by_kokkos) return make_checked<Packed>(one_case, exec);
-    return make_checked<Typed>(one_case, exec);
+    if (packing == MpiPacking::by_kokkos) return make_checked<Packed>(workload, exec);
+    return make_checked<Typed>(workload, exec);
   });
 }
 
 }  // namespace
 
-std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking packing, const Case& one_case) {
-  return make<PackedColumn, TypedColumn>(packing, one_case);
+std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking packing, const Workload& workload) {
+  return make<PackedColumn, TypedColumn>(packing, workload);
 }
-std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking packing, const Case& one_case) {
-  return make<PackedFaces, TypedFaces>(packing, one_case);
+std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking packing, const Workload& workload) {
+  return make<PackedFaces, TypedFaces>(packing, workload);
 }
 
 }  // namespace bench

@@ -12,9 +12,11 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking /*packing*/, const Case& /*one_case*/) {
+std::unique_ptr<Contender> make_mpi_column_ping_pong(MpiPacking /*packing*/, const Workload& /*workload*/) {
   refuse_rivals();
 }
-std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking /*packing*/, const Case& /*one_case*/) { refuse_rivals(); }
+std::unique_ptr<Contender> make_mpi_face_exchange(MpiPacking /*packing*/, const Workload& /*workload*/) {
+  refuse_rivals();
+}
 
 }  // namespace bench

@@ -23,7 +23,7 @@ namespace {
 struct Names {
   const char* rival;
   const char* program;
-  const char* mode;  // for programs that contain several rivals
+  const char* mode;  // chooses a rival, if the program contains several
 };
 
 Names names(Program program) {
@@ -39,15 +39,16 @@ Names names(Program program) {
   return {"ucx", "rival-ucx", ""};
 }
 
-// In the folder of this program.
+// The rival's program, in the folder of this program.
 std::filesystem::path path(Program program) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / names(program).program;
 }
 
-// The answer of a process: "give" with a value for the peer's process, "done", or "cannot" and why.
+// A line of a process: "give" and a value for the peer's process, "done" and the result of a run, or "cannot" and the
+// reason.
 struct Answer {
   std::string word;
-  std::string rest;
+  std::string text;
 };
 
 Answer read_answer(Child& child) {
@@ -60,28 +61,28 @@ Answer read_answer(Child& child) {
   }
 }
 
-// Both ranks learn both answers.
-Answer answer_of_peer(const Case& one_case, const Answer& mine) {
-  std::array<char, 1024> text{};
-  const std::string line = mine.word + ' ' + mine.rest;
-  line.copy(text.data(), text.size() - 1);
-  sluice::Context context = one_case.context;
-  const std::string theirs(exchange(context, one_case.peer, text).data());
+// Gives the answer of this rank's process to the peer's rank, and returns the answer of its process.
+Answer answer_of_peer(const Workload& workload, const Answer& mine) {
+  std::array<char, 1024> buffer{};
+  const std::string line = mine.word + ' ' + mine.text;
+  line.copy(buffer.data(), buffer.size() - 1);
+  sluice::Context context = workload.context;
+  const std::string theirs(exchange(context, workload.peer, buffer).data());
   return {theirs.substr(0, theirs.find(' ')), theirs.substr(theirs.find(' ') + 1)};
 }
 
-/// Lets both processes execute their order, and passes the values that they exchange.
-/// @returns the reason why one of them cannot; empty if both have succeeded.
-std::string settle(Child& child, const Case& one_case) {
+// Waits until both processes have executed the last line, and passes the values that they exchange. Returns the reason
+// why one of them cannot; empty if both have succeeded.
+std::string finish(Child& child, const Workload& workload) {
   for (;;) {
     const Answer mine = read_answer(child);
-    const Answer theirs = answer_of_peer(one_case, mine);
+    const Answer theirs = answer_of_peer(workload, mine);
     for (const Answer& answer : {mine, theirs}) {
-      if (answer.word == "cannot") return answer.rest;
+      if (answer.word == "cannot") return answer.text;
     }
     if (mine.word != theirs.word) return "its ranks do not agree";
     if (mine.word == "done") return {};
-    child.write_line("take " + theirs.rest);
+    child.write_line("take " + theirs.text);
   }
 }
 
@@ -92,8 +93,8 @@ class ProgramContender : public Contender {
   double run(long count) override {
     child_.write_line(fmt::format("run {}", count));
     const Answer answer = read_answer(child_);
-    if (answer.word != "done") throw std::runtime_error(fmt::format("the rival {}: {}", rival_, answer.rest));
-    return std::stod(answer.rest);
+    if (answer.word != "done") throw std::runtime_error(fmt::format("the rival {}: {}", rival_, answer.text));
+    return std::stod(answer.text);
   }
 
  private:
@@ -101,7 +102,8 @@ class ProgramContender : public Contender {
   Child& child_;
 };
 
-// Called once, because it starts a driver.
+// The reason why the program cannot run on this machine; empty if it can. Asked once, because the answer takes long:
+// the program starts the GPU's driver.
 std::string check(Program program) {
   static std::mutex mutex;
   static std::map<Program, std::string> known;
@@ -109,7 +111,7 @@ std::string check(Program program) {
   if (const auto found = known.find(program); found != known.end()) return found->second;
   Child child({path(program).string(), "check", names(program).mode});
   const Answer answer = read_answer(child);
-  return known[program] = answer.word == "done" ? "" : answer.rest;
+  return known[program] = answer.word == "done" ? "" : answer.text;
 }
 
 }  // namespace
@@ -131,22 +133,22 @@ struct RivalPrograms::Running {
 RivalPrograms::RivalPrograms() = default;
 RivalPrograms::~RivalPrograms() = default;
 
-std::unique_ptr<Contender> RivalPrograms::make(Program program, const char* unit, const Case& one_case) {
+std::unique_ptr<Contender> RivalPrograms::make(Program program, const char* unit, const Workload& workload) {
   const Names name_of = names(program);
   auto found = std::ranges::find(running_, program, &Running::program);
   if (found == running_.end()) {
-    const std::vector<std::string> command = {path(program).string(), "serve", name_of.mode, one_case.first ? "0" : "1",
-                                              std::to_string(one_case.device)};
+    const std::vector<std::string> command = {path(program).string(), "serve", name_of.mode, workload.first ? "0" : "1",
+                                              std::to_string(workload.device)};
     running_.push_back({program, std::make_unique<Child>(command)});
     found = std::prev(running_.end());
   }
   if (found->child == nullptr) return nullptr;
-  found->child->write_line(fmt::format("case {} {} {} {} {} {}", unit,
-                                       kDriveNames.at(static_cast<std::size_t>(one_case.drive)), one_case.bytes,
-                                       one_case.depth, one_case.window, one_case.neighbours));
-  if (const std::string why = settle(*found->child, one_case); !why.empty()) {
+  found->child->write_line(fmt::format("workload {} {} {} {} {} {}", unit,
+                                       kDriveNames.at(static_cast<std::size_t>(workload.drive)), workload.bytes,
+                                       workload.depth, workload.window, workload.neighbours));
+  if (const std::string why = finish(*found->child, workload); !why.empty()) {
     found->child.reset();
-    if (one_case.first) fmt::print("# {} is left out: {}\n", name_of.rival, why);
+    if (workload.first) fmt::print("# {} is left out: {}\n", name_of.rival, why);
     return nullptr;
   }
   return std::make_unique<ProgramContender>(name_of.rival, *found->child);

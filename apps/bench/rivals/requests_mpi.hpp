@@ -7,7 +7,7 @@
 
 namespace bench {
 
-/// Persistent requests, freed at the end.
+/// Persistent requests, which are freed with this object.
 class Requests {
  public:
   Requests() = default;

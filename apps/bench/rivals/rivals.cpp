@@ -15,58 +15,58 @@ namespace bench {
 namespace {
 
 template <MpiMode mode>
-std::unique_ptr<Contender> ping_pong(const Case& one_case) {
-  return make_mpi_ping_pong(mode, one_case);
+std::unique_ptr<Contender> ping_pong(const Workload& workload) {
+  return make_mpi_ping_pong(mode, workload);
 }
 
 template <MpiMode mode>
-std::unique_ptr<Contender> flood(const Case& one_case) {
-  return make_mpi_flood(mode, one_case);
+std::unique_ptr<Contender> flood(const Workload& workload) {
+  return make_mpi_flood(mode, workload);
 }
 
 template <MpiPacking packing>
-std::unique_ptr<Contender> packed_column(const Case& one_case) {
-  return make_mpi_column_ping_pong(packing, one_case);
+std::unique_ptr<Contender> packed_column(const Workload& workload) {
+  return make_mpi_column_ping_pong(packing, workload);
 }
 
 template <MpiPacking packing>
-std::unique_ptr<Contender> packed_faces(const Case& one_case) {
-  return make_mpi_face_exchange(packing, one_case);
+std::unique_ptr<Contender> packed_faces(const Workload& workload) {
+  return make_mpi_face_exchange(packing, workload);
 }
 
 template <OfiMode mode>
-std::unique_ptr<Contender> ofi_ping_pong(const Case& one_case) {
-  return make_ofi_ping_pong(mode, one_case);
+std::unique_ptr<Contender> ofi_ping_pong(const Workload& workload) {
+  return make_ofi_ping_pong(mode, workload);
 }
 
 template <OfiMode mode>
-std::unique_ptr<Contender> ofi_flood(const Case& one_case) {
-  return make_ofi_flood(mode, one_case);
+std::unique_ptr<Contender> ofi_flood(const Workload& workload) {
+  return make_ofi_flood(mode, workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_ping_pong(const Case& one_case) {
-  return one_case.programs->make(program, "ping_pong", one_case);
+std::unique_ptr<Contender> program_ping_pong(const Workload& workload) {
+  return workload.programs->make(program, "ping_pong", workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_flood(const Case& one_case) {
-  return one_case.programs->make(program, "flood", one_case);
+std::unique_ptr<Contender> program_flood(const Workload& workload) {
+  return workload.programs->make(program, "flood", workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_halo(const Case& one_case) {
-  return one_case.programs->make(program, "halo", one_case);
+std::unique_ptr<Contender> program_halo(const Workload& workload) {
+  return workload.programs->make(program, "halo", workload);
 }
 
 template <Program program>
-std::unique_ptr<Contender> program_kernel(const Case& one_case) {
-  return one_case.programs->make(program, "kernel", one_case);
+std::unique_ptr<Contender> program_kernel(const Workload& workload) {
+  return workload.programs->make(program, "kernel", workload);
 }
 
 constexpr auto kOnGpus = "moves memory of the host, and is no rival on a GPU's stream";
 
-// Empty: only backends for memory that both ranks have mapped are allowed.
+// The first allowed backend that is no mapped memory; empty if there is none.
 std::string network(const Options& options) {
   for (const auto& backend : split(options.backend)) {
     if (backend != "threads" && backend != "shm") return backend;
@@ -106,7 +106,7 @@ bool on_gpus(const Options& options) { return options.stream == StreamChoice::cu
 
 std::string no_library(const Options& /*options*/) { return {}; }
 
-/// The benches, besides ping-pongs and windows, that a rival program supports.
+/// The columns of a rival program besides latency and bandwidth, which all of them have.
 struct Abilities {
   bool rate = false;
   bool stream = false;
@@ -137,7 +137,7 @@ Rival program_rival(const char* name, const char* what, Abilities can) {
 
 constexpr Abilities kAll = {.rate = true, .stream = true, .halo = true, .replay = true, .enqueue_and_kernel = true};
 
-// Between mapped memory every MPI has the same means; on a network it has several ways.
+// Named on a network only, where an MPI has several ways. In mapped memory all MPIs do the same.
 std::string mpi_on_network(const Options& options) { return ofi_provider(options).empty() ? "" : mpi_library(); }
 
 constexpr auto kFlag = OfiMode::flag;
@@ -148,8 +148,8 @@ constexpr auto kPersistent = MpiMode::persistent;
 constexpr auto kPutFlush = MpiMode::put_flush;
 constexpr auto kPutFlushUser = MpiMode::put_flush_user;
 
-// A put without a notification is no rival in a bench of notified messages: the one-sided modes have no rate. A fence,
-// and here a window, involves all ranks: the one-sided modes have no scale.
+// The one-sided modes of MPI have no `rate`, in which every message is notified: their puts have no notification. They
+// have no `scale`, because a fence involves all ranks, and so does the making of a window.
 const std::vector<Rival>& table() {
   static const std::vector<Rival> rivals = {
       {.name = "floor",

@@ -9,16 +9,18 @@
 
 namespace bench {
 
-/// Makes a contender. nullptr, on all ranks: it turned out that it cannot run, which a line reports.
-using Maker = std::unique_ptr<Contender> (*)(const Case& one_case);
+/// Makes a contender. Returns nullptr, on all ranks, if it turns out that the rival cannot run; a line of the output
+/// says so.
+using Maker = std::unique_ptr<Contender> (*)(const Workload& workload);
 
-/// A rival of Sluice, and its contender in each bench; nullptr: it has nothing comparable.
+/// A rival of Sluice: a row of the table in rivals.cpp. The makers of its contenders are its columns; nullptr: the
+/// rival has nothing comparable.
 struct Rival {
   const char* name;
-  const char* what;
+  const char* what;                                ///< its method, for people
   std::string (*why_not)(const Options& options);  ///< why it cannot run with this command line; empty: it can
-  std::string (*library)(const Options& options);  ///< its library, for people; empty: none
-  bool (*expected)(const Options& options);        ///< made for this setting: if it cannot run, a line says why
+  std::string (*library)(const Options& options);  ///< its library, for people; empty: none, or not worth naming
+  bool (*expected)(const Options& options);        ///< true: if it cannot run here, the output says why
   Maker latency = nullptr;
   Maker bandwidth = nullptr;
   Maker rate = nullptr;
@@ -42,14 +44,14 @@ std::string what(const Rival& rival, const Options& options);
 /// @throws apps::UsageError for an unknown name, and for a rival that cannot run here or has nothing comparable.
 void check_rivals(const Options& options, RivalColumn column);
 
-/// True for the floor: no contender can be faster, and its drift shows how quiet the machine was.
+/// True for the floors, which do the least work that is possible: their drift shows whether other programs disturbed
+/// the run.
 bool is_floor(const std::string& name);
 
-/// The rivals that --against names and that have a contender in `column`, in the order of the table. One row of a bench
-/// may lack a rival that another row has.
+/// The rivals that --against names, that can run, and that have a contender in `column`, in the order of the table.
 std::vector<const Rival*> rivals_for(const Options& options, RivalColumn column);
 
-/// Lines that name the rivals on the network of --backend, or on GPUs, that belong here but cannot run.
+/// A line for each rival that belongs to this network or to GPUs, but cannot run: its name and the reason.
 std::vector<std::string> left_out(const Options& options, RivalColumn column);
 
 }  // namespace bench

@@ -15,32 +15,31 @@ namespace bench {
 namespace {
 
 constexpr int kMpiTag = 0;
-constexpr int kAnswer = 1;
+constexpr int kAnswerTag = 1;
 
-int count_of(const Case& one_case) { return static_cast<int>(one_case.bytes); }
+int count_of(const Workload& workload) { return static_cast<int>(workload.bytes); }
 
 class SendRecvPingPong : public Contender {
  public:
-  explicit SendRecvPingPong(const Case& one_case) : case_(one_case), source_(one_case.bytes), target_(one_case.bytes) {}
+  explicit SendRecvPingPong(const Workload& workload)
+      : workload_(workload), source_(workload.bytes), target_(workload.bytes) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        if (case_.first) send();
-        receive();
-        if (!case_.first) send();
-      }
-    });
+    return timed_ping_pong(
+        workload_, count, [this] { send(); }, [this] { receive(); });
   }
 
  private:
-  void send() { MPI_Send(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator()); }
+  void send() {
+    MPI_Send(source_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator());
+  }
   void receive() {
-    MPI_Recv(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator(), MPI_STATUS_IGNORE);
-    use(case_, target_.data());
+    MPI_Recv(target_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator(),
+             MPI_STATUS_IGNORE);
+    touch(workload_, target_.data());
   }
 
-  const Case case_;
+  const Workload workload_;
   apps::MpiWorld world_;
   Pages source_;
   Pages target_;
@@ -48,26 +47,24 @@ class SendRecvPingPong : public Contender {
 
 class PersistentPingPong : public Contender {
  public:
-  explicit PersistentPingPong(const Case& one_case)
-      : case_(one_case), source_(one_case.bytes), target_(one_case.bytes) {
-    out_.add_send(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator());
-    in_.add_receive(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator());
+  explicit PersistentPingPong(const Workload& workload)
+      : workload_(workload), source_(workload.bytes), target_(workload.bytes) {
+    out_.add_send(source_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator());
+    in_.add_receive(target_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator());
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        in_.start();
-        if (case_.first) out_.run();
-        in_.wait();
-        use(case_, target_.data());
-        if (!case_.first) out_.run();
-      }
+    return timed_steps(count, [this] {
+      in_.start();
+      if (workload_.first) out_.run();
+      in_.wait();
+      touch(workload_, target_.data());
+      if (!workload_.first) out_.run();
     });
   }
 
  private:
-  const Case case_;
+  const Workload workload_;
   apps::MpiWorld world_;
   Pages source_;
   Pages target_;
@@ -75,24 +72,22 @@ class PersistentPingPong : public Contender {
   Requests in_;
 };
 
-// Common parts of both floods: the slots, which the messages of a window use in turn, and the answer. If there are more
-// messages than slots, several are received into the same memory at once, as in benchmarks of MPI, so that all
-// contenders need the same caches.
+// The common part of both floods: the slots, which the messages of a window use in turn, and the answer. If a window
+// has more messages than there are slots, several messages are received into the same memory at once, as in benchmarks
+// of MPI: so every contender needs the same amount of cache.
 class TwoSidedFlood : public Contender {
  public:
-  explicit TwoSidedFlood(const Case& one_case)
-      : case_(one_case), slots_(one_case.bytes * static_cast<std::size_t>(one_case.depth)) {}
+  explicit TwoSidedFlood(const Workload& workload)
+      : workload_(workload), slots_(workload.bytes * static_cast<std::size_t>(workload.depth)) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        move_window();
-        if (case_.first) {
-          MPI_Recv(nullptr, 0, MPI_BYTE, case_.peer, kAnswer, communicator(), MPI_STATUS_IGNORE);
-        } else {
-          for (int message = 0; message < case_.window; ++message) use(case_, slot(message));
-          MPI_Send(nullptr, 0, MPI_BYTE, case_.peer, kAnswer, communicator());
-        }
+    return timed_steps(count, [this] {
+      move_window();
+      if (workload_.first) {
+        MPI_Recv(nullptr, 0, MPI_BYTE, workload_.peer, kAnswerTag, communicator(), MPI_STATUS_IGNORE);
+      } else {
+        for (int message = 0; message < workload_.window; ++message) touch(workload_, slot(message));
+        MPI_Send(nullptr, 0, MPI_BYTE, workload_.peer, kAnswerTag, communicator());
       }
     });
   }
@@ -102,10 +97,10 @@ class TwoSidedFlood : public Contender {
 
   MPI_Comm communicator() const { return world_.communicator(); }
   std::byte* slot(int message) const {
-    return slots_.data() + static_cast<std::size_t>(message % case_.depth) * case_.bytes;
+    return slots_.data() + static_cast<std::size_t>(message % workload_.depth) * workload_.bytes;
   }
 
-  const Case case_;
+  const Workload workload_;
 
  private:
   apps::MpiWorld world_;
@@ -114,20 +109,20 @@ class TwoSidedFlood : public Contender {
 
 class SendRecvFlood : public TwoSidedFlood {
  public:
-  explicit SendRecvFlood(const Case& one_case)
-      : TwoSidedFlood(one_case), requests_(static_cast<std::size_t>(one_case.window)) {}
+  explicit SendRecvFlood(const Workload& workload)
+      : TwoSidedFlood(workload), requests_(static_cast<std::size_t>(workload.window)) {}
 
  private:
   void move_window() override {
-    for (int message = 0; message < case_.window; ++message) {
+    for (int message = 0; message < workload_.window; ++message) {
       MPI_Request& request = requests_[static_cast<std::size_t>(message)];
-      if (case_.first) {
-        MPI_Isend(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator(), &request);
+      if (workload_.first) {
+        MPI_Isend(slot(message), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, communicator(), &request);
       } else {
-        MPI_Irecv(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator(), &request);
+        MPI_Irecv(slot(message), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, communicator(), &request);
       }
     }
-    MPI_Waitall(case_.window, requests_.data(), MPI_STATUSES_IGNORE);
+    MPI_Waitall(workload_.window, requests_.data(), MPI_STATUSES_IGNORE);
   }
 
   std::vector<MPI_Request> requests_;
@@ -135,12 +130,12 @@ class SendRecvFlood : public TwoSidedFlood {
 
 class PersistentFlood : public TwoSidedFlood {
  public:
-  explicit PersistentFlood(const Case& one_case) : TwoSidedFlood(one_case) {
-    for (int message = 0; message < case_.window; ++message) {
-      if (case_.first) {
-        requests_.add_send(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator());
+  explicit PersistentFlood(const Workload& workload) : TwoSidedFlood(workload) {
+    for (int message = 0; message < workload_.window; ++message) {
+      if (workload_.first) {
+        requests_.add_send(slot(message), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, communicator());
       } else {
-        requests_.add_receive(slot(message), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, communicator());
+        requests_.add_receive(slot(message), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, communicator());
       }
     }
   }
@@ -153,29 +148,27 @@ class PersistentFlood : public TwoSidedFlood {
 
 class PersistentHalo : public Contender {
  public:
-  explicit PersistentHalo(const Case& one_case) : case_(one_case) {
-    targets_.reserve(static_cast<std::size_t>(case_.neighbours));
-    sources_.reserve(static_cast<std::size_t>(case_.neighbours));
-    for (int k = 0; k < case_.neighbours; ++k) {
-      const Neighbour ranks = neighbour(case_.context, k);
-      requests_.add_receive(targets_.emplace_back(case_.bytes).data(), count_of(case_), MPI_BYTE, ranks.from, k,
+  explicit PersistentHalo(const Workload& workload) : workload_(workload) {
+    targets_.reserve(static_cast<std::size_t>(workload_.neighbours));
+    sources_.reserve(static_cast<std::size_t>(workload_.neighbours));
+    for (int k = 0; k < workload_.neighbours; ++k) {
+      const Neighbour ranks = neighbour(workload_.context, k);
+      requests_.add_receive(targets_.emplace_back(workload_.bytes).data(), count_of(workload_), MPI_BYTE, ranks.from, k,
                             world_.communicator());
-      requests_.add_send(sources_.emplace_back(case_.bytes).data(), count_of(case_), MPI_BYTE, ranks.to, k,
+      requests_.add_send(sources_.emplace_back(workload_.bytes).data(), count_of(workload_), MPI_BYTE, ranks.to, k,
                          world_.communicator());
     }
   }
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) {
-        requests_.run();
-        for (const Pages& target : targets_) use(case_, target.data());
-      }
+    return timed_steps(count, [this] {
+      requests_.run();
+      for (const Pages& target : targets_) touch(workload_, target.data());
     });
   }
 
  private:
-  const Case case_;
+  const Workload workload_;
   apps::MpiWorld world_;
   std::vector<Pages> targets_;
   std::vector<Pages> sources_;
@@ -184,25 +177,26 @@ class PersistentHalo : public Contender {
 
 class SendRecvOverlap : public Contender {
  public:
-  explicit SendRecvOverlap(const Case& one_case) : case_(one_case), source_(one_case.bytes), target_(one_case.bytes) {}
+  explicit SendRecvOverlap(const Workload& workload)
+      : workload_(workload), source_(workload.bytes), target_(workload.bytes) {}
 
   double run(long count) override {
-    return timed([&] {
-      for (long i = 0; i < count; ++i) step();
-    });
+    return timed_steps(count, [this] { step(); });
   }
 
  private:
   void step() {
     MPI_Request requests[2];
-    MPI_Irecv(target_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator(), &requests[0]);
-    MPI_Isend(source_.data(), count_of(case_), MPI_BYTE, case_.peer, kMpiTag, world_.communicator(), &requests[1]);
-    compute(case_.compute_ns);
+    MPI_Irecv(target_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator(),
+              &requests[0]);
+    MPI_Isend(source_.data(), count_of(workload_), MPI_BYTE, workload_.peer, kMpiTag, world_.communicator(),
+              &requests[1]);
+    compute(workload_.compute_ns);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-    use(case_, target_.data());
+    touch(workload_, target_.data());
   }
 
-  const Case case_;
+  const Workload workload_;
   apps::MpiWorld world_;
   Pages source_;
   Pages target_;
@@ -210,22 +204,24 @@ class SendRecvOverlap : public Contender {
 
 }  // namespace
 
-std::unique_ptr<Contender> make_send_recv_ping_pong(const Case& one_case) {
-  return std::make_unique<SendRecvPingPong>(one_case);
+std::unique_ptr<Contender> make_send_recv_ping_pong(const Workload& workload) {
+  return std::make_unique<SendRecvPingPong>(workload);
 }
-std::unique_ptr<Contender> make_persistent_ping_pong(const Case& one_case) {
-  return std::make_unique<PersistentPingPong>(one_case);
+std::unique_ptr<Contender> make_persistent_ping_pong(const Workload& workload) {
+  return std::make_unique<PersistentPingPong>(workload);
 }
-std::unique_ptr<Contender> make_send_recv_flood(const Case& one_case) {
-  return std::make_unique<SendRecvFlood>(one_case);
+std::unique_ptr<Contender> make_send_recv_flood(const Workload& workload) {
+  return std::make_unique<SendRecvFlood>(workload);
 }
-std::unique_ptr<Contender> make_persistent_flood(const Case& one_case) {
-  return std::make_unique<PersistentFlood>(one_case);
+std::unique_ptr<Contender> make_persistent_flood(const Workload& workload) {
+  return std::make_unique<PersistentFlood>(workload);
 }
 
-std::unique_ptr<Contender> make_mpi_halo(const Case& one_case) { return std::make_unique<PersistentHalo>(one_case); }
-std::unique_ptr<Contender> make_mpi_overlap(const Case& one_case) {
-  return std::make_unique<SendRecvOverlap>(one_case);
+std::unique_ptr<Contender> make_mpi_halo(const Workload& workload) {
+  return std::make_unique<PersistentHalo>(workload);
+}
+std::unique_ptr<Contender> make_mpi_overlap(const Workload& workload) {
+  return std::make_unique<SendRecvOverlap>(workload);
 }
 
 }  // namespace bench

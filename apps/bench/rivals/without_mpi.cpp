@@ -15,9 +15,9 @@ namespace {
 bool under_mpi() { return false; }
 std::string mpi_library() { return {}; }
 
-std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode /*mode*/, const Case& /*one_case*/) { refuse(); }
-std::unique_ptr<Contender> make_mpi_flood(MpiMode /*mode*/, const Case& /*one_case*/) { refuse(); }
-std::unique_ptr<Contender> make_mpi_halo(const Case& /*one_case*/) { refuse(); }
-std::unique_ptr<Contender> make_mpi_overlap(const Case& /*one_case*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_ping_pong(MpiMode /*mode*/, const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_flood(MpiMode /*mode*/, const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_halo(const Workload& /*workload*/) { refuse(); }
+std::unique_ptr<Contender> make_mpi_overlap(const Workload& /*workload*/) { refuse(); }
 
 }  // namespace bench

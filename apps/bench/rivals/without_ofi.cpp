@@ -13,10 +13,10 @@ constexpr const char* kAbsent = "this program was built without libfabric";
 std::string why_no_ofi(OfiMode /*mode*/, const Options& /*options*/) { return kAbsent; }
 std::string ofi_library(const Options& /*options*/) { return {}; }
 
-std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode /*mode*/, const Case& /*one_case*/) {
+std::unique_ptr<Contender> make_ofi_ping_pong(OfiMode /*mode*/, const Workload& /*workload*/) {
   throw apps::UsageError(kAbsent);
 }
-std::unique_ptr<Contender> make_ofi_flood(OfiMode /*mode*/, const Case& /*one_case*/) {
+std::unique_ptr<Contender> make_ofi_flood(OfiMode /*mode*/, const Workload& /*workload*/) {
   throw apps::UsageError(kAbsent);
 }
 

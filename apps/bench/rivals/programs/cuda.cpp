@@ -2,9 +2,6 @@
 #include "apps/bench/rivals/programs/cuda.hpp"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,7 +22,8 @@ const Cuda& Cuda::here() {
 Cuda::Cuda() {
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) throw std::runtime_error("there is no libcuda.so.1");
-// NOLINTBEGIN(bugprone-macro-parentheses): names. The first macro gives the name of the version that the header chose.
+// NOLINTBEGIN(bugprone-macro-parentheses): names. SLUICE_QUOTED is expanded before it quotes: cuda.h defines a plain
+// name as a macro for the version that the program was compiled for (cuMemAlloc is cuMemAlloc_v2).
 #define SLUICE_QUOTED(call) #call
 #define SLUICE_GET(call)                                                           \
   call = reinterpret_cast<decltype(&::call)>(dlsym(library, SLUICE_QUOTED(call))); \
@@ -46,7 +44,8 @@ void Cuda::use(int device) const {
 }
 
 bool Cuda::ranks_take_turns() const {
-  constexpr auto kMpsEnabled = static_cast<CUdevice_attribute>(133);  // missing in the first headers of CUDA 12
+  constexpr auto kMpsEnabled =
+      static_cast<CUdevice_attribute>(133);  // the first headers of CUDA 12 have no name for it
   int devices = 0;
   int mps = 0;
   check(cuDeviceGetCount(&devices), "cuDeviceGetCount");
@@ -58,7 +57,7 @@ void check(CUresult result, const char* what) {
     throw std::runtime_error(std::string(what) + ": error " + std::to_string(static_cast<int>(result)) + " of CUDA");
 }
 
-SharedMemory::SharedMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
+SharedGpuMemory::SharedGpuMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
   const Cuda& cuda = Cuda::here();
   cuda.use(rank.device);
   check(cuda.cuMemAlloc(&mine_, bytes), "cuMemAlloc");
@@ -68,57 +67,30 @@ SharedMemory::SharedMemory(const Rank& rank, std::size_t bytes) : rank_(rank) {
   check(cuda.cuIpcGetMemHandle(&handle, mine_), "cuIpcGetMemHandle");
   handle = rank.exchange(handle);
   check(cuda.cuIpcOpenMemHandle(&theirs_, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
-  rank.meet();  // a case begins when each rank can reach the other
+  rank.meet();  // now each rank can write to the other
 }
 
-SharedMemory::~SharedMemory() {
-  if (std::uncaught_exceptions() > 0) return;  // this process ends, and prints the reason
+SharedGpuMemory::~SharedGpuMemory() {
+  if (std::uncaught_exceptions() > 0) return;  // this process is about to end and print the reason
   const Cuda& cuda = Cuda::here();
   cuda.cuIpcCloseMemHandle(theirs_);
   try {
     rank_.meet();
     cuda.cuMemFree(mine_);
   } catch (const std::runtime_error&) {
-    return;  // the run ends, and the other rank may have the memory open: the end of the process frees it
+    return;  // the other rank has ended, perhaps with the memory mapped: the end of this process frees it
   }
-}
-
-SharedHostMemory::SharedHostMemory(const Rank& rank, std::size_t bytes) : bytes_(bytes) {
-  const auto map = [&](int file) {
-    void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (memory == MAP_FAILED) throw std::runtime_error("memory of the other process cannot be mapped");
-    return memory;
-  };
-  const int file = ::memfd_create("rival", MFD_CLOEXEC);
-  if (file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0)
-    throw std::runtime_error("there is no memory to share");
-  struct Where {
-    pid_t process;
-    int file;
-  };
-  const Where theirs = rank.exchange(Where{::getpid(), file});
-  const std::string path = "/proc/" + std::to_string(theirs.process) + "/fd/" + std::to_string(theirs.file);
-  const int their_file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  mine_ = map(file);
-  theirs_ = map(their_file);
-  rank.meet();  // both have opened the other's memory
-  ::close(their_file);
-  ::close(file);
-}
-
-SharedHostMemory::~SharedHostMemory() {
-  ::munmap(mine_, bytes_);
-  ::munmap(theirs_, bytes_);
 }
 
 namespace {
 
+// The byte that a rank puts in a turn.
 int stamp(int rank, int turn) { return 0x51 + 2 * turn + rank; }
 
-// A rank puts its stamp of this turn. Before the put no slot has that stamp.
-void stamp_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, int turn) {
+// Fills the source with this rank's stamp, and the target with zeros. When it returns, both ranks have done so.
+void stamp_slots(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, int turn) {
   const Cuda& cuda = Cuda::here();
-  const std::size_t bytes = static_cast<std::size_t>(one_case.slots()) * one_case.bytes;
+  const std::size_t bytes = static_cast<std::size_t>(workload.slots()) * workload.bytes;
   if (bytes > 0) {
     const auto mine = static_cast<unsigned char>(stamp(rank.rank, turn));
     check(cuda.cuMemsetD8(reinterpret_cast<CUdeviceptr>(slots.source), mine, bytes), "cuMemsetD8");
@@ -128,9 +100,10 @@ void stamp_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slo
   rank.meet();
 }
 
-void check_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, int turn) {
-  const bool receives = one_case.unit != "flood" || rank.rank != 0;
-  std::vector<char> found(receives ? static_cast<std::size_t>(one_case.filled()) * one_case.bytes : 0);
+// Throws unless every byte that has arrived is the other rank's stamp.
+void check_slots(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, int turn) {
+  const bool receives = workload.unit != "flood" || rank.rank != 0;
+  std::vector<char> found(receives ? static_cast<std::size_t>(workload.filled()) * workload.bytes : 0);
   if (found.empty()) return;
   check(Cuda::here().cuMemcpyDtoH(found.data(), reinterpret_cast<CUdeviceptr>(slots.target), found.size()),
         "cuMemcpyDtoH");
@@ -139,24 +112,25 @@ void check_slots(const Case& one_case, const Rank& rank, const Verbs::Slots& slo
     throw std::runtime_error("what arrives is not what was put");
 }
 
-// A rival that cannot run the case is left out before the measurement; and first runs take longer. One rank is late on
-// purpose, so the other must wait. A graph finds the words as its last replay has left them.
-void check_bytes(const Case& one_case, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
+// Runs the workload once before it is measured, because a first run takes longer, and throws if wrong bytes arrive: the
+// rival is then left out. Rank 0 is late on purpose, so that a wait which does not wait is found. A graph runs twice:
+// its second replay finds the signal words as the first one has left them.
+void check_bytes(const Workload& workload, const Rank& rank, const Verbs::Slots& slots, Runner& runner) {
   constexpr std::chrono::milliseconds kLate{10};
-  const int turns = bench::replays(one_case.drive) ? 2 : 1;
+  const int turns = bench::replays(workload.drive) ? 2 : 1;
   for (int turn = 0; turn < turns; ++turn) {
-    stamp_slots(one_case, rank, slots, turn);
+    stamp_slots(workload, rank, slots, turn);
     if (rank.rank == 0) std::this_thread::sleep_for(kLate);
     runner.run(1);
-    check_slots(one_case, rank, slots, turn);
+    check_slots(workload, rank, slots, turn);
   }
 }
 
-std::unique_ptr<bench::GpuQueue> make_queue(const Case& one_case, const Rank& rank) {
-  const long of_step = one_case.unit == "flood"  ? 3L * one_case.window + 2
-                       : one_case.unit == "halo" ? 4L * one_case.neighbours
-                                                 : 4;
-  const long items = bench::replays(one_case.drive) ? of_step * one_case.period() : of_step;
+std::unique_ptr<bench::GpuQueue> make_queue(const Workload& workload, const Rank& rank) {
+  const long items_of_step = workload.unit == "flood"  ? 3L * workload.window + 2
+                             : workload.unit == "halo" ? 4L * workload.neighbours
+                                                       : 4;
+  const long items = bench::replays(workload.drive) ? items_of_step * workload.period() : items_of_step;
   return std::make_unique<bench::GpuQueue>(sluice::Stream::Kind::cuda, rank.device, items, [](sluice::Stream stream) {
     check(Cuda::here().cuStreamSynchronize(static_cast<CUstream>(stream.handle())), "cuStreamSynchronize");
   });
@@ -166,7 +140,7 @@ class InKernel : public Runner {
  public:
   InKernel(std::unique_ptr<bench::GpuQueue> queue, std::unique_ptr<Kernel> kernel)
       : queue_(std::move(queue)), kernel_(std::move(kernel)) {
-    kernel_->launch(0);  // the first launch may wait for the stream
+    kernel_->launch(0);  // while no gate is closed, because the first launch may wait until the stream is idle
     queue_->synchronize();
   }
 
@@ -181,24 +155,24 @@ class InKernel : public Runner {
 
 }  // namespace
 
-std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
+std::unique_ptr<Runner> on_stream(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open) {
-  auto queue = make_queue(one_case, rank);
+  auto queue = make_queue(workload, rank);
   auto verbs = open(static_cast<CUstream>(queue->stream().handle()));
   const Verbs::Slots slots = verbs->slots();
-  auto runner = run_on(one_case, rank, std::move(queue), std::move(verbs));
-  check_bytes(one_case, rank, slots, *runner);
+  auto runner = run_on(workload, rank, std::move(queue), std::move(verbs));
+  check_bytes(workload, rank, slots, *runner);
   return runner;
 }
 
-std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
+std::unique_ptr<Runner> in_kernel(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open) {
   if (Cuda::here().ranks_take_turns()) throw std::runtime_error("its kernels need MPS where two ranks share a GPU");
-  auto queue = make_queue(one_case, rank);
+  auto queue = make_queue(workload, rank);
   auto kernel = open(*queue);
   const Verbs::Slots slots = kernel->slots();
   auto runner = std::make_unique<InKernel>(std::move(queue), std::move(kernel));
-  check_bytes(one_case, rank, slots, *runner);
+  check_bytes(workload, rank, slots, *runner);
   return runner;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver, loaded at run time; the emulated driver works too.
+// CUDA's driver, which is loaded at run time, and what rivals that use it share. The emulated driver of the tests works
+// too.
 #pragma once
 
 #include "apps/bench/harness/gpu_queue.hpp"
@@ -40,7 +41,7 @@ namespace rivals {
   X(cuStreamWriteValue64)      \
   X(cuStreamWaitValue64)
 
-/// Its functions.
+/// The driver's functions.
 struct Cuda {
   /// The driver of this process. @throws std::runtime_error if there is none, or no GPU.
   static const Cuda& here();
@@ -50,9 +51,9 @@ struct Cuda {
 #undef SLUICE_DECLARE
   // NOLINTEND(bugprone-macro-parentheses)
 
-  /// Makes `device` current in the calling thread.
+  /// Makes `device` the calling thread's current device.
   void use(int device) const;
-  /// True if both ranks are on one GPU without MPS: then their kernels never run at once.
+  /// True if both ranks share a GPU without MPS: then their kernels never run at the same time.
   bool ranks_take_turns() const;
 
  private:
@@ -62,14 +63,14 @@ struct Cuda {
 /// @throws std::runtime_error
 void check(CUresult result, const char* what);
 
-/// Memory of this rank's GPU, zeroed, and the other rank's memory of the same size, mapped here. Both ranks make it at
-/// the same time, and destroy it at the same time.
-class SharedMemory {
+/// Zeroed memory of this rank's GPU, and the other rank's, which is mapped here. Both ranks make this object at the
+/// same time, and destroy it at the same time.
+class SharedGpuMemory {
  public:
-  SharedMemory(const Rank& rank, std::size_t bytes);
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory();
+  SharedGpuMemory(const Rank& rank, std::size_t bytes);
+  SharedGpuMemory(const SharedGpuMemory&) = delete;
+  SharedGpuMemory& operator=(const SharedGpuMemory&) = delete;
+  ~SharedGpuMemory();
 
   CUdeviceptr mine() const { return mine_; }
   CUdeviceptr theirs() const { return theirs_; }
@@ -80,28 +81,12 @@ class SharedMemory {
   CUdeviceptr theirs_ = 0;
 };
 
-/// Memory of the hosts, zeroed: this rank's and the other's, which both have mapped.
-class SharedHostMemory {
- public:
-  SharedHostMemory(const Rank& rank, std::size_t bytes);
-  SharedHostMemory(const SharedHostMemory&) = delete;
-  SharedHostMemory& operator=(const SharedHostMemory&) = delete;
-  ~SharedHostMemory();
-
-  void* mine() const { return mine_; }
-  void* theirs() const { return theirs_; }
-
- private:
-  std::size_t bytes_;
-  void* mine_ = nullptr;
-  void* theirs_ = nullptr;
-};
-
-/// Runs the unit of the case on a stream of its own, after a check that it moves the right bytes.
-std::unique_ptr<Runner> on_stream(const Case& one_case, const Rank& rank,
+/// Makes a runner of the workload on a stream of its own, for which `open` makes the operations. Checks first that it
+/// moves the right bytes.
+std::unique_ptr<Runner> on_stream(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Verbs>(CUstream)>& open);
 
-/// A kernel that does a ping-pong by itself, with one block on each side.
+/// A kernel that runs a ping-pong by itself, with one block on each side.
 class Kernel {
  public:
   Kernel() = default;
@@ -110,12 +95,13 @@ class Kernel {
   virtual ~Kernel() = default;
 
   virtual Verbs::Slots slots() const = 0;
-  /// Enqueues one launch with so many rounds.
+  /// Enqueues a launch of the kernel with so many round trips.
   virtual void launch(long rounds) = 0;
 };
 
-/// Like on_stream, with a kernel; the kernels of both ranks must run at once.
-std::unique_ptr<Runner> in_kernel(const Case& one_case, const Rank& rank,
+/// Like on_stream, for a kernel.
+/// @throws std::runtime_error if the kernels of both ranks cannot run at the same time
+std::unique_ptr<Runner> in_kernel(const Workload& workload, const Rank& rank,
                                   const std::function<std::unique_ptr<Kernel>(bench::GpuQueue&)>& open);
 
 }  // namespace rivals

@@ -20,7 +20,7 @@ void check(ncclResult_t result, const char* what) {
   if (result != ncclSuccess) throw std::runtime_error(std::string(what) + ": " + ncclGetErrorString(result));
 }
 
-// One for all cases, made with the first; it lives as long as the process.
+// The communicator of all workloads, which is made for the first one and lives as long as the process.
 ncclComm_t communicator(const rivals::Rank& rank) {
   static ncclComm_t made = nullptr;
   if (made != nullptr) return made;
@@ -32,7 +32,7 @@ ncclComm_t communicator(const rivals::Rank& rank) {
   return made;
 }
 
-/// Calls of one group are sent together.
+/// Makes the calls one group, which NCCL sends together.
 template <class Calls>
 void grouped(Calls calls) {
   check(ncclGroupStart(), "ncclGroupStart");
@@ -40,11 +40,11 @@ void grouped(Calls calls) {
   check(ncclGroupEnd(), "ncclGroupEnd");
 }
 
-/// Two slots of each number, in memory that is registered with NCCL if that is needed: the target's, then the source's.
+/// The slots of the workload in memory of NCCL, those of the target before those of the source.
 class Memory {
  public:
-  explicit Memory(const rivals::Case& one_case)
-      : bytes_(std::max<std::size_t>(one_case.bytes, 1)), slots_(static_cast<std::size_t>(one_case.slots())) {
+  explicit Memory(const rivals::Workload& workload)
+      : bytes_(std::max<std::size_t>(workload.bytes, 1)), slots_(static_cast<std::size_t>(workload.slots())) {
     check(ncclMemAlloc(&data_, size()), "ncclMemAlloc");
   }
   ~Memory() { static_cast<void>(ncclMemFree(data_)); }
@@ -59,16 +59,16 @@ class Memory {
   char* source(int slot) const { return target(slot) + slots_ * bytes_; }
 
  private:
-  const std::size_t bytes_;  // of a message: NCCL has no empty ones
+  const std::size_t bytes_;  // of a message, at least 1: NCCL has no empty messages
   const std::size_t slots_;
   void* data_ = nullptr;
 };
 
-// Each message is received by a posted call, so no credits are needed.
+// No credits are needed: NCCL sends a message when the other rank has called ncclRecv for it.
 class SendRecv : public rivals::Verbs {
  public:
-  SendRecv(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream), memory_(one_case) {}
+  SendRecv(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream), memory_(workload) {}
 
   Slots slots() const override { return {memory_.source(0), memory_.target(0)}; }
 
@@ -110,12 +110,13 @@ class SendRecv : public rivals::Verbs {
 
 #ifdef SLUICE_NCCL_PUTS
 
-// All signals of a rank are counted together, in their order: a release is one, and so is a notice.
+// NCCL counts all signals of a rank together. So a release is one signal and a notice is one signal, and the other rank
+// tells them apart by their order.
 class PutSignal : public rivals::Verbs {
  public:
-  PutSignal(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : credits_(one_case.needs_credits()), communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream),
-        free_(one_case.slots()), memory_(one_case) {
+  PutSignal(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : credits_(workload.needs_credits()), communicator_(communicator(rank)), peer_(1 - rank.rank), stream_(stream),
+        free_(workload.slots()), memory_(workload) {
     check(ncclCommWindowRegister(communicator_, memory_.data(), memory_.size(), &window_, NCCL_WIN_COLL_SYMMETRIC),
           "ncclCommWindowRegister");
   }
@@ -138,12 +139,12 @@ class PutSignal : public rivals::Verbs {
   void release(int /*first*/, int /*count*/) override { signal(); }
   void notify() override { signal(); }
   void await_notice() override {
-    await(static_cast<int>(bursts_.size()) + 1);  // it arrives after the releases of all puts
+    await(static_cast<int>(bursts_.size()) + 1);  // the releases of all puts arrive before the notice
     while (!bursts_.empty()) give_back();
   }
 
  private:
-  // A put is released as a whole.
+  // Waits until `count` slots are free. One signal releases all slots of a put.
   void take(int count) {
     for (; free_ < count; give_back()) await(1);
     free_ -= count;
@@ -165,8 +166,8 @@ class PutSignal : public rivals::Verbs {
   ncclComm_t communicator_;
   const int peer_;
   CUstream stream_;
-  int free_;                // slots
-  std::deque<int> bursts_;  // slots of each put that was not released yet
+  int free_;                // free slots
+  std::deque<int> bursts_;  // the number of slots of each put that was not released yet
   Memory memory_;
   ncclWindow_t window_{};
 };
@@ -184,19 +185,19 @@ void check_here(const rivals::Rank& rank) {
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
-std::unique_ptr<rivals::Verbs> open(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream) {
+std::unique_ptr<rivals::Verbs> open(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream) {
 #ifdef SLUICE_NCCL_PUTS
-  if (rank.mode == "put") return std::make_unique<PutSignal>(one_case, rank, stream);
+  if (rank.mode == "put") return std::make_unique<PutSignal>(workload, rank, stream);
 #endif
-  return std::make_unique<SendRecv>(one_case, rank, stream);
+  return std::make_unique<SendRecv>(workload, rank, stream);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   return rivals::serve(argc, argv,
-                       {.check = check_here, .open = [](const rivals::Case& one_case, const rivals::Rank& rank) {
-                          return rivals::on_stream(one_case, rank,
-                                                   [&](CUstream stream) { return open(one_case, rank, stream); });
+                       {.check = check_here, .open = [](const rivals::Workload& workload, const rivals::Rank& rank) {
+                          return rivals::on_stream(workload, rank,
+                                                   [&](CUstream stream) { return open(workload, rank, stream); });
                         }});
 }

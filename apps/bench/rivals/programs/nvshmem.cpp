@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVSHMEM's operations on streams: a put with its signal, and waits; or a kernel that calls NVSHMEM.
+// NVSHMEM: its operations on streams (a put with its signal, and a wait), or a kernel that calls NVSHMEM.
 #include "apps/bench/rivals/programs/cuda.hpp"
 #include "apps/bench/rivals/programs/nvshmem_ping_pong.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 using rivals::check;
 using rivals::Cuda;
 
-// Called once for all cases.
+// Starts NVSHMEM, once in a process.
 void start(const rivals::Rank& rank) {
   static bool started = false;
   if (started) return;
@@ -38,18 +38,19 @@ void start(const rivals::Rank& rank) {
   started = true;
 }
 
-/// Memory of the symmetric heap: so many words, and the slots of the case, first the target's and then the source's.
+/// Memory of the symmetric heap: some words, and the slots of the workload, those of the target before those of the
+/// source.
 class Memory {
  public:
-  Memory(const rivals::Case& one_case, const rivals::Rank& rank, std::size_t words)
-      : bytes_(static_cast<std::size_t>(one_case.slots()) * one_case.bytes) {
+  Memory(const rivals::Workload& workload, const rivals::Rank& rank, std::size_t words)
+      : bytes_(static_cast<std::size_t>(workload.slots()) * workload.bytes) {
     start(rank);
     words_ = static_cast<std::uint64_t*>(nvshmem_calloc(words, sizeof(std::uint64_t)));
     data_ = static_cast<char*>(nvshmem_calloc(std::max<std::size_t>(2 * bytes_, 1), 1));
     if (words_ == nullptr || data_ == nullptr) throw std::runtime_error("nvshmem_calloc failed");
   }
   ~Memory() {
-    if (std::uncaught_exceptions() > 0) return;  // this process ends; the other one would have to free too
+    if (std::uncaught_exceptions() > 0) return;  // nvshmem_free is collective, and this process is about to end
     nvshmem_free(data_);
     nvshmem_free(words_);
   }
@@ -68,10 +69,10 @@ class Memory {
 
 class PutSignal : public rivals::Verbs {
  public:
-  PutSignal(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
-        replayed_(bench::replays(one_case.drive)), waits_by_driver_(Cuda::here().ranks_take_turns()),
-        peer_(1 - rank.rank), stream_(stream), memory_(one_case, rank, 2 * slots_ + 1), put_(slots_), waited_(slots_) {}
+  PutSignal(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : bytes_(workload.bytes), slots_(static_cast<std::size_t>(workload.slots())), credits_(workload.needs_credits()),
+        replayed_(bench::replays(workload.drive)), waits_by_driver_(Cuda::here().ranks_take_turns()),
+        peer_(1 - rank.rank), stream_(stream), memory_(workload, rank, 2 * slots_ + 1), put_(slots_), waited_(slots_) {}
 
   Slots slots() const override { return {memory_.source(), memory_.target()}; }
 
@@ -107,18 +108,18 @@ class PutSignal : public rivals::Verbs {
     for (int slot = first; slot < first + count; ++slot) slots.push_back(static_cast<std::size_t>(slot));
     return slots;
   }
-  // A signal and a credit for each slot, and a notice.
+  // The words: a signal and a credit for each slot, and a notice.
   std::uint64_t* signal(std::size_t slot) const { return memory_.words() + slot; }
   std::uint64_t* credit(std::size_t slot) const { return signal(slots_) + slot; }
   std::uint64_t* notice() const { return credit(slots_); }
 
-  // As in raw.cpp: a graph cannot count, so the waiting side resets the signal.
+  // The value of a slot's next signal. A graph cannot count: as in raw.cpp, the waiting rank sets the signal back to 0.
   std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
 
   void set(std::uint64_t* word, std::uint64_t value) {
     nvshmemx_signal_op_on_stream(word, value, NVSHMEM_SIGNAL_SET, peer_, stream_);
   }
-  // If PEs share a GPU without MPS, NVSHMEM ends a program that waits on a stream.
+  // NVSHMEM aborts a program that waits on a stream if two PEs share a GPU without MPS; then the driver waits.
   void wait_for(std::uint64_t* word, std::uint64_t value) {
     if (!waits_by_driver_) return nvshmemx_signal_wait_until_on_stream(word, NVSHMEM_CMP_GE, value, stream_);
     check(
@@ -134,20 +135,20 @@ class PutSignal : public rivals::Verbs {
   const int peer_;
   CUstream stream_;
   Memory memory_;
-  std::vector<std::uint64_t> put_;  // messages of each slot
-  std::vector<std::uint64_t> waited_;
+  std::vector<std::uint64_t> put_;     // messages that this rank has put into each slot
+  std::vector<std::uint64_t> waited_;  // messages that it has waited for in each slot
   std::uint64_t notified_ = 0;
   std::uint64_t noticed_ = 0;
 };
 
 class PutSignalKernel : public rivals::Kernel {
  public:
-  PutSignalKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
-      : queue_(queue), memory_(one_case, rank, 1),
+  PutSignalKernel(const rivals::Workload& workload, const rivals::Rank& rank, bench::GpuQueue& queue)
+      : queue_(queue), memory_(workload, rank, 1),
         kernel_(load()), args_{.target = memory_.target(),
                                .source = memory_.source(),
-                               .slots = static_cast<std::size_t>(one_case.slots()),
-                               .bytes = one_case.bytes,
+                               .slots = static_cast<std::size_t>(workload.slots()),
+                               .bytes = workload.bytes,
                                .signal = memory_.words(),
                                .peer = 1 - rank.rank,
                                .before = 0,
@@ -163,7 +164,7 @@ class PutSignalKernel : public rivals::Kernel {
   }
 
  private:
-  // NVSHMEM tells a module the address of the heap.
+  // Not by GpuQueue::load_kernel: NVSHMEM must write the address of its heap into the module.
   static void* load() {
     const Cuda& cuda = Cuda::here();
     CUmodule module = nullptr;
@@ -180,19 +181,19 @@ class PutSignalKernel : public rivals::Kernel {
   rivals::NvshmemPingPongArgs args_;
 };
 
-std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
-  if (one_case.unit == "kernel") {
-    return rivals::in_kernel(one_case, rank, [&](bench::GpuQueue& queue) {
-      return std::make_unique<PutSignalKernel>(one_case, rank, queue);
+std::unique_ptr<rivals::Runner> open(const rivals::Workload& workload, const rivals::Rank& rank) {
+  if (workload.unit == "kernel") {
+    return rivals::in_kernel(workload, rank, [&](bench::GpuQueue& queue) {
+      return std::make_unique<PutSignalKernel>(workload, rank, queue);
     });
   }
-  return rivals::on_stream(one_case, rank,
-                           [&](CUstream stream) { return std::make_unique<PutSignal>(one_case, rank, stream); });
+  return rivals::on_stream(workload, rank,
+                           [&](CUstream stream) { return std::make_unique<PutSignal>(workload, rank, stream); });
 }
 
 void check_here(const rivals::Rank& /*rank*/) {
   static_cast<void>(Cuda::here());
-  // Both ranks are on this machine. If NCCL is installed, NVSHMEM would load it too.
+  // Both ranks are on this machine, so no network is needed. NVSHMEM would load NCCL too if it is installed.
   ::setenv("NVSHMEM_REMOTE_TRANSPORT", "none", 0);
   ::setenv("NVSHMEM_DISABLE_NCCL", "1", 0);
 }

@@ -16,7 +16,7 @@ __device__ void put(const NvshmemPingPongArgs& args, std::uint64_t round) {
   }
 }
 
-/// Each message shows that the last one was read, so there are no credits.
+/// No credits are needed, because each message shows that the previous one was read.
 extern "C" __global__ void nvshmem_ping_pong(NvshmemPingPongArgs args) {
   for (std::uint64_t round = args.before; round < args.before + args.rounds; ++round) {
     if (args.first) put(args, round);

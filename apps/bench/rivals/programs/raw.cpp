@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The floor: the driver's operations, and nothing else. Copies into memory that both processes have mapped, and a word
-// for each slot, which the stream writes and waits for; those of several slots in one operation. Or a kernel that does
-// all of that. The words lie in the GPU's memory; in the mode "host" they lie in memory of the hosts, as Sluice's do.
+// The floor on GPUs: operations of the driver, and nothing else. A stream copies into memory that both processes have
+// mapped, and writes and awaits a signal word for each slot; the words of several slots are one operation of the
+// driver. A kernel can do all of that instead. The words lie in the GPU's memory; in the mode "host" they lie in memory
+// of the hosts, as Sluice's do.
+#include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/rivals/programs/cuda.hpp"
 #include "apps/bench/rivals/programs/raw_ping_pong.hpp"
 
@@ -24,15 +26,15 @@ constexpr std::size_t kAlignment = 4096;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-/// The words of this rank and of the other, at addresses that the stream uses.
+/// The words of this rank and of the other one, at addresses for a stream.
 class Words {
  public:
-  Words(const rivals::Rank& rank, const rivals::SharedMemory& gpus, std::size_t bytes)
+  Words(const rivals::Rank& rank, const rivals::SharedGpuMemory& gpus, std::size_t bytes)
       : mine_(gpus.mine()), theirs_(gpus.theirs()) {
     if (rank.mode != "host") return;
-    hosts_.emplace(rank, round_up(bytes));
-    mine_ = reach(hosts_->mine(), bytes);
-    theirs_ = reach(hosts_->theirs(), bytes);
+    hosts_.emplace(round_up(bytes), [&](const auto& mine) { return rank.exchange(mine); });
+    mine_ = register_pages(hosts_->mine(), bytes);
+    theirs_ = register_pages(hosts_->theirs(), bytes);
   }
   Words(const Words&) = delete;
   Words& operator=(const Words&) = delete;
@@ -45,7 +47,8 @@ class Words {
   CUdeviceptr theirs() const { return theirs_; }
 
  private:
-  static CUdeviceptr reach(void* pages, std::size_t bytes) {
+  // Registers memory of the host with the driver, and returns its address for a stream.
+  static CUdeviceptr register_pages(void* pages, std::size_t bytes) {
     const Cuda& cuda = Cuda::here();
     CUdeviceptr at = 0;
     constexpr unsigned kFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
@@ -56,14 +59,14 @@ class Words {
 
   CUdeviceptr mine_;
   CUdeviceptr theirs_;
-  std::optional<rivals::SharedHostMemory> hosts_;
+  std::optional<bench::SharedPages> hosts_;
 };
 
 class Raw : public rivals::Verbs {
  public:
-  Raw(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : bytes_(one_case.bytes), slots_(static_cast<std::size_t>(one_case.slots())), credits_(one_case.needs_credits()),
-        replayed_(bench::replays(one_case.drive)), stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)),
+  Raw(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : bytes_(workload.bytes), slots_(static_cast<std::size_t>(workload.slots())), credits_(workload.needs_credits()),
+        replayed_(bench::replays(workload.drive)), stream_(stream), target_(round_up((2 * slots_ + 1) * kWord)),
         source_(target_ + round_up(slots_ * bytes_)), memory_(rank, source_ + round_up(slots_ * bytes_)),
         words_(rank, memory_, target_), put_(slots_), waited_(slots_) {
     gathered_.reserve(slots_);
@@ -110,8 +113,8 @@ class Raw : public rivals::Verbs {
   CUdeviceptr credit(CUdeviceptr memory, int slot) const { return signal(memory, slot) + slots_ * kWord; }
   CUdeviceptr notice(CUdeviceptr memory) const { return memory + 2 * slots_ * kWord; }
 
-  // A graph writes and awaits the same value each time. The waiting rank resets the word before one of its own messages
-  // lets the other rank reuse that slot.
+  // The value of a slot's next signal. A graph writes and awaits the same value, 1, in each replay; the waiting rank
+  // sets the word back to 0, before one of its own messages allows the other rank to reuse the slot.
   std::uint64_t next(std::uint64_t& count) const { return replayed_ ? 1 : ++count; }
 
   void copy(std::size_t at) {
@@ -137,7 +140,7 @@ class Raw : public rivals::Verbs {
     gathered_.push_back(operation);
   }
 
-  // Gives the gathered operations to the driver by its shortest call.
+  // Enqueues the gathered operations by the cheapest call of the driver.
   void issue() {
     const CUstreamBatchMemOpParams& first = gathered_.front();
     if (gathered_.size() > 1) {
@@ -159,12 +162,12 @@ class Raw : public rivals::Verbs {
   const bool credits_;
   const bool replayed_;
   CUstream stream_;
-  const std::size_t target_;  // where it begins, after a signal and a credit for each slot, and a notice
-  const std::size_t source_;
-  rivals::SharedMemory memory_;
+  const std::size_t target_;  // offset: a signal and a credit for each slot and a notice are before it
+  const std::size_t source_;  // offset
+  rivals::SharedGpuMemory memory_;
   Words words_;
-  std::vector<std::uint64_t> put_;  // messages of each slot
-  std::vector<std::uint64_t> waited_;
+  std::vector<std::uint64_t> put_;     // messages that this rank has put into each slot
+  std::vector<std::uint64_t> waited_;  // messages that it has waited for in each slot
   std::uint64_t notified_ = 0;
   std::uint64_t noticed_ = 0;
   std::vector<CUstreamBatchMemOpParams> gathered_;  // operations that are issued together
@@ -172,16 +175,16 @@ class Raw : public rivals::Verbs {
 
 class RawKernel : public rivals::Kernel {
  public:
-  RawKernel(const rivals::Case& one_case, const rivals::Rank& rank, bench::GpuQueue& queue)
+  RawKernel(const rivals::Workload& workload, const rivals::Rank& rank, bench::GpuQueue& queue)
       : queue_(queue), kernel_(queue.load_kernel(sluice::device::cuda_raw_ping_pong(), Args::kKernel)),
-        source_(kTarget + round_up(static_cast<std::size_t>(one_case.slots()) * one_case.bytes)),
+        source_(kTarget + round_up(static_cast<std::size_t>(workload.slots()) * workload.bytes)),
         memory_(rank, 2 * source_),
         words_(rank, memory_, kTarget), args_{.source = at<std::byte>(memory_.mine(), source_),
                                               .target = at<std::byte>(memory_.theirs(), kTarget),
-                                              .slots = static_cast<std::uint64_t>(one_case.slots()),
-                                              .bytes = one_case.bytes,
-                                              .raised = at<std::uint64_t>(words_.theirs(), 0),
-                                              .awaited = at<std::uint64_t>(words_.mine(), 0),
+                                              .slots = static_cast<std::uint64_t>(workload.slots()),
+                                              .bytes = workload.bytes,
+                                              .their_signal = at<std::uint64_t>(words_.theirs(), 0),
+                                              .my_signal = at<std::uint64_t>(words_.mine(), 0),
                                               .before = 0,
                                               .rounds = 0,
                                               .first = rank.rank == 0 ? 1U : 0U} {}
@@ -198,7 +201,7 @@ class RawKernel : public rivals::Kernel {
 
  private:
   using Args = rivals::RawPingPongArgs;
-  static constexpr std::size_t kTarget = kAlignment;  // where it begins, after a page for the word
+  static constexpr std::size_t kTarget = kAlignment;  // offset of the target, after a page with the word
 
   template <class T>
   static T* at(CUdeviceptr memory, std::size_t offset) {
@@ -207,19 +210,19 @@ class RawKernel : public rivals::Kernel {
 
   bench::GpuQueue& queue_;
   void* const kernel_;
-  const std::size_t source_;  // where it begins, after the target
-  rivals::SharedMemory memory_;
+  const std::size_t source_;  // offset, after the target
+  rivals::SharedGpuMemory memory_;
   Words words_;
   Args args_;
 };
 
-std::unique_ptr<rivals::Runner> open(const rivals::Case& one_case, const rivals::Rank& rank) {
-  if (one_case.unit == "kernel") {
+std::unique_ptr<rivals::Runner> open(const rivals::Workload& workload, const rivals::Rank& rank) {
+  if (workload.unit == "kernel") {
     return rivals::in_kernel(
-        one_case, rank, [&](bench::GpuQueue& queue) { return std::make_unique<RawKernel>(one_case, rank, queue); });
+        workload, rank, [&](bench::GpuQueue& queue) { return std::make_unique<RawKernel>(workload, rank, queue); });
   }
-  return rivals::on_stream(one_case, rank,
-                           [&](CUstream stream) { return std::make_unique<Raw>(one_case, rank, stream); });
+  return rivals::on_stream(workload, rank,
+                           [&](CUstream stream) { return std::make_unique<Raw>(workload, rank, stream); });
 }
 
 }  // namespace

@@ -17,9 +17,9 @@ namespace rivals {
 namespace {
 
 constexpr auto kHex = "0123456789abcdef";
-constexpr std::size_t kLongestWhy = 200;
+constexpr std::size_t kMaxReasonBytes = 200;
 
-// The stream for answers. Libraries print on standard output, which is redirected to standard error.
+// The original standard output. Libraries print to standard output, which `serve` redirects to standard error.
 std::FILE* answers = nullptr;
 
 void answer(const std::string& line) {
@@ -29,7 +29,7 @@ void answer(const std::string& line) {
 
 void refuse(std::string why) {
   std::ranges::replace(why, '\n', ' ');
-  answer("cannot " + why.substr(0, kLongestWhy));
+  answer("cannot " + why.substr(0, kMaxReasonBytes));
 }
 
 std::string to_hex(std::span<const std::byte> bytes) {
@@ -47,12 +47,12 @@ void from_hex(const std::string& text, std::span<std::byte> bytes) {
     bytes[i] = static_cast<std::byte>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
 }
 
-Case read_case(std::istream& words) {
-  Case read;
+Workload read_workload(std::istream& words) {
+  Workload read;
   std::string drive;
   words >> read.unit >> drive >> read.bytes >> read.depth >> read.window >> read.neighbours;
   const auto found = std::ranges::find(bench::kDriveNames, drive);
-  if (!words || found == bench::kDriveNames.end()) throw std::runtime_error("this is no case");
+  if (!words || found == bench::kDriveNames.end()) throw std::runtime_error("this is no workload");
   read.drive = static_cast<bench::Drive>(found - bench::kDriveNames.begin());
   return read;
 }
@@ -64,9 +64,9 @@ void serve_lines(const Rival& rival, const Rank& rank) {
     std::istringstream words(line);
     std::string word;
     words >> word;
-    if (word == "case") {
+    if (word == "workload") {
       runner.reset();
-      runner = rival.open(read_case(words), rank);
+      runner = rival.open(read_workload(words), rank);
       answer("done");
     } else {
       long count = 0;
@@ -78,24 +78,22 @@ void serve_lines(const Rival& rival, const Rank& rank) {
 
 class OnStream : public Runner {
  public:
-  OnStream(const Case& one_case, std::unique_ptr<bench::Queue> queue, std::unique_ptr<Verbs> verbs, bool first)
-      : case_(one_case), first_(first), queue_(std::move(queue)), verbs_(std::move(verbs)) {
+  OnStream(const Workload& workload, std::unique_ptr<bench::Queue> queue, std::unique_ptr<Verbs> verbs, bool first)
+      : workload_(workload), first_(first), queue_(std::move(queue)), verbs_(std::move(verbs)) {
     queue_->prepare(
-        case_.drive, [this] { step(); }, case_.period());
+        workload_.drive, [this] { step(); }, workload_.period());
   }
 
   double run(long count) override {
-    if (!verbs_->driven_by_host()) return queue_->drive(case_.drive, count, [this] { step(); });
-    return bench::timed([&] {
-      for (long i = 0; i < count; ++i) step();
-    });
+    if (!verbs_->driven_by_host()) return queue_->drive(workload_.drive, count, [this] { step(); });
+    return bench::timed_steps(count, [this] { step(); });
   }
 
  private:
   void step() {
-    if (case_.unit == "ping_pong") {
+    if (workload_.unit == "ping_pong") {
       ping_pong();
-    } else if (case_.unit == "halo") {
+    } else if (workload_.unit == "halo") {
       halo();
     } else if (first_) {
       send_window();
@@ -106,25 +104,27 @@ class OnStream : public Runner {
   }
 
   void ping_pong() {
-    const int slot = static_cast<int>(steps_ % case_.depth);
+    const int slot = static_cast<int>(steps_ % workload_.depth);
     const auto put = [&] { queue_->verb(bench::Drive::enqueue_put, [&] { verbs_->put(slot, 1); }); };
     if (first_) put();
     queue_->verb(bench::Drive::enqueue_wait, [&] { verbs_->wait(slot, 1); });
-    if (case_.needs_credits()) queue_->verb(bench::Drive::enqueue_release, [&] { verbs_->release(slot, 1); });
+    if (workload_.needs_credits()) queue_->verb(bench::Drive::enqueue_release, [&] { verbs_->release(slot, 1); });
     if (!first_) put();
   }
 
-  // Each rank puts step n+1 only after it has received the other's step n, so two sets of slots need no credits.
-  void halo() { verbs_->exchange(static_cast<int>(steps_ % case_.period()) * case_.neighbours, case_.neighbours); }
+  // Each rank puts its step n+1 only after it has received the other's step n. So two sets of slots need no credits.
+  void halo() {
+    verbs_->exchange(static_cast<int>(steps_ % workload_.period()) * workload_.neighbours, workload_.neighbours);
+  }
 
-  // Half of the ring at a time: one half is read while the other one is filled.
+  // Moves a window in bursts of half a ring: the receiver reads one half while the sender fills the other one.
   template <class Burst>
   void bursts(Burst burst) {
-    const int half = std::max(case_.depth / 2, 1);
-    for (int done = 0; done < case_.window;) {
-      const int count = std::min({half, case_.window - done, case_.depth - slot_});
+    const int half = std::max(workload_.depth / 2, 1);
+    for (int done = 0; done < workload_.window;) {
+      const int count = std::min({half, workload_.window - done, workload_.depth - slot_});
       burst(slot_, count);
-      slot_ = (slot_ + count) % case_.depth;
+      slot_ = (slot_ + count) % workload_.depth;
       done += count;
     }
   }
@@ -142,23 +142,23 @@ class OnStream : public Runner {
     verbs_->notify();
   }
 
-  const Case case_;
+  const Workload workload_;
   const bool first_;
   const std::unique_ptr<bench::Queue> queue_;
   const std::unique_ptr<Verbs> verbs_;
   long steps_ = 0;
-  int slot_ = 0;  // the next of a flood
+  int slot_ = 0;  // the next slot of a flood
 };
 
 }  // namespace
 
-int Case::slots() const { return unit == "halo" ? period() * neighbours : depth; }
+int Workload::slots() const { return unit == "halo" ? period() * neighbours : depth; }
 
-int Case::period() const { return unit == "halo" ? 2 : depth; }
+int Workload::period() const { return unit == "halo" ? 2 : depth; }
 
-int Case::filled() const { return unit == "halo" ? neighbours : unit == "flood" ? std::min(depth, window) : 1; }
+int Workload::filled() const { return unit == "halo" ? neighbours : unit == "flood" ? std::min(depth, window) : 1; }
 
-bool Case::needs_credits() const {
+bool Workload::needs_credits() const {
   return unit == "flood" || drive == bench::Drive::enqueue_put || drive == bench::Drive::enqueue_wait ||
          drive == bench::Drive::enqueue_release;
 }
@@ -174,13 +174,13 @@ void Rank::swap(std::span<const std::byte> mine, std::span<std::byte> theirs) {
   from_hex(text, theirs);
 }
 
-std::unique_ptr<Runner> run_on(const Case& one_case, const Rank& rank, std::unique_ptr<bench::Queue> queue,
+std::unique_ptr<Runner> run_on(const Workload& workload, const Rank& rank, std::unique_ptr<bench::Queue> queue,
                                std::unique_ptr<Verbs> verbs) {
-  return std::make_unique<OnStream>(one_case, std::move(queue), std::move(verbs), rank.rank == 0);
+  return std::make_unique<OnStream>(workload, std::move(queue), std::move(verbs), rank.rank == 0);
 }
 
 int serve(int argc, char** argv, const Rival& rival) {
-  // No process would read the answers, and the stream may be parked for ever.
+  // This process ends with sluice-bench: otherwise its stream might wait for ever.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   answers = ::fdopen(::dup(STDOUT_FILENO), "w");
   ::dup2(STDERR_FILENO, STDOUT_FILENO);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code that all rivals on GPUs share: a process for each of two ranks, which sluice-bench starts and exchanges lines
-// with.
+// Code that all rivals on GPUs share. sluice-bench starts a process for each of its two ranks, and exchanges lines with
+// it.
 #pragma once
 
 #include "apps/bench/harness/queue.hpp"
@@ -14,32 +14,34 @@
 
 namespace rivals {
 
-/// A case, as sluice-bench sends it.
-struct Case {
+/// The task of a rival, as sluice-bench sends it.
+struct Workload {
   std::string unit;  ///< ping_pong, flood, halo, or kernel: a ping-pong that kernels do by themselves
   bench::Drive drive = bench::Drive::in_order;
-  std::size_t bytes = 0;  ///< of a message
+  std::size_t bytes = 0;  ///< length of a message
   int depth = 1;          ///< slots of a rank's target, except in a halo
   int window = 1;         ///< messages of a flood before an answer
-  int neighbours = 1;     ///< of a halo: all of them are the other rank
+  int neighbours = 1;     ///< number of neighbours in a halo: all of them are the other rank
 
+  /// The slots of a rank's target, and of its source.
   int slots() const;
-  /// Steps after which the next one uses the first slots again.
+  /// The number of steps after which the next step uses the first slots again.
   int period() const;
-  /// Number of slots, from the first on, that one unit has filled.
+  /// The number of slots that the first unit fills, beginning with the first slot.
   int filled() const;
-  /// True if a sender could reach a slot that is not free. Otherwise each message shows by itself that one is free.
+  /// True if a sender could overwrite a slot that the receiver has not read. Otherwise each message from the receiver
+  /// shows that it has read the previous one.
   bool needs_credits() const;
 };
 
-/// This rank, and its exchange with the other one, by way of sluice-bench.
+/// This rank, and its exchange of values with the other one, which sluice-bench passes on.
 class Rank {
  public:
   int rank = 0;
   int device = 0;    ///< its GPU
-  std::string mode;  ///< the rival, if a program contains several
+  std::string mode;  ///< the rival to run, if a program contains several
 
-  /// Both ranks call it; each returns the other's value.
+  /// Returns the value that the other rank passes. Both ranks call it.
   template <class T>
   T exchange(const T& mine) const {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 256);
@@ -47,14 +49,14 @@ class Rank {
     swap(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(&theirs, 1)));
     return theirs;
   }
-  /// Returns when both have called it.
+  /// Returns when both ranks have called it.
   void meet() const { exchange(0); }
 
  private:
   static void swap(std::span<const std::byte> mine, std::span<std::byte> theirs);
 };
 
-/// One case, ready to be run.
+/// A workload that is ready to run.
 class Runner {
  public:
   Runner() = default;
@@ -65,8 +67,8 @@ class Runner {
   virtual double run(long count) = 0;
 };
 
-/// The operations that a rival enqueues on its stream, for slots `first` to `first + count - 1` of a case. Messages
-/// arrive in the order of their puts.
+/// The operations of a rival on its stream, each for `count` slots from slot `first` on. Messages arrive in the order
+/// of their puts.
 class Verbs {
  public:
   Verbs() = default;
@@ -74,49 +76,51 @@ class Verbs {
   Verbs& operator=(const Verbs&) = delete;
   virtual ~Verbs() = default;
 
-  /// The slots in this rank's GPU, contiguous.
+  /// The first slots of the source and of the target in this rank's GPU. The other slots follow without gaps.
   struct Slots {
     void* source;
     void* target;
   };
   virtual Slots slots() const = 0;
 
-  /// Moves the slots to the other rank's, each with its signal; if the case needs credits, as soon as they are free.
+  /// Enqueues copies of slots of the source into the other rank's target, each with its signal. If the workload needs
+  /// credits, the copies wait until those slots are free.
   virtual void put(int first, int count) = 0;
-  /// Later work sees the bytes that the other rank put there.
+  /// Enqueues a wait for the signals: later work sees the bytes that the other rank has put into the slots.
   virtual void wait(int first, int count) = 0;
-  /// The other rank may put there again. Called only if the case needs credits.
+  /// Allows the other rank to put into the slots again. Called only if the workload needs credits.
   virtual void release(int first, int count) = 0;
-  /// A put and a wait together, in cases in which both ranks do both.
+  /// A put and a wait together, in workloads in which both ranks do both.
   virtual void exchange(int first, int count) {
     put(first, count);
     wait(first, count);
   }
-  /// An empty message, and its wait.
+  /// The answer after a window of messages, and the wait for it.
   virtual void notify() = 0;
   virtual void await_notice() = 0;
 
-  /// True if the host takes part in every verb, so that nothing can be enqueued ahead.
+  /// True if the host takes part in every operation, so that nothing can be enqueued ahead.
   virtual bool driven_by_host() const { return false; }
 };
 
-/// Runs the unit of the case on the queue's stream, in the order in which all rivals do it.
-std::unique_ptr<Runner> run_on(const Case& one_case, const Rank& rank, std::unique_ptr<bench::Queue> queue,
+/// Makes a runner of the workload on the queue's stream. The order of the operations is the same for all rivals.
+std::unique_ptr<Runner> run_on(const Workload& workload, const Rank& rank, std::unique_ptr<bench::Queue> queue,
                                std::unique_ptr<Verbs> verbs);
 
-/// A rival: checks whether it can run here (throws std::runtime_error if not), and makes the runner of a case.
+/// A rival. `check` throws std::runtime_error if the rival cannot run here; `open` makes the runner of a workload.
 struct Rival {
   std::function<void(const Rank& rank)> check;
-  std::function<std::unique_ptr<Runner>(const Case& one_case, const Rank& rank)> open;
+  std::function<std::unique_ptr<Runner>(const Workload& workload, const Rank& rank)> open;
 };
 
-/// The main of a rival: `check MODE` reports whether it can run, `serve MODE RANK DEVICE` executes the lines of
-/// standard input:
+/// The main of a rival. With the arguments `check MODE` it reports whether the rival can run. With `serve MODE RANK
+/// DEVICE` it executes the lines of standard input:
 ///
-///     case UNIT DRIVE BYTES DEPTH WINDOW NEIGHBOURS    run COUNT
+///     workload UNIT DRIVE BYTES DEPTH WINDOW NEIGHBOURS    run COUNT
 ///
-/// and answers each with `done`, followed by nanoseconds after a run, or `cannot` and why. Before that it may send
-/// `give HEX` any number of times, and expects `take HEX` with the other rank's value.
+/// It answers each with `done` (after a run, with the nanoseconds that it took) or with `cannot` and the reason. Before
+/// that it may send `give HEX` any number of times, a value for the other rank; it is then answered by `take HEX`, the
+/// other rank's value.
 int serve(int argc, char** argv, const Rival& rival);
 
 }  // namespace rivals

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of programs without a library: a copy into memory that both processes have mapped, the host waits for its
-// stream, and signals the other host by a counter in memory that both hosts share.
+// The method of programs without a library. They enqueue a copy into memory that both processes have mapped, wait for
+// the stream, and raise a counter in memory that both hosts share. The other host polls the counter.
+#include "apps/bench/harness/shared_pages.hpp"
 #include "apps/bench/rivals/programs/cuda.hpp"
 
 #include <sched.h>
@@ -14,8 +15,8 @@ namespace {
 using rivals::check;
 using rivals::Cuda;
 
-// If both ranks share a core, the other one must get to run.
-constexpr int kSpinsBeforeYield = 10000;
+// After so many polls a wait yields its core, because the other rank may need the same one.
+constexpr int kPollsBeforeYield = 10000;
 
 using Counter = std::atomic<std::uint64_t>;
 
@@ -26,17 +27,18 @@ struct Counters {
 };
 
 void await(const Counter& counter, std::uint64_t least) {
-  for (int spins = 0; counter.load(std::memory_order_acquire) < least; ++spins) {
-    if (spins >= kSpinsBeforeYield) ::sched_yield();
+  for (int polls = 0; counter.load(std::memory_order_acquire) < least; ++polls) {
+    if (polls >= kPollsBeforeYield) ::sched_yield();
   }
 }
 
 class Synchronised : public rivals::Verbs {
  public:
-  Synchronised(const rivals::Case& one_case, const rivals::Rank& rank, CUstream stream)
-      : bytes_(one_case.bytes), slots_(static_cast<std::uint64_t>(one_case.slots())),
-        credits_(one_case.needs_credits()), stream_(stream),
-        memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)), counters_(rank, sizeof(Counters)) {}
+  Synchronised(const rivals::Workload& workload, const rivals::Rank& rank, CUstream stream)
+      : bytes_(workload.bytes), slots_(static_cast<std::uint64_t>(workload.slots())),
+        credits_(workload.needs_credits()), stream_(stream),
+        memory_(rank, std::max<std::size_t>(2 * slots_ * bytes_, 1)),
+        counters_(sizeof(Counters), [&](const auto& mine) { return rank.exchange(mine); }) {}
 
   Slots slots() const override {
     return {reinterpret_cast<void*>(memory_.mine() + slots_ * bytes_), reinterpret_cast<void*>(memory_.mine())};
@@ -68,16 +70,16 @@ class Synchronised : public rivals::Verbs {
   bool driven_by_host() const override { return true; }
 
  private:
-  Counters& mine() const { return *static_cast<Counters*>(counters_.mine()); }
-  Counters& theirs() const { return *static_cast<Counters*>(counters_.theirs()); }
+  Counters& mine() const { return *reinterpret_cast<Counters*>(counters_.mine()); }
+  Counters& theirs() const { return *reinterpret_cast<Counters*>(counters_.theirs()); }
 
   const Cuda& cuda_ = Cuda::here();
   const std::size_t bytes_;
   const std::uint64_t slots_;
   const bool credits_;
   CUstream stream_;
-  rivals::SharedMemory memory_;        // the target, then the source
-  rivals::SharedHostMemory counters_;  // each host reads the counters of the other rank
+  rivals::SharedGpuMemory memory_;  // the target, then the source
+  bench::SharedPages counters_;     // each host reads its own counters, which the other one raises
   std::uint64_t put_ = 0;
   std::uint64_t waited_ = 0;
   std::uint64_t notified_ = 0;
@@ -90,9 +92,9 @@ int main(int argc, char** argv) {
   return rivals::serve(argc, argv,
                        {.check = [](const rivals::Rank&) { static_cast<void>(Cuda::here()); },
                         .open =
-                            [](const rivals::Case& one_case, const rivals::Rank& rank) {
-                              return rivals::on_stream(one_case, rank, [&](CUstream stream) {
-                                return std::make_unique<Synchronised>(one_case, rank, stream);
+                            [](const rivals::Workload& workload, const rivals::Rank& rank) {
+                              return rivals::on_stream(workload, rank, [&](CUstream stream) {
+                                return std::make_unique<Synchronised>(workload, rank, stream);
                               });
                             }});
 }

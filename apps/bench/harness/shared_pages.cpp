@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/bench/rivals/shared_pages.hpp"
-
-#include "apps/bench/harness/exchange.hpp"
+#include "apps/bench/harness/shared_pages.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -14,12 +12,6 @@
 
 namespace bench {
 namespace {
-
-struct Where {
-  pid_t process;
-  int file;
-  std::byte* memory;
-};
 
 [[noreturn]] void fail(const std::string& what) {
   throw std::runtime_error(what + ": " + std::generic_category().message(errno));
@@ -38,7 +30,7 @@ int make_file(std::size_t bytes) {
   return file;
 }
 
-std::byte* map_theirs(const Where& where, std::size_t bytes) {
+std::byte* map_theirs(const SharedPages::Place& where, std::size_t bytes) {
   const std::string path = "/proc/" + std::to_string(where.process) + "/fd/" + std::to_string(where.file);
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) fail("cannot open the peer's memory " + path);
@@ -49,13 +41,14 @@ std::byte* map_theirs(const Where& where, std::size_t bytes) {
 
 }  // namespace
 
-SharedPages::SharedPages(sluice::Context& context, sluice::Rank peer, std::size_t bytes) : bytes_(bytes) {
+SharedPages::SharedPages(std::size_t bytes, const Exchange& exchange) : bytes_(bytes) {
   const int file = make_file(bytes);
   mine_ = map(file, bytes);
-  const Where theirs = exchange(context, peer, Where{::getpid(), file, mine_});
+  const Place mine{::getpid(), file, mine_};
+  const Place theirs = exchange(mine);
   mapped_theirs_ = theirs.process != ::getpid();
   theirs_ = mapped_theirs_ ? map_theirs(theirs, bytes) : theirs.memory;
-  exchange(context, peer, 0);  // the peer has opened the file
+  exchange(mine);  // returns when the peer has opened the file
   ::close(file);
 }
 
