@@ -9,13 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <ranges>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -160,10 +160,12 @@ std::string find_program(const std::string& name) {
     throw std::invalid_argument("there is no program " + name);
   }
   const char* const path = std::getenv("PATH");
-  const std::string_view folders = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
-  for (const auto folder : std::views::split(folders, ':')) {
-    std::string candidate = (folder.empty() ? "." : std::string(folder.begin(), folder.end())) + "/" + name;
+  std::string_view rest = path == nullptr ? "/usr/local/bin:/usr/bin:/bin" : path;
+  while (!rest.empty()) {
+    const std::string_view folder = rest.substr(0, rest.find(':'));
+    std::string candidate = (folder.empty() ? "." : std::string(folder)) + "/" + name;
     if (executable(candidate)) return candidate;
+    rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
   }
   throw std::invalid_argument("there is no program " + name + " in PATH");
 }

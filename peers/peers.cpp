@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ranges>
 #include <system_error>
 #include <utility>
 
@@ -216,7 +215,7 @@ bool Peers::serve() {
   flush();
   accept();  // last: it may find no descriptor free
   hear_pending(pending_, take);
-  return !lack_ && std::ranges::none_of(std::views::values(peers_), &Peer::starved);
+  return !lack_ && std::ranges::none_of(peers_, [](const auto& entry) { return entry.second.starved; });
 }
 
 void Peers::hear(Peer& peer) {
