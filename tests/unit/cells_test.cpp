@@ -46,9 +46,9 @@ TEST(Chunks, are_found_in_planes_of_more_than_32_bits) {
   for (const auto& [number, by] :
        {std::pair{kFew, Index{7}}, {kMany, Index{3}}, {3 * kMany + 1, kMany}, {kFew, kMany}}) {
     const Quotient found = divide(number, by);
-    EXPECT_EQ(found.whole * by + found.rest, number);
-    EXPECT_GE(found.rest, 0);
-    EXPECT_LT(found.rest, by);
+    EXPECT_EQ(found.whole * by + found.remainder, number);
+    EXPECT_GE(found.remainder, 0);
+    EXPECT_LT(found.remainder, by);
   }
 }
 
