@@ -4,24 +4,11 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 namespace sluice::device {
 
-enum class Kernel : std::uint8_t {
-  write,
-  small_puts,
-  few_puts,
-  operate,
-  acquire,
-  put,
-  begin_put,
-  copy,
-  end_put,
-  wait,
-  release
-};
+enum class Kernel { write, small_puts, few_puts, operate, acquire, put, begin_put, copy, end_put, wait, release };
 inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_few_puts",  "sluice_operate",
                                          "sluice_acquire", "sluice_put",        "sluice_begin_put", "sluice_copy",
                                          "sluice_end_put", "sluice_wait",       "sluice_release"};

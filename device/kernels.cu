@@ -16,21 +16,21 @@ SLUICE_KERNEL sluice_operate(OperateArgs args) {
   if (kernel::Block().index() == 0) kernel::operate(args);
 }
 
-SLUICE_KERNEL sluice_acquire(AcquireArgs args) { kernel::acquire(kernel::Block(), args); }
+SLUICE_KERNEL sluice_acquire(OutArgs args) { kernel::acquire(kernel::Block(), args); }
 
-SLUICE_KERNEL sluice_put(PutArgs args) { kernel::put(kernel::Block(), args, kernel::Grid().x()); }
+SLUICE_KERNEL sluice_put(OutArgs args) { kernel::put(kernel::Block(), args, kernel::Grid().x()); }
 
-SLUICE_KERNEL sluice_begin_put(BeginPutArgs args) { kernel::begin_put(kernel::Block(), args); }
+SLUICE_KERNEL sluice_begin_put(OutArgs args) { kernel::begin_put(kernel::Block(), args); }
 
-SLUICE_KERNEL sluice_copy(CopyArgs args) {
+SLUICE_KERNEL sluice_copy(OutArgs args) {
   const kernel::Grid grid;
   kernel::copy(kernel::Block(), args, grid.y(), grid.x(), grid.size_x());
 }
 
-SLUICE_KERNEL sluice_end_put(EndPutArgs args) { kernel::end_put(kernel::Block(), args); }
+SLUICE_KERNEL sluice_end_put(OutArgs args) { kernel::end_put(kernel::Block(), args); }
 
-SLUICE_KERNEL sluice_wait(WaitArgs args) { kernel::wait(kernel::Block(), args); }
+SLUICE_KERNEL sluice_wait(InArgs args) { kernel::wait(kernel::Block(), args); }
 
-SLUICE_KERNEL sluice_release(ReleaseArgs args) { kernel::release(kernel::Block(), args); }
+SLUICE_KERNEL sluice_release(InArgs args) { kernel::release(kernel::Block(), args); }
 
 }  // namespace sluice::device

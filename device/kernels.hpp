@@ -14,18 +14,15 @@
 
 namespace sluice::device {
 
-/// Stores a word, for words that the stream's own operation cannot write (a NIC's doorbell, say). One block of one
-/// thread.
-struct WriteArgs {
-  std::uint64_t* word;
-  std::uint64_t value;
-};
-
 /// A value to store in a word, or to wait for.
 struct WordValue {
   std::uint64_t* word;
   std::uint64_t value;
 };
+
+/// Stores a word, for words that the stream's own operation cannot write (a NIC's doorbell, say). One block of one
+/// thread.
+using WriteArgs = WordValue;
 
 /// One of several puts of a kernel.
 struct SmallPut {
@@ -69,23 +66,8 @@ struct Ends {
   std::uint64_t eager;  ///< 1: the launch is no part of a graph
 };
 
-/// Waits until the sources may be overwritten. One block.
-struct AcquireArgs : Ends<kernel::Out> {};
-
-/// The whole put of each sender. A block for each.
-struct PutArgs : Ends<kernel::Out> {};
-
-/// The put of each sender as three kernels: waits for the credits (one block), copies (any number of blocks for each
-/// sender, in x), raises the signals (one block).
-struct BeginPutArgs : Ends<kernel::Out> {};
-struct CopyArgs : Ends<kernel::Out> {};
-struct EndPutArgs : Ends<kernel::Out> {};
-
-/// Waits for the next epoch of each receiver. One block.
-struct WaitArgs : Ends<kernel::In> {};
-
-/// Gives back the oldest epoch of each receiver. One block.
-struct ReleaseArgs : Ends<kernel::In> {};
+using OutArgs = Ends<kernel::Out>;
+using InArgs = Ends<kernel::In>;
 
 }  // namespace sluice::device
 
@@ -134,8 +116,9 @@ SLUICE_DEVICE void for_each(const Block& block, const device::Ends<End>& args, W
   for (std::uint64_t i = block.index(); i < args.count; i += block.size()) work(args.ends[i]);
 }
 
+/// Waits until the sources may be overwritten. One block.
 template <class Block>
-SLUICE_DEVICE void acquire(const Block& block, const device::AcquireArgs& args) {
+SLUICE_DEVICE void acquire(const Block& block, const device::OutArgs& args) {
   for_each(block, args, [&](const Out& out) {
     if (in_step(out, args.step)) await_source(out, kUntilFailed);
   });
@@ -143,7 +126,7 @@ SLUICE_DEVICE void acquire(const Block& block, const device::AcquireArgs& args) 
 
 SLUICE_DEVICE void count_eager(Count& count, std::uint64_t eager) { store_release(count.eager, count.eager + eager); }
 
-SLUICE_DEVICE std::uint64_t begin_in_step(const Out& out, const device::Ends<Out>& args) {
+SLUICE_DEVICE std::uint64_t begin_in_step(const Out& out, const device::OutArgs& args) {
   const bool begins = in_step(out, args.step);
   const std::uint64_t epoch = begins ? begin_put(out, kUntilFailed) : kFailed;
   count_eager(*out.count, args.eager);
@@ -163,8 +146,9 @@ SLUICE_DEVICE void copy_share(const Block& block, const Out& out, std::uint64_t 
        out.source + epoch % out.source_slots * out.slot_bytes + begin, left < most ? left : most);
 }
 
+/// The whole put of each sender. A block for each.
 template <class Block>
-SLUICE_DEVICE void put(const Block& block, const device::PutArgs& args, std::uint32_t which) {
+SLUICE_DEVICE void put(const Block& block, const device::OutArgs& args, std::uint32_t which) {
   const Out& out = args.ends[which];
   std::uint64_t epoch = 0;
   if (block.index() == 0) epoch = begin_in_step(out, args);
@@ -175,8 +159,10 @@ SLUICE_DEVICE void put(const Block& block, const device::PutArgs& args, std::uin
   if (block.index() == 0) end_put(out, epoch, 0, out.slot_bytes);
 }
 
+// The put of each sender as three kernels: waits for the credits (one block), copies (any number of blocks for each
+// sender, in x), raises the signals (one block).
 template <class Block>
-SLUICE_DEVICE void begin_put(const Block& block, const device::BeginPutArgs& args) {
+SLUICE_DEVICE void begin_put(const Block& block, const device::OutArgs& args) {
   for_each(block, args, [&](const Out& out) {
     const std::uint64_t epoch = begin_in_step(out, args);
     out.count->moves = epoch >= kFailed ? 0 : epoch;
@@ -184,29 +170,31 @@ SLUICE_DEVICE void begin_put(const Block& block, const device::BeginPutArgs& arg
 }
 
 template <class Block>
-SLUICE_DEVICE void copy(const Block& block, const device::CopyArgs& args, std::uint32_t which, std::uint32_t share,
+SLUICE_DEVICE void copy(const Block& block, const device::OutArgs& args, std::uint32_t which, std::uint32_t share,
                         std::uint32_t blocks) {
   const Out& out = args.ends[which];
   if (out.count->moves != 0 && !out.rings) copy_share(block, out, out.count->moves, share, blocks);
 }
 
 template <class Block>
-SLUICE_DEVICE void end_put(const Block& block, const device::EndPutArgs& args) {
+SLUICE_DEVICE void end_put(const Block& block, const device::OutArgs& args) {
   for_each(block, args, [&](const Out& out) {
     if (out.count->moves != 0) end_put(out, out.count->moves, 0, out.slot_bytes);
   });
 }
 
+/// Waits for the next epoch of each receiver. One block.
 template <class Block>
-SLUICE_DEVICE void wait(const Block& block, const device::WaitArgs& args) {
+SLUICE_DEVICE void wait(const Block& block, const device::InArgs& args) {
   for_each(block, args, [&](const In& in) {
     if (in_step(in, *in.waits, in.slots, args.step, *in.signals[0])) begin_wait(in, kUntilFailed);
     count_eager(*in.waits, args.eager);
   });
 }
 
+/// Gives back the oldest epoch of each receiver. One block.
 template <class Block>
-SLUICE_DEVICE void release(const Block& block, const device::ReleaseArgs& args) {
+SLUICE_DEVICE void release(const Block& block, const device::InArgs& args) {
   for_each(block, args, [&](const In& in) {
     give_back(in);
     count_eager(*in.releases, args.eager);

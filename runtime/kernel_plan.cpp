@@ -18,12 +18,12 @@ struct Shape {
 };
 
 /// Launches a kernel on all ends, in the order of the stream.
-template <class Args, class End>
+template <class End>
 void launch(Stream stream, Kernel kernel, std::span<End> ends, std::uint64_t step, bool captured,
             std::optional<Shape> shape = {}) {
   if (ends.empty()) return;
   const Shape is = shape.value_or(Shape{device::threads_for(ends.size())});
-  Args args{{ends.data(), ends.size(), step, captured ? 0U : 1U}};
+  device::Ends<End> args{ends.data(), ends.size(), step, captured ? 0U : 1U};
   device::GpuCall(stream).launch(device::Launch{kernel, &args, is.threads, is.blocks, is.rows});
 }
 
@@ -67,7 +67,7 @@ void KernelPlan::begin() {
 }
 
 void KernelPlan::acquire(Stream stream, std::uint64_t step, bool captured) {
-  launch<device::AcquireArgs>(stream, Kernel::acquire, out_, step, captured);
+  launch(stream, Kernel::acquire, out_, step, captured);
 }
 
 void KernelPlan::start(Stream stream, std::uint64_t step, bool captured) {
@@ -79,16 +79,16 @@ void KernelPlan::start(Stream stream, std::uint64_t step, bool captured) {
     for (const kernel::Out& out : out_) out.count->launched += captured ? 0U : 1U;
   };
   if (largest_ <= kOneBlock) {
-    launch<device::PutArgs>(stream, Kernel::put, out_, step, captured, Shape{threads, channels});
+    launch(stream, Kernel::put, out_, step, captured, Shape{threads, channels});
     return count_launch();
   }
   constexpr std::size_t kMostBlocks = 256;
   const auto blocks = static_cast<unsigned>(std::clamp<std::size_t>(largest_ / kOneBlock, 1, kMostBlocks));
-  launch<device::BeginPutArgs>(stream, Kernel::begin_put, out_, step, captured);
+  launch(stream, Kernel::begin_put, out_, step, captured);
   count_launch();
   try {
-    launch<device::CopyArgs>(stream, Kernel::copy, out_, step, captured, Shape{threads, blocks, channels});
-    launch<device::EndPutArgs>(stream, Kernel::end_put, out_, step, captured);
+    launch(stream, Kernel::copy, out_, step, captured, Shape{threads, blocks, channels});
+    launch(stream, Kernel::end_put, out_, step, captured);
   } catch (const device::GpuError&) {  // the epochs that have begun will not complete
     for (const auto& sender : senders_) {
       if (!captured) sender.core->refuse_epoch();
@@ -98,12 +98,12 @@ void KernelPlan::start(Stream stream, std::uint64_t step, bool captured) {
 }
 
 void KernelPlan::wait(Stream stream, std::uint64_t step, bool captured) {
-  launch<device::WaitArgs>(stream, Kernel::wait, in_, step, captured);
+  launch(stream, Kernel::wait, in_, step, captured);
   for (const kernel::In& in : in_) in.waits->launched += captured ? 0U : 1U;
 }
 
 void KernelPlan::release(Stream stream, bool captured) {
-  launch<device::ReleaseArgs>(stream, Kernel::release, in_, 0, captured);
+  launch(stream, Kernel::release, in_, 0, captured);
   for (const kernel::In& in : in_) in.releases->launched += captured ? 0U : 1U;
 }
 

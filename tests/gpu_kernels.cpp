@@ -87,11 +87,11 @@ void operate(void** parameters, unsigned*, unsigned*) {
   kernel::operate(args);
 }
 
-void put(const device::PutArgs& args, const unsigned* grid) {
+void put(const device::OutArgs& args, const unsigned* grid) {
   for (unsigned x = 0; x < grid[0]; ++x) kernel::put(kThread, args, x);
 }
 
-void copy(const device::CopyArgs& args, const unsigned* grid) {
+void copy(const device::OutArgs& args, const unsigned* grid) {
   for (unsigned y = 0; y < grid[1]; ++y) {
     for (unsigned x = 0; x < grid[0]; ++x) kernel::copy(kThread, args, y, x, grid[0]);
   }
@@ -197,13 +197,13 @@ bool add_kernels(void* driver) {
   register_one(Kernel::small_puts, small_puts<SmallPutsArgs>, sizeof(SmallPutsArgs));
   register_one(Kernel::few_puts, small_puts<FewPutsArgs>, sizeof(FewPutsArgs));
   register_one(Kernel::operate, operate, sizeof(OperateArgs));
-  register_one(Kernel::acquire, run<AcquireArgs, one_block<AcquireArgs, kernel::acquire>>, sizeof(AcquireArgs));
-  register_one(Kernel::put, run<PutArgs, put>, sizeof(PutArgs));
-  register_one(Kernel::begin_put, run<BeginPutArgs, one_block<BeginPutArgs, kernel::begin_put>>, sizeof(BeginPutArgs));
-  register_one(Kernel::copy, run<CopyArgs, copy>, sizeof(CopyArgs));
-  register_one(Kernel::end_put, run<EndPutArgs, one_block<EndPutArgs, kernel::end_put>>, sizeof(EndPutArgs));
-  register_one(Kernel::wait, run<WaitArgs, one_block<WaitArgs, kernel::wait>>, sizeof(WaitArgs));
-  register_one(Kernel::release, run<ReleaseArgs, one_block<ReleaseArgs, kernel::release>>, sizeof(ReleaseArgs));
+  register_one(Kernel::acquire, run<OutArgs, one_block<OutArgs, kernel::acquire>>, sizeof(OutArgs));
+  register_one(Kernel::put, run<OutArgs, put>, sizeof(OutArgs));
+  register_one(Kernel::begin_put, run<OutArgs, one_block<OutArgs, kernel::begin_put>>, sizeof(OutArgs));
+  register_one(Kernel::copy, run<OutArgs, copy>, sizeof(OutArgs));
+  register_one(Kernel::end_put, run<OutArgs, one_block<OutArgs, kernel::end_put>>, sizeof(OutArgs));
+  register_one(Kernel::wait, run<InArgs, one_block<InArgs, kernel::wait>>, sizeof(InArgs));
+  register_one(Kernel::release, run<InArgs, one_block<InArgs, kernel::release>>, sizeof(InArgs));
   return true;
 }
 

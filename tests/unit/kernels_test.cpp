@@ -102,9 +102,9 @@ struct Channel {
     in.done = &released;
     in.fault = &fault;
   }
-  PutArgs put(std::uint64_t step) const { return {{&out, 1, step, 1}}; }
-  WaitArgs wait(std::uint64_t step) const { return {{&in, 1, step, 1}}; }
-  ReleaseArgs release() const { return {{&in, 1, 0, 1}}; }
+  OutArgs put(std::uint64_t step) const { return {&out, 1, step, 1}; }
+  InArgs wait(std::uint64_t step) const { return {&in, 1, step, 1}; }
+  InArgs release() const { return {&in, 1, 0, 1}; }
 
   std::vector<std::byte> from, to;
   alignas(64) std::uint64_t signal = 0;
@@ -263,11 +263,11 @@ TEST(Kernels, a_put_in_three_copies_every_byte_by_any_number_of_blocks) {
       Channel channel(bytes);
       channel.from = stamped(bytes);
       channel.out.source = channel.from.data();
-      const Ends<kernel::Out> ends = channel.put(1);
-      kernel::begin_put(kThread, BeginPutArgs{ends});
-      for (std::uint32_t share = 0; share < blocks; ++share) kernel::copy(kThread, CopyArgs{ends}, 0, share, blocks);
+      const OutArgs ends = channel.put(1);
+      kernel::begin_put(kThread, ends);
+      for (std::uint32_t share = 0; share < blocks; ++share) kernel::copy(kThread, ends, 0, share, blocks);
       EXPECT_EQ(channel.signal, 0U);
-      kernel::end_put(kThread, EndPutArgs{ends});
+      kernel::end_put(kThread, ends);
       EXPECT_EQ(channel.signal, 1U);
       EXPECT_EQ(channel.to, channel.from) << bytes << " bytes, " << blocks << " blocks";
     }
