@@ -61,10 +61,6 @@ std::shared_ptr<T> make_here(Arguments&&... arguments) {
 template <class T>
 class OnePerProcess {
  public:
-  constexpr OnePerProcess() noexcept = default;
-  OnePerProcess(const OnePerProcess&) = delete;
-  OnePerProcess& operator=(const OnePerProcess&) = delete;
-
   T& operator*() {
     const std::int64_t made = this_process();
     const std::int64_t making = made + 1;

@@ -147,8 +147,6 @@ class Span {
     if (on()) [[unlikely]]
       begin(track, name, channel, epoch, 0, arrow);
   }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
   ~Span() {
     if (slice_) [[unlikely]]
       end();

@@ -179,7 +179,6 @@ class OnDevice {
  public:
   OnDevice(Driver& driver, int device) : driver_(driver), entered_(driver.enter(device)) {}
   OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
   ~OnDevice() { driver_.leave(entered_); }
 
  private:

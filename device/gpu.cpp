@@ -31,21 +31,19 @@ void check_supported(Stream stream, Rank rank) {
   }
   if (!of_gpu(stream)) return;
   const Driver* const vendor = driver(stream.kind());
-  const char* const name = stream.kind() == Stream::Kind::cuda ? "CUDA" : "HIP";
-  if (vendor == nullptr) {
-    throw Error(Code::unsupported, rank, -1, 0, 0,
-                std::string("this build of Sluice has no ") + name +
-                    ", or SLUICE_GPUS leaves it out: use a host stream or program order");
-  }
-  if (!vendor->why_not().empty())
-    throw Error(Code::unsupported, rank, -1, 0, 0, std::string(name) + " streams: " + vendor->why_not());
+  const std::string name = stream.kind() == Stream::Kind::cuda ? "CUDA" : "HIP";
+  if (vendor != nullptr && vendor->why_not().empty()) return;
+  const std::string why = vendor != nullptr ? name + " streams: " + vendor->why_not()
+                                            : "this build of Sluice has no " + name +
+                                                  ", or SLUICE_GPUS leaves it out: use a host stream or program order";
+  throw Error(Code::unsupported, rank, -1, 0, 0, why);
 }
 
 void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch) {
-  std::optional<Traced> slice;
-  if (wait.what != nullptr) slice.emplace(lane, wait.what, watch.traced, wait.epoch);
-  lane.gpu->wait(*wait.word, wait.at_least);
-  if (slice) slice->over();
+  const auto work = [&] { lane.gpu->wait(*wait.word, wait.at_least); };
+  if (wait.what == nullptr || !base::trace::on()) [[likely]]
+    return work();
+  trace_slice(lane, wait.what, watch.traced, wait.epoch, 0, base::trace::Arrow::none, work);
 }
 
 void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {

@@ -70,8 +70,6 @@ struct Wait {
 class Watch {
  public:
   Watch() : done(progress_.word), done_parking(progress_.parking) {}
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
   virtual ~Watch() { base::give_back(progress_); }
 
   /// True once the end has failed: waits end, puts move nothing.

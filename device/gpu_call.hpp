@@ -22,8 +22,6 @@ class GpuCall {
   /// For callers that know the stream's GPU.
   GpuCall(Stream stream, int device)
       : driver_(*device::driver(stream.kind())), stream_(stream.handle()), device_(device), current_(driver_, device) {}
-  GpuCall(const GpuCall&) = delete;
-  GpuCall& operator=(const GpuCall&) = delete;
 
   Driver& driver() const noexcept { return driver_; }
   void* stream() const noexcept { return stream_; }

@@ -30,8 +30,6 @@ struct HostStream::Impl {
   /// @throws Error{Code::bad_argument, Code::out_of_resources}
   explicit Impl(Options options);
   ~Impl();
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 
   /// Any thread. Blocks while the queue is full, except from inside the stream.
   void push(Work work) { append(work, Whose::users); }

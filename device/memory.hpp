@@ -27,9 +27,6 @@ struct Segment {
   GpuMemory gpu;             ///< if allocated here; empty for the user's
   mutable Reached reached;   ///< by GPUs; host memory only
 
-  Segment() = default;
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
   ~Segment();
 };
 
@@ -83,8 +80,6 @@ class Mapping {
   Mapping(const GpuExport& share, std::size_t bytes, Driver* driver);
   /// For a segment of this process.
   explicit Mapping(std::shared_ptr<const Segment> own);
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
   ~Mapping();
 
   std::byte* data() const noexcept { return data_; }

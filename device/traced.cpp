@@ -10,6 +10,7 @@
 namespace sluice::device {
 
 using base::Clock;
+using base::trace::Arrow;
 using base::trace::Slice;
 
 /// A slice whose times are taken in the order of a GPU's stream.
@@ -34,8 +35,8 @@ void note_end(void* what) {
 
 }  // namespace
 
-void Traced::begin(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
-                   std::uint64_t bytes, Arrow arrow) {
+Traced::Traced(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
+               std::uint64_t bytes, Arrow arrow) {
   if (lane.gpu == nullptr) {
     span_.emplace(name, channel, epoch, bytes, arrow);
     return;
@@ -58,10 +59,13 @@ void Traced::begin(Lane lane, const char* name, const base::trace::Channel& chan
   call_ = &call;
 }
 
-void Traced::end() {
-  call_->issue();
-  call_->call(note_end, std::exchange(call_->slice, nullptr));
-  call_ = nullptr;
+void Traced::over() {
+  if (call_ != nullptr) {
+    call_->issue();
+    call_->call(note_end, std::exchange(call_->slice, nullptr));
+  }
+  span_.reset();
+  range_.reset();
 }
 
 }  // namespace sluice::device

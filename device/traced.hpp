@@ -3,41 +3,26 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "base/trace.hpp"
 #include "device/gpu.hpp"
 
 namespace sluice::device {
 
-/// A slice: the work of the lane from the constructor to `over`. On a GPU's stream the slice has the times at which the
-/// stream does the work: two functions of the host, before and behind it, read the clock, unless only a profiler
-/// records it, which measures by itself. A slice inside another on a GPU's stream is left out, except for its arrow.
+/// A slice: the work of the lane from the constructor to `over`. Made only if `trace::on()`. On a GPU's stream the
+/// slice has the times at which the stream does the work: two functions of the host, before and behind it, read the
+/// clock, unless only a profiler records it, which measures by itself. A slice inside another on a GPU's stream is left
+/// out, except for its arrow.
 class Traced {
  public:
-  using Arrow = base::trace::Arrow;
-  Traced(Lane lane, const char* name, const base::trace::Channel& channel = {}, std::uint64_t epoch = 0,
-         std::uint64_t bytes = 0, Arrow arrow = Arrow::none) {
-    if (base::trace::on()) [[unlikely]]
-      begin(lane, name, channel, epoch, bytes, arrow);
-  }
-  Traced(const Traced&) = delete;
-  Traced& operator=(const Traced&) = delete;
-  /// A slice that an exception leaves has no end, and is left out.
-  ~Traced() = default;
-
-  /// Ends the slice. Gives the stream the gathered operations first. @throws GpuError
-  void over() {
-    if (call_ != nullptr) [[unlikely]]
-      end();
-    span_.reset();
-    range_.reset();
-  }
+  Traced(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
+         base::trace::Arrow arrow);
+  /// Ends the slice. Gives the stream the gathered operations first. A slice that an exception leaves is never ended,
+  /// and left out. @throws GpuError
+  void over();
 
  private:
-  [[gnu::cold]] void begin(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
-                           std::uint64_t bytes, Arrow arrow);
-  [[gnu::cold]] void end();
-
   GpuCall* call_ = nullptr;  // with the slice open
   std::optional<base::trace::Span> span_;
   std::optional<base::trace::Range> range_;  // of a GPU's stream, while the host enqueues
@@ -59,9 +44,7 @@ void traced(Stream stream, int gpu, const char* name, F work) {
   if (!base::trace::on()) [[likely]]
     return work();
   GpuCall call(stream, gpu);
-  Traced slice(Lane{nullptr, &call}, name);
-  work();
-  slice.over();
+  trace_slice(Lane{nullptr, &call}, name, {}, 0, 0, base::trace::Arrow::none, std::move(work));
 }
 
 }  // namespace sluice::device

@@ -93,8 +93,6 @@ class VendorDriver : public Driver {
    public:
     Apart(VendorDriver& driver, int device)
         : driver_(driver), mode_(driver.exchange_capture_mode(Calls::kRelaxed)), current_(driver, device) {}
-    Apart(const Apart&) = delete;
-    Apart& operator=(const Apart&) = delete;
     ~Apart() { driver_.exchange_capture_mode(mode_); }
 
    private:
