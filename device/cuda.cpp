@@ -10,7 +10,6 @@
 #include "base/fork.hpp"
 #include "base/process.hpp"
 #include "device/cuda_streams.hpp"
-#include "device/vendors.hpp"
 
 namespace sluice::device {
 namespace {

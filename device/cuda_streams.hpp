@@ -98,7 +98,6 @@ class CudaStreams : public VendorDriver<CudaCalls> {
 
  protected:
   CudaStreams() {
-    why_not_ = load(calls_);
     if (why_not_.empty()) why_not_ = start();
   }
 

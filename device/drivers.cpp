@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/text.hpp"
-#include "device/vendors.hpp"
+#include "device/vendor_driver.hpp"
 
 namespace sluice::device {
 namespace {

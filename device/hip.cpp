@@ -1,17 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
 // HIP's runtime. It lacks two abilities of CUDA's driver: to share memory with other processes by a descriptor, and to
 // operate on words in batches. Both came after HIP 5.2.
+#include <dlfcn.h>
+#include <hip/hip_runtime_api.h>
+
 #include <bit>
 #include <cstdlib>
 
 #include "base/fork.hpp"
-#include "device/hip_calls.hpp"
 #include "device/vendor_driver.hpp"
-#include "device/vendors.hpp"
 
 namespace sluice::device {
 
+// The structures of the header are those of its major version.
+#define SLUICE_TEXT(number) #number
+#define SLUICE_TEXT_OF(macro) SLUICE_TEXT(macro)
+const char* const kHipLibrary = "libamdhip64.so." SLUICE_TEXT_OF(HIP_VERSION_MAJOR);
+
 namespace {
+
+// Names without their prefix "hip", and types: the header overloads some of the functions by templates.
+#define SLUICE_HIP_CALLS(X)                                                                                  \
+  X(Init, unsigned)                                                                                          \
+  X(DriverGetVersion, int*)                                                                                  \
+  X(GetDeviceCount, int*)                                                                                    \
+  X(GetDevice, int*)                                                                                         \
+  X(SetDevice, int)                                                                                          \
+  X(DeviceGetName, char*, int, hipDevice_t)                                                                  \
+  X(DeviceGetUuid, hipUUID*, hipDevice_t)                                                                    \
+  X(DeviceGetPCIBusId, char*, int, int)                                                                      \
+  X(DeviceTotalMem, std::size_t*, hipDevice_t)                                                               \
+  X(DeviceGetAttribute, int*, hipDeviceAttribute_t, int)                                                     \
+  X(StreamCreateWithPriority, hipStream_t*, unsigned, int)                                                   \
+  X(StreamSynchronize, hipStream_t)                                                                          \
+  X(StreamQuery, hipStream_t)                                                                                \
+  X(StreamGetCaptureInfo, hipStream_t, hipStreamCaptureStatus*, unsigned long long*)                         \
+  X(StreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)                           \
+  X(StreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)                                         \
+  X(ThreadExchangeStreamCaptureMode, hipStreamCaptureMode*)                                                  \
+  X(Malloc, void**, std::size_t)                                                                             \
+  X(Free, void*)                                                                                             \
+  X(MemcpyAsync, void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)                                \
+  X(MemsetAsync, void*, int, std::size_t, hipStream_t)                                                       \
+  X(HostRegister, void*, std::size_t, unsigned)                                                              \
+  X(HostUnregister, void*)                                                                                   \
+  X(HostGetDevicePointer, void**, void*, unsigned)                                                           \
+  X(PointerGetAttributes, hipPointerAttribute_t*, const void*)                                               \
+  X(PointerGetAttribute, void*, hipPointer_attribute, hipDeviceptr_t)                                        \
+  X(MemGetAddressRange, hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)                                       \
+  X(IpcGetMemHandle, hipIpcMemHandle_t*, void*)                                                              \
+  X(IpcOpenMemHandle, void**, hipIpcMemHandle_t, unsigned)                                                   \
+  X(IpcCloseMemHandle, void*)                                                                                \
+  X(ModuleLoadData, hipModule_t*, const void*)                                                               \
+  X(ModuleGetFunction, hipFunction_t*, hipModule_t, const char*)                                             \
+  X(ModuleLaunchKernel, hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+    hipStream_t, void**, void**)
+
+struct HipCalls {
+  using Result = hipError_t;
+  using StreamHandle = hipStream_t;
+  using CaptureMode = hipStreamCaptureMode;
+  using Module = hipModule_t;
+  using Function = hipFunction_t;
+  static constexpr const char* kName = "hip";
+  static constexpr Stream::Kind kKind = Stream::Kind::hip;
+  static constexpr Result kSuccess = hipSuccess;
+  static constexpr Result kNotReady = hipErrorNotReady;
+  static constexpr Result kOutOfMemory = hipErrorOutOfMemory;
+  static constexpr CaptureMode kRelaxed = hipStreamCaptureModeRelaxed;
+  static constexpr unsigned kNonBlocking = hipStreamNonBlocking;
+  static constexpr auto kStream = &Stream::hip;
+  static constexpr auto kKernels = &hip_kernels;
+
+#define SLUICE_DECLARE(name, ...) \
+  Call<hipError_t(__VA_ARGS__)> name{"hip" #name};  // NOLINT(bugprone-macro-parentheses): a name
+  SLUICE_HIP_CALLS(SLUICE_DECLARE)
+#undef SLUICE_DECLARE
+  static constexpr auto kLaunch = &HipCalls::ModuleLaunchKernel;
+  // Null before HIP 5.3, and 5.6.
+  Call<hipError_t(hipStream_t, void (*)(void*), void*)> LaunchHostFunc{"hipLaunchHostFunc"};
+  Call<hipError_t(hipStream_t, hipDevice_t*)> StreamGetDevice{"hipStreamGetDevice"};
+
+  /// Loads the functions. Returns why there are none; empty: all are there.
+  std::string load() {
+    void* const library = dlopen(kHipLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return std::string("there is no HIP runtime (") + kHipLibrary + ")";
+    const auto get = [library](auto& call) {
+      call.function = reinterpret_cast<decltype(call.function)>(dlsym(library, call.name));
+      return call.function != nullptr;
+    };
+#define SLUICE_GET(call, ...) \
+  if (!get(call)) return std::string("the HIP runtime has no ") + call.name;
+    SLUICE_HIP_CALLS(SLUICE_GET)
+#undef SLUICE_GET
+    get(LaunchHostFunc);
+    get(StreamGetDevice);
+    return {};
+  }
+
+  std::string text_of(Result result) const { return "error " + std::to_string(result) + " of HIP"; }
+  static std::string version_text(int version) { return std::to_string(version); }
+};
 
 hipMemoryType type_of(const hipPointerAttribute_t& attributes) noexcept {
 #if HIP_VERSION_MAJOR >= 6
@@ -26,7 +115,6 @@ hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(
 class Hip final : public VendorDriver<HipCalls> {
  public:
   Hip() {
-    why_not_ = load(calls_);
     if (why_not_.empty()) why_not_ = start();
   }
 

@@ -31,7 +31,7 @@ struct Call<Result(Parameters...)> {
 };
 
 /// `Calls` has the vendor's functions, by the part of their names that vendors share, and the vendor's types
-/// (cuda_calls.hpp, hip_calls.hpp).
+/// (cuda_calls.hpp, hip.cpp).
 template <class Calls>
 class VendorDriver : public Driver {
  public:
@@ -174,7 +174,7 @@ class VendorDriver : public Driver {
   }
 
   Calls calls_;
-  std::string why_not_;  // set by constructors
+  std::string why_not_ = calls_.load();  // if empty, constructors look for GPUs
 
  private:
   using Functions = std::array<typename Calls::Function, kKernelNames.size()>;
@@ -250,5 +250,11 @@ class VendorDriver : public Driver {
   std::deque<Resources> resources_;
   std::mutex mutex_;  // of the resources
 };
+
+// The drivers that this build has, and the libraries that they load.
+inline constexpr const char* kCudaLibrary = "libcuda.so.1";
+Driver& cuda_driver();
+extern const char* const kHipLibrary;
+Driver& hip_driver();
 
 }  // namespace sluice::device
