@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <list>
 #include <map>
 #include <new>
@@ -16,7 +17,6 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
@@ -182,19 +182,14 @@ class Heap {
   }
 
   static void merge_in(FreeList& free, std::size_t offset, std::size_t bytes) {
-    auto next = free.upper_bound(offset);
-    if (next != free.end() && next->first == offset + bytes) {
-      bytes += next->second;
-      next = free.erase(next);
-    }
-    if (next != free.begin()) {
-      auto before = std::prev(next);
-      if (before->first + before->second == offset) {
-        before->second += bytes;
-        return;
-      }
-    }
-    free[offset] = bytes;
+    const auto join = [&free](auto left, auto right) {
+      if (right == free.end() || left->first + left->second != right->first) return;
+      left->second += right->second;
+      free.erase(right);
+    };
+    const auto piece = free.emplace(offset, bytes).first;
+    join(piece, std::next(piece));
+    if (piece != free.begin()) join(std::prev(piece), piece);
   }
 
   const base::Origin origin_;
@@ -208,18 +203,14 @@ class Heap {
 struct Heaps {
   Heap host{[](std::size_t bytes) { return new_segment(bytes, true); }, kSharedBytes};
   std::mutex mutex;
-  std::map<std::pair<Driver*, int>, std::unique_ptr<Heap>> of_gpus;
+  std::map<std::pair<Driver*, int>, Heap> of_gpus;
 };
 base::OnePerProcess<Heaps> g_heaps;
 
 Heap& heap(Driver& driver, int device) {
   const std::lock_guard lock(g_heaps->mutex);
-  auto& heap = g_heaps->of_gpus[{&driver, device}];
-  if (heap == nullptr) {
-    const auto source = [&driver, device](std::size_t bytes) { return new_segment_on(driver, device, bytes); };
-    heap = std::make_unique<Heap>(source, kGpuSharedBytes);
-  }
-  return *heap;
+  const auto source = [&driver, device](std::size_t bytes) { return new_segment_on(driver, device, bytes); };
+  return g_heaps->of_gpus.try_emplace({&driver, device}, source, kGpuSharedBytes).first->second;
 }
 
 /// Segments for memory of the user, by the driver's id, and by address too: HIP's id may be that of the block from
