@@ -42,8 +42,8 @@ bool Posting::post_traced(std::size_t rail, std::uint64_t epoch) {
     return post_share(rail, epoch);
   using base::trace::Arrow;
   const bool puts = watch_.traced.sends;
-  base::trace::Span slice(watch_.traced.engine, puts ? "post" : "post credit", watch_.traced, epoch,
-                          puts ? Arrow::passes : Arrow::none);
+  base::trace::Span slice(puts ? "post" : "post credit", watch_.traced, epoch, 0, puts ? Arrow::passes : Arrow::none,
+                          watch_.traced.engine);
   const bool posted = post_share(rail, epoch);
   if (!posted) slice.forget();
   return posted;

@@ -14,11 +14,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/words.hpp"
 
@@ -158,22 +160,17 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   const int error = ::getaddrinfo(host.c_str(), nullptr, &wanted, &found);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (error != 0) throw std::runtime_error("there is no host " + host + ": " + ::gai_strerror(error));
-  std::vector<Endpoint> all;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    all.push_back(endpoint_of(one->ai_addr));
-    all.back().port = port;
-  }
   // One of each version in turn (RFC 8305), so that a version without a route costs one attempt.
-  const auto other = std::ranges::stable_partition(
-      all, [version = all.front().version](const Endpoint& one) { return one.version == version; });
-  const std::span first(all.begin(), other.begin());
-  const std::span second(other.begin(), other.end());
-  std::vector<Endpoint> in_turn;
-  for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
-    if (i < first.size()) in_turn.push_back(first[i]);
-    if (i < second.size()) in_turn.push_back(second[i]);
+  std::map<std::pair<int, bool>, Endpoint> in_turn;  // by the place among those of its version
+  int places[2] = {};
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    const bool other = one->ai_family != found->ai_family;
+    Endpoint& endpoint = in_turn[{places[other]++, other}] = endpoint_of(one->ai_addr);
+    endpoint.port = port;
   }
-  return in_turn;
+  std::vector<Endpoint> all;
+  for (const auto& [place, endpoint] : in_turn) all.push_back(endpoint);
+  return all;
 }
 
 Endpoint own_address(const std::string& chosen) {
@@ -260,10 +257,7 @@ int interface_of(const rtmsg& route, std::size_t bytes) {
       reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
   auto left = static_cast<int>(bytes);
   for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-    int number = 0;
-    if (attribute->rta_type != RTA_OIF) continue;
-    std::memcpy(&number, RTA_DATA(attribute), sizeof number);
-    return number;
+    if (attribute->rta_type == RTA_OIF) return *static_cast<const int*>(RTA_DATA(attribute));
   }
   return 0;
 }

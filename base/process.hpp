@@ -2,9 +2,9 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
-#include <tuple>
 
 namespace sluice::base {
 
@@ -24,10 +24,7 @@ struct Host {
   std::array<char, 40> boot{};
   std::uint64_t network = 0;
 
-  bool operator==(const Host&) const = default;
-  bool operator<(const Host& other) const noexcept {
-    return std::tie(boot, network) < std::tie(other.boot, other.network);
-  }
+  auto operator<=>(const Host&) const = default;
 };
 
 [[gnu::visibility("default")]] Host this_host();

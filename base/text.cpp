@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
@@ -15,20 +16,18 @@ namespace {
 
 /// Returns the bytes of the UTF-8 character at the begin of the text; 0: there is none (Unicode 15, table 3-7).
 std::size_t character(std::string_view text) {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(i < text.size() ? text[i] : '\0'); };
-  const auto follows = [&](std::size_t i, unsigned least, unsigned most) { return at(i) >= least && at(i) <= most; };
-  const unsigned first = at(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return follows(1, 0x80, 0xbf) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const bool second = follows(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf);
-    return second && follows(2, 0x80, 0xbf) ? 3 : 0;
+  const auto first = static_cast<unsigned char>(text[0]);
+  const auto size = static_cast<std::size_t>(std::countl_one(first));
+  if (size == 0) return 1;
+  if (size == 1 || size > 4 || size > text.size()) return 0;
+  std::uint32_t code = first & (0x7fU >> size);
+  for (const char c : text.substr(1, size - 1)) {
+    if ((c & 0xc0) != 0x80) return 0;
+    code = code << 6 | (c & 0x3f);
   }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const bool second = follows(1, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf);
-    return second && follows(2, 0x80, 0xbf) && follows(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
+  static constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // that need so many bytes
+  const bool surrogate = code >= 0xd800 && code <= 0xdfff;
+  return code >= kLeast[size] && code <= 0x10ffff && !surrogate ? size : 0;
 }
 
 }  // namespace

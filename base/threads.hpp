@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include <cerrno>
 #include <string>
 #include <system_error>
 
@@ -11,7 +12,13 @@ namespace sluice::base {
 
 /// Returns the error for a thread that could not be started: its purpose `whose`, and the lacking resource.
 /// @param error  errno of the start
-std::system_error no_thread(const std::string& whose, int error);
+inline std::system_error no_thread(const std::string& whose, int error) {
+  std::string what = "no thread for " + whose;
+  // The C library falls back to clone by itself where the kernel says ENOSYS.
+  if (error == EPERM)
+    what += ", as the filter of system calls of this container denies clone3 (it may allow it, or answer ENOSYS)";
+  return {error, std::generic_category(), what};
+}
 
 /// Blocks signals while it lives, so that a new thread inherits that: a program's handlers never run in a thread of
 /// ours. Faults are not blocked, because they would end the process without a report of a sanitizer or a debugger.

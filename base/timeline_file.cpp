@@ -11,14 +11,17 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "base/process.hpp"
@@ -54,18 +57,14 @@ std::string text_of(const std::filesystem::path& path) {
 /// a failed one.
 class File {
  public:
-  /// Opens a file to read. @throws std::runtime_error if it is of another job
-  File(Fd fd, std::string path, const std::string& job) : path_(std::move(path)), fd_(std::move(fd)) {
-    if (!fd_) throw_errno("cannot open " + path_);
-    if (!is_of(job)) throw std::runtime_error(path_ + " is no part of the timeline");
-  }
-
-  /// Opens a file to write. Empties a file of another job. @param began  the origin of times in a new file
-  File(Fd fd, std::string path, const std::string& job, const Moment& began)
+  /// @param began  the origin of times in a new file. A file of another job is emptied.
+  /// @throws std::runtime_error if the file is of another job and `began` is empty: the file is only read
+  File(Fd fd, std::string path, const std::string& job, const std::optional<Moment>& began = {})
       : path_(std::move(path)), fd_(std::move(fd)) {
     if (!fd_) throw_errno("cannot open " + path_);
     if (is_of(job)) return;
-    head_ = {job, began};
+    if (!began) throw std::runtime_error(path_ + " is no part of the timeline");
+    head_ = {job, *began};
     if (::ftruncate(fd_.get(), 0) != 0) throw_errno("cannot write to " + path_);
     write_head();
     end_with("");
@@ -183,6 +182,84 @@ std::string later(const std::string& events, Nanoseconds by) {
 /// True for the name of a part that is not written completely.
 bool unready(const std::filesystem::path& path) { return path.filename().string().front() == '.'; }
 
+/// The timeline of a job, and the folder of its parts.
+struct Timeline {
+  std::string file;
+  std::string job;
+  std::filesystem::path folder = file + '.' + job + ".parts";
+  std::filesystem::path merging = folder / "merging";
+
+  /// Returns the paths in the folder, sorted.
+  std::vector<std::filesystem::path> left() const {
+    std::vector<std::filesystem::path> paths;
+    std::error_code error;
+    for (std::filesystem::directory_iterator one(folder, error), end; !error && one != end; one.increment(error))
+      paths.push_back(one->path());
+    // NFS reports ESTALE if another host has removed the folder meanwhile.
+    if (error.value() == ENOENT || error.value() == ESTALE) return {};
+    if (error) throw std::system_error(error, "cannot read the folder " + folder.string());
+    std::ranges::sort(paths);
+    return paths;
+  }
+
+  void remove_merging_of_killed() const {
+    const std::string owner = text_of(merging);
+    if (!has_ended(owner)) return;
+    // One process at a time: a second process would remove the `merging` of the next owner.
+    const std::filesystem::path removing = folder / ".removing";
+    if (!create(removing)) return;
+    if (text_of(merging) == owner) ::unlink(merging.c_str());
+    ::unlink(removing.c_str());
+  }
+
+  void add_to_file(std::vector<std::filesystem::path> parts) const {
+    const auto open_part = [this](const std::filesystem::path& path) {
+      return File(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path, job);
+    };
+    // Ranks begin at about the same time, in any order. Viewers do not show times below 0, so the file begins before
+    // all.
+    constexpr Nanoseconds kBefore = std::chrono::hours(24);
+    const Moment first = open_part(parts.front()).began();
+    File whole(open_to_write(file), file, job, {first.of_boot, first.steady - kBefore, first.since_1970 - kBefore});
+    const auto add = [&](const std::filesystem::path& path) {
+      const File part = open_part(path);
+      whole.append(later(part.events(), part.began().here() - whole.began().here()), path.filename());
+    };
+    // A part of this name is in the file already: a process was killed before it removed the part. Remove it before
+    // others are added, because the file names only the last part.
+    const auto added = std::ranges::find(parts, folder / whole.last_part());
+    if (added != parts.end()) {
+      std::filesystem::remove(*added);
+      parts.erase(added);
+    }
+    for (const auto& path : parts) {
+      add(path);
+      std::filesystem::remove(path);
+    }
+  }
+
+  /// Merges until no part is left, or another process is about to merge the rest.
+  void merge() const {
+    const auto ready = [this] {
+      auto paths = left();
+      std::erase_if(paths, [this](const auto& path) { return unready(path) || path == merging; });
+      return paths;
+    };
+    while (!std::ranges::all_of(left(), unready)) {
+      remove_merging_of_killed();
+      Fd owner = create(merging);
+      if (!owner) return;
+      const std::shared_ptr<void> end(nullptr, [this](void*) {
+        ::unlink(merging.c_str());
+        ::rmdir(folder.c_str());
+      });
+      write_all(owner.get(), process_name(), merging.string());
+      owner = Fd();  // NFS keeps a file that is removed while it is open, under another name
+      for (auto parts = ready(); !parts.empty(); parts = ready()) add_to_file(parts);
+    }
+  }
+};
+
 }  // namespace
 
 Moment Moment::now() {
@@ -198,10 +275,7 @@ Nanoseconds Moment::here() const {
 
 std::string microseconds(Nanoseconds time) { return decimal(static_cast<double>(time.count()) / 1e3, 3); }
 
-TimelineFile::TimelineFile(const std::string& file, const std::string& job)
-    : file_(file), job_(job), folder_(file + '.' + job + ".parts"), merging_(folder_ / "merging") {}
-
-void TimelineFile::check(const std::string& file) {
+void check_timeline(const std::string& file) {
   if (file.empty()) return;
   const Fd fd = open_to_write(file);
   struct stat what {};
@@ -212,32 +286,35 @@ void TimelineFile::check(const std::string& file) {
     refuse(file, "cannot write to its folder " + folder.string() + ": " + std::generic_category().message(errno));
 }
 
-void TimelineFile::add(const std::string& part, const Moment& began, const std::string& events) const {
-  const std::filesystem::path ready = folder_ / part;
-  const std::filesystem::path being_written = folder_ / ('.' + part);
+void add_to_timeline(const std::string& file, const std::string& job, const std::string& part, const Moment& began,
+                     const std::string& events) {
+  const Timeline timeline{file, job};
+  const std::filesystem::path ready = timeline.folder / part;
+  const std::filesystem::path being_written = timeline.folder / ('.' + part);
   // The process that merges the last part removes the folder, perhaps right after this process has made it.
   constexpr int kTries = 1000;
   Fd fd;
   for (int i = 0; i < kTries && !fd; ++i) {
-    if (::mkdir(folder_.c_str(), 0777) != 0 && errno != EEXIST) break;
+    if (::mkdir(timeline.folder.c_str(), 0777) != 0 && errno != EEXIST) break;
     fd = open_to_write(being_written);
     if (!fd && errno != ENOENT) break;
   }
-  File(std::move(fd), being_written, job_, began).append(events, part);
+  File(std::move(fd), being_written, job, began).append(events, part);
   if (::rename(being_written.c_str(), ready.c_str()) != 0) throw_errno("cannot write to " + ready.string());
-  merge();
+  timeline.merge();
 }
 
-void TimelineFile::merge_the_rest() const {
+void merge_the_rest(const std::string& file, const std::string& job) {
+  const Timeline timeline{file, job};
   constexpr std::chrono::seconds kPatience{5};
-  const auto state = [this] {
+  const auto state = [&] {
     std::error_code none;
-    return std::pair(left(), std::filesystem::file_size(file_, none));
+    return std::pair(timeline.left(), std::filesystem::file_size(file, none));
   };
   auto seen = state();
   auto until = Clock::now() + kPatience;
   for (;;) {
-    merge();
+    timeline.merge();
     auto now = state();
     if (now.first.empty()) break;
     if (now != seen) {
@@ -248,76 +325,7 @@ void TimelineFile::merge_the_rest() const {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  ::rmdir(folder_.c_str());
-}
-
-/// Merges until no part is left, or another process is about to merge the rest.
-void TimelineFile::merge() const {
-  const auto ready = [this] {
-    auto paths = left();
-    std::erase_if(paths, [this](const auto& path) { return unready(path) || path == merging_; });
-    return paths;
-  };
-  while (!std::ranges::all_of(left(), unready)) {
-    remove_merging_of_killed();
-    Fd owner = create(merging_);
-    if (!owner) return;
-    const std::shared_ptr<void> merging(nullptr, [this](void*) {
-      ::unlink(merging_.c_str());
-      ::rmdir(folder_.c_str());
-    });
-    write_all(owner.get(), process_name(), merging_.string());
-    owner = Fd();  // NFS keeps a file that is removed while it is open, under another name
-    for (auto parts = ready(); !parts.empty(); parts = ready()) merge(parts);
-  }
-}
-
-void TimelineFile::merge(std::vector<std::filesystem::path> parts) const {
-  const auto open_part = [this](const std::filesystem::path& path) {
-    return File(Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path, job_);
-  };
-  // Ranks begin at about the same time, in any order. Viewers do not show times below 0, so the file begins before all.
-  constexpr Nanoseconds kBefore = std::chrono::hours(24);
-  const Moment first = open_part(parts.front()).began();
-  File whole(open_to_write(file_), file_, job_, {first.of_boot, first.steady - kBefore, first.since_1970 - kBefore});
-  const auto add = [&](const std::filesystem::path& path) {
-    const File part = open_part(path);
-    whole.append(later(part.events(), part.began().here() - whole.began().here()), path.filename());
-  };
-  // A part of this name is in the file already: a process was killed before it removed the part. Remove it before
-  // others are added, because the file names only the last part.
-  const auto added = std::ranges::find(parts, folder_ / whole.last_part());
-  if (added != parts.end()) {
-    std::filesystem::remove(*added);
-    parts.erase(added);
-  }
-  for (const auto& path : parts) {
-    add(path);
-    std::filesystem::remove(path);
-  }
-}
-
-void TimelineFile::remove_merging_of_killed() const {
-  const std::string owner = text_of(merging_);
-  if (!has_ended(owner)) return;
-  // One process at a time: a second process would remove the `merging` of the next owner.
-  const std::filesystem::path removing = folder_ / ".removing";
-  if (!create(removing)) return;
-  if (text_of(merging_) == owner) ::unlink(merging_.c_str());
-  ::unlink(removing.c_str());
-}
-
-/// Returns the paths in the folder, sorted.
-std::vector<std::filesystem::path> TimelineFile::left() const {
-  std::vector<std::filesystem::path> paths;
-  std::error_code error;
-  for (std::filesystem::directory_iterator one(folder_, error), end; !error && one != end; one.increment(error))
-    paths.push_back(one->path());
-  // NFS reports ESTALE if another host has removed the folder meanwhile.
-  if (error.value() == ENOENT || error.value() == ESTALE) return {};
-  if (error) throw std::system_error(error, "cannot read the folder " + folder_.string());
-  std::ranges::sort(paths);
-  return paths;
+  ::rmdir(timeline.folder.c_str());
 }
 
 }  // namespace sluice::base::trace

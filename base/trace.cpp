@@ -12,7 +12,6 @@
 #include <mutex>
 #include <set>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/fork.hpp"
@@ -24,23 +23,11 @@
 namespace sluice::base::trace {
 namespace {
 
-/// One more arrow of a slice that has an arrow already.
-struct More {
-  ArrowAt arrow;
-  Track track;
-  Time begin;
-  Time end;
+/// A slice; or a mark, which has no end; or one more arrow of a slice that has an arrow already.
+struct Event {
+  Slice slice;                // without a name: the arrow alone
+  const char* why = nullptr;  // set for a mark
 };
-
-struct Mark {
-  const char* name;
-  const char* channel;
-  const char* why;
-  Track track;
-  Time at;
-};
-
-using Event = std::variant<Slice, More, Mark>;
 
 /// The last kMost events of one thread.
 class Events {
@@ -81,41 +68,40 @@ struct Text {
   const std::vector<Row>& tracks;
   Nanoseconds began;
 
-  std::string operator()(const Slice& slice) const {
-    const More arrow{slice.arrow, slice.track, slice.begin, slice.end};
-    return "{\"ph\":\"X\"," + place(slice.track, slice.begin) + ",\"dur\":" + microseconds(slice.end - slice.begin) +
-           ",\"cat\":\"sluice\",\"name\":" + json_text(slice.name) + arguments(slice) + "}" +
-           (slice.arrow.arrow == Arrow::none ? "" : ",\n" + (*this)(arrow));
-  }
-
-  /// Viewers draw an arrow to or from the slice in which its point of time lies.
-  std::string operator()(const More& more) const {
-    static constexpr std::array<const char*, 4> kPhases = {"", "s", "t", "f"};
-    const Arrow arrow = more.arrow.arrow;
-    return std::string("{\"ph\":\"") + kPhases.at(static_cast<std::size_t>(arrow)) +
-           (arrow == Arrow::begins ? "\"," : "\",\"bp\":\"e\",") +
-           place(more.track, arrow == Arrow::ends ? more.end : more.begin) + ",\"id\":\"0x" +
-           hexadecimal(more.arrow.id) + R"(","cat":"sluice","name":"message"})";
-  }
-
-  std::string operator()(const Mark& mark) const {
-    return R"({"ph":"i","s":"t",)" + place(mark.track, mark.at) +
-           ",\"cat\":\"sluice\",\"name\":" + json_text(mark.name) +
-           ",\"args\":{\"channel\":" + json_text(mark.channel) + ",\"why\":" + json_text(mark.why) + "}}";
+  std::string operator()(const Event& event) const {
+    const Slice& slice = event.slice;
+    if (slice.name == nullptr) return arrow(slice);
+    const std::string what = ",\"name\":" + json_text(slice.name) + arguments(event);
+    if (event.why != nullptr) return entry("i", slice.track, slice.begin, ",\"s\":\"t\"" + what);
+    const std::string duration = ",\"dur\":" + microseconds(slice.end - slice.begin);
+    return entry("X", slice.track, slice.begin, duration + what) +
+           (slice.arrow.arrow == Arrow::none ? "" : ",\n" + arrow(slice));
   }
 
  private:
-  std::string place(Track track, Time at) const {
+  std::string entry(const char* phase, Track track, Time at, const std::string& rest) const {
     const int rank = track == kNone ? 0 : tracks[track - 1].rank;
-    return "\"pid\":" + std::to_string(rank) + ",\"tid\":" + std::to_string(track) +
-           ",\"ts\":" + microseconds(at.time_since_epoch() - began);
+    return std::string("{\"ph\":\"") + phase + "\",\"pid\":" + std::to_string(rank) +
+           ",\"tid\":" + std::to_string(track) + ",\"ts\":" + microseconds(at.time_since_epoch() - began) +
+           ",\"cat\":\"sluice\"" + rest + "}";
   }
 
-  static std::string arguments(const Slice& slice) {
+  /// Viewers draw an arrow to or from the slice in which its point of time lies.
+  std::string arrow(const Slice& slice) const {
+    static constexpr std::array<const char*, 4> kPhases = {"", "s", "t", "f"};
+    const auto [kind, id] = slice.arrow;
+    const std::string binding = kind == Arrow::begins ? "" : R"(,"bp":"e")";
+    return entry(kPhases.at(static_cast<std::size_t>(kind)), slice.track, kind == Arrow::ends ? slice.end : slice.begin,
+                 binding + R"(,"name":"message","id":"0x)" + hexadecimal(id) + '"');
+  }
+
+  static std::string arguments(const Event& event) {
+    const Slice& slice = event.slice;
     std::string text;
     if (*slice.channel != '\0') text += ",\"channel\":" + json_text(slice.channel);
     if (slice.epoch != 0) text += ",\"epoch\":" + std::to_string(slice.epoch);
     if (slice.bytes != 0) text += ",\"bytes\":" + std::to_string(slice.bytes);
+    if (event.why != nullptr) text += ",\"why\":" + json_text(event.why);
     return text.empty() ? "" : ",\"args\":{" + text.substr(1) + "}";
   }
 };
@@ -136,8 +122,7 @@ struct Recorder {
   std::map<std::pair<int, std::string>, Track> by_key;
   std::set<std::string> texts;
   std::map<std::string, int> counts;
-  std::vector<std::unique_ptr<Events>> events;
-  std::vector<Events*> unused;
+  std::vector<std::shared_ptr<Events>> events;
 
   // While one thread writes, others record.
   std::mutex file_mutex;
@@ -149,7 +134,8 @@ struct Recorder {
   std::set<int> ranks_written;
 
   void add_to_file(const std::string& path, const std::string& text) {
-    TimelineFile(path, job).add(hexadecimal(process_token(), 16) + '.' + std::to_string(++parts), began, text);
+    const std::string part = hexadecimal(process_token(), 16) + '.' + std::to_string(++parts);
+    add_to_timeline(path, job, part, began, text);
   }
 
   /// Takes the events of all threads. With the mutex.
@@ -181,7 +167,7 @@ struct Recorder {
       name("thread_name", rank, rows_written + 1, "\"name\":" + json_text(track));
     }
     const Text text_of_event{rows, began.steady};
-    for (const Event& event : all) line(std::visit(text_of_event, event));
+    for (const Event& event : all) line(text_of_event(event));
     return text;
   }
 };
@@ -195,28 +181,18 @@ Track add_track(int rank, std::string_view name) {
   return static_cast<Track>(g_recorder->tracks.size());
 }
 
-Events* take_events() {
+/// Returns the events of a thread that has ended, or new ones.
+std::shared_ptr<Events> take_events() {
   const std::lock_guard lock(g_recorder->mutex);
-  auto& unused = g_recorder->unused;
-  if (unused.empty()) return g_recorder->events.emplace_back(std::make_unique<Events>()).get();
-  Events* const events = unused.back();
-  unused.pop_back();
-  return events;
+  auto& all = g_recorder->events;
+  const auto unused = std::ranges::find_if(all, [](const auto& one) { return one.use_count() == 1; });
+  return unused == all.end() ? all.emplace_back(std::make_shared<Events>()) : *unused;
 }
-
-struct GiveBack {
-  void operator()(Events* events) const {
-    if (!origin.here()) return;
-    const std::lock_guard lock(g_recorder->mutex);
-    g_recorder->unused.push_back(events);
-  }
-  Origin origin;
-};
 
 /// State of a thread. A child of fork begins with a new one.
 struct Thread {
   Origin origin;
-  std::unique_ptr<Events, GiveBack> events;
+  std::shared_ptr<Events> events;
   Track own = kNone;
   Track now = kNone;
   std::optional<int> rank;
@@ -229,12 +205,12 @@ Thread& thread() {
   return mine;
 }
 
-void record(const Event& event, Time begin) noexcept {
+void record(const Event& event) noexcept {
   // Tracks of a parent are none of this process.
-  if (!recording() || begin < g_recorder->made) return;
+  if (!recording() || event.slice.begin < g_recorder->made) return;
   try {
     Thread& here = thread();
-    if (here.events == nullptr) here.events.reset(take_events());
+    if (here.events == nullptr) here.events = take_events();
     here.events->add(event);
   } catch (const std::bad_alloc&) {  // a timeline is not worth a program
     g_recorder->recording.store(false);
@@ -262,7 +238,7 @@ void start(const std::string& file, const std::string& job) {
   const std::lock_guard lock(recorder.file_mutex);
   if (!recorder.file.empty()) return;
   const std::string name = g_recorded.load() ? file + "." + std::to_string(::getpid()) : file;
-  TimelineFile::check(name);
+  check_timeline(name);
   const std::string whole = std::filesystem::absolute(name);  // a program may change its folder
   recorder.began = Moment::now();
   recorder.job = job;
@@ -353,10 +329,10 @@ int count(std::string_view text) {
   return ++g_recorder->counts[std::string(text)];
 }
 
-void add(const Slice& slice) noexcept { record(slice, slice.begin); }
+void add(const Slice& slice) noexcept { record({slice}); }
 
 void add(const ArrowAt& arrow, const Slice& slice) noexcept {
-  record(More{arrow, slice.track, slice.begin, slice.end}, slice.begin);
+  record({{nullptr, nullptr, 0, 0, arrow, slice.track, slice.begin, slice.end}});
 }
 
 /// Both ends compute the same number. It has 52 bits, which every reader of JSON keeps.
@@ -367,29 +343,22 @@ ArrowAt arrow_of(Arrow arrow, const Channel& channel, std::uint64_t epoch) noexc
 void mark(const char* name, const Channel& channel, std::string_view why) noexcept {
   if (g_listener.mark != nullptr) g_listener.mark(text_of(name, channel.label).data());
   try {
-    const Time now = Clock::now();
-    record(Mark{name, channel.label, kept(why), current(), now}, now);
+    record({{name, channel.label, 0, 0, {}, current(), Clock::now(), {}}, kept(why)});
   } catch (const std::bad_alloc&) {
     g_recorder->recording.store(false);
   }
 }
 
-void Span::begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
-                 Arrow arrow) {
+void Span::begin(const char* name, const Channel& channel, std::uint64_t epoch, std::uint64_t bytes, Arrow arrow,
+                 Track track) {
   range_.emplace(name, channel.label);
-  slice_.emplace(Slice{name,
-                       channel.label,
-                       epoch,
-                       bytes,
-                       arrow_of(arrow, channel, epoch),
-                       track == kNone ? current() : track,
-                       Clock::now(),
-                       {}});
+  const Track where = track == kNone ? current() : track;
+  slice_ = {name, channel.label, epoch, bytes, arrow_of(arrow, channel, epoch), where, Clock::now(), {}};
 }
 
 void Span::end() noexcept {
   slice_->end = Clock::now();
-  record(*slice_, slice_->begin);
+  add(*slice_);
 }
 
 }  // namespace sluice::base::trace

@@ -36,8 +36,8 @@ struct Listener {
 void listen(const Listener& listener);
 
 /// Starts recording. `flush` adds the events to `file`, as does the end of the process. Only the first call that
-/// succeeds has an effect. Processes of the job share the file as TimelineFile describes.
-/// @throws std::invalid_argument as TimelineFile::check, std::system_error if the file cannot be written
+/// succeeds has an effect. Processes of the job share the file as timeline_file.hpp describes.
+/// @throws std::invalid_argument as check_timeline, std::system_error if the file cannot be written
 void start(const std::string& file, const std::string& job);
 
 /// Adds the recorded events to the file, and forgets them. Logs the first failure of the process.
@@ -135,17 +135,13 @@ class Range {
 };
 
 /// A slice from the constructor to the destructor; does nothing unless `on()`. An arrow lies at the begin of the slice,
-/// or ends at its end.
+/// or ends at its end. `track`: kNone for the calling thread's.
 class Span {
  public:
   explicit Span(const char* name, const Channel& channel = {}, std::uint64_t epoch = 0, std::uint64_t bytes = 0,
-                Arrow arrow = Arrow::none) {
+                Arrow arrow = Arrow::none, Track track = kNone) {
     if (on()) [[unlikely]]
-      begin(kNone, name, channel, epoch, bytes, arrow);
-  }
-  Span(Track track, const char* name, const Channel& channel, std::uint64_t epoch, Arrow arrow) {
-    if (on()) [[unlikely]]
-      begin(track, name, channel, epoch, 0, arrow);
+      begin(name, channel, epoch, bytes, arrow, track);
   }
   ~Span() {
     if (slice_) [[unlikely]]
@@ -158,8 +154,8 @@ class Span {
   }
 
  private:
-  [[gnu::cold]] void begin(Track track, const char* name, const Channel& channel, std::uint64_t epoch,
-                           std::uint64_t bytes, Arrow arrow);
+  [[gnu::cold]] void begin(const char* name, const Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
+                           Arrow arrow, Track track);
   [[gnu::cold]] void end() noexcept;
   std::optional<Range> range_;
   std::optional<Slice> slice_;

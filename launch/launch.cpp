@@ -361,7 +361,7 @@ int launch_request(Request request) {
   const int code = Job(std::move(request), std::move(agreement), std::move(outer)).supervise();
   if (env.trace.empty() || job.empty()) return code;
   try {
-    base::trace::TimelineFile(env.trace, job).merge_the_rest();
+    base::trace::merge_the_rest(env.trace, job);
     return code;
   } catch (const std::exception& reason) {
     base::write_line("sluice-run: the timeline " + env.trace + " lacks events: " + reason.what());

@@ -153,7 +153,7 @@ int guarded(const std::string& name, const std::function<int()>& work) {
 base::Env checked_env() {
   base::Env env = base::read_env();
   check_backends(env.backends, "environment variable SLUICE_BACKENDS");
-  base::trace::TimelineFile::check(env.trace);
+  base::trace::check_timeline(env.trace);
   device::use_profiler(env.ranges);
   return env;
 }

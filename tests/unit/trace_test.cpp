@@ -81,7 +81,7 @@ class Trace : public testing::Test {
     return found;
   }
 
-  void merge_the_rest() const { trace::TimelineFile(file_, "job").merge_the_rest(); }
+  void merge_the_rest() const { trace::merge_the_rest(file_, "job"); }
 
   std::set<std::string> names() const {
     std::set<std::string> all;
@@ -134,7 +134,7 @@ TEST_F(Trace, arrows_of_an_epoch_have_one_name_and_lie_at_their_slices) {
   recorded("job", [] {
     const trace::Channel channel{"c", 7, trace::new_track(0, "engine"), true};
     { const trace::Span put("put", channel, 5, 8, trace::Arrow::begins); }
-    { const trace::Span post(channel.engine, "post", channel, 5, trace::Arrow::passes); }
+    { const trace::Span post("post", channel, 5, 0, trace::Arrow::passes, channel.engine); }
     { const trace::Span wait("wait", channel, 5, 8, trace::Arrow::ends); }
     { const trace::Span next("put", channel, 6, 8, trace::Arrow::begins); }
   });
