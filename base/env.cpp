@@ -29,23 +29,16 @@ struct BadValue {
   const char* expected;
 };
 
-// Splits "250ms" into 250 and "ms".
-template <class Number>
-std::pair<Number, std::string_view> split_unit(std::string_view text, const char* expected) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) throw BadValue{expected};
-  return {number, text.substr(static_cast<std::size_t>(end - text.data()))};
-}
-
 /// Reads a number and the unit behind it: "250ms" is {250, 1e6}.
 template <class Number, std::size_t Units>
 std::pair<Number, Number> number_and_unit(std::string_view text,
                                           const std::pair<std::string_view, Number> (&units)[Units],
                                           const char* expected) {
-  const auto [number, name] = split_unit<Number>(text, expected);
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view name = text.substr(static_cast<std::size_t>(end - text.data()));
   for (const auto& [unit, factor] : units) {
-    if (unit == name) return {number, factor};
+    if (error == std::errc() && unit == name) return {number, factor};
   }
   throw BadValue{expected};
 }
@@ -70,8 +63,9 @@ std::size_t size(std::string_view text) {
 }
 
 int number_between(std::string_view text, int least, int most, const char* expected) {
-  const auto [value, rest] = split_unit<int>(text, expected);
-  if (value < least || value > most || !rest.empty()) throw BadValue{expected};
+  static constexpr std::pair<std::string_view, int> kNoUnit[] = {{"", 1}};
+  const int value = number_and_unit(text, kNoUnit, expected).first;
+  if (value < least || value > most) throw BadValue{expected};
   return value;
 }
 
@@ -194,8 +188,7 @@ constexpr Variable kTable[] = {
 };
 
 const Variable* find(std::string_view name) {
-  const auto* const found =
-      std::ranges::find(kTable, name, [](const Variable& one) { return std::string_view(one.name); });
+  const auto* const found = std::ranges::find(kTable, name, &Variable::name);
   return found == std::end(kTable) ? nullptr : found;
 }
 

@@ -34,11 +34,11 @@ inline Clock::duration step_of(Clock::duration limit) noexcept {
   return limit == Clock::duration::max() ? limit : std::clamp(limit / 16, kShortest, kLongest);
 }
 
-/// Saturates: too late a deadline is never.
-inline Clock::time_point deadline_after(Clock::duration timeout) noexcept {
-  const auto now = Clock::now();
-  return timeout > Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
+/// Saturates: too late a time is never.
+inline Clock::time_point time_after(Clock::time_point begin, Clock::duration passes) noexcept {
+  return passes > Clock::time_point::max() - begin ? Clock::time_point::max() : begin + passes;
 }
+inline Clock::time_point deadline_after(Clock::duration timeout) noexcept { return time_after(Clock::now(), timeout); }
 
 /// A limit on one wait, or on several waits in a row. Only time between calls of `over` counts.
 class Limit {
@@ -52,9 +52,7 @@ class Limit {
   }
   /// Time of the next call of `over`.
   Clock::time_point next() const noexcept {
-    const auto left = std::min(limit_ - lasted_.so_far(), step_);
-    return left > Clock::time_point::max() - lasted_.last_look() ? Clock::time_point::max()
-                                                                 : lasted_.last_look() + left;
+    return time_after(lasted_.last_look(), std::min(limit_ - lasted_.so_far(), step_));
   }
 
  private:

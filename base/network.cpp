@@ -165,7 +165,8 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   int places[2] = {};
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     const bool other = one->ai_family != found->ai_family;
-    Endpoint& endpoint = in_turn[{places[other]++, other}] = endpoint_of(one->ai_addr);
+    Endpoint& endpoint = in_turn[{places[other]++, other}];
+    endpoint = endpoint_of(one->ai_addr);
     endpoint.port = port;
   }
   std::vector<Endpoint> all;

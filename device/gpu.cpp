@@ -55,8 +55,7 @@ void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noex
   if (helper != nullptr && help_until(*helper, over, Clock::time_point::max())) return;
   for (;;) {
     const auto ask = watch.waited(wait, lasted.so_far(), limit);
-    const auto now = Clock::now();
-    const auto deadline = ask > Clock::time_point::max() - now ? Clock::time_point::max() : now + ask;
+    const auto deadline = base::deadline_after(ask);
     sleep_until(lane, wait, deadline, watch);
     // First of all: the word may have been raised long ago, and each hop of a ping-pong ends here.
     if (over()) return;

@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -44,21 +43,12 @@ void* take_pages(Driver* driver, std::size_t bytes) {
 }  // namespace
 
 Ledger::Ledger(Driver* driver, std::size_t bytes)
-    : driver_(driver), bytes_((bytes + kPage - 1) / kPage * kPage), pages_(take_pages(driver, bytes_)), next_(pages_),
-      left_(bytes_) {}
+    : driver_(driver), bytes_((bytes + kPage - 1) / kPage * kPage), pages_(take_pages(driver, bytes_)) {}
 
 Ledger::~Ledger() {
   if (kept_) return;
   const std::lock_guard lock(g_spare->mutex);
   g_spare->pages[{driver_, bytes_}].push_back(pages_);
-}
-
-void* Ledger::take(std::size_t bytes, std::size_t alignment) {
-  void* const at = std::align(alignment, bytes, next_, left_);
-  if (at == nullptr) throw std::bad_alloc();
-  next_ = static_cast<std::byte*>(at) + bytes;
-  left_ -= bytes;
-  return at;
 }
 
 }  // namespace sluice::device

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory_resource>
 #include <type_traits>
 
 namespace sluice::device {
@@ -14,28 +15,23 @@ class Ledger {
  public:
   /// Zeroed memory that the driver's GPUs reach; null: for kernels on the host. @throws GpuError, std::bad_alloc
   Ledger(Driver* driver, std::size_t bytes);
-  Ledger(const Ledger&) = delete;
-  Ledger& operator=(const Ledger&) = delete;
   /// Memory without `keep` is used again.
   ~Ledger();
 
-  /// Takes aligned memory for `count` objects.
+  /// Takes aligned memory for `count` objects. @throws std::bad_alloc
   template <class T>
   T* take(std::size_t count = 1) {
     static_assert(std::is_trivially_destructible_v<T>);
-    return static_cast<T*>(take(count * sizeof(T), alignof(T)));
+    return static_cast<T*>(room_.allocate(count * sizeof(T), alignof(T)));
   }
   /// Kernels use the memory from now on.
   void keep() noexcept { kept_ = true; }
 
  private:
-  void* take(std::size_t bytes, std::size_t alignment);
-
   Driver* driver_;
   std::size_t bytes_;  // whole pages
   void* pages_;
-  void* next_;
-  std::size_t left_;
+  std::pmr::monotonic_buffer_resource room_{pages_, bytes_, std::pmr::null_memory_resource()};
   bool kept_ = false;
 };
 
