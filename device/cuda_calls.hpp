@@ -12,68 +12,6 @@
 
 namespace sluice::device {
 
-// Names without their prefix "cu". cuda.h defines the whole names as macros that choose a version of each function; the
-// driver is given the name itself.
-#define SLUICE_CUDA_CALLS(X)          \
-  X(Init)                             \
-  X(DriverGetVersion)                 \
-  X(GetErrorName)                     \
-  X(DeviceGetCount)                   \
-  X(DeviceGet)                        \
-  X(DeviceGetName)                    \
-  X(DeviceGetUuid)                    \
-  X(DeviceGetPCIBusId)                \
-  X(DeviceTotalMem)                   \
-  X(DeviceGetAttribute)               \
-  X(DeviceCanAccessPeer)              \
-  X(DevicePrimaryCtxRetain)           \
-  X(CtxGetCurrent)                    \
-  X(CtxGetDevice)                     \
-  X(CtxPushCurrent)                   \
-  X(CtxPopCurrent)                    \
-  X(StreamGetCtx)                     \
-  X(StreamGetId)                      \
-  X(StreamSynchronize)                \
-  X(StreamQuery)                      \
-  X(StreamBatchMemOp)                 \
-  X(ThreadExchangeStreamCaptureMode)  \
-  X(MemcpyAsync)                      \
-  X(MemsetD8Async)                    \
-  X(MemAlloc)                         \
-  X(MemFree)                          \
-  X(MemFreeAsync)                     \
-  X(MemHostRegister)                  \
-  X(MemHostUnregister)                \
-  X(PointerGetAttribute)              \
-  X(MemGetAddressRange)               \
-  X(MemGetAllocationGranularity)      \
-  X(MemCreate)                        \
-  X(MemAddressReserve)                \
-  X(MemMap)                           \
-  X(MemSetAccess)                     \
-  X(MemRetainAllocationHandle)        \
-  X(MemExportToShareableHandle)       \
-  X(MemImportFromShareableHandle)     \
-  X(MemUnmap)                         \
-  X(MemRelease)                       \
-  X(MemAddressFree)                   \
-  X(MemPoolExportToShareableHandle)   \
-  X(MemPoolImportFromShareableHandle) \
-  X(MemPoolExportPointer)             \
-  X(MemPoolImportPointer)             \
-  X(MemPoolSetAccess)                 \
-  X(MemPoolDestroy)                   \
-  X(IpcGetMemHandle)                  \
-  X(IpcOpenMemHandle)                 \
-  X(IpcCloseMemHandle)                \
-  X(LaunchHostFunc)                   \
-  X(LaunchKernel)                     \
-  X(ModuleLoadData)                   \
-  X(ModuleGetFunction)                \
-  X(MemHostGetDevicePointer)          \
-  X(StreamCreateWithPriority)         \
-  X(CtxSynchronize)
-
 struct CudaCalls {
   using Result = CUresult;
   using StreamHandle = CUstream;
@@ -90,13 +28,74 @@ struct CudaCalls {
   static constexpr auto kStream = &Stream::cuda;
   static constexpr auto kKernels = &cuda_kernels;
 
-#define SLUICE_DECLARE(name) Call<decltype(::cu##name)> name{"cu" #name};  // NOLINT(bugprone-macro-parentheses): a name
-  SLUICE_CUDA_CALLS(SLUICE_DECLARE)
-#undef SLUICE_DECLARE
+  // cuda.h defines some of the names as macros that choose a version of the function; the driver is given the name
+  // itself.
+  Symbols all;
+  Call<decltype(::cuInit)> Init{all, "cuInit"};
+  Call<decltype(::cuDriverGetVersion)> DriverGetVersion{all, "cuDriverGetVersion"};
+  Call<decltype(::cuGetErrorName)> GetErrorName{all, "cuGetErrorName"};
+  Call<decltype(::cuDeviceGetCount)> DeviceGetCount{all, "cuDeviceGetCount"};
+  Call<decltype(::cuDeviceGet)> DeviceGet{all, "cuDeviceGet"};
+  Call<decltype(::cuDeviceGetName)> DeviceGetName{all, "cuDeviceGetName"};
+  Call<decltype(::cuDeviceGetUuid)> DeviceGetUuid{all, "cuDeviceGetUuid"};
+  Call<decltype(::cuDeviceGetPCIBusId)> DeviceGetPCIBusId{all, "cuDeviceGetPCIBusId"};
+  Call<decltype(::cuDeviceTotalMem)> DeviceTotalMem{all, "cuDeviceTotalMem"};
+  Call<decltype(::cuDeviceGetAttribute)> DeviceGetAttribute{all, "cuDeviceGetAttribute"};
+  Call<decltype(::cuDeviceCanAccessPeer)> DeviceCanAccessPeer{all, "cuDeviceCanAccessPeer"};
+  Call<decltype(::cuDevicePrimaryCtxRetain)> DevicePrimaryCtxRetain{all, "cuDevicePrimaryCtxRetain"};
+  Call<decltype(::cuCtxGetCurrent)> CtxGetCurrent{all, "cuCtxGetCurrent"};
+  Call<decltype(::cuCtxGetDevice)> CtxGetDevice{all, "cuCtxGetDevice"};
+  Call<decltype(::cuCtxPushCurrent)> CtxPushCurrent{all, "cuCtxPushCurrent"};
+  Call<decltype(::cuCtxPopCurrent)> CtxPopCurrent{all, "cuCtxPopCurrent"};
+  Call<decltype(::cuStreamGetCtx)> StreamGetCtx{all, "cuStreamGetCtx"};
+  Call<decltype(::cuStreamGetId)> StreamGetId{all, "cuStreamGetId"};
+  Call<decltype(::cuStreamSynchronize)> StreamSynchronize{all, "cuStreamSynchronize"};
+  Call<decltype(::cuStreamQuery)> StreamQuery{all, "cuStreamQuery"};
+  Call<decltype(::cuStreamBatchMemOp)> StreamBatchMemOp{all, "cuStreamBatchMemOp"};
+  Call<decltype(::cuThreadExchangeStreamCaptureMode)> ThreadExchangeStreamCaptureMode{
+      all, "cuThreadExchangeStreamCaptureMode"};
+  Call<decltype(::cuMemcpyAsync)> MemcpyAsync{all, "cuMemcpyAsync"};
+  Call<decltype(::cuMemsetD8Async)> MemsetD8Async{all, "cuMemsetD8Async"};
+  Call<decltype(::cuMemAlloc)> MemAlloc{all, "cuMemAlloc"};
+  Call<decltype(::cuMemFree)> MemFree{all, "cuMemFree"};
+  Call<decltype(::cuMemFreeAsync)> MemFreeAsync{all, "cuMemFreeAsync"};
+  Call<decltype(::cuMemHostRegister)> MemHostRegister{all, "cuMemHostRegister"};
+  Call<decltype(::cuMemHostUnregister)> MemHostUnregister{all, "cuMemHostUnregister"};
+  Call<decltype(::cuPointerGetAttribute)> PointerGetAttribute{all, "cuPointerGetAttribute"};
+  Call<decltype(::cuMemGetAddressRange)> MemGetAddressRange{all, "cuMemGetAddressRange"};
+  Call<decltype(::cuMemGetAllocationGranularity)> MemGetAllocationGranularity{all, "cuMemGetAllocationGranularity"};
+  Call<decltype(::cuMemCreate)> MemCreate{all, "cuMemCreate"};
+  Call<decltype(::cuMemAddressReserve)> MemAddressReserve{all, "cuMemAddressReserve"};
+  Call<decltype(::cuMemMap)> MemMap{all, "cuMemMap"};
+  Call<decltype(::cuMemSetAccess)> MemSetAccess{all, "cuMemSetAccess"};
+  Call<decltype(::cuMemRetainAllocationHandle)> MemRetainAllocationHandle{all, "cuMemRetainAllocationHandle"};
+  Call<decltype(::cuMemExportToShareableHandle)> MemExportToShareableHandle{all, "cuMemExportToShareableHandle"};
+  Call<decltype(::cuMemImportFromShareableHandle)> MemImportFromShareableHandle{all, "cuMemImportFromShareableHandle"};
+  Call<decltype(::cuMemUnmap)> MemUnmap{all, "cuMemUnmap"};
+  Call<decltype(::cuMemRelease)> MemRelease{all, "cuMemRelease"};
+  Call<decltype(::cuMemAddressFree)> MemAddressFree{all, "cuMemAddressFree"};
+  Call<decltype(::cuMemPoolExportToShareableHandle)> MemPoolExportToShareableHandle{all,
+                                                                                    "cuMemPoolExportToShareableHandle"};
+  Call<decltype(::cuMemPoolImportFromShareableHandle)> MemPoolImportFromShareableHandle{
+      all, "cuMemPoolImportFromShareableHandle"};
+  Call<decltype(::cuMemPoolExportPointer)> MemPoolExportPointer{all, "cuMemPoolExportPointer"};
+  Call<decltype(::cuMemPoolImportPointer)> MemPoolImportPointer{all, "cuMemPoolImportPointer"};
+  Call<decltype(::cuMemPoolSetAccess)> MemPoolSetAccess{all, "cuMemPoolSetAccess"};
+  Call<decltype(::cuMemPoolDestroy)> MemPoolDestroy{all, "cuMemPoolDestroy"};
+  Call<decltype(::cuIpcGetMemHandle)> IpcGetMemHandle{all, "cuIpcGetMemHandle"};
+  Call<decltype(::cuIpcOpenMemHandle)> IpcOpenMemHandle{all, "cuIpcOpenMemHandle"};
+  Call<decltype(::cuIpcCloseMemHandle)> IpcCloseMemHandle{all, "cuIpcCloseMemHandle"};
+  Call<decltype(::cuLaunchHostFunc)> LaunchHostFunc{all, "cuLaunchHostFunc"};
+  Call<decltype(::cuLaunchKernel)> LaunchKernel{all, "cuLaunchKernel"};
+  Call<decltype(::cuModuleLoadData)> ModuleLoadData{all, "cuModuleLoadData"};
+  Call<decltype(::cuModuleGetFunction)> ModuleGetFunction{all, "cuModuleGetFunction"};
+  Call<decltype(::cuMemHostGetDevicePointer)> MemHostGetDevicePointer{all, "cuMemHostGetDevicePointer"};
+  Call<decltype(::cuStreamCreateWithPriority)> StreamCreateWithPriority{all, "cuStreamCreateWithPriority"};
+  Call<decltype(::cuCtxSynchronize)> CtxSynchronize{all, "cuCtxSynchronize"};
   static constexpr auto kLaunch = &CudaCalls::LaunchKernel;
   // The function of version 12.0; cuda.h may declare a later one.
   Call<CUresult(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, std::size_t*)>
-      StreamGetCaptureInfo{"cuStreamGetCaptureInfo"};
+      StreamGetCaptureInfo{all, "cuStreamGetCaptureInfo"};
 
   /// Loads the functions. Returns why there are none; empty: all are there.
   std::string load() {
@@ -106,16 +105,10 @@ struct CudaCalls {
     if (library == nullptr) return "there is no CUDA driver (libcuda.so.1)";
     const auto find = reinterpret_cast<decltype(&::cuGetProcAddress)>(dlsym(library, "cuGetProcAddress_v2"));
     if (find == nullptr) return kTooOld;
-    const auto get = [&](auto& call) {
-      void** const function = reinterpret_cast<void**>(&call.function);
-      return find(call.name, function, kVersion, CU_GET_PROC_ADDRESS_DEFAULT, nullptr) == CUDA_SUCCESS &&
-             *function != nullptr;
-    };
-#define SLUICE_GET(name) \
-  if (!get(name)) return kTooOld;
-    SLUICE_CUDA_CALLS(SLUICE_GET)
-    SLUICE_GET(StreamGetCaptureInfo)
-#undef SLUICE_GET
+    for (Symbol* const one : all) {
+      const CUresult found = find(one->name, &one->address, kVersion, CU_GET_PROC_ADDRESS_DEFAULT, nullptr);
+      if (found != CUDA_SUCCESS || one->address == nullptr) return kTooOld;
+    }
     return {};
   }
 

@@ -19,43 +19,6 @@ const char* const kHipLibrary = "libamdhip64.so." SLUICE_TEXT_OF(HIP_VERSION_MAJ
 
 namespace {
 
-// Names without their prefix "hip", and types: the header overloads some of the functions by templates.
-#define SLUICE_HIP_CALLS(X)                                                                                  \
-  X(Init, unsigned)                                                                                          \
-  X(DriverGetVersion, int*)                                                                                  \
-  X(GetDeviceCount, int*)                                                                                    \
-  X(GetDevice, int*)                                                                                         \
-  X(SetDevice, int)                                                                                          \
-  X(DeviceGetName, char*, int, hipDevice_t)                                                                  \
-  X(DeviceGetUuid, hipUUID*, hipDevice_t)                                                                    \
-  X(DeviceGetPCIBusId, char*, int, int)                                                                      \
-  X(DeviceTotalMem, std::size_t*, hipDevice_t)                                                               \
-  X(DeviceGetAttribute, int*, hipDeviceAttribute_t, int)                                                     \
-  X(StreamCreateWithPriority, hipStream_t*, unsigned, int)                                                   \
-  X(StreamSynchronize, hipStream_t)                                                                          \
-  X(StreamQuery, hipStream_t)                                                                                \
-  X(StreamGetCaptureInfo, hipStream_t, hipStreamCaptureStatus*, unsigned long long*)                         \
-  X(StreamWaitValue64, hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)                           \
-  X(StreamWriteValue64, hipStream_t, void*, std::uint64_t, unsigned)                                         \
-  X(ThreadExchangeStreamCaptureMode, hipStreamCaptureMode*)                                                  \
-  X(Malloc, void**, std::size_t)                                                                             \
-  X(Free, void*)                                                                                             \
-  X(MemcpyAsync, void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)                                \
-  X(MemsetAsync, void*, int, std::size_t, hipStream_t)                                                       \
-  X(HostRegister, void*, std::size_t, unsigned)                                                              \
-  X(HostUnregister, void*)                                                                                   \
-  X(HostGetDevicePointer, void**, void*, unsigned)                                                           \
-  X(PointerGetAttributes, hipPointerAttribute_t*, const void*)                                               \
-  X(PointerGetAttribute, void*, hipPointer_attribute, hipDeviceptr_t)                                        \
-  X(MemGetAddressRange, hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)                                       \
-  X(IpcGetMemHandle, hipIpcMemHandle_t*, void*)                                                              \
-  X(IpcOpenMemHandle, void**, hipIpcMemHandle_t, unsigned)                                                   \
-  X(IpcCloseMemHandle, void*)                                                                                \
-  X(ModuleLoadData, hipModule_t*, const void*)                                                               \
-  X(ModuleGetFunction, hipFunction_t*, hipModule_t, const char*)                                             \
-  X(ModuleLaunchKernel, hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-    hipStream_t, void**, void**)
-
 struct HipCalls {
   using Result = hipError_t;
   using StreamHandle = hipStream_t;
@@ -72,29 +35,60 @@ struct HipCalls {
   static constexpr auto kStream = &Stream::hip;
   static constexpr auto kKernels = &hip_kernels;
 
-#define SLUICE_DECLARE(name, ...) \
-  Call<hipError_t(__VA_ARGS__)> name{"hip" #name};  // NOLINT(bugprone-macro-parentheses): a name
-  SLUICE_HIP_CALLS(SLUICE_DECLARE)
-#undef SLUICE_DECLARE
+  // With types, because the header overloads some of the functions by templates.
+  Symbols all;
+  Call<hipError_t(unsigned)> Init{all, "hipInit"};
+  Call<hipError_t(int*)> DriverGetVersion{all, "hipDriverGetVersion"};
+  Call<hipError_t(int*)> GetDeviceCount{all, "hipGetDeviceCount"};
+  Call<hipError_t(int*)> GetDevice{all, "hipGetDevice"};
+  Call<hipError_t(int)> SetDevice{all, "hipSetDevice"};
+  Call<hipError_t(char*, int, hipDevice_t)> DeviceGetName{all, "hipDeviceGetName"};
+  Call<hipError_t(hipUUID*, hipDevice_t)> DeviceGetUuid{all, "hipDeviceGetUuid"};
+  Call<hipError_t(char*, int, int)> DeviceGetPCIBusId{all, "hipDeviceGetPCIBusId"};
+  Call<hipError_t(std::size_t*, hipDevice_t)> DeviceTotalMem{all, "hipDeviceTotalMem"};
+  Call<hipError_t(int*, hipDeviceAttribute_t, int)> DeviceGetAttribute{all, "hipDeviceGetAttribute"};
+  Call<hipError_t(hipStream_t*, unsigned, int)> StreamCreateWithPriority{all, "hipStreamCreateWithPriority"};
+  Call<hipError_t(hipStream_t)> StreamSynchronize{all, "hipStreamSynchronize"};
+  Call<hipError_t(hipStream_t)> StreamQuery{all, "hipStreamQuery"};
+  Call<hipError_t(hipStream_t, hipStreamCaptureStatus*, unsigned long long*)> StreamGetCaptureInfo{
+      all, "hipStreamGetCaptureInfo"};
+  Call<hipError_t(hipStream_t, void*, std::uint64_t, unsigned, std::uint64_t)> StreamWaitValue64{
+      all, "hipStreamWaitValue64"};
+  Call<hipError_t(hipStream_t, void*, std::uint64_t, unsigned)> StreamWriteValue64{all, "hipStreamWriteValue64"};
+  Call<hipError_t(hipStreamCaptureMode*)> ThreadExchangeStreamCaptureMode{all, "hipThreadExchangeStreamCaptureMode"};
+  Call<hipError_t(void**, std::size_t)> Malloc{all, "hipMalloc"};
+  Call<hipError_t(void*)> Free{all, "hipFree"};
+  Call<hipError_t(void*, const void*, std::size_t, hipMemcpyKind, hipStream_t)> MemcpyAsync{all, "hipMemcpyAsync"};
+  Call<hipError_t(void*, int, std::size_t, hipStream_t)> MemsetAsync{all, "hipMemsetAsync"};
+  Call<hipError_t(void*, std::size_t, unsigned)> HostRegister{all, "hipHostRegister"};
+  Call<hipError_t(void*)> HostUnregister{all, "hipHostUnregister"};
+  Call<hipError_t(void**, void*, unsigned)> HostGetDevicePointer{all, "hipHostGetDevicePointer"};
+  Call<hipError_t(hipPointerAttribute_t*, const void*)> PointerGetAttributes{all, "hipPointerGetAttributes"};
+  Call<hipError_t(void*, hipPointer_attribute, hipDeviceptr_t)> PointerGetAttribute{all, "hipPointerGetAttribute"};
+  Call<hipError_t(hipDeviceptr_t*, std::size_t*, hipDeviceptr_t)> MemGetAddressRange{all, "hipMemGetAddressRange"};
+  Call<hipError_t(hipIpcMemHandle_t*, void*)> IpcGetMemHandle{all, "hipIpcGetMemHandle"};
+  Call<hipError_t(void**, hipIpcMemHandle_t, unsigned)> IpcOpenMemHandle{all, "hipIpcOpenMemHandle"};
+  Call<hipError_t(void*)> IpcCloseMemHandle{all, "hipIpcCloseMemHandle"};
+  Call<hipError_t(hipModule_t*, const void*)> ModuleLoadData{all, "hipModuleLoadData"};
+  Call<hipError_t(hipFunction_t*, hipModule_t, const char*)> ModuleGetFunction{all, "hipModuleGetFunction"};
+  Call<hipError_t(hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, hipStream_t,
+                  void**, void**)>
+      ModuleLaunchKernel{all, "hipModuleLaunchKernel"};
   static constexpr auto kLaunch = &HipCalls::ModuleLaunchKernel;
   // Null before HIP 5.3, and 5.6.
-  Call<hipError_t(hipStream_t, void (*)(void*), void*)> LaunchHostFunc{"hipLaunchHostFunc"};
-  Call<hipError_t(hipStream_t, hipDevice_t*)> StreamGetDevice{"hipStreamGetDevice"};
+  Symbols optional;
+  Call<hipError_t(hipStream_t, void (*)(void*), void*)> LaunchHostFunc{optional, "hipLaunchHostFunc"};
+  Call<hipError_t(hipStream_t, hipDevice_t*)> StreamGetDevice{optional, "hipStreamGetDevice"};
 
   /// Loads the functions. Returns why there are none; empty: all are there.
   std::string load() {
     void* const library = dlopen(kHipLibrary, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return std::string("there is no HIP runtime (") + kHipLibrary + ")";
-    const auto get = [library](auto& call) {
-      call.function = reinterpret_cast<decltype(call.function)>(dlsym(library, call.name));
-      return call.function != nullptr;
-    };
-#define SLUICE_GET(call, ...) \
-  if (!get(call)) return std::string("the HIP runtime has no ") + call.name;
-    SLUICE_HIP_CALLS(SLUICE_GET)
-#undef SLUICE_GET
-    get(LaunchHostFunc);
-    get(StreamGetDevice);
+    for (Symbol* const one : all) {
+      one->address = dlsym(library, one->name);
+      if (one->address == nullptr) return std::string("the HIP runtime has no ") + one->name;
+    }
+    for (Symbol* const one : optional) one->address = dlsym(library, one->name);
     return {};
   }
 
@@ -140,7 +134,7 @@ class Hip final : public VendorDriver<HipCalls> {
     if (asked == hipSuccess && status == hipStreamCaptureStatusInvalidated) throw InvalidCapture();
     const bool captures = asked == hipSuccess && status == hipStreamCaptureStatusActive;
     StreamState state{current_device(), captures ? capture : 0};
-    if (stream == nullptr || calls_.StreamGetDevice.function == nullptr) return state;
+    if (stream == nullptr || calls_.StreamGetDevice.address == nullptr) return state;
     require(calls_.StreamGetDevice, handle(stream), &state.device);
     return state;
   }
@@ -180,7 +174,7 @@ class Hip final : public VendorDriver<HipCalls> {
   }
 
   void call(void* stream, void (*function)(void*), void* argument) override {
-    if (calls_.LaunchHostFunc.function == nullptr) throw GpuError("this HIP has no host functions");
+    if (calls_.LaunchHostFunc.address == nullptr) throw GpuError("this HIP has no host functions");
     VendorDriver::call(stream, function, argument);
   }
 

@@ -19,15 +19,23 @@
 
 namespace sluice::device {
 
-/// A function of a vendor's library.
+/// A name of a vendor's library, and its address once the library is loaded.
+struct Symbol {
+  const char* name;
+  void* address = nullptr;
+};
+using Symbols = std::vector<Symbol*>;
+
+/// A function of a vendor's library, which adds itself to the library's names.
 template <class Signature>
 struct Call;
 template <class Result, class... Parameters>
-struct Call<Result(Parameters...)> {
-  const char* name;
-  Result (*function)(Parameters...) = nullptr;
+struct Call<Result(Parameters...)> : Symbol {
+  Call(Symbols& all, const char* name_of_it) : Symbol{name_of_it} { all.push_back(this); }
 
-  Result operator()(Parameters... arguments) const { return function(arguments...); }
+  Result operator()(Parameters... arguments) const {
+    return reinterpret_cast<Result (*)(Parameters...)>(address)(arguments...);
+  }
 };
 
 /// `Calls` has the vendor's functions, by the part of their names that vendors share, and the vendor's types
