@@ -145,11 +145,6 @@ void Waker::ring() const noexcept {
   [[maybe_unused]] const auto rung = ::write(fd_.get(), &one, sizeof one);
 }
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  const Fd old(std::exchange(fd_, other.release()));
-  return *this;
-}
-
 Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
 }

@@ -22,7 +22,10 @@ class [[gnu::visibility("default")]] Fd {
   /// for the copy, the result is empty and errno tells that.
   explicit Fd(int fd) noexcept;
   Fd(Fd && other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept;
+  Fd& operator=(Fd other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~Fd();
 
   int get() const noexcept { return fd_; }

@@ -47,6 +47,7 @@ struct Socket {
 };
 
 sa_family_t family_of(const Endpoint& endpoint) noexcept { return endpoint.version == 4 ? AF_INET : AF_INET6; }
+std::uint8_t bytes_of(const Endpoint& endpoint) noexcept { return endpoint.version == 4 ? 4 : 16; }
 
 Socket socket_address(const Endpoint& endpoint) {
   Socket socket;
@@ -92,6 +93,53 @@ Fd new_socket(const Endpoint& endpoint) {
   return Fd(::socket(family_of(endpoint), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
+/// Request to the kernel for the route from one address to another.
+struct RouteRequest {
+  nlmsghdr header{};
+  rtmsg route{};
+  std::array<std::byte, 2 * RTA_SPACE(16)> attributes{};
+
+  RouteRequest(const Endpoint& from, const Endpoint& to) {
+    header.nlmsg_type = RTM_GETROUTE;
+    header.nlmsg_flags = NLM_F_REQUEST;
+    header.nlmsg_len = NLMSG_LENGTH(sizeof route);
+    route.rtm_family = static_cast<unsigned char>(family_of(to));
+    route.rtm_dst_len = route.rtm_src_len = bytes_of(to) * 8;
+    add(RTA_DST, to);
+    add(RTA_SRC, from);
+  }
+
+ private:
+  void add(unsigned short type, const Endpoint& endpoint) {
+    const rtattr attribute{static_cast<unsigned short>(RTA_LENGTH(bytes_of(endpoint))), type};
+    std::byte* const at = attributes.data() + (header.nlmsg_len - NLMSG_LENGTH(sizeof route));
+    std::memcpy(at, &attribute, sizeof attribute);
+    std::memcpy(at + RTA_LENGTH(0), endpoint.address.data(), bytes_of(endpoint));
+    header.nlmsg_len += static_cast<std::uint32_t>(RTA_SPACE(bytes_of(endpoint)));
+  }
+};
+
+/// Returns the number of a route's outgoing interface; 0: the route has none.
+int interface_of(const rtmsg& route, std::size_t bytes) {
+  const auto* attribute =
+      reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
+  auto left = static_cast<int>(bytes);
+  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+    if (attribute->rta_type == RTA_OIF) return *static_cast<const int*>(RTA_DATA(attribute));
+  }
+  return 0;
+}
+
+/// True if the source is an address of this interface. An address of the loopback belongs to every interface, because
+/// any of them may lead to this host.
+bool is_its_own(const Endpoint& source, int interface) {
+  const std::vector<Interface> all = all_interfaces();
+  return std::ranges::any_of(all, [&](const Interface& one) {
+    const bool same = one.endpoint.address == source.address && one.endpoint.version == source.version;
+    return same && (one.loopback() || static_cast<int>(::if_nametoindex(one.name.c_str())) == interface);
+  });
+}
+
 }  // namespace
 
 Endpoint parse_address(const std::string& text) {
@@ -121,13 +169,8 @@ Endpoint endpoint_of(const sockaddr* socket) noexcept {
 }
 
 void replace_address(sockaddr& socket, const Endpoint& endpoint) noexcept {
-  if (endpoint.version == 4) {
-    auto& in = reinterpret_cast<sockaddr_in&>(socket);
-    std::memcpy(&in.sin_addr, endpoint.address.data(), sizeof in.sin_addr);
-  } else {
-    auto& in = reinterpret_cast<sockaddr_in6&>(socket);
-    std::memcpy(&in.sin6_addr, endpoint.address.data(), sizeof in.sin6_addr);
-  }
+  const std::size_t place = endpoint.version == 4 ? offsetof(sockaddr_in, sin_addr) : offsetof(sockaddr_in6, sin6_addr);
+  std::memcpy(reinterpret_cast<std::byte*>(&socket) + place, endpoint.address.data(), bytes_of(endpoint));
 }
 
 std::string address_text(const Endpoint& endpoint) {
@@ -222,58 +265,6 @@ bool usable(const Endpoint& endpoint) {
   Socket address = socket_address(endpoint);
   return !socket || ::bind(socket.get(), address.get(), address.length) == 0;
 }
-
-namespace {
-
-/// Request to the kernel for the route from one address to another.
-struct RouteRequest {
-  nlmsghdr header{};
-  rtmsg route{};
-  std::array<std::byte, 2 * RTA_SPACE(16)> attributes{};
-
-  RouteRequest(const Endpoint& from, const Endpoint& to) {
-    header.nlmsg_type = RTM_GETROUTE;
-    header.nlmsg_flags = NLM_F_REQUEST;
-    header.nlmsg_len = NLMSG_LENGTH(sizeof route);
-    route.rtm_family = static_cast<unsigned char>(family_of(to));
-    route.rtm_dst_len = route.rtm_src_len = bytes_of(to) * 8;
-    add(RTA_DST, to);
-    add(RTA_SRC, from);
-  }
-
- private:
-  static std::uint8_t bytes_of(const Endpoint& endpoint) { return endpoint.version == 4 ? 4 : 16; }
-  void add(unsigned short type, const Endpoint& endpoint) {
-    const rtattr attribute{static_cast<unsigned short>(RTA_LENGTH(bytes_of(endpoint))), type};
-    std::byte* const at = attributes.data() + (header.nlmsg_len - NLMSG_LENGTH(sizeof route));
-    std::memcpy(at, &attribute, sizeof attribute);
-    std::memcpy(at + RTA_LENGTH(0), endpoint.address.data(), bytes_of(endpoint));
-    header.nlmsg_len += static_cast<std::uint32_t>(RTA_SPACE(bytes_of(endpoint)));
-  }
-};
-
-/// Returns the number of a route's outgoing interface; 0: the route has none.
-int interface_of(const rtmsg& route, std::size_t bytes) {
-  const auto* attribute =
-      reinterpret_cast<const rtattr*>(reinterpret_cast<const std::byte*>(&route) + NLMSG_ALIGN(sizeof route));
-  auto left = static_cast<int>(bytes);
-  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-    if (attribute->rta_type == RTA_OIF) return *static_cast<const int*>(RTA_DATA(attribute));
-  }
-  return 0;
-}
-
-/// True if the source is an address of this interface. An address of the loopback belongs to every interface, because
-/// any of them may lead to this host.
-bool is_its_own(const Endpoint& source, int interface) {
-  const std::vector<Interface> all = all_interfaces();
-  return std::ranges::any_of(all, [&](const Interface& one) {
-    const bool same = one.endpoint.address == source.address && one.endpoint.version == source.version;
-    return same && (one.loopback() || static_cast<int>(::if_nametoindex(one.name.c_str())) == interface);
-  });
-}
-
-}  // namespace
 
 std::optional<Way> way(const Endpoint& from, const Endpoint& to) try {
   if (from.version != to.version) return Way::none;

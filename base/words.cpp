@@ -45,27 +45,6 @@ void sleep(std::atomic<std::uint32_t>& word, std::uint32_t seen, Clock::time_poi
   futex(word, FUTEX_WAIT, seen, &timeout);
 }
 
-}  // namespace
-
-void prepare_fences() noexcept { kernel_has_fences.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0); }
-
-void full_fence() noexcept {
-  static thread_local std::atomic<int> one{0};
-  one.fetch_add(1, std::memory_order_seq_cst);  // a read-modify-write, not a fence: ThreadSanitizer knows it
-}
-
-void heavy_fence() noexcept {
-  full_fence();
-  if (kernel_has_fences.load()) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-}
-
-void Parking::wake_sleepers() noexcept {
-  changes.fetch_add(1, std::memory_order_release);
-  futex(changes, FUTEX_WAKE, INT_MAX, nullptr);
-}
-
-namespace {
-
 struct Pool {
   std::mutex mutex;
   std::vector<Progress*> free;
@@ -93,6 +72,23 @@ void* fresh_page() {
 }
 
 }  // namespace
+
+void prepare_fences() noexcept { kernel_has_fences.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0); }
+
+void full_fence() noexcept {
+  static thread_local std::atomic<int> one{0};
+  one.fetch_add(1, std::memory_order_seq_cst);  // a read-modify-write, not a fence: ThreadSanitizer knows it
+}
+
+void heavy_fence() noexcept {
+  full_fence();
+  if (kernel_has_fences.load()) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+void Parking::wake_sleepers() noexcept {
+  changes.fetch_add(1, std::memory_order_release);
+  futex(changes, FUTEX_WAKE, INT_MAX, nullptr);
+}
 
 Progress& take_progress() {
   const std::lock_guard lock(g_pool->mutex);

@@ -175,7 +175,7 @@ class CudaStreams : public VendorDriver<CudaCalls> {
     CUcontext popped = nullptr;
     const CUresult pushed = calls_.CtxPushCurrent(gpus_[static_cast<std::size_t>(device)].context.load());
     if (pushed != CUDA_SUCCESS) return is_failure(pushed);
-    const bool failed = query_fails(stream);
+    const bool failed = VendorDriver::has_failed(device, stream);
     calls_.CtxPopCurrent(&popped);
     return failed;
   }

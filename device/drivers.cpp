@@ -19,6 +19,12 @@ struct Vendor {
   Driver& (*driver)();
 };
 
+/// Returns the value of a variable of the environment; "": it is not set.
+std::string_view value_of(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? "" : value;
+}
+
 /// Returns the vendors that the environment allows, the same in the whole process.
 const std::vector<Vendor>& vendors() {
   static const std::vector<Vendor> allowed = [] {
@@ -30,8 +36,7 @@ const std::vector<Vendor>& vendors() {
         {"hip", Stream::Kind::hip, kHipLibrary, hip_driver},
 #endif
     };
-    const char* const names = std::getenv("SLUICE_GPUS");
-    const auto words = base::words_of(names == nullptr ? "" : names);
+    const auto words = base::words_of(value_of("SLUICE_GPUS"));
     if (!words.empty()) std::erase_if(all, [&](const Vendor& one) { return std::ranges::count(words, one.name) == 0; });
     return all;
   }();
@@ -58,10 +63,7 @@ std::vector<Driver*> drivers_in_use() {
 }
 
 bool words_by_kernels() {
-  static const bool chosen = [] {
-    const char* const waits = std::getenv("SLUICE_GPU_WAITS");
-    return waits != nullptr && std::string_view(waits) == "kernel";
-  }();
+  static const bool chosen = value_of("SLUICE_GPU_WAITS") == "kernel";
   return chosen;
 }
 

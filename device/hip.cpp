@@ -284,8 +284,6 @@ class Hip final : public VendorDriver<HipCalls> {
     return at;
   }
 
-  bool has_failed(int, void* stream) noexcept override { return query_fails(stream); }
-
   void zero(void* stream, const GpuMemory& memory) override {
     require(calls_.MemsetAsync, memory.data, 0, memory.bytes, handle(stream));
   }

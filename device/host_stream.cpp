@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <string>
 
 #include "base/threads.hpp"
@@ -90,18 +89,17 @@ void HostStream::Impl::start_thread(int cpu) {
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
     pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
   }
+  constexpr auto main = [](void* self) -> void* {
+    current = static_cast<Impl*>(self);
+    current->serve();
+    return nullptr;
+  };
   const base::SignalsBlocked blocked;
-  const int error = pthread_create(&thread_, &attributes, thread_main, this);
+  const int error = pthread_create(&thread_, &attributes, main, this);
   pthread_attr_destroy(&attributes);
   if (error == EINVAL) fail(Code::bad_argument, "there is no core " + std::to_string(cpu) + " for it");
   if (error != 0) fail(Code::out_of_resources, base::no_thread("it", error).what());
   pthread_setname_np(thread_, "sluice-stream");
-}
-
-void* HostStream::Impl::thread_main(void* self) {
-  current = static_cast<Impl*>(self);
-  current->serve();
-  return nullptr;
 }
 
 void HostStream::Impl::serve() {

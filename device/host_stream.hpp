@@ -26,7 +26,6 @@
 namespace sluice {
 
 struct HostStream::Impl {
- public:
   /// @throws Error{Code::bad_argument, Code::out_of_resources}
   explicit Impl(Options options);
   ~Impl();
@@ -120,7 +119,6 @@ struct HostStream::Impl {
 
   // The stream's own thread.
   void start_thread(int cpu);
-  static void* thread_main(void* self);
   void serve();
   bool has_work() const noexcept;
   bool not_needed() const noexcept { return caught_up_.load(std::memory_order_relaxed) >= kEnoughToDoze; }

@@ -170,8 +170,8 @@ class VendorDriver : public Driver {
             {"dma_buf", std::move(dma_buf)}};
   }
 
-  /// True if work of the stream can no longer run.
-  bool query_fails(void* stream) noexcept {
+  /// True if work of the stream can no longer run. The GPU need not be current.
+  virtual bool has_failed(int, void* stream) noexcept {
     const auto mode = exchange_capture_mode(Calls::kRelaxed);
     const Result result = calls_.StreamQuery(handle(stream));
     exchange_capture_mode(mode);
@@ -223,8 +223,6 @@ class VendorDriver : public Driver {
 
   Resources& gpu(int device) { return resources_.at(static_cast<std::size_t>(device)); }
 
-  /// Asks the driver about a stream of the GPU, which need not be current.
-  virtual bool has_failed(int device, void* stream) noexcept = 0;
   virtual void zero(void* stream, const GpuMemory& memory) = 0;
 
   /// Sets the mode of the calling thread. Returns the mode before.
