@@ -23,14 +23,12 @@
 namespace sluice::device {
 
 /// A call of a driver failed.
-class GpuError : public std::runtime_error {
- public:
+struct GpuError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 /// A stream's capture has become invalid, so that it yields no graph.
-class InvalidCapture : public GpuError {
- public:
+struct InvalidCapture : GpuError {
   InvalidCapture() : GpuError("what the stream captures is invalid already: end the capture") {}
 };
 

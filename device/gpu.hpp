@@ -68,8 +68,12 @@ struct Wait {
 
 /// One end of a channel, for its streams: its state, and functions to report failures.
 class Watch {
+  /// One word, so that a put whose wait the failure ends finds the end shut.
+  enum class State : std::uint8_t { open, shut, failed };
+  std::atomic<State> state_{State::open};
+  base::Progress& progress_ = base::take_progress();
+
  public:
-  Watch() : done(progress_.word), done_parking(progress_.parking) {}
   virtual ~Watch() { base::give_back(progress_); }
 
   /// True once the end has failed: waits end, puts move nothing.
@@ -83,13 +87,9 @@ class Watch {
   /// until the next call.
   virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept = 0;
 
- private:
-  base::Progress& progress_ = base::take_progress();
-
- public:
   /// Count of this end's completed puts: the source may be overwritten, and the signal is raised (or never will be).
-  base::Word& done;
-  base::Parking& done_parking;
+  base::Word& done = progress_.word;
+  base::Parking& done_parking = progress_.parking;
   base::trace::Channel traced;  ///< set before it is used
 
  protected:
@@ -101,11 +101,6 @@ class Watch {
     State open = State::open;
     state_.compare_exchange_strong(open, State::shut);
   }
-
- private:
-  /// One word, so that a put whose wait the failure ends finds the end shut.
-  enum class State : std::uint8_t { open, shut, failed };
-  std::atomic<State> state_{State::open};
 };
 
 /// False for the stream of a moved-from HostStream, and for a HostStream of the parent in a child of fork.

@@ -20,8 +20,7 @@ using Reached = std::vector<std::shared_ptr<const void>>;
 
 /// The memory that was at these addresses before was freed, but its driver has not given up the pages yet, which it
 /// cannot while a stream may be parked. The driver uses the old pages, whatever the processor finds there now.
-class StalePages : public GpuError {
- public:
+struct StalePages : GpuError {
   using GpuError::GpuError;
 };
 
