@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -55,6 +56,13 @@ template <class T, class... Arguments>
 std::shared_ptr<T> make_here(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), DeleteHere{});
 }
+
+/// A value, and the mutex that guards it.
+template <class T>
+struct Guarded {
+  std::mutex mutex;
+  T value{};
+};
 
 /// A static object of which each process has its own: the first use in a process makes it, also in a child. Never
 /// destroyed, because other static destructors may use it later. Takes no locks.

@@ -133,16 +133,11 @@ class Cuda final : public CudaStreams {
     return start <= address(at) && address(at) < start + bytes ? start + bytes - address(at) : 0;
   }
 
-  void reach(void* pages, std::size_t bytes) override {
+  void* reach(void* pages, std::size_t bytes, Pages what) override {
     const Apart apart(*this, current_device());
-    require(calls_.MemHostRegister, pages, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  }
-
-  void* reach_registers(void* pages, std::size_t bytes) override {
-    const Apart apart(*this, current_device());
-    constexpr unsigned kRegisters =
-        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY;
-    require(calls_.MemHostRegister, pages, bytes, kRegisters);
+    const unsigned registers = what == Pages::registers ? CU_MEMHOSTREGISTER_IOMEMORY : 0;
+    require(calls_.MemHostRegister, pages, bytes,
+            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | registers);
     CUdeviceptr at = 0;
     require(calls_.MemHostGetDevicePointer, &at, pages, 0);
     return pointer(at);

@@ -165,10 +165,10 @@ class Driver {
 
   /// Returns how many bytes of host memory from there on the driver reaches without `reach`.
   virtual std::size_t reached(const void* at) = 0;
-  /// Gives the driver pages of host memory.
-  virtual void reach(void* pages, std::size_t bytes) = 0;
-  /// Gives the driver pages of a device's registers. Returns their address for streams.
-  virtual void* reach_registers(void* pages, std::size_t bytes) = 0;
+  enum class Pages : std::uint8_t { memory, registers };
+  /// Gives the driver pages of host memory, or of a device's registers. Returns their address for streams, which that
+  /// of memory does not differ from.
+  virtual void* reach(void* pages, std::size_t bytes, Pages what) = 0;
   virtual void give_up(void* pages) noexcept = 0;
 };
 

@@ -240,14 +240,15 @@ class Hip final : public VendorDriver<HipCalls> {
                                                    : 0;
   }
 
-  void reach(void* pages, std::size_t bytes) override {
-    if (register_pages(pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped) == pages) return;
+  void* reach(void* pages, std::size_t bytes, Pages what) override {
+    const Apart apart(*this, current_device());
+    const unsigned registers = what == Pages::registers ? hipHostRegisterIoMemory : 0;
+    require(calls_.HostRegister, pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped | registers);
+    void* at = nullptr;
+    require(calls_.HostGetDevicePointer, &at, pages, 0);
+    if (what == Pages::registers || at == pages) return at;
     give_up(pages);
     throw GpuError("the GPU sees host memory at other addresses than the processor");
-  }
-
-  void* reach_registers(void* pages, std::size_t bytes) override {
-    return register_pages(pages, bytes, hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory);
   }
 
   void give_up(void* pages) noexcept override {
@@ -273,15 +274,6 @@ class Hip final : public VendorDriver<HipCalls> {
       add_device(uuid);
     }
     return {};
-  }
-
-  /// Returns the address that the GPU has for the pages.
-  void* register_pages(void* pages, std::size_t bytes, unsigned flags) {
-    const Apart apart(*this, current_device());
-    require(calls_.HostRegister, pages, bytes, flags);
-    void* at = nullptr;
-    require(calls_.HostGetDevicePointer, &at, pages, 0);
-    return at;
   }
 
   void zero(void* stream, const GpuMemory& memory) override {

@@ -17,17 +17,12 @@ namespace sluice::device {
 namespace {
 
 /// Pages without `keep`, by driver and size.
-struct Spare {
-  std::mutex mutex;
-  std::map<std::pair<Driver*, std::size_t>, std::vector<void*>> pages;
-};
-
-base::OnePerProcess<Spare> g_spare;
+base::OnePerProcess<base::Guarded<std::map<std::pair<Driver*, std::size_t>, std::vector<void*>>>> g_spare;
 
 void* take_pages(Driver* driver, std::size_t bytes) {
   {
     const std::lock_guard lock(g_spare->mutex);
-    auto& pages = g_spare->pages[{driver, bytes}];
+    auto& pages = g_spare->value[{driver, bytes}];
     if (!pages.empty()) {
       void* const found = pages.back();
       pages.pop_back();
@@ -48,7 +43,7 @@ Ledger::Ledger(Driver* driver, std::size_t bytes)
 Ledger::~Ledger() {
   if (kept_) return;
   const std::lock_guard lock(g_spare->mutex);
-  g_spare->pages[{driver_, bytes_}].push_back(pages_);
+  g_spare->value[{driver_, bytes_}].push_back(pages_);
 }
 
 }  // namespace sluice::device

@@ -215,16 +215,13 @@ Heap& heap(Driver& driver, int device) {
 
 /// Segments for memory of the user, by the driver's id, and by address too: HIP's id may be that of the block from
 /// which a pool has cut the memory.
-struct Described {
-  std::mutex mutex;
-  std::map<std::tuple<Driver*, std::uint64_t, std::byte*>, std::weak_ptr<Segment>> all;
-};
-base::OnePerProcess<Described> g_described;
+using Described = std::map<std::tuple<Driver*, std::uint64_t, std::byte*>, std::weak_ptr<Segment>>;
+base::OnePerProcess<base::Guarded<Described>> g_described;
 
 std::shared_ptr<Segment> described(Driver& driver, const GpuMemory& memory) {
   if (memory.id == 0) return describe(driver, memory);
   const std::lock_guard lock(g_described->mutex);
-  auto& known = g_described->all[{&driver, memory.id, memory.data}];
+  auto& known = g_described->value[{&driver, memory.id, memory.data}];
   auto segment = known.lock();
   if (segment == nullptr) known = segment = describe(driver, memory);
   return segment;

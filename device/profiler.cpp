@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -58,39 +57,29 @@ std::optional<Listener> find_nvtx() { return std::nullopt; }
 
 #endif
 
-/// Functions of ROCTX, whose header few machines have.
-struct Roctx {
-  int (*push)(const char*) = nullptr;
-  int (*pop)() = nullptr;
-  void (*mark)(const char*) = nullptr;
-};
-Roctx g_roctx;
-
-/// Opens the library of today's profilers, or that of earlier ones.
-void* open_roctx(int flags) {
-  static constexpr std::array<const char*, 3> kNames = {"librocprofiler-sdk-roctx.so.1",
-                                                        "librocprofiler-sdk-roctx.so.0", "libroctx64.so.4"};
-  for (const char* const name : kNames) {
-    if (void* const library = ::dlopen(name, RTLD_NOW | flags)) return library;
-  }
-  return nullptr;
-}
+// Functions of ROCTX, whose header few machines have.
+int (*g_push)(const char*) = nullptr;
+int (*g_pop)() = nullptr;
+void (*g_mark)(const char*) = nullptr;
 
 /// ROCTX has no domains, so the names tell the library.
 std::string ours(const char* text) { return std::string("sluice: ") + text; }
 
 std::optional<Listener> find_roctx(int flags) {
-  void* const library = open_roctx(flags);
+  void* library = nullptr;  // of today's profilers, or of earlier ones
+  for (const char* const name : {"librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so.0", "libroctx64.so.4"}) {
+    if (library == nullptr) library = ::dlopen(name, RTLD_NOW | flags);
+  }
   if (library == nullptr) return std::nullopt;
   const auto set = [library](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
   };
-  set(g_roctx.push, "roctxRangePushA");
-  set(g_roctx.pop, "roctxRangePop");
-  set(g_roctx.mark, "roctxMarkA");
-  if (g_roctx.push == nullptr || g_roctx.pop == nullptr || g_roctx.mark == nullptr) return std::nullopt;
-  return Listener{[](const char* text) { g_roctx.push(ours(text).c_str()); }, [] { g_roctx.pop(); },
-                  [](const char* text) { g_roctx.mark(ours(text).c_str()); }};
+  set(g_push, "roctxRangePushA");
+  set(g_pop, "roctxRangePop");
+  set(g_mark, "roctxMarkA");
+  if (g_push == nullptr || g_pop == nullptr || g_mark == nullptr) return std::nullopt;
+  return Listener{[](const char* text) { g_push(ours(text).c_str()); }, [] { g_pop(); },
+                  [](const char* text) { g_mark(ours(text).c_str()); }};
 }
 
 std::optional<Listener> find(std::string_view which) {
@@ -101,19 +90,15 @@ std::optional<Listener> find(std::string_view which) {
   return std::getenv("NVTX_INJECTION64_PATH") != nullptr ? find_nvtx() : find_roctx(RTLD_NOLOAD);
 }
 
-struct Choice {
-  std::mutex mutex;
-  bool made = false;
-};
-base::OnePerProcess<Choice> g_choice;
+base::OnePerProcess<base::Guarded<bool>> g_chosen;
 
 }  // namespace
 
 bool has_nvtx() noexcept { return find_nvtx().has_value(); }
 
 void use_profiler(std::string_view which) {
-  const std::lock_guard lock(g_choice->mutex);
-  if (g_choice->made) return;
+  const std::lock_guard lock(g_chosen->mutex);
+  if (g_chosen->value) return;
   if (const auto listener = find(which)) {
     base::trace::listen(*listener);
   } else if (which == "nvtx") {
@@ -121,7 +106,7 @@ void use_profiler(std::string_view which) {
   } else if (which == "roctx") {
     throw std::invalid_argument("environment variable SLUICE_RANGES=roctx: its library cannot be loaded");
   }
-  g_choice->made = true;
+  g_chosen->value = true;
 }
 
 }  // namespace sluice::device

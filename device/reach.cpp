@@ -31,11 +31,7 @@ struct Book {
 };
 base::OnePerProcess<Book> g_book;
 
-struct ForEver {
-  std::mutex mutex;
-  std::map<Key, Reached> reached;
-};
-base::OnePerProcess<ForEver> g_for_ever;
+base::OnePerProcess<base::Guarded<std::map<Key, Reached>>> g_for_ever;
 
 /// Without the mutex, which copies and allocations take: the driver may wait for all streams. Stale pages have no
 /// owner.
@@ -77,7 +73,7 @@ void add_piece(Driver& driver, std::uintptr_t& at, std::uintptr_t end, Reached& 
   }
   const bool bounded = next != given.end() && next->first.first == &driver && next->first.second < end;
   const std::uintptr_t until = bounded ? next->first.second : end;
-  driver.reach(reinterpret_cast<void*>(at), until - at);
+  driver.reach(reinterpret_cast<void*>(at), until - at, Driver::Pages::memory);
   reached.push_back(own({&driver, at}, given[{&driver, at}] = {until, 0}));
   at = until;
 }
@@ -132,7 +128,7 @@ void* map_fresh(std::size_t bytes, int flags, int descriptor) {
 
 void reach_for_ever(Driver& driver, void* page, std::size_t bytes) {
   const std::lock_guard lock(g_for_ever->mutex);
-  Reached& reached = g_for_ever->reached[{&driver, reinterpret_cast<std::uintptr_t>(page)}];
+  Reached& reached = g_for_ever->value[{&driver, reinterpret_cast<std::uintptr_t>(page)}];
   if (reached.empty()) reached = reach(driver, page, bytes);
 }
 

@@ -12,14 +12,10 @@ namespace sluice::device {
 namespace {
 
 struct Retired {
-  std::mutex mutex;
+  std::recursive_mutex mutex;
   std::vector<const StreamUser*> users;
   std::vector<std::function<void()>> waiting;
   std::recursive_mutex reaping;  // in order: drivers give pages up before they are unmapped
-
-  bool any_parked() const {
-    return std::any_of(users.begin(), users.end(), [](const auto* user) { return user->may_be_parked(); });
-  }
 };
 
 base::OnePerProcess<Retired> g_retired;
@@ -38,7 +34,7 @@ void remove_user(const StreamUser& user) noexcept {
 
 bool any_parked() {
   const std::lock_guard lock(g_retired->mutex);
-  return g_retired->any_parked();
+  return std::ranges::any_of(g_retired->users, &StreamUser::may_be_parked);
 }
 
 void retire(std::function<void()> free) {
@@ -54,7 +50,7 @@ void reap() {
   std::vector<std::function<void()>> due;
   {
     const std::lock_guard lock(g_retired->mutex);
-    if (g_retired->waiting.empty() || g_retired->any_parked()) return;
+    if (g_retired->waiting.empty() || any_parked()) return;
     due.swap(g_retired->waiting);
   }
   for (const auto& free : due) free();

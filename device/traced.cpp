@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace sluice::device {
@@ -60,12 +59,9 @@ Traced::Traced(Lane lane, const char* name, const base::trace::Channel& channel,
 }
 
 void Traced::over() {
-  if (call_ != nullptr) {
-    call_->issue();
-    call_->call(note_end, std::exchange(call_->slice, nullptr));
-  }
-  span_.reset();
-  range_.reset();
+  if (call_ == nullptr) return;
+  call_->issue();
+  call_->call(note_end, std::exchange(call_->slice, nullptr));
 }
 
 }  // namespace sluice::device

@@ -10,16 +10,16 @@
 
 namespace sluice::device {
 
-/// A slice: the work of the lane from the constructor to `over`. Made only if `trace::on()`. On a GPU's stream the
-/// slice has the times at which the stream does the work: two functions of the host, before and behind it, read the
+/// A slice: the work of the lane from the constructor to the destructor. Made only if `trace::on()`. On a GPU's stream
+/// the slice has the times at which the stream does the work: two functions of the host, before and behind it, read the
 /// clock, unless only a profiler records it, which measures by itself. A slice inside another on a GPU's stream is left
 /// out, except for its arrow.
 class Traced {
  public:
   Traced(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch, std::uint64_t bytes,
          base::trace::Arrow arrow);
-  /// Ends the slice. Gives the stream the gathered operations first. A slice that an exception leaves is never ended,
-  /// and left out. @throws GpuError
+  /// Ends the slice of a GPU's stream. Gives the stream the gathered operations first. A slice that an exception leaves
+  /// is never ended, and left out. @throws GpuError
   void over();
 
  private:

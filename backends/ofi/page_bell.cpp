@@ -51,7 +51,7 @@ bool counts(Ringer ringer, device::Driver& driver, const Rail& rail, std::mutex&
   void* seen = nullptr;
   const bool by_gpu = ringer != Ringer::host_function;
   try {
-    if (by_gpu && !page->paced) seen = driver.reach_registers(page->add, kPageBytes);
+    if (by_gpu && !page->paced) seen = driver.reach(page->add, kPageBytes, device::Driver::Pages::registers);
     const int gpu = driver.current_device();
     driver.aside(gpu, [&](void* stream) { ring_once(ringer, driver, gpu, stream, seen, *page); });
     const auto deadline = base::Clock::now() + kPatience;
@@ -88,7 +88,7 @@ void PageBell::reach_from(device::Driver& driver) {
   const Ringers ringers = station_.ringers.value_or(Ringers{});
   ringer_ = ringers.for_streams;
   if (ringer_ == Ringer::stream || ringer_ == Ringer::kernel)
-    seen_by_gpus_ = driver.reach_registers(page_.add, kPageBytes);
+    seen_by_gpus_ = driver.reach(page_.add, kPageBytes, device::Driver::Pages::registers);
   if (ringers.kernels) for_kernels_ = static_cast<std::uint64_t*>(seen_by_gpus_);
   driver_ = &driver;
 }
