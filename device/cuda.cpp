@@ -175,7 +175,11 @@ class Cuda final : public CudaStreams {
     if (mapped != CUDA_SUCCESS) calls_.MemAddressFree(at, bytes);
     check(mapped, "cuMemMap");
     try {
-      grant(at, bytes, owner);
+      grant("cuMemSetAccess", false, [&](int gpu, const CUmemAccessDesc& access) {
+        const CUresult result = calls_.MemSetAccess(at, bytes, &access, 1);
+        if (gpu == owner) check(result, "cuMemSetAccess");
+        return result == CUDA_SUCCESS;
+      });
     } catch (...) {
       unmap(memory);
       throw;
@@ -191,15 +195,11 @@ class Cuda final : public CudaStreams {
     return all;
   }
 
-  void grant(CUdeviceptr at, std::size_t bytes, std::optional<int> owner) {
-    bool any = false;
-    for (int device = 0; device < devices(); ++device) {
-      const CUmemAccessDesc access = access_of(device);
-      const CUresult result = calls_.MemSetAccess(at, bytes, &access, 1);
-      any |= result == CUDA_SUCCESS;
-      if (device == owner) check(result, "cuMemSetAccess");
-    }
-    if (!any) throw GpuError("cuMemSetAccess: no GPU of this process reaches the memory");
+  /// Lets all GPUs access memory, each by `give`, which is true if it may. `any`: one may already.
+  template <class F>
+  void grant(const char* function, bool any, F give) const {
+    for (int device = 0; device < devices(); ++device) any |= give(device, access_of(device));
+    if (!any) throw GpuError(std::string(function) + ": no GPU of this process reaches the memory");
   }
 
   base::Fd descriptor_of(const GpuMemory& memory) const {
@@ -260,16 +260,13 @@ class Cuda final : public CudaStreams {
   /// Lets all GPUs access an imported pool. At first only the GPU that the pool lies on has access, whatever its owner
   /// has granted.
   void grant_pool(CUmemoryPool pool, std::optional<int> owner) const {
-    bool any = owner.has_value();
-    for (int device = 0; device < devices(); ++device) {
-      if (device == owner) continue;
+    grant("cuMemPoolSetAccess", owner.has_value(), [&](int device, const CUmemAccessDesc& access) {
+      if (device == owner) return false;
       // Without peer access, the call may succeed and the import of a piece fail. Nothing tells it of a hidden GPU.
       int can = 1;
-      const CUmemAccessDesc access = access_of(device);
       if (owner) calls_.DeviceCanAccessPeer(&can, access.location.id, access_of(*owner).location.id);
-      any |= can != 0 && calls_.MemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS;
-    }
-    if (!any) throw GpuError("cuMemPoolSetAccess: no GPU of this process reaches the memory");
+      return can != 0 && calls_.MemPoolSetAccess(pool, &access, 1) == CUDA_SUCCESS;
+    });
   }
 
   /// Once it returns, the owner may free the piece. Frees in the order of a stream of ours, because cuMemFree would

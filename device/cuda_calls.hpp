@@ -28,6 +28,8 @@ struct CudaCalls {
   static constexpr auto kStream = &Stream::cuda;
   static constexpr auto kKernels = &cuda_kernels;
 
+  static CUdeviceptr address(const void* pointer) noexcept { return reinterpret_cast<CUdeviceptr>(pointer); }
+
   // cuda.h defines some of the names as macros that choose a version of the function; the driver is given the name
   // itself.
   Symbols all;
@@ -55,7 +57,7 @@ struct CudaCalls {
   Call<decltype(::cuThreadExchangeStreamCaptureMode)> ThreadExchangeStreamCaptureMode{
       all, "cuThreadExchangeStreamCaptureMode"};
   Call<decltype(::cuMemcpyAsync)> MemcpyAsync{all, "cuMemcpyAsync"};
-  Call<decltype(::cuMemsetD8Async)> MemsetD8Async{all, "cuMemsetD8Async"};
+  Call<decltype(::cuMemsetD8Async)> MemsetAsync{all, "cuMemsetD8Async"};
   Call<decltype(::cuMemAlloc)> MemAlloc{all, "cuMemAlloc"};
   Call<decltype(::cuMemFree)> MemFree{all, "cuMemFree"};
   Call<decltype(::cuMemFreeAsync)> MemFreeAsync{all, "cuMemFreeAsync"};
@@ -92,7 +94,6 @@ struct CudaCalls {
   Call<decltype(::cuMemHostGetDevicePointer)> MemHostGetDevicePointer{all, "cuMemHostGetDevicePointer"};
   Call<decltype(::cuStreamCreateWithPriority)> StreamCreateWithPriority{all, "cuStreamCreateWithPriority"};
   Call<decltype(::cuCtxSynchronize)> CtxSynchronize{all, "cuCtxSynchronize"};
-  static constexpr auto kLaunch = &CudaCalls::LaunchKernel;
   // The function of version 12.0; cuda.h may declare a later one.
   Call<CUresult(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, std::size_t*)>
       StreamGetCaptureInfo{all, "cuStreamGetCaptureInfo"};

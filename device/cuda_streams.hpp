@@ -12,8 +12,6 @@
 
 namespace sluice::device {
 
-inline CUdeviceptr address(const void* pointer) noexcept { return reinterpret_cast<CUdeviceptr>(pointer); }
-
 class CudaStreams : public VendorDriver<CudaCalls> {
  public:
   base::Facts facts(int device) override {
@@ -178,10 +176,6 @@ class CudaStreams : public VendorDriver<CudaCalls> {
     const bool failed = VendorDriver::has_failed(device, stream);
     calls_.CtxPopCurrent(&popped);
     return failed;
-  }
-
-  void zero(void* stream, const GpuMemory& memory) override {
-    require(calls_.MemsetD8Async, address(memory.data), 0, memory.bytes, handle(stream));
   }
 
   std::deque<Gpu> gpus_;

@@ -35,6 +35,8 @@ struct HipCalls {
   static constexpr auto kStream = &Stream::hip;
   static constexpr auto kKernels = &hip_kernels;
 
+  static hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(pointer); }
+
   // With types, because the header overloads some of the functions by templates.
   Symbols all;
   Call<hipError_t(unsigned)> Init{all, "hipInit"};
@@ -73,8 +75,7 @@ struct HipCalls {
   Call<hipError_t(hipFunction_t*, hipModule_t, const char*)> ModuleGetFunction{all, "hipModuleGetFunction"};
   Call<hipError_t(hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, hipStream_t,
                   void**, void**)>
-      ModuleLaunchKernel{all, "hipModuleLaunchKernel"};
-  static constexpr auto kLaunch = &HipCalls::ModuleLaunchKernel;
+      LaunchKernel{all, "hipModuleLaunchKernel"};
   // Null before HIP 5.3, and 5.6.
   Symbols optional;
   Call<hipError_t(hipStream_t, void (*)(void*), void*)> LaunchHostFunc{optional, "hipLaunchHostFunc"};
@@ -103,8 +104,6 @@ hipMemoryType type_of(const hipPointerAttribute_t& attributes) noexcept {
   return attributes.memoryType;
 #endif
 }
-
-hipDeviceptr_t address(const void* pointer) noexcept { return const_cast<void*>(pointer); }
 
 class Hip final : public VendorDriver<HipCalls> {
  public:
@@ -274,10 +273,6 @@ class Hip final : public VendorDriver<HipCalls> {
       add_device(uuid);
     }
     return {};
-  }
-
-  void zero(void* stream, const GpuMemory& memory) override {
-    require(calls_.MemsetAsync, memory.data, 0, memory.bytes, handle(stream));
   }
 
   int attribute(int device, hipDeviceAttribute_t which) const {

@@ -89,13 +89,13 @@ void HostStream::Impl::start_thread(int cpu) {
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
     pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
   }
-  constexpr auto main = [](void* self) -> void* {
+  constexpr auto body = [](void* self) -> void* {
     current = static_cast<Impl*>(self);
     current->serve();
     return nullptr;
   };
   const base::SignalsBlocked blocked;
-  const int error = pthread_create(&thread_, &attributes, main, this);
+  const int error = pthread_create(&thread_, &attributes, body, this);
   pthread_attr_destroy(&attributes);
   if (error == EINVAL) fail(Code::bad_argument, "there is no core " + std::to_string(cpu) + " for it");
   if (error != 0) fail(Code::out_of_resources, base::no_thread("it", error).what());

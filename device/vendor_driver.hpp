@@ -55,7 +55,7 @@ class VendorDriver : public Driver {
 
   void launch(int device, void* stream, const Launch& what) final {
     void* parameters[] = {what.args};
-    require(calls_.*Calls::kLaunch, functions(device)[static_cast<std::size_t>(what.kernel)], what.blocks, what.rows, 1,
+    require(calls_.LaunchKernel, functions(device)[static_cast<std::size_t>(what.kernel)], what.blocks, what.rows, 1,
             what.threads, 1, 1, 0, handle(stream), parameters, nullptr);
   }
   void load_kernels(int device) final { functions(device); }
@@ -88,7 +88,8 @@ class VendorDriver : public Driver {
   }
 
   void zero(const GpuMemory& memory) final {
-    aside(memory.device, [&](void* stream) { zero(stream, memory); });
+    aside(memory.device,
+          [&](void* stream) { require(calls_.MemsetAsync, address(memory.data), 0, memory.bytes, handle(stream)); });
   }
 
  protected:
@@ -112,6 +113,8 @@ class VendorDriver : public Driver {
   static typename Calls::StreamHandle handle(void* stream) noexcept {
     return static_cast<typename Calls::StreamHandle>(stream);
   }
+
+  static auto address(const void* pointer) noexcept { return Calls::address(pointer); }
 
   /// @throws GpuError unless `result` of the function is success
   void check(Result result, const char* function) const {
@@ -209,21 +212,15 @@ class VendorDriver : public Driver {
   /// Takes an idle stream of ours, with the GPU current. No other stream would do: the legacy stream of the program
   /// waits for a thread's.
   std::unique_ptr<void, GiveBack> take_stream(int device) {
+    const std::lock_guard lock(mutex_);
     std::vector<void*>& idle = gpu(device).idle;
-    void* stream = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!idle.empty()) {
-        stream = idle.back();
-        idle.pop_back();
-      }
-    }
-    return {stream == nullptr ? new_stream() : stream, {*this, idle}};
+    if (idle.empty()) idle.push_back(new_stream());
+    void* const stream = idle.back();
+    idle.pop_back();
+    return {stream, {*this, idle}};
   }
 
   Resources& gpu(int device) { return resources_.at(static_cast<std::size_t>(device)); }
-
-  virtual void zero(void* stream, const GpuMemory& memory) = 0;
 
   /// Sets the mode of the calling thread. Returns the mode before.
   auto exchange_capture_mode(typename Calls::CaptureMode mode) noexcept {
