@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -168,13 +167,10 @@ std::string later(const std::string& events, Nanoseconds by) {
   std::size_t done = 0;
   for (std::size_t at = 0; (at = events.find(kTime, done)) != std::string::npos;) {
     all.append(events, done, at + kTime.size() - done);
-    std::string digits;  // three of them behind the point
-    for (done = at + kTime.size(); done < events.size() && events[done] != ','; ++done) {
-      if (events[done] != '.') digits += events[done];
-    }
-    std::int64_t nanoseconds = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), nanoseconds);
-    all += microseconds(Nanoseconds(nanoseconds) + by);
+    double time = 0;  // in microseconds
+    const char* const digits = events.data() + at + kTime.size();
+    done = static_cast<std::size_t>(std::from_chars(digits, events.data() + events.size(), time).ptr - events.data());
+    all += decimal(time + static_cast<double>(by.count()) / 1e3, 3);
   }
   return all.append(events, done);
 }

@@ -18,7 +18,6 @@
 
 #include "base/facts.hpp"
 #include "base/fd.hpp"
-#include "device/kernel_images.hpp"
 
 namespace sluice::device {
 
@@ -45,6 +44,18 @@ struct WordOp {
   void* word = nullptr;
   std::uint64_t value = 0;  ///< wait: at least this
 };
+
+/// The kernels of kernels.hpp.
+enum class Kernel { write, small_puts, few_puts, operate, acquire, put, begin_put, copy, end_put, wait, release };
+inline constexpr std::array kKernelNames{"sluice_write",   "sluice_small_puts", "sluice_few_puts",  "sluice_operate",
+                                         "sluice_acquire", "sluice_put",        "sluice_begin_put", "sluice_copy",
+                                         "sluice_end_put", "sluice_wait",       "sluice_release"};
+
+// The compiled kernels, which are part of the library, for the GPUs that the build was configured for.
+/// A fat binary for cuModuleLoadData; empty if this build has no CUDA part.
+std::span<const std::byte> cuda_kernels() noexcept;
+/// A bundle of code objects for hipModuleLoadData; empty if this build has no HIP part.
+std::span<const std::byte> hip_kernels() noexcept;
 
 /// A kernel of ours, and its arguments: its struct in kernels.hpp.
 struct Launch {

@@ -234,9 +234,8 @@ class Hip final : public VendorDriver<HipCalls> {
     hipDeviceptr_t data = nullptr;
     std::size_t bytes = 0;
     if (calls_.MemGetAddressRange(&data, &bytes, address(at)) != hipSuccess) return 0;
-    const auto* const end = static_cast<const std::byte*>(data) + bytes;
-    return static_cast<const std::byte*>(at) < end ? static_cast<std::size_t>(end - static_cast<const std::byte*>(at))
-                                                   : 0;
+    const auto offset = reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(data);
+    return offset < bytes ? bytes - offset : 0;
   }
 
   void* reach(void* pages, std::size_t bytes, Pages what) override {

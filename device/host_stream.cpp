@@ -314,13 +314,9 @@ std::optional<Error> HostStream::Impl::wait_for_marker() {
 }
 
 void HostStream::Impl::rethrow() {
-  std::exception_ptr failure;
-  {
-    const std::lock_guard lock(mutex_);
-    failure = std::exchange(failure_, nullptr);
-    failed_.store(false, std::memory_order_relaxed);
-  }
-  if (failure != nullptr) std::rethrow_exception(failure);
+  const std::lock_guard lock(mutex_);
+  failed_.store(false, std::memory_order_relaxed);
+  if (const auto failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
 }
 
 // ---- The public handle.

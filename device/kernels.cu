@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels, for CUDA and for HIP, found by name in the images of kernel_images.hpp.
+// The kernels, for CUDA and for HIP, found by name in the images of driver.hpp.
 #include "device/kernels.hpp"
 
 namespace sluice::device {

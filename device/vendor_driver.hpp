@@ -39,7 +39,7 @@ struct Call<Result(Parameters...)> : Symbol {
 };
 
 /// `Calls` has the vendor's functions, by the part of their names that vendors share, and the vendor's types
-/// (cuda_calls.hpp, hip.cpp).
+/// (cuda_streams.hpp, hip.cpp).
 template <class Calls>
 class VendorDriver : public Driver {
  public:
@@ -110,9 +110,7 @@ class VendorDriver : public Driver {
     OnDevice current_;
   };
 
-  static typename Calls::StreamHandle handle(void* stream) noexcept {
-    return static_cast<typename Calls::StreamHandle>(stream);
-  }
+  static auto handle(void* stream) noexcept { return static_cast<typename Calls::StreamHandle>(stream); }
 
   static auto address(const void* pointer) noexcept { return Calls::address(pointer); }
 

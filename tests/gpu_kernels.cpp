@@ -12,7 +12,7 @@
 
 #include "apps/bench/ours/kernel_ping_pong.hpp"
 #include "apps/bench/rivals/programs/raw_ping_pong.hpp"
-#include "device/kernel_images.hpp"
+#include "device/driver.hpp"
 #include "device/kernels.hpp"
 #include "tests/device/litmus.hpp"
 #include "tests/device/relay.hpp"

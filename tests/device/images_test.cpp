@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/kernel_images.hpp"
+#include "device/driver.hpp"
 
 namespace sluice::device {
 namespace {
