@@ -65,6 +65,7 @@ struct Interface {
   unsigned flags = 0;
   Endpoint endpoint;
 
+  bool is(const std::string& chosen) const { return name == chosen || endpoint == parse_address(chosen); }
   bool loopback() const noexcept { return (flags & IFF_LOOPBACK) != 0; }
   bool up() const noexcept { return (flags & IFF_UP) != 0; }
   bool running() const noexcept { return up() && (flags & IFF_RUNNING) != 0; }
@@ -133,8 +134,7 @@ int interface_of(const rtmsg& route, std::size_t bytes) {
 /// True if the source is an address of this interface. An address of the loopback belongs to every interface, because
 /// any of them may lead to this host.
 bool is_its_own(const Endpoint& source, int interface) {
-  const std::vector<Interface> all = all_interfaces();
-  return std::ranges::any_of(all, [&](const Interface& one) {
+  return std::ranges::any_of(all_interfaces(), [&](const Interface& one) {
     const bool same = one.endpoint.address == source.address && one.endpoint.version == source.version;
     return same && (one.loopback() || static_cast<int>(::if_nametoindex(one.name.c_str())) == interface);
   });
@@ -220,10 +220,7 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
 Endpoint own_address(const std::string& chosen) {
   constexpr auto kComesUpWithin = seconds(5);
   const auto deadline = Clock::now() + kComesUpWithin;
-  const Endpoint number = parse_address(chosen);
-  const auto fits = [&](const Interface& one) {
-    return chosen.empty() ? !one.loopback() : one.name == chosen || one.endpoint == number;
-  };
+  const auto fits = [&](const Interface& one) { return chosen.empty() ? !one.loopback() : one.is(chosen); };
   for (;;) {
     std::vector<Interface> all = all_interfaces();
     std::erase_if(all, [](const Interface& one) { return !one.running(); });
@@ -242,19 +239,16 @@ Endpoint own_address(const std::string& chosen) {
 }
 
 std::vector<Endpoint> addresses_of(const std::string& interface) {
-  const std::vector<Interface> all = all_interfaces();
-  const Endpoint number = parse_address(interface);
   std::vector<Endpoint> addresses;
-  for (const Interface& one : all) {
-    if (one.name == interface || one.endpoint == number) addresses.push_back(one.endpoint);
+  for (const Interface& one : all_interfaces()) {
+    if (one.is(interface)) addresses.push_back(one.endpoint);
   }
   return addresses;
 }
 
 bool interface_comes_up(bool without_carrier) {
   constexpr unsigned kCarrier = 0x10000;  // IFF_LOWER_UP, which <net/if.h> does not have
-  const std::vector<Interface> all = all_interfaces();
-  return std::ranges::any_of(all, [&](const Interface& one) {
+  return std::ranges::any_of(all_interfaces(), [&](const Interface& one) {
     const bool carrier = without_carrier || (one.flags & kCarrier) != 0;
     return !one.loopback() && one.up() && carrier && !(one.running() && usable(one.endpoint));
   });

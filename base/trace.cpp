@@ -58,10 +58,7 @@ class Events {
   std::uint64_t added_ = 0;
 };
 
-struct Row {
-  int rank;
-  std::string name;
-};
+using Row = std::pair<int, std::string>;  // of a track: its rank, and its name
 
 /// Writes events as JSON.
 struct Text {
@@ -80,7 +77,7 @@ struct Text {
 
  private:
   std::string entry(const char* phase, Track track, Time at, const std::string& rest) const {
-    const int rank = track == kNone ? 0 : tracks[track - 1].rank;
+    const int rank = track == kNone ? 0 : tracks[track - 1].first;
     return std::string("{\"ph\":\"") + phase + "\",\"pid\":" + std::to_string(rank) +
            ",\"tid\":" + std::to_string(track) + ",\"ts\":" + microseconds(at.time_since_epoch() - began) +
            ",\"cat\":\"sluice\"" + rest + "}";
@@ -118,8 +115,8 @@ struct Recorder {
 
   std::mutex mutex;
   std::vector<Row> tracks;
-  std::map<std::pair<int, std::string>, int> same;  // how many tracks of a rank have the same name
-  std::map<std::pair<int, std::string>, Track> by_key;
+  std::map<Row, int> same;                              // how many tracks of a rank have the same name
+  std::map<std::pair<int, std::string>, Track> by_key;  // of a rank
   std::set<std::string> texts;
   std::map<std::string, int> counts;
   std::vector<std::shared_ptr<Events>> events;

@@ -76,10 +76,8 @@ struct HipCalls {
   Call<hipError_t(hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, hipStream_t,
                   void**, void**)>
       LaunchKernel{all, "hipModuleLaunchKernel"};
-  // Null before HIP 5.3, and 5.6.
-  Symbols optional;
-  Call<hipError_t(hipStream_t, void (*)(void*), void*)> LaunchHostFunc{optional, "hipLaunchHostFunc"};
-  Call<hipError_t(hipStream_t, hipDevice_t*)> StreamGetDevice{optional, "hipStreamGetDevice"};
+  Call<hipError_t(hipStream_t, void (*)(void*), void*)> LaunchHostFunc{all, "hipLaunchHostFunc"};
+  Call<hipError_t(hipStream_t, hipDevice_t*)> StreamGetDevice{all, "hipStreamGetDevice"};
 
   /// Loads the functions. Returns why there are none; empty: all are there.
   std::string load() {
@@ -87,9 +85,9 @@ struct HipCalls {
     if (library == nullptr) return std::string("there is no HIP runtime (") + kHipLibrary + ")";
     for (Symbol* const one : all) {
       one->address = dlsym(library, one->name);
-      if (one->address == nullptr) return std::string("the HIP runtime has no ") + one->name;
+      const bool optional = one == &LaunchHostFunc || one == &StreamGetDevice;  // null before HIP 5.3, and 5.6
+      if (one->address == nullptr && !optional) return std::string("the HIP runtime has no ") + one->name;
     }
-    for (Symbol* const one : optional) one->address = dlsym(library, one->name);
     return {};
   }
 
