@@ -216,7 +216,8 @@ struct Timeline {
     // all.
     constexpr Nanoseconds kBefore = std::chrono::hours(24);
     const Moment first = open_part(parts.front()).began();
-    File whole(open_to_write(file), file, job, {first.of_boot, first.steady - kBefore, first.since_1970 - kBefore});
+    File whole(open_to_write(file), file, job,
+               Moment{first.of_boot, first.steady - kBefore, first.since_1970 - kBefore});
     const auto add = [&](const std::filesystem::path& path) {
       const File part = open_part(path);
       whole.append(later(part.events(), part.began().here() - whole.began().here()), path.filename());
