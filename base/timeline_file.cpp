@@ -134,10 +134,10 @@ class File {
   }
 
   void write_head() const {
-    const Moment& began = head_.began;
-    std::string text = R"({"displayTimeUnit":"ns","otherData":{"job":")" + head_.job + R"(","boot":")" + began.of_boot +
-                       R"(","steady_ns":")" + std::to_string(began.steady.count()) + R"(","unix_ns":")" +
-                       std::to_string(began.since_1970.count()) + R"(","last_part":")" + head_.part + R"(","end":")" +
+    const auto& [boot, steady, since_1970] = head_.began;
+    std::string text = R"({"displayTimeUnit":"ns","otherData":{"job":")" + head_.job + R"(","boot":")" + boot +
+                       R"(","steady_ns":")" + std::to_string(steady.count()) + R"(","unix_ns":")" +
+                       std::to_string(since_1970.count()) + R"(","last_part":")" + head_.part + R"(","end":")" +
                        std::to_string(head_.end) + R"("},"traceEvents":[)";
     text.resize(kHeadSize, ' ');
     write_at(0, text);

@@ -19,8 +19,7 @@ namespace {
 
 std::size_t checked_capacity(std::size_t capacity, std::size_t bytes_per_item) {
   if (capacity == 0) fail(Code::bad_argument, "a queue of no items");
-  constexpr auto kMost = std::numeric_limits<std::size_t>::max() / 4;
-  if (capacity > kMost / bytes_per_item)
+  if (capacity > std::numeric_limits<std::size_t>::max() / 4 / bytes_per_item)
     fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
   return std::bit_ceil(capacity);
 }
