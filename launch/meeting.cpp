@@ -9,7 +9,6 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -219,18 +218,18 @@ class MeetingOfHost0 {
   }
 
   static bool connected_by_loopback(const Wire& wire) { return base::loopback(base::own_end(wire.socket())); }
+  static bool met_by_loopback(const std::pair<const int, Wire>& host) { return connected_by_loopback(host.second); }
 
   /// The address at which another machine has connected to this one; the loopback's, if none has.
   base::Endpoint address_met_at() const {
-    const auto others = std::views::values(wires_);
-    const auto from_elsewhere = std::ranges::find_if_not(others, connected_by_loopback);
-    return base::own_end((from_elsewhere == others.end() ? others.front() : *from_elsewhere).socket());
+    const auto from_elsewhere = std::ranges::find_if_not(wires_, met_by_loopback);
+    return base::own_end((from_elsewhere == wires_.end() ? wires_.begin() : from_elsewhere)->second.socket());
   }
 
   /// Replaces loopback addresses of hosts that connected by the loopback: they are on this machine, so its address is
   /// theirs. Other machines cannot be reached at a loopback address.
   void advertise_no_loopback() {
-    if (std::ranges::all_of(std::views::values(wires_), connected_by_loopback)) return;
+    if (std::ranges::all_of(wires_, met_by_loopback)) return;
     const base::Endpoint here = hellos_[0].listeners.front();
     for (auto& [host, hello] : hellos_) {
       for (base::Endpoint& listener : hello.listeners) {

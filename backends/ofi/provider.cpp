@@ -90,7 +90,7 @@ Devices bridges_last(Devices devices) {
     std::error_code none;
     return std::filesystem::exists("/sys/class/net/" + device_of(*device) + "/bridge", none);
   };
-  std::ranges::stable_partition(devices, std::not_fn(is_bridge));
+  std::stable_partition(devices.begin(), devices.end(), std::not_fn(is_bridge));
   return devices;
 }
 
