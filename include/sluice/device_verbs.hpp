@@ -112,15 +112,10 @@ SLUICE_DEVICE void copy_by(const auto& group, std::byte* to, const std::byte* fr
 /// `group.sync()`.
 SLUICE_DEVICE void copy(const auto& group, std::byte* to, const std::byte* from, std::uint64_t bytes) {
   const std::uintptr_t apart = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
-  if (apart % 16 == 0) {
-    copy_by<Sixteen>(group, to, from, bytes);
-  } else if (apart % 8 == 0) {
-    copy_by<Eight>(group, to, from, bytes);
-  } else if (apart % 4 == 0) {
-    copy_by<Four>(group, to, from, bytes);
-  } else {
-    copy_units(group, to, from, bytes);
-  }
+  if (apart % 16 == 0) return copy_by<Sixteen>(group, to, from, bytes);
+  if (apart % 8 == 0) return copy_by<Eight>(group, to, from, bytes);
+  if (apart % 4 == 0) return copy_by<Four>(group, to, from, bytes);
+  copy_units(group, to, from, bytes);
 }
 
 /// Polls until `reached()`, at most `polls` times. Returns the last result of `reached()`.

@@ -77,11 +77,10 @@ struct FreeComm {
 /// One or two messages of a Request.
 template <class Exec>
 class Moving final : public Pending {
-  using Messages = kokkos::Messages<Exec>;
-  using One = typename Messages::Request;
+  using One = typename kokkos::Messages<Exec>::Request;
 
  public:
-  Moving(std::shared_ptr<Messages> messages, One first, One second = {})
+  Moving(std::shared_ptr<kokkos::Messages<Exec>> messages, One first, One second = {})
       : messages_(std::move(messages)), queue_(messages_->queue()), first_(std::move(first)),
         second_(std::move(second)) {}
   bool test() override {
@@ -102,7 +101,7 @@ class Moving final : public Pending {
   Context& context() override { return messages_->context(); }
 
  private:
-  std::shared_ptr<Messages> messages_;
+  std::shared_ptr<kokkos::Messages<Exec>> messages_;
   kokkos::Queue<Exec> queue_;
   One first_, second_;
 };
