@@ -92,9 +92,10 @@ void check_backends(std::string_view chosen, const char* where) {
     if (found && found->why_not.empty()) continue;
     const std::string named = std::string(where) + "=" + std::string(chosen) + ": ";
     if (found) throw std::invalid_argument(named + found->name + " is not usable here: " + found->why_not);
-    std::string names;
-    for (const backends::Backend& row : backends::backends()) names += (names.empty() ? "" : ", ") + row.name;
-    throw std::invalid_argument(named + "there is no backend \"" + std::string(word) + "\" (there are: " + names + ")");
+    std::string text = named + "there is no backend \"" + std::string(word) + "\" (there are: ";
+    const char* separator = "";
+    for (const backends::Backend& row : backends::backends()) (text += std::exchange(separator, ", ")) += row.name;
+    throw std::invalid_argument(text += ')');
   }
 }
 
