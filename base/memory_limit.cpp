@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/text.hpp"
@@ -39,9 +41,13 @@ std::optional<Bytes> number_in(const fs::path& file) {
 Rows rows_of(const fs::path& file) {
   Rows rows;
   std::ifstream in(file);
-  std::string name;
-  std::string unit;
-  for (Bytes number = 0; in >> name >> number; std::getline(in, unit)) rows[name] = number;
+  for (std::string line; std::getline(in, line);) {
+    const auto words = words_of(line, ' ');
+    Bytes number = 0;
+    if (words.size() < 2) continue;
+    const auto read = std::from_chars(words[1].data(), words[1].data() + words[1].size(), number);
+    if (read.ec == std::errc()) rows[std::string(words[0])] = number;
+  }
   return rows;
 }
 

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -204,17 +203,19 @@ std::vector<Endpoint> resolve(const std::string& host, std::uint16_t port) {
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   if (error != 0) throw std::runtime_error("there is no host " + host + ": " + ::gai_strerror(error));
   // One of each version in turn (RFC 8305), so that a version without a route costs one attempt.
-  std::map<std::pair<int, bool>, Endpoint> in_turn;  // by the place among those of its version
-  int places[2] = {};
+  std::vector<Endpoint> first;
+  std::vector<Endpoint> second;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    const bool other = one->ai_family != found->ai_family;
-    Endpoint& endpoint = in_turn[{places[other]++, other}];
-    endpoint = endpoint_of(one->ai_addr);
-    endpoint.port = port;
+    auto& of_version = one->ai_family == found->ai_family ? first : second;
+    of_version.push_back(endpoint_of(one->ai_addr));
+    of_version.back().port = port;
   }
-  std::vector<Endpoint> all;
-  for (const auto& [place, endpoint] : in_turn) all.push_back(endpoint);
-  return all;
+  std::vector<Endpoint> in_turn;
+  for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
+    if (i < first.size()) in_turn.push_back(first[i]);
+    if (i < second.size()) in_turn.push_back(second[i]);
+  }
+  return in_turn;
 }
 
 Endpoint own_address(const std::string& chosen) {

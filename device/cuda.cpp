@@ -138,6 +138,7 @@ class Cuda final : public CudaStreams {
     const unsigned registers = what == Pages::registers ? CU_MEMHOSTREGISTER_IOMEMORY : 0;
     require(calls_.MemHostRegister, pages, bytes,
             CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | registers);
+    if (what == Pages::memory) return pages;
     CUdeviceptr at = 0;
     require(calls_.MemHostGetDevicePointer, &at, pages, 0);
     return pointer(at);

@@ -177,8 +177,8 @@ class Driver {
   /// Returns how many bytes of host memory from there on the driver reaches without `reach`.
   virtual std::size_t reached(const void* at) = 0;
   enum class Pages : std::uint8_t { memory, registers };
-  /// Gives the driver pages of host memory, or of a device's registers. Returns their address for streams, which that
-  /// of memory does not differ from.
+  /// Gives the driver pages of host memory, or of a device's registers. Returns the address that streams use; for
+  /// memory it is `pages`.
   virtual void* reach(void* pages, std::size_t bytes, Pages what) = 0;
   virtual void give_up(void* pages) noexcept = 0;
 };

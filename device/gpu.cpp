@@ -40,7 +40,7 @@ void check_supported(Stream stream, Rank rank) {
 }
 
 void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch) {
-  const auto work = [&] { lane.gpu->wait(*wait.word, wait.at_least); };
+  const auto work = [lane, &word = *wait.word, at_least = wait.at_least] { lane.gpu->wait(word, at_least); };
   if (wait.what == nullptr || !base::trace::on()) [[likely]]
     return work();
   trace_slice(lane, wait.what, watch.traced, wait.epoch, 0, base::trace::Arrow::none, work);

@@ -12,7 +12,7 @@ namespace sluice::device {
 namespace {
 
 struct Retired {
-  std::recursive_mutex mutex;
+  std::recursive_mutex mutex;  // `reap` holds it where it calls `any_parked`
   std::vector<const StreamUser*> users;
   std::vector<std::function<void()>> waiting;
   std::recursive_mutex reaping;  // in order: drivers give pages up before they are unmapped

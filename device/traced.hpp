@@ -29,6 +29,7 @@ class Traced {
   std::optional<base::trace::Range> range_;  // of a GPU's stream, while the host enqueues
 };
 
+/// The traced form of `as_slice`. `work` must hold copies.
 template <class F>
 [[gnu::noinline, gnu::cold]] void trace_slice(Lane lane, const char* name, const base::trace::Channel& channel,
                                               std::uint64_t epoch, std::uint64_t bytes, base::trace::Arrow arrow,

@@ -32,6 +32,8 @@ struct Call;
 template <class Result, class... Parameters>
 struct Call<Result(Parameters...)> : Symbol {
   Call(Symbols& all, const char* name_of_it) : Symbol{name_of_it} { all.push_back(this); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
   Result operator()(Parameters... arguments) const {
     return reinterpret_cast<Result (*)(Parameters...)>(address)(arguments...);
@@ -210,12 +212,16 @@ class VendorDriver : public Driver {
   /// Takes an idle stream of ours, with the GPU current. No other stream would do: the legacy stream of the program
   /// waits for a thread's.
   std::unique_ptr<void, GiveBack> take_stream(int device) {
-    const std::lock_guard lock(mutex_);
     std::vector<void*>& idle = gpu(device).idle;
-    if (idle.empty()) idle.push_back(new_stream());
-    void* const stream = idle.back();
-    idle.pop_back();
-    return {stream, {*this, idle}};
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle.empty()) {
+        void* const stream = idle.back();
+        idle.pop_back();
+        return {stream, {*this, idle}};
+      }
+    }
+    return {new_stream(), {*this, idle}};
   }
 
   Resources& gpu(int device) { return resources_.at(static_cast<std::size_t>(device)); }

@@ -198,7 +198,8 @@ class Job {
     child.ended();
     --running_;
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    const int code = status == 0 ? code_of_zero(child) : signal != 0 ? 128 + signal : WEXITSTATUS(status);
+    int code = signal != 0 ? 128 + signal : WEXITSTATUS(status);
+    if (status == 0) code = code_of_zero(child);
     // sluice-run has named the ranks that it killed.
     if (signal != 0 && !child.killed()) say(child.name() + " was ended by signal " + signal_text(signal));
     if (code != 0 && !(killed_ && failed_)) fail({child.name(), code, child.report().lost_peer});
@@ -264,7 +265,12 @@ class Job {
       if (packet->closed) return lose(partner);
       Reader message(packet->bytes);
       switch (message.get<Note>()) {
-        case Note::failure: fail({message.text(), message.get<int>(), message.get<std::uint8_t>() != 0}); break;
+        case Note::failure: {
+          const std::string who = message.text();
+          const int code = message.get<int>();
+          fail({who, code, message.get<std::uint8_t>() != 0});
+          break;
+        }
         case Note::finished: partner.finished = true; break;
         case Note::ended: return end_as_host_0_says(message.get<int>());
         default: break;

@@ -37,7 +37,7 @@ constexpr std::array kTable = {
 
 std::optional<int> number_in(const char* variable) {
   const std::string_view text = variable == nullptr || std::getenv(variable) == nullptr ? "" : std::getenv(variable);
-  int number = -1;  // unless there is another in the text: PMIX_RANK may be one that no rank has
+  int number = -1;  // no number, or one that no rank has, as PMIX_RANK may be
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number >= 0 ? std::optional(number) : std::nullopt;
 }

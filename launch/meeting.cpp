@@ -26,7 +26,10 @@ namespace {
 constexpr std::chrono::seconds kMargin{5};
 
 /// Not secret: it rejects programs that connect to this port by mistake.
-Secret password() { return Reader(std::as_bytes(std::span(std::string_view("sluice-run meets")))).get<Secret>(); }
+constexpr std::string_view kPassword = "sluice-run meets";
+static_assert(kPassword.size() == sizeof(Secret));
+
+Secret password() { return Reader(std::as_bytes(std::span(kPassword))).get<Secret>(); }
 
 [[noreturn]] void fail_to_meet(const std::string& what) { throw std::runtime_error(what); }
 
@@ -82,13 +85,16 @@ backends::Blob pack(const Hello& hello) {
 }
 
 /// Nothing: the packet is no hello.
-std::optional<Hello> read_hello(const backends::Blob& packet) try {
-  Reader message(packet);
-  if (message.get<Note>() != Note::hello) return std::nullopt;
-  return Hello{message.text(), message.get<int>(), message.get<int>(), message.get<base::Host>(),
-               message.list<base::Endpoint>()};
-} catch (const std::runtime_error&) {
-  return std::nullopt;  // it ends too early
+std::optional<Hello> read_hello(const backends::Blob& packet) {
+  try {
+    Reader message(packet);
+    if (message.get<Note>() != Note::hello) return std::nullopt;
+    // In braces they are read in this order.
+    return Hello{message.text(), message.get<int>(), message.get<int>(), message.get<base::Host>(),
+                 message.list<base::Endpoint>()};
+  } catch (const std::runtime_error&) {
+    return std::nullopt;  // it ends too early
+  }
 }
 
 /// Makes a listener for each rank of this host: at the address that SLUICE_INTERFACE names, else at `address`, by which

@@ -139,15 +139,17 @@ std::string missing_ranks(const OtherLauncher& launcher) {
 }  // namespace
 }  // namespace sluice::runtime
 
-sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& options) try {
-  if (!runtime::mpi_runs())
-    runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
-  const base::Env env = runtime::settings(options);
-  return runtime::open_context(runtime::find_place(communicator, env), env, options);
-} catch (const std::invalid_argument& error) {
-  runtime::fail(Code::bad_argument, -1, error.what());
-} catch (const std::system_error& error) {
-  runtime::fail(Code::out_of_resources, -1, error.what());
+sluice::Context sluice::mpi::context(MPI_Comm communicator, const Options& options) {
+  try {
+    if (!runtime::mpi_runs())
+      runtime::fail(Code::misuse, -1, "mpi::context needs an MPI that is initialised and not yet finalised");
+    const base::Env env = runtime::settings(options);
+    return runtime::open_context(runtime::find_place(communicator, env), env, options);
+  } catch (const std::invalid_argument& error) {
+    runtime::fail(Code::bad_argument, -1, error.what());
+  } catch (const std::system_error& error) {
+    runtime::fail(Code::out_of_resources, -1, error.what());
+  }
 }
 
 /// MPI as a way to start. CMakeLists.txt gives this name to the linker, so that programs keep this file.
@@ -158,7 +160,8 @@ extern "C" SLUICE_EXPORT sluice::runtime::Outcome sluice_mpi_starter(const sluic
   MPI_Comm farewell = MPI_COMM_NULL;  // null: the program has initialised MPI, and finalises it
   if (ask(MPI_Initialized) == 0) {
     auto [argc, argv] = std::pair(start.argc, start.argv);
-    ask(MPI_Init_thread, &argc, &argv, MPI_THREAD_FUNNELED);
+    int provided = 0;  // Sluice calls MPI from this thread alone
+    check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided));
     check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell));
   }
   const auto open = [&] { return open_context(find_place(MPI_COMM_WORLD, start.env), start.env, start.options); };

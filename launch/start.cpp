@@ -127,15 +127,17 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
   return outcome;
 }
 
-int guarded(const std::string& name, const std::function<int()>& work) try {
-  const int code = work();
-  return code == 0 && base::trace::lost() ? 1 : code;
-} catch (const std::invalid_argument& error) {
-  base::write_line(name + ": " + error.what());
-  return 2;
-} catch (const std::exception& error) {
-  base::write_line(name + ": " + error.what());
-  return 1;
+int guarded(const std::string& name, const std::function<int()>& work) {
+  try {
+    const int code = work();
+    return code == 0 && base::trace::lost() ? 1 : code;
+  } catch (const std::invalid_argument& error) {
+    base::write_line(name + ": " + error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    base::write_line(name + ": " + error.what());
+    return 1;
+  }
 }
 
 base::Env checked_env() {

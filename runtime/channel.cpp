@@ -243,21 +243,21 @@ namespace sluice {
 
 using detail::usable_here;
 
-Channel& Channel::operator=(Channel&& other) noexcept {
+ChannelHandle& ChannelHandle::operator=(ChannelHandle&& other) noexcept {
   if (this != &other) runtime::abandon(std::exchange(end_, std::move(other.end_)));
   return *this;
 }
-Channel::~Channel() { runtime::abandon(std::move(end_)); }
+ChannelHandle::~ChannelHandle() { runtime::abandon(std::move(end_)); }
 
-bool Channel::connected() const {
+bool ChannelHandle::connected() const {
   usable_here(end_).check();
   return end_->connected();
 }
-void Channel::wait_connected(std::optional<Timeout> timeout) { usable_here(end_).wait_connected(timeout); }
-void Channel::close(std::optional<Timeout> timeout) { usable_here(end_).close(timeout); }
-Rank Channel::peer() const noexcept { return end_ == nullptr ? -1 : end_->opening.peer; }
-Tag Channel::tag() const noexcept { return end_ == nullptr ? 0 : end_->opening.key.tag; }
-std::uint64_t Channel::epoch() const noexcept { return end_ == nullptr ? 0 : end_->epoch(); }
-std::string Channel::describe() const { return usable_here(end_).describe(); }
+void ChannelHandle::wait_connected(std::optional<Timeout> timeout) { usable_here(end_).wait_connected(timeout); }
+void ChannelHandle::close(std::optional<Timeout> timeout) { usable_here(end_).close(timeout); }
+Rank ChannelHandle::peer() const noexcept { return end_ == nullptr ? -1 : end_->opening.peer; }
+Tag ChannelHandle::tag() const noexcept { return end_ == nullptr ? 0 : end_->opening.key.tag; }
+std::uint64_t ChannelHandle::epoch() const noexcept { return end_ == nullptr ? 0 : end_->epoch(); }
+std::string ChannelHandle::describe() const { return usable_here(end_).describe(); }
 
 }  // namespace sluice

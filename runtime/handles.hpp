@@ -33,7 +33,7 @@ struct ChannelAccess {
   static Handle make(std::shared_ptr<runtime::ChannelEnd> end) {
     return Handle(std::move(end));
   }
-  static const std::shared_ptr<runtime::ChannelEnd>& end(const Channel& channel) { return channel.end_; }
+  static const std::shared_ptr<runtime::ChannelEnd>& end(const ChannelHandle& channel) { return channel.end_; }
 };
 
 struct PlanAccess {

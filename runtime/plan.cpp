@@ -336,21 +336,24 @@ using detail::usable_here;
 namespace {
 
 template <class Core>
-std::shared_ptr<Core> core_of(const Channel& channel) {
-  const auto& end = detail::ChannelAccess::end(channel);
-  usable_here(end);
-  return std::static_pointer_cast<Core>(end);
+Core& core_of(const ChannelHandle& channel) {
+  return static_cast<Core&>(usable_here(detail::ChannelAccess::end(channel)));
+}
+/// Owned by who gets it.
+template <class Core>
+std::shared_ptr<Core> owned(const ChannelHandle& channel) {
+  return {detail::ChannelAccess::end(channel), &core_of<Core>(channel)};
 }
 
 }  // namespace
 
 Plan& Plan::add(Sender& sender) {
-  usable_here(core_).add(core_of<detail::SenderCore>(sender));
+  usable_here(core_).add(owned<detail::SenderCore>(sender));
   return *this;
 }
 
 Plan& Plan::add(Receiver& receiver) {
-  usable_here(core_).add(core_of<detail::ReceiverCore>(receiver));
+  usable_here(core_).add(owned<detail::ReceiverCore>(receiver));
   return *this;
 }
 
@@ -359,9 +362,9 @@ void Plan::acquire(Stream stream) { usable_here(core_).acquire(stream); }
 void Plan::start(Stream stream) { usable_here(core_).start(stream); }
 void Plan::wait(Stream stream) { usable_here(core_).wait(stream); }
 void Plan::release(Stream stream) { usable_here(core_).release(stream); }
-Slice Plan::slot(const Sender& sender) const { return usable_here(core_).slot(*core_of<detail::SenderCore>(sender)); }
+Slice Plan::slot(const Sender& sender) const { return usable_here(core_).slot(core_of<detail::SenderCore>(sender)); }
 Slice Plan::slot(const Receiver& receiver) const {
-  return usable_here(core_).slot(*core_of<detail::ReceiverCore>(receiver));
+  return usable_here(core_).slot(core_of<detail::ReceiverCore>(receiver));
 }
 std::string Plan::describe() const { return usable_here(core_).describe(); }
 

@@ -263,7 +263,7 @@ detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<de
 Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stream); }
 void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
-std::optional<Slice> Receiver::test() { return wait_for(Timeout::zero()); }
+std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
 
 }  // namespace sluice

@@ -167,7 +167,10 @@ detail::SenderCore& sender(runtime::ChannelEnd& end) { return static_cast<detail
 }  // namespace
 
 Slice Sender::acquire(Stream stream) { return sender(not_empty(end_)).acquire(stream); }
-void Sender::put(Stream stream) { put(stream, 0, not_empty(end_).slot_bytes); }
+void Sender::put(Stream stream) {
+  auto& core = sender(not_empty(end_));
+  core.put(stream, core.whole());
+}
 void Sender::put(Stream stream, std::size_t offset, std::size_t bytes) {
   sender(not_empty(end_)).put(stream, {offset, bytes});
 }

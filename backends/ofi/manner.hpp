@@ -20,7 +20,8 @@ namespace sluice::backends::ofi {
 /// `word`    A second write raises the signal itself. With write-after-write order it follows the data at once;
 ///           without, once the data is known to be delivered (FI_DELIVERY_COMPLETE). File: by_word.cpp.
 /// `counter` A counter bound to a slot of the receiver counts what has arrived there (FI_RMA_EVENT). Slots are used in
-///           turn, so the counts name the epochs. Nothing need be ordered. File: by_counter.cpp.
+///           turn, so the counts name the epochs. Nothing need be ordered. Files: by_counter.cpp; rma.cpp
+///           where the engine posts.
 enum class Notice : std::uint8_t { number, word, counter };
 
 struct Manner {

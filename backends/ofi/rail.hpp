@@ -178,7 +178,8 @@ class Rail {
   int wait_fd_ = -1;
   int under_way_ = 0;
   std::uint64_t next_key_ = 0;
-  std::unordered_map<Owner*, std::vector<Operation*>> operations_;  // of a put, so that its end need not look at others
+  std::unordered_map<Owner*, std::vector<Operation*>>
+      operations_;  // so that `forget` and `give_up` look at those of one owner
   std::vector<std::weak_ptr<Registration>> registrations_;
   std::vector<std::shared_ptr<Registration>> kept_;  // of segments that live as long as the process
   bool stage_all_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Deferred work (fi_trigger(3)): armed ahead, and fired by the NIC when a counter of rings reaches its threshold. The
-// puts that use it are in by_counter.hpp.
+// puts that use it are in by_counter.cpp.
 #pragma once
 
 #include "backends/ofi/station.hpp"

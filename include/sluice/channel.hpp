@@ -45,7 +45,7 @@ struct ChannelOptions {
 
 /// What a Sender and a Receiver have in common. If made without arguments they are empty: then `peer` is -1, `tag` and
 /// `epoch` are 0, and all other calls throw Error{Code::misuse}.
-class SLUICE_EXPORT Channel {
+class SLUICE_EXPORT ChannelHandle {
  public:
   /// True if the peer has opened its end and the two ends are connected. Does not block.
   /// @throws the failure of the channel; Error{Code::misuse} if the handle is empty.
@@ -74,16 +74,16 @@ class SLUICE_EXPORT Channel {
 
  protected:
   friend struct detail::ChannelAccess;
-  Channel() noexcept = default;
-  explicit Channel(std::shared_ptr<runtime::ChannelEnd> end) noexcept : end_(std::move(end)) {}
-  Channel(Channel&&) noexcept = default;
+  ChannelHandle() noexcept = default;
+  explicit ChannelHandle(std::shared_ptr<runtime::ChannelEnd> end) noexcept : end_(std::move(end)) {}
+  ChannelHandle(ChannelHandle&&) noexcept = default;
   /// Closes the channel that was here, as the destructor does.
-  Channel& operator=(Channel&&) noexcept;
+  ChannelHandle& operator=(ChannelHandle&&) noexcept;
   /// Closes the channel, and waits up to the connect timeout. If the memory is still in use then, Sluice logs that and
   /// keeps it until nothing uses it; memory of a Region must stay for as long, so call `close` for it. If an exception
   /// is unwinding the stack, the peer's end fails with Code::peer_lost, and all channels of the thread together wait
   /// for at most 5 s.
-  ~Channel();
+  ~ChannelHandle();
 
   std::shared_ptr<runtime::ChannelEnd> end_;
 };
@@ -121,7 +121,7 @@ class SLUICE_EXPORT Channel {
 ///
 /// @par Threads
 ///   One thread at a time, which may be the thread of a HostStream.
-class SLUICE_EXPORT Sender : public Channel {
+class SLUICE_EXPORT Sender : public ChannelHandle {
  public:
   /// Returns the source slot of the next put. Later work on `stream` runs only when that slot may be overwritten: every
   /// earlier put from it has been sent. In program order that is so when the call returns.
@@ -161,12 +161,12 @@ class SLUICE_EXPORT Sender : public Channel {
 
  private:
   friend struct detail::ChannelAccess;
-  using Channel::Channel;
+  using ChannelHandle::ChannelHandle;
 };
 
 /// The receiving end of a persistent one-way channel. Movable, not copyable. The verbs are `wait` and `release`. Their
 /// errors, failures and threads are those of a Sender.
-class SLUICE_EXPORT Receiver : public Channel {
+class SLUICE_EXPORT Receiver : public ChannelHandle {
  public:
   /// Enqueues a wait for the next epoch, and returns its slot. Later work on the stream sees every byte of that epoch.
   /// In program order that is so when the call returns. After a partial put the other bytes of the slot are unchanged.
@@ -196,7 +196,7 @@ class SLUICE_EXPORT Receiver : public Channel {
 
  private:
   friend struct detail::ChannelAccess;
-  using Channel::Channel;
+  using ChannelHandle::ChannelHandle;
 };
 
 }  // namespace sluice

@@ -224,9 +224,10 @@ class GridHalo {
   template <class Exec, class... Arrays>
   HaloOf<Exec, Arrays...>& on(const kokkos::Queue<Exec>& queue, const Arrays&... arrays) const {
     using Made = HaloOf<Exec, Arrays...>;
-    auto& kept = halos_->halos[{typeid(Made), queue.stream().kind()}];
-    if (!kept) kept = open(queue, arrays...);
-    auto& halo = *static_cast<Made*>(kept.get());
+    const std::pair<std::type_index, Stream::Kind> kind{typeid(Made), queue.stream().kind()};
+    auto found = halos_->halos.find(kind);
+    if (found == halos_->halos.end()) found = halos_->halos.emplace(kind, open(queue, arrays...)).first;
+    auto& halo = *static_cast<Made*>(found->second.get());
     halo.go_to(queue);
     return halo;
   }
@@ -255,7 +256,7 @@ class GridHalo {
               block->grid == blocks_of(arrays...),
           "a halo moves arrays of the grid that it was made with");
     kokkos::HaloOptions<kD> options{.stencil = block->stencil,
-                                    .name = halos_->name + "." + std::to_string(halos_->halos.size() - 1)};
+                                    .name = halos_->name + "." + std::to_string(halos_->halos.size())};
     options.ranges = [all = std::vector{shared_ranges(arrays, *block)...}](
                          std::size_t view, const kokkos::Offset<kD>& offset, kokkos::Side side) {
       return all[view].at({offset, side});

@@ -176,7 +176,10 @@ class Messages : sluice::detail::NonCopyable {
     auto enqueue = [this, box, view](std::byte* slot) { box.template move<kWay>(queue_, slot, view); };
     const auto bytes = static_cast<std::size_t>(box.bytes);
     const auto contents = [&] { return detail::contents_of(view, whole); };
-    return kWay == detail::Way::pack ? send(peer, bytes, enqueue, contents) : receive(peer, bytes, enqueue, contents);
+    if constexpr (kWay == detail::Way::pack)
+      return send(peer, bytes, std::move(enqueue), contents);
+    else
+      return receive(peer, bytes, std::move(enqueue), contents);
   }
 
   /// Fails the unmoved messages of a direction. Work of the first may be enqueued on a host stream without a put or
@@ -206,13 +209,14 @@ class Messages : sluice::detail::NonCopyable {
     if (unsent_ == 0) return;
     for (auto& [peer, to] : out_) {
       try {
-        for (; !to.waiting.empty() && detail::can_put(queue_, to.next_end(), stream_may_wait); --unsent_) {
+        while (!to.waiting.empty() && detail::can_put(queue_, to.next_end(), stream_may_wait)) {
           Sender& end = to.next_end();
           Posted& message = *to.waiting.front().message;
           move(message, end.acquire(queue_.stream()).data());
           end.put(queue_.stream(), 0, message.bytes);
           message.complete();
           to.waiting.pop_front();
+          --unsent_;
         }
       } catch (...) {
         fail(to, std::current_exception());

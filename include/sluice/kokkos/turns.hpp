@@ -128,11 +128,12 @@ class Turns : sluice::detail::NonCopyable {
     }
   }
   void leave() noexcept {
-    const auto thread = std::exchange(thread_, nullptr);
+    const auto thread = thread_;  // outlives the lock
     if (thread == nullptr) return;
     const std::lock_guard lock(thread->mutex);
     std::erase(thread->all, this);
     thread->changed();
+    thread_.reset();
   }
 
   std::function<Unmoved(bool)> turn_;

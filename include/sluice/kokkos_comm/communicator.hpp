@@ -179,6 +179,15 @@ class KokkosComm::Communicator<sluice::kokkos_comm::CommSpace, Exec> {
     return Communicator(queue, std::make_shared<Messages>(context, queue, name, depth, Messages::Unpacks::early));
   }
 
+  Communicator(Communicator&& other) noexcept : queue_(other.queue_) { *this = std::move(other); }
+  Communicator& operator=(Communicator&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(owned_, other.owned_);
+    std::swap(queue_, other.queue_);
+    std::swap(messages_, other.messages_);
+    return *this;
+  }
+
   const Exec& exec() const noexcept { return queue_.exec(); }
   /// MPI_COMM_NULL without MPI.
   const communicator_type& comm() const noexcept { return comm_; }

@@ -60,6 +60,7 @@ template <>
 class KokkosComm::Req<sluice::kokkos_comm::CommSpace> {
  public:
   Req() = default;
+  explicit Req(std::function<void()> wait) : wait_(std::move(wait)) {}
   template <class Exec>
   Req(const std::shared_ptr<sluice::kokkos::Messages<Exec>>& messages, const auto&... requests)
       : wait_([messages, requests...] { (messages->wait(requests), ...); }) {}
