@@ -29,7 +29,8 @@ class Traced {
   std::optional<base::trace::Range> range_;  // of a GPU's stream, while the host enqueues
 };
 
-/// The traced form of `as_slice`. `work` must hold copies.
+/// Runs `work`, which must hold copies, as a slice. Out of line, so that code without tracing stays small. A verb that
+/// is not traced calls its work itself: a function object would cost it ten instructions.
 template <class F>
 [[gnu::noinline, gnu::cold]] void trace_slice(Lane lane, const char* name, const base::trace::Channel& channel,
                                               std::uint64_t epoch, std::uint64_t bytes, base::trace::Arrow arrow,
@@ -39,17 +40,11 @@ template <class F>
   slice.over();
 }
 
-/// Runs `work`, which must hold copies, as a slice. Its traced form is out of line, so that the other stays small.
-template <class F>
-void as_slice(Lane lane, const char* name, const base::trace::Channel& channel, std::uint64_t epoch,
-              std::uint64_t bytes, base::trace::Arrow arrow, F work) {
-  if (!base::trace::on()) [[likely]]
-    return work();
-  trace_slice(lane, name, channel, epoch, bytes, arrow, std::move(work));
-}
 template <class F>
 void as_slice(Lane lane, const char* name, F work) {
-  as_slice(lane, name, {}, 0, 0, base::trace::Arrow::none, std::move(work));
+  if (!base::trace::on()) [[likely]]
+    return work();
+  trace_slice(lane, name, {}, 0, 0, base::trace::Arrow::none, std::move(work));
 }
 
 /// Runs `work`, whose operations on a GPU's stream become a slice.

@@ -237,8 +237,12 @@ void PlanCore::put_all(device::Lane lane, std::uint64_t start) {
     core->fail_if_stopped(lane);
     if (lane.gpu == nullptr) core->await_credit(lane, epoch);
     core->report_failure(lane);
-    device::as_slice(lane, "put", core->traced, epoch, core->slot_bytes, base::trace::Arrow::begins,
-                     [lane, core = core.get(), epoch] { fire(lane, *core, epoch, core->whole()); });
+    if (!base::trace::on()) [[likely]] {
+      fire(lane, *core, epoch, core->whole());
+    } else {
+      device::trace_slice(lane, "put", core->traced, epoch, core->slot_bytes, base::trace::Arrow::begins,
+                          [lane, core = core.get(), epoch] { fire(lane, *core, epoch, core->whole()); });
+    }
   }
   for (auto& bell : put_bells_) bell->ring(lane);
 }

@@ -64,8 +64,10 @@ Slice ReceiverCore::wait(Stream stream) {
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   await_connected(lane);
-  device::as_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
-                   [this, lane, epoch] { await_and_take(lane, epoch); });
+  if (!base::trace::on()) [[likely]]
+    return await_and_take(lane, epoch);
+  device::trace_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
+                      [this, lane, epoch] { await_and_take(lane, epoch); });
 }
 
 void ReceiverCore::await_and_take(device::Lane lane, std::uint64_t epoch) {
@@ -186,8 +188,10 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   await_connected(lane);
-  device::as_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
-                   [this, lane, epoch] { enqueue(lane, epoch, {}); });
+  if (!base::trace::on()) [[likely]]
+    return enqueue(lane, epoch, {});
+  device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
+                      [this, lane, epoch] { enqueue(lane, epoch, {}); });
 }
 
 std::uint64_t ReceiverCore::complete(base::Limit& limit) {

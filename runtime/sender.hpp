@@ -51,8 +51,10 @@ class SenderCore final : public runtime::ChannelEnd {
     fail_if_stopped(lane);
     await_credit(lane, epoch);
     report_failure(lane);
-    device::as_slice(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins,
-                     [this, lane, epoch, part] { enqueue(lane, epoch, part); });
+    if (!base::trace::on()) [[likely]]
+      return enqueue(lane, epoch, part);
+    device::trace_slice(lane, "put", traced, epoch, part.bytes, base::trace::Arrow::begins,
+                        [this, lane, epoch, part] { enqueue(lane, epoch, part); });
   }
   void acquire_on(Stream stream, std::uint64_t next);
   void look_for_credit(device::Lane lane, std::uint64_t epoch);
