@@ -78,9 +78,9 @@ bool close_all(int exceptions, auto... ends) noexcept {
   }
 }
 
-/// Never frees Views, which peers may still access. They stay reachable, so that LeakSanitizer reports no leak. Without
-/// memory for that the process ends: peers would write into freed memory.
-inline void keep_for_peers(std::shared_ptr<const void> views) noexcept {
+/// Never frees Views, which peers may still access. They stay reachable, so that LeakSanitizer reports no leak. Called
+/// by destructors: without memory for that the process ends, since peers would write into freed memory.
+inline void keep_for_peers(std::shared_ptr<const void> views) {
   static auto& kept = *new std::pair<std::mutex, std::vector<std::shared_ptr<const void>>>;
   const std::lock_guard lock(kept.first);
   kept.second.push_back(std::move(views));
