@@ -44,8 +44,8 @@ class StreamCopy {
 
  private:
   /// Copies by a host function of the stream. Between two places in the processor's memory a copy by CUDA's driver
-  /// would make the host wait until the stream reaches it. Where the driver has stale pages, which it must not touch,
-  /// bytes go to a GPU or come from it through memory of ours.
+  /// would make the host wait until the stream reaches it. The driver must not touch stale pages: their bytes go to a
+  /// GPU, or come from it, through memory of ours.
   void by_host(device::GpuCall& call, std::byte* to, const std::byte* from, std::size_t bytes) const;
 
   device::Extent from_;

@@ -343,7 +343,7 @@ template <class Core>
 Core& core_of(const ChannelHandle& channel) {
   return static_cast<Core&>(usable_here(detail::ChannelAccess::end(channel)));
 }
-/// Owned by who gets it.
+/// The plan that gets the result owns the channel too.
 template <class Core>
 std::shared_ptr<Core> owned(const ChannelHandle& channel) {
   return {detail::ChannelAccess::end(channel), &core_of<Core>(channel)};

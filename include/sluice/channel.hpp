@@ -43,8 +43,8 @@ struct ChannelOptions {
   std::string_view contents = {};
 };
 
-/// What a Sender and a Receiver have in common. If made without arguments they are empty: then `peer` is -1, `tag` and
-/// `epoch` are 0, and all other calls throw Error{Code::misuse}.
+/// The base of Sender and Receiver. A handle that is made without arguments, or was moved from, is empty: `peer` is -1,
+/// `tag` and `epoch` are 0, and all other calls throw Error{Code::misuse}.
 class SLUICE_EXPORT ChannelHandle {
  public:
   /// True if the peer has opened its end and the two ends are connected. Does not block.

@@ -19,7 +19,7 @@ template <std::size_t D>
 struct HaloOptions {
   Stencil<D> stencil = full<D>();
   int depth = 2;  ///< how many exchanges may be started and not finished
-  /// Of the channels' scope: halos of one context that are open at once have different names.
+  /// The name of the channels' scope. Halos of one context that are open at once have different names.
   std::string name = "halo";
 
   /// Sends in place what one View sends in one direction, if that is alone in its message and has no gaps: it goes from
