@@ -14,12 +14,18 @@ using base::Clock;
 
 /// Sleeps until the word is reached or `watch` has failed; the stream's destructor can end the sleep.
 void sleep_until(Lane lane, const Wait& wait, Clock::time_point deadline, Watch& watch) {
-  if (lane.host != nullptr) lane.host->parked_at(wait.parking);
+  if (lane.host != nullptr) {
+    lane.host->parked_at(wait.parking);
+    watch.sleeps(lane.host);
+  }
   const auto ready = [&] {
     return base::reached(*wait.word, wait.at_least) || watch.failed() || (lane.host != nullptr && lane.host->ending());
   };
   base::wait_until(*wait.parking, ready, deadline);
-  if (lane.host != nullptr) lane.host->parked_at(nullptr);
+  if (lane.host != nullptr) {
+    lane.host->parked_at(nullptr);
+    watch.sleeps(nullptr);
+  }
 }
 
 }  // namespace

@@ -71,6 +71,7 @@ class Watch {
   /// One word, so that a put whose wait the failure ends finds the end shut.
   enum class State : std::uint8_t { open, shut, failed };
   std::atomic<State> state_{State::open};
+  std::atomic<const void*> sleeper_{nullptr};
   base::Progress& progress_ = base::take_progress();
 
  public:
@@ -91,6 +92,9 @@ class Watch {
   base::Word& done = progress_.word;
   base::Parking& done_parking = progress_.parking;
   base::trace::Channel traced;  ///< set before it is used
+  /// The host stream that sleeps in a wait of this end, for comparing; null: none.
+  const void* sleeper() const noexcept { return sleeper_.load(); }
+  void sleeps(const HostStream::Impl* stream) noexcept { sleeper_.store(stream); }
 
  protected:
   void set_failed() noexcept { state_.store(State::failed); }

@@ -17,6 +17,7 @@
 #include <sluice/error.hpp>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
@@ -129,8 +130,9 @@ Outcome run_rank(Rank rank, const std::function<Context()>& open, const Body& bo
 
 int guarded(const std::string& name, const std::function<int()>& work) {
   try {
+    const std::uint64_t untold = base::untold_reported();
     const int code = work();
-    return code == 0 && base::trace::lost() ? 1 : code;
+    return code == 0 && (base::trace::lost() || base::untold_reported() != untold) ? 1 : code;
   } catch (const std::invalid_argument& error) {
     base::write_line(name + ": " + error.what());
     return 2;

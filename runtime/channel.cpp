@@ -132,18 +132,26 @@ bool ChannelEnd::landed(std::uint64_t epoch) const noexcept {
   return reached(word_) && connected() && std::all_of(more_words_.begin(), more_words_.end(), reached);
 }
 
-void ChannelEnd::peer_lost(const std::string& what) noexcept {
+void ChannelEnd::peer_lost(Code code, const std::string& what) noexcept {
   const bool parted = closing.ours && closing.exposed != Exposed::open;
   closing.lose_peer();
   if (parted) return;
   if (closing.theirs && complete_without(*closing.theirs)) return;
-  record(Code::peer_lost, what, false);
+  record(code, what, false);
 }
 
-void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noexcept {
-  const Error error = this->error(code, epoch(), what);
-  if (!failure_.record(error)) return;
-  services_->failures.record(error, [this] { set_failed(); });
+void ChannelEnd::leave(const std::string& why) noexcept {
+  const auto known = std::make_shared<Cause>();
+  known->told = true;
+  record(Code::peer_lost, why, true, known);
+}
+
+void ChannelEnd::record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept {
+  if (failed()) return;
+  if (cause == nullptr) cause = services_->failures.cause_of(code, what);
+  const auto failure = std::make_shared<device::Failure>(error(code, epoch(), what), std::move(cause));
+  if (!failure_.record(failure)) return;
+  services_->failures.record(failure, [this] { set_failed(); });
   hold_kernels();   // before the poison, which wakes waiting kernels
   limit_.store(0);  // after the failure: a caller that meets the limit says why
   failure_.poison();
@@ -154,15 +162,23 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer) noex
 }
 
 void ChannelEnd::fail_for(const HostStream::Impl& stream) noexcept {
-  if (!failed()) fail(Code::aborted, std::string("its host stream had stopped: ") + stream.stopped_by()->what());
+  const HostStream::Impl::Stop& stop = *stream.stopped_by();
+  record(Code::aborted, stop.why, true, stop.failure->cause());
+}
+
+bool ChannelEnd::holds_up(const ChannelEnd& other) const noexcept {
+  return std::any_of(other.streams_.begin(), other.streams_.end(), [this](Stream stream) {
+    if (!device::of_gpu(stream)) return sleeper() == stream.handle() && stream.handle() != nullptr;
+    return !passed() && std::find(streams_.begin(), streams_.end(), stream) != streams_.end();
+  });
 }
 
 void ChannelEnd::refuse(std::uint64_t epoch) const {
   check();
   if (bound_ == kClosed) misuse(epoch, "the channel is closed here");
-  misuse(epoch, (sends() ? "put " : "epoch ") + std::to_string(epoch) + " will never " +
-                    (sends() ? "be credited" : "come") + ": rank " + std::to_string(opening.peer) +
-                    " has closed its end");
+  const std::string by = ": rank " + std::to_string(opening.peer) + " has closed its end";
+  if (sends()) misuse(epoch, "put " + std::to_string(epoch) + " will never be credited" + by);
+  throw error(Code::closed, epoch, "epoch " + std::to_string(epoch) + " will never come" + by);
 }
 
 void ChannelEnd::count_for_plan() {

@@ -69,10 +69,16 @@ class ChannelEnd : public EndInfo,
   void decide(const std::string& obstacle);
 
   // For the registry, with its mutex: failing.
-  void peer_lost(const std::string& what) noexcept;
+  void peer_lost(Code code, const std::string& what) noexcept;
   void peer_failed(Code code, const std::string& what) noexcept { record(code, what, false); }
-  /// This rank ends with the channel open: the peer loses it.
-  void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
+  /// This rank ends with the channel open: the peer loses it. Whoever ends the rank knows.
+  void leave(const std::string& why) noexcept;
+  /// An exception ends it: then closing it leaves every end that holds it up.
+  void leave_for_good(const std::string& why) noexcept {
+    leave(why);
+    leaves_because_ = why;
+  }
+  const std::string& leaves_because() const noexcept { return leaves_because_; }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
     if (gpu_use() != nullptr && rung_ != nullptr) gpu_use()->forget_refused_rings(*rung_);
@@ -133,7 +139,10 @@ class ChannelEnd : public EndInfo,
   void close(std::optional<Timeout> timeout);
   bool close_within(base::Limit& limit);
   bool closed() const noexcept { return closed_; }
-  std::optional<Error> failure() const { return failure_.get(); }
+  SharedFailure failure() const { return failure_.get(); }
+  /// True for an end that keeps work of `other` from running, on a stream that both are used on: a host stream sleeps
+  /// in its wait, or a GPU's stream has work of it. With the registry's mutex.
+  bool holds_up(const ChannelEnd& other) const noexcept;
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
@@ -171,11 +180,11 @@ class ChannelEnd : public EndInfo,
     if (lane.host != nullptr && lane.host->stopped_by() != nullptr) [[unlikely]]
       fail_for(*lane.host);
   }
-  /// Reports a failure of this end to the host stream that waited. Call it before the verb counts as completed: closing
+  /// Reports a failure of this end to the host stream of the verb. Call it before the verb counts as completed: closing
   /// may destroy this end right after that.
   void report_failure(device::Lane lane) const noexcept {
     if (lane.host != nullptr && failed()) [[unlikely]]
-      lane.host->wait_failed(*failure_.get());
+      lane.host->met(failure_.get());
   }
   void await_connected(device::Lane lane) noexcept {
     if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
@@ -242,7 +251,7 @@ class ChannelEnd : public EndInfo,
   }
   /// Checks that the stream is of the kind that this channel is used with, in this process.
   void bind(Stream stream) {
-    if (bound_ != here_with(stream) || !device::usable(stream) || device::of_gpu(stream)) [[unlikely]]
+    if (bound_ != here_with(stream) || bound_to_ != stream.handle()) [[unlikely]]
       bind_slowly(stream);
   }
   /// Like device::in_order. Work that a GPU's driver refuses fails the channel; `refused` then makes sure that nothing
@@ -367,7 +376,12 @@ class ChannelEnd : public EndInfo,
   /// Called if the peer has died after it had closed. Returns whether all of its writes have arrived.
   bool complete_without(const Final& final);
   [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
-  void record(Code code, const std::string& what, bool tell_peer) noexcept;
+  void record(Code code, const std::string& what, bool tell_peer) noexcept {
+    record(code, what, tell_peer, nullptr);
+  }
+  /// `cause`: null: it is found by the code and the text.
+  void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept;
+  void remember(Stream stream);
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
   void warn(Warning& warning) const;
   device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
@@ -383,6 +397,10 @@ class ChannelEnd : public EndInfo,
   static constexpr int kKernels = -3;  // kernels drive it
   static constexpr int kClosed = -4;   // closed here
   std::int64_t bound_ = kUnbound;
+  // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do.
+  const void* bound_to_ = nullptr;
+  std::string leaves_because_;   // empty: it closes as any end does
+  std::vector<Stream> streams_;  // that it was used on; written by its thread, with the registry's mutex
   bool planned_ = false;  // in a plan, committed or not
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target

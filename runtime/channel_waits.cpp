@@ -35,7 +35,15 @@ void ChannelEnd::bind_slowly(Stream stream) {
   check_bindable(stream);
   if (stream.kind() == Stream::Kind::program_order) wait_connected({});
   if (device::of_gpu(stream)) bind_to_gpu(stream);
+  remember(stream);
   bound_ = here_with(stream);
+  bound_to_ = device::of_gpu(stream) ? this : stream.handle();
+}
+
+void ChannelEnd::remember(Stream stream) {
+  if (std::find(streams_.begin(), streams_.end(), stream) != streams_.end()) return;
+  const auto locked = lock_registry();
+  streams_.push_back(stream);
 }
 
 /// Everything is mapped now, because nothing can be mapped behind a parked stream.

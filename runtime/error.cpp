@@ -21,8 +21,8 @@ std::string line(Code code, Rank rank, Rank peer, Tag tag, std::uint64_t epoch, 
 
 const char* name(Code code) noexcept {
   constexpr const char* kNames[] = {"bad_argument", "mismatch",    "misuse",           "timeout", "peer_lost",
-                                    "transport",    "unsupported", "out_of_resources", "aborted"};
-  static_assert(std::size(kNames) == static_cast<std::size_t>(Code::aborted) + 1);
+                                    "transport",    "unsupported", "out_of_resources", "aborted", "closed"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Code::closed) + 1);
   const auto index = static_cast<std::size_t>(code);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }

@@ -16,13 +16,13 @@ void poison_word(const backends::Signal& word) noexcept {
 void Failure::poisons(const backends::Signal& word) {
   const std::lock_guard lock(mutex_);
   words_.push_back(word);
-  if (first_) poison_word(word);
+  if (first_ != nullptr) poison_word(word);
 }
 
-bool Failure::record(const Error& error) noexcept {
+bool Failure::record(SharedFailure failure) noexcept {
   const std::lock_guard lock(mutex_);
-  if (first_) return false;
-  first_.emplace(error);
+  if (first_ != nullptr) return false;
+  first_ = std::move(failure);
   return true;
 }
 
@@ -31,25 +31,41 @@ void Failure::poison() const noexcept {
   for (const auto& word : words_) poison_word(word);
 }
 
-std::optional<Error> Failure::get() const {
+SharedFailure Failure::get() const {
   const std::lock_guard lock(mutex_);
   return first_;
 }
 
-void Failure::raise() const {
+void Failure::raise() const { get()->raise(); }
+
+std::shared_ptr<Cause> Failures::cause_of(Code code, const std::string& what) {
+  if (code != Code::peer_lost && code != Code::aborted) return std::make_shared<Cause>();
   const std::lock_guard lock(mutex_);
-  throw Error(*first_);
+  auto& cause = causes_[{code, what}];
+  if (cause == nullptr) cause = std::make_shared<Cause>();
+  return cause;
 }
 
 void Failures::check() {
-  if (unthrown_count_.load(std::memory_order_acquire) == 0) return;
+  if (!any_unthrown_.load(std::memory_order_acquire)) return;
   std::unique_lock lock(mutex_);
-  if (unthrown_.empty()) return;
-  const Error oldest = std::move(unthrown_.front());
-  unthrown_.pop_front();
-  unthrown_count_.store(unthrown_.size(), std::memory_order_release);
-  lock.unlock();
-  throw Error(oldest);
+  while (!unthrown_.empty()) {
+    const SharedFailure oldest = std::move(unthrown_.front());
+    unthrown_.pop_front();
+    any_unthrown_.store(!unthrown_.empty(), std::memory_order_release);
+    if (!oldest->take()) continue;  // `synchronize` has thrown it
+    lock.unlock();
+    oldest->raise();
+  }
+}
+
+std::vector<SharedFailure> Failures::take_untold() {
+  const std::lock_guard lock(mutex_);
+  std::vector<SharedFailure> first_ones;
+  for (const SharedFailure& failure : std::exchange(untold_, {})) {
+    if (!failure->cause()->told.exchange(true)) first_ones.push_back(failure);
+  }
+  return first_ones;
 }
 
 void Failures::notice(Notice notice) noexcept {

@@ -188,6 +188,7 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   await_connected(lane);
+  report_failure(lane);
   if (!base::trace::on()) [[likely]]
     return enqueue(lane, epoch, {});
   device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
@@ -210,7 +211,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   base::Limit limit(timeout);
   if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = {next, next_warning()};
   const auto in_time = [&](base::Parking& parking, auto here) {
-    const auto ready = [&] { return here() || failed() || next > limit_.load(std::memory_order_acquire); };
+    const auto ready = [&] { return here() || failed() || all_taken(); };
     if (timeout == Timeout::zero()) return look(ready);
     return await_in_host(parking, ready, limit, warning_);
   };
@@ -220,7 +221,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
     came = in_time(visible_.load()->parking, [&] { return base::reached(visible_.load()->word, next); });
   }
   check();
-  if (!came) return std::nullopt;
+  if (!came || all_taken()) return std::nullopt;
   await_connected({});  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
@@ -235,10 +236,16 @@ bool ReceiverCore::passed() const noexcept {
   return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();
 }
 
+bool ReceiverCore::closed() const {
+  const auto failure = this->failure();
+  if (failure != nullptr && failure->error().code() != Code::closed) failure->raise();
+  return failure != nullptr || all_taken();
+}
+
 void ReceiverCore::refuse_enqueued() {
   const std::uint64_t last = last_possible(*closing.theirs);
   if (waits_completed() < last) return;
-  fail(Code::misuse, "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
+  fail(Code::closed, "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
                          " closed its end after epoch " + std::to_string(last));
 }
 
@@ -268,6 +275,7 @@ Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stre
 void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
 std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
+bool Receiver::closed() const { return receiver(usable_here(end_)).closed(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
 
 }  // namespace sluice

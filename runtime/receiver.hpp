@@ -17,6 +17,13 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  /// The peer has closed its end, and every epoch that it has put is waited for. False once failed.
+  bool all_taken() const noexcept {
+    const bool at_limit = epoch() >= limit_.load(std::memory_order_acquire);
+    return at_limit && !failed();  // in this order: a failure sets the limit to 0
+  }
+  /// @throws the failure, unless that is Code::closed
+  bool closed() const;
   /// Returns all that kernels need to wait and release; none if they cannot. They raise `fault` on misuse. Once
   /// connected.
   std::optional<kernel::In> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);

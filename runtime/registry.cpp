@@ -67,7 +67,7 @@ void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
   waiting_here_[key].push_back(end->id);
   Peer& peer = peer_of(*end);
   peers_.reach(peer);
-  if (peer.lost) return end->peer_lost(peer.why_lost);
+  if (peer.lost) return lose(*end, peer);
   if (peer.linked) announce(*end);
   if (!doom_.empty()) end->fail(Code::aborted, doom_);
   // Its sleep does not look at a socket that was made meanwhile (test:
@@ -107,7 +107,7 @@ void Registry::announce(ChannelEnd& end) {
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
   writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth);
   writer.text(opening.contents).blob(key.bytes);
-  if (const auto failure = end.failure()) put_failure(writer, end, failure->code(), failure->what());
+  if (const auto failure = end.failure()) put_failure(writer, end, failure->error().code(), failure->error().what());
   peers_.send(peer, {writer.take(), key.sent});
   end.announced = true;
   if (end.closing.ours) announce_closing(end);
@@ -170,10 +170,16 @@ void Registry::lost(Peer& peer) {
   if (peer.link != nullptr) peer.link->lost();  // first: what writes to a dead peer may hang in the provider
   see_all_of(peer);
   for (auto& [id, end] : ends_) {
-    if (end->opening.key.world_peer == peer.rank) end->peer_lost(peer.why_lost);
+    if (end->opening.key.world_peer == peer.rank) lose(*end, peer);
   }
   std::erase_if(waiting_there_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
   std::erase_if(waiting_here_, [&](const auto& entry) { return entry.first.world_peer == peer.rank; });
+}
+
+/// A peer that has aborted says so before it ends.
+void Registry::lose(ChannelEnd& end, const Peer& peer) {
+  if (peer.last_words.empty()) return end.peer_lost(Code::peer_lost, peer.why_lost);
+  end.peer_lost(Code::aborted, peer.last_words);
 }
 
 void Registry::unsent() { engine_.wake(); }
@@ -185,6 +191,7 @@ void Registry::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd
     case Kind::opening: return on_opening(peer, message, std::move(fds));
     case Kind::closing: return on_closing(peer, message);
     case Kind::failure: return on_failure(peer, message);
+    case Kind::abort: peer.last_words = "rank " + std::to_string(peer.rank) + " reports: " + message.text(); return;
     case Kind::gone:
       if (ChannelEnd* const end = end_of_peer(peer, message.get<std::uint64_t>())) end->closing.key_closed_there = true;
       return;
@@ -261,6 +268,12 @@ void Registry::on_failure(Peer& peer, Reader& message) {
 
 void Registry::fail_all(Code code, const std::string& why) {
   for (auto& [id, end] : ends_) end->fail(code, why);
+}
+
+void Registry::abort(const std::string& why) {
+  failures_.cause_of(Code::aborted, why)->told = true;  // to whoever has called it
+  fail_all(Code::aborted, why);
+  peers_.say_last_words(why.substr(0, kMaxText));
 }
 
 void Registry::doom(const std::string& why) {

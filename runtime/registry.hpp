@@ -44,6 +44,8 @@ class Registry final : public Peers::Handler {
 
   // With the mutex.
   void fail_all(Code code, const std::string& why);
+  /// Like `fail_all` with Code::aborted, and tells every peer why, also those that connect later.
+  void abort(const std::string& why);
   /// Like `fail_all`, and also fails the ends that are opened later.
   void doom(const std::string& why);
   /// From now on the engine checks the end now and then: a GPU's streams use it, or kernels count its epochs.
@@ -79,6 +81,7 @@ class Registry final : public Peers::Handler {
   ChannelEnd* end_here(std::uint64_t id) const;
   ChannelEnd* end_of_peer(const Peer& peer, std::uint64_t remote_id) const;
   RemoteEnd* waiting_end(const Peer& peer, std::uint64_t remote_id);
+  static void lose(ChannelEnd& end, const Peer& peer);
   void on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds);
   void on_closing(Peer& peer, Reader& message);
   void on_failure(Peer& peer, Reader& message);
@@ -97,6 +100,7 @@ class Registry final : public Peers::Handler {
   void send_let_go(Peer& peer, std::uint64_t remote_id);
   void announce_closing(const ChannelEnd& end);
   void begin_closing(ChannelEnd& end);
+  void leave_in_front_of(const ChannelEnd& end);
   void let_go(ChannelEnd& end);
   void unmap_peer(ChannelEnd& end);
   void close_key(ChannelEnd& end);

@@ -59,6 +59,7 @@ bool Registry::close(ChannelEnd& end, base::Limit& limit) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
   while (!try_to_close(end) && !limit.over()) {
+    leave_in_front_of(end);
     changed_.wait_until(lock, std::min(limit.next(), Clock::now() + kLook));
     if (ended_) end.closing.let_go();
   }
@@ -66,6 +67,14 @@ bool Registry::close(ChannelEnd& end, base::Limit& limit) {
   send_failures();  // if the end has failed while it closed (test: GpuStaging.of_a_gpu_that_has_failed_*)
   forget(end);
   return true;
+}
+
+/// Their peers are told at once; the body may still catch, so ends that do not hold this one up stay open.
+void Registry::leave_in_front_of(const ChannelEnd& end) {
+  if (end.leaves_because().empty()) return;
+  for (auto& [id, other] : ends_) {
+    if (other != &end && !other->failed() && other->holds_up(end)) other->leave(end.leaves_because());
+  }
 }
 
 void Registry::leave(const std::string& why, base::Limit& limit) {

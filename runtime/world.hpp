@@ -42,6 +42,7 @@ class World final : public std::enable_shared_from_this<World>, private Engine::
   int prepare(std::vector<pollfd>& sockets) override;
   void serve(std::span<const pollfd> sockets) override;
 
+  void tell_of_failures();
   void lose_launcher();
   bool serve_peers();
   void go_without_descriptors();

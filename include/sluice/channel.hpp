@@ -171,8 +171,8 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   /// Enqueues a wait for the next epoch, and returns its slot. Later work on the stream sees every byte of that epoch.
   /// In program order that is so when the call returns. After a partial put the other bytes of the slot are unchanged.
   /// The sender does not touch the slot before its `release`.
-  /// @throws Error see Sender, "Errors of verbs"; {Code::misuse} also if the peer has closed its end and will never put
-  ///   this epoch.
+  /// @throws Error see Sender, "Errors of verbs"; {Code::closed} if the peer has closed its end and will never put this
+  ///   epoch, for which a wait that is enqueued fails the channel.
   Slice wait(Stream stream);
 
   /// Enqueues the release of the oldest epoch that was waited for: the sender may overwrite its slot. Over a network
@@ -181,14 +181,19 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   void release(Stream stream);
 
   /// If the epoch after the last one waited for has landed, waits for it and returns its slot. Otherwise nothing
-  /// changes. Does not block.
+  /// changes, as when the peer has closed its end and will never put this epoch (see `closed`). Does not block.
   /// @throws Error{Code::misuse} if the handle is empty; if this end is closed, in a committed plan or driven by
-  ///   kernels; if the peer has closed its end and will never put this epoch. Else the failure of the channel.
+  ///   kernels. Else the failure of the channel.
   std::optional<Slice> test();
   /// Like `test`, but blocks the host until the epoch has landed, for at most `timeout`. A timeout is no error. Calls
   /// that wait for the same epoch count as one wait for the warnings of SLUICE_WARN.
   /// @throws Error as `test`.
   std::optional<Slice> wait_for(Timeout timeout);
+
+  /// True once the peer has closed its end and every epoch that it has put is waited for: a loop of `test` or
+  /// `wait_for` ends here. Does not block.
+  /// @throws Error{Code::misuse} if the handle is empty; the failure of the channel, unless that is Code::closed.
+  bool closed() const;
 
   /// Gives this end to kernels, as Sender::on_device does.
   /// @throws Error as Sender::on_device; {Code::misuse} also if an enqueued wait has not completed.
