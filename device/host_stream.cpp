@@ -50,7 +50,9 @@ HostStream::Impl::Impl(Options options)
   if (memory == MAP_FAILED) fail(Code::out_of_resources, "a queue of " + std::to_string(capacity) + " items");
   cells_ = static_cast<Cell*>(memory);
   base::prepare_fences();
-  if (base::trace::on()) track_ = base::trace::new_track(base::trace::rank(), options.name.empty() ? "host stream" : std::string(options.name));
+  if (base::trace::on())
+    track_ =
+        base::trace::new_track(base::trace::rank(), options.name.empty() ? "host stream" : std::string(options.name));
   try {
     start_thread(options.cpu);
   } catch (...) {

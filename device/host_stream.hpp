@@ -157,7 +157,7 @@ struct HostStream::Impl {
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;
   Timeout timeout_;
-  bool stops_;                                     // after a failed wait
+  bool stops_;  // after a failed wait
   const std::string name_;
   base::trace::Track track_ = base::trace::kNone;  // in the timeline
   pthread_t thread_{};

@@ -166,7 +166,8 @@ void HostStream::Impl::wait_for(std::shared_ptr<HostEvent::Impl> event) {
     }
     parked_at(nullptr);
     if (!event->reached()) {
-      const char* const why = ending() ? "it was destroyed while it waited for an event" : "waited too long for an event";
+      const char* const why =
+          ending() ? "it was destroyed while it waited for an event" : "waited too long for an event";
       throw Error(ending() ? Code::aborted : Code::timeout, -1, -1, 0, 0, name_ + ": " + why);
     }
     if (event->stop.failure != nullptr) {

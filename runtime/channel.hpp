@@ -376,9 +376,7 @@ class ChannelEnd : public EndInfo,
   /// Called if the peer has died after it had closed. Returns whether all of its writes have arrived.
   bool complete_without(const Final& final);
   [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
-  void record(Code code, const std::string& what, bool tell_peer) noexcept {
-    record(code, what, tell_peer, nullptr);
-  }
+  void record(Code code, const std::string& what, bool tell_peer) noexcept { record(code, what, tell_peer, nullptr); }
   /// `cause`: null: it is found by the code and the text.
   void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept;
   void remember(Stream stream);
@@ -401,7 +399,7 @@ class ChannelEnd : public EndInfo,
   const void* bound_to_ = nullptr;
   std::string leaves_because_;   // empty: it closes as any end does
   std::vector<Stream> streams_;  // that it was used on; written by its thread, with the registry's mutex
-  bool planned_ = false;  // in a plan, committed or not
+  bool planned_ = false;         // in a plan, committed or not
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;

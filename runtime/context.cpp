@@ -60,7 +60,8 @@ bool passes_in_time(Stream stream, Timeout timeout) {
   base::Parking nobody_wakes;
   nobody_wakes.silence();
   base::Limit limit(timeout);
-  while (!base::wait_until(nobody_wakes, [&] { return base::reached(*passed, 1); }, limit.next())) {
+  while (!base::wait_until(
+      nobody_wakes, [&] { return base::reached(*passed, 1); }, limit.next())) {
     if (limit.over()) return false;
   }
   return true;

@@ -53,14 +53,14 @@ TEST_P(Told, a_failure_that_no_call_throws_is_one_line_and_code_1) {
   const Ended ended = after_an_abort(GetParam(), [](Context&, HostStream&) {});
   EXPECT_EQ(ended.code, 1) << ended.text;
   EXPECT_EQ(times_in(ended.text, kUntold), 1U) << ended.text;  // for two channels, and not at the rank that aborted
-  EXPECT_EQ(times_in(ended.text, "rank 1: " + std::string(kUntold) + ": aborted: rank 0 reports: "), 1U) << ended.text;
+  EXPECT_EQ(times_in(ended.text, "rank 1: " + std::string(kUntold) + ": aborted: receiver: rank 0 reports: "), 1U)
+      << ended.text;
   EXPECT_NE(ended.text.find("no fuel"), std::string::npos) << ended.text;
 }
 
 TEST_P(Told, a_failure_of_one_channel_that_a_call_has_thrown_tells_of_its_cause) {
-  const Ended ended = after_an_abort(GetParam(), [](Context&, HostStream& host) {
-    expect_code(Code::aborted, [&] { host.synchronize(); });
-  });
+  const Ended ended = after_an_abort(
+      GetParam(), [](Context&, HostStream& host) { expect_code(Code::aborted, [&] { host.synchronize(); }); });
   EXPECT_EQ(ended.code, 0) << ended.text;
   EXPECT_EQ(times_in(ended.text, kUntold), 0U) << ended.text;
 }
@@ -69,7 +69,9 @@ TEST_P(Told, each_failure_is_thrown_once_by_synchronize_or_by_check) {
   const Ended ended = after_an_abort(GetParam(), [](Context& context, HostStream& host) {
     const auto first = expect_code(Code::aborted, [&] { host.synchronize(); });
     const auto second = expect_code(Code::aborted, [&] { context.check(); });
-    if (first && second) EXPECT_NE(first->tag(), second->tag());
+    if (first && second) {
+      EXPECT_NE(first->tag(), second->tag());
+    }
     EXPECT_NO_THROW(host.synchronize());
     EXPECT_NO_THROW(context.synchronize(Stream::host(host)));
     EXPECT_NO_THROW(context.check());
@@ -88,7 +90,9 @@ TEST_P(Told, what_stands_behind_a_wait_that_the_end_of_its_stream_cuts_off_is_no
       const auto error = error_of([&] {
         for (;;) static_cast<void>(sender.credited());
       });
-      if (error) EXPECT_EQ(name(error->code()), std::string("aborted")) << error->what();
+      if (error) {
+        EXPECT_EQ(name(error->code()), std::string("aborted")) << error->what();
+      }
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all());
       HostStream host;
@@ -172,7 +176,9 @@ TEST_P(Told, an_exception_tells_the_peers_of_all_ends_that_hold_it_up) {
     }
     if (context.rank() == 0) throw std::runtime_error("leaves");
     const auto error = error_of([&] { context.synchronize(order.stream()); });
-    if (error) EXPECT_EQ(name(error->code()), std::string("peer_lost")) << error->what();
+    if (error) {
+      EXPECT_EQ(name(error->code()), std::string("peer_lost")) << error->what();
+    }
     throw std::runtime_error("follows");
   });
   EXPECT_EQ(ended.code, 1) << ended.text;
@@ -192,7 +198,9 @@ TEST_P(Told, an_abort_reaches_a_peer_that_connects_at_this_moment) {
     } else {
       Receiver receiver = context.receiver(0, kTag, buffer.all());
       const auto error = expect_code(Code::aborted, [&] { receiver.wait({}); });
-      if (error) EXPECT_NE(std::string(error->what()).find("no fuel"), std::string::npos) << error->what();
+      if (error) {
+        EXPECT_NE(std::string(error->what()).find("no fuel"), std::string::npos) << error->what();
+      }
     }
   });
 }

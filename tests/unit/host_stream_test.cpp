@@ -298,6 +298,7 @@ TEST(HostStream, that_stops_throws_what_a_callable_threw_before) {
   stream.run([] { throw std::runtime_error("thrown"); });
   fail_a_wait(stream, "lost");
   EXPECT_THROW(stream.synchronize(), std::runtime_error);
+  EXPECT_EQ(code_of([&] { stream.synchronize(); }), Code::peer_lost);
   stream.run([&] { ran = true; });
   EXPECT_NO_THROW(stream.synchronize());
   EXPECT_TRUE(ran);
