@@ -145,7 +145,9 @@ struct HostStream::Impl {
   // Synchronizing.
   bool catch_up(std::uint64_t target, device::SharedFailure& stopped_by);
   bool run_own(std::uint64_t target) noexcept;
+  struct Marker;
   device::SharedFailure wait_for_marker(Timeout timeout);
+  device::SharedFailure wait_for_marker(const std::shared_ptr<Marker>& marker, Timeout timeout);
   device::SharedFailure go_on() noexcept;
   device::SharedFailure next_met();
   void stop(std::exception_ptr thrown) noexcept;
@@ -174,7 +176,8 @@ struct HostStream::Impl {
   alignas(64) std::atomic<State> state_{State::awake};  // what the stream's thread does
   std::atomic<std::uint32_t> caught_up_{0};             // times that a host ran everything, since the thread went idle
 
-  base::Parking room_;  // where producers wait for room
+  base::Parking room_;     // where producers wait for room
+  base::Parking passing_;  // where hosts wait for their markers
 
   std::mutex mutex_;
   std::condition_variable calls_;

@@ -124,27 +124,36 @@ bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
   return true;
 }
 
+/// Where a host waits for the stream.
+struct HostStream::Impl::Marker {
+  base::Word raised;
+  SharedFailure stopped_by;
+  std::atomic<bool> in_time{true};  // the host still waits, and takes what stopped the stream
+};
+
 SharedFailure HostStream::Impl::wait_for_marker(Timeout timeout) {
-  struct Marker : HostEvent::Impl {
-    std::atomic<bool> in_time{true};  // the host still waits, and takes what stopped the stream
-  };
-  const auto marker = std::make_shared<Marker>();
+  if (timeout != kForever) return wait_for_marker(std::make_shared<Marker>(), timeout);
+  Marker here;
+  return wait_for_marker(std::shared_ptr<Marker>(std::shared_ptr<Marker>(), &here), timeout);
+}
+
+SharedFailure HostStream::Impl::wait_for_marker(const std::shared_ptr<Marker>& marker, Timeout timeout) {
   Work item([this, marker] {
-    if (marker->in_time.exchange(false)) marker->stop.failure = go_on();
-    base::raise(marker->raised, 1, marker->parking);
+    if (marker->in_time.exchange(false)) marker->stopped_by = go_on();
+    base::raise(marker->raised, 1, passing_);  // last: the marker may be gone
   });
   append(item, Whose::own);
   call(State::dozing);
-  const auto passed = [&] { return marker->reached(); };
-  if (timeout > base::kYielding && device::yield_until(passed)) return marker->stop.failure;
+  const auto passed = [&] { return base::reached(marker->raised, 1); };
+  if (timeout > base::kYielding && device::yield_until(passed)) return marker->stopped_by;
   base::Limit limit(timeout);
-  while (!base::wait_until(marker->parking, passed, limit.next())) {
+  while (!base::wait_until(passing_, passed, limit.next())) {
     if (!limit.over()) continue;
     if (!marker->in_time.exchange(false)) break;  // it passes at this moment
     throw Error(Code::timeout, -1, -1, 0, 0, name_ + ": not synchronized, items are left in its queue");
   }
-  base::wait_until(marker->parking, passed);
-  return marker->stop.failure;
+  base::wait_until(passing_, passed);
+  return marker->stopped_by;
 }
 
 // ---- Events.

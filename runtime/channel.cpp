@@ -37,6 +37,13 @@ std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
   return {};
 }
 
+/// Of what needs no telling.
+std::shared_ptr<Cause> known_cause() {
+  auto cause = std::make_shared<Cause>();
+  cause->told = true;
+  return cause;
+}
+
 }  // namespace
 
 ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
@@ -140,15 +147,12 @@ void ChannelEnd::peer_lost(Code code, const std::string& what) noexcept {
   record(code, what, false);
 }
 
-void ChannelEnd::leave(const std::string& why) noexcept {
-  const auto known = std::make_shared<Cause>();
-  known->told = true;
-  record(Code::peer_lost, why, true, known);
-}
+void ChannelEnd::leave(const std::string& why) noexcept { record(Code::peer_lost, why, true, known_cause()); }
 
 void ChannelEnd::record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept {
   if (failed()) return;
-  if (cause == nullptr) cause = services_->failures.cause_of(code, what);
+  if (cause == nullptr) cause = services_->failures.cause_of(code, what, opening);
+  if (code == Code::peer_lost && epoch() == 0) cause = known_cause();  // it was never used: nobody misses the peer
   const auto failure = std::make_shared<device::Failure>(error(code, epoch(), what), std::move(cause));
   if (!failure_.record(failure)) return;
   services_->failures.record(failure, [this] { set_failed(); });

@@ -307,6 +307,8 @@ class ChannelEnd : public EndInfo,
   }
   bool await_landed(std::uint64_t last, base::Limit& limit) const;
   [[noreturn, gnu::cold]] void not_drained() const;
+  /// `cause`: null: it is found by the code and the text.
+  void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause = nullptr) noexcept;
 
   /// When a wait for an epoch warns next that it still waits.
   struct Warning {
@@ -376,9 +378,6 @@ class ChannelEnd : public EndInfo,
   /// Called if the peer has died after it had closed. Returns whether all of its writes have arrived.
   bool complete_without(const Final& final);
   [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
-  void record(Code code, const std::string& what, bool tell_peer) noexcept { record(code, what, tell_peer, nullptr); }
-  /// `cause`: null: it is found by the code and the text.
-  void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept;
   void remember(Stream stream);
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
   void warn(Warning& warning) const;

@@ -38,10 +38,13 @@ SharedFailure Failure::get() const {
 
 void Failure::raise() const { get()->raise(); }
 
-std::shared_ptr<Cause> Failures::cause_of(Code code, const std::string& what) {
-  if (code != Code::peer_lost && code != Code::aborted) return std::make_shared<Cause>();
+std::shared_ptr<Cause> Failures::cause_of(Code code, const std::string& what, const Opening& of) {
+  const bool of_many = code == Code::peer_lost || code == Code::aborted;
+  if (!of_many && of.name.empty()) return std::make_shared<Cause>();
+  const std::string peer = std::to_string(of.key.world_peer);
+  const std::string key = code == Code::aborted ? what : code == Code::peer_lost ? peer : peer + " " + of.name;
   const std::lock_guard lock(mutex_);
-  auto& cause = causes_[{code, what}];
+  auto& cause = causes_[{code, key}];
   if (cause == nullptr) cause = std::make_shared<Cause>();
   return cause;
 }

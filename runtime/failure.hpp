@@ -16,6 +16,7 @@
 #include "backends/transport.hpp"
 #include "base/log.hpp"
 #include "device/failure.hpp"
+#include "runtime/end_info.hpp"
 
 namespace sluice::runtime {
 
@@ -55,8 +56,9 @@ struct Notice {
 /// all of it.
 class Failures {
  public:
-  /// The cause of failures of this kind that `what` describes. The loss of a peer, and one abort, fail many ends.
-  std::shared_ptr<Cause> cause_of(Code code, const std::string& what);
+  /// The cause of failures of this kind. The loss of a peer, and one abort, fail many ends, with the same text; and
+  /// what is wrong with one end of a halo, is wrong with its others to that peer. Those have one name.
+  std::shared_ptr<Cause> cause_of(Code code, const std::string& what, const Opening& of);
   /// Logs the failure, keeps it for `check`, and calls `fail_end`. A thread that finds the end failed finds the failure
   /// here; a thread that `check` has thrown it to finds the end failed.
   template <class FailEnd>

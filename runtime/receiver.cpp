@@ -245,8 +245,10 @@ bool ReceiverCore::closed() const {
 void ReceiverCore::refuse_enqueued() {
   const std::uint64_t last = last_possible(*closing.theirs);
   if (waits_completed() < last) return;
-  fail(Code::closed, "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
-                         " closed its end after epoch " + std::to_string(last));
+  record(Code::closed,
+         "epoch " + std::to_string(epoch()) + " is waited for, but rank " + std::to_string(opening.peer) +
+             " closed its end after epoch " + std::to_string(last),
+         false);
 }
 
 std::string ReceiverCore::state() const {

@@ -271,7 +271,7 @@ void Registry::fail_all(Code code, const std::string& why) {
 }
 
 void Registry::abort(const std::string& why) {
-  failures_.cause_of(Code::aborted, why)->told = true;  // to whoever has called it
+  failures_.cause_of(Code::aborted, why, {})->told = true;  // to whoever has called it
   fail_all(Code::aborted, why);
   peers_.say_last_words(why.substr(0, kMaxText));
 }

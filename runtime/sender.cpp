@@ -140,8 +140,10 @@ void SenderCore::drain(std::optional<Timeout> timeout) {
 
 void SenderCore::refuse_enqueued() {
   if (!base::reached(done, last_possible(*closing.theirs))) return;
-  fail(Code::misuse, "put " + std::to_string(epoch()) + " is enqueued, but rank " + std::to_string(opening.peer) +
-                         " closed its end after crediting " + std::to_string(closing.theirs->credited));
+  record(Code::misuse,
+         "put " + std::to_string(epoch()) + " is enqueued, but rank " + std::to_string(opening.peer) +
+             " closed its end after crediting " + std::to_string(closing.theirs->credited),
+         false);
 }
 
 std::string SenderCore::state() const {

@@ -388,6 +388,8 @@ TEST_P(Devices, that_release_what_they_did_not_wait_for_fail_the_channel) {
         EXPECT_EQ(pair.in.wait(group, slot), DeviceResult::failed);  // until the engine has seen it
       });
       expect_code(Code::misuse, [&] { context.synchronize(order.stream()); });
+    } else {
+      expect_reported(context, Code::misuse);
     }
     board().meet(context);
   });
