@@ -37,13 +37,6 @@ std::string disagreement(const EndInfo& end, const RemoteEnd& remote) {
   return {};
 }
 
-/// Of what needs no telling.
-std::shared_ptr<Cause> known_cause() {
-  auto cause = std::make_shared<Cause>();
-  cause->told = true;
-  return cause;
-}
-
 }  // namespace
 
 ChannelEnd::ChannelEnd(std::shared_ptr<const Services> services, Opening what)
@@ -147,15 +140,19 @@ void ChannelEnd::peer_lost(Code code, const std::string& what) noexcept {
   record(code, what, false);
 }
 
-void ChannelEnd::leave(const std::string& why) noexcept { record(Code::peer_lost, why, true, known_cause()); }
+void ChannelEnd::leave(const std::string& why) noexcept {
+  leaves_ = true;
+  record(Code::peer_lost, why, true);
+}
 
 void ChannelEnd::record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept {
   if (failed()) return;
   if (cause == nullptr) cause = services_->failures.cause_of(code, what, opening);
-  if (code == Code::peer_lost && epoch() == 0) cause = known_cause();  // it was never used: nobody misses the peer
   const auto failure = std::make_shared<device::Failure>(error(code, epoch(), what), std::move(cause));
   if (!failure_.record(failure)) return;
-  services_->failures.record(failure, [this] { set_failed(); });
+  // Nobody misses the peer of an end that was never used.
+  const bool matters = !leaves_ && !(code == Code::peer_lost && epoch() == 0);
+  services_->failures.record(failure, matters, [this] { set_failed(); });
   hold_kernels();   // before the poison, which wakes waiting kernels
   limit_.store(0);  // after the failure: a caller that meets the limit says why
   failure_.poison();

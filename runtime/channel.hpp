@@ -396,9 +396,10 @@ class ChannelEnd : public EndInfo,
   std::int64_t bound_ = kUnbound;
   // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do.
   const void* bound_to_ = nullptr;
-  std::string leaves_because_;   // empty: it closes as any end does
-  std::vector<Stream> streams_;  // that it was used on; written by its thread, with the registry's mutex
-  bool planned_ = false;         // in a plan, committed or not
+  std::atomic<bool> leaves_{false};  // this rank ends with the channel open, which it knows
+  std::string leaves_because_;       // empty: it closes as any end does
+  std::vector<Stream> streams_;      // that it was used on; written by its thread, with the registry's mutex
+  bool planned_ = false;             // in a plan, committed or not
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;

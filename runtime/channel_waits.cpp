@@ -41,6 +41,7 @@ void ChannelEnd::bind_slowly(Stream stream) {
 }
 
 void ChannelEnd::remember(Stream stream) {
+  if (stream.kind() == Stream::Kind::program_order) return;
   if (std::find(streams_.begin(), streams_.end(), stream) != streams_.end()) return;
   const auto locked = lock_registry();
   streams_.push_back(stream);

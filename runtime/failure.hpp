@@ -61,13 +61,14 @@ class Failures {
   std::shared_ptr<Cause> cause_of(Code code, const std::string& what, const Opening& of);
   /// Logs the failure, keeps it for `check`, and calls `fail_end`. A thread that finds the end failed finds the failure
   /// here; a thread that `check` has thrown it to finds the end failed.
+  /// `matters`: somebody has to be told.
   template <class FailEnd>
-  void record(const SharedFailure& failure, FailEnd fail_end) {
+  void record(const SharedFailure& failure, bool matters, FailEnd fail_end) {
     base::log(base::LogLevel::info, failure->error().what());
     const std::lock_guard lock(mutex_);
     unthrown_.push_back(failure);
     any_unthrown_.store(true, std::memory_order_release);
-    if (!failure->cause()->told) untold_.push_back(failure);
+    if (matters) untold_.push_back(failure);
     fail_end();
   }
   /// Throws the oldest failure that was not thrown yet, if there is one.

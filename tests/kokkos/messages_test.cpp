@@ -431,7 +431,7 @@ TEST(Messages, that_are_too_many_wait_for_a_later_call) {
 
 /// Sizes that would fit into each other's slots.
 TEST(Messages, of_unlike_sizes_are_a_mismatch) {
-  run_peers({.ranks = 2, .keep_going = true}, [](Context& context) {
+  run_peers({.ranks = 2, .keep_going = true, .untold = true}, [](Context& context) {
     Messages<Exec> all(context, Exec(), "all");
     const View view("view", context.rank() == 0 ? 100 : 101);
     const Rank peer = 1 - context.rank();
