@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/trace.hpp"
+#include "base/waits.hpp"
 #include "base/words.hpp"
 #include "device/gpu_call.hpp"
 #include "device/host_stream.hpp"
@@ -64,6 +65,7 @@ struct Wait {
   base::Parking* parking = nullptr;
   std::uint64_t epoch = 0;     // for the log
   const char* what = nullptr;  // for the timeline; null: part of another slice
+  base::WaitNote* note = nullptr;  // set while it sleeps
 };
 
 /// One end of a channel, for its streams: its state, and functions to report failures.

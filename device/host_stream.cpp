@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/threads.hpp"
+#include "base/waits.hpp"
 
 namespace sluice {
 namespace {
@@ -30,6 +31,12 @@ HostStream::Impl& usable(HostStream::Impl* impl) {
   return *impl;
 }
 
+/// "host stream 2": the second of its process.
+std::string new_label() {
+  static std::atomic<int> made{0};
+  return "host stream " + std::to_string(++made);
+}
+
 // If a stream and a host share a core, the one that waits must yield the core to the other, and not spin
 // (sluice-bench stream, the host that waits every step). Alone on its core, a thread that yields checks often enough.
 template <class Ready>
@@ -46,7 +53,8 @@ bool yield_until(Ready ready) {
 
 thread_local HostStream::Impl* HostStream::Impl::current = nullptr;
 
-HostStream::Impl::Impl(Options options) : timeout_(options.timeout), stops_(options.stop_after_failure) {
+HostStream::Impl::Impl(Options options)
+    : label_(new_label()), timeout_(options.timeout), stops_(options.stop_after_failure) {
   const std::size_t capacity = checked_capacity(options.capacity, sizeof(Cell));
   mask_ = capacity - 1;
   lap_shift_ = std::countr_zero(capacity);
@@ -174,7 +182,17 @@ std::uint64_t HostStream::Impl::append(Work& work, Whose whose) {
 // Waits until a batch of items has run: a wait for each item would cost a change of threads for each.
 void HostStream::Impl::wait_for_room(std::uint64_t position) noexcept {
   const std::uint64_t head = (position - mask_ + batch() - 1) / batch() * batch();
-  base::wait_until(room_, [&] { return head_.load(std::memory_order_acquire) >= head; });
+  const auto has_room = [&] { return head_.load(std::memory_order_acquire) >= head; };
+  const auto began = base::Clock::now();
+  if (base::wait_until(room_, has_room, began + base::kNotedAfter)) return;
+  base::WaitNote note(began, label());
+  base::WaitRecord record;
+  record.rank = base::rank_of_thread();
+  record.lack = base::Lack::room;
+  record.epoch = mask_ + 1;
+  record.verb = "enqueues";
+  note.write(record);
+  base::wait_until(room_, has_room);
 }
 
 // Does not block, which would be for ever: no other thread makes room.

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/fork.hpp"
@@ -56,6 +57,9 @@ struct HostStream::Impl {
   bool ending() const noexcept { return ending_.load(std::memory_order_acquire); }
 
   Timeout timeout() const noexcept { return timeout_; }
+
+  /// Name of the stream in the table of waits.
+  const char* label() const noexcept { return label_.c_str(); }
 
   /// Reports that a wait on this stream has failed. From inside.
   void wait_failed(const Error& why) noexcept;
@@ -139,6 +143,7 @@ struct HostStream::Impl {
   void rethrow();
 
   const base::Origin origin_;
+  const std::string label_;
   Cell* cells_ = nullptr;
   std::uint64_t mask_ = 0;
   int lap_shift_ = 0;

@@ -25,7 +25,9 @@ enum class Kind : std::uint8_t {
   gone,      ///< its end `id` is destroyed, and its memory cannot be written any more
   failure,   ///< its end `id` has failed, and why
   path,      ///< a message of the sender's link for the receiver's
-  way        ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
+  way,       ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
+  question,  ///< its end waits for your end `id`, and asks how far that has come
+  answer     ///< to your end `id`: how far its end has come
 };
 
 class Writer {

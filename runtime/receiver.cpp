@@ -147,6 +147,11 @@ std::uint64_t ReceiverCore::waits_for() const noexcept {
   return next <= epoch() && !came ? next : 0;
 }
 
+std::pair<base::Lack, std::uint64_t> ReceiverCore::lacks(std::uint64_t epoch) const noexcept {
+  const std::uint64_t oldest = std::min(epoch, waits_completed() + 1);
+  return landed(oldest) ? std::pair(base::Lack::completion, epoch) : std::pair(base::Lack::put, oldest);
+}
+
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper_);
@@ -198,7 +203,7 @@ std::uint64_t ReceiverCore::complete(base::Limit& limit) {
   const std::uint64_t last = ChannelEnd::complete(limit);
   if (copied_ == nullptr) return last;  // a stream may see a copy before the copy stream reports that it has completed
   const auto ready = [this] { return all_copied() || failed(); };
-  if (!await_in_host(copied_.load()->parking, ready, limit)) not_drained();
+  if (!await_in_host(copied_.load()->parking, ready, limit, "drains")) not_drained();
   check();
   return last;
 }
@@ -208,7 +213,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check();
   const std::uint64_t next = epoch() + 1;
   base::Limit limit(timeout);
-  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = {next, next_warning()};
+  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
   const auto in_time = [&](base::Parking& parking, auto here) {
     const auto ready = [&] { return here() || failed() || next > limit_.load(std::memory_order_acquire); };
     if (timeout == Timeout::zero()) return look(ready);
@@ -220,7 +225,11 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
     came = in_time(visible_.load()->parking, [&] { return base::reached(visible_.load()->word, next); });
   }
   check();
-  if (!came) return std::nullopt;
+  if (!came) {
+    if (timeout > Timeout::zero()) warning_.note.polled();
+    return std::nullopt;
+  }
+  warning_.note.end();
   await_connected({});  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
