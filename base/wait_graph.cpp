@@ -31,8 +31,9 @@ std::string not_opened(const WaitRecord& wait) {
   if (!wait.reached) return "no connection to " + peer + " yet: has it called sluice::run?";
   const std::string other = wait.sends ? "receiver" : "sender";
   const std::string opened(wait.openings.view());
-  return peer + " has not opened its " + other + " of tag " + std::to_string(wait.tag) + "; it waits for " +
-         rank_text(wait.rank) + " with " + (opened.empty() ? "no other end" : opened);
+  return peer + " has not opened its " + other + " of tag " + std::to_string(wait.tag) +
+         "; unmatched ends that it has opened towards " + rank_text(wait.rank) + ": " +
+         (opened.empty() ? "none" : opened);
 }
 
 std::string not_put(const WaitRecord& wait) {
@@ -173,7 +174,7 @@ std::string wait_table(std::vector<WaitRecord> waits, const std::vector<int>& se
     const WaitRecord& wait = waits[i];
     std::string what = what_waits(wait);
     what.resize(widest, ' ');
-    text += "\n  " + what + "  " + duration_text(now - wait.since) + " on " + std::string(wait.stream.view()) + ": " +
+    text += "\n  " + what + "  " + duration_text(now - wait.since) + ", " + std::string(wait.stream.view()) + ": " +
             who_owes(wait);
   }
   if (waits.size() > shown) text += "\n  and " + std::to_string(waits.size() - shown) + " waits more";

@@ -46,7 +46,7 @@ void write_record(WaitPage::Row& row, const WaitRecord& record) noexcept {
 }
 
 template <class Change>
-void change_waits_of(int rank, std::uint64_t end, Change to) noexcept {
+void change_waits_of(const void* end, Change to) noexcept {
   const std::lock_guard lock(g_waits->mutex);
   if (g_waits->page == nullptr) return;
   WaitPage& page = *g_waits->page;
@@ -54,7 +54,7 @@ void change_waits_of(int rank, std::uint64_t end, Change to) noexcept {
     WaitPage::Row& row = page.rows.at(i);
     if (row.used == 0) continue;
     WaitRecord record = record_of(row);
-    if (record.rank != rank || record.end != end) continue;
+    if (record.end != end) continue;
     to(record);
     write_record(row, record);
   }
@@ -99,15 +99,15 @@ std::vector<WaitRecord> waits_here() {
   return g_waits->page == nullptr ? std::vector<WaitRecord>() : waits_in(*g_waits->page);
 }
 
-void note_answer(int rank, std::uint64_t end, const EndCounts& counts) noexcept {
-  change_waits_of(rank, end, [&](WaitRecord& record) {
+void note_answer(const void* end, const EndCounts& counts) noexcept {
+  change_waits_of(end, [&](WaitRecord& record) {
     record.counts = counts;
     record.answered = true;
   });
 }
 
-void note_openings(int rank, std::uint64_t end, std::string_view openings, bool reached) noexcept {
-  change_waits_of(rank, end, [&](WaitRecord& record) {
+void note_openings(const void* end, std::string_view openings, bool reached) noexcept {
+  change_waits_of(end, [&](WaitRecord& record) {
     record.openings = openings;
     record.reached = reached;
     record.answered = true;

@@ -61,18 +61,18 @@ struct WaitRecord {
   int peer = -1;           ///< of the job; -1: it waits for no peer
   std::uint32_t tag = 0;
   bool sends = false;      ///< its end is a sender's
-  bool reached = true;     ///< the peer can be asked
-  bool answered = false;   ///< `counts` are the peer's
+  bool reached = true;     ///< if an opening lacks: there is a connection to the peer
+  bool answered = false;   ///< `counts`, or `openings`, are known
   Lack lack = Lack::put;
   std::uint64_t epoch = 0;  ///< the put or release that lacks, the capacity of a queue
-  std::uint64_t end = 0;    ///< number of its end in `rank`
+  const void* end = nullptr;  ///< its end, in the process of `rank`; null: it waits for no peer
   Clock::time_point since{};
   Clock::time_point polled{};  ///< last look, of a wait that the program repeats; the clock's beginning: it sleeps
   EndCounts counts;            ///< of the peer's end
   ShortText<16> verb;
   ShortText<40> name;       ///< of the channel
   ShortText<40> stream;     ///< where it waits
-  ShortText<160> openings;  ///< if an opening lacks: the ends that the peer has opened for `rank` and that have no peer
+  ShortText<160> openings;  ///< if an opening lacks: unmatched ends that the peer has opened towards `rank`
 };
 static_assert(std::is_trivially_copyable_v<WaitRecord>);
 
@@ -100,10 +100,10 @@ std::vector<WaitRecord> waits_in(const WaitPage& page);
 /// Returns the waits of this process.
 std::vector<WaitRecord> waits_here();
 
-/// The peer of an end has answered. Changes the waits of the end; none may be left.
-void note_answer(int rank, std::uint64_t end, const EndCounts& counts) noexcept;
-/// What the peer of an end that is not connected has opened. `reached`: the peer can be heard.
-void note_openings(int rank, std::uint64_t end, std::string_view openings, bool reached) noexcept;
+/// Notes in the waits of this end, if there are any left, what its peer has answered.
+void note_answer(const void* end, const EndCounts& counts) noexcept;
+/// Notes what the peer of an end that is not connected has opened. `reached`: there is a connection to the peer.
+void note_openings(const void* end, std::string_view openings, bool reached) noexcept;
 
 /// The rank that this thread runs; -1: none.
 int rank_of_thread() noexcept;
@@ -114,7 +114,7 @@ int set_rank_of_thread(int rank) noexcept;
 class WaitNote {
  public:
   /// @param stream  text that outlives the note
-  explicit WaitNote(Clock::time_point since = {}, const char* stream = "the host") noexcept
+  explicit WaitNote(Clock::time_point since = {}, const char* stream = "host") noexcept
       : since_(since), stream_(stream) {}
   WaitNote(WaitNote&& other) noexcept { *this = std::move(other); }
   WaitNote& operator=(WaitNote&& other) noexcept {

@@ -22,12 +22,12 @@ namespace {
 
 /// The word of the table of waits for a wait that the timeline calls `what`.
 const char* verb_of(const char* what, bool sends) noexcept {
-  if (what == std::string_view("wait for source")) return "acquires";
+  if (what != nullptr && what == std::string_view("wait for source")) return "acquires";
   return sends ? "puts" : "waits";
 }
 
-/// What the peer of the end owes, behind a text; empty: it is not noted.
-std::string owed_here(std::uint64_t end) {
+/// Who owes what the end waits for, to follow other text; empty: the wait is not noted.
+std::string owed_here(const ChannelEnd* end) {
   for (const base::WaitRecord& wait : base::waits_here()) {
     if (wait.end == end) return "; " + base::who_owes(wait);
   }
@@ -259,12 +259,15 @@ void ChannelEnd::look_at(Warning& warning) const {
   if (now >= warning.at) warn(warning);
 }
 
-/// Under sluice-run, which prints one table for all ranks, it writes nothing.
+/// Where a table of all ranks is printed, which is by sluice-run or by a process with several ranks, the log has the
+/// line of each wait from level info on.
 void ChannelEnd::warn(Warning& warning) const {
   warning.at = next_warning();
-  if (base::waits_are_shared() || !base::enabled(base::LogLevel::warn)) return;
-  if (report().ranks > 1) return tell_of_waits(services_->limits.warn);
-  base::log(base::LogLevel::warn, error(Code::timeout, warning.epoch, "still waiting; " + state()).what() + owed_here(id));
+  const bool in_table = base::waits_are_shared() || report().ranks > 1;
+  const auto level = in_table ? base::LogLevel::info : base::LogLevel::warn;
+  if (base::enabled(level))
+    base::log(level, error(Code::timeout, warning.epoch, "still waiting; " + state()).what() + owed_here(this));
+  if (in_table && !base::waits_are_shared()) tell_of_waits(services_->limits.warn);
 }
 
 base::WaitRecord ChannelEnd::record_of_wait(const char* verb) const noexcept {
@@ -273,7 +276,7 @@ base::WaitRecord ChannelEnd::record_of_wait(const char* verb) const noexcept {
   record.peer = opening.key.world_peer;
   record.tag = opening.key.tag;
   record.sends = sends();
-  record.end = id;
+  record.end = this;
   record.verb = verb;
   record.name = opening.name;
   return record;

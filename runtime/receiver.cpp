@@ -224,12 +224,13 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
     if (requested_.load() < next) request_copies(next);  // before its wait is counted
     came = in_time(visible_.load()->parking, [&] { return base::reached(visible_.load()->word, next); });
   }
-  check();
-  if (!came) {
-    if (timeout > Timeout::zero()) warning_.note.polled();
-    return std::nullopt;
+  if (came) {
+    warning_.note.end();
+  } else if (timeout > Timeout::zero()) {
+    warning_.note.polled();
   }
-  warning_.note.end();
+  check();
+  if (!came) return std::nullopt;
   await_connected({});  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);

@@ -30,7 +30,7 @@ void Registry::send_questions() {
     if (end->remote_id != 0) {
       send(peer, Kind::question, end->remote_id);
     } else {
-      base::note_openings(end->services().rank, id, openings_of(peer), peer.linked);
+      base::note_openings(end, openings_of(peer), peer.linked);
     }
   }
 }
@@ -56,9 +56,8 @@ void Registry::on_question(Peer& peer, Reader& message) {
 }
 
 void Registry::on_answer(Reader& message) {
-  const auto id = message.get<std::uint64_t>();
-  const ChannelEnd* const end = end_here(id);
-  if (end != nullptr) base::note_answer(end->services().rank, id, message.get<base::EndCounts>());
+  const ChannelEnd* const end = end_here(message.get<std::uint64_t>());
+  if (end != nullptr) base::note_answer(end, message.get<base::EndCounts>());
 }
 
 }  // namespace sluice::runtime
