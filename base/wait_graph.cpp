@@ -12,8 +12,8 @@
 namespace sluice::base {
 namespace {
 
-constexpr std::size_t kMostRows = 20;              // so that the table fits on a screen
-constexpr std::size_t kMostNamed = 4;              // cycles, and ranks that wait for nothing
+constexpr std::size_t kMostRows = 20;                    // so that the table fits on a screen
+constexpr std::size_t kMostNamed = 4;                    // cycles, and ranks that wait for nothing
 constexpr auto kPolledWithin = std::chrono::seconds(1);  // a program that looks no more does not wait
 
 using Edges = std::map<int, std::set<int>>;
@@ -111,7 +111,8 @@ std::vector<int> idle_ranks(const Edges& edges, const std::vector<int>& seen) {
 std::string what_waits(const WaitRecord& wait) {
   std::string text = rank_text(wait.rank) + ' ' + std::string(wait.verb.view());
   if (wait.peer >= 0)
-    text += (wait.sends ? " to rank " : " from rank ") + std::to_string(wait.peer) + ", tag " + std::to_string(wait.tag);
+    text +=
+        (wait.sends ? " to rank " : " from rank ") + std::to_string(wait.peer) + ", tag " + std::to_string(wait.tag);
   if (!wait.name.view().empty()) text += " '" + std::string(wait.name.view()) + "'";
   return text;
 }

@@ -139,7 +139,8 @@ void WaitNote::write(WaitRecord record) noexcept {
   }
   const auto touched = page.rows_touched.load(std::memory_order_relaxed);
   const auto* const end = page.rows.begin() + touched;
-  const auto* const unused = std::find_if(page.rows.cbegin(), end, [](const WaitPage::Row& row) { return row.used == 0; });
+  const auto* const unused =
+      std::find_if(page.rows.cbegin(), end, [](const WaitPage::Row& row) { return row.used == 0; });
   const auto row = static_cast<std::size_t>(unused - page.rows.cbegin());
   if (row == WaitPage::kRows) return;
   row_ = row;

@@ -57,14 +57,14 @@ class ShortText {
 
 /// One wait.
 struct WaitRecord {
-  int rank = -1;           ///< of the job; -1: not known
-  int peer = -1;           ///< of the job; -1: it waits for no peer
+  int rank = -1;  ///< of the job; -1: not known
+  int peer = -1;  ///< of the job; -1: it waits for no peer
   std::uint32_t tag = 0;
-  bool sends = false;      ///< its end is a sender's
-  bool reached = true;     ///< if an opening lacks: there is a connection to the peer
-  bool answered = false;   ///< `counts`, or `openings`, are known
+  bool sends = false;     ///< its end is a sender's
+  bool reached = true;    ///< if an opening lacks: there is a connection to the peer
+  bool answered = false;  ///< `counts`, or `openings`, are known
   Lack lack = Lack::put;
-  std::uint64_t epoch = 0;  ///< the put or release that lacks, the capacity of a queue
+  std::uint64_t epoch = 0;    ///< the put or release that lacks, the capacity of a queue
   const void* end = nullptr;  ///< its end, in the process of `rank`; null: it waits for no peer
   Clock::time_point since{};
   Clock::time_point polled{};  ///< last look, of a wait that the program repeats; the clock's beginning: it sleeps

@@ -63,8 +63,8 @@ struct Wait {
   const base::Word* word = nullptr;  // null: a GPU's stream waits
   std::uint64_t at_least = 0;
   base::Parking* parking = nullptr;
-  std::uint64_t epoch = 0;     // for the log
-  const char* what = nullptr;  // for the timeline; null: part of another slice
+  std::uint64_t epoch = 0;         // for the log
+  const char* what = nullptr;      // for the timeline; null: part of another slice
   base::WaitNote* note = nullptr;  // set while it sleeps
 };
 

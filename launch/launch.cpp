@@ -113,9 +113,8 @@ class Job {
 
   /// Sleeps until a signal, a message of a partner, the end of the outer sluice-run, or the next deadline.
   void wait_for_events() {
-    std::vector<pollfd> sockets = {{outer_.get(), POLLIN, 0},
-                                   {signals_.arriving().get(), POLLIN, 0},
-                                   {status_.socket().get(), POLLIN, 0}};
+    std::vector<pollfd> sockets = {
+        {outer_.get(), POLLIN, 0}, {signals_.arriving().get(), POLLIN, 0}, {status_.socket().get(), POLLIN, 0}};
     for (const Partner& partner : partners_) sockets.push_back({partner.wire.socket().get(), POLLIN, 0});
     const auto next =
         std::min({kill_ignoring_at_, observer_.next(), deadline_ ? deadline_->at : Clock::time_point::max()});

@@ -74,7 +74,8 @@ std::string ask_status(pid_t launcher) {
     answer.append(part.data(), static_cast<std::size_t>(bytes));
   }
   if (answer.empty())
-    throw std::runtime_error("process " + std::to_string(launcher) + " does not answer: is it stopped, or another user's?");
+    throw std::runtime_error("process " + std::to_string(launcher) +
+                             " does not answer: is it stopped, or another user's?");
   return answer;
 }
 

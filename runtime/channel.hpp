@@ -409,10 +409,10 @@ class ChannelEnd : public EndInfo,
   bool polled_ = false;  // by the engine
 
   std::unique_ptr<GpuUse> gpu_owner_;
-  std::atomic<GpuUse*> gpu_{nullptr};        // `gpu_owner_`, once the driver was given everything
-  const std::uint64_t* fault_ = nullptr;     // raised by kernels
-  std::uint64_t seen_epoch_ = 0;             // the epoch that the last check saw a GPU's stream wait for
-  base::Lasted seen_for_;                    // how long checks have seen it
+  std::atomic<GpuUse*> gpu_{nullptr};     // `gpu_owner_`, once the driver was given everything
+  const std::uint64_t* fault_ = nullptr;  // raised by kernels
+  std::uint64_t seen_epoch_ = 0;          // the epoch that the last check saw a GPU's stream wait for
+  base::Lasted seen_for_;                 // how long checks have seen it
   base::WaitNote seen_note_;
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 };

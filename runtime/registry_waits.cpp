@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions of ends that wait long, and their peers' answers: so the table of waits can name the end that owes something.
+// Questions of ends that wait long, and their peers' answers: so the table of waits can name the end that owes
+// something.
 #include <algorithm>
 #include <cstddef>
 #include <string>

@@ -196,7 +196,8 @@ TEST_P(Timeouts, a_long_wait_is_logged_with_the_state_of_its_channel) {
     }
   });
   expect_all_in(ended, {"info", "patient", "rank 1", "peer 0", std::to_string(kTag), "epoch 2", "landed 1"});
-  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'", "rank 0 has not put epoch 2 of " + kTagText);
+  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'",
+                  "rank 0 has not put epoch 2 of " + kTagText);
 }
 
 TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
@@ -222,7 +223,8 @@ TEST_P(Timeouts, a_long_wait_in_many_turns_is_logged) {
     }
   });
   expect_all_in(ended, {"info", "patient", "rank 1", "peer 0", "epoch 2", "still waiting", "landed 1"});
-  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'", "rank 0 has not put epoch 2 of " + kTagText);
+  expect_in_table(ended, "rank 1 waits from rank 0, " + kTagText + " 'patient'",
+                  "rank 0 has not put epoch 2 of " + kTagText);
 }
 
 TEST_P(Timeouts, a_put_that_waits_long_for_its_credit_is_logged_with_the_state_of_its_channel) {

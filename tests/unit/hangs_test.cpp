@@ -190,7 +190,8 @@ void expect_table(const std::string& what, int ranks, const std::vector<std::str
     program.signal(SIGKILL);
     for (const std::string& line : lines) {
       EXPECT_TRUE(contains(text, line)) << line << " is not in the table of " << way->backend << ", way "
-                                        << way - kWays.begin() << ":\n" << text;
+                                        << way - kWays.begin() << ":\n"
+                                        << text;
     }
     EXPECT_FALSE(contains(text, "still waiting")) << text;
     EXPECT_LE(sluice::tests::lines(text), 24) << text;
@@ -216,13 +217,16 @@ TEST(Hangs, a_put_that_lacks_is_named) {
 
 TEST(Hangs, another_tag_on_one_side_is_named) {
   expect_table("names_another_tag_on_one_side", 2,
-               {"rank 1 has not opened its receiver of tag 7; unmatched ends that it has opened towards rank 0: a receiver of tag 8",
-                "rank 0 has not opened its sender of tag 8; unmatched ends that it has opened towards rank 1: a sender of tag 7"});
+               {"rank 1 has not opened its receiver of tag 7; unmatched ends that it has opened towards rank 0: a "
+                "receiver of tag 8",
+                "rank 0 has not opened its sender of tag 8; unmatched ends that it has opened towards rank 1: a sender "
+                "of tag 7"});
 }
 
 TEST(Hangs, a_put_before_the_other_end_is_open_on_both_sides_is_named) {
   expect_table("puts_before_the_other_direction_is_open", 2,
-               {"rank 1 has not opened its receiver of tag 7; unmatched ends that it has opened towards rank 0: a sender of tag 7",
+               {"rank 1 has not opened its receiver of tag 7; unmatched ends that it has opened towards rank 0: a "
+                "sender of tag 7",
                 "a cycle: rank 0 waits for rank 1 waits for rank 0"});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of waits: rows of the page, and what the table says of them.
-#include "base/wait_graph.hpp"
 #include "base/waits.hpp"
+#include "base/wait_graph.hpp"
 
 #include <gtest/gtest.h>
 
