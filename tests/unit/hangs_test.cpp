@@ -180,6 +180,12 @@ Program start_hanging(const std::string& what, int ranks, Way way, const char* w
   });
 }
 
+int lines_of_first_table(const std::string& text) {
+  const std::string_view head = "who waits for whom";
+  const std::size_t begin = text.find(head);
+  return begin == std::string::npos ? 0 : sluice::tests::lines(text.substr(begin, text.find(head, begin + 1) - begin));
+}
+
 /// Runs the program in all ways at once, and ends each as soon as its table has all of `lines`.
 void expect_table(const std::string& what, int ranks, const std::vector<std::string>& lines) {
   std::list<Program> programs;
@@ -194,7 +200,7 @@ void expect_table(const std::string& what, int ranks, const std::vector<std::str
                                         << text;
     }
     EXPECT_FALSE(contains(text, "still waiting")) << text;
-    EXPECT_LE(sluice::tests::lines(text), 24) << text;
+    EXPECT_LE(lines_of_first_table(text), 24) << text;
     program.result();
     ++way;
   }
