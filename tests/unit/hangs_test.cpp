@@ -23,6 +23,7 @@
 namespace {
 
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 using sluice::tests::contains;
 using sluice::tests::Program;
 using sluice::tests::Result;
@@ -190,9 +191,10 @@ int lines_of_first_table(const std::string& text) {
 void expect_table(const std::string& what, int ranks, const std::vector<std::string>& lines) {
   std::list<Program> programs;
   for (const Way way : kWays) programs.push_back(start_hanging(what, ranks, way));
+  const auto deadline = Clock::now() + 15s;
   auto way = kWays.begin();
   for (Program& program : programs) {
-    const std::string text = program.read_errors_until(lines, 15s);
+    const std::string text = program.read_errors_until(lines, deadline);
     program.signal(SIGKILL);
     for (const std::string& line : lines) {
       EXPECT_TRUE(contains(text, line)) << line << " is not in the table of " << way->backend << ", way "
@@ -249,9 +251,12 @@ TEST(Hangs, a_cycle_round_a_ring_is_named) {
 }
 
 TEST(Hangs, the_death_of_a_rank_shows_who_waits) {
-  Program program = start_hanging("loses_a_rank_while_others_wait", 3, {Way::Ranks::processes, "shm"}, "60s");
+  // Else the table would be printed in any case, 5 s later, before the others are killed.
+  const std::vector<std::string> command = {"--keep-going",   "-n",   "3",
+                                            "/proc/self/exe", "--as", "loses_a_rank_while_others_wait"};
+  Program program([&] { return launch_with(command); });
   const std::string line = "rank 1 holds epoch 1 of tag 7 and has not released it";
-  const std::string text = program.read_errors_until({line}, 15s);
+  const std::string text = program.read_errors_until({line}, Clock::now() + 15s);
   program.signal(SIGKILL);
   EXPECT_TRUE(contains(text, line)) << text;
   program.result();
@@ -261,8 +266,8 @@ TEST(Hangs, status_and_an_interrupt_print_the_table) {
   const std::string line = "rank 1 holds epoch 1 of tag 7 and has not released it";
   Program program = start_hanging("waits_twice_without_a_release", 2, {Way::Ranks::processes, "shm"}, "60s");
   std::string status;
-  const auto deadline = std::chrono::steady_clock::now() + 15s;
-  while (!contains(status, line) && std::chrono::steady_clock::now() < deadline) {
+  const auto deadline = Clock::now() + 15s;
+  while (!contains(status, line) && Clock::now() < deadline) {
     status = Program([&] { return launch_with({"--status", std::to_string(program.pid())}); }).result().out;
     std::this_thread::sleep_for(20ms);
   }

@@ -68,9 +68,9 @@ class Program {
     return line;
   }
 
-  /// Reads what was written to stderr until that has all of `parts`, the program has ended, or the limit.
-  std::string read_errors_until(const std::vector<std::string>& parts, std::chrono::milliseconds limit) const {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
+  /// Reads what was written to stderr until that has all of `parts`, the program has ended, or the deadline.
+  std::string read_errors_until(const std::vector<std::string>& parts,
+                                std::chrono::steady_clock::time_point deadline) const {
     std::string text;
     std::array<char, 4096> part{};
     while (!std::ranges::all_of(parts, [&](const std::string& one) { return contains(text, one); })) {
