@@ -8,6 +8,7 @@
 #include "launch/child.hpp"
 #include "launch/launch_flags.hpp"
 #include "launch/meeting.hpp"
+#include "launch/shares.hpp"
 #include "launch/signals.hpp"
 #include "launch/start.hpp"
 #include "runtime/report.hpp"
@@ -22,6 +23,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -40,9 +42,9 @@ using std::chrono::milliseconds;
 class Job {
  public:
   /// @param outer  pipe to the sluice-run that started this one; empty: none did
-  Job(Request request, Agreement agreement, base::Fd outer)
-      : request_(std::move(request)), size_(agreement.size), partners_(std::move(agreement.partners)),
-        outer_(std::move(outer)) {
+  Job(Request request, Shares shares, Agreement agreement, base::Fd outer)
+      : request_(std::move(request)), shares_(std::move(shares)), size_(agreement.size),
+        partners_(std::move(agreement.partners)), outer_(std::move(outer)) {
     start(agreement);
   }
 
@@ -102,6 +104,8 @@ class Job {
   /// By default rank 0 alone reads the standard input: several readers would get a part of it each.
   void add(Child::Program& program, Rank rank) {
     program.reads_input = request_.readers == Readers::all || (request_.readers == Readers::first && rank == 0);
+    if (!shares_.threads.empty()) program.environment.push_back("OMP_NUM_THREADS=" + shares_.threads);
+    if (!shares_.bound.empty()) program.cores = base::mask_of(shares_.bound[children_.size()]);
     children_.emplace_back(program);
     ++running_;
   }
@@ -313,6 +317,7 @@ class Job {
   }
 
   Request request_;
+  Shares shares_;
   int size_;
   std::vector<Partner> partners_;  // at host 0 all others, else host 0; none once the job has ended
   base::Fd outer_;
@@ -337,6 +342,14 @@ void check_descriptors(const Request& request) {
   if (!base::make_room_for_descriptors(needed)) throw std::runtime_error(base::lack_of_descriptors(needed));
 }
 
+Shares share_cores_here(const Request& request) {
+  Shares shares = share_cores(request, base::cores_here(), std::getenv("OMP_NUM_THREADS"));
+  if (!shares.warning.empty()) base::write_line("sluice-run: " + shares.warning);
+  if (!request.verbose) return shares;
+  for (const std::string& note : shares.notes) base::write_line("sluice-run: " + note);
+  return shares;
+}
+
 int launch_request(Request request) {
   if (!request.answer.empty()) {
     base::write_all(STDOUT_FILENO, request.answer, "standard output");
@@ -351,7 +364,8 @@ int launch_request(Request request) {
   check_descriptors(request);
   Agreement agreement = meet(request, env);
   const std::string job = agreement.job;
-  const int code = Job(std::move(request), std::move(agreement), std::move(outer)).supervise();
+  Shares shares = share_cores_here(request);
+  const int code = Job(std::move(request), std::move(shares), std::move(agreement), std::move(outer)).supervise();
   if (env.trace.empty() || job.empty()) return code;
   try {
     base::trace::merge_the_rest(env.trace, job);

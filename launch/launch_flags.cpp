@@ -28,6 +28,8 @@ constexpr std::string_view kUsage =
     "                    the second such signal does that\n"
     "  --stdin WHO       who reads the standard input: first (rank 0; unless given), all or none\n"
     "  --trace FILE      write a timeline of all ranks to this file, as SLUICE_TRACE=FILE does\n"
+    "  --bind WHAT       core: bind each rank to cores of its own; none (unless given): bind no rank\n"
+    "  -v                say how the ranks share the cores\n"
     "  --hosts H         the job has ranks on H hosts\n"
     "  --host I          this is host I of them, from 0\n"
     "  --meet HOST:PORT  where host 0 can be reached by the others\n"
@@ -57,6 +59,11 @@ Readers readers(std::string_view text) {
   throw std::invalid_argument("--stdin takes first, all or none, not \"" + std::string(text) + "\"");
 }
 
+bool bound_to_cores(std::string_view text) {
+  if (text == "core" || text == "none") return text == "core";
+  throw std::invalid_argument("--bind takes core or none, not \"" + std::string(text) + "\"");
+}
+
 class Flags {
  public:
   explicit Flags(std::span<char*> arguments) : arguments_(arguments) {}
@@ -74,6 +81,8 @@ class Flags {
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
     if (request_.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
     check_hosts();
+    if (request_.bind && request_.threads)
+      throw std::invalid_argument("--bind is for ranks that are processes, not for --threads");
     if (request_.command.empty()) throw std::invalid_argument("which program? (sluice-run --help)");
     return request_;
   }
@@ -132,6 +141,8 @@ class Flags {
       {"--kill-after", [this] { request_.kill_after = std::chrono::seconds(number("seconds", 0)); }},
       {"--stdin", [this] { request_.readers = readers(value("first, all or none")); }},
       {"--trace", [this] { request_.trace = value("a file"); }},
+      {"--bind", [this] { request_.bind = bound_to_cores(value("core or none")); }},
+      {"-v", [this] { request_.verbose = true; }},
       {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},
       {"--host", [this] { request_.host = number("the index of this host", 0); }},
       {"--meet", [this] { request_.meet = meeting_point(value("HOST:PORT")); }},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluice-run: this program starts itself under it, as ranks that end in all the ways that ranks end in.
+#include "base/cores.hpp"
 #include "peers/bootstrap.hpp"
 #include "tests/unit/program.hpp"
 
@@ -91,6 +92,14 @@ void rank_one_waits_for_the_others_to_be_refused(sluice::Context& context) {
 
 void says_who_it_is(sluice::Context& context) {
   say("rank " + std::to_string(context.rank()) + " of " + std::to_string(context.size()) + "\n");
+}
+
+void says_its_cores(sluice::Context& context) {
+  const char* const threads = std::getenv("OMP_NUM_THREADS");
+  std::string text =
+      std::to_string(context.rank()) + ": threads " + (threads == nullptr ? "unset" : threads) + ", cores";
+  for (const int core : sluice::base::cores_here().mask) text += " " + std::to_string(core);
+  say(text + "\n");
 }
 
 void waits_for_a_signal(sluice::Context&) {
@@ -277,6 +286,7 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
     {"rank_one_throws", rank_one_throws},
     {"rank_zero_loses_a_peer_that_is_then_killed", rank_zero_loses_a_peer_that_is_then_killed},
     {"rank_one_waits_for_the_others_to_be_refused", rank_one_waits_for_the_others_to_be_refused},
+    {"says_its_cores", says_its_cores},
     {"says_who_it_is", says_who_it_is},
     {"waits_for_a_signal", waits_for_a_signal},
     {"takes_user_signals", takes_user_signals}};
@@ -759,6 +769,53 @@ TEST(Launch, flags_are_understood_as_other_launchers_have_them) {
   EXPECT_TRUE(version.out.starts_with("sluice-run ")) << version.out;
 }
 
+/// The launcher has these cores, and OMP_NUM_THREADS is not set.
+Result launch_on(const std::vector<int>& cores, const std::vector<std::string>& arguments) {
+  return Program([&] {
+           ::unsetenv("OMP_NUM_THREADS");
+           if (!sluice::base::bind_to(sluice::base::mask_of(cores))) return 98;
+           return launch_here(arguments);
+         })
+      .result();
+}
+
+TEST(Launch, several_ranks_share_the_cores_and_none_is_bound) {
+  const std::string core = std::to_string(sluice::base::cores_here().mask.front());
+  const std::vector<int> one = {sluice::base::cores_here().mask.front()};
+  for (const std::vector<std::string>& how :
+       std::vector<std::vector<std::string>>{{"-n", "2"}, {"-n", "2", "--threads"}}) {
+    const Result result = launch_on(one, as("says_its_cores", how));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    for (const std::string rank : {"0", "1"})
+      EXPECT_TRUE(contains(result.out, rank + ": threads 1, cores " + core + "\n")) << result.out;
+  }
+  EXPECT_EQ(launch_on(one, as("says_its_cores", {"-n", "1"})).out, "0: threads unset, cores " + core + "\n");
+  const Result verbose = launch_on(one, as("says_its_cores", {"-v", "-n", "2"}));
+  EXPECT_TRUE(contains(verbose.err, "sluice-run: OMP_NUM_THREADS=1 for each of 2 ranks: the affinity mask has 1 core"))
+      << verbose.err;
+  const std::vector<int> all = sluice::base::cores_here().mask;
+  std::string list;
+  for (const int each : all) list += " " + std::to_string(each);
+  EXPECT_EQ(lines(launch_on(all, as("says_its_cores", {"-n", "2"})).out), 2);
+  EXPECT_TRUE(contains(launch_on(all, as("says_its_cores", {"-n", "2"})).out, ", cores" + list + "\n"));
+}
+
+TEST(Launch, ranks_are_bound_to_cores_of_their_own_if_there_are_enough) {
+  const std::vector<int> cores = sluice::base::cores_here().mask;
+  const Result few = launch_on({cores.front()}, as("says_its_cores", {"-n", "2", "--bind", "core"}));
+  EXPECT_EQ(few.code, 0) << few.err;
+  EXPECT_EQ(few.err, "sluice-run: --bind core binds no rank: the affinity mask has 1 core for 2 ranks\n");
+  if (cores.size() < 2) return;
+  const std::vector<int> two = {cores[0], cores[1]};
+  const Result bound = launch_on(two, as("says_its_cores", {"-n", "2", "--bind=core"}));
+  EXPECT_EQ(bound.code, 0) << bound.err;
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const std::string line = std::to_string(rank) + ": threads 1, cores " + std::to_string(two[rank]) + "\n";
+    EXPECT_TRUE(contains(bound.out, line)) << bound.out;
+  }
+}
+
 TEST(Launch, nothing_outlives_a_launcher_that_is_killed) {
   Program launcher = start(as("waits_for_a_signal"));
   launcher.read_bytes(3);
@@ -863,6 +920,8 @@ TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
       {{"-n", "2", "-n", "3", "true"}, "-n is given twice"},
       {{"-n2", "-np", "3", "true"}, "-n is given twice"},
       {{"-n", "2", "--threads=yes", "true"}, "--threads takes no value"},
+      {{"-n", "2", "--bind=socket", "true"}, "--bind takes core or none"},
+      {{"-n", "2", "--bind", "core", "--threads", "true"}, "--bind is for ranks that are processes"},
       {{"-n", "2", "--stdin=second", "true"}, "--stdin takes first, all or none"},
       {{"-n", "-3", "true"}, "not \"-3\""},
       {{"-n", "2x", "true"}, "not \"2x\""},
