@@ -206,8 +206,8 @@ void ChannelEnd::warn(Warning& warning) const {
   warning.at = next_warning();
 }
 
-void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
-  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch(), "wait for the peer"}, *this, nullptr);
+void ChannelEnd::await_connected_slowly(device::Lane lane, std::uint64_t epoch) noexcept {
+  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch, "wait for the peer"}, *this, nullptr);
 }
 
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {

@@ -31,7 +31,7 @@ void check_ranks(const Bench& bench, int ranks) {
 
 void check_stream(const Bench& bench, StreamChoice stream) {
   if (stream == StreamChoice::inline_ && bench.run == run_stream)
-    throw apps::UsageError("stream measures a stream of the host or a GPU: --stream inline is for the other benches");
+    throw apps::UsageError("stream measures a stream of the host or a GPU: --stream program is for the other benches");
   if (of_gpu(bench.stream) && !of_gpu(stream))
     throw apps::UsageError(fmt::format("{} is measured on a GPU's stream: --stream cuda or hip", bench.name));
 }

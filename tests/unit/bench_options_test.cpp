@@ -37,7 +37,8 @@ TEST(Split, leaves_out_what_is_empty) {
 
 apps::Parsed parse(std::vector<const char*> arguments, bench::Options& options) {
   arguments.insert(arguments.begin(), "sluice-bench");
-  return bench::parse(static_cast<int>(arguments.size()), arguments.data(), {"latency", "rate"}, options);
+  return bench::parse(static_cast<int>(arguments.size()), arguments.data(),
+                      {{"latency", "one way"}, {"rate", "windows"}}, options);
 }
 
 TEST(Provider, is_that_of_a_single_backend) {
