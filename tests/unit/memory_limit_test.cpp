@@ -112,11 +112,11 @@ TEST(MemoryLimits, of_the_first_generation_are_heeded) {
 }
 
 TEST(MemoryLimits, that_cannot_be_read_refuse_nothing) {
-  const Machine nothing(kSecond, "0::/job\n");
+  const MemoryMachine nothing(kSecond, "0::/job\n");
   EXPECT_EQ(nothing.why_not(1 << 30), "");
   nothing.write("sys/fs/cgroup/job/memory.max", "104857600\n");  // and no memory.stat
   EXPECT_EQ(nothing.why_not(1 << 30), "");
-  const Machine outside(kSecond, "0::/../../elsewhere\n");
+  const MemoryMachine outside(kSecond, "0::/../../elsewhere\n");
   outside.write("sys/fs/cgroup/memory.max", "104857600\n");
   outside.write("sys/fs/cgroup/memory.stat", stat_of(0, 0, 0, 0));
   EXPECT_EQ(outside.why_not(1 << 30), "");
