@@ -170,7 +170,8 @@ void Events::keep(const Event& event) {
 /// The device is full, or too many texts are named.
 void Events::move_to_memory() {
   copy_to(kept_);
-  if (added_ > kMost) std::ranges::rotate(kept_, kept_.end() - static_cast<std::ptrdiff_t>(added_ % kMost));
+  if (added_ > kMost)
+    std::rotate(kept_.begin(), kept_.end() - static_cast<std::ptrdiff_t>(added_ % kMost), kept_.end());
   ::munmap(std::exchange(mapped_, nullptr), kFile);
   remove_file();
 }

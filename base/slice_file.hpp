@@ -41,7 +41,6 @@ class Events {
     keep(event);
   }
 
-  bool mapped() const noexcept { return mapped_ != nullptr; }
   /// Adds the events that are kept to `all`. Returns how many were lost.
   std::uint64_t copy_to(std::vector<Event>& all) const;
   /// Notes that the part of this name has the events, once it is published.

@@ -264,14 +264,30 @@ struct Timeline {
       std::filesystem::rename(hidden, events.string() + kComplete);
     }
     std::filesystem::remove(events);
-    if (!left.part.empty()) std::filesystem::remove(unfinished);
+  }
+
+  /// Removes the parts that the process was writing, once none of its events are left, which those parts have too.
+  void remove_unfinished(const std::string& process) const {
+    const auto of_process = [&](const auto& path) { return path.filename().string().starts_with(process); };
+    std::vector<std::filesystem::path> all = left();
+    std::erase_if(all, [&](const auto& path) { return !of_process(path); });
+    if (std::ranges::any_of(all, has_events)) return;
+    for (const auto& path : all) {
+      const std::string number = path.filename().string().substr(process.size());
+      if (number.find_first_not_of("0123456789") == std::string::npos) std::filesystem::remove(path);
+    }
   }
 
   /// Publishes the events that ended processes have left. Called by the process that merges.
   void publish_left() const {
+    std::set<std::string> processes;  // the first letters of the names of their files
     for (const auto& path : left()) {
-      if (is_left(path)) make_part_of(path);
+      if (!is_left(path)) continue;
+      make_part_of(path);
+      const std::string name = path.filename();
+      processes.insert(name.substr(0, name.find('.', 1) + 1));
     }
+    for (const std::string& process : processes) remove_unfinished(process);
     for (const auto& path : left()) {
       if (!is_complete(path)) continue;
       const std::string events = path.string().substr(0, path.string().size() - std::string_view(kComplete).size());
@@ -381,6 +397,24 @@ void merge_the_rest(const std::string& file, const std::string& job) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   ::rmdir(timeline.folder.c_str());
+}
+
+void finish_timeline(const std::string& file) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kEnd = ".parts";
+  const std::string begin = fs::path(file).filename().string() + '.';
+  std::string job;
+  fs::file_time_type newest = fs::file_time_type::min();
+  for (const auto& entry : fs::directory_iterator(fs::absolute(file).parent_path())) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(begin) || !name.ends_with(kEnd) || name.size() < begin.size() + kEnd.size()) continue;
+    const std::string its_job = name.substr(begin.size(), name.size() - begin.size() - kEnd.size());
+    if (its_job.find('.') != std::string::npos || entry.last_write_time() < newest) continue;  // of another file
+    newest = entry.last_write_time();
+    job = its_job;
+  }
+  if (job.empty()) throw std::runtime_error("no process has left parts of the timeline " + file);
+  merge_the_rest(file, job);
 }
 
 }  // namespace sluice::base::trace

@@ -62,6 +62,10 @@ class Part {
 /// @throws std::exception if parts cannot be merged
 void merge_parts(const std::string& file, const std::string& job);
 
+/// Calls merge_the_rest for the job that has last written parts of this timeline.
+/// @throws std::exception as merge_the_rest, or if no job has left parts
+void finish_timeline(const std::string& file);
+
 /// Logs that so many events of a thread were not kept.
 void log_lost(const std::string& file, std::uint64_t events);
 

@@ -107,19 +107,9 @@ struct Recorder {
   /// If this process is killed meanwhile, another one finds in the files of `taken` what the timeline lacks.
   void add_to_file(const std::string& text, const std::vector<std::unique_ptr<Events>>& taken) {
     const std::string name = hexadecimal(process_token(), 16) + '.' + std::to_string(++parts);
-    const auto are_in_part = [&] {
-      for (const auto& events : taken) events->are_in(name);
-    };
-    std::optional<Part> part;
-    try {
-      part.emplace(file, job, name, began, text);
-    } catch (...) {
-      // The part has no other events, so it is not needed by who finds them in the files.
-      if (std::ranges::all_of(taken, &Events::mapped)) are_in_part();
-      throw;
-    }
-    are_in_part();
-    part->publish();
+    const Part part(file, job, name, began, text);
+    for (const auto& events : taken) events->are_in(name);
+    part.publish();
     merge_parts(file, job);
     for (const auto& events : taken) events->remove_file();
     ::rmdir(folder_of_parts(file, job).c_str());  // unless there is more

@@ -11,6 +11,7 @@
 #include "launch/shares.hpp"
 #include "launch/signals.hpp"
 #include "launch/start.hpp"
+#include "peers/bootstrap.hpp"
 #include "runtime/report.hpp"
 
 #include <sluice/run.hpp>
@@ -79,7 +80,7 @@ class Job {
     Child::Program program{
         "the process", find_program(request_.command.front()), request_.command, {}, signals_.before()};
     if (request_.threads) {
-      program.environment = {"SLUICE_THREADS=" + std::to_string(size_)};
+      program.environment = {"SLUICE_THREADS=" + std::to_string(size_), "SLUICE_JOB=" + agreement.job};
       return add(program, 0);
     }
     // All listeners are bound before the first rank runs. Each is closed here once its rank has it: connecting to a
@@ -355,6 +356,10 @@ int launch_request(Request request) {
     base::write_all(STDOUT_FILENO, request.answer, "standard output");
     return 0;
   }
+  if (!request.finish.empty()) {
+    base::trace::finish_timeline(request.finish);
+    return 0;
+  }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
   const base::Env env = checked_env();  // a bad variable is one error here, not one from each rank
   // If a rank is a sluice-run, its exit code is that of its job, and its ranks inherit nothing of the outer job.
@@ -363,10 +368,11 @@ int launch_request(Request request) {
   find_program(request.command.front());  // an error now, before other hosts wait for this one
   check_descriptors(request);
   Agreement agreement = meet(request, env);
+  if (request.threads) agreement.job = new_job();
   const std::string job = agreement.job;
   Shares shares = share_cores_here(request);
   const int code = Job(std::move(request), std::move(shares), std::move(agreement), std::move(outer)).supervise();
-  if (env.trace.empty() || job.empty()) return code;
+  if (env.trace.empty()) return code;
   try {
     base::trace::merge_the_rest(env.trace, job);
     return code;

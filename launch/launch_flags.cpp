@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kUsage =
     "usage: sluice-run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "       sluice-run -n N --hosts H --host I --meet HOST:PORT [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+    "       sluice-run --finish FILE\n"
     "Starts N ranks of PROGRAM on this host. With --hosts the same command is given on each of H hosts, and all their\n"
     "ranks are one job: those of host 0 come first, then those of host 1, and so on.\n"
     "  -n N, -np N       how many ranks, here\n"
@@ -30,6 +31,8 @@ constexpr std::string_view kUsage =
     "  --trace FILE      write a timeline of all ranks to this file, as SLUICE_TRACE=FILE does\n"
     "  --bind WHAT       core: bind each rank to cores of its own; none (unless given): bind no rank\n"
     "  -v                say how the ranks share the cores\n"
+    "  --finish FILE     add to the timeline what processes that were killed have left; for programs that another\n"
+    "                    launcher has started\n"
     "  --hosts H         the job has ranks on H hosts\n"
     "  --host I          this is host I of them, from 0\n"
     "  --meet HOST:PORT  where host 0 can be reached by the others\n"
@@ -77,7 +80,7 @@ class Flags {
       found->second();
       if (attached_) throw std::invalid_argument(flag_ + " takes no value");
     }
-    if (!request_.answer.empty()) return request_;
+    if (!request_.answer.empty() || !request_.finish.empty()) return request_;
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
     if (request_.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
     check_hosts();
@@ -141,6 +144,7 @@ class Flags {
       {"--kill-after", [this] { request_.kill_after = std::chrono::seconds(number("seconds", 0)); }},
       {"--stdin", [this] { request_.readers = readers(value("first, all or none")); }},
       {"--trace", [this] { request_.trace = value("a file"); }},
+      {"--finish", [this] { request_.finish = value("the file of a timeline"); }},
       {"--bind", [this] { request_.bind = bound_to_cores(value("core or none")); }},
       {"-v", [this] { request_.verbose = true; }},
       {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},

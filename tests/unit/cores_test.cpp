@@ -73,8 +73,8 @@ TEST(Cores, that_are_threads_of_one_core_follow_each_other) {
                   core == cores.front() || core == cores.back() ? "1000," + std::to_string(core) + "\n"
                                                                 : std::to_string(core) + "\n");
   }
-  std::ranges::rotate(cores, cores.begin() + 1);
-  std::ranges::sort(cores.end() - 2, cores.end());
+  std::rotate(cores.begin(), cores.begin() + 1, cores.end());
+  std::sort(cores.end() - 2, cores.end());
   EXPECT_EQ(cores_here(machine.root()).mask, cores);
 }
 

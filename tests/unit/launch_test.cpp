@@ -7,6 +7,7 @@
 #include <sluice/sluice.hpp>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -19,6 +20,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -26,6 +28,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <ranges>
 #include <stdexcept>
@@ -111,6 +114,47 @@ void takes_user_signals(sluice::Context&) {
   ::signal(SIGUSR1, [](int) { ::_exit(7); });
   say("r");
   sleep_for_ever();
+}
+
+constexpr std::size_t kSlices = 10;
+
+void record_slices() {
+  for (std::size_t i = 0; i < kSlices; ++i) const sluice::Span slice("work");
+}
+
+void records_and_rank_one_is_killed(sluice::Context& context) {
+  record_slices();
+  if (context.rank() == 1) ::raise(SIGKILL);
+}
+
+/// Ranks that are threads of one process, of which the last one to record kills it.
+void records_and_kills_all(sluice::Context& context) {
+  static std::atomic<int> recorded{0};
+  record_slices();
+  if (++recorded == context.size()) ::raise(SIGKILL);
+  sleep_for_ever();
+}
+
+void records_and_sleeps(sluice::Context&) {
+  record_slices();
+  say("r");
+  sleep_for_ever();
+}
+
+/// Rank 0 waits for a put that no rank makes.
+void records_and_hangs(sluice::Context& context) {
+  ::signal(SIGTERM, SIG_IGN);
+  record_slices();
+  const sluice::Memory memory = context.allocate(8);
+  if (context.rank() == 0) {
+    sluice::Receiver receiver = context.receiver(1, 1, memory.all());
+    say("r");
+    receiver.wait(sluice::Stream::program_order());
+  } else {
+    const sluice::Sender sender = context.sender(0, 1, memory.all());
+    say("r");
+    sleep_for_ever();
+  }
 }
 
 void close_standard_descriptors() {
@@ -286,6 +330,10 @@ const std::map<std::string, void (*)(sluice::Context&)> kBodies = {
     {"rank_one_throws", rank_one_throws},
     {"rank_zero_loses_a_peer_that_is_then_killed", rank_zero_loses_a_peer_that_is_then_killed},
     {"rank_one_waits_for_the_others_to_be_refused", rank_one_waits_for_the_others_to_be_refused},
+    {"records_and_rank_one_is_killed", records_and_rank_one_is_killed},
+    {"records_and_kills_all", records_and_kills_all},
+    {"records_and_sleeps", records_and_sleeps},
+    {"records_and_hangs", records_and_hangs},
     {"says_its_cores", says_its_cores},
     {"says_who_it_is", says_who_it_is},
     {"waits_for_a_signal", waits_for_a_signal},
@@ -304,10 +352,11 @@ int act_as(const std::string& what) {
   }
   if (what == "loses_events_at_its_exit") {
     const int code = sluice::run(0, nullptr, [](sluice::Context&) {});
-    for (int i = 0; i < 1000; ++i) const sluice::Span slice("slice");
     const rlimit limit{4096, 4096};  // a full device
     ::signal(SIGXFSZ, SIG_IGN);
-    return ::setrlimit(RLIMIT_FSIZE, &limit) != 0 ? 4 : code;
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 4;
+    for (int i = 0; i < 1000; ++i) const sluice::Span slice("slice");
+    return code;
   }
   if (const char* const job = std::getenv("SLUICE_JOB")) g_job = job;
   const int code = sluice::run(0, nullptr, kBodies.at(what));
@@ -910,6 +959,86 @@ TEST(Launch, a_timeline_that_a_rank_could_not_write_at_its_exit_is_exit_code_1) 
   EXPECT_TRUE(contains(result.err, "sluice-run: the timeline " + folder + "/timeline.json lacks events: "))
       << result.err;
   std::filesystem::remove_all(folder);
+}
+
+/// A timeline in a folder of its own.
+class Timeline : public testing::Test {
+ public:
+  Timeline() { std::filesystem::create_directory(folder_); }
+  ~Timeline() override { std::filesystem::remove_all(folder_); }
+
+ protected:
+  std::vector<std::string> traced(const std::string& what, std::vector<std::string> flags = {"-n", "2"}) const {
+    flags.insert(flags.end(), {"--trace", file_});
+    return as(what, std::move(flags));
+  }
+
+  /// The file is valid JSON, has the slices that each of so many ranks has recorded, and nothing lies beside it.
+  void expect_slices_of(int ranks) const {
+    std::ifstream in(file_);
+    std::map<int, std::size_t> slices;
+    std::map<int, std::string> processes;
+    for (const auto& event : nlohmann::json::parse(in).at("traceEvents")) {
+      const int rank = event.at("pid");
+      if (event.at("ph") == "X" && event.at("name") == "work") ++slices[rank];
+      if (event.at("name") == "process_name") processes[rank] = event.at("args").at("name");
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(slices[rank], kSlices) << "rank " << rank;
+      EXPECT_EQ(processes[rank], "rank " + std::to_string(rank));
+    }
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1) << "files in " << folder_;
+  }
+
+  const std::string folder_ = testing::TempDir() + "sluice_timeline_" + std::to_string(::getpid());
+  const std::string file_ = folder_ + "/timeline.json";
+};
+
+TEST_F(Timeline, of_a_run_of_which_a_rank_is_killed_has_the_slices_before) {
+  const Result result = launch(traced("records_and_rank_one_is_killed", {"-n", "3"}));
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  EXPECT_FALSE(contains(result.err, "timeline")) << result.err;
+  expect_slices_of(3);
+}
+
+TEST_F(Timeline, of_a_process_of_several_ranks_that_is_killed_has_the_slices_before) {
+  const Result result = launch(traced("records_and_kills_all", {"-n", "2", "--threads"}));
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  expect_slices_of(2);
+}
+
+TEST_F(Timeline, of_a_run_that_is_interrupted_has_the_slices_before) {
+  Program launcher = start(traced("records_and_sleeps"));
+  launcher.read_bytes(2);
+  launcher.signal(SIGINT);
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 128 + SIGINT) << result.err;
+  expect_slices_of(2);
+}
+
+TEST_F(Timeline, of_a_run_that_hangs_until_it_is_killed_has_the_slices_before) {
+  Program launcher = start(traced("records_and_hangs", {"-n", "2", "--kill-after", "0"}));
+  launcher.read_bytes(2);
+  launcher.signal(SIGTERM);
+  const Result result = launcher.result();
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.err;
+  expect_slices_of(2);
+}
+
+/// As under another launcher, of which nothing of Sluice is left.
+TEST_F(Timeline, of_ranks_that_another_launcher_has_started_can_be_finished) {
+  ::setenv("SLUICE_TRACE", file_.c_str(), 1);
+  Program ranks([] { return sluice::run_threads(2, records_and_sleeps); });
+  ::unsetenv("SLUICE_TRACE");
+  ranks.read_bytes(2);
+  ranks.signal(SIGKILL);
+  EXPECT_EQ(ranks.result().code, 128 + SIGKILL);
+  const Result finish = launch({"--finish", file_});
+  EXPECT_EQ(finish.code, 0) << finish.err;
+  expect_slices_of(2);
+  const Result again = launch({"--finish", file_});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_TRUE(contains(again.err, "no process has left parts of the timeline " + file_)) << again.err;
 }
 
 TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
