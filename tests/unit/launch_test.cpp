@@ -978,7 +978,8 @@ class Timeline : public testing::Test {
     std::ifstream in(file_);
     std::map<int, std::size_t> slices;
     std::map<int, std::string> processes;
-    for (const auto& event : nlohmann::json::parse(in).at("traceEvents")) {
+    const nlohmann::json timeline = nlohmann::json::parse(in);
+    for (const auto& event : timeline.at("traceEvents")) {
       const int rank = event.at("pid");
       if (event.at("ph") == "X" && event.at("name") == "work") ++slices[rank];
       if (event.at("name") == "process_name") processes[rank] = event.at("args").at("name");

@@ -600,14 +600,15 @@ TEST_F(Trace, of_a_killed_process_has_all_that_a_slice_has) {
     const trace::Channel channel{"to \"rank\" 1\n", 7, trace::kNone, true};
     { const trace::Span put("put", channel, 5, 640, trace::Arrow::begins); }
     trace::mark("failed", channel, "why");
-    const sluice::Span own(std::string(2000, 'x'));
+    { const sluice::Span own(std::string(2000, 'x')); }
   });
   merge_the_rest();
   const json slices = of_phase("X");
-  ASSERT_EQ(slices.size(), 1U);
+  ASSERT_EQ(slices.size(), 2U);
   EXPECT_EQ(slices[0].at("name"), "put");
   EXPECT_EQ(slices[0].at("pid"), 3);
   EXPECT_EQ(slices[0].at("args"), (json{{"channel", "to \"rank\" 1\n"}, {"epoch", 5}, {"bytes", 640}}));
+  EXPECT_EQ(slices[1].at("name"), std::string(2000, 'x'));
   EXPECT_EQ(of_phase("s").size(), 1U);
   ASSERT_EQ(of_phase("i").size(), 1U);
   EXPECT_EQ(of_phase("i")[0].at("args").at("why"), "why");
