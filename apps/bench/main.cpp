@@ -26,7 +26,7 @@ int run_rank(sluice::Context& context, const bench::Options& command_line, doubl
 
 int main(int argc, char** argv) {
   const double resident_at_start = bench::resident_bytes();
-  bench::Names names;
+  bench::BenchNames names;
   for (const bench::Bench& row : bench::benches()) names.emplace_back(row.name, row.what);
   bench::Options options;
   const apps::Parsed parsed = bench::parse(argc, argv, names, options);

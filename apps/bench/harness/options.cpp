@@ -84,7 +84,7 @@ void add_how_much(CLI::App& app, Options& options) {
 const char* name(StreamChoice stream) { return apps::name_in(kStreams, stream); }
 const char* name(MemoryChoice memory) { return apps::name_in(kMemories, memory); }
 
-apps::Parsed parse(int argc, const char* const* argv, const Names& benches, Options& options) {
+apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches, Options& options) {
   std::vector<std::string> names;
   for (const auto& row : benches) names.push_back(row.first);
   CLI::App app(

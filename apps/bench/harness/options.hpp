@@ -44,10 +44,10 @@ struct Options {
 };
 
 /// The name of each bench, and what it measures.
-using Names = std::vector<std::pair<std::string, std::string>>;
+using BenchNames = std::vector<std::pair<std::string, std::string>>;
 
 /// Parses the command line into `options`, and prints nothing.
-apps::Parsed parse(int argc, const char* const* argv, const Names& benches, Options& options);
+apps::Parsed parse(int argc, const char* const* argv, const BenchNames& benches, Options& options);
 
 inline bool of_gpu(std::optional<StreamChoice> stream) {
   return stream == StreamChoice::cuda || stream == StreamChoice::hip;
