@@ -133,6 +133,8 @@ class ChannelEnd : public EndInfo,
   void close(std::optional<Timeout> timeout);
   bool close_within(base::Limit& limit);
   bool closed() const noexcept { return closed_; }
+  /// Its user has closed it, or begun to.
+  bool closed_here() const noexcept { return bound_ == kClosed; }
   std::optional<Error> failure() const { return failure_.get(); }
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
@@ -140,6 +142,7 @@ class ChannelEnd : public EndInfo,
   }
   std::string describe() const;
   virtual std::string state() const = 0;
+  base::Clock::time_point next_warning() const noexcept;
   /// Blocks the host until every put, or credit, has completed. Returns the last epoch that has.
   virtual std::uint64_t complete(base::Limit& limit);
   const Services& services() const noexcept { return *services_; }
@@ -329,7 +332,6 @@ class ChannelEnd : public EndInfo,
     if (helper() != nullptr) helper()->look();
     return helper() != nullptr && ready();
   }
-  base::Clock::time_point next_warning() const noexcept;
 
   /// Throws why a call is refused whose epoch is beyond the limit.
   [[noreturn, gnu::cold]] void refuse(std::uint64_t epoch) const;

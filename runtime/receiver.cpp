@@ -230,6 +230,26 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   return slot(next, Stream::Kind::host);
 }
 
+bool ReceiverCore::may_take() noexcept {
+  const std::uint64_t next = epoch() + 1;
+  if (failed() || next > limit_.load(std::memory_order_acquire)) return true;
+  if (!landed(next)) return false;
+  if (visible_ == nullptr) return true;
+  if (requested_.load() < next) request_copies(next);
+  return base::reached(visible_.load()->word, next);
+}
+
+bool ReceiverCore::all_taken() const noexcept {
+  // First: a failure sets the limit to 0 after it is recorded.
+  const bool none_follows = epoch() >= limit_.load(std::memory_order_acquire);
+  return none_follows && !failed() && !closed_here();
+}
+
+void ReceiverCore::add_places(std::vector<base::Parking*>& places) const {
+  places.push_back(word_.parking);
+  if (visible_ != nullptr) places.push_back(&visible_.load()->parking);
+}
+
 bool ReceiverCore::passed() const noexcept {
   const bool waited = waits_completed() >= epochs_.begun() && all_copied();
   return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();

@@ -17,6 +17,13 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  // For a host that waits for several ends.
+  /// The next epoch is in its slot, or will never be: `wait_for` returns, or throws, at once.
+  bool may_take() noexcept;
+  /// The peer has closed, and every epoch that it announced was waited for.
+  bool all_taken() const noexcept;
+  /// Adds the places where threads sleep for what `may_take` looks at.
+  void add_places(std::vector<base::Parking*>& places) const;
   /// Returns all that kernels need to wait and release; none if they cannot. They raise `fault` on misuse. Once
   /// connected.
   std::optional<kernel::In> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);
