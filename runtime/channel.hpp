@@ -24,6 +24,7 @@
 #include "runtime/epochs.hpp"
 #include "runtime/failure.hpp"
 #include "runtime/gpu_use.hpp"
+#include "runtime/lengths.hpp"
 #include "runtime/services.hpp"
 
 namespace sluice::runtime {
@@ -40,6 +41,7 @@ struct RemoteEnd {
   int depth = 0;
   std::string contents;
   backends::Key key;
+  std::optional<backends::Key> lengths;                 ///< a receiver that wants them
   std::optional<Final> final;                           ///< closed already
   std::optional<std::pair<Code, std::string>> failure;  ///< failed already
 };
@@ -61,6 +63,8 @@ class ChannelEnd : public EndInfo,
   /// Called once the link to the peer is ready. Prepares where the peer's puts land, and returns the key to announce.
   /// `more`: the signals of rails beyond the first.
   backends::Key land(backends::Link& link, std::vector<backends::Signal> more);
+  /// After `land`, for a receiver with ChannelOptions::lengths. Returns the key to announce with the other.
+  backends::Key land_lengths(backends::Link& link, backends::Signal signal);
   /// The slots that the peer's puts land in; none: they only raise a word.
   backends::Slots target() const { return sends() ? backends::Slots{} : slots; }
   /// Connects with the peer's end. From here on the verbs work, unless the landing is undecided.
@@ -75,7 +79,8 @@ class ChannelEnd : public EndInfo,
   void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
-    if (gpu_use() != nullptr && rung_ != nullptr) gpu_use()->forget_refused_rings(*rung_);
+    if (gpu_use() == nullptr || rung_ == nullptr) return;
+    if (gpu_use()->forget_refused_rings(*rung_) && lengths() != nullptr) lengths()->forget_refused_rings();
   }
   /// A GPU's stream cannot time out, so the engine checks its waits now and then.
   void check_streams(base::Clock::time_point now) noexcept;
@@ -166,6 +171,8 @@ class ChannelEnd : public EndInfo,
   void count_for_plan();
   /// The put of this end, if a bell fires it.
   backends::RungPut* rung() const noexcept { return rung_; }
+  /// The put of this end, if its length goes with it; else null.
+  LengthsPut* lengths() const noexcept { return lengths_.load(std::memory_order_acquire); }
 
   // On the lane, for verbs and plans.
   /// Fails this end if the verb runs on a host stream that has stopped: the verb then moves nothing and waits for
@@ -345,6 +352,7 @@ class ChannelEnd : public EndInfo,
 
   std::unique_ptr<backends::Put> put_;
   backends::RungPut* rung_ = nullptr;  // `put_`, if it is one; set before `connected`
+  std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`
   backends::Signal word_;                     // the one that the peer raises

@@ -18,7 +18,7 @@ ReceiverCore::~ReceiverCore() {
 std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device::Driver* driver,
                                                   std::uint64_t& fault) {
   kernel::In in{};
-  if (stale_ || more_words_.size() + 1 > kernel::In::kMostRails ||
+  if (stale_ || opening.options.lengths || more_words_.size() + 1 > kernel::In::kMostRails ||
       (visible_ == nullptr && landing_ && !lands_in_target()))
     return std::nullopt;
   in.waits = ledger.take<kernel::Count>();
@@ -230,6 +230,17 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   return slot(next, Stream::Kind::host);
 }
 
+std::size_t ReceiverCore::bytes() const {
+  const std::uint64_t epoch = waits_completed();
+  if (!opening.options.lengths) misuse(epoch, "bytes of a receiver that was opened without ChannelOptions::lengths");
+  check_driven();
+  if (epoch == 0) misuse(0, "bytes before a wait has completed");
+  // The peer may overwrite the length from the release on.
+  const auto bytes = static_cast<const runtime::LengthsLanding&>(*landing_).bytes_of(epoch);
+  if (!bytes || base::reached(done, epoch)) misuse(epoch, "bytes of an epoch that is released");
+  return *bytes;
+}
+
 bool ReceiverCore::may_take() noexcept {
   const std::uint64_t next = epoch() + 1;
   if (failed() || next > limit_.load(std::memory_order_acquire)) return true;
@@ -287,6 +298,7 @@ detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<de
 Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stream); }
 void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
+std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
 

@@ -17,6 +17,8 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
+  /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
+  std::size_t bytes() const;
   // For a host that waits for several ends.
   /// The next epoch is in its slot, or will never be: `wait_for` returns, or throws, at once.
   bool may_take() noexcept;
