@@ -12,13 +12,13 @@ using namespace sluice::test;
 
 class Lengths : public testing::TestWithParam<Case> {};
 
-struct Put {
+struct PartOfSlot {
   std::size_t offset;
   std::size_t bytes;
 };
 
 /// Edges first; a fixed seed chose the others.
-Put put_of(std::uint64_t epoch, std::size_t slot) {
+PartOfSlot put_of(std::uint64_t epoch, std::size_t slot) {
   if (epoch == 1) return {0, slot};
   if (epoch == 2) return {slot / 2, 0};
   std::minstd_rand random(static_cast<unsigned>(epoch) * 7919);
@@ -28,7 +28,7 @@ Put put_of(std::uint64_t epoch, std::size_t slot) {
 
 void put_next(ChannelEnd& end, std::size_t slot) {
   const std::uint64_t epoch = end.sender.epoch() + 1;
-  const Put put = put_of(epoch, slot);
+  const PartOfSlot put = put_of(epoch, slot);
   end.order.run([to = end.sender.acquire(end.stream()), epoch] { fill(bytes_of(to), {0, kTag, epoch}); });
   end.sender.put(end.stream(), put.offset, put.bytes);
 }
@@ -46,7 +46,7 @@ TEST_P(Lengths, are_those_of_the_put_that_the_wait_has_seen) {
         continue;
       }
       end.order.run([&, slot = end.receiver.wait(end.stream()), epoch] {
-        const Put put = put_of(epoch, one.bytes);
+        const PartOfSlot put = put_of(epoch, one.bytes);
         EXPECT_EQ(end.receiver.bytes(), put.bytes) << "epoch " << epoch;
         EXPECT_EQ(difference(bytes_of(slot).subspan(put.offset, put.bytes), {0, kTag, epoch}, put.offset), "");
         ++checked;

@@ -10,18 +10,18 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr std::size_t kStep = 0;  // on the board: the step at which all are
-constexpr int kEach = 2;          // channels from each rank
+constexpr int kOfEachRank = 2;          // channels from each rank
 
 class Any : public testing::TestWithParam<Case> {};
 
-std::size_t channels(const Context& context) { return static_cast<std::size_t>(kEach * (context.size() - 1)); }
-Rank sender_of(std::size_t channel) { return static_cast<Rank>(channel) / kEach + 1; }
-Tag tag_of(std::size_t channel) { return kTag + static_cast<Tag>(channel) % kEach; }
+std::size_t any_channels(const Context& context) { return static_cast<std::size_t>(kOfEachRank * (context.size() - 1)); }
+Rank sender_of(std::size_t channel) { return static_cast<Rank>(channel) / kOfEachRank + 1; }
+Tag tag_of(std::size_t channel) { return kTag + static_cast<Tag>(channel) % kOfEachRank; }
 
 /// Rank 0: a receiver of each channel, by the channel's number.
 struct Receivers {
   Receivers(Context& context, const Case& one, std::string_view contents = {}) {
-    for (std::size_t channel = 0; channel < channels(context); ++channel) {
+    for (std::size_t channel = 0; channel < any_channels(context); ++channel) {
       const Buffer& buffer = *buffers.emplace_back(std::make_unique<Buffer>(context, one));
       all.push_back(context.receiver(sender_of(channel), tag_of(channel), buffer.all(),
                                      {.depth = one.depth, .contents = contents}));
@@ -37,8 +37,8 @@ struct Receivers {
 };
 
 /// Another rank: one of its senders.
-struct Source {
-  Source(Context& context, const Case& one, std::size_t number, std::string_view contents = {})
+struct Worker {
+  Worker(Context& context, const Case& one, std::size_t number, std::string_view contents = {})
       : channel(number), order(one), buffer(context, one),
         sender(context.sender(0, tag_of(number), buffer.all(), {.depth = one.depth, .contents = contents})) {}
   void put() {
@@ -48,14 +48,14 @@ struct Source {
   }
 
   std::size_t channel;
-  Order order;
+  test::Order order;
   const Buffer buffer;
   Sender sender;
 };
 
 /// A rank's channels, by number.
-std::array<std::size_t, kEach> own_channels(const Context& context) {
-  const auto first = static_cast<std::size_t>(kEach * (context.rank() - 1));
+std::array<std::size_t, kOfEachRank> own_channels(const Context& context) {
+  const auto first = static_cast<std::size_t>(kOfEachRank * (context.rank() - 1));
   return {first, first + 1};
 }
 
@@ -64,11 +64,11 @@ TEST_P(Any, the_one_that_comes_first_is_returned_with_its_bytes) {
   constexpr std::uint64_t kSteps = 12;
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    const auto channel_at = [&](std::uint64_t step) { return (step * 3 + step / 4) % channels(context); };
+    const auto channel_at = [&](std::uint64_t step) { return (step * 3 + step / 4) % any_channels(context); };
     if (context.rank() == 0) {
       Receivers receivers(context, one);
       WaitAny any(receivers.all);
-      std::vector<std::uint64_t> epochs(channels(context));
+      std::vector<std::uint64_t> epochs(any_channels(context));
       for (std::uint64_t step = 1; step <= kSteps; ++step) {
         EXPECT_FALSE(any.wait_for(0ns));
         board().set(kStep, step);
@@ -77,16 +77,16 @@ TEST_P(Any, the_one_that_comes_first_is_returned_with_its_bytes) {
         ASSERT_EQ(got->index, channel_at(step));
         receivers.check_and_release(*got, ++epochs[got->index]);
       }
-      EXPECT_EQ(any.left(), channels(context));
+      EXPECT_EQ(any.left(), any_channels(context));
       board().meet(context);
     } else {
       const auto [first, second] = own_channels(context);
-      Source sources[] = {{context, one, first}, {context, one, second}};
+      Worker workers[] = {{context, one, first}, {context, one, second}};
       for (std::uint64_t step = 1; step <= kSteps; ++step) {
         board().await(kStep, step);
         if (step % 2 == 0) std::this_thread::sleep_for(5ms);
-        for (Source& source : sources) {
-          if (source.channel == channel_at(step)) source.put();
+        for (Worker& worker : workers) {
+          if (worker.channel == channel_at(step)) worker.put();
         }
       }
       board().meet(context);
@@ -101,8 +101,8 @@ TEST_P(Any, one_that_has_closed_is_reported_once_after_its_last_epoch) {
     if (context.rank() == 0) {
       Receivers receivers(context, one);
       WaitAny any(receivers.all);
-      std::vector<std::uint64_t> epochs(channels(context));
-      std::vector<int> closings(channels(context));
+      std::vector<std::uint64_t> epochs(any_channels(context));
+      std::vector<int> closings(any_channels(context));
       while (const auto got = any.wait(15s)) {
         if (got->closed()) {
           EXPECT_EQ(epochs[got->index], puts_of(got->index));
@@ -117,9 +117,9 @@ TEST_P(Any, one_that_has_closed_is_reported_once_after_its_last_epoch) {
       EXPECT_FALSE(any.wait(15s));  // at once
     } else {
       for (const std::size_t channel : own_channels(context)) {
-        Source source(context, one, channel);
-        for (std::size_t put = 0; put < puts_of(channel); ++put) source.put();
-        context.synchronize(source.order.stream());
+        Worker worker(context, one, channel);
+        for (std::size_t put = 0; put < puts_of(channel); ++put) worker.put();
+        context.synchronize(worker.order.stream());
       }
     }
   });
@@ -148,17 +148,17 @@ TEST_P(Any, a_failed_one_throws_its_failure_once_and_the_others_go_on) {
         }
       }
       EXPECT_EQ(failures, 1);
-      EXPECT_EQ(epochs, channels(context) - 1);
+      EXPECT_EQ(epochs, any_channels(context) - 1);
       expect_code(Code::mismatch, [&] { context.check(); });
     } else {
       for (const std::size_t channel : own_channels(context)) {
-        Source source(context, one, channel, channel == 0 ? "something else" : "as agreed");
+        Worker worker(context, one, channel, channel == 0 ? "something else" : "as agreed");
         if (channel == 0) {
-          expect_code(Code::mismatch, [&] { source.sender.wait_connected(); });
+          expect_code(Code::mismatch, [&] { worker.sender.wait_connected(); });
           expect_code(Code::mismatch, [&] { context.check(); });
         } else {
-          source.put();
-          context.synchronize(source.order.stream());
+          worker.put();
+          context.synchronize(worker.order.stream());
         }
       }
     }
@@ -168,7 +168,7 @@ TEST_P(Any, a_failed_one_throws_its_failure_once_and_the_others_go_on) {
 TEST_P(Any, one_whose_peer_opens_late_keeps_no_other_waiting) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();
-    const std::size_t late = channels(context) - 1;
+    const std::size_t late = any_channels(context) - 1;
     if (context.rank() == 0) {
       Receivers receivers(context, one);
       WaitAny any;
@@ -182,18 +182,18 @@ TEST_P(Any, one_whose_peer_opens_late_keeps_no_other_waiting) {
       const auto reason = expect_code(Code::timeout, [&] { any.wait(1ms); });
       EXPECT_NE(std::string(reason ? reason->what() : "").find("not connected"), std::string::npos);
       EXPECT_FALSE(any.wait_for(1ms));
-      EXPECT_EQ(any.left(), channels(context));
+      EXPECT_EQ(any.left(), any_channels(context));
       board().set(kStep, 1);
       const auto got = any.wait(15s);
       ASSERT_TRUE(got && got->index == late);
       receivers.check_and_release(*got, 1);
       board().meet(context);
     } else {
-      std::vector<std::unique_ptr<Source>> sources;
+      std::vector<std::unique_ptr<Worker>> workers;
       for (const std::size_t channel : own_channels(context)) {
         if (channel == late) board().await(kStep, 1);
-        sources.push_back(std::make_unique<Source>(context, one, channel));
-        sources.back()->put();
+        workers.push_back(std::make_unique<Worker>(context, one, channel));
+        workers.back()->put();
       }
       board().meet(context);
     }
