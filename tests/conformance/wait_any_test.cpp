@@ -205,6 +205,8 @@ INSTANTIATE_TEST_SUITE_P(QuickUser, Any,
                          testing::Values(Case{
                              .ground = {"shm", "shm", true}, .user = true, .ranks = 3, .depth = 2, .bytes = 4097}),
                          CaseName());
+INSTANTIATE_TEST_SUITE_P(Wrapped, Any, testing::ValuesIn(on(wrapped_grounds(), with_ranks(stream_cases(), {3}))),
+                         CaseName());
 INSTANTIATE_TEST_SUITE_P(Full, Any, full_cases([] {
                            return with_depths(on(all_grounds(), with_ranks(memory_cases(), {4})), {1, 8});
                          }),
