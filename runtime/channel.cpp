@@ -91,7 +91,7 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
       auto both = std::make_unique<LengthsPut>(*this, std::move(put_), link, std::move(*remote.lengths), remote.depth);
       lengths_ = both.get();
       put_ = std::move(both);
-      if (shut()) lengths()->shut();
+      if (failed()) lengths()->shut();
     }
   } catch (const std::exception& reason) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
@@ -151,6 +151,7 @@ bool ChannelEnd::landed(std::uint64_t epoch) const noexcept {
 }
 
 void ChannelEnd::peer_lost(const std::string& what) noexcept {
+  if (lengths() != nullptr) lengths()->shut();
   const bool parted = closing.ours && closing.exposed != Exposed::open;
   closing.lose_peer();
   if (parted) return;
@@ -221,7 +222,6 @@ std::string ChannelEnd::describe() const {
 }
 
 void ChannelEnd::shut_end() noexcept {
-  if (lengths() != nullptr) lengths()->shut();
   set_shut();
   hold_kernels();
   done_parking.wake();  // a host that drains

@@ -129,8 +129,10 @@ bool LengthsPut::landed(std::uint64_t epoch) {
 }
 
 bool LengthsPut::settled() {
-  const bool lengths = completed() && lengths_->settled();
-  return bytes_->settled() && lengths;
+  const bool bytes = bytes_->settled();
+  if (!completed()) return false;
+  watch_.shut_it();
+  return lengths_->settled() && bytes;
 }
 
 backends::Held LengthsPut::forget_peer() noexcept {

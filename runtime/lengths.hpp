@@ -71,6 +71,8 @@ class LengthsPut final : public backends::Put {
   void watch(Engine& engine);
   void forget(Engine& engine);
   void reach(Engine& engine, device::Driver& driver);
+  /// The end has failed, or the peer is dead: lengths that have not left move nothing. An end that is only shut needs
+  /// them, since its puts have arrived.
   void shut() noexcept { watch_.shut_it(); }
   void forget_refused_rings() noexcept;
   /// The GPU is lost: what it was given does not complete.
