@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "peers/word_book.hpp"
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -105,6 +107,22 @@ TEST(WaitAny, takes_what_a_host_may_wait_for) {
     EXPECT_EQ(thrown_by([&] { sluice::WaitAny().add(in); }), "misuse");
   });
   EXPECT_EQ(code, 0);
+}
+
+// Else it would have to look now and then.
+TEST(WaitAny, finds_one_place_to_sleep_for_all_peers) {
+  using sluice::runtime::Standing;
+  std::array<sluice::runtime::WordBook, 3> books;
+  const sluice::base::Parking* common = nullptr;
+  for (auto& book : books) {
+    for (const auto standing : {Standing::together, Standing::alone}) {
+      const auto word = book.take(standing);
+      ASSERT_NE(word.parking->common(), nullptr);
+      EXPECT_NE(word.parking->common(), word.parking);
+      if (common == nullptr) common = word.parking->common();
+      EXPECT_EQ(word.parking->common(), common);
+    }
+  }
 }
 
 TEST(WaitAny, of_none_returns_nothing_at_once) {
