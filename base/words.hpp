@@ -30,8 +30,8 @@ struct alignas(64) Parking {
   std::atomic<std::uint32_t> changes{0};
   /// 1 if the raiser, a GPU, wakes no thread: sleepers look at the word now and then.
   std::atomic<std::uint32_t> silent{0};
-  /// How many bytes before this place, in the same memory, the common one lies, where threads sleep for words of several
-  /// places at once (`park_at_any`). 0: there is none. Set before a raiser knows this place.
+  /// How many bytes before this place, in the same memory, the common one lies, where threads sleep for words of
+  /// several places at once (`park_at_any`). 0: there is none. Set before a raiser knows this place.
   std::uint32_t after_common = 0;
 
   /// Announces a raiser that wakes no thread.
@@ -52,8 +52,7 @@ struct alignas(64) Parking {
 
   /// Null: there is none.
   Parking* common() noexcept {
-    return after_common == 0 ? nullptr
-                             : reinterpret_cast<Parking*>(reinterpret_cast<std::byte*>(this) - after_common);
+    return after_common == 0 ? nullptr : reinterpret_cast<Parking*>(reinterpret_cast<std::byte*>(this) - after_common);
   }
 
  private:
@@ -119,8 +118,8 @@ bool spin_then_yield(bool (*ready)(void*), void* argument, Clock::time_point dea
 /// Sleeps until `parking` is woken, `ready()` holds, or `deadline`. May return early.
 void park(Parking& parking, bool (*ready)(void*), void* argument, Clock::time_point deadline) noexcept;
 
-/// Like `park`, for words of several places: sleeps at the place that all have in common, which whoever wakes one of them
-/// wakes too. If they have none in common, sleeps for 0.1 ms at most.
+/// Like `park`, for words of several places: sleeps at the place that all have in common, which whoever wakes one of
+/// them wakes too. If they have none in common, sleeps for 0.1 ms at most.
 void park_at_any(std::span<Parking* const> places, bool (*ready)(void*), void* argument,
                  Clock::time_point deadline) noexcept;
 inline void park(std::span<Parking* const> places, bool (*ready)(void*), void* argument,

@@ -68,8 +68,8 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
   return std::move(landed.key);
 }
 
-/// A sleeper waits at one place for all words, so this word's waker wakes that one. In memory that a peer maps, both have
-/// to be in one segment; elsewhere the stream that puts has raised this word before the other.
+/// A sleeper waits at one place for all words, so this word's waker wakes that one. In memory that a peer maps, both
+/// have to be in one segment; elsewhere the stream that puts has raised this word before the other.
 backends::Key ChannelEnd::land_lengths(backends::Link& link, backends::Signal signal) {
   if (signal.memory.segment == word_.memory.segment) signal.parking = word_.parking;
   failure_.poisons(signal);

@@ -351,7 +351,7 @@ class ChannelEnd : public EndInfo,
   std::atomic<std::uint64_t> peer_depth_{0};  // 0: not connected yet
 
   std::unique_ptr<backends::Put> put_;
-  backends::RungPut* rung_ = nullptr;  // `put_`, if it is one; set before `connected`
+  backends::RungPut* rung_ = nullptr;          // `put_`, if it is one; set before `connected`
   std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`

@@ -10,16 +10,16 @@ using backends::Landing;
 using backends::Put;
 
 Lengths::Lengths(int depth)
-    : memory_(device::allocate(sizeof(Length) * static_cast<std::size_t>(depth), true)),
-      slots_{memory_.extent(), sizeof(Length), depth} {
+    : memory_(device::allocate(sizeof(Length) * static_cast<std::size_t>(depth), true)), slots_{memory_.extent(),
+                                                                                                sizeof(Length), depth} {
   for (int i = 0; i < depth; ++i) new (slots_.at(static_cast<std::uint64_t>(i))) Length;
 }
 
 // ---- the receiver
 
 LengthsLanding::LengthsLanding(std::unique_ptr<Landing> bytes, Lengths memory)
-    : Landing(bytes->describe() + "; with its length beside it"), bytes_(std::move(bytes)),
-      memory_(std::move(memory)) {}
+    : Landing(bytes->describe() + "; with its length beside it"), bytes_(std::move(bytes)), memory_(std::move(memory)) {
+}
 
 std::pair<std::unique_ptr<LengthsLanding>, backends::Key> LengthsLanding::land(backends::Link& link,
                                                                                std::unique_ptr<Landing> bytes,

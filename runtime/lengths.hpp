@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lengths of puts (ChannelOptions::lengths): beside each put goes a second one, of the epoch and its number of bytes,
-// into memory of Sluice's at the receiver. It has a word of its own, and the receiver waits for the words of both, as it
-// does for those of several rails: so neither has to follow the other, and any kind of put will do. An end without
-// lengths has none of this, and its verbs know nothing of it.
+// The lengths of puts (ChannelOptions::lengths): beside each put goes a second one, of the epoch and its number of
+// bytes, into memory of Sluice's at the receiver. It has a word of its own, and the receiver waits for the words of
+// both, as it does for those of several rails: so neither has to follow the other, and any kind of put will do. An end
+// without lengths has none of this, and its verbs know nothing of it.
 #pragma once
 
 #include <atomic>

@@ -13,8 +13,7 @@ namespace sluice::detail {
 
 std::size_t WaitAnyCore::add(std::shared_ptr<ReceiverCore> receiver) {
   receiver->check_free();
-  const auto other = std::ranges::find_if(receivers_, [](const auto& one) { return one != nullptr; });
-  if (other != receivers_.end() && &(*other)->services() != &receiver->services())
+  if (left_ > 0 && &one_left().services() != &receiver->services())
     receiver->misuse(receiver->epoch(), "the channel belongs to another context than those that are waited for");
   receivers_.push_back(std::move(receiver));
   ++left_;
@@ -22,10 +21,11 @@ std::size_t WaitAnyCore::add(std::shared_ptr<ReceiverCore> receiver) {
 }
 
 Timeout WaitAnyCore::timeout() const noexcept {
-  for (const auto& one : receivers_) {
-    if (one != nullptr) return one->services().limits.wait;
-  }
-  return Timeout::zero();
+  return left_ == 0 ? Timeout::zero() : one_left().services().limits.wait;
+}
+
+const ReceiverCore& WaitAnyCore::one_left() const noexcept {
+  return **std::ranges::find_if(receivers_, [](const auto& one) { return one != nullptr; });
 }
 
 void WaitAnyCore::leave_out(std::size_t index) noexcept {
@@ -41,7 +41,7 @@ ReceiverCore* WaitAnyCore::find() noexcept {
   return nullptr;
 }
 
-/// Those that were closed here leave. @throws Error{Code::misuse} if the host may not take what comes of another
+/// @throws Error{Code::misuse} if a plan or kernels drive one: the host may not take what comes
 void WaitAnyCore::check_all() const {
   for (const auto& one : receivers_) {
     if (one != nullptr) one->check_free();
@@ -54,9 +54,8 @@ void WaitAnyCore::find_places() {
   for (const auto& one : receivers_) {
     if (one != nullptr) one->add_places(places_);
   }
-  std::ranges::sort(places_);
-  const auto repeated = std::ranges::unique(places_);
-  places_.erase(repeated.begin(), repeated.end());
+  std::sort(places_.begin(), places_.end());
+  places_.erase(std::unique(places_.begin(), places_.end()), places_.end());
 }
 
 std::string WaitAnyCore::states() const {
@@ -68,8 +67,7 @@ std::string WaitAnyCore::states() const {
 }
 
 void WaitAnyCore::throw_timeout(Timeout stated) const {
-  const auto first = std::ranges::find_if(receivers_, [](const auto& one) { return one != nullptr; });
-  throw Error(Code::timeout, (*first)->opening.rank, -1, 0, 0,
+  throw Error(Code::timeout, one_left().opening.rank, -1, 0, 0,
               "none of " + std::to_string(left_) + " receivers has a message" +
                   (stated > Timeout::zero() ? " after " + base::duration_text(stated) : std::string()) + states());
 }
@@ -78,9 +76,8 @@ void WaitAnyCore::throw_timeout(Timeout stated) const {
 bool WaitAnyCore::await_one(Timeout timeout) {
   const auto ready = [this] { return find() != nullptr; };
   if (ready()) return true;
-  const auto first = std::ranges::find_if(receivers_, [](const auto& one) { return one != nullptr; });
-  const runtime::Services& services = (*first)->services();
-  device::Helper* const helper = services.engine.helper();
+  const ReceiverCore& first = one_left();
+  device::Helper* const helper = first.services().engine.helper();
   if (timeout == Timeout::zero()) {
     if (helper != nullptr) helper->look();
     return helper != nullptr && ready();
@@ -89,12 +86,12 @@ bool WaitAnyCore::await_one(Timeout timeout) {
   base::Limit limit(timeout);
   if (helper != nullptr && device::help_until(*helper, ready, limit.next())) return true;
   find_places();
-  auto warns_at = (*first)->next_warning();
+  auto warns_at = first.next_warning();
   while (!base::wait_until(places_, ready, std::min(limit.next(), warns_at))) {
     if (base::Clock::now() >= warns_at) {
-      base::log(base::LogLevel::warn, "rank " + std::to_string((*first)->opening.rank) + " still waits for any of " +
+      base::log(base::LogLevel::warn, "rank " + std::to_string(first.opening.rank) + " still waits for any of " +
                                           std::to_string(left_) + " receivers" + states());
-      warns_at = (*first)->next_warning();
+      warns_at = first.next_warning();
     }
     if (!limit.over()) continue;
     if (helper != nullptr) helper->look();  // it may have arrived while the process stood still

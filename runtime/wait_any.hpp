@@ -34,6 +34,8 @@ class WaitAnyCore {
   void check_all() const;
   void find_places();
   std::string states() const;
+  /// Of those that have not left, of which there is one.
+  const ReceiverCore& one_left() const noexcept;
 
   std::vector<std::shared_ptr<ReceiverCore>> receivers_;  // null: left
   std::size_t left_ = 0;

@@ -196,8 +196,8 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   std::optional<Slice> wait_for(Timeout timeout);
 
   /// Number of bytes of the put that the last completed wait has seen: of a partial put those of the part, whose offset
-  /// is not told. In program order the last wait is that of the last call of `wait`, `test` or `wait_for`; on a stream it
-  /// is the last one that the stream has completed, so a callable between a `wait` and its `release` finds its own.
+  /// is not told. In program order the last wait is that of the last call of `wait`, `test` or `wait_for`; on a stream
+  /// it is the last one that the stream has completed, so a callable between a `wait` and its `release` finds its own.
   /// Call it before the epoch is released. A plan may drive the channel. Does not block.
   /// @throws Error{Code::misuse} without ChannelOptions::lengths, before the first wait has completed, after the
   ///   release of the epoch, if this end is closed or the handle is empty. Else the failure of the channel.

@@ -61,8 +61,8 @@ class SLUICE_EXPORT WaitAny {
   /// @throws Error{Code::timeout}: nothing has changed; {Code::misuse} if a plan or kernels drive a receiver by now, or
   ///   in a child of fork; else the failure of a receiver, which is left out from then on.
   std::optional<Arrival> wait(std::optional<Timeout> timeout = kContextTimeout);
-  /// Like `wait`, but a timeout is no error: returns nothing then, too (`left` tells the two apart). With a timeout of 0
-  /// it does not block.
+  /// Like `wait`, but a timeout is no error: returns nothing then, too (`left` tells the two apart). With a timeout of
+  /// 0 it does not block.
   /// @throws Error as `wait`, but for {Code::timeout}.
   std::optional<Arrival> wait_for(Timeout timeout);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ChannelOptions::lengths: a receiver learns how many bytes a put had.
-#include <algorithm>
+#include <sluice/device.hpp>
+
 #include <random>
 
 #include "tests/conformance/cases.hpp"
@@ -153,9 +154,7 @@ TEST_P(Lengths, leave_nothing_behind_when_channels_close) {
         context.synchronize(end.stream());
         end.sender.close(15s);
       } else if (again != 1) {
-        end.order.run([&, slot = end.receiver.wait(end.stream())] {
-          EXPECT_EQ(end.receiver.bytes(), one.bytes);
-        });
+        end.order.run([&, slot = end.receiver.wait(end.stream())] { EXPECT_EQ(end.receiver.bytes(), one.bytes); });
         context.synchronize(end.stream());
         end.receiver.close(15s);
       } else {

@@ -10,11 +10,13 @@ using namespace sluice;
 using namespace sluice::test;
 
 constexpr std::size_t kStep = 0;  // on the board: the step at which all are
-constexpr int kOfEachRank = 2;          // channels from each rank
+constexpr int kOfEachRank = 2;    // channels from each rank
 
 class Any : public testing::TestWithParam<Case> {};
 
-std::size_t any_channels(const Context& context) { return static_cast<std::size_t>(kOfEachRank * (context.size() - 1)); }
+std::size_t any_channels(const Context& context) {
+  return static_cast<std::size_t>(kOfEachRank * (context.size() - 1));
+}
 Rank sender_of(std::size_t channel) { return static_cast<Rank>(channel) / kOfEachRank + 1; }
 Tag tag_of(std::size_t channel) { return kTag + static_cast<Tag>(channel) % kOfEachRank; }
 

@@ -2,6 +2,7 @@
 #include <sluice/sluice.hpp>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -105,6 +106,29 @@ TEST(WaitAny, takes_what_a_host_may_wait_for) {
     plan.add(in).commit({});
     EXPECT_EQ(thrown_by([&] { any.wait(10s); }), "misuse");
     EXPECT_EQ(thrown_by([&] { sluice::WaitAny().add(in); }), "misuse");
+  });
+  EXPECT_EQ(code, 0);
+}
+
+// The half second is what is measured.
+TEST(WaitAny, a_wait_for_nothing_uses_no_cpu) {
+  const int code = sluice::run_threads(1, [&](sluice::Context& context) {
+    sluice::Memory memory = context.allocate(2 * kBytes);
+    sluice::Receiver first = context.receiver(0, 1, memory.slice(0, kBytes));
+    sluice::Receiver second = context.receiver(0, 2, memory.slice(kBytes, kBytes));
+    sluice::WaitAny any;
+    any.add(first);
+    any.add(second);
+    rusage before{};
+    rusage after{};
+    getrusage(RUSAGE_THREAD, &before);
+    EXPECT_FALSE(any.wait_for(500ms));
+    getrusage(RUSAGE_THREAD, &after);
+    const auto micros = [](const rusage& usage) {
+      return 1'000'000 * (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + usage.ru_utime.tv_usec +
+             usage.ru_stime.tv_usec;
+    };
+    EXPECT_LT(micros(after) - micros(before), 50'000);
   });
   EXPECT_EQ(code, 0);
 }
