@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/trace.hpp"
+#include "base/waits.hpp"
 #include "base/words.hpp"
 #include "device/gpu_call.hpp"
 #include "device/host_stream.hpp"
@@ -62,8 +63,9 @@ struct Wait {
   const base::Word* word = nullptr;  // null: a GPU's stream waits
   std::uint64_t at_least = 0;
   base::Parking* parking = nullptr;
-  std::uint64_t epoch = 0;     // for the log
-  const char* what = nullptr;  // for the timeline; null: part of another slice
+  std::uint64_t epoch = 0;         // for the log
+  const char* what = nullptr;      // for the timeline; null: part of another slice
+  base::WaitNote* note = nullptr;  // set while it sleeps
 };
 
 /// One end of a channel, for its streams: its state, and functions to report failures.

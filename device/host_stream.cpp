@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/threads.hpp"
+#include "base/waits.hpp"
 #include "device/host_event.hpp"
 
 namespace sluice {
@@ -17,8 +18,10 @@ namespace {
 
 [[noreturn]] void fail(Code code, const std::string& what) { throw Error(code, -1, -1, 0, 0, "host stream: " + what); }
 
+/// "stream 'interior'", or "host stream 2": the second of its process without a name.
 std::string named(std::string_view name) {
-  return name.empty() ? "a host stream" : "stream '" + std::string(name) + "'";
+  static std::atomic<int> made{0};
+  return name.empty() ? "host stream " + std::to_string(++made) : "stream '" + std::string(name) + "'";
 }
 
 std::size_t checked_capacity(std::size_t capacity, std::size_t bytes_per_item) {
@@ -170,7 +173,17 @@ std::uint64_t HostStream::Impl::append(Work& work, Whose whose) {
 // Waits until a batch of items has run: a wait for each item would cost a change of threads for each.
 void HostStream::Impl::wait_for_room(std::uint64_t position) noexcept {
   const std::uint64_t head = (position - mask_ + batch() - 1) / batch() * batch();
-  base::wait_until(room_, [&] { return head_.load(std::memory_order_acquire) >= head; });
+  const auto has_room = [&] { return head_.load(std::memory_order_acquire) >= head; };
+  const auto began = base::Clock::now();
+  if (base::wait_until(room_, has_room, began + base::kNotedAfter)) return;
+  base::WaitNote note(began, name_.c_str());
+  base::WaitRecord record;
+  record.rank = base::rank_of_thread();
+  record.lack = base::Lack::room;
+  record.epoch = mask_ + 1;
+  record.verb = "enqueues";
+  note.write(record);
+  base::wait_until(room_, has_room);
 }
 
 // Does not block, which would be for ever: no other thread makes room.

@@ -65,7 +65,7 @@ struct HostStream::Impl {
 
   Timeout timeout() const noexcept { return timeout_; }
 
-  /// "stream 'interior'", or "a host stream".
+  /// "stream 'interior'", or "host stream 2".
   const std::string& name() const noexcept { return name_; }
 
   /// Reports that a verb on this stream has met a failure of its channel. From inside.

@@ -87,7 +87,7 @@ Child::Child(Program program) : name_(program.name) {
   auto [page, report] = new_report();
   struct stat status {};
   if (::fstat(life.get(), &status) != 0) base::throw_not_opened("cannot start a rank");
-  report->launcher = status.st_ino;
+  report->process.launcher = status.st_ino;
   program.descriptors.emplace_back("SLUICE_REPORT_FD", page.get());
   program.descriptors.emplace_back("SLUICE_LAUNCHER_FD", life.get());
   for (const auto& [variable, fd] : program.descriptors)

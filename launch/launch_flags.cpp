@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kUsage =
     "usage: sluice-run -n N [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
     "       sluice-run -n N --hosts H --host I --meet HOST:PORT [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
+    "       sluice-run --status PID\n"
     "Starts N ranks of PROGRAM on this host. With --hosts the same command is given on each of H hosts, and all their\n"
     "ranks are one job: those of host 0 come first, then those of host 1, and so on.\n"
     "  -n N, -np N       how many ranks, here\n"
@@ -27,6 +28,7 @@ constexpr std::string_view kUsage =
     "option\n"
     "                    the second such signal does that\n"
     "  --stdin WHO       who reads the standard input: first (rank 0; unless given), all or none\n"
+    "  --status PID      print which ranks of the sluice-run with this process number wait for which\n"
     "  --trace FILE      write a timeline of all ranks to this file, as SLUICE_TRACE=FILE does\n"
     "  --hosts H         the job has ranks on H hosts\n"
     "  --host I          this is host I of them, from 0\n"
@@ -70,7 +72,7 @@ class Flags {
       found->second();
       if (attached_) throw std::invalid_argument(flag_ + " takes no value");
     }
-    if (!request_.answer.empty()) return request_;
+    if (!request_.answer.empty() || request_.status != 0) return request_;
     request_.command.assign(arguments_.begin() + static_cast<std::ptrdiff_t>(next_), arguments_.end());
     if (request_.ranks == 0) throw std::invalid_argument("how many ranks? -n N is missing (sluice-run --help)");
     check_hosts();
@@ -131,6 +133,7 @@ class Flags {
       {"--keep-going", [this] { request_.keep_going = true; }},
       {"--kill-after", [this] { request_.kill_after = std::chrono::seconds(number("seconds", 0)); }},
       {"--stdin", [this] { request_.readers = readers(value("first, all or none")); }},
+      {"--status", [this] { request_.status = number("the process number of a sluice-run", 1); }},
       {"--trace", [this] { request_.trace = value("a file"); }},
       {"--hosts", [this] { request_.hosts = number("the number of hosts", 1); }},
       {"--host", [this] { request_.host = number("the index of this host", 0); }},

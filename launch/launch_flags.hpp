@@ -26,6 +26,7 @@ struct Request {
   int ranks = 0;  ///< on this host
   bool threads = false;
   bool keep_going = false;
+  int status = 0;           ///< print the waits of the sluice-run that is this process, and start nothing; 0: not given
   std::string_view answer;  ///< to --help or --version, which start nothing; empty: neither was given
   Readers readers = Readers::first;
   std::optional<std::chrono::seconds> kill_after;  ///< from SIGTERM or SIGINT to SIGKILL; nothing: no limit

@@ -26,7 +26,9 @@ enum class Kind : std::uint8_t {
   failure,   ///< its end `id` has failed, and why
   abort,     ///< the sender has called Context::abort; why
   path,      ///< a message of the sender's link for the receiver's
-  way        ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
+  way,       ///< why the peer cannot reach the target of your end `id`, which was undecided; empty: it can
+  question,  ///< its end waits for your end `id`, and asks how far that has come
+  answer     ///< to your end `id`: how far its end has come
 };
 
 class Writer {

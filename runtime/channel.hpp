@@ -123,6 +123,12 @@ class ChannelEnd : public EndInfo,
   bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
   /// Kernels count its epochs.
   bool counted() const noexcept { return epochs_.counted_by_kernels(); }
+  /// How far this end has come, for the peer that waits for it.
+  virtual base::EndCounts counts() const noexcept = 0;
+  /// Notes a wait of this end for sluice-run, and asks the peer for its counts.
+  void note_wait(base::WaitNote& note, const char* verb, std::uint64_t epoch) const noexcept;
+  /// Notes that closing waits.
+  void note_closing(base::WaitNote& note) const noexcept;
   /// The driver of the GPU whose streams it is used on; null: no GPU's.
   device::Driver* gpus() const noexcept { return gpu_use() == nullptr ? nullptr : &gpu_use()->driver(); }
 
@@ -219,6 +225,8 @@ class ChannelEnd : public EndInfo,
 
   /// The epoch whose word some enqueued work may be waiting for; 0: none.
   virtual std::uint64_t waits_for() const noexcept = 0;
+  /// What a wait for `epoch` lacks while the end is connected, and of which epoch.
+  virtual std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept = 0;
   /// Gives the driver all of this end that its streams will use, once connected.
   virtual void reach_own(device::Driver& driver) = 0;
 
@@ -310,15 +318,21 @@ class ChannelEnd : public EndInfo,
   /// `cause`: null: it is found by the code and the text.
   void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause = nullptr) noexcept;
 
-  /// When a wait for an epoch warns next that it still waits.
+  /// When a wait for an epoch warns next that it still waits, and its row in the table of waits.
   struct Warning {
     std::uint64_t epoch = 0;
     base::Clock::time_point at{};
+    const char* verb = "";
+    base::WaitNote note{};
   };
+  Warning new_warning(std::uint64_t epoch, const char* verb) const noexcept {
+    return {epoch, next_warning(), verb, base::WaitNote(base::Clock::now())};
+  }
   /// Blocks the host until `ready()`, up to `limit`, and warns now and then that it still waits.
+  /// @param verb  of the table of waits
   template <class Ready>
-  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit) const {
-    Warning warning{epoch(), next_warning()};
+  bool await_in_host(base::Parking& parking, Ready ready, base::Limit& limit, const char* verb) const {
+    Warning warning = new_warning(epoch(), verb);
     return await_in_host(parking, ready, limit, warning);
   }
   /// `warning` outlives the call: for a caller that waits for one epoch in several calls.
@@ -327,8 +341,9 @@ class ChannelEnd : public EndInfo,
     const base::trace::Span slice("host waits", traced, epoch());
     // At first takes the engine's turns, as a waiting stream does.
     if (helper() != nullptr && device::help_until(*helper(), ready, limit.next())) return true;
-    while (!base::wait_until(parking, ready, std::min(limit.next(), warning.at))) {
-      if (base::Clock::now() >= warning.at) warn(warning);
+    const auto next = [&] { return std::min({limit.next(), warning.at, warning.note.next(noted_after())}); };
+    while (!base::wait_until(parking, ready, next())) {
+      look_at(warning);
       if (limit.over()) return look(ready);  // it may have arrived while the process stood still
     }
     return true;
@@ -341,6 +356,8 @@ class ChannelEnd : public EndInfo,
     return helper() != nullptr && ready();
   }
   base::Clock::time_point next_warning() const noexcept;
+  /// How long a wait has lasted when it is noted first.
+  base::Clock::duration noted_after() const noexcept;
 
   /// Throws why a call is refused whose epoch is beyond the limit.
   [[noreturn, gnu::cold]] void refuse(std::uint64_t epoch) const;
@@ -380,7 +397,9 @@ class ChannelEnd : public EndInfo,
   [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
   void remember(Stream stream);
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
+  void look_at(Warning& warning) const;
   void warn(Warning& warning) const;
+  base::WaitRecord record_of_wait(const char* verb) const noexcept;
   device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }
   void check_gpu(base::Clock::time_point now) noexcept;
   void hold_kernels() noexcept { put_epochs().hold_kernels(failed()); }
@@ -406,10 +425,11 @@ class ChannelEnd : public EndInfo,
   bool polled_ = false;  // by the engine
 
   std::unique_ptr<GpuUse> gpu_owner_;
-  std::atomic<GpuUse*> gpu_{nullptr};        // `gpu_owner_`, once the driver was given everything
-  const std::uint64_t* fault_ = nullptr;     // raised by kernels
-  std::uint64_t seen_epoch_ = 0;             // the epoch that the last check saw a GPU's stream wait for
-  base::Lasted seen_for_;                    // how long checks have seen it
+  std::atomic<GpuUse*> gpu_{nullptr};     // `gpu_owner_`, once the driver was given everything
+  const std::uint64_t* fault_ = nullptr;  // raised by kernels
+  std::uint64_t seen_epoch_ = 0;          // the epoch that the last check saw a GPU's stream wait for
+  base::Lasted seen_for_;                 // how long checks have seen it
+  base::WaitNote seen_note_;
   base::Clock::duration::rep warnings_ = 0;  // of the wait under way
 };
 

@@ -147,6 +147,11 @@ std::uint64_t ReceiverCore::waits_for() const noexcept {
   return next <= epoch() && !came ? next : 0;
 }
 
+std::pair<base::Lack, std::uint64_t> ReceiverCore::lacks(std::uint64_t epoch) const noexcept {
+  const std::uint64_t oldest = std::min(epoch, waits_completed() + 1);
+  return landed(oldest) ? std::pair(base::Lack::completion, epoch) : std::pair(base::Lack::put, oldest);
+}
+
 void ReceiverCore::await_signal(device::Lane lane, std::uint64_t epoch) {
   const auto wait = [&](const backends::Signal& word) {
     device::wait(lane, {word.word, epoch, word.parking, epoch}, *this, helper_);
@@ -199,7 +204,7 @@ std::uint64_t ReceiverCore::complete(base::Limit& limit) {
   const std::uint64_t last = ChannelEnd::complete(limit);
   if (copied_ == nullptr) return last;  // a stream may see a copy before the copy stream reports that it has completed
   const auto ready = [this] { return all_copied() || failed(); };
-  if (!await_in_host(copied_.load()->parking, ready, limit)) not_drained();
+  if (!await_in_host(copied_.load()->parking, ready, limit, "drains")) not_drained();
   check();
   return last;
 }
@@ -209,7 +214,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   check();
   const std::uint64_t next = epoch() + 1;
   base::Limit limit(timeout);
-  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = {next, next_warning()};
+  if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
   const auto in_time = [&](base::Parking& parking, auto here) {
     const auto ready = [&] { return here() || failed() || all_taken(); };
     if (timeout == Timeout::zero()) return look(ready);
@@ -219,6 +224,11 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   if (came && visible_ != nullptr && landed(next)) {
     if (requested_.load() < next) request_copies(next);  // before its wait is counted
     came = in_time(visible_.load()->parking, [&] { return base::reached(visible_.load()->word, next); });
+  }
+  if (came) {
+    warning_.note.end();
+  } else if (timeout > Timeout::zero()) {
+    warning_.note.polled();
   }
   check();
   if (!came || all_taken()) return std::nullopt;

@@ -46,9 +46,11 @@ class ReceiverCore final : public runtime::ChannelEnd {
   bool passed() const noexcept override;
   void refuse_enqueued() override;
   std::string state() const override;
+  base::EndCounts counts() const noexcept override { return {epoch(), waits_completed(), released(), depth()}; }
 
  private:
   std::uint64_t waits_for() const noexcept override;
+  std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept override;
   void reach_own(device::Driver& driver) override;
   /// Copies landed epochs that a GPU's stream waits for to their slots.
   backends::AfterTurn poll() override;

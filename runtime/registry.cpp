@@ -204,6 +204,8 @@ void Registry::said(Peer& peer, Kind kind, Reader& message, std::vector<base::Fd
         closing_.insert(end);
       }
       return;
+    case Kind::question: return on_question(peer, message);
+    case Kind::answer: return on_answer(message);
   }
 }
 
@@ -353,6 +355,7 @@ void Registry::serve() {
   send_failures();
   advance_all();
   repeat_poison();
+  send_questions();
   const auto now = Clock::now();
   for (ChannelEnd* const end : streams_) end->check_streams(now);
 }

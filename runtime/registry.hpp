@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "peers/peers.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/failure.hpp"
@@ -41,6 +42,9 @@ class Registry final : public Peers::Handler {
   void notice_failure(const ChannelEnd& end, Code code, const std::string& what, bool tell_peer) noexcept;
   /// Called when an epoch was enqueued that will never complete, because the peer has closed.
   void look_again(ChannelEnd& end);
+
+  /// Asks the peer of an end that waits how far its end has come, for the table of waits. Any thread.
+  void ask(std::uint64_t end) noexcept;
 
   // With the mutex.
   void fail_all(Code code, const std::string& why);
@@ -112,10 +116,17 @@ class Registry final : public Peers::Handler {
   void send_failures();
   void repeat_poison();
 
+  void send_questions();
+  std::string openings_of(const Peer& peer) const;
+  void on_question(Peer& peer, Reader& message);
+  void on_answer(Reader& message);
+
   Engine& engine_;
   Peers& peers_;
   Failures& failures_;
   std::atomic<std::uint64_t> next_id_{1};
+
+  base::Guarded<std::set<std::uint64_t>> asking_;  // numbers of ends
 
   std::mutex mutex_;  // everything below, and what the peers say, is guarded by it
   std::condition_variable changed_;

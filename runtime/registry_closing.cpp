@@ -58,9 +58,12 @@ bool Registry::try_to_close(ChannelEnd& end) {
 bool Registry::close(ChannelEnd& end, base::Limit& limit) {
   std::unique_lock lock(mutex_);
   begin_closing(end);
+  base::WaitNote note(Clock::now());
   while (!try_to_close(end) && !limit.over()) {
     leave_in_front_of(end);
-    changed_.wait_until(lock, std::min(limit.next(), Clock::now() + kLook));
+    const auto now = Clock::now();
+    if (note.due(now, base::kNotedAfter)) end.note_closing(note);
+    changed_.wait_until(lock, std::min(limit.next(), now + kLook));
     if (ended_) end.closing.let_go();
   }
   if (!try_to_close(end)) return false;

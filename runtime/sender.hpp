@@ -38,9 +38,11 @@ class SenderCore final : public runtime::ChannelEnd {
   bool passed() const noexcept override { return written(); }
   void refuse_enqueued() override;
   std::string state() const override;
+  base::EndCounts counts() const noexcept override;
 
  private:
   std::uint64_t waits_for() const noexcept override;
+  std::pair<base::Lack, std::uint64_t> lacks(std::uint64_t epoch) const noexcept override;
   void reach_own(device::Driver& driver) override;
   /// Raises `visible_` to the completed puts, for acquires of a GPU's stream.
   backends::AfterTurn poll() override;
