@@ -77,6 +77,7 @@ class Watch {
   base::Progress& progress_ = base::take_progress();
 
  public:
+  Watch() = default;
   virtual ~Watch() { base::give_back(progress_); }
 
   /// True once the end has failed: waits end, puts move nothing.
@@ -99,6 +100,8 @@ class Watch {
   void sleeps(const HostStream::Impl* stream) noexcept { sleeper_.store(stream); }
 
  protected:
+  /// For one whose waiters sleep where those of another do.
+  explicit Watch(base::Parking& parking) : done_parking(parking) {}
   void set_failed() noexcept { state_.store(State::failed); }
   /// Like `failed`, in the one order of all sequentially consistent operations. If one thread stores and then calls
   /// this, and another fails the end and then loads, the first sees the failure or the second sees the store.

@@ -21,6 +21,7 @@
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/memory_limit.hpp"
+#include "base/words.hpp"
 #include "device/retire.hpp"
 
 namespace sluice::device {
@@ -135,7 +136,9 @@ std::shared_ptr<Segment> new_segment_on(Driver& driver, int device, std::size_t 
 class Heap {
  public:
   using Source = std::function<std::shared_ptr<Segment>(std::size_t)>;
-  Heap(Source source, std::size_t segment_bytes) : source_(std::move(source)), segment_bytes_(segment_bytes) {}
+  /// `first`: where in a segment the first allocation lies.
+  Heap(Source source, std::size_t segment_bytes, std::size_t first = 0)
+      : source_(std::move(source)), segment_bytes_(segment_bytes), first_(first) {}
 
   /// Returns memory whose size is rounded up to the alignment.
   Allocation take(std::size_t bytes, std::size_t alignment) {
@@ -164,7 +167,7 @@ class Heap {
     }
     auto segment = source_(segment_bytes_);
     segment->shared = true;
-    Pool& fresh = pools_.emplace_back(Pool{std::move(segment), {{0, segment_bytes_}}});
+    Pool& fresh = pools_.emplace_back(Pool{std::move(segment), {{first_, segment_bytes_ - first_}}});
     return {&fresh, take_from(fresh.free, bytes, alignment).value()};
   }
 
@@ -196,12 +199,14 @@ class Heap {
   std::mutex mutex_;
   Source source_;
   std::size_t segment_bytes_;
+  std::size_t first_;
   std::list<Pool> pools_;
 };
 
 /// A child of fork shares the segments of its parent, and would be given the same bytes of them.
 struct Heaps {
   Heap host{[](std::size_t bytes) { return new_segment(bytes, true); }, kSharedBytes};
+  Heap words{[](std::size_t bytes) { return new_segment(bytes, false); }, kSharedBytes, sizeof(base::Parking)};
   std::mutex mutex;
   std::map<std::pair<Driver*, int>, Heap> of_gpus;
 };
@@ -268,6 +273,18 @@ Allocation allocate(std::size_t bytes, bool populate) {
   const std::size_t alignment = bytes >= kPage ? kPage : kLine;
   Allocation piece = g_heaps->host.take(bytes, alignment);
   std::memset(piece.extent().data, 0, round_up(bytes, alignment));
+  return piece;
+}
+
+Allocation allocate_words(std::size_t bytes) {
+  Allocation piece = g_heaps->words.take(bytes, kLine);
+  const device::Extent& extent = piece.extent();
+  const std::size_t from = extent.offset() / kPage * kPage;
+  const std::size_t to = round_up(extent.offset() + bytes, kPage);
+  // Not by stores where the kernel cannot do it: neighbours in the first and the last page are in use.
+  if (madvise(extent.segment->data + from, to - from, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
+    base::throw_errno("populating memory for words");
+  std::memset(extent.data, 0, bytes);
   return piece;
 }
 

@@ -67,6 +67,11 @@ class Allocation {
 /// return. Any thread. @throws std::bad_alloc, std::system_error
 Allocation allocate(std::size_t bytes, bool populate);
 
+/// Allocates memory for words that peers raise, and their Parking, like `allocate` with `populate`, from segments that
+/// hold nothing else: so the words of all peers of a process are in one segment, unless they take more than 1 MiB. The
+/// first line of each segment is a base::Parking, common to all in it.
+Allocation allocate_words(std::size_t bytes);
+
 /// Allocates zeroed memory of a GPU, aligned to 256 bytes. @throws GpuError
 Allocation allocate_on(Driver& driver, int device, std::size_t bytes);
 

@@ -68,6 +68,17 @@ backends::Key ChannelEnd::land(backends::Link& link, std::vector<backends::Signa
   return std::move(landed.key);
 }
 
+/// A sleeper waits at one place for all words, so this word's waker wakes that one. In memory that a peer maps, both
+/// have to be in one segment; elsewhere the stream that puts has raised this word before the other.
+backends::Key ChannelEnd::land_lengths(backends::Link& link, backends::Signal signal) {
+  if (signal.memory.segment == word_.memory.segment) signal.parking = word_.parking;
+  failure_.poisons(signal);
+  more_words_.push_back(signal);
+  auto [both, key] = LengthsLanding::land(link, std::move(landing_), opening.options.depth, signal);
+  landing_ = std::move(both);
+  return std::move(key);
+}
+
 void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
   remote_id = remote.id;
   if (const std::string why = disagreement(*this, remote); !why.empty()) record(Code::mismatch, why, true);
@@ -76,11 +87,18 @@ void ChannelEnd::connect(backends::Link& link, RemoteEnd remote) {
     // The memory of a peer's end that was closed before it was announced here may be freed already.
     if (!failed() && !closing.told() && (!remote.final || remote.final->wanted > 0))
       put_ = link.prepare(sends() ? slots : backends::Slots{}, *this, std::move(remote.key));
+    if (put_ != nullptr && remote.lengths) {
+      auto both = std::make_unique<LengthsPut>(*this, std::move(put_), link, std::move(*remote.lengths), remote.depth);
+      lengths_ = both.get();
+      put_ = std::move(both);
+      if (failed()) lengths()->shut();
+    }
   } catch (const std::exception& reason) {
     record(Code::out_of_resources, std::string("the peer's memory cannot be reached: ") + reason.what(), true);
   }
   if (put_ == nullptr) shut_end();
   rung_ = put_ == nullptr ? nullptr : put_->by_bell;
+  if (lengths() != nullptr) lengths()->watch(services_->engine);
   if (rung_ != nullptr) {
     if (sends()) {
       services_->engine.watch(*rung_);
@@ -133,6 +151,7 @@ bool ChannelEnd::landed(std::uint64_t epoch) const noexcept {
 }
 
 void ChannelEnd::peer_lost(Code code, const std::string& what) noexcept {
+  if (lengths() != nullptr) lengths()->shut();
   const bool parted = closing.ours && closing.exposed != Exposed::open;
   closing.lose_peer();
   if (parted) return;
@@ -150,6 +169,7 @@ void ChannelEnd::record(Code code, const std::string& what, bool tell_peer, std:
   if (cause == nullptr) cause = services_->failures.cause_of(code, what, opening);
   const auto failure = std::make_shared<device::Failure>(error(code, epoch(), what), std::move(cause));
   if (!failure_.record(failure)) return;
+  if (lengths() != nullptr) lengths()->shut();
   // Nobody misses the peer of an end that was never used.
   const bool matters = !leaves_ && !(code == Code::peer_lost && epoch() == 0);
   services_->failures.record(failure, matters, [this] { set_failed(); });
@@ -245,6 +265,7 @@ bool ChannelEnd::close_within(base::Limit& limit) {
   if (!await_counts(&Epochs::is_decided, limit)) return false;  // closing announces the number of epochs
   if (!services_->registry.close(*this, limit)) return false;
   if (rung_ != nullptr) services_->engine.forget(*rung_);
+  if (lengths() != nullptr) lengths()->forget(services_->engine);
   closed_ = true;
   if (GpuUse* const use = gpu_use()) {  // all enqueued work has completed
     device::remove_user(*this);

@@ -24,6 +24,7 @@
 #include "runtime/epochs.hpp"
 #include "runtime/failure.hpp"
 #include "runtime/gpu_use.hpp"
+#include "runtime/lengths.hpp"
 #include "runtime/services.hpp"
 
 namespace sluice::runtime {
@@ -40,6 +41,7 @@ struct RemoteEnd {
   int depth = 0;
   std::string contents;
   backends::Key key;
+  std::optional<backends::Key> lengths;                 ///< a receiver that wants them
   std::optional<Final> final;                           ///< closed already
   std::optional<std::pair<Code, std::string>> failure;  ///< failed already
 };
@@ -61,6 +63,8 @@ class ChannelEnd : public EndInfo,
   /// Called once the link to the peer is ready. Prepares where the peer's puts land, and returns the key to announce.
   /// `more`: the signals of rails beyond the first.
   backends::Key land(backends::Link& link, std::vector<backends::Signal> more);
+  /// After `land`, for a receiver with ChannelOptions::lengths. Returns the key to announce with the other.
+  backends::Key land_lengths(backends::Link& link, backends::Signal signal);
   /// The slots that the peer's puts land in; none: they only raise a word.
   backends::Slots target() const { return sends() ? backends::Slots{} : slots; }
   /// Connects with the peer's end. From here on the verbs work, unless the landing is undecided.
@@ -81,7 +85,8 @@ class ChannelEnd : public EndInfo,
   const std::string& leaves_because() const noexcept { return leaves_because_; }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
-    if (gpu_use() != nullptr && rung_ != nullptr) gpu_use()->forget_refused_rings(*rung_);
+    if (gpu_use() == nullptr || rung_ == nullptr) return;
+    if (gpu_use()->forget_refused_rings(*rung_) && lengths() != nullptr) lengths()->forget_refused_rings();
   }
   /// A GPU's stream cannot time out, so the engine checks its waits now and then.
   void check_streams(base::Clock::time_point now) noexcept;
@@ -149,12 +154,15 @@ class ChannelEnd : public EndInfo,
   /// True for an end that keeps work of `other` from running, on a stream that both are used on: a host stream sleeps
   /// in its wait, or a GPU's stream has work of it. With the registry's mutex.
   bool holds_up(const ChannelEnd& other) const noexcept;
+  /// Its user has closed it, or begun to.
+  bool closed_here() const noexcept { return bound_ == kClosed; }
   /// Host forms are for channels that are open and not in a committed plan.
   void check_free() {
     if (bound_ <= kPlanned) refuse_bound();
   }
   std::string describe() const;
   virtual std::string state() const = 0;
+  base::Clock::time_point next_warning() const noexcept;
   /// Blocks the host until every put, or credit, has completed. Returns the last epoch that has.
   virtual std::uint64_t complete(base::Limit& limit);
   const Services& services() const noexcept { return *services_; }
@@ -178,6 +186,8 @@ class ChannelEnd : public EndInfo,
   void count_for_plan();
   /// The put of this end, if a bell fires it.
   backends::RungPut* rung() const noexcept { return rung_; }
+  /// The put of this end, if its length goes with it; else null.
+  LengthsPut* lengths() const noexcept { return lengths_.load(std::memory_order_acquire); }
 
   // On the lane, for verbs and plans.
   /// Fails this end if the verb runs on a host stream that has stopped: the verb then moves nothing and waits for
@@ -355,7 +365,6 @@ class ChannelEnd : public EndInfo,
     if (helper() != nullptr) helper()->look();
     return helper() != nullptr && ready();
   }
-  base::Clock::time_point next_warning() const noexcept;
   /// How long a wait has lasted when it is noted first.
   base::Clock::duration noted_after() const noexcept;
 
@@ -370,7 +379,8 @@ class ChannelEnd : public EndInfo,
   std::atomic<std::uint64_t> peer_depth_{0};  // 0: not connected yet
 
   std::unique_ptr<backends::Put> put_;
-  backends::RungPut* rung_ = nullptr;  // `put_`, if it is one; set before `connected`
+  backends::RungPut* rung_ = nullptr;          // `put_`, if it is one; set before `connected`
+  std::atomic<LengthsPut*> lengths_{nullptr};  // the same
   std::unique_ptr<backends::Landing> landing_;
   device::Helper* helper_ = nullptr;          // set before `connected`
   backends::Signal word_;                     // the one that the peer raises

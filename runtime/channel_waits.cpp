@@ -143,6 +143,7 @@ void ChannelEnd::reach_from(device::Driver& driver, int gpu) {
   } else if (put_ != nullptr && !closing.told()) {  // else the peer may have freed its memory, and nothing is put
     put_->reach_from(driver);
   }
+  if (lengths() != nullptr && !closing.told()) lengths()->reach(services_->engine, driver);
   gpu_owner_ = std::move(use);
   gpu_.store(gpu_owner_.get(), std::memory_order_release);
   services_->registry.watch_stream(*this);
@@ -331,6 +332,7 @@ void ChannelEnd::check_gpu(Clock::time_point now) noexcept {
   GpuUse* const use = gpu_use();
   if (use == nullptr || use->lost() || passed() || !use->look_for_loss(now)) return;
   fail(Code::transport, device::kLost);
+  if (lengths() != nullptr) lengths()->give_up();
   use->lose();
 }
 

@@ -18,7 +18,7 @@ ReceiverCore::~ReceiverCore() {
 std::optional<kernel::In> ReceiverCore::by_kernel(device::Ledger& ledger, device::Driver* driver,
                                                   std::uint64_t& fault) {
   kernel::In in{};
-  if (stale_ || more_words_.size() + 1 > kernel::In::kMostRails ||
+  if (stale_ || opening.options.lengths || more_words_.size() + 1 > kernel::In::kMostRails ||
       (visible_ == nullptr && landing_ && !lands_in_target()))
     return std::nullopt;
   in.waits = ledger.take<kernel::Count>();
@@ -241,6 +241,37 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   return slot(next, Stream::Kind::host);
 }
 
+std::size_t ReceiverCore::bytes() const {
+  const std::uint64_t epoch = waits_completed();
+  if (!opening.options.lengths) misuse(epoch, "bytes of a receiver that was opened without ChannelOptions::lengths");
+  check_driven();
+  if (epoch == 0) misuse(0, "bytes before a wait has completed");
+  // The peer may overwrite the length from the release on.
+  const auto bytes = static_cast<const runtime::LengthsLanding&>(*landing_).bytes_of(epoch);
+  if (!bytes || base::reached(done, epoch)) misuse(epoch, "bytes of an epoch that is released");
+  return *bytes;
+}
+
+bool ReceiverCore::may_take() noexcept {
+  const std::uint64_t next = epoch() + 1;
+  if (failed() || next > limit_.load(std::memory_order_acquire)) return true;
+  if (!landed(next)) return false;
+  if (visible_ == nullptr) return true;
+  if (requested_.load() < next) request_copies(next);
+  return base::reached(visible_.load()->word, next);
+}
+
+bool ReceiverCore::all_taken() const noexcept {
+  // First: a failure sets the limit to 0 after it is recorded.
+  const bool none_follows = epoch() >= limit_.load(std::memory_order_acquire);
+  return none_follows && !failed() && !closed_here();
+}
+
+void ReceiverCore::add_places(std::vector<base::Parking*>& places) const {
+  places.push_back(word_.parking);
+  if (visible_ != nullptr) places.push_back(&visible_.load()->parking);
+}
+
 bool ReceiverCore::passed() const noexcept {
   const bool waited = waits_completed() >= epochs_.begun() && all_copied();
   return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();
@@ -286,6 +317,7 @@ detail::ReceiverCore& receiver(runtime::ChannelEnd& end) { return static_cast<de
 Slice Receiver::wait(Stream stream) { return receiver(not_empty(end_)).wait(stream); }
 void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream); }
 DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
+std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
 bool Receiver::closed() const { return receiver(usable_here(end_)).closed(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }

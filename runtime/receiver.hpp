@@ -17,13 +17,17 @@ class ReceiverCore final : public runtime::ChannelEnd {
   /// Also waits for copies to a GPU.
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
-  /// The peer has closed its end, and every epoch that it has put is waited for. False once failed.
-  bool all_taken() const noexcept {
-    const bool at_limit = epoch() >= limit_.load(std::memory_order_acquire);
-    return at_limit && !failed();  // in this order: a failure sets the limit to 0
-  }
   /// @throws the failure, unless that is Code::closed
   bool closed() const;
+  /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
+  std::size_t bytes() const;
+  // For a host that waits for several ends.
+  /// The next epoch is in its slot, or will never be: `wait_for` returns, or throws, at once.
+  bool may_take() noexcept;
+  /// The peer has closed, and every epoch that it announced was waited for.
+  bool all_taken() const noexcept;
+  /// Adds the places where threads sleep for what `may_take` looks at.
+  void add_places(std::vector<base::Parking*>& places) const;
   /// Returns all that kernels need to wait and release; none if they cannot. They raise `fault` on misuse. Once
   /// connected.
   std::optional<kernel::In> by_kernel(device::Ledger& ledger, device::Driver* driver, std::uint64_t& fault);

@@ -3,6 +3,7 @@
 #include "runtime/registry.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -75,8 +76,9 @@ void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
   engine_.wake();
 }
 
-/// Prepares where the peer's puts land, and returns the key. On failure the end fails, and the key is empty.
-backends::Key Registry::land(Peer& peer, ChannelEnd& end) {
+/// Prepares where the peer's puts land, and returns the keys: of the slots, and of the lengths of puts. On failure the
+/// end fails, and the keys are empty.
+Registry::Keys Registry::land(Peer& peer, ChannelEnd& end) {
   if (const std::string obstacle = peer.link->obstacle(); !obstacle.empty()) {
     end.fail(Code::transport,
              peer.backend + " does not reach rank " + std::to_string(end.opening.peer) + ": " + obstacle);
@@ -86,7 +88,10 @@ backends::Key Registry::land(Peer& peer, ChannelEnd& end) {
     std::vector<backends::Signal> more;
     for (std::size_t rail = 1; rail < peer.link->rails(end.target()); ++rail)
       more.push_back(peer.words.take(Standing::alone));
-    return end.land(*peer.link, std::move(more));
+    Keys keys{end.land(*peer.link, std::move(more)), std::nullopt};
+    if (!end.sends() && end.opening.options.lengths)
+      keys.lengths = end.land_lengths(*peer.link, peer.words.take(Standing::together));
+    return keys;
   } catch (const std::exception& reason) {
     end.fail(Code::out_of_resources, std::string("no memory for its landing: ") + reason.what());
     return {};
@@ -102,13 +107,19 @@ void Registry::announce(ChannelEnd& end) {
     return end.fail(Code::unsupported, "no backend that is open here reaches rank " + std::to_string(opening.peer));
   }
   // If it has failed, it is announced all the same: the peer's end that matches it fails too, and the next ones match.
-  const backends::Key key = land(peer, end);
+  const Keys keys = land(peer, end);
   Writer writer(Kind::opening);
   writer.put(opening.key.role).text(opening.key.scope).put(opening.key.tag).put(end.id);
   writer.put(static_cast<std::uint64_t>(end.slot_bytes)).put(opening.options.depth);
-  writer.text(opening.contents).blob(key.bytes);
+  writer.text(opening.contents).blob(keys.slots.bytes);
+  std::vector<int> descriptors = keys.slots.sent;
+  writer.put(keys.lengths.has_value());
+  if (keys.lengths) {
+    writer.put(descriptors.size()).blob(keys.lengths->bytes);
+    descriptors.insert(descriptors.end(), keys.lengths->sent.begin(), keys.lengths->sent.end());
+  }
   if (const auto failure = end.failure()) put_failure(writer, end, failure->error().code(), failure->error().what());
-  peers_.send(peer, {writer.take(), key.sent});
+  peers_.send(peer, {writer.take(), std::move(descriptors)});
   end.announced = true;
   if (end.closing.ours) announce_closing(end);
   match_oldest(opening.key);
@@ -219,9 +230,17 @@ void Registry::on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds
   remote.depth = message.get<int>();
   remote.contents = message.text();
   remote.key.bytes = message.blob();
+  if (message.get<bool>()) {
+    const auto of_slots = std::min(message.get<std::size_t>(), fds.size());  // the rest are of the lengths
+    remote.lengths.emplace().bytes = message.blob();
+    const auto first = std::make_move_iterator(fds.begin() + static_cast<std::ptrdiff_t>(of_slots));
+    remote.lengths->received.assign(first, std::make_move_iterator(fds.end()));
+    fds.resize(of_slots);
+  }
   remote.key.received = std::move(fds);
   if (!message.over()) remote.failure = get_failure(message);
   if (peer.link != nullptr) peer.link->arrived(remote.key);
+  if (peer.link != nullptr && remote.lengths) peer.link->arrived(*remote.lengths);
   const ChannelKey key = as_seen_here(peer, role, std::move(scope), tag);
   waiting_there_[key].push_back(std::move(remote));
   match_oldest(key);
@@ -257,6 +276,7 @@ void Registry::on_closing(Peer& peer, Reader& message) {
     waiting->final = final;
     if (final.wanted > 0 && !waiting->failure) return;  // its streams still have work that needs this end
     waiting->key = {};                                  // its memory will never be mapped
+    waiting->lengths.reset();
   }
   send_let_go(peer, remote_id);
 }

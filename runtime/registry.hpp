@@ -68,6 +68,10 @@ class Registry final : public Peers::Handler {
 
  private:
   struct ClosingEnd;
+  struct Keys {
+    backends::Key slots;
+    std::optional<backends::Key> lengths;
+  };
   /// Memory of a peer's end that is being unmapped without the mutex.
   struct Unmapping {
     Rank peer;  // of the job
@@ -89,7 +93,7 @@ class Registry final : public Peers::Handler {
   void on_opening(Peer& peer, Reader& message, std::vector<base::Fd> fds);
   void on_closing(Peer& peer, Reader& message);
   void on_failure(Peer& peer, Reader& message);
-  backends::Key land(Peer& peer, ChannelEnd& end);
+  Keys land(Peer& peer, ChannelEnd& end);
   void announce(ChannelEnd& end);
   void match_oldest(const ChannelKey& key);
   void connect(ChannelEnd& end, RemoteEnd remote);

@@ -41,6 +41,11 @@ struct ChannelOptions {
   /// A description of what a slot holds, in words of the program's, for example "3 doubles". If both ends have one and
   /// they differ, both ends fail with Code::mismatch. Beyond 64 KiB a hash is compared.
   std::string_view contents = {};
+  /// Of a Receiver: `Receiver::bytes` says how many bytes a put had. Each put then costs a second one, of 16 bytes,
+  /// which over a network is one more message, and for a NIC one more entry. Plans do not share a doorbell for such
+  /// channels, and kernels cannot drive them (`on_device`, captured plans). The sender learns of it when the ends
+  /// connect; at a Sender the option does nothing.
+  bool lengths = false;
 };
 
 /// The base of Sender and Receiver. A handle that is made without arguments, or was moved from, is empty: `peer` is -1,
@@ -194,6 +199,14 @@ class SLUICE_EXPORT Receiver : public ChannelHandle {
   /// `wait_for` ends here. Does not block.
   /// @throws Error{Code::misuse} if the handle is empty; the failure of the channel, unless that is Code::closed.
   bool closed() const;
+
+  /// Number of bytes of the put that the last completed wait has seen: of a partial put those of the part, whose offset
+  /// is not told. In program order the last wait is that of the last call of `wait`, `test` or `wait_for`; on a stream
+  /// it is the last one that the stream has completed, so a callable between a `wait` and its `release` finds its own.
+  /// Call it before the epoch is released. A plan may drive the channel. Does not block.
+  /// @throws Error{Code::misuse} without ChannelOptions::lengths, before the first wait has completed, after the
+  ///   release of the epoch, if this end is closed or the handle is empty. Else the failure of the channel.
+  std::size_t bytes() const;
 
   /// Gives this end to kernels, as Sender::on_device does.
   /// @throws Error as Sender::on_device; {Code::misuse} also if an enqueued wait has not completed.
