@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/child.hpp"
 
+#include "base/cores.hpp"
 #include "base/env.hpp"
 
 #include <fcntl.h>
@@ -47,6 +48,10 @@ void add_own_environment(std::vector<std::string>& variables) {
   ::sigprocmask(SIG_SETMASK, &program.blocked, nullptr);
   for (const auto& [variable, fd] : program.descriptors) ::fcntl(fd, F_SETFD, 0);
   if (input >= 0) ::dup2(input, STDIN_FILENO);
+  if (!program.cores.empty() && !base::bind_to(program.cores)) {
+    constexpr std::string_view kUnbound = "sluice-run: cannot bind a rank to its cores\n";
+    [[maybe_unused]] const auto said = ::write(STDERR_FILENO, kUnbound.data(), kUnbound.size());
+  }
   ::execve(program.path.c_str(), program.arguments.data(), environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(error_to, &error, sizeof(error));

@@ -25,6 +25,7 @@ class Child {
     std::vector<std::string> environment;  ///< in addition to this process's own
     sigset_t blocked;                      ///< the signals that the child blocks
     bool reads_input = true;               ///< this process's standard input; else /dev/null
+    std::vector<unsigned long> cores{};    ///< mask of the cores to which the child is bound; empty: it is not
     /// Descriptors that the child inherits besides the standard streams, each after the variable that has its number.
     std::vector<std::pair<std::string, int>> descriptors{};
   };

@@ -9,9 +9,11 @@
 #include "launch/launch_flags.hpp"
 #include "launch/meeting.hpp"
 #include "launch/observer.hpp"
+#include "launch/shares.hpp"
 #include "launch/signals.hpp"
 #include "launch/start.hpp"
 #include "launch/status.hpp"
+#include "peers/bootstrap.hpp"
 #include "runtime/report.hpp"
 
 #include <sluice/run.hpp>
@@ -24,6 +26,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <optional>
@@ -42,9 +45,10 @@ using std::chrono::milliseconds;
 class Job {
  public:
   /// @param outer  pipe to the sluice-run that started this one; empty: none did
-  Job(Request request, Agreement agreement, base::Fd outer, const base::Env& env)
-      : request_(std::move(request)), size_(agreement.size), partners_(std::move(agreement.partners)),
-        outer_(std::move(outer)), observer_(env.warn, env.log < base::LogLevel::warn) {
+  Job(Request request, Shares shares, Agreement agreement, base::Fd outer, const base::Env& env)
+      : request_(std::move(request)), shares_(std::move(shares)), size_(agreement.size),
+        partners_(std::move(agreement.partners)), outer_(std::move(outer)),
+        observer_(env.warn, env.log < base::LogLevel::warn) {
     start(agreement);
   }
 
@@ -80,7 +84,7 @@ class Job {
     Child::Program program{
         "the process", find_program(request_.command.front()), request_.command, {}, signals_.before()};
     if (request_.threads) {
-      program.environment = {"SLUICE_THREADS=" + std::to_string(size_)};
+      program.environment = {"SLUICE_THREADS=" + std::to_string(size_), "SLUICE_JOB=" + agreement.job};
       add(program, 0);
       return observer_.add(children_.back(), 0, size_);
     }
@@ -107,6 +111,8 @@ class Job {
   /// By default rank 0 alone reads the standard input: several readers would get a part of it each.
   void add(Child::Program& program, Rank rank) {
     program.reads_input = request_.readers == Readers::all || (request_.readers == Readers::first && rank == 0);
+    if (!shares_.threads.empty()) program.environment.push_back("OMP_NUM_THREADS=" + shares_.threads);
+    if (!shares_.bound.empty()) program.cores = base::mask_of(shares_.bound[children_.size()]);
     children_.emplace_back(program);
     ++running_;
   }
@@ -325,6 +331,7 @@ class Job {
   }
 
   Request request_;
+  Shares shares_;
   int size_;
   std::vector<Partner> partners_;  // at host 0 all others, else host 0; none once the job has ended
   base::Fd outer_;
@@ -351,6 +358,14 @@ void check_descriptors(const Request& request) {
   if (!base::make_room_for_descriptors(needed)) throw std::runtime_error(base::lack_of_descriptors(needed));
 }
 
+Shares share_cores_here(const Request& request) {
+  Shares shares = share_cores(request, base::cores_here(), std::getenv("OMP_NUM_THREADS"));
+  if (!shares.warning.empty()) base::write_line("sluice-run: " + shares.warning);
+  if (!request.verbose) return shares;
+  for (const std::string& note : shares.notes) base::write_line("sluice-run: " + note);
+  return shares;
+}
+
 int launch_request(Request request) {
   if (!request.answer.empty()) {
     base::write_all(STDOUT_FILENO, request.answer, "standard output");
@@ -358,6 +373,10 @@ int launch_request(Request request) {
   }
   if (request.status != 0) {
     base::write_all(STDOUT_FILENO, ask_status(request.status), "standard output");
+    return 0;
+  }
+  if (!request.finish.empty()) {
+    base::trace::finish_timeline(request.finish);
     return 0;
   }
   if (!request.trace.empty()) ::setenv("SLUICE_TRACE", request.trace.c_str(), 1);
@@ -368,9 +387,11 @@ int launch_request(Request request) {
   find_program(request.command.front());  // an error now, before other hosts wait for this one
   check_descriptors(request);
   Agreement agreement = meet(request, env);
+  if (request.threads) agreement.job = new_job();
   const std::string job = agreement.job;
-  const int code = Job(std::move(request), std::move(agreement), std::move(outer), env).supervise();
-  if (env.trace.empty() || job.empty()) return code;
+  Shares shares = share_cores_here(request);
+  const int code = Job(std::move(request), std::move(shares), std::move(agreement), std::move(outer), env).supervise();
+  if (env.trace.empty()) return code;
   try {
     base::trace::merge_the_rest(env.trace, job);
     return code;

@@ -31,6 +31,9 @@ struct Request {
   Readers readers = Readers::first;
   std::optional<std::chrono::seconds> kill_after;  ///< from SIGTERM or SIGINT to SIGKILL; nothing: no limit
   std::string trace;                               ///< value for SLUICE_TRACE; empty: unchanged
+  bool bind = false;                               ///< to cores of the affinity mask, each rank to others
+  bool verbose = false;                            ///< tell how ranks share the cores
+  std::string finish;                              ///< timeline to finish, and nothing else; empty: none
   int hosts = 1;
   int host = 0;
   MeetingPoint meet;  ///< if there are several hosts

@@ -202,8 +202,9 @@ class ChannelEnd : public EndInfo,
     if (lane.host != nullptr && failed()) [[unlikely]]
       lane.host->met(failure_.get());
   }
-  void await_connected(device::Lane lane) noexcept {
-    if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane);
+  /// `epoch`: of the verb that cannot begin before.
+  void await_connected(device::Lane lane, std::uint64_t epoch) noexcept {
+    if (connected_word_.value.load(std::memory_order_acquire) == 0) await_connected_slowly(lane, epoch);
   }
   /// Fires the put or the credit of `epoch`, once connected. Without a peer it completes at once.
   void enqueue(device::Lane lane, std::uint64_t epoch, backends::Range part) {
@@ -404,7 +405,7 @@ class ChannelEnd : public EndInfo,
   void begin_working();
   /// Called if the peer has died after it had closed. Returns whether all of its writes have arrived.
   bool complete_without(const Final& final);
-  [[gnu::cold]] void await_connected_slowly(device::Lane lane) noexcept;
+  [[gnu::cold]] void await_connected_slowly(device::Lane lane, std::uint64_t epoch) noexcept;
   void remember(Stream stream);
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
   void look_at(Warning& warning) const;

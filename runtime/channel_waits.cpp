@@ -307,8 +307,8 @@ void ChannelEnd::note_closing(base::WaitNote& note) const noexcept {
   note.write(record);
 }
 
-void ChannelEnd::await_connected_slowly(device::Lane lane) noexcept {
-  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch(), "wait for the peer"}, *this, nullptr);
+void ChannelEnd::await_connected_slowly(device::Lane lane, std::uint64_t epoch) noexcept {
+  device::wait_slowly(lane, {&connected_word_, 1, &done_parking, epoch, "wait for the peer"}, *this, nullptr);
 }
 
 void ChannelEnd::wait_connected(std::optional<Timeout> timeout) {

@@ -63,7 +63,7 @@ Slice ReceiverCore::wait(Stream stream) {
 
 void ReceiverCore::land(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
-  await_connected(lane);
+  await_connected(lane, epoch);
   if (!base::trace::on()) [[likely]]
     return await_and_take(lane, epoch);
   device::trace_slice(lane, "wait", traced, epoch, slot_bytes, base::trace::Arrow::ends,
@@ -192,7 +192,7 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
-  await_connected(lane);
+  await_connected(lane, epoch);
   report_failure(lane);
   if (!base::trace::on()) [[likely]]
     return enqueue(lane, epoch, {});
@@ -232,7 +232,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   }
   check();
   if (!came || all_taken()) return std::nullopt;
-  await_connected({});  // the peer may have connected, and put, before this end connects
+  await_connected({}, next);  // the peer may have connected, and put, before this end connects
   begin();
   const base::trace::Span slice("wait", traced, next, slot_bytes, base::trace::Arrow::ends);
   if (visible_ == nullptr) take(next);

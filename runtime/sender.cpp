@@ -160,11 +160,11 @@ void SenderCore::refuse_enqueued() {
 
 std::string SenderCore::state() const {
   const std::uint64_t credit = word_.word->value.load(std::memory_order_relaxed);
-  return "enqueued " + std::to_string(epoch()) + " puts, fired " +
-         std::to_string(done.value.load(std::memory_order_relaxed)) + ", credited " +
-         (credit >= base::kPoison ? "poison" : std::to_string(credit)) + " of depth " +
-         std::to_string(peer_depth_.load(std::memory_order_relaxed)) + ", " +
-         (connected() ? "connected" : "not connected");
+  const std::string text = "enqueued " + std::to_string(epoch()) + " puts, fired " +
+                           std::to_string(done.value.load(std::memory_order_relaxed));
+  if (!connected()) return text + ", not connected";  // the peer's depth is not known
+  return text + ", credited " + (credit >= base::kPoison ? "poison" : std::to_string(credit)) + " of depth " +
+         std::to_string(peer_depth_.load(std::memory_order_relaxed)) + ", connected";
 }
 
 }  // namespace sluice::detail

@@ -26,7 +26,7 @@ class SenderCore final : public runtime::ChannelEnd {
 
   // On the lane.
   void await_credit(device::Lane lane, std::uint64_t epoch) {
-    await_connected(lane);
+    await_connected(lane, epoch);
     if (epoch > credit_seen_ + peer_depth_.load(std::memory_order_relaxed)) look_for_credit(lane, epoch);
   }
   /// Waits until the source slot of `epoch` may be overwritten.

@@ -171,10 +171,11 @@ class Build:
         self.library = [word for word in self.link if re.fullmatch(r"(.*/)?libsluice\.a", word)]
         if not self.objects or not self.library:
             raise BuildError(f"{program} is not linked with a static libsluice.a in {folder}")
-        self.compilations = {}  # object: (source, words) of what is compiled for the program: its own objects, the library's
+        # object: (source, words) of what is compiled for the program: its own objects, the library's, those of libraries of applications
+        self.compilations = {}
         for words in commands:
             output = words[words.index("-o") + 1] if {"-c", "-o"} <= set(words) else ""
-            if output in self.objects or output.startswith("CMakeFiles/sluice.dir/"):
+            if output in self.objects or output.startswith(("CMakeFiles/sluice.dir/", "apps/")):
                 self.compilations[output] = (pathlib.Path(words[words.index("-c") + 1]), words)
         self.includes = None
         self.lock = threading.Lock()
