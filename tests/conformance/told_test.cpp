@@ -18,6 +18,12 @@ std::size_t times_in(const std::string& text, const std::string& part) {
   return count;
 }
 
+/// Asserts that the run ended with 1 and that no assertion of a rank made it so.
+void expect_1(const Ended& ended) {
+  EXPECT_EQ(ended.code, 1) << ended.text;
+  EXPECT_EQ(times_in(ended.text, "_test.cpp"), 0U) << ended.text;
+}
+
 class Told : public testing::TestWithParam<Case> {};
 
 /// Rank 0 aborts while both waits of rank 1, on one host stream, sleep; then rank 1 calls `goes_on`.
@@ -51,7 +57,7 @@ Ended after_an_abort(const Case& one, void (*goes_on)(Context&, HostStream&)) {
 
 TEST_P(Told, a_failure_that_no_call_throws_is_one_line_and_code_1) {
   const Ended ended = after_an_abort(GetParam(), [](Context&, HostStream&) {});
-  EXPECT_EQ(ended.code, 1) << ended.text;
+  expect_1(ended);
   EXPECT_EQ(times_in(ended.text, kUntold), 1U) << ended.text;  // for two channels, and not at the rank that aborted
   EXPECT_EQ(times_in(ended.text, "rank 1: " + std::string(kUntold) + ": aborted: receiver: rank 0 reports: "), 1U)
       << ended.text;
@@ -104,7 +110,7 @@ TEST_P(Told, what_stands_behind_a_wait_that_the_end_of_its_stream_cuts_off_is_no
     board().meet(context);
     EXPECT_EQ(board().word(kWritten), 0U);
   });
-  EXPECT_EQ(ended.code, 1) << ended.text;
+  expect_1(ended);
   EXPECT_EQ(times_in(ended.text, "rank 1: " + std::string(kUntold)), 1U) << ended.text;
 }
 
@@ -149,7 +155,7 @@ TEST_P(Told, a_callable_that_throws_stops_its_stream_and_tells_the_peer) {
 
 TEST_P(Told, an_exception_of_a_callable_that_no_call_throws_is_one_line_and_code_1) {
   const Ended ended = after_a_throw(GetParam(), [](HostStream&, Sender&) {});
-  EXPECT_EQ(ended.code, 1) << ended.text;
+  expect_1(ended);
   EXPECT_EQ(times_in(ended.text, kUntold), 1U) << ended.text;
   EXPECT_NE(ended.text.find("stream 'interior': no number in step 2"), std::string::npos) << ended.text;
 }
@@ -181,7 +187,7 @@ TEST_P(Told, an_exception_tells_the_peers_of_all_ends_that_hold_it_up) {
     }
     throw std::runtime_error("follows");
   });
-  EXPECT_EQ(ended.code, 1) << ended.text;
+  expect_1(ended);
   EXPECT_FALSE(ended.hung) << ended.text;
   EXPECT_EQ(ended.text.find("not closed after"), std::string::npos) << ended.text;
   EXPECT_NE(ended.text.find("leaves"), std::string::npos) << ended.text;
