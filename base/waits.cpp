@@ -158,7 +158,7 @@ bool WaitNote::due(Clock::time_point now, Clock::duration first) noexcept {
   return true;
 }
 
-void WaitNote::polled() noexcept {
+void WaitNote::polled() const noexcept {
   const std::lock_guard lock(g_waits->mutex);
   if (!begun() || g_waits->page == nullptr) return;
   WaitPage::Row& row = g_waits->page->rows[row_];

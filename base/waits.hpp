@@ -135,7 +135,7 @@ class WaitNote {
   /// Begins or updates the row; an answer to the same question stays. Without a free row it does nothing.
   void write(WaitRecord record) noexcept;
   /// The program has looked again, and will come back.
-  void polled() noexcept;
+  void polled() const noexcept;
   void end() noexcept {
     if (begun()) give_back();
   }

@@ -52,8 +52,7 @@ void wait_on_gpu(Lane lane, const Wait& wait, const Watch& watch) {
   trace_slice(lane, wait.what, watch.traced, wait.epoch, 0, base::trace::Arrow::none, work);
 }
 
-void wait_slowly(Lane lane, const Wait& for_word, Watch& watch, Helper* helper) noexcept {
-  Wait wait = for_word;
+void wait_slowly(Lane lane, const Wait& wait, Watch& watch, Helper* helper) noexcept {
   std::optional<base::trace::Span> slice;
   if (wait.what != nullptr) slice.emplace(wait.what, watch.traced, wait.epoch);
   base::Lasted lasted;
@@ -61,9 +60,8 @@ void wait_slowly(Lane lane, const Wait& for_word, Watch& watch, Helper* helper) 
   const auto over = [&] { return base::reached(*wait.word, wait.at_least) || watch.failed(); };
   if (helper != nullptr && help_until(*helper, over, Clock::time_point::max())) return;
   base::WaitNote note(lasted.last_look(), lane.host == nullptr ? "program order" : lane.host->name().c_str());
-  wait.note = &note;
   for (;;) {
-    const auto ask = watch.waited(wait, lasted.so_far(), limit);
+    const auto ask = watch.waited(wait, lasted.so_far(), limit, note);
     const auto deadline = base::deadline_after(ask);
     sleep_until(lane, wait, deadline, watch);
     // First of all: the word may have been raised long ago, and each hop of a ping-pong ends here.

@@ -63,9 +63,8 @@ struct Wait {
   const base::Word* word = nullptr;  // null: a GPU's stream waits
   std::uint64_t at_least = 0;
   base::Parking* parking = nullptr;
-  std::uint64_t epoch = 0;         // for the log
-  const char* what = nullptr;      // for the timeline; null: part of another slice
-  base::WaitNote* note = nullptr;  // set while it sleeps
+  std::uint64_t epoch = 0;     // for the log
+  const char* what = nullptr;  // for the timeline; null: part of another slice
 };
 
 /// One end of a channel, for its streams: its state, and functions to report failures.
@@ -87,9 +86,10 @@ class Watch {
 
   /// Records the failure, if it is the first, and releases every wait. Any thread.
   virtual void fail(Code code, const std::string& what) noexcept = 0;
-  /// `wait` of this end has lasted `so_far` (base::Lasted): logs or fails as the settings say. Returns the longest time
-  /// until the next call.
-  virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept = 0;
+  /// `wait` of this end has lasted `so_far` (base::Lasted): notes it, logs or fails as the settings say. Returns the
+  /// longest time until the next call.
+  virtual base::Clock::duration waited(const Wait& wait, base::Clock::duration so_far, Timeout limit,
+                                       base::WaitNote& note) noexcept = 0;
 
   /// Count of this end's completed puts: the source may be overwritten, and the signal is raised (or never will be).
   base::Word& done = progress_.word;

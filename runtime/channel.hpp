@@ -123,7 +123,8 @@ class ChannelEnd : public EndInfo,
 
   // Any thread.
   void fail(Code code, const std::string& what) noexcept override { record(code, what, true); }
-  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit) noexcept override;
+  base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
+                               base::WaitNote& note) noexcept override;
   /// Always true while kernels drive it: the host does not know which of them are still to begin.
   bool may_be_parked() const noexcept override { return gpus() != nullptr && (counted() || !passed()); }
   /// Kernels count its epochs.

@@ -223,7 +223,8 @@ void ChannelEnd::not_drained() const {
   throw error(Code::timeout, epoch(), "not drained; " + state());
 }
 
-Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit) noexcept {
+Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_far, Timeout limit,
+                                   base::WaitNote& note) noexcept {
   const Limits& limits = services_->limits;
   limit = std::min(limit, limits.wait);
   if (so_far >= limit) {
@@ -236,8 +237,7 @@ Clock::duration ChannelEnd::waited(const device::Wait& wait, Clock::duration so_
     return Clock::duration::zero();
   }
   const Clock::duration first = noted_after();
-  if (wait.note != nullptr && so_far >= first && wait.note->due(Clock::now(), first))
-    note_wait(*wait.note, verb_of(wait.what, sends()), wait.epoch);
+  if (so_far >= first && note.due(Clock::now(), first)) note_wait(note, verb_of(wait.what, sends()), wait.epoch);
   constexpr Clock::duration kRarest = std::chrono::seconds(5);
   const auto ask =
       std::min({Clock::duration(limit - so_far), base::step_of(limit), std::clamp(so_far, first, kRarest)});
@@ -347,7 +347,7 @@ void ChannelEnd::check_streams(Clock::time_point now) noexcept {
   }
   if (epoch == 0) return;
   seen_for_.look(services_->check_every);
-  waited({.epoch = epoch, .note = &seen_note_}, seen_for_.so_far(), kForever);
+  waited({.epoch = epoch}, seen_for_.so_far(), kForever, seen_note_);
 }
 
 }  // namespace sluice::runtime

@@ -170,9 +170,10 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
     const auto& end = detail::ChannelAccess::end(receiver);
     base::Word word;
     word.value.store(1);
-    EXPECT_EQ(end->waited({.word = &word, .at_least = 1, .epoch = 1}, 1h, kForever), 0s);
+    base::WaitNote note;
+    EXPECT_EQ(end->waited({.word = &word, .at_least = 1, .epoch = 1}, 1h, kForever, note), 0s);
     context.check();
-    EXPECT_EQ(end->waited({.word = &word, .at_least = 2, .epoch = 2}, 1h, kForever), 0s);
+    EXPECT_EQ(end->waited({.word = &word, .at_least = 2, .epoch = 2}, 1h, kForever, note), 0s);
     expect_code(Code::timeout, [&] { context.check(); });
     board().set(kGo, 1);
   });

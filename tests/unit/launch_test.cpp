@@ -1052,6 +1052,7 @@ TEST(Launch, bad_usage_is_one_line_and_exit_code_2) {
       {{"-n", "2", "--threads=yes", "true"}, "--threads takes no value"},
       {{"-n", "2", "--bind=socket", "true"}, "--bind takes core or none"},
       {{"-n", "2", "--bind", "core", "--threads", "true"}, "--bind is for ranks that are processes"},
+      {{"--status", "0"}, "--status takes the process number of a sluice-run, 1 or more"},
       {{"-n", "2", "--stdin=second", "true"}, "--stdin takes first, all or none"},
       {{"-n", "-3", "true"}, "not \"-3\""},
       {{"-n", "2x", "true"}, "not \"2x\""},
