@@ -67,9 +67,10 @@ class Allocation {
 /// return. Any thread. @throws std::bad_alloc, std::system_error
 Allocation allocate(std::size_t bytes, bool populate);
 
-/// Allocates memory for words that peers raise, and their Parking, like `allocate` with `populate`, from segments that
-/// hold nothing else: so the words of all peers of a process are in one segment, unless they take more than 1 MiB. The
-/// first line of each segment is a base::Parking, common to all in it.
+/// Words of peers and their Parking have memory of this size to themselves, at a multiple of it in a segment. Its first
+/// line is a base::Parking, which all in it have in common.
+inline constexpr std::size_t kWordsBytes = 512 * 1024;
+/// Allocates memory for them, like `allocate` with `populate`.
 Allocation allocate_words(std::size_t bytes);
 
 /// Allocates zeroed memory of a GPU, aligned to 256 bytes. @throws GpuError

@@ -27,7 +27,7 @@ backends::Signal WordBook::take(Standing standing) {
   const std::size_t words = (kPageBytes - sizeof(base::Parking)) / apart(standing);
   Page page{device::allocate_words(kPageBytes), standing, std::vector<bool>(words)};
   auto* const parking = new (page.memory.extent().data) base::Parking;
-  parking->after_common = static_cast<std::uint32_t>(page.memory.extent().offset());
+  parking->after_common = static_cast<std::uint32_t>(page.memory.extent().offset() % device::kWordsBytes);
   pages_.push_back(std::move(page));
   return take(standing);
 }
