@@ -95,9 +95,9 @@ class LengthsPut final : public backends::Put {
     explicit Watch(device::Watch& end) : device::Watch(end.done_parking), end_(end) { traced = end.traced; }
     void shut_it() noexcept { set_shut(); }
     void fail(Code code, const std::string& what) noexcept override { end_.fail(code, what); }
-    base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far,
-                                 Timeout limit) noexcept override {
-      return end_.waited(wait, so_far, limit);
+    base::Clock::duration waited(const device::Wait& wait, base::Clock::duration so_far, Timeout limit,
+                                 base::WaitNote& note) noexcept override {
+      return end_.waited(wait, so_far, limit, note);
     }
 
    private:
