@@ -163,7 +163,22 @@ class ChannelEnd : public EndInfo,
   }
   std::string describe() const;
   virtual std::string state() const = 0;
-  base::Clock::time_point next_warning() const noexcept;
+  /// When a wait for an epoch warns next that it still waits, and its row in the table of waits.
+  struct Warning {
+    std::uint64_t epoch = 0;
+    base::Clock::time_point at{};
+    const char* verb = "";
+    base::WaitNote note{};
+  };
+  /// @param verb  of the table of waits
+  Warning new_warning(std::uint64_t epoch, const char* verb) const noexcept {
+    return {epoch, next_warning(), verb, base::WaitNote(base::Clock::now())};
+  }
+  /// Notes the wait, and warns, if the time has come.
+  void look_at(Warning& warning) const;
+  base::Clock::time_point next_look(const Warning& warning) const noexcept {
+    return std::min(warning.at, warning.note.next(noted_after()));
+  }
   /// Blocks the host until every put, or credit, has completed. Returns the last epoch that has.
   virtual std::uint64_t complete(base::Limit& limit);
   const Services& services() const noexcept { return *services_; }
@@ -330,16 +345,6 @@ class ChannelEnd : public EndInfo,
   /// `cause`: null: it is found by the code and the text.
   void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause = nullptr) noexcept;
 
-  /// When a wait for an epoch warns next that it still waits, and its row in the table of waits.
-  struct Warning {
-    std::uint64_t epoch = 0;
-    base::Clock::time_point at{};
-    const char* verb = "";
-    base::WaitNote note{};
-  };
-  Warning new_warning(std::uint64_t epoch, const char* verb) const noexcept {
-    return {epoch, next_warning(), verb, base::WaitNote(base::Clock::now())};
-  }
   /// Blocks the host until `ready()`, up to `limit`, and warns now and then that it still waits.
   /// @param verb  of the table of waits
   template <class Ready>
@@ -353,8 +358,7 @@ class ChannelEnd : public EndInfo,
     const base::trace::Span slice("host waits", traced, epoch());
     // At first takes the engine's turns, as a waiting stream does.
     if (helper() != nullptr && device::help_until(*helper(), ready, limit.next())) return true;
-    const auto next = [&] { return std::min({limit.next(), warning.at, warning.note.next(noted_after())}); };
-    while (!base::wait_until(parking, ready, next())) {
+    while (!base::wait_until(parking, ready, std::min(limit.next(), next_look(warning)))) {
       look_at(warning);
       if (limit.over()) return look(ready);  // it may have arrived while the process stood still
     }
@@ -409,7 +413,7 @@ class ChannelEnd : public EndInfo,
   [[gnu::cold]] void await_connected_slowly(device::Lane lane, std::uint64_t epoch) noexcept;
   void remember(Stream stream);
   [[gnu::cold]] void fail_for(const HostStream::Impl& stream) noexcept;
-  void look_at(Warning& warning) const;
+  base::Clock::time_point next_warning() const noexcept;
   void warn(Warning& warning) const;
   base::WaitRecord record_of_wait(const char* verb) const noexcept;
   device::Helper* helper() const noexcept { return connected() ? helper_ : nullptr; }

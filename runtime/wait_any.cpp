@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.hpp"
 #include "base/text.hpp"
 #include "runtime/engine.hpp"
 #include "runtime/handles.hpp"
@@ -86,13 +85,15 @@ bool WaitAnyCore::await_one(Timeout timeout) {
   base::Limit limit(timeout);
   if (helper != nullptr && device::help_until(*helper, ready, limit.next())) return true;
   find_places();
-  auto warns_at = first.next_warning();
-  while (!base::wait_until(places_, ready, std::min(limit.next(), warns_at))) {
-    if (base::Clock::now() >= warns_at) {
-      base::log(base::LogLevel::warn, "rank " + std::to_string(first.opening.rank) + " still waits for any of " +
-                                          std::to_string(left_) + " receivers" + states());
-      warns_at = first.next_warning();
-    }
+  constexpr std::size_t kNoted = 64;  // of a table that a person reads
+  std::vector<std::pair<const ReceiverCore*, runtime::ChannelEnd::Warning>> warnings;
+  for (const auto& one : receivers_) {
+    if (one != nullptr && warnings.size() < kNoted)
+      warnings.emplace_back(one.get(), one->new_warning(one->epoch() + 1, "waits any"));
+  }
+  const auto next_look = [&] { return first.next_look(warnings.front().second); };
+  while (!base::wait_until(places_, ready, std::min(limit.next(), next_look()))) {
+    for (auto& [one, warning] : warnings) one->look_at(warning);
     if (!limit.over()) continue;
     if (helper != nullptr) helper->look();  // it may have arrived while the process stood still
     return ready();

@@ -126,6 +126,18 @@ void uses_up_the_depth_round_a_ring(sluice::Context& context) {
   }
 }
 
+void waits_for_any_of_two_that_put_nothing(sluice::Context& context) {
+  const sluice::Memory memory = context.allocate(2 * kBytes);
+  if (context.rank() > 0) {
+    const sluice::Sender sender = context.sender(0, kTag, memory.slice(0, kBytes));
+    return hang();
+  }
+  std::vector<sluice::Receiver> receivers;
+  receivers.push_back(context.receiver(1, kTag, memory.slice(0, kBytes)));
+  receivers.push_back(context.receiver(2, kTag, memory.slice(kBytes, kBytes)));
+  sluice::WaitAny(receivers).wait();
+}
+
 void loses_a_rank_while_others_wait(sluice::Context& context) {
   if (context.rank() == 2) {
     std::this_thread::sleep_for(1300ms);  // others have then waited for more than the second that the table needs
@@ -142,6 +154,7 @@ const std::map<std::string_view, void (*)(sluice::Context&)> kPrograms = {
     {"puts_before_the_other_direction_is_open", puts_before_the_other_direction_is_open},
     {"enqueues_more_than_a_queue_holds", enqueues_more_than_a_queue_holds},
     {"uses_up_the_depth_round_a_ring", uses_up_the_depth_round_a_ring},
+    {"waits_for_any_of_two_that_put_nothing", waits_for_any_of_two_that_put_nothing},
     {"loses_a_rank_while_others_wait", loses_a_rank_while_others_wait}};
 
 // ---- the tests
@@ -248,6 +261,11 @@ TEST(Hangs, a_cycle_round_a_ring_is_named) {
   expect_table("uses_up_the_depth_round_a_ring", 4,
                {"rank 3 puts to rank 0, tag 7", "rank 0 has not waited for epoch 1 of tag 7",
                 "a cycle: rank 0 waits for rank 1 waits for rank 2 waits for rank 3 waits for rank 0"});
+}
+
+TEST(Hangs, a_wait_for_any_names_all) {
+  expect_table("waits_for_any_of_two_that_put_nothing", 3,
+               {"rank 1 has not put epoch 1 of tag 7", "rank 2 has not put epoch 1 of tag 7"});
 }
 
 TEST(Hangs, the_death_of_a_rank_shows_who_waits) {
