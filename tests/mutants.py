@@ -125,8 +125,8 @@ def findings(root=ROOT):
 def planted_programs(root):
     """The programs for which there is a test of ctest that plants mutants."""
     text = (root / ROWS).read_text()
-    words = " ".join(re.findall(r"foreach\(program ([\w ]+)\)", text)).split() + re.findall(r"--program (\w+)", text)
-    return {word if word.endswith("_test") else f"{word}_test" for word in words} | {"conformance"}
+    words = " ".join(re.findall(r"foreach\(program ([\w ]+)\)", text)).split()
+    return {word if word.endswith("_test") else f"{word}_test" for word in words} | set(re.findall(r"--program (\w+)", text))
 
 
 def page(mutants):
