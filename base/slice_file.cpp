@@ -226,7 +226,7 @@ class Reading {
     return one;
   }
   const char* address(std::uint64_t offset) const noexcept {
-    return static_cast<const char*>(static_cast<const void*>(mapped_.get())) + offset;
+    return reinterpret_cast<const char*>(mapped_.get()) + offset;
   }
 
  private:

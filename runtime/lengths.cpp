@@ -10,9 +10,10 @@ using backends::Landing;
 using backends::Put;
 
 Lengths::Lengths(int depth)
-    : memory_(device::allocate(sizeof(Length) * static_cast<std::size_t>(depth), true)), slots_{memory_.extent(),
-                                                                                                sizeof(Length), depth} {
-  for (int i = 0; i < depth; ++i) new (slots_.at(static_cast<std::uint64_t>(i))) Length;
+    : memory_(device::allocate(sizeof(PutLength) * static_cast<std::size_t>(depth), true)), slots_{memory_.extent(),
+                                                                                                   sizeof(PutLength),
+                                                                                                   depth} {
+  for (int i = 0; i < depth; ++i) new (slots_.at(static_cast<std::uint64_t>(i))) PutLength;
 }
 
 // ---- the receiver
@@ -55,7 +56,7 @@ bool LengthsLanding::close() {
 
 /// The peer may write the length of a later epoch meanwhile, if this one was released.
 std::optional<std::size_t> LengthsLanding::bytes_of(std::uint64_t epoch) const noexcept {
-  const Length& length = memory_.of(epoch);
+  const PutLength& length = memory_.of(epoch);
   if (length.epoch.value.load(std::memory_order_acquire) != epoch) return std::nullopt;
   const std::uint64_t bytes = length.bytes.value.load(std::memory_order_acquire);
   if (length.epoch.value.load(std::memory_order_relaxed) != epoch) return std::nullopt;
@@ -102,7 +103,7 @@ void LengthsPut::await_room(device::Lane lane, std::uint64_t epoch) {
 
 /// The slot's credit has come, so its last length was read.
 void LengthsPut::write_length(device::Lane lane, std::uint64_t epoch, std::size_t bytes) const {
-  Length& length = source_.of(epoch);
+  PutLength& length = source_.of(epoch);
   if (lane.gpu != nullptr) {
     lane.gpu->write(length.epoch, epoch);
     lane.gpu->write(length.bytes, bytes);
@@ -117,7 +118,7 @@ void LengthsPut::enqueue(device::Lane lane, std::uint64_t epoch, backends::Range
   await_room(lane, epoch);
   if (!end_.shut()) {
     write_length(lane, epoch, part.bytes);
-    lengths_->enqueue(lane, epoch, {0, sizeof(Length)});
+    lengths_->enqueue(lane, epoch, {0, sizeof(PutLength)});
     last_ = epoch;
   }
   bytes_->enqueue(lane, epoch, part);

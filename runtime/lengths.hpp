@@ -18,17 +18,17 @@
 namespace sluice::runtime {
 
 /// What the second put moves.
-struct Length {
+struct PutLength {
   base::Word epoch;
   base::Word bytes;
 };
 
-/// A Length for each slot of the receiver.
+/// A PutLength for each slot of the receiver.
 class Lengths {
  public:
   explicit Lengths(int depth);
   backends::Slots slots() const noexcept { return slots_; }
-  Length& of(std::uint64_t epoch) const noexcept { return *reinterpret_cast<Length*>(slots_.at(epoch)); }
+  PutLength& of(std::uint64_t epoch) const noexcept { return *reinterpret_cast<PutLength*>(slots_.at(epoch)); }
 
  private:
   device::Allocation memory_;

@@ -277,7 +277,7 @@ bool ReceiverCore::passed() const noexcept {
   return (waited || (gpu_use() != nullptr && gpu_use()->lost())) && written();
 }
 
-bool ReceiverCore::closed() const {
+bool ReceiverCore::at_end() const {
   const auto failure = this->failure();
   if (failure != nullptr && failure->error().code() != Code::closed) failure->raise();
   return failure != nullptr || all_taken();
@@ -319,7 +319,7 @@ void Receiver::release(Stream stream) { receiver(not_empty(end_)).release(stream
 DeviceReceiver Receiver::on_device(Stream stream) { return receiver(usable_here(end_)).on_device(stream); }
 std::size_t Receiver::bytes() const { return receiver(usable_here(end_)).bytes(); }
 std::optional<Slice> Receiver::test() { return receiver(usable_here(end_)).wait_for(Timeout::zero()); }
-bool Receiver::closed() const { return receiver(usable_here(end_)).closed(); }
+bool Receiver::closed() const { return receiver(usable_here(end_)).at_end(); }
 std::optional<Slice> Receiver::wait_for(Timeout timeout) { return receiver(usable_here(end_)).wait_for(timeout); }
 
 }  // namespace sluice

@@ -18,7 +18,7 @@ class ReceiverCore final : public runtime::ChannelEnd {
   std::uint64_t complete(base::Limit& limit) override;
   std::optional<Slice> wait_for(Timeout timeout);
   /// @throws the failure, unless that is Code::closed
-  bool closed() const;
+  bool at_end() const;
   /// The bytes of the put that the last completed wait has seen. @throws Error{Code::misuse} without lengths
   std::size_t bytes() const;
   // For a host that waits for several ends.

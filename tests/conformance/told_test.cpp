@@ -86,7 +86,7 @@ TEST_P(Told, each_failure_is_thrown_once_by_synchronize_or_by_check) {
 }
 
 TEST_P(Told, what_stands_behind_a_wait_that_the_end_of_its_stream_cuts_off_is_not_run) {
-  const Case one = GetParam();
+  const Case& one = GetParam();
   const Ended ended = end_of_peers(one.peers(), [one](Context& context) {
     const Buffer buffer(context, one);
     if (context.rank() == 0) {
@@ -166,7 +166,7 @@ TEST_P(Told, an_exception_tells_the_peers_of_all_ends_that_hold_it_up) {
   three.ranks = 3;
   three.keep_going = true;
   const Ended ended = end_of_peers(three, [](Context& context) {
-    const Case one = GetParam();
+    const Case& one = GetParam();
     Order order(on_host(one));
     const Buffer buffer(context, one, 2 * one.bytes);
     const Slice half = buffer.all().slice(0, one.bytes);

@@ -15,7 +15,7 @@ constexpr int kOfEachRank = 2;    // channels from each rank
 class Any : public testing::TestWithParam<Case> {};
 
 std::size_t any_channels(const Context& context) {
-  return static_cast<std::size_t>(kOfEachRank * (context.size() - 1));
+  return static_cast<std::size_t>(kOfEachRank) * static_cast<std::size_t>(context.size() - 1);
 }
 Rank sender_of(std::size_t channel) { return static_cast<Rank>(channel) / kOfEachRank + 1; }
 Tag tag_of(std::size_t channel) { return kTag + static_cast<Tag>(channel) % kOfEachRank; }
@@ -57,7 +57,7 @@ struct Worker {
 
 /// A rank's channels, by number.
 std::array<std::size_t, kOfEachRank> own_channels(const Context& context) {
-  const auto first = static_cast<std::size_t>(kOfEachRank * (context.rank() - 1));
+  const auto first = static_cast<std::size_t>(kOfEachRank) * static_cast<std::size_t>(context.rank() - 1);
   return {first, first + 1};
 }
 

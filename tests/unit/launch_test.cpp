@@ -836,8 +836,8 @@ TEST(Launch, several_ranks_share_the_cores_and_none_is_bound) {
     const Result result = launch_on(one, as("says_its_cores", how));
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(result.err, "");
-    for (const std::string rank : {"0", "1"})
-      EXPECT_TRUE(contains(result.out, rank + ": threads 1, cores " + core + "\n")) << result.out;
+    const std::string shares = ": threads 1, cores " + core;
+    for (const char* const rank : {"0", "1"}) EXPECT_TRUE(contains(result.out, rank + shares + "\n")) << result.out;
   }
   EXPECT_EQ(launch_on(one, as("says_its_cores", {"-n", "1"})).out, "0: threads unset, cores " + core + "\n");
   const Result verbose = launch_on(one, as("says_its_cores", {"-v", "-n", "2"}));
