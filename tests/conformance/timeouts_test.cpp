@@ -161,10 +161,9 @@ TEST_P(Timeouts, a_limit_ends_no_wait_for_what_has_come) {
   run_peers(peers, [](Context& context) {
     const Buffer buffer(context, GetParam());
     if (context.rank() == 0) {
-      Sender sender = context.sender(1, kTag, buffer.all());
-      board().await(kGo, 1);
-      expect_code(Code::timeout, [&] { sender.wait_connected(); });
-      return;
+      const Sender sender = context.sender(1, kTag, buffer.all());
+      expect_reported(context, Code::timeout);
+      return board().await(kGo, 1);
     }
     const Receiver receiver = context.receiver(0, kTag, buffer.all());
     const auto& end = detail::ChannelAccess::end(receiver);
