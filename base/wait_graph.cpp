@@ -46,7 +46,7 @@ std::string not_put(const WaitRecord& wait) {
   if (its.released + its.depth < wait.epoch)
     return "the put of " + epoch_text(wait) + " waits at " + peer + " until " + rank_text(wait.rank) +
            " has released epoch " + std::to_string(wait.epoch - its.depth);
-  return peer + " has enqueued the put of " + epoch_text(wait) + ", and its stream has not come to that";
+  return peer + " has enqueued the put of " + epoch_text(wait) + ", and its stream has not reached it";
 }
 
 std::string not_released(const WaitRecord& wait) {
@@ -54,10 +54,10 @@ std::string not_released(const WaitRecord& wait) {
   const EndCounts& its = wait.counts;
   if (!wait.answered) return peer + " has not answered: it has not released " + epoch_text(wait);
   if (its.released >= wait.epoch)
-    return peer + " has enqueued the release of " + epoch_text(wait) + ", and its stream has not come to that";
+    return peer + " has enqueued the release of " + epoch_text(wait) + ", and its stream has not reached it";
   if (its.completed >= wait.epoch) return peer + " holds " + epoch_text(wait) + " and has not released it";
   if (its.enqueued >= wait.epoch)
-    return peer + " has enqueued the wait for " + epoch_text(wait) + ", and its stream has not come to that";
+    return peer + " has enqueued the wait for " + epoch_text(wait) + ", and its stream has not reached it";
   return peer + " has not waited for " + epoch_text(wait);
 }
 
@@ -135,7 +135,7 @@ std::string who_owes(const WaitRecord& wait) {
     case Lack::put: return not_put(wait);
     case Lack::release: return not_released(wait);
     case Lack::letting_go:
-      return rank_text(wait.peer) + " has not let go of the memory of tag " + std::to_string(wait.tag);
+      return rank_text(wait.peer) + " has not released the memory of tag " + std::to_string(wait.tag);
     case Lack::completion: return "its own work on this channel has not completed";
     case Lack::room: break;
   }

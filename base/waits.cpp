@@ -36,7 +36,8 @@ WaitRecord record_of(const WaitPage::Row& row) noexcept {
 template <class Change>
 void change(WaitPage::Row& row, Change to) noexcept {
   const std::uint64_t version = version_of(row).load(std::memory_order_relaxed);
-  version_of(row).store(version + 1, std::memory_order_seq_cst);
+  // Swapped, so that the writes that follow are seen after it.
+  version_of(row).exchange(version + 1, std::memory_order_acq_rel);
   to();
   version_of(row).store(version + 2, std::memory_order_seq_cst);
 }
@@ -68,8 +69,8 @@ std::optional<WaitRecord> read_row(const WaitPage::Row& from) noexcept {
     const std::uint64_t before = version_of(row).load(std::memory_order_seq_cst);
     const bool used = row.used != 0;
     const WaitRecord record = record_of(row);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (before % 2 == 0 && version_of(row).load(std::memory_order_seq_cst) == before)
+    // Added to, so that the reads before it are not made after it.
+    if (before % 2 == 0 && version_of(row).fetch_add(0, std::memory_order_acq_rel) == before)
       return used ? std::optional(record) : std::nullopt;
   }
   return std::nullopt;
@@ -158,12 +159,12 @@ bool WaitNote::due(Clock::time_point now, Clock::duration first) noexcept {
   return true;
 }
 
-void WaitNote::polled() const noexcept {
+void WaitNote::set_polled(Clock::time_point when) const noexcept {
   const std::lock_guard lock(g_waits->mutex);
   if (!begun() || g_waits->page == nullptr) return;
   WaitPage::Row& row = g_waits->page->rows[row_];
   WaitRecord record = record_of(row);
-  record.polled = Clock::now();
+  record.polled = when;
   write_record(row, record);
 }
 

@@ -134,14 +134,21 @@ class WaitNote {
   bool due(Clock::time_point now, Clock::duration first) noexcept;
   /// Begins or updates the row; an answer to the same question stays. Without a free row it does nothing.
   void write(WaitRecord record) noexcept;
-  /// The program has looked again, and will come back.
-  void polled() const noexcept;
+  /// The program has looked, and will come back.
+  void polled() const noexcept {
+    if (begun()) set_polled(Clock::now());
+  }
+  /// It has come back, and sleeps.
+  void sleeps_again() const noexcept {
+    if (begun()) set_polled({});
+  }
   void end() noexcept {
     if (begun()) give_back();
   }
 
  private:
   [[gnu::cold]] void give_back() noexcept;
+  [[gnu::cold]] void set_polled(Clock::time_point when) const noexcept;
 
   static constexpr std::size_t kNone = WaitPage::kRows;
   std::size_t row_ = kNone;

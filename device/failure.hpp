@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failure as it goes to whoever must hear of it: a call throws it, or a line at the end of the context says it.
+// A failure on its way to the user: a call throws it, or a line at the end of the context says it.
 #pragma once
 
 #include <sluice/error.hpp>
@@ -18,11 +18,13 @@ struct Cause {
 /// One failure. Any thread.
 class Failure {
  public:
-  explicit Failure(Error error, std::shared_ptr<Cause> cause = std::make_shared<Cause>())
-      : error_(std::move(error)), cause_(std::move(cause)) {}
+  /// @param cuts_off  the stream that meets it stops: an exception has ended a channel under it
+  explicit Failure(Error error, std::shared_ptr<Cause> cause = std::make_shared<Cause>(), bool cuts_off = false)
+      : error_(std::move(error)), cause_(std::move(cause)), cuts_off_(cuts_off) {}
 
   const Error& error() const noexcept { return error_; }
   const std::shared_ptr<Cause>& cause() const noexcept { return cause_; }
+  bool cuts_off() const noexcept { return cuts_off_; }
   /// `check` and `synchronize` throw it once: true for the first that asks.
   bool take() noexcept { return !taken_.exchange(true); }
   void tell() const noexcept { cause_->told.store(true); }
@@ -35,6 +37,7 @@ class Failure {
  private:
   const Error error_;
   const std::shared_ptr<Cause> cause_;
+  const bool cuts_off_;
   std::atomic<bool> taken_{false};
 };
 using SharedFailure = std::shared_ptr<Failure>;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/fork.hpp"
+#include "base/limit.hpp"
 #include "base/trace.hpp"
 #include "base/words.hpp"
 #include "device/failure.hpp"
@@ -46,7 +47,8 @@ struct HostStream::Impl {
   /// What ended the work of the stream.
   struct Stop {
     device::SharedFailure failure;
-    std::string why;  ///< for the channels behind
+    std::string why;            ///< for the channels behind
+    std::exception_ptr thrown;  ///< by a callable; null: a wait has failed
   };
 
   /// See HostStream.
@@ -69,7 +71,8 @@ struct HostStream::Impl {
   const std::string& name() const noexcept { return name_; }
 
   /// Reports that a verb on this stream has met a failure of its channel. From inside.
-  void met(const device::SharedFailure& failure) noexcept;
+  /// @param waits  the verb is one that waits, whose failure may stop the stream
+  void met(const device::SharedFailure& failure, bool waits) noexcept;
   /// True if a wait has failed since the last `synchronize`. Any thread.
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   /// Null: the stream has not stopped. From inside.
@@ -143,16 +146,16 @@ struct HostStream::Impl {
   void wake_up();
 
   // Synchronizing.
-  bool catch_up(std::uint64_t target, device::SharedFailure& stopped_by);
+  bool catch_up(std::uint64_t target, Stop& stop);
   bool run_own(std::uint64_t target) noexcept;
   struct Marker;
-  device::SharedFailure wait_for_marker(Timeout timeout);
-  device::SharedFailure wait_for_marker(const std::shared_ptr<Marker>& marker, Timeout timeout);
-  device::SharedFailure go_on() noexcept;
+  Stop wait_for_marker(Timeout timeout);
+  void enqueue_marker(const std::shared_ptr<Marker>& marker);
+  bool pass(const std::shared_ptr<Marker>& marker, base::Limit& limit);
+  Stop go_on() noexcept;
   device::SharedFailure next_met();
   void stop(std::exception_ptr thrown) noexcept;
   void tell_of_stop() noexcept;
-  std::exception_ptr take_thrown() noexcept;
 
   const base::Origin origin_;
   Cell* cells_ = nullptr;
@@ -182,7 +185,7 @@ struct HostStream::Impl {
   std::mutex mutex_;
   std::condition_variable calls_;
   base::Parking* parked_at_ = nullptr;      // guarded by mutex_, as are the next two
-  std::exception_ptr thrown_;               // by a callable, and not by `synchronize` yet
+  std::shared_ptr<Marker> late_marker_;     // of a `synchronize` that gave up, in the queue
   std::vector<device::SharedFailure> met_;  // failures of channels that `synchronize` may have to throw
   std::atomic<bool> any_met_{false};
   std::atomic<bool> failed_{false};  // a verb has met a failure since the last `synchronize`

@@ -33,34 +33,34 @@ SharedFailure failure_of(Code code, const std::string& what) {
 
 // ---- Stopping, in the one thread that runs the stream.
 
-/// The exception is told when `synchronize` throws it, and then so is the failure of every channel behind.
+/// When `synchronize` throws the exception, the failures of all channels behind count as told.
 void HostStream::Impl::stop(std::exception_ptr thrown) noexcept {
   if (stop_.failure != nullptr) return;  // the library's own work, on a stopped stream
   const std::string why = name_ + ": " + text_of(thrown);
-  stop_ = {failure_of(Code::aborted, why), why};
-  const std::lock_guard lock(mutex_);
-  thrown_ = std::move(thrown);
+  stop_ = {failure_of(Code::aborted, why), why, std::move(thrown)};
 }
 
 /// The end of the stream cuts waits off: what stands behind one is for bytes that never came.
-void HostStream::Impl::met(const SharedFailure& failure) noexcept {
-  failed_.store(true, std::memory_order_release);
-  if ((stops_ || ending()) && stop_.failure == nullptr)
-    stop_ = {failure, "its host stream had stopped: " + std::string(failure->error().what())};
+void HostStream::Impl::met(const SharedFailure& failure, bool waits) noexcept {
+  if (waits) {
+    failed_.store(true, std::memory_order_release);
+    if ((stops_ || ending() || failure->cuts_off()) && stop_.failure == nullptr)
+      stop_ = {failure, "its host stream had stopped: " + std::string(failure->error().what()), nullptr};
+  }
   const std::lock_guard lock(mutex_);
   if (std::ranges::find(met_, failure) == met_.end()) met_.push_back(failure);
   any_met_.store(true, std::memory_order_release);
 }
 
 /// In the order of the stream: work behind this runs again.
-SharedFailure HostStream::Impl::go_on() noexcept {
+HostStream::Impl::Stop HostStream::Impl::go_on() noexcept {
   failed_.store(false, std::memory_order_relaxed);
-  return std::exchange(stop_, {}).failure;
+  return std::exchange(stop_, {});
 }
 
 /// Called by the destructor, once nothing runs any more.
 void HostStream::Impl::tell_of_stop() noexcept {
-  if (thrown_ == nullptr || stop_.failure == nullptr || stop_.failure->cause()->told) return;
+  if (stop_.thrown == nullptr || stop_.failure->cause()->told) return;
   stop_.failure->tell();
   base::report_untold("no call has thrown this: " + stop_.why);
 }
@@ -70,24 +70,20 @@ void HostStream::Impl::tell_of_stop() noexcept {
 void HostStream::Impl::synchronize(Timeout timeout) {
   const base::trace::Span slice("synchronize");
   if (inside()) throw Error(Code::misuse, -1, -1, 0, 0, name_ + ": synchronize inside the stream waits for itself");
-  SharedFailure stopped_by;
+  const std::uint64_t target = tail_.load(std::memory_order_relaxed);
+  const bool idle = head_.load(std::memory_order_acquire) >= target;
+  Stop stop;
   // The work that this thread would run may wait for peers, for longer than the limit.
-  const bool may_run = timeout == kForever;
-  if (!may_run || !catch_up(tail_.load(std::memory_order_relaxed), stopped_by)) stopped_by = wait_for_marker(timeout);
-  if (stopped_by != nullptr) {
-    stopped_by->tell();
-    (void)stopped_by->take();
-    if (const auto thrown = take_thrown()) std::rethrow_exception(thrown);
-    stopped_by->raise();
+  if (!(timeout == kForever || idle) || !catch_up(target, stop)) stop = wait_for_marker(timeout);
+  if (stop.failure != nullptr) {
+    (void)stop.failure->take();
+    stop.failure->tell();
+    if (stop.thrown != nullptr) std::rethrow_exception(stop.thrown);
+    stop.failure->raise();
   }
   if (any_met_.load(std::memory_order_acquire)) {
     if (const SharedFailure oldest = next_met()) oldest->raise();
   }
-}
-
-std::exception_ptr HostStream::Impl::take_thrown() noexcept {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(thrown_, nullptr);
 }
 
 /// The oldest failure that no call has thrown once; null: there is none.
@@ -102,11 +98,11 @@ SharedFailure HostStream::Impl::next_met() {
   return nullptr;
 }
 
-bool HostStream::Impl::catch_up(std::uint64_t target, SharedFailure& stopped_by) {
+bool HostStream::Impl::catch_up(std::uint64_t target, Stop& stop) {
   if (!take_over()) return false;
   Impl* const outer = std::exchange(current, this);
   const bool done = run_own(target);
-  if (done) stopped_by = go_on();
+  if (done) stop = go_on();
   current = outer;
   hand_back();
   // Work that was enqueued meanwhile is for the stream's thread, which sleeps if it has found the stream taken.
@@ -127,33 +123,59 @@ bool HostStream::Impl::run_own(std::uint64_t target) noexcept {
 /// Where a host waits for the stream.
 struct HostStream::Impl::Marker {
   base::Word raised;
-  SharedFailure stopped_by;
+  Stop stop;
   std::atomic<bool> in_time{true};  // the host still waits, and takes what stopped the stream
 };
 
-SharedFailure HostStream::Impl::wait_for_marker(Timeout timeout) {
-  if (timeout != kForever) return wait_for_marker(std::make_shared<Marker>(), timeout);
-  Marker here;
-  return wait_for_marker(std::shared_ptr<Marker>(std::shared_ptr<Marker>(), &here), timeout);
-}
-
-SharedFailure HostStream::Impl::wait_for_marker(const std::shared_ptr<Marker>& marker, Timeout timeout) {
+void HostStream::Impl::enqueue_marker(const std::shared_ptr<Marker>& marker) {
   Work item([this, marker] {
-    if (marker->in_time.exchange(false)) marker->stopped_by = go_on();
+    if (marker->in_time.exchange(false)) marker->stop = go_on();
     base::raise(marker->raised, 1, passing_);  // last: the marker may be gone
   });
   append(item, Whose::own);
   call(State::dozing);
+}
+
+/// False: not within the limit.
+bool HostStream::Impl::pass(const std::shared_ptr<Marker>& marker, base::Limit& limit) {
   const auto passed = [&] { return base::reached(marker->raised, 1); };
-  if (timeout > base::kYielding && device::yield_until(passed)) return marker->stopped_by;
-  base::Limit limit(timeout);
   while (!base::wait_until(passing_, passed, limit.next())) {
-    if (!limit.over()) continue;
-    if (!marker->in_time.exchange(false)) break;  // it passes at this moment
-    throw Error(Code::timeout, -1, -1, 0, 0, name_ + ": not synchronized, items are left in its queue");
+    if (limit.over()) return passed();
   }
-  base::wait_until(passing_, passed);
-  return marker->stopped_by;
+  return true;
+}
+
+HostStream::Impl::Stop HostStream::Impl::wait_for_marker(Timeout timeout) {
+  if (timeout == kForever) {
+    Marker here;
+    const std::shared_ptr<Marker> marker(std::shared_ptr<Marker>(), &here);
+    enqueue_marker(marker);
+    const auto passed = [&] { return base::reached(here.raised, 1); };
+    if (!device::yield_until(passed)) base::wait_until(passing_, passed);
+    return std::move(here.stop);
+  }
+  const Error late(Code::timeout, -1, -1, 0, 0, name_ + ": not synchronized, items are left in its queue");
+  base::Limit limit(timeout);
+  // The queue has one marker at most that nobody waits for, however often a host gives up.
+  std::unique_lock lock(mutex_);
+  const auto before = late_marker_;
+  lock.unlock();
+  if (before != nullptr && !pass(before, limit)) throw Error(late);
+  const auto room = [this] { return tail_.load() - head_.load() <= mask_; };
+  while (!room()) {
+    if (limit.over()) throw Error(late);
+    const auto soon = base::Clock::now() + std::chrono::milliseconds(1);  // the stream wakes for batches only
+    base::wait_until(room_, room, std::min(limit.next(), soon));
+  }
+  const auto marker = std::make_shared<Marker>();
+  enqueue_marker(marker);
+  const bool in_time = pass(marker, limit);
+  lock.lock();
+  late_marker_ = in_time ? nullptr : marker;
+  lock.unlock();
+  if (!in_time && marker->in_time.exchange(false)) throw Error(late);
+  base::wait_until(passing_, [&] { return base::reached(marker->raised, 1); });  // it passes at this moment
+  return std::move(marker->stop);
 }
 
 // ---- Events.
@@ -181,7 +203,7 @@ void HostStream::Impl::wait_for(std::shared_ptr<HostEvent::Impl> event) {
     }
     if (event->stop.failure != nullptr) {
       failed_.store(true, std::memory_order_release);
-      stop_ = event->stop;
+      stop_ = {event->stop.failure, event->stop.why, nullptr};
     }
   });
 }

@@ -170,6 +170,7 @@ class Heap {
     }
     Allocation piece = outer_->take(segment_bytes_, segment_bytes_);
     const Extent extent = piece.extent();
+    new (extent.data) base::Parking;  // common to all that is taken of it
     return {find_segment(extent.segment->id), {{extent.offset() + kLine, segment_bytes_ - kLine}}, std::move(piece)};
   }
 

@@ -273,8 +273,9 @@ void Peers::accept() {
 
 void Peers::hear_callers() {
   if (std::exchange(hears_callers_, true)) return;
+  const auto done = [](bool* hears) { *hears = false; };
+  const std::unique_ptr<bool, decltype(done)> until_return(&hears_callers_, done);  // or until an exception
   hear_pending(pending_, [this](Wire& wire, const backends::Blob& packet) { identify(wire, packet); });
-  hears_callers_ = false;
 }
 
 /// A peer that ends may have called just before, and said why it ends.

@@ -159,19 +159,32 @@ void ChannelEnd::peer_lost(Code code, const std::string& what) noexcept {
   record(code, what, false);
 }
 
-void ChannelEnd::leave(const std::string& why) noexcept {
-  leaves_ = true;
-  record(Code::peer_lost, why, true);
+void ChannelEnd::leave_destroyed(const std::string& why) noexcept {
+  leaves_because_ = why;
+  const auto failure =
+      std::make_shared<device::Failure>(error(Code::peer_lost, epoch(), why), std::make_shared<Cause>(), true);
+  failure->tell();  // whoever has thrown the exception knows
+  (void)failure->take();
+  record(failure, why, true);
+}
+
+void ChannelEnd::leave_in_front(const std::string& why) noexcept {
+  const auto& cause = services_->failures.exceptions();
+  record(std::make_shared<device::Failure>(error(Code::peer_lost, epoch(), why), cause, true), why, true);
 }
 
 void ChannelEnd::record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause) noexcept {
   if (failed()) return;
   if (cause == nullptr) cause = services_->failures.cause_of(code, what, opening);
-  const auto failure = std::make_shared<device::Failure>(error(code, epoch(), what), std::move(cause));
+  record(std::make_shared<device::Failure>(error(code, epoch(), what), std::move(cause)), what, tell_peer);
+}
+
+void ChannelEnd::record(const SharedFailure& failure, const std::string& what, bool tell_peer) noexcept {
   if (!failure_.record(failure)) return;
   if (lengths() != nullptr) lengths()->shut();
-  // Nobody misses the peer of an end that was never used.
-  const bool matters = !leaves_ && !(code == Code::peer_lost && epoch() == 0);
+  const Code code = failure->error().code();
+  // The loss of a peer changes nothing for an end that was never used.
+  const bool matters = code != Code::peer_lost || epoch() > 0;
   services_->failures.record(failure, matters, [this] { set_failed(); });
   hold_kernels();   // before the poison, which wakes waiting kernels
   limit_.store(0);  // after the failure: a caller that meets the limit says why

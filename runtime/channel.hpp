@@ -75,13 +75,13 @@ class ChannelEnd : public EndInfo,
   // For the registry, with its mutex: failing.
   void peer_lost(Code code, const std::string& what) noexcept;
   void peer_failed(Code code, const std::string& what) noexcept { record(code, what, false); }
-  /// This rank ends with the channel open: the peer loses it. Whoever ends the rank knows.
-  void leave(const std::string& why) noexcept;
-  /// An exception ends it: then closing it leaves every end that holds it up.
-  void leave_for_good(const std::string& why) noexcept {
-    leave(why);
-    leaves_because_ = why;
-  }
+  /// This rank ends with the channel open: the peer loses it.
+  void leave(const std::string& why) noexcept { record(Code::peer_lost, why, true); }
+  /// An exception destroys this end, or one whose work this end holds up. The peer loses it, and a host stream that
+  /// meets the failure stops: what stands behind is for bytes that never came.
+  void leave_destroyed(const std::string& why) noexcept;
+  void leave_in_front(const std::string& why) noexcept;
+  /// Not empty: `leave_destroyed` was called.
   const std::string& leaves_because() const noexcept { return leaves_because_; }
   void poison_again() const noexcept { failure_.poison(); }
   void forget_refused_rings() noexcept {
@@ -214,9 +214,10 @@ class ChannelEnd : public EndInfo,
   }
   /// Reports a failure of this end to the host stream of the verb. Call it before the verb counts as completed: closing
   /// may destroy this end right after that.
-  void report_failure(device::Lane lane) const noexcept {
+  /// @param waits  the verb is one that waits
+  void report_failure(device::Lane lane, bool waits = true) const noexcept {
     if (lane.host != nullptr && failed()) [[unlikely]]
-      lane.host->met(failure_.get());
+      lane.host->met(failure_.get(), waits);
   }
   /// `epoch`: of the verb that cannot begin before.
   void await_connected(device::Lane lane, std::uint64_t epoch) noexcept {
@@ -341,6 +342,7 @@ class ChannelEnd : public EndInfo,
     return base::Limit(timeout.value_or(services_->limits.wait));
   }
   bool await_landed(std::uint64_t last, base::Limit& limit) const;
+  void record(const SharedFailure& failure, const std::string& what, bool tell_peer) noexcept;
   [[noreturn, gnu::cold]] void not_drained() const;
   /// `cause`: null: it is found by the code and the text.
   void record(Code code, const std::string& what, bool tell_peer, std::shared_ptr<Cause> cause = nullptr) noexcept;
@@ -395,7 +397,7 @@ class ChannelEnd : public EndInfo,
   // Raised in the engine's turns to a sender's completed puts, or to the epochs that are in a receiver's slots: GPU
   // streams cannot wait for the word itself, which failures must not poison, or which rises too early. Null: not used.
   std::atomic<base::Progress*> visible_{nullptr};
-  Failure failure_;
+  EndFailure failure_;
 
  private:
   /// The value of `bound_` in a channel that this process uses with streams of this kind. So one comparison finds
@@ -431,10 +433,9 @@ class ChannelEnd : public EndInfo,
   std::int64_t bound_ = kUnbound;
   // The handle of the last stream, if it is no GPU's: of those the driver tells at each use what they do.
   const void* bound_to_ = nullptr;
-  std::atomic<bool> leaves_{false};  // this rank ends with the channel open, which it knows
-  std::string leaves_because_;       // empty: it closes as any end does
-  std::vector<Stream> streams_;      // that it was used on; written by its thread, with the registry's mutex
-  bool planned_ = false;             // in a plan, committed or not
+  std::string leaves_because_;   // empty: it closes as any end does
+  std::vector<Stream> streams_;  // that it was used on; written by its thread, with the registry's mutex
+  bool planned_ = false;         // in a plan, committed or not
   base::Word connected_word_;
   bool undecided_ = false;  // the landing is; the peer will send how it reaches the target
   bool closed_ = false;

@@ -309,7 +309,7 @@ Context open_context(Place place, const base::Env& env, const Options& options) 
 void end_context(Context& context, bool failed) noexcept {
   World& world = ContextAccess::world(context);
   if (failed) base::log(base::LogLevel::info, "rank " + std::to_string(context.rank()) + " ends with a failure");
-  world.end();
+  world.end(failed);
 }
 
 }  // namespace runtime

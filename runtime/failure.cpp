@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/failure.hpp"
 
+#include <string_view>
 #include <utility>
 
 namespace sluice::runtime {
@@ -11,42 +12,56 @@ void poison_word(const backends::Signal& word) noexcept {
     base::raise(*word.word, base::kPoison, *word.parking);
 }
 
+/// Where the reason begins in "rank 1 reports: REASON".
+std::size_t after_reporter(const std::string& what) {
+  constexpr std::string_view kReports = " reports: ";
+  const std::size_t at = what.find(kReports);
+  return at == std::string::npos || !what.starts_with("rank ") ? 0 : at + kReports.size();
+}
+
 }  // namespace
 
-void Failure::poisons(const backends::Signal& word) {
+void EndFailure::poisons(const backends::Signal& word) {
   const std::lock_guard lock(mutex_);
   words_.push_back(word);
   if (first_ != nullptr) poison_word(word);
 }
 
-bool Failure::record(SharedFailure failure) noexcept {
+bool EndFailure::record(SharedFailure failure) noexcept {
   const std::lock_guard lock(mutex_);
   if (first_ != nullptr) return false;
   first_ = std::move(failure);
   return true;
 }
 
-void Failure::poison() const noexcept {
+void EndFailure::poison() const noexcept {
   const std::lock_guard lock(mutex_);
   for (const auto& word : words_) poison_word(word);
 }
 
-SharedFailure Failure::get() const {
+SharedFailure EndFailure::get() const {
   const std::lock_guard lock(mutex_);
   return first_;
 }
 
-void Failure::raise() const { get()->raise(); }
+void EndFailure::raise() const { get()->raise(); }
 
 std::shared_ptr<Cause> Failures::cause_of(Code code, const std::string& what, const Opening& of) {
   const bool of_many = code == Code::peer_lost || code == Code::aborted;
   if (!of_many && of.name.empty()) return std::make_shared<Cause>();
   const std::string peer = std::to_string(of.key.world_peer);
-  const std::string key = code == Code::aborted ? what : code == Code::peer_lost ? peer : peer + " " + of.name;
+  std::string key = peer + " " + of.name;
+  if (code == Code::peer_lost) key = peer;
+  if (code == Code::aborted) key = what.substr(after_reporter(what));  // by whichever rank it is reported
   const std::lock_guard lock(mutex_);
   auto& cause = causes_[{code, key}];
   if (cause == nullptr) cause = std::make_shared<Cause>();
   return cause;
+}
+
+void Failures::forget_told() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(causes_, [](const auto& one) { return one.first.first != Code::peer_lost && one.second->told; });
 }
 
 void Failures::check() {

@@ -25,7 +25,7 @@ using device::SharedFailure;
 
 /// The first failure of an end, which stays. It poisons the words that the end waits for. Any thread may call all of
 /// it.
-class Failure {
+class EndFailure {
  public:
   /// From now on a failure poisons `word`, which ends waits for it; if the end has failed already, it does so now.
   void poisons(const backends::Signal& word);
@@ -56,6 +56,11 @@ struct Notice {
 /// all of it.
 class Failures {
  public:
+  /// The cause of failures of ends that an exception has left.
+  const std::shared_ptr<Cause>& exceptions() const noexcept { return exceptions_; }
+  /// Later failures have causes of their own, but for the loss of a peer: called when an end is opened, which may fail
+  /// in the same way again.
+  void forget_told();
   /// The cause of failures of this kind. The loss of a peer, and one abort, fail many ends, with the same text; and
   /// what is wrong with one end of a halo, is wrong with its others to that peer. Those have one name.
   std::shared_ptr<Cause> cause_of(Code code, const std::string& what, const Opening& of);
@@ -85,6 +90,7 @@ class Failures {
   std::atomic<bool> any_unthrown_{false};
   std::vector<SharedFailure> untold_;  // some may have been told since
   std::map<std::pair<Code, std::string>, std::shared_ptr<Cause>> causes_;
+  const std::shared_ptr<Cause> exceptions_ = std::make_shared<Cause>();
   std::vector<Notice> notices_;
 };
 

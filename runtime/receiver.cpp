@@ -193,7 +193,7 @@ void ReceiverCore::wait_refused(Stream stream) noexcept {
 void ReceiverCore::give_back(device::Lane lane, std::uint64_t epoch) {
   fail_if_stopped(lane);
   await_connected(lane, epoch);
-  report_failure(lane);
+  report_failure(lane, false);
   if (!base::trace::on()) [[likely]]
     return enqueue(lane, epoch, {});
   device::trace_slice(lane, "release", traced, epoch, 0, base::trace::Arrow::none,
@@ -215,6 +215,7 @@ std::optional<Slice> ReceiverCore::wait_for(Timeout timeout) {
   const std::uint64_t next = epoch() + 1;
   base::Limit limit(timeout);
   if (warning_.epoch != next && timeout > Timeout::zero()) warning_ = new_warning(next, "waits");
+  if (timeout > Timeout::zero()) warning_.note.sleeps_again();
   const auto in_time = [&](base::Parking& parking, auto here) {
     const auto ready = [&] { return here() || failed() || all_taken(); };
     if (timeout == Timeout::zero()) return look(ready);

@@ -62,6 +62,7 @@ void Registry::open(const std::shared_ptr<ChannelEnd>& end) {
                        " with this peer and tag is open already");
   }
   begin_anew();
+  failures_.forget_told();
   open_[key] = end->id;
   ++report().ends;
   ends_[end->id] = end.get();

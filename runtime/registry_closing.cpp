@@ -76,7 +76,7 @@ bool Registry::close(ChannelEnd& end, base::Limit& limit) {
 void Registry::leave_in_front_of(const ChannelEnd& end) {
   if (end.leaves_because().empty()) return;
   for (auto& [id, other] : ends_) {
-    if (other != &end && !other->failed() && other->holds_up(end)) other->leave(end.leaves_because());
+    if (other != &end && !other->failed() && other->holds_up(end)) other->leave_in_front(end.leaves_because());
   }
 }
 

@@ -94,6 +94,7 @@ bool WaitAnyCore::await_one(Timeout timeout) {
   const auto next_look = [&] { return first.next_look(warnings.front().second); };
   while (!base::wait_until(places_, ready, std::min(limit.next(), next_look()))) {
     for (auto& [one, warning] : warnings) one->look_at(warning);
+    find_places();  // the engine may have made one more
     if (!limit.over()) continue;
     if (helper != nullptr) helper->look();  // it may have arrived while the process stood still
     return ready();

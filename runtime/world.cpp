@@ -108,24 +108,28 @@ std::shared_ptr<World> World::open(Place place, const base::Env& env, const Opti
   return world;
 }
 
-World::~World() { end(); }
+World::~World() { end(false); }
 
-void World::end() noexcept {
+void World::end(bool body_failed) noexcept {
   if (!origin_.here()) return;
   {
     const std::lock_guard lock(registry_.mutex());
     if (registry_.ended()) return;
   }
-  tell_of_failures();
+  tell_of_failures(body_failed);
   base::Limit limit(time_to_leave(services_.limits.connect));
   registry_.leave("rank " + std::to_string(place_.rank) + " has ended with the channel open", limit);
   engine_.stop();
   {
     const std::lock_guard lock(registry_.mutex());
     peers_.flush();
-    while (peers_.owes_last_words() && !limit.over()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      (void)peers_.serve();
+    try {
+      while (peers_.owes_last_words() && !limit.over()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        (void)peers_.serve();
+      }
+    } catch (const std::exception& reason) {
+      base::log(base::LogLevel::info, std::string("a peer may not know why this rank ends: ") + reason.what());
     }
     peers_.close();
     place_.listener = base::Fd();
@@ -151,14 +155,15 @@ void World::abort(const std::string& why) {
   registry_.abort(why);
 }
 
-void World::tell_of_failures() {
+void World::tell_of_failures(bool body_failed) {
+  if (body_failed) failures_.exceptions()->told = true;  // by the exception that left the body
   const auto untold = failures_.take_untold();
   for (const SharedFailure& failure : untold) {
     base::report_untold("rank " + std::to_string(place_.rank) +
                         ": no call has thrown this: " + failure->error().what());
   }
   const auto is_loss = [](const SharedFailure& failure) { return failure->error().code() == Code::peer_lost; };
-  if (!untold.empty() && std::ranges::all_of(untold, is_loss)) report().lost_peer = true;
+  if (!body_failed && !untold.empty() && std::ranges::all_of(untold, is_loss)) report().lost_peer = true;
 }
 
 int World::prepare(std::vector<pollfd>& sockets) {

@@ -208,6 +208,27 @@ TEST(HostStreams, give_up_synchronizing_after_the_limit) {
   });
 }
 
+TEST(HostStreams, may_be_asked_often_whether_they_have_passed) {
+  run_peers(alone(), [](Context&) {
+    HostStream stream({.capacity = 8});
+    stream.synchronize(0s);  // nothing is enqueued
+    std::atomic<bool> go{false};
+    stream.run([&] {
+      while (!go.load()) std::this_thread::sleep_for(1ms);
+    });
+    for (int i = 0; i < 100; ++i) expect_code(Code::timeout, [&] { stream.synchronize(1ms); });
+    go.store(true);
+    stream.synchronize(10s);
+    stream.run([&] {
+      while (go.load()) std::this_thread::sleep_for(1ms);
+    });
+    for (int i = 0; i < 7; ++i) stream.run([] {});  // the queue is full
+    expect_code(Code::timeout, [&] { stream.synchronize(20ms); });
+    go.store(false);
+    stream.synchronize();
+  });
+}
+
 TEST(HostStreams, take_callables_that_can_only_be_moved_and_large_ones) {
   run_peers(alone(), [](Context&) {
     HostStream stream;

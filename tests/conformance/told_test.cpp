@@ -195,6 +195,67 @@ TEST_P(Told, an_exception_tells_the_peers_of_all_ends_that_hold_it_up) {
   EXPECT_NE(ended.text.find("leaves"), std::string::npos) << ended.text;
 }
 
+/// The body goes on, and what stood behind a wait of an end that held up the destroyed one does not run.
+TEST_P(Told, a_caught_exception_stops_the_streams_that_it_cuts_off) {
+  const Ended ended = end_of_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    HostStream host;
+    const Buffer buffer(context, one, 2 * one.bytes);
+    const Slice half = buffer.all().slice(0, one.bytes);
+    if (context.rank() == 0) {
+      Receiver receiver = context.receiver(1, kTag, half);
+      receiver.wait_connected();
+      receiver.wait(Stream::host(host));
+      host.run([] { board().set(kWritten, 1); });
+      try {
+        Sender sender = context.sender(1, kTag, buffer.all().slice(one.bytes, one.bytes));
+        sender.wait_connected();
+        sender.put(Stream::host(host));
+        throw std::runtime_error("caught");
+      } catch (const std::runtime_error&) {
+      }
+      expect_code(Code::peer_lost, [&] { host.synchronize(); });
+      bool runs_again = false;
+      host.run([&] { runs_again = true; });
+      host.synchronize();
+      EXPECT_TRUE(runs_again);
+    } else {
+      Sender sender = context.sender(0, kTag, half);
+      Receiver receiver = context.receiver(0, kTag, buffer.all().slice(one.bytes, one.bytes));
+      expect_code(Code::peer_lost, [&] { receiver.wait({}); });
+    }
+    board().meet(context);
+    EXPECT_EQ(board().word(kWritten), 0U);
+  });
+  EXPECT_EQ(ended.code, 0) << ended.text;
+}
+
+TEST_P(Told, a_failure_after_one_of_the_same_kind_was_told_is_told_anew) {
+  const Ended ended = end_of_peers(GetParam().peers(), [](Context& context) {
+    const Case& one = GetParam();
+    const Buffer buffer(context, one);
+    for (int round = 0; round < 2; ++round) {
+      board().meet(context);
+      if (context.rank() == 0) {
+        Sender sender = context.sender(1, kTag, buffer.all());
+        sender.wait_connected();
+        context.abort("no fuel");
+        board().meet(context);
+      } else {
+        Receiver receiver = context.receiver(0, kTag, buffer.all());
+        HostStream host;
+        receiver.wait(Stream::host(host));
+        host.run([] { board().word(kGo).fetch_add(1); });
+        board().await(kGo, static_cast<std::uint64_t>(round) + 1);
+        if (round == 0) expect_code(Code::aborted, [&] { host.synchronize(); });
+        board().meet(context);
+      }
+    }
+  });
+  expect_1(ended);
+  EXPECT_EQ(times_in(ended.text, kUntold), 1U) << ended.text;
+}
+
 TEST_P(Told, an_abort_reaches_a_peer_that_connects_at_this_moment) {
   run_peers(GetParam().peers(), [](Context& context) {
     const Case& one = GetParam();

@@ -235,7 +235,7 @@ device::SharedFailure lost(const std::string& what) {
 
 /// As a wait does whose channel has failed.
 void fail_a_wait(HostStream& stream, const std::string& what) {
-  inner(stream).enqueue([&impl = inner(stream), what] { impl.met(lost(what)); });
+  inner(stream).enqueue([&impl = inner(stream), what] { impl.met(lost(what), true); });
 }
 
 TEST(HostStream, stops_after_a_failed_wait_until_somebody_synchronizes) {
@@ -270,7 +270,7 @@ TEST(HostStream, stops_for_what_a_callable_has_enqueued_too) {
   Gate gate;
   stream.run([&] {
     for (int i = 0; i < 10; ++i) stream.run([&] { ++ran; });  // more than there is room for
-    inner(stream).met(lost("lost"));
+    inner(stream).met(lost("lost"), true);
     gate.open();
   });
   gate.pass();

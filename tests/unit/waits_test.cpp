@@ -58,10 +58,10 @@ TEST(Waits, a_release_that_lacks_names_the_call_that_lacks) {
   const WaitRecord wait = wait_of(0, 1, Lack::release);
   EXPECT_EQ(who_owes(answered(wait, {2, 2, 2, 1})), "rank 1 has not waited for epoch 3 of tag 7");
   EXPECT_EQ(who_owes(answered(wait, {3, 2, 2, 1})),
-            "rank 1 has enqueued the wait for epoch 3 of tag 7, and its stream has not come to that");
+            "rank 1 has enqueued the wait for epoch 3 of tag 7, and its stream has not reached it");
   EXPECT_EQ(who_owes(answered(wait, {3, 3, 2, 1})), "rank 1 holds epoch 3 of tag 7 and has not released it");
   EXPECT_EQ(who_owes(answered(wait, {3, 3, 3, 1})),
-            "rank 1 has enqueued the release of epoch 3 of tag 7, and its stream has not come to that");
+            "rank 1 has enqueued the release of epoch 3 of tag 7, and its stream has not reached it");
   EXPECT_TRUE(has(who_owes(wait), "rank 1 has not answered"));
 }
 
@@ -71,7 +71,7 @@ TEST(Waits, a_put_that_lacks_names_the_call_that_lacks) {
   EXPECT_EQ(who_owes(answered(wait, {3, 2, 1, 1})),
             "the put of epoch 3 of tag 7 waits at rank 0 until rank 1 has released epoch 2");
   EXPECT_EQ(who_owes(answered(wait, {3, 2, 2, 1})),
-            "rank 0 has enqueued the put of epoch 3 of tag 7, and its stream has not come to that");
+            "rank 0 has enqueued the put of epoch 3 of tag 7, and its stream has not reached it");
   EXPECT_EQ(who_owes(answered(wait, {3, 3, 2, 1})), "epoch 3 of tag 7 is under way from rank 0");
   EXPECT_TRUE(has(who_owes(wait), "rank 0 has not answered"));
 }
