@@ -212,7 +212,8 @@ TEST_P(Told, a_caught_exception_stops_the_streams_that_it_cuts_off) {
         sender.wait_connected();
         sender.put(Stream::host(host));
         throw std::runtime_error("caught");
-      } catch (const std::runtime_error&) {
+      } catch (const std::runtime_error& caught) {
+        EXPECT_STREQ(caught.what(), "caught");
       }
       expect_code(Code::peer_lost, [&] { host.synchronize(); });
       bool runs_again = false;
