@@ -126,7 +126,8 @@ def planted_programs(root):
     """The programs for which there is a test of ctest that plants mutants."""
     text = (root / ROWS).read_text()
     words = " ".join(re.findall(r"foreach\(program ([\w ]+)\)", text)).split()
-    return {word if word.endswith("_test") else f"{word}_test" for word in words} | set(re.findall(r"--program (\w+)", text))
+    literal = re.findall(r"--program (\w+)", text)
+    return {word if word.endswith("_test") else f"{word}_test" for word in words} | {"conformance", *literal}
 
 
 def page(mutants):
